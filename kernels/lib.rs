@@ -1,6 +1,6 @@
 #![doc = include_str!("README.md")]
 
-/// The source file at this path in this crate.
+/// Source file at `$path` in this crate.
 macro_rules! source {
     ($path:literal) => {
         fxgraph_core::gpu::Source::embedded($path, include_str!($path))
@@ -13,7 +13,7 @@ pub use programs::PROGRAMS;
 
 use fxgraph_core::gpu::{ProgramSource, Source};
 
-/// What programs include.
+/// Headers that programs may include.
 pub const HEADERS: &[Source] = &[
     source!("common/async_copy.cuh"),
     source!("common/dither.cuh"),

@@ -330,7 +330,7 @@ fn delays_beyond_the_room_that_is_kept_are_refused_with_what_makes_it() {
     run(&text, 2, |control| {
         let error = control.retune("{pfb: {delays: [[{delay_samples: 1}], []]}}", None, LIMIT);
         let text = error.unwrap_err().to_string();
-        assert!(text.contains("keeps room for delays up to 0 s"), "{text}");
+        assert!(text.contains("it buffers delays up to 0 s"), "{text}");
     });
 }
 
@@ -419,7 +419,7 @@ fn another_part_of_the_band_comes_from_the_first_heap_at_the_timestamp_on() {
                 control.retune(&format!("d: {{centre_hz: {new_hz}}}"), Some(at), LIMIT).unwrap();
             assert_eq!((done.effective_timestamp, done.is_late), (at, false));
             let outside = control.retune("d: {centre_hz: 1.0e+6}", None, LIMIT).unwrap_err();
-            assert!(outside.to_string().contains("does not lie within"), "{outside}");
+            assert!(outside.to_string().contains("is not within"), "{outside}");
         });
         assert!(values(&found) == joined(&before, &after, at), "at {at}");
         assert_ne!(values(&found), values(&before));

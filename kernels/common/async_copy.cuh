@@ -1,9 +1,9 @@
-// Copies between memory and shared memory that the threads do not wait for, as PTX. `cp_async`
-// is of compute capability 8.0; barriers with transaction counts and tensor copies are of 9.0.
+// Asynchronous copies between global and shared memory, as PTX. `cp_async` needs compute capability
+// 8.0; barriers with transaction counts and tensor copies need 9.0.
 #pragma once
 #include "types.cuh"
 
-/// Address within shared memory, as PTX instructions take it.
+/// Address within shared memory, for PTX instructions.
 __device__ __forceinline__ u32 shared_address(const void* pointer) {
     return (u32)__cvta_generic_to_shared(pointer);
 }
@@ -22,14 +22,14 @@ __device__ __forceinline__ void cp_async4(u32 to, const void* from, bool present
                  : "memory");
 }
 
-/// Copies 16 bytes past the first-level cache; without `present` it writes zeros and reads nothing.
+/// Copies 16 bytes and bypasses the L1 cache; without `present` it writes zeros and reads nothing.
 __device__ __forceinline__ void cp_async16(u32 to, const void* from, bool present) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                  "r"(present ? 16 : 0)
                  : "memory");
 }
 
-/// Copies 16 bytes past the first-level cache, by constant offsets that cost no instruction.
+/// Copies 16 bytes and bypasses the L1 cache, with constant offsets that need no instruction.
 template <int TO, int FROM>
 __device__ __forceinline__ void cp_async16_at(u32 to, const void* from) {
     asm volatile("cp.async.cg.shared.global [%0+%2], [%1+%3], 16;" ::"r"(to), "l"(from), "n"(TO),
@@ -41,7 +41,7 @@ __device__ __forceinline__ void cp_async_commit() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/// Waits until at most `PENDING` groups of this thread's copies are under way.
+/// Waits until at most `PENDING` groups of this thread's copies are in flight.
 template <int PENDING> __device__ __forceinline__ void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
@@ -53,7 +53,7 @@ struct __align__(64) TensorMap {
     u64 words[16];
 };
 
-/// L2 policies as `createpolicy` makes them: nothing special; first to leave.
+/// L2 policies as encoded by `createpolicy`: normal, and evict first.
 constexpr u64 L2_NORMAL = 0x1000000000000000;
 constexpr u64 L2_EVICT_FIRST = 0x12f0000000000000;
 
@@ -62,7 +62,7 @@ __device__ __forceinline__ void barrier_init(u32 barrier, u32 arrivals) {
                  : "memory");
 }
 
-/// Makes initialised barriers known to the copy engine.
+/// Makes initialised barriers visible to the tensor memory accelerator.
 __device__ __forceinline__ void barrier_init_fence() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -71,13 +71,13 @@ __device__ __forceinline__ void barrier_arrive(u32 barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/// Arrives, and lets the phase end only after that many bytes were copied.
+/// Arrives, and lets the phase end only after `bytes` bytes were copied.
 __device__ __forceinline__ void barrier_arrive_expecting(u32 barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                  : "memory");
 }
 
-/// Waits until the phase of that parity has ended.
+/// Waits until the phase of this parity has ended.
 __device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
     asm volatile(
         "{\n.reg .pred ended;\n"
@@ -88,8 +88,8 @@ __device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
         : "memory");
 }
 
-/// Copies the box of a five-dimensional tensor that starts at the coordinates (innermost
-/// first); what lies outside of the tensor is zero. The barrier counts the whole box.
+/// Copies the box of a five-dimensional tensor that starts at the coordinates (innermost first);
+/// elements outside the tensor become zero. The barrier counts the whole box.
 __device__ __forceinline__ void copy_box_in(u32 to, const TensorMap* map, u32 barrier, i32 x0,
                                             i32 x1, i32 x2, i32 x3, i32 x4, u64 policy) {
     asm volatile(
@@ -99,7 +99,7 @@ __device__ __forceinline__ void copy_box_in(u32 to, const TensorMap* map, u32 ba
         : "memory");
 }
 
-/// Adds a box of shared memory to a three-dimensional tensor; outside of it nothing happens.
+/// Adds a box of shared memory to a three-dimensional tensor; elements outside the tensor are ignored.
 __device__ __forceinline__ void add_box_out(const TensorMap* map, u32 from, i32 x0, i32 x1, i32 x2) {
     asm volatile(
         "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group"
@@ -108,22 +108,22 @@ __device__ __forceinline__ void add_box_out(const TensorMap* map, u32 from, i32 
         : "memory");
 }
 
-/// Ends a group of boxes that go out.
+/// Ends a group of box additions.
 __device__ __forceinline__ void boxes_out_commit() {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/// Waits until shared memory has been read of all but `PENDING` groups of this thread.
+/// Waits until the shared memory of all but `PENDING` groups of this thread has been read.
 template <int PENDING> __device__ __forceinline__ void boxes_out_wait_read() {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
 
-/// Waits until all boxes of this thread have gone out.
+/// Waits until all box additions of this thread are complete.
 __device__ __forceinline__ void boxes_out_wait() {
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-/// Makes what this thread wrote to shared memory visible to the copy engine.
+/// Makes this thread's writes to shared memory visible to the tensor memory accelerator.
 __device__ __forceinline__ void shared_to_copy_engine() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -1,25 +1,25 @@
-// Reproducible dither: the numbers of the CPU form, bit by bit.
+// Reproducible dither, bit-identical to the CPU implementation.
 //
-// Noise depends on nothing but the key of a row of values (made of the seed and the numbers that
-// say which row it is) and the index within the row. SplitMix64 (Steele, Lea and Flood 2014).
+// The noise depends only on the key of a row of values (computed from the seed and the indices of the
+// row) and on the index within the row. SplitMix64 (Steele, Lea and Flood 2014).
 #pragma once
 #include "types.cuh"
 
 constexpr u64 DITHER_STEP = 0x9e3779b97f4a7c15;
 
-/// A number whose bits depend on all bits of `z`.
+/// Hash of `z`.
 __device__ __forceinline__ u64 mixed(u64 z) {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
 }
 
-/// The key of part number `part` of what has the key `key`.
+/// Key of part `part` of an object with the key `key`.
 __device__ __forceinline__ u64 key_of_part(u64 key, u64 part) {
     return mixed((key + DITHER_STEP) ^ mixed(part + DITHER_STEP));
 }
 
-/// The key of the row that is spectrum number `spectrum` of polarisation `pol`.
+/// Key of the row of spectrum `spectrum` of polarisation `pol`.
 __device__ __forceinline__ u64 dither_key(u64 seed, u64 spectrum, u64 pol) {
     return key_of_part(key_of_part(mixed(seed + DITHER_STEP), spectrum), pol);
 }
@@ -30,10 +30,10 @@ __device__ __forceinline__ c32 uniform_pair(u64 place) {
     u64 z = place;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    // Of the halves of z ^ (z >> 31) the upper 23 bits are used, each.
+    // Uses the upper 23 bits of each 32-bit part of z ^ (z >> 31).
     const u32 high = z >> 32, low = static_cast<u32>(z) ^ (high << 1);
-    // They are the fraction of a number from 1 to 2: one shift brings its exponent with them. Every
-    // step from there to the middle of its interval around 0 is exact.
+    // These bits are the fraction of a number from 1 to 2; the same shift inserts the exponent. All
+    // steps from there to the middle of the interval around 0 are exact.
     constexpr float half_a_step = 0.5f / 8388608.0f;
     auto uniform = [](u32 half) {
         return (__uint_as_float(__funnelshift_r(half, 0x3f800000 >> 23, 9)) - 1.5f) + half_a_step;

@@ -6,30 +6,30 @@
 /// Threads of a warpgroup.
 constexpr int WARPGROUP = 128;
 
-/// Gives registers up, to so many of each thread; all threads of the warpgroup call it.
+/// Reduces the registers of each thread to `REGISTERS`; all threads of the warpgroup call it.
 template <int REGISTERS> __device__ __forceinline__ void warpgroup_fewer_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
-/// Takes registers that others gave up.
+/// Increases the registers of each thread to `REGISTERS`, from those that other warpgroups released.
 template <int REGISTERS> __device__ __forceinline__ void warpgroup_more_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
-/// Waits for the threads of the warpgroup; barrier 0 is that of the whole block.
+/// Waits for the threads of the warpgroup; barrier 0 is used for the whole block.
 __device__ __forceinline__ void warpgroup_barrier(u32 barrier) {
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(WARPGROUP) : "memory");
 }
 
-/// Describes columns in shared memory to the instruction: groups of eight columns of 128 bytes, one
-/// group after the other, in the 128-byte swizzle of tensor copies. `address` is that of column 0,
-/// in which the swizzle starts, plus the offset of the 32 bytes.
+/// Descriptor of columns in shared memory: consecutive groups of eight columns of 128 bytes, in the
+/// 128-byte swizzle of tensor copies. `address` is that of column 0, where the swizzle starts, plus the
+/// offset of the 32 bytes.
 __device__ __forceinline__ u64 columns_at(u32 address) {
     constexpr u64 swizzle_128 = 1ull << 62, group_bytes = 1024, leading_unused = 1;
     return swizzle_128 | (group_bytes >> 4) << 32 | leading_unused << 16 | address >> 4;
 }
 
-/// Before the first of some instructions, and after registers of theirs were written.
+/// Fence before the first matrix instruction, and after writes to its registers.
 __device__ __forceinline__ void warpgroup_fence() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -39,12 +39,12 @@ __device__ __forceinline__ void warpgroup_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/// Waits until at most `PENDING` groups are under way.
+/// Waits until at most `PENDING` groups are in flight.
 template <int PENDING> __device__ __forceinline__ void warpgroup_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// Numbers of the sums' registers in the instruction's text, and the registers, 16 at a time.
+// Operand numbers of the sums' registers in the instruction text, and the registers, 16 at a time.
 #define SUMS_0 \
     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define SUMS_1 \
@@ -63,10 +63,10 @@ template <int PENDING> __device__ __forceinline__ void warpgroup_wait() {
                  : __VA_ARGS__                                                                    \
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(columns))
 
-/// Adds the products of 64 rows with `N` columns. Warp w of the group holds rows 16 w .. 16 w + 15
-/// and their sums: lane l has bytes 4 (l % 4) .. + 4 of row l / 4 (a0) and of row l / 4 + 8 (a1), and
-/// the same 16 bytes on (a2, a3). Of each 8 columns it has four sums: columns 2 (l % 4), + 1 of row
-/// l / 4, then of row l / 4 + 8.
+/// Adds the products of 64 rows with `N` columns. Warp w of the group holds rows 16 w .. 16 w + 15 and
+/// their sums. Thread l of the warp has bytes 4 (l % 4) .. + 4 of row l / 4 (a0) and of row l / 4 + 8
+/// (a1), and the bytes 16 further (a2, a3). For each 8 columns it has four sums: columns 2 (l % 4) and + 1
+/// of row l / 4, then of row l / 4 + 8.
 template <int N>
 __device__ __forceinline__ void multiply(i32 (&sums)[N / 2], u32 a0, u32 a1, u32 a2, u32 a3,
                                          u64 columns) {

@@ -3,7 +3,7 @@
 #pragma once
 #include "types.cuh"
 
-/// cos(2 pi t/64), t = 0 .. 16. Compilers for GPUs do not evaluate cos() of constants.
+/// cos(2 pi t/64), t = 0 .. 16, as a table because NVRTC does not evaluate cos() of constants.
 __device__ __forceinline__ constexpr float quarter_cosine64(int t) {
     constexpr float table[17] = {
         1.0f,         0.995184727f, 0.980785280f, 0.956940336f,  0.923879533f, 0.881921264f,
@@ -53,7 +53,7 @@ __device__ __forceinline__ void fft8(c32 &a, c32 &b, c32 &c, c32 &d, c32 &e, c32
     h = even[3] - odd[3];
 }
 
-/// Where `short_fft` leaves value k of its result.
+/// Index of value k in the result of `short_fft`.
 template <int LENGTH> __device__ __forceinline__ constexpr int fft_place(int k) {
     return LENGTH <= 8 ? k : (k % (LENGTH / 4)) * 4 + k / (LENGTH / 4);
 }

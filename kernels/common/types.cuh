@@ -1,4 +1,4 @@
-// Names of fixed width, and complex numbers.
+// Integer types of fixed width, and complex numbers.
 #pragma once
 
 using u8 = unsigned char;

@@ -1,26 +1,25 @@
-// Narrowband down-conversion: mixing, low-pass filter and decimation of packed samples, as a product of
-// matrices.
+// Digital down-conversion: mixing, low-pass filter and decimation of packed samples, as a matrix product.
 //
 // Macros:
 //   SUBSAMPLING  input samples S for each output sample, even, 2 .. 64
 //   TAPS         weights of the filter
 //   BITS         bits of a sample: 2 .. 10, 12, 16
-//   NATIVE       1 for 16-bit integers of the machine, 0 for packed samples
+//   NATIVE       1 for 16-bit integers in the machine's byte order, 0 for packed samples
 //   ROW          output samples of a row: a multiple of 16 that divides 256, at least 64
-//   WARPS        of a block
+//   WARPS        warps per block
 //
-// With weights that are turned with the oscillator the filter's input stays real:
+// The weights are rotated by the oscillator, so that the input of the filter stays real:
 //
 //   y_j = e^{-2 pi i f S j} sum over k of x_{Sj+k} g_k,   g_k = h_k e^{-2 pi i f k}
 //
-// Four adjacent output samples, real and imaginary part of each, are the eight columns of a product of
-// matrices; its right side holds g four times, S rows further down each time. Its left side has the
-// samples of sixteen places of the stream that are a row of output samples apart. Samples are exact in half
-// precision, and each weight is the sum of two halves, so that the sums are those of single precision.
+// Four adjacent output samples, real and imaginary part of each, are the eight columns of a matrix product.
+// Its right operand has g four times, S rows further down each time. Its left operand has the samples of
+// sixteen places of the stream, a row of output samples apart. Samples are exact in half precision, and each
+// weight is the sum of two `f16`, so that the sums have the accuracy of single precision.
 //
-// A warp goes along its sixteen rows. Each sample is decoded once, in the registers of the lane that the
-// product wants it in, and meets there all weights that it ever meets: sums for several output samples
-// are under way at a time.
+// A warp proceeds along its sixteen rows. Each sample is decoded once, in the registers of the thread that
+// needs it for the product, and is multiplied there by all of its weights. Therefore sums for several output
+// samples are in progress at a time.
 #include "async_copy.cuh"
 #include "half_matrix.cuh"
 #include "packed_halves.cuh"
@@ -34,23 +33,22 @@
 #endif
 
 constexpr u32 HEAP = 256, THREADS = 32 * WARPS;
-/// Rows of a product, the left side's places in the stream.
+/// Rows of a product: places in the stream of the left operand.
 constexpr u32 ROWS = 16;
-/// Output samples of a tile, which are the columns of a product; tiles of a hop, which a warp makes of each
-/// row before it goes on.
+/// Output samples per tile, which are the columns of a product; tiles per hop, the output samples of each row
+/// that a warp computes before it proceeds.
 constexpr u32 TILE = 4, TILES = 4, HOP = TILE * TILES;
-static_assert(HEAP % ROW == 0 && ROW % HOP == 0, "rows are cut into hops, heaps into rows");
+static_assert(HEAP % ROW == 0 && ROW % HOP == 0, "rows consist of hops, heaps of rows");
 
-/// Samples of a row that are decoded at once, for two products: each lane has eight adjacent ones.
+/// Samples of a row that are decoded at a time, for two products; each thread has eight adjacent ones.
 constexpr u32 PIECE = 32;
 constexpr u32 HOP_PIECES = HOP * SUBSAMPLING / PIECE;
-/// Hops that a weight of the first output sample and one of the last of a hop are apart, plus one: of so many
-/// the sums are under way.
+/// Number of hops whose sums are in progress: the distance in hops between the weights of the first and the
+/// last output sample of a hop, plus one.
 constexpr u32 PENDING = ((HOP - 1) * SUBSAMPLING + TAPS + HOP * SUBSAMPLING - 1) / (HOP * SUBSAMPLING);
 constexpr u32 HOPS = ROW / HOP + PENDING - 1;
 
-/// The first piece that a tile of a hop takes, the samples of it that it does not need, and how many
-/// pieces.
+/// First piece that a tile of a hop needs, unused samples at the start of this piece, and number of pieces.
 __device__ constexpr u32 first_piece(u32 tile) { return tile * TILE * SUBSAMPLING / PIECE; }
 __device__ constexpr u32 skipped(u32 tile) { return tile * TILE * SUBSAMPLING % PIECE; }
 __device__ constexpr u32 pieces(u32 tile) {
@@ -58,55 +56,56 @@ __device__ constexpr u32 pieces(u32 tile) {
 }
 constexpr u32 MOST_PIECES = pieces(1) > pieces(3) ? pieces(1) : pieces(3);
 
-/// Pieces that are fetched at once.
+/// Pieces per unit, which are fetched at a time.
 constexpr u32 largest_divisor(u32 of, u32 most) { return of % most == 0 ? most : largest_divisor(of, most - 1); }
 constexpr u32 UNIT = largest_divisor(HOP_PIECES, 4);
 constexpr u32 UNITS = HOP_PIECES / UNIT;
 constexpr u32 PIECE_WORDS = PIECE * BITS / 32;
 constexpr u32 UNIT_WORDS = UNIT * PIECE_WORDS;
-/// Words that a lane fetches at once, from a multiple of as many on: samples begin anywhere in the first ones.
+/// Words per fetch of a thread, aligned to this number; samples start anywhere in the first words.
 constexpr u32 FETCH_WORDS = UNIT_WORDS % 4 == 0 ? 4 : 1;
-/// Lanes that fetch of one row, so that the others are in other banks.
+/// Threads that fetch from one row, so that other threads use other banks.
 constexpr u32 FETCH_LANES = FETCH_WORDS == 4 ? 4 : 8;
 /// Words from row to row in shared memory.
 constexpr u32 PITCH = UNIT_WORDS + 4;
-/// Words of eight samples, and words from row to row of the stream.
+/// Words per eight samples, and words from row to row of the stream.
 constexpr u32 EIGHT_WORDS = (8 * BITS + 31) / 32;
 constexpr u32 ROW_WORDS = ROW * SUBSAMPLING * BITS / 32;
 
-/// Weights stand between zeros, which lanes meet that are not at one.
+/// Zeros before and after the weights, for threads outside the filter.
 constexpr u32 ZEROS = ((TILE - 1) * SUBSAMPLING + PIECE - 8 + 7) / 8 * 8;
 constexpr u32 WEIGHTS = ZEROS + PIECE * MOST_PIECES;
-/// Whether lanes find eight weights at a multiple of eight, and pieces of all tiles have the same ones.
+/// Whether the eight weights of a thread are aligned to eight, and equal for the pieces of all tiles.
 constexpr bool IS_ALIGNED = SUBSAMPLING % 8 == 0;
-/// Halves of which a sample is the sum.
+/// Number of `f16` per sample, whose sum is the sample.
 constexpr int PARTS = halves_of_sample(BITS);
-/// Whether all weights of a lane fit into its registers.
+/// Whether all weights of a thread fit in its registers.
 constexpr bool IS_HELD = IS_ALIGNED && MOST_PIECES <= 10 && PARTS == 1;
-/// Threads of a multiprocessor at least: fewer where weights take more than a few registers.
+/// Smallest number of threads per multiprocessor; fewer if weights take more than a few registers.
 constexpr u32 RESIDENT = IS_HELD && MOST_PIECES > 5 ? 384 : 512;
 
-/// Units of which the samples are there or under way: as many as fit into shared memory.
+/// Units whose samples are present or in flight, as many as fit in shared memory.
 constexpr u32 STAGE_WORDS = ROWS * PITCH;
 constexpr u32 STAGES = 3 * WARPS * STAGE_WORDS + 2 * WEIGHTS <= 12 * 1024 ? 3 : 2;
 
-/// Adjacent heaps of output samples, at most as many as the rows of a block make.
+/// Adjacent heaps of output samples, at most those of the rows of a block.
 struct Run {
-    /// Address of the memory that the samples start in, a multiple of 4.
+    /// Address of the memory with the samples, a multiple of 4.
     u64 samples;
-    /// Bits from there to the first heap's samples, a multiple of 8.
+    /// Offset of the first heap's samples from `samples` in bits, a multiple of 8.
     u64 first_bit;
-    /// Phase of the frame's first output sample, and from one input sample to the next, in turns of 2^-64.
+    /// Oscillator phase at the frame's first output sample, and phase step from one input sample to the next,
+    /// in units of 2^-64 turns.
     u64 phase, turn;
-    /// Number of the first heap within the frame.
+    /// Index of the first heap within the frame.
     u32 heap;
     u32 count;
-    /// 0 to be filtered, others to be cleared: there are no samples.
+    /// 0 filters the heaps; other values clear them, because there are no samples.
     u32 what;
     u32 unused;
 };
 
-/// e^{-2 pi i phase}. The top half of the phase, signed, is more than single precision holds.
+/// e^{-2 pi i phase}. The upper 32 bits of the phase, signed, are more than the precision of a float.
 __device__ __forceinline__ c32 phasor(u64 phase) {
     float sin, cos;
     sincospif(static_cast<float>(static_cast<i32>(phase >> 32)) * 0x1p-31f, &sin, &cos);
@@ -114,13 +113,13 @@ __device__ __forceinline__ c32 phasor(u64 phase) {
 }
 
 __shared__ struct {
-    /// Samples of each warp as they come. A lane may read a word beyond those that it needs.
+    /// Packed samples of each warp. A thread may read one word beyond those that it needs.
     alignas(16) u32 samples[WARPS][STAGES][ROWS][PITCH];
-    /// [re, im][half, rest]: the half next to each weight, and the half next to what is left.
+    /// [re, im][nearest, rest]: the `f16` nearest to each weight, and the `f16` nearest to the remainder.
     alignas(16) u16 weights[2][2][WEIGHTS];
 } shared;
 
-/// Turns the filter.
+/// Computes the weights: the filter, rotated by the oscillator.
 __device__ __forceinline__ void make_weights(const float *__restrict__ filter, u64 turn) {
     for (u32 i = threadIdx.x; i < WEIGHTS; i += THREADS) {
         const bool is_tap = i >= ZEROS && i < ZEROS + TAPS;
@@ -136,7 +135,7 @@ __device__ __forceinline__ void make_weights(const float *__restrict__ filter, u
     }
 }
 
-/// The weights that the eight samples of a lane meet in a piece of a tile: of its column.
+/// Weights for the eight samples of a thread in a piece of a tile, for the column of the thread.
 struct Eight {
     u32 nearest[4], rest[4];
 
@@ -160,13 +159,13 @@ struct Eight {
     __device__ __forceinline__ Eight() {}
 };
 
-/// Where the rows of a warp come from.
+/// Source of the rows of a warp.
 struct Stream {
     static constexpr u32 ROWS_AT_ONCE = 32 / FETCH_LANES, TIMES = ROWS / ROWS_AT_ONCE;
-    /// What this lane fetches first, of each row that it fetches of.
+    /// First fetch of this thread in each of its rows.
     const u32 *rows[TIMES];
     u32 to;
-    /// Bytes before the first sample, words of a row that there are, and words of a unit.
+    /// Bytes before the first sample, available words of a row, and words of a unit.
     u32 byte, limit, words;
 
     __device__ Stream(const Run &run, u32 first_row, u32 row_count) {
@@ -175,7 +174,7 @@ struct Stream {
         byte = first % (4 * FETCH_WORDS);
 #pragma unroll
         for (u32 k = 0; k < TIMES; k++) {
-            // What is made of rows that there are not is not stored.
+            // Results of rows that do not exist are not stored.
             const u32 row = min(first_row + lane / FETCH_LANES + ROWS_AT_ONCE * k, row_count - 1);
             rows[k] = reinterpret_cast<const u32 *>(first - byte) + row * ROW_WORDS +
                       lane % FETCH_LANES * FETCH_WORDS;
@@ -186,7 +185,7 @@ struct Stream {
         words = UNIT_WORDS + (byte + 3) / 4;
     }
 
-    /// Fetches a unit. Nothing is read beyond the samples: weights there are 0.
+    /// Fetches a unit. No memory is read beyond the samples, where the weights are 0.
     __device__ __forceinline__ void fetch(u32 unit, u32 stage) const {
         const u32 skip = unit * UNIT_WORDS, of_lane = threadIdx.x % FETCH_LANES * FETCH_WORDS;
 #pragma unroll
@@ -209,8 +208,8 @@ struct Stream {
     }
 };
 
-/// Eight adjacent samples as halves, two by two: `raw` are the words that they start in, at the byte that
-/// `order` says.
+/// Converts eight adjacent samples to pairs of `f16`. `raw` are the words with the samples; `order` selects the
+/// byte of the first sample.
 __device__ __forceinline__ void decode(const u32 *raw, u32 order, u32 (&to)[4][PARTS]) {
     u32 words[EIGHT_WORDS + 1];
 #pragma unroll
@@ -221,13 +220,13 @@ __device__ __forceinline__ void decode(const u32 *raw, u32 order, u32 (&to)[4][P
     for (u32 i = 0; i < 4; i++) sample_halves<BITS>(words, 2 * i, to[i]);
 }
 
-/// The output samples of a warp.
+/// Output samples of a warp.
 struct Output {
     c32 *to;
     u64 phase, step;
     c32 tile_further;
     float scale;
-    /// Whether there are the rows that this lane has sums of.
+    /// Whether the rows of this thread's sums exist.
     bool has_row[2];
 
     __device__ Output(const Run &run, c32 *frame, u32 first_row, u32 row_count, float scale)
@@ -241,7 +240,7 @@ struct Output {
         has_row[1] = row + ROWS / 2 < row_count;
     }
 
-    /// Turns and writes what a hop's sums have come to.
+    /// Rotates and writes the sums of a hop.
     __device__ __forceinline__ void write(u32 hop, const float (&sums)[TILES][4]) const {
 #pragma unroll
         for (u32 half = 0; half < 2; half++) {
@@ -257,14 +256,14 @@ struct Output {
     }
 };
 
-/// Makes output samples.
+/// Computes output samples.
 ///
 ///   runs     [run]
 ///   filter   [tap]: the low-pass filter, times a power of two
 ///   out      [sample][re, im]
-///   scale    what makes sums of 1 of the sums of samples over 2^-log2_halves_scale
+///   scale    factor that removes the scales of weights and samples from the sums
 ///
-/// Grid: runs, blocks of THREADS; a run's rows are its warps', sixteen by sixteen.
+/// Grid: runs, blocks of THREADS; each warp processes sixteen rows of a run.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT / THREADS)
 ddc(const Run *__restrict__ runs, const float *__restrict__ filter, c32 *__restrict__ out, float scale) {
     const Run run = runs[blockIdx.x];
@@ -301,7 +300,7 @@ ddc(const Run *__restrict__ runs, const float *__restrict__ filter, c32 *__restr
 #pragma unroll(HOP_PIECES <= 8 ? UNITS : 1)
         for (u32 of_hop = 0; of_hop < UNITS; of_hop++) {
             cp_async_wait<STAGES - 2>();
-            // All lanes' samples have come, and all are done with those that the next ones replace.
+            // The samples of all threads are present, and no thread needs the samples that are overwritten next.
             __syncwarp();
             stream.fetch(unit + STAGES - 1, stage == 0 ? STAGES - 1 : stage - 1);
             const u32 *of_stage = raw + stage * STAGE_WORDS;
@@ -316,10 +315,10 @@ ddc(const Run *__restrict__ runs, const float *__restrict__ filter, c32 *__restr
 #pragma unroll
                     for (u32 tile = 0; tile < TILES; tile++) {
                         const u32 piece = of_hop_piece + p * HOP_PIECES - first_piece(tile);
-                        // Also if it would be negative.
+                        // True also if the difference would be negative.
                         if (piece >= pieces(tile)) continue;
                         const Eight g = IS_HELD ? held[piece] : Eight(piece, skipped(tile));
-                        // Matrix instructions cut sums off instead of rounding them.
+                        // Matrix instructions truncate sums instead of rounding them, so start from 0.
                         float of_piece[4] = {};
 #pragma unroll
                         for (u32 i = 0; i < 4; i += 2) {

@@ -1,19 +1,19 @@
 // The F-engine in two passes: filter bank, transform, delay, phase, gain, quantisation,
 // transposition.
 //
-// Three kernels for these (`pfb`, `fft`, `postproc`) move 18 bytes of memory for each sample, two
-// of them 10. How the work is cut up is written in f_engine.cuh.
+// Three separate kernels (`pfb`, `fft`, `postproc`) move 18 bytes of memory per sample, two kernels 10.
+// The decomposition of the transform is described in f_engine.cuh.
 #include "f_engine_filter.cuh"
 #include "f_engine_finish.cuh"
 #include "f_engine_measure.cuh"
 
-/// Makes rows of an output frame.
+/// Computes the rows of an output frame: the values that all channels of a spectrum share.
 ///
 ///   phase_turns, fine_delay_samples  [pol][frame_spectra]
-///   gains                            [pol][re, im]: those that all channels share
+///   gains                            [pol][re, im]: common gains of all channels
 ///   rows                             [pol][frame_spectra]
-///   first, count                     the spectra of each polarisation whose rows are made
-///   first_number                     number since sync time of the first spectrum of all
+///   first, count                     spectra of each polarisation whose rows are computed
+///   first_number                     number, since sync time, of the first spectrum of the frame
 ///
 /// Grid: rows / 256, blocks of 256.
 extern "C" __global__ void f_engine_rows(const float *__restrict__ phase_turns,

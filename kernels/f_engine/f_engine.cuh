@@ -1,7 +1,7 @@
-// The shape of the two-pass F-engine: how a spectrum is cut up, and the tables both passes share.
+// Decomposition of the transform in the two-pass F-engine, and the structures that both passes share.
 //
-// The 2N real samples y of a spectrum are taken as N complex numbers z[m] = y[2m] + i y[2m+1],
-// whose transform Z is cut as m = COLUMNS a + b, k = r + 16 k', N = 16 COLUMNS:
+// The 2N real samples y of a spectrum are N complex numbers z[m] = y[2m] + i y[2m+1]. Their transform Z
+// is decomposed with m = COLUMNS a + b, k = r + 16 k', N = 16 COLUMNS:
 //
 //   filter: for each column b the transform over a (16 points), times W_N^(b r)  -> middle
 //   finish: for each residue r the transform over b (COLUMNS points)             -> Z
@@ -26,11 +26,11 @@ constexpr int COLUMNS = N / RESIDUES;
 static_assert(N >= 1024 && N <= 32768 && (N & (N - 1)) == 0, "CHANNELS");
 static_assert(POLS == 1 || POLS == 2, "POLS");
 
-/// Spectra of one polarisation that follow each other at the same coarse delay.
+/// Adjacent spectra of one polarisation with the same coarse delay.
 struct Run {
-    /// Where the first sample of the first window stands: address in bytes times 8, plus bits.
+    /// Position of the first sample of the first window: address in bytes times 8, plus bits.
     u64 start_bits;
-    /// Number of its first spectrum within the output frame.
+    /// Index of the first spectrum within the output frame.
     u32 first;
     /// Number of spectra.
     u32 spectra;
@@ -38,10 +38,10 @@ struct Run {
     u32 unused;
 };
 
-/// What is measured on the samples of one polarisation: on the last 2N of each window.
+/// Power and clipping of one polarisation, measured on the last 2N samples of each window.
 struct Level {
     /// Sum of squares.
     u64 power;
-    /// Samples at the limits of the digitiser.
+    /// Number of samples at the limits of the digitiser.
     u64 clipped;
 };

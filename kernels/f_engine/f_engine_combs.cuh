@@ -1,15 +1,14 @@
-// Second pass of the F-engine: its geometry, and the rest of the transform.
+// Second pass of the F-engine: launch configuration, and the rest of the transform.
 //
-// With FRONT = 1 a residue's COLUMNS points are transformed at once. Longer ones are first cut into
-// FRONT parts (n = POINTS a + n0: transform over a, times W_COLUMNS^(n0 q)), which makes of each
-// residue r the FRONT residues r + 16 q. So in either case there are COMBS = 16 FRONT combs of POINTS
-// = LANES x VALUES points, of which comb p holds the channels p + COMBS c. LANES threads transform
-// one, each of them ends up with the channels c = l + LANES i, i = 0 .. VALUES-1.
+// With FRONT = 1 the COLUMNS points of a residue are transformed in one step. Longer transforms first
+// have a radix-FRONT step (n = POINTS a + n0: transform over a, times W_COLUMNS^(n0 q)), which splits
+// each residue r into the FRONT residues r + 16 q. In both cases there are COMBS = 16 FRONT combs of
+// POINTS = `LANES` x VALUES points; comb p has the channels p + COMBS c. `LANES` threads transform one comb.
+// In the result, thread l has the channels c = l + `LANES` i, i = 0 .. VALUES-1.
 //
-// Channels k and N - k are made of the same two values Z[k] and Z[N-k], so combs p and COMBS - p
-// belong together: neighbouring groups of LANES threads work on such a pair, and thread l of the
-// one finds what it needs in thread LANES-1 - l of the other. Combs 0 and COMBS/2 are their own
-// partners.
+// Channels k and N - k are computed from the same two values Z[k] and Z[N-k], so combs p and COMBS - p
+// form a pair. Neighbouring groups of `LANES` threads work on such a pair: thread l of one group needs the
+// values of thread `LANES`-1 - l of the other. Combs 0 and COMBS/2 are their own partners.
 #pragma once
 #include "async_copy.cuh"
 #include "f_engine.cuh"
@@ -28,19 +27,19 @@
 #error "DITHER: 1 to add uniform noise before rounding, 0 for none"
 #endif
 #ifndef CHANNEL_GAINS
-#error "CHANNEL_GAINS: 1 for a gain for each channel, 0 if they are part of the turns"
+#error "CHANNEL_GAINS: 1 for a gain for each channel, 0 for common gains, which are part of the rows"
 #endif
 #ifndef TILE_BYTES
 #error "TILE_BYTES: bytes of a channel that are written together, 8 to 32"
 #endif
 #ifndef FINISH_THREADS
-#error "FINISH_THREADS: threads of a block of the second pass, 256 or 512"
+#error "FINISH_THREADS: threads per block of the second pass, 256 or 512"
 #endif
 
 namespace finish {
 
 constexpr int THREADS = FINISH_THREADS;
-/// Blocks of a multiprocessor.
+/// Thread blocks per multiprocessor.
 constexpr int BLOCKS = THREADS == 512 ? 1 : COLUMNS <= 256 ? 3 : 2;
 
 constexpr int FRONT = COLUMNS <= 512 ? 1 : COLUMNS / 256;
@@ -55,18 +54,18 @@ constexpr int JOBS = RESIDUES / 2;
 constexpr int UNIT_THREADS = 2 * LANES * FRONT;
 constexpr int SLOTS = THREADS / UNIT_THREADS;
 
-/// A tile is what is staged before it is written: so many spectra of one or both polarisations.
+/// A tile is the output that is staged before it is written: spectra of one or both polarisations.
 constexpr int VALUE_BYTES = VALUE_BITS / 4;
 constexpr int TILE_POLS = K_MAJOR ? 1 : POLS;
 constexpr int TILE_UNITS = TILE_BYTES / VALUE_BYTES;
 constexpr int TILE_SPECTRA = TILE_UNITS / TILE_POLS;
 constexpr int PASSES = TILE_UNITS / SLOTS;
-/// Passes until a slot comes to the other polarisation of a tile.
+/// Passes of a slot over one polarisation of a tile, before the other one.
 constexpr int PASSES_OF_POL = TILE_SPECTRA > SLOTS ? TILE_SPECTRA / SLOTS : 1;
 constexpr int TILES_PER_HEAP = SPECTRA_PER_HEAP / TILE_SPECTRA;
 constexpr int TILE_WORDS = TILE_BYTES / 4;
 constexpr int CHANNEL_BYTES = SPECTRA_PER_HEAP * POLS * VALUE_BYTES;
-/// Channels of a comb that the block writes at once.
+/// Channels of a comb that the block writes at a time.
 constexpr int WRITTEN = THREADS / TILE_WORDS;
 
 static_assert(VALUE_BITS == 8 || VALUE_BITS == 4, "VALUE_BITS");
@@ -75,24 +74,24 @@ static_assert(SPECTRA_PER_HEAP % 16 == 0 && SPECTRA_PER_HEAP % TILE_SPECTRA == 0
 static_assert(TILE_BYTES >= 8 && TILE_BYTES <= 32 && PASSES * SLOTS == TILE_UNITS, "TILE_BYTES");
 static_assert(POINTS % WRITTEN == 0, "TILE_BYTES");
 
-/// Columns that a thread transforms first; two of them are moved as 16 bytes.
+/// Columns that a thread transforms first; two columns are moved as 16 bytes.
 constexpr int OWN_COLUMNS = VALUES / LANES;
 constexpr bool IN_PAIRS = OWN_COLUMNS == 2;
-/// Between its two steps a transform stands in shared memory as [LANES u][PITCH].
+/// Between its two steps a transform is in shared memory as [`LANES` u][PITCH].
 constexpr int PITCH = IN_PAIRS ? VALUES + 2 : VALUES + 1;
 constexpr int REGION = LANES * PITCH;
-static_assert(OWN_COLUMNS <= 2 && REGION % 2 == 0, "exchange");
-/// Columns before FRONT that a thread transforms.
+static_assert(OWN_COLUMNS <= 2 && REGION % 2 == 0, "REGION");
+/// Columns per thread of the radix-FRONT step.
 constexpr int FRONT_COLUMNS = VALUES / FRONT;
 
-/// Shared memory: exchange [SLOTS][2 residues][FRONT][REGION] c32, roots [LANES u][VALUES] c32, and
-/// the staged tile [2 FRONT combs][POINTS c][TILE_WORDS], its words swapped by `swizzle`.
+/// Shared memory: `exchange` [SLOTS][2 residues][FRONT][REGION] c32, roots [`LANES` u][VALUES] c32, and the
+/// staged tile [2 FRONT combs][POINTS c][TILE_WORDS], with its words permuted by `swizzle`.
 constexpr int EXCHANGE_BYTES = SLOTS * 2 * FRONT * REGION * 8;
 constexpr int ROOTS_BYTES = POINTS * 8;
 constexpr int SHARED_BYTES = EXCHANGE_BYTES + ROOTS_BYTES + 2 * COLUMNS * TILE_BYTES;
 
-/// With long combs the gains of a thread stay in registers from spectrum to spectrum: read again for
-/// each, they would be as many bytes as the values themselves.
+/// With long combs the gains of a thread stay in registers from spectrum to spectrum. Reading them again
+/// for each spectrum would double the memory traffic.
 constexpr bool KEEP_GAINS = CHANNEL_GAINS && FRONT == 8;
 
 /// Waits for the threads that share a unit.
@@ -104,25 +103,26 @@ __device__ __forceinline__ void wait_for_unit(int slot) {
     }
 }
 
-/// Spreads what 2 LANES threads store over all banks.
+/// Distributes the stores of 2 `LANES` threads over all banks.
 __device__ __forceinline__ int swizzle(int channel, int half) {
     if (TILE_WORDS == 8) return ((channel >> 2) & (LANES / 4 - 1)) | half << 2;
     if (TILE_WORDS == 4) return ((channel >> 3) & (LANES / 8 - 1)) | half << 1;
     return half;
 }
 
-/// The comb that half `half` (0 or 1) of group `warp` of a unit works on.
+/// Comb of part `half` (0 or 1) of group `warp` of a unit.
 __device__ __forceinline__ int comb_of(int job, int warp, int half) {
     const int first = job > 0 ? job + RESIDUES * warp : JOBS * warp;
     if (half == 0) return first;
     return first == 0 ? COMBS / 2 : COMBS - first;
 }
 
-/// Which thread this is.
+/// Role of this thread.
 struct Worker {
     int job, slot, warp, half, lane;
-    /// Number of the comb, and whether it is its own partner.
+    /// Index of the comb.
     int comb;
+    /// Whether the comb is its own partner.
     bool is_alone;
 
     __device__ __forceinline__ explicit Worker(int job) : job(job) {
@@ -135,13 +135,13 @@ struct Worker {
         is_alone = job == 0 && warp == 0;
     }
 
-    /// Where residue 0 or 1 of the unit, part `part`, stands in the exchange memory.
+    /// Offset in shared memory of part `part` of residue 0 or 1 of the unit.
     __device__ __forceinline__ int region(int residue, int part) const {
         return ((slot * 2 + residue) * FRONT + part) * REGION;
     }
 
-    /// Starts copying the two residues of one spectrum, `from` [16 r][COLUMNS]. With FRONT > 1 or
-    /// two columns each thread copies what it will read itself.
+    /// Starts copying the two residues of one spectrum, `from` [16 r][COLUMNS]. With FRONT > 1 or two
+    /// columns each thread copies the values that it reads itself.
     __device__ __forceinline__ void fetch(const c32 *from, c32 *exchange) const {
         const int residue = half == 0 ? job : job > 0 ? RESIDUES - job : JOBS;
         const c32 *p = from + residue * COLUMNS;
@@ -164,7 +164,7 @@ struct Worker {
         cp_async_commit();
     }
 
-    /// The transforms over FRONT points, in place.
+    /// Transforms over FRONT points, in place.
     __device__ __forceinline__ void front(c32 *exchange,
                                           const c32 *__restrict__ front_roots) const {
         const int column = FRONT_COLUMNS * (warp * LANES + lane);
@@ -193,7 +193,7 @@ struct Worker {
         }
     }
 
-    /// The transform of the comb: leaves channel c = lane + LANES i in v[fft_place(i)].
+    /// Transforms the comb, with channel c = `lane` + `LANES` i in v[fft_place(i)].
     __device__ __forceinline__ void transform(c32 *exchange, const c32 *roots, c32 *v) const {
         const int residue = comb % RESIDUES != job, part = comb / RESIDUES;
         c32 *e = exchange + region(residue, part);

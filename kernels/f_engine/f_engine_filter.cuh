@@ -1,4 +1,4 @@
-// First pass of the F-engine: decoding, filter bank, first step of the transform.
+// First pass of the F-engine: decoding, filter bank, and first step of the transform.
 #pragma once
 #include "async_copy.cuh"
 #include "f_engine.cuh"
@@ -12,23 +12,23 @@
 #error "SAMPLE_BITS: bits of a sample, 2 to 10, 12 or 16"
 #endif
 #ifndef NATIVE_SAMPLES
-#error "NATIVE_SAMPLES: 1 for 16-bit integers of the machine, 0 for packed samples"
+#error "NATIVE_SAMPLES: 1 for 16-bit integers in the machine's byte order, 0 for packed samples"
 #endif
 
 namespace filter {
 
 constexpr int THREADS = 256;
-/// Columns of a block; the other factor of its threads are the 16 points of the transform.
+/// Columns per block; a block has one thread for each column and each of the 16 points.
 constexpr int BLOCK_COLUMNS = THREADS / RESIDUES;
-/// Spectra from barrier to barrier.
+/// Spectra between barriers.
 constexpr int BATCH = 16;
-/// Blocks of a multiprocessor: beyond 16 taps a thread needs more than half of 256 registers.
+/// Thread blocks per multiprocessor; with more than 16 taps a thread needs more than half of 256 registers.
 constexpr int BLOCKS = TAPS <= 16 ? 2 : 1;
-/// Samples that a thread keeps of each of its two series.
+/// Samples per thread of each of its two series.
 constexpr int WINDOW = TAPS <= 16 ? 16 : 32;
 
-/// A step: the samples from one spectrum to the next. Per step a block reads 16 stretches of 32
-/// samples, COLUMNS pairs apart. They start anywhere in 16 bytes, hence up to so many pieces of 16:
+/// A step is the samples from one spectrum to the next. Per step a block reads 16 stretches of 32 samples,
+/// COLUMNS pairs apart. A stretch starts at any bit of 16 bytes, so it covers up to PIECES pieces of 16.
 constexpr int STEP_BYTES = 2 * N * SAMPLE_BITS / 8;
 constexpr int STRETCH_BITS = 2 * BLOCK_COLUMNS * SAMPLE_BITS;
 constexpr int PIECES = SAMPLE_BITS > 12 ? 5 : 4;
@@ -43,16 +43,15 @@ constexpr int Z_BYTES = 2 * Z_VALUES * 8;
 constexpr int ROOTS_BYTES = THREADS * 8;
 constexpr int SHARED_BYTES = Z_BYTES + ROOTS_BYTES + 16 + 2 * BATCH_WORDS * 4 + 16;
 
-/// A sample of this magnitude or more is clipped.
+/// Samples of this magnitude or more are clipped.
 constexpr int CLIPPED = (1 << (SAMPLE_BITS - 1)) - 1;
 constexpr float FULL_SCALE = (float)(1 << SAMPLE_BITS);
-/// Up to 10 bits, the squares of one thread's samples in a batch add up exactly in single
-/// precision.
+/// Up to 10 bits, the sum of squares of one thread's samples of a batch is exact in single precision.
 constexpr bool SUMS_IN_FLOAT = SAMPLE_BITS <= 10;
 
-/// Brings the samples of a block from global to shared memory.
+/// Copies the samples of a block from global to shared memory.
 struct Stage {
-    /// Bits by which stretches start behind a multiple of 16 bytes: the same for all of them.
+    /// Offset in bits of the stretches from a multiple of 16 bytes, the same for all of them.
     u32 skip;
     const u8 *from;
     u32 to;
@@ -69,8 +68,7 @@ struct Stage {
         is_needed = piece * 128 < skip + STRETCH_BITS;
     }
 
-    /// Starts copying the BATCH steps from number `first` on. Steps from number `steps` on are not
-    /// there: they become zeros.
+    /// Starts copying BATCH steps from `first` on. Steps from `steps` on do not exist and become zeros.
     __device__ __forceinline__ void start(int first, int steps, int buffer) const {
         constexpr int Q = 4 * STEP_BYTES, TO = 4 * RESIDUES * STRETCH_WORDS * 4;
         const u8 *p = from + (i64)first * STEP_BYTES;
@@ -91,7 +89,7 @@ struct Stage {
         cp_async_commit();
     }
 
-    /// One thread for each stretch of the batch.
+    /// Copies the fifth piece, with one thread for each stretch of the batch.
     __device__ __forceinline__ void fifth_piece(int first, int steps, int buffer) const {
         const u32 own = threadIdx.x & 3, own_a = threadIdx.x >> 2 & 15, own_step = threadIdx.x >> 6;
         const u32 a = threadIdx.x & 15, step = threadIdx.x >> 4;
@@ -104,21 +102,20 @@ struct Stage {
     }
 };
 
-/// Takes one pair of samples out of each stretch of the staged samples.
+/// Decodes one pair of samples of each stretch.
 struct Decode {
     const u32 *words;
     u32 shift;
 
-    /// `skip`: bits before the block's samples in each stretch; this thread's are pair `b` of
-    /// stretch `a`.
+    /// `skip` is the number of bits before the block's samples in each stretch. This thread decodes pair
+    /// `b` of stretch `a`.
     __device__ __forceinline__ Decode(const u32 *staged, u32 skip, u32 a, u32 b) {
         const u32 bit = skip + 2 * SAMPLE_BITS * b;
         i32 word = (i32)(bit >> 5);
         shift = bit & 31;
         if constexpr (SAMPLE_BITS <= 11) {
-            // From the 64 bits of two words, one shift to the right by 0 to 31 has to bring the
-            // first sample to the top of a fraction (bit 22), so that the second one stands below
-            // it.
+            // One right shift by 0 to 31 of the 64 bits of two words must move the first sample to the
+            // top of a fraction (bit 22); the second sample is then below it.
             if (shift < 10) {
                 word -= 1;
                 shift += 32;
@@ -128,7 +125,7 @@ struct Decode {
         words = staged + (i32)(a * STRETCH_WORDS) + word;
     }
 
-    /// The pair of a step of the batch, divided by FULL_SCALE.
+    /// Pair of samples of a step of the batch, divided by FULL_SCALE.
     __device__ __forceinline__ c32 pair(int buffer, int step) const {
         const u32 *p = words + buffer * BATCH_WORDS + step * (RESIDUES * STRETCH_WORDS);
         if constexpr (SAMPLE_BITS <= 11) {
@@ -143,7 +140,7 @@ struct Decode {
     }
 };
 
-/// What one thread measures.
+/// Power and clipping of one thread's samples.
 struct Meter {
     u64 power = 0;
     u32 clipped = 0;
@@ -160,7 +157,7 @@ struct Meter {
     }
 };
 
-/// The sum over a warp, in its first lane.
+/// Sum over a warp, valid in its first thread.
 __device__ __forceinline__ u64 warp_sum(u64 x) {
     for (int distance = 16; distance > 0; distance /= 2) {
         x += __shfl_down_sync(0xffffffff, x, distance);
@@ -170,7 +167,7 @@ __device__ __forceinline__ u64 warp_sum(u64 x) {
 
 }  // namespace filter
 
-/// Decodes, filters, and does the transforms over a.
+/// Decodes and filters the samples, and does the transforms over a.
 ///
 ///   runs      [gridDim.y]                       see `Run`
 ///   weights   [TAPS][2N] f32
@@ -178,11 +175,11 @@ __device__ __forceinline__ u64 warp_sum(u64 x) {
 ///   middle    [pol][frame_spectra][16 r][COLUMNS b] c32
 ///   levels    [pol]                             added to
 ///
-/// Grid (COLUMNS / 16, runs), 256 threads = 16 a x 16 b. A thread owns the complex number
-/// COLUMNS a + b of all spectra of its run: its weights and its part of the window stay in
-/// registers, so that weights are read once and each sample is decoded once. Blocks that read the
-/// same spectra are neighbours in x, run at the same time, and share the sectors they read and the
-/// lines they write. Input is read up to 79 bytes past the last sample of a run.
+/// Grid (COLUMNS / 16, runs), 256 threads = 16 a x 16 b. A thread owns the complex number COLUMNS a + b of
+/// all spectra of its run. Its weights and its part of the window stay in registers, so that weights are
+/// read once and each sample is decoded once. Blocks that read the same spectra are neighbours in x, run at
+/// the same time, and share the sectors they read and the cache lines they write. The kernel reads up to 79
+/// bytes past the last sample of a run.
 extern "C" __global__ void __launch_bounds__(filter::THREADS, filter::BLOCKS)
     f_engine_filter(const Run *__restrict__ runs, const float *__restrict__ weights,
                     const c32 *__restrict__ roots, c32 *__restrict__ middle, Level *levels,
@@ -206,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(filter::THREADS, filter::BLOCKS)
         const c32 pair = ((const c32 *)weights)[t * N + COLUMNS * a + column];
         weight[t] = FULL_SCALE * pair;
     }
-    // The steps before the last one of the first window. Step s stands in window[s % WINDOW].
+    // Steps before the last one of the first window. Step s is in window[s % WINDOW].
 #pragma unroll
     for (int first = 0; first < TAPS - 1; first += BATCH) {
         stage.start(first, steps, 1);
@@ -222,9 +219,8 @@ extern "C" __global__ void __launch_bounds__(filter::THREADS, filter::BLOCKS)
     Meter meter;
     c32 *to =
         middle + (((i64)run.pol * frame_spectra + run.first + a) * RESIDUES) * COLUMNS + column;
-    // From one barrier to the next each warp filters a batch and transforms the one before it, half
-    // of the warps in the other order: so the multiplications of the one and the memory accesses of
-    // the other are always mixed.
+    // Between barriers each warp filters a batch and transforms the one before it. Half of the warps do
+    // this in the other order, so that multiplications and memory accesses always overlap.
     const int filter_turn = threadIdx.x >> 7;
     for (int batch = 0; batch <= batches; batch++) {
         cp_async_wait<0>();
@@ -255,8 +251,7 @@ extern "C" __global__ void __launch_bounds__(filter::THREADS, filter::BLOCKS)
                     }
                     filtered[j * THREADS] = y;
                 }
-                // Unless the squares add up to that of a clipped sample there is none to be
-                // counted.
+                // If the sum of squares is below that of a clipped sample, no sample is clipped.
                 constexpr float clipped_square = (CLIPPED / FULL_SCALE) * (CLIPPED / FULL_SCALE);
                 if constexpr (SUMS_IN_FLOAT)
                     meter.power += (u32)(squares * (FULL_SCALE * FULL_SCALE));
@@ -274,7 +269,7 @@ extern "C" __global__ void __launch_bounds__(filter::THREADS, filter::BLOCKS)
                 }
             } else {
                 if (batch == 0) continue;
-                // Here a is the number of the spectrum within the batch.
+                // Here a is the index of the spectrum within the batch.
                 const c32 *from = z + ((batch - 1) & 1) * Z_VALUES + a * THREADS + b;
                 c32 v[RESIDUES];
 #pragma unroll

@@ -1,4 +1,4 @@
-// Second pass of the F-engine: rest of the transform, delay, phase, gain, quantisation,
+// Second pass of the F-engine: rest of the transform, delay, phase, gain, quantisation, and
 // transposition.
 #pragma once
 #include "async_copy.cuh"
@@ -9,9 +9,9 @@
 
 namespace finish {
 
-/// Makes channels k and N - k of Z, for k = comb + COMBS (lane + LANES i) and i = 0 .. VALUES/2 - 1,
-/// and stages them at byte `place` of their channels. `gains` [i][2 LANES] (with KEEP_GAINS [i]) are
-/// those of k and N - k. IS_ALONE: the comb is its own partner. Returns how many were clamped.
+/// Computes channels k and N - k from Z, for k = comb + COMBS (`lane` + `LANES` i) and i = 0 .. VALUES/2 - 1, and
+/// stages them at byte `place` of their channels. `gains` [i][2 `LANES`] (with KEEP_GAINS [i]) are the gains of k and
+/// N - k. IS_ALONE: the comb is its own partner. Returns the number of clamped values.
 template <bool IS_ALONE>
 __device__ __forceinline__ u32 finish_comb(const Worker &worker, const c32 *v, const Row &row,
                                            const float4 *gains, u8 *staged, int place) {
@@ -27,7 +27,7 @@ __device__ __forceinline__ u32 finish_comb(const Worker &worker, const c32 *v, c
     const int first = worker.comb + COMBS * lane;
     const c32 root = phasor(-3.14159265f / N * first);
     const float slope = row.turn.radians_per_channel, angle = slope * (float)(first - N / 2);
-    // X is made doubled, and the quantiser takes it in units of its whole range.
+    // X is computed with a factor of 2; the quantiser takes it in units of its whole range.
     constexpr float limit = largest(VALUE_BITS), scale = 0.25f / limit;
     const c32 centre = scale * row.turn.centre;
     const u64 dither_first = row.dither_key + first * DITHER_STEP;
@@ -89,10 +89,10 @@ __device__ __forceinline__ u32 finish_comb(const Worker &worker, const c32 *v, c
     return clamped;
 }
 
-/// Spectra of a heap that are worked on together.
+/// Spectra of a heap that are processed together.
 struct Tile {
     int heap;
-    /// First of its spectra within the heap, and first of its polarisations.
+    /// First spectrum within the heap, and first polarisation.
     int first, pol;
 
     __device__ __forceinline__ Tile(int number, int tiles_per_pol, const u32 *heaps) {
@@ -106,7 +106,7 @@ struct Tile {
 /// One spectrum and polarisation of a tile.
 struct Unit {
     int pol, spectrum;
-    /// Byte of its values within the tile's part of a channel.
+    /// Byte offset of the values within the tile's part of a channel.
     int place;
 
     __device__ __forceinline__ Unit(const Tile &tile, int pass, int slot) {
@@ -118,7 +118,7 @@ struct Unit {
     }
 };
 
-/// The spectra of a frame that a launch makes.
+/// Range of spectra of a frame that a launch computes.
 struct Window {
     int begin, end;
 
@@ -131,7 +131,7 @@ struct Window {
         return begin <= first && first + TILE_SPECTRA <= end;
     }
 
-    /// The bits of word `word` of a tile's part of a channel that belong to these spectra.
+    /// Mask of the bits of word `word` of a tile's part of a channel that belong to these spectra.
     __device__ __forceinline__ u32 bits(const Tile &tile, int word) const {
         constexpr int SPECTRUM_BYTES = TILE_POLS * VALUE_BYTES;
         u32 bits = 0;
@@ -145,8 +145,8 @@ struct Window {
     }
 };
 
-/// Writes the staged tile: TILE_BYTES for each channel of the two residues, and of these what belongs
-/// to the window, unless that IS_WHOLE.
+/// Writes the staged tile: TILE_BYTES for each channel of the two residues. Unless IS_WHOLE, writes only the values
+/// of the window.
 template <bool IS_WHOLE>
 __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *staged,
                                       const Window &window, u8 *__restrict__ out) {
@@ -171,22 +171,22 @@ __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *stage
 
 }  // namespace finish
 
-/// Transforms over b, turns, scales, quantises and transposes.
+/// Does the transforms over b, then rotates, scales, quantises and transposes.
 ///
 ///   middle       [pol][frame_spectra][16 r][COLUMNS b] c32
 ///   out          ci8 or ci4 [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum]
 ///   clamped      [heap][pol]                    added to
 ///   rows         [pol][frame_spectra]
-///   gains        [pol][8 jobs][FRONT][VALUES/2 i][2 LANES] {gain of k, gain of N - k}
-///   roots        [LANES u][VALUES c] c32        W_POINTS^(u c), and if FRONT > 1 after it
+///   gains        [pol][8 jobs][FRONT][VALUES/2 i][2 `LANES`] {gain of k, gain of N - k}
+///   roots        [`LANES` u][VALUES c] c32        W_POINTS^(u c), and if FRONT > 1 after it
 ///                [FRONT q][POINTS n] c32        W_COLUMNS^(q n)
-///   heaps        the heaps to make; `tiles_per_pol` = their number x TILES_PER_HEAP
-///   first_spectrum, end_spectrum  spectra of the frame that are made; what is written of the others
-///                in these heaps stays
+///   heaps        heaps to compute; `tiles_per_pol` = their number x TILES_PER_HEAP
+///   first_spectrum, end_spectrum  range of spectra of the frame to compute; values of other spectra
+///                in these heaps are not changed
 ///
-/// Grid BLOCKS x groups, groups >= 8 and best the number of multiprocessors; blocks of THREADS. A block
-/// works on one pair of residues, whose gains stay in the L1 cache: that is why blocks which share
-/// a multiprocessor (those `groups` apart) share the pair, too.
+/// Grid BLOCKS x groups, groups >= 8 and best the number of multiprocessors; blocks of THREADS. A block works on one
+/// pair of residues, whose gains stay in the L1 cache. Therefore blocks that share a multiprocessor (those `groups`
+/// apart) also share the pair.
 extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
     f_engine_finish(const c32 *__restrict__ middle, u8 *__restrict__ out, u32 *clamped,
                     const Row *__restrict__ rows, const float4 *__restrict__ gains,
@@ -220,7 +220,7 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
 #pragma unroll 1
         for (int pass = 0; pass < PASSES; pass++) {
             const Unit unit(tile, pass, worker.slot);
-            // After the last one any that is there.
+            // After the last tile, any existing one.
             const bool is_last = pass + 1 == PASSES;
             const Tile next_tile(is_last && number + stride < tiles ? number + stride : number,
                                  tiles_per_pol, heaps);
@@ -245,7 +245,7 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
             u32 sum = worker.is_alone
                           ? finish_comb<true>(worker, v, row, unit_gains, staged, unit.place)
                           : finish_comb<false>(worker, v, row, unit_gains, staged, unit.place);
-            // Two units of a warp are counted together, 16 bits each.
+            // The counts of the two units of a warp are packed in 16 bits each.
             constexpr int SHARING = 16 / LANES;
             const int own = threadIdx.x % 32 / (32 / SHARING);
             sum = __reduce_add_sync(0xffffffff, sum << (16 * own)) >> (16 * own) & 0xffff;

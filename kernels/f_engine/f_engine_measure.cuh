@@ -1,8 +1,8 @@
-// What is measured on the samples of spectra that are lost.
+// Power and clipping of the samples of missing spectra.
 #pragma once
 #include "f_engine_filter.cuh"
 
-/// Measures samples that are there although the windows they end are not whole. Seldom needed, so
+/// Measures samples that are present although their windows are incomplete. Rarely needed, therefore
 /// simple rather than fast.
 ///
 ///   stretches  [gridDim.y]  as runs, but of 2N samples for each spectrum

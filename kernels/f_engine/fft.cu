@@ -1,4 +1,4 @@
-// The step from complex transforms to transforms of twice as many reals, in place.
+// Step from complex transforms to transforms of twice as many real numbers, in place.
 //
 // Macros:
 //   CHANNELS  N, a power of two, at least 4
@@ -9,18 +9,18 @@
 #error "fft.cu needs CHANNELS"
 #endif
 
-/// Spectra that a thread works on with the same twiddle, at most.
+/// Largest number of spectra per thread, which share a twiddle factor.
 constexpr u32 THREAD_SPECTRA = 8;
 constexpr u32 THREADS = 128;
-/// Blocks for the channels of as many spectra.
+/// Thread blocks for the channels of THREAD_SPECTRA spectra.
 constexpr u32 CHANNEL_BLOCKS = (CHANNELS / 2 + 1 + THREADS - 1) / THREADS;
 
-/// From the transforms of z_i = x_{2i} + j x_{2i+1} to those of x, without the Nyquist channel.
+/// Converts the transforms of z_i = x_{2i} + j x_{2i+1} to those of x, without the Nyquist channel.
 ///
-///   spectra  [spectrum][channel N], those of all polarisations
-///   count    spectra
+///   spectra  [spectrum][channel N], for all polarisations
+///   count    number of spectra
 ///
-/// Grid: CHANNEL_BLOCKS spectra / 8, blocks of 128. A thread does channels k and N - k.
+/// Grid: CHANNEL_BLOCKS spectra / 8, blocks of 128. A thread computes channels k and N - k.
 extern "C" __global__ void __launch_bounds__(THREADS)
 real_spectra(c32 *__restrict__ spectra, u32 count) {
     const u32 k = blockIdx.x % CHANNEL_BLOCKS * THREADS + threadIdx.x;
@@ -35,7 +35,7 @@ real_spectra(c32 *__restrict__ spectra, u32 count) {
     for (u32 n = 0; n < left; n++, spectrum += CHANNELS) {
         c32 z_k = spectrum[k], z_n_k = spectrum[mirror];
         real_pair(z_k, z_n_k, twiddle);
-        // For k = 0 and N/2 both are the same channel, of which the first is right.
+        // For k = 0 and N/2 both values are for the same channel; the first one is correct.
         if (mirror != k) spectrum[mirror] = z_n_k;
         spectrum[k] = z_k;
     }

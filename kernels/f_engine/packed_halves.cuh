@@ -1,22 +1,22 @@
-// Adjacent packed samples as numbers of half precision, two by two in words, exactly.
+// Exact conversion of adjacent packed samples to pairs of `f16` in words.
 #pragma once
 #include "half_matrix.cuh"
 #include "packed.cuh"
 #include "types.cuh"
 
-/// `bits` bits from bit `at` on of a stream, of which `words` hold 32 bits each, the first one on top.
-/// What is above them in the result is to be cut off.
+/// `bits` bits from bit `at` on of a stream of 32-bit `words`, most significant bit first. The caller must
+/// discard the bits above them.
 template <int n> __device__ __forceinline__ u32 field(const u32 (&words)[n], int at, int bits) {
     const int word = at / 32, end = at % 32 + bits;
     if (end <= 32) return words[word] >> (32 - end);
     return __funnelshift_r(words[word + 1], words[word], 64 - end);
 }
 
-/// The lowest `bits` bits, 10 at most, of two words as integers, times 2^(log2_scale - 10).
+/// Lowest `bits` bits, at most 10, of two words as integers in `f16`, times 2^(log2_scale - 10).
 template <int bits, bool is_signed, int log2_scale>
 __device__ __forceinline__ u32 integers(u32 first, u32 second) {
-    // With its sign changed a signed integer counts up from 0. As the fraction of a number between 1
-    // and 2 it is integer / 1024.
+    // With its sign bit flipped, a signed integer is an unsigned offset. As the fraction of a number
+    // between 1 and 2 it is integer / 1024.
     constexpr u32 zero = is_signed ? 1u << (bits - 1) : 0;
     constexpr u32 one = 0x3c00, minus = 0x8000, both = 0x10001, scale = static_cast<u32>(log2_scale * 1024);
     const u32 fractions =
@@ -24,11 +24,11 @@ __device__ __forceinline__ u32 integers(u32 first, u32 second) {
     return fma_halves(fractions, (one + scale) * both, ((minus | one | zero) + scale) * both);
 }
 
-/// Samples of `width` bits as sums of so many halves, each times 2^log2_halves_scale.
+/// Number of `f16` whose sum is a sample of `width` bits, and log2 of their scale.
 constexpr int halves_of_sample(int width) { return width > 12 ? 2 : 1; }
 constexpr int log2_halves_scale(int width) { return width > 10 ? -12 : -10; }
 
-/// Samples `i` and i + 1 of a stream, in the low and in the high half of each word.
+/// Samples `i` and i + 1 of a stream, in the low and in the high `f16` of each word.
 template <int width, int n>
 __device__ __forceinline__ void sample_halves(const u32 (&words)[n], int i,
                                               u32 (&to)[halves_of_sample(width)]) {

@@ -1,12 +1,12 @@
-// The filter of a polyphase filter bank on packed samples, with what is measured on them, and on complex
-// samples in single precision.
+// FIR filter of a polyphase filter bank on packed samples, with power and clipping, and on complex samples in
+// single precision.
 //
 // Macros:
 //   CHANNELS  N, a power of two, at least 4; a spectrum takes 2 N samples, or N complex ones: 2 N numbers
 //   TAPS      taps of the filter, 1 .. 64
-//   UNZIP     interleaved complex series into which each spectrum is cut, 1 for none
-//   BITS      bits of a sample: 2 .. 10, 12, 16; 32 for the real and imaginary parts of complex ones
-//   NATIVE    1 for 16-bit integers of the machine, 0 for packed samples
+//   UNZIP     interleaved complex series into which each spectrum is split, 1 for none
+//   BITS      bits of a sample: 2 .. 10, 12, 16; 32 for the real and imaginary parts of complex samples
+//   NATIVE    1 for 16-bit integers in the machine's byte order, 0 for packed samples
 #include "packed.cuh"
 #include "types.cuh"
 
@@ -14,46 +14,44 @@
 #error "pfb.cu needs CHANNELS, TAPS, UNZIP, BITS and NATIVE"
 #endif
 #if !defined(THREADS)
-#error "pfb.cu needs THREADS, of a block"
+#error "pfb.cu needs THREADS per block"
 #endif
 
 enum What : u32 {
-    /// The samples are those of the windows.
+    /// Filters the spectra; the samples are those of the windows.
     FILTER,
-    /// The spectra are lost; the samples are the last 2 N of each window, to be measured.
+    /// Measures missing spectra; the samples are the last 2 N of each window.
     MEASURE,
-    /// The spectra are lost: zeros are all there is to do, and there are no samples.
+    /// Writes zeros for missing spectra without any samples.
     CLEAR
 };
 
-/// Adjacent spectra of one polarisation, no more than one block of threads does one after the other.
+/// Adjacent spectra of one polarisation, at most the number that a thread block processes in sequence.
 struct Run {
-    /// Address of the memory that the first spectrum's samples start in, a multiple of 4.
+    /// Address of the memory with the first spectrum's samples, a multiple of 4.
     u64 samples;
-    /// Bits from there to the samples.
+    /// Offset of the first sample from `samples` in bits.
     u64 first_bit;
     /// Row of the output: polarisation times spectra per polarisation, plus spectrum.
     u32 row;
-    /// Spectra.
+    /// Number of spectra.
     u32 count;
     What what;
     u32 pol;
 };
 
 constexpr int STEP = 2 * CHANNELS;
-/// Whether samples are a digitiser's: only those are measured.
+/// Whether samples are a digitiser's; only these are measured.
 constexpr bool IS_DIGITISED = BITS < 32;
-/// Adjacent numbers of a spectrum that a thread filters: their weights and their windows are in
-/// registers.
+/// Adjacent numbers of a spectrum per thread; their weights and windows are in registers.
 constexpr int COLUMNS = TAPS <= 32 ? 2 : 1;
-/// What numbers are divided by when they are decoded.
+/// Divisor of numbers when they are decoded.
 constexpr float FULL = IS_DIGITISED ? 1ull << BITS : 1;
-/// Bits of a row of STEP numbers.
+/// Bits per row of STEP numbers.
 constexpr u32 ROW_BITS = STEP * BITS;
-/// Rows are read this far ahead.
+/// Number of rows that are read ahead.
 constexpr int MAX_AHEAD = 8;
-/// Rows that go together, so that every place in a register array is a constant: a multiple of the
-/// taps.
+/// Rows per group, a multiple of the taps, so that every index of a register array is a constant.
 constexpr int GROUP = TAPS * ((MAX_AHEAD + TAPS - 1) / TAPS);
 
 constexpr int largest_divisor(int of, int most) {
@@ -63,8 +61,8 @@ constexpr int largest_divisor(int of, int most) {
 }
 constexpr int AHEAD = largest_divisor(GROUP, MAX_AHEAD);
 
-/// Sums of the squares of a group of rows are exact in single precision up to 2^24; 32 bits are
-/// enough for up to 12 bits (64 2^22 < 2^32).
+/// Sums of the squares of a group of rows are exact in single precision up to 2^24; 32 bits are enough for up to 12
+/// bits (64 2^22 < 2^32).
 constexpr bool IS_EXACT_IN_SINGLE =
     IS_DIGITISED && (static_cast<u64>(GROUP * COLUMNS) << (2 * BITS - 2)) <= 1 << 24;
 template <bool IS_EXACT, bool IS_WIDE> struct Sum { using type = float; };
@@ -72,16 +70,16 @@ template <> struct Sum<false, false> { using type = u32; };
 template <> struct Sum<false, true> { using type = u64; };
 using GroupPower = Sum<IS_EXACT_IN_SINGLE, (BITS > 12)>::type;
 
-/// The samples of one thread's columns, row by row.
+/// Samples of one thread's columns, row by row.
 struct Column {
     const u32 *words;
     u32 shift;
 
-    /// `first_bit`: of the column in row 0.
+    /// `first_bit` is that of the column in row 0.
     __device__ Column(u64 samples, u64 first_bit)
         : words(reinterpret_cast<const u32 *>(samples) + (first_bit >> 5)), shift(first_bit & 31) {}
 
-    /// Makes row `rows` row 0.
+    /// Makes row `rows` the new row 0.
     __device__ __forceinline__ void advance(u32 rows) {
         const u64 bits = static_cast<u64>(rows) * ROW_BITS + (ROW_BITS % 32 == 0 ? 0 : shift);
         words += bits >> 5;
@@ -96,7 +94,7 @@ struct Column {
         return {__ldg(at), __ldg(at + 1)};
     }
 
-    /// What was loaded of a row as numbers: integers divided by 2^BITS. Also the bits, if they are packed.
+    /// Decodes the loaded words of a row: integers are divided by 2^BITS. Returns the bits of packed samples.
     __device__ __forceinline__ u32 decode(uint2 loaded, u32 row, float (&to)[COLUMNS]) const {
         if constexpr (IS_DIGITISED) {
             const u32 top = bits(loaded, row);
@@ -110,19 +108,19 @@ struct Column {
         }
     }
 
-    /// The bits of the row's samples, the first one's on top.
+    /// Bits of the row's samples, the first one in the most significant bits.
     __device__ __forceinline__ u32 bits(uint2 loaded, u32 row) const {
         return stream_bits<NATIVE>(loaded.x, loaded.y, (row * ROW_BITS + shift) & 31);
     }
 };
 
-/// What was measured.
+/// Power and clipping.
 struct Measured {
     u64 power = 0;
     u32 clipped = 0;
     GroupPower of_group = 0;
 
-    /// `bits` hold the samples `x` 2^BITS.
+    /// `bits` contain the samples `x` 2^BITS.
     __device__ __forceinline__ void add(u32 bits, const float (&x)[COLUMNS]) {
         if constexpr (IS_DIGITISED) {
             constexpr float limit = ((1ull << (BITS - 1)) - 1.0f) / (1ull << BITS);
@@ -134,7 +132,7 @@ struct Measured {
                     const i32 integer = sample<BITS>(bits, c);
                     of_group += static_cast<u32>(integer * integer);
                 }
-                // All bits set, or none: -1 or 0.
+                // The result is -1 (all bits set) or 0.
                 i32 is_clipped;
                 asm("set.ge.u32.f32 %0, %1, %2;" : "=r"(is_clipped) : "f"(fabsf(x[c])), "f"(limit));
                 clipped -= is_clipped;
@@ -167,13 +165,13 @@ struct Measured {
     }
 };
 
-/// Where sample `column` of a spectrum goes: complex number i = q UNZIP + r to place q of part r.
+/// Place of sample `column` of a spectrum: complex number i = q UNZIP + r is at place q of part r.
 __device__ __forceinline__ u32 place(u32 column) {
     const u32 i = column / 2;
     return 2 * ((i % UNZIP) * (CHANNELS / UNZIP) + i / UNZIP) + column % 2;
 }
 
-/// Writes what a thread has of one spectrum.
+/// Writes a thread's values of one spectrum.
 __device__ __forceinline__ void store(float *to, const float (&y)[COLUMNS]) {
     if constexpr (COLUMNS == 2) {
         *reinterpret_cast<float2 *>(to) = {y[0], y[1]};
@@ -182,8 +180,8 @@ __device__ __forceinline__ void store(float *to, const float (&y)[COLUMNS]) {
     }
 }
 
-/// The columns of one thread over all spectra of a run. The rows of samples that a window covers are
-/// in registers, in turn; each row is read and decoded once.
+/// Filters the columns of one thread over all spectra of a run. The rows of samples of a window are in registers,
+/// in rotation; each row is read and decoded once.
 ///
 /// y[n][s] = sum over t of w[t][s] x[n + t][s]
 __device__ void filter(Column column, u32 count, const float *weights, float *out,
@@ -197,7 +195,7 @@ __device__ void filter(Column column, u32 count, const float *weights, float *ou
         }
     }
     const u32 rows = count + TAPS - 1;
-    // Row r is in place r % TAPS of x; before it is decoded, in place r % AHEAD of `ahead`.
+    // Row r is at index r % TAPS of x; before it is decoded, at index r % AHEAD of `ahead`.
     uint2 ahead[AHEAD] = {};
     auto decode = [&](u32 row, int of_ahead, float(&to)[COLUMNS], bool has_ahead) {
         const u32 bits = column.decode(ahead[of_ahead], row, to);
@@ -211,7 +209,7 @@ __device__ void filter(Column column, u32 count, const float *weights, float *ou
 #pragma unroll
     for (int r = 0; r < TAPS - 1; r++) decode(r, r % AHEAD, x[r], r + AHEAD < rows);
 
-    // Spectrum j from here on, with row 0 of `column` the first of the group.
+    // Filters spectrum j; row 0 of `column` is the first of the group.
     auto spectrum = [&](int j, bool has_ahead) {
         const int newest = j + TAPS - 1;
         float(&of_newest)[COLUMNS] = x[newest % TAPS];
@@ -245,13 +243,13 @@ __device__ void filter(Column column, u32 count, const float *weights, float *ou
     }
 }
 
-/// Filters runs of spectra and measures their samples.
+/// Filters runs of spectra and measures the power of their samples.
 ///
 ///   runs      [run]
 ///   weights   [tap][number 2N]
 ///   out       [pol][spectrum][sample 2N], or [pol][spectrum][unzip][sample N/unzip][re, im]
-///   totals    [pol][power, clipped]: sum of the squares, and number of samples at the limits, of the
-///             last 2N samples of each window; added to what is there
+///   totals    [pol][power, clipped]: sum of the squares, and number of samples at the limits, of the last 2N
+///             samples of each window; the kernel adds to the present values
 ///
 /// Grid: (2N / COLUMNS / THREADS, runs), blocks of THREADS.
 extern "C" __global__ void __launch_bounds__(THREADS, (TAPS <= 16 ? 512 : 256) / THREADS)

@@ -1,14 +1,13 @@
-// The end of the F-engine: the last step of an unzipped transform, fine delay and phase, gains,
-// dither, quantisation, and the order of the heaps.
+// Last step of the F-engine: the last step of an unzipped transform, fine delay and phase, gains, dither,
+// quantisation, and transposition to heaps.
 //
 // Macros:
 //   CHANNELS          N, a power of two, at least 4
-//   PITCH             channels of the input, a power of two: N, or more, of which those in the middle
-//                     are kept
-//   UNZIP             interleaved series into which each spectrum is cut, 1 for none, at most N/4
+//   PITCH             channels of the input, a power of two: N, or more, of which the middle ones are kept
+//   UNZIP             interleaved series into which each spectrum is split, 1 for none, at most N/4
 //   POLS              polarisations
-//   SPECTRA_PER_HEAP  spectra that stand next to each other for each channel
-//   BITS              of each part of a value, 8 or 4
+//   SPECTRA_PER_HEAP  spectra per heap, adjacent for each channel
+//   BITS              bits of each part of a value, 8 or 4
 //   K_MAJOR           0 for [heap][channel][spectrum][pol], 1 for [heap][channel][pol][spectrum]
 //   DITHER            1 for uniform dither
 //   GAINS             1 for gains that differ from channel to channel
@@ -26,17 +25,17 @@
 #error "postproc.cu needs SPECTRA_PER_HEAP, BITS, K_MAJOR, DITHER and GAINS"
 #endif
 #if !defined(THREADS)
-#error "postproc.cu needs THREADS, of a block"
+#error "postproc.cu needs THREADS per block"
 #endif
 
-/// Makes rows of an input frame.
+/// Computes the rows of an input frame: the values that all channels of a spectrum share.
 ///
 ///   phase_turns, fine_delay_samples  [pol][spectrum]
-///   gains                            [pol][re, im]: those that all channels share
+///   gains                            [pol][re, im]: common gains of all channels
 ///   rows                             [pol][spectrum]
 ///   per_pol                          spectra of each polarisation
-///   first, count                     the spectra of each polarisation whose rows are made
-///   first_number                     number since sync time of the first spectrum of all
+///   first, count                     spectra of each polarisation whose rows are computed
+///   first_number                     number, since sync time, of the first spectrum of the frame
 ///
 /// Grid: rows / 128, blocks of 128.
 extern "C" __global__ void postproc_rows(const double *__restrict__ phase_turns,
@@ -51,35 +50,35 @@ extern "C" __global__ void postproc_rows(const double *__restrict__ phase_turns,
                            dither_seed, first_number + number, pol);
 }
 
-// A thread makes the values of some channels and of adjacent spectra, such that those of one channel
-// are 16 bytes of output; two halves of a warp write 32 bytes next to each other, a whole sector, and
-// each half reads 16 adjacent places of a spectrum.
+// A thread computes some channels of adjacent spectra, such that the values of one channel are 16 bytes of output.
+// The two half-warps write adjacent 32 bytes, a whole sector, and each half-warp reads 16 adjacent places of a
+// spectrum.
 constexpr u32 VALUE_BYTES = BITS == 8 ? 2 : 1;
 constexpr u32 VALUES = 16 / VALUE_BYTES;
 constexpr u32 VALUES_PER_WORD = 4 / VALUE_BYTES;
-/// Polarisations whose values alternate.
+/// Number of interleaved polarisations.
 constexpr u32 MIXED_POLS = K_MAJOR ? 1 : POLS;
-/// Spectra of a thread, and of a tile: of both halves of a warp.
+/// Spectra per thread, and per tile, which has those of both parts of a warp.
 constexpr u32 THREAD_SPECTRA = VALUES / MIXED_POLS;
 constexpr u32 TILE_SPECTRA = 2 * THREAD_SPECTRA;
 constexpr u32 TILES_PER_HEAP = (SPECTRA_PER_HEAP + TILE_SPECTRA - 1) / TILE_SPECTRA;
-/// Bytes of one channel of a heap, and of what is adjacent in it.
+/// Bytes of one channel of a heap, and bytes of its contiguous parts.
 constexpr u32 CHANNEL_BYTES = SPECTRA_PER_HEAP * POLS * VALUE_BYTES;
 constexpr u32 ADJACENT_BYTES = SPECTRA_PER_HEAP * MIXED_POLS * VALUE_BYTES;
 
-/// Places of a spectrum that a block works on.
+/// Places of a spectrum per thread block.
 constexpr u32 BLOCK_PLACES = THREADS / 2;
 
-/// Channels that a thread makes at once.
+/// Channels that a thread computes at a time.
 ///
 /// Plain: two adjacent ones, a vector of 16 bytes.
-/// Unzipped: of place s of each part, 0 <= s <= m/2 with m = N/UNZIP, channels p m + s (p = 0 ..
-/// UNZIP-1), and N less each of these, from place m - s; for s = 0 and m/2 the latter are the former.
+/// Unzipped: for place s of each part, 0 <= s <= m/2 with m = N/UNZIP, the channels p m + s (p = 0 .. UNZIP-1), and
+/// their mirrors N - (p m + s), from place m - s. For s = 0 and m/2 the mirrors are the same channels.
 constexpr u32 PART = CHANNELS / UNZIP;
 constexpr u32 AT_ONCE = UNZIP == 1 ? 2 : 2 * UNZIP;
 constexpr u32 PLACES = UNZIP == 1 ? CHANNELS / 2 : PART / 2 + 1;
 
-/// The sums over the parts; where sum p is left.
+/// Sums over the parts; index of sum p.
 __device__ __forceinline__ void across_parts(c32 (&z)[UNZIP]) {
     if constexpr (UNZIP == 2) {
         const c32 sum = z[0] + z[1];
@@ -109,7 +108,7 @@ struct Place {
 #endif
     }
 
-    /// Channel number `i` of those made at once.
+    /// Channel `i` of this thread.
     __device__ __forceinline__ u32 channel(int i) const {
 #if UNZIP == 1
         return 2 * s + i;
@@ -118,12 +117,12 @@ struct Place {
 #endif
     }
 
-    /// Whether the channels from place m - s are others than those from place s.
+    /// Whether the channels from place m - s differ from those from place s.
     __device__ __forceinline__ bool is_mirrored() const {
         return UNZIP == 1 || (s != 0 && 2 * s != PART);
     }
 
-    /// What turns those channels.
+    /// Phase factors of these channels.
     __device__ __forceinline__ void slopes(const Turn &turn, c32 (&slopes)[AT_ONCE]) const {
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
@@ -135,16 +134,15 @@ struct Place {
         }
     }
 
-    /// Those channels of a spectrum.
+    /// Values of these channels of a spectrum.
     __device__ __forceinline__ void load(const c32 *spectrum, c32 (&x)[AT_ONCE]) const {
 #if UNZIP == 1
         const float4 both = __ldg(reinterpret_cast<const float4 *>(spectrum) + s);
         x[0] = {both.x, both.y};
         x[1] = {both.z, both.w};
 #else
-        // Z_{pm+s} = sum over r of e^{-2 pi j rp/n} e^{-2 pi j rs/N} Z^r_s. Place m - s has the
-        // conjugate twiddles but for a factor e^{-2 pi j r/n}, which moves its p by one: sum q of it
-        // is that of channel q m - s.
+        // Z_{pm+s} = sum over r of e^{-2 pi j rp/n} e^{-2 pi j rs/N} Z^r_s. Place m - s has the conjugate twiddle
+        // factors except for a factor e^{-2 pi j r/n}, which shifts p by one: its sum q is for channel q m - s.
         c32 low[UNZIP], high[UNZIP];
         const u32 mirror = s == 0 ? 0 : PART - s;
 #pragma unroll
@@ -169,7 +167,7 @@ struct Place {
     }
 };
 
-/// Writes those of 16 bytes of values whose spectra belong to the piece.
+/// Writes the values, of 16 bytes, whose spectra belong to the piece.
 __device__ __forceinline__ void store_some(u8 *to, const u32 (&words)[4], u32 first, u32 count) {
 #pragma unroll
     for (u32 v = 0; v < VALUES; v++) {
@@ -183,21 +181,21 @@ __device__ __forceinline__ void store_some(u8 *to, const u32 (&words)[4], u32 fi
 
 /// Adjacent spectra of an input frame that go to adjacent places of an output frame.
 struct Piece {
-    /// Number of the first one within the input frame.
+    /// Index of the first spectrum within the input frame.
     u32 from;
-    /// Its place among the spectra of all heaps of the output frame.
+    /// Index of the first spectrum among the spectra of all heaps of the output frame.
     u32 place;
     u32 count;
 };
 
-/// The spectra of a half of a warp.
+/// Spectra of a half-warp.
 struct Spectra {
     u32 heap;
-    /// Number of the first one within the heap.
+    /// Index of the first spectrum within the heap.
     u32 in_heap;
-    /// Number of the piece's first one among them; may be negative.
+    /// Index of the piece's first spectrum relative to `in_heap`; may be negative.
     i32 before;
-    /// Those of them, from `begin` to `end`, that belong to the piece.
+    /// Range of the spectra that belong to the piece.
     i32 begin, end;
 
     __device__ Spectra(u32 tile, u32 half, const Piece &piece)
@@ -211,7 +209,7 @@ struct Spectra {
     }
 };
 
-/// What values are made of: see `postproc`.
+/// Input of the values: see `postproc`.
 struct Input {
     const c32 *spectra;
     const Row *rows;
@@ -219,7 +217,7 @@ struct Input {
     u32 per_pol;
 };
 
-/// The values of some channels, 16 bytes of each; counts the clamped ones of each polarisation.
+/// Computes the values of some channels, 16 bytes of each, and counts the clamped ones of each polarisation.
 __device__ __forceinline__ void make_values(const Input &input, const Piece &piece, const Place &at,
                                             const Spectra &spectra, u32 first_pol,
                                             u32 (&words)[AT_ONCE][4], u32 (&clamped)[MIXED_POLS]) {
@@ -238,7 +236,7 @@ __device__ __forceinline__ void make_values(const Input &input, const Piece &pie
             const u32 mixed_pol = v % MIXED_POLS, pol = first_pol + mixed_pol;
             const i32 spectrum = (word * VALUES_PER_WORD + v) / MIXED_POLS;
             const bool is_inside = spectra.begin <= spectrum && spectrum < spectra.end;
-            // What is outside is not stored; it is read where there is something to read.
+            // Values outside are not stored; they are computed from the nearest existing spectrum.
             const i32 known = min(max(spectrum, spectra.begin), spectra.end - 1);
             const u64 row_index =
                 static_cast<u64>(pol) * input.per_pol + piece.from + (known - spectra.before);
@@ -246,7 +244,7 @@ __device__ __forceinline__ void make_values(const Input &input, const Piece &pie
             c32 x[AT_ONCE], slopes[AT_ONCE];
             at.load(input.spectra + row_index * PITCH + (PITCH - CHANNELS) / 2, x);
             at.slopes(row.turn, slopes);
-            // What is not stored is not counted either.
+            // Values that are not stored are not counted.
             const float limit = is_inside ? largest(BITS) : infinity;
             const float mirrored_limit = at.is_mirrored() ? limit : infinity;
 #pragma unroll
@@ -259,7 +257,7 @@ __device__ __forceinline__ void make_values(const Input &input, const Piece &pie
                 c32 z = x[i] * factor;
                 if (DITHER) z = fma(x[i], factor, uniform_pair(row.dither_key + k * DITHER_STEP));
                 clamped[mixed_pol] += is_clamped(z, UNZIP == 1 || i < UNZIP ? limit : mirrored_limit);
-                // The bytes so far stay, those of the value come next.
+                // Keeps the bytes so far; the bytes of the value follow.
                 if (BITS == 8) {
                     const u32 order[2] = {0x3254, 0x5410};
                     words[i][3] = __byte_perm(words[i][3], quantise8(z), order[v % 2]);
@@ -272,7 +270,7 @@ __device__ __forceinline__ void make_values(const Input &input, const Piece &pie
     }
 }
 
-/// Writes 16 bytes of each channel; of values whose spectra do not belong to the piece nothing.
+/// Writes 16 bytes of each channel, except values whose spectra do not belong to the piece.
 __device__ __forceinline__ void store(u8 *out, const Place &at, const Spectra &spectra,
                                       u32 first_pol, const u32 (&words)[AT_ONCE][4]) {
     const bool is_whole =
@@ -292,21 +290,21 @@ __device__ __forceinline__ void store(u8 *out, const Place &at, const Spectra &s
     }
 }
 
-/// Puts a piece of an input frame into an output frame.
+/// Computes the values of a piece of an input frame.
 ///
 ///   input       [pol][spectrum][channel PITCH], or [pol][spectrum][unzip][channel N/unzip]
 ///   rows        [pol][spectrum] of the input
 ///   gains       [pol][channel N], if they differ from channel to channel
 ///   out         [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum], each value 2 bytes
 ///               (re, im) or one (re in the high nibble)
-///   saturated   [heap][pol]: complex values of which a part was clamped; added to what is there
+///   saturated   [heap][pol]: number of complex values with a clamped part; the kernel adds to it
 ///   per_pol     spectra of each polarisation of the input
 ///   from, place, count  the piece
-///   first_tile  the tile of the piece's first spectrum
-///   tiles       that a block does one after the other
+///   first_tile  tile of the piece's first spectrum
+///   tiles       consecutive tiles per block
 ///
-/// Grid: (tiles of the piece / `tiles`, PLACES / BLOCK_PLACES, polarisations that do not alternate),
-/// blocks of THREADS. Blocks that write next to each other follow each other.
+/// Grid: (tiles of the piece / `tiles`, PLACES / BLOCK_PLACES, separate polarisations), blocks of THREADS. Blocks
+/// that write adjacent memory are adjacent.
 extern "C" __global__ void __launch_bounds__(THREADS, (UNZIP <= 2 ? 768 : UNZIP <= 4 ? 512 : 256) / THREADS)
 postproc(const c32 *__restrict__ input, const Row *__restrict__ rows,
          const c32 *__restrict__ gains, u8 *__restrict__ out, u64 *__restrict__ saturated,

@@ -1,4 +1,4 @@
-// What is the same for all channels of one spectrum of one polarisation.
+// Row of a spectrum: the values that all channels of one spectrum of one polarisation share.
 #pragma once
 #include "dither.cuh"
 #include "phasor.cuh"
@@ -8,8 +8,7 @@ struct alignas(16) Row {
     u64 dither_key;
 };
 
-/// The row of spectrum number `number`, counted from sync time; `gain` [re, im] is that which all of
-/// the `channels` share.
+/// Row of spectrum `number`, counted from sync time; `gain` [re, im] is the common gain of all `channels`.
 __device__ __forceinline__ Row spectrum_row(u32 channels, double phase_turns,
                                             double fine_delay_samples, const double *gain,
                                             u64 dither_seed, u64 number, u32 pol) {

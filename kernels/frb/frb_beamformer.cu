@@ -1,12 +1,12 @@
-// Beams of cylinders of 256 feeds, in half precision on matrix units, to voltages or to intensities.
+// Beams of cylinders of 256 feeds, in half precision on tensor cores, as voltages or intensities.
 //
-// Parameters: RADIX8, 1 for the transform of frb_radix8.cuh, 0 for the one of frb_fft.cuh; SPECTRA, CHANNELS, POLS,
-// CYLINDERS, sizes of the input; BITS of each part of its values, 4, 8, or 16 for halves; ROWS, rows of beams;
-// EAST_WEST, 1 if a row is a weighted sum of all cylinders, 0 if it is one cylinder; WEIGHTED, 1 if feeds are weighted;
-// CLAMP, 1 if a row's beams are chosen by a map; ROW_BEAMS, how many it has; UNITS_IN_TIME, UNITS_IN_FREQUENCY, parts
-// of the frame that can be missing; HALVES, 1 for voltages in half precision; FINE, spectra of a transform to narrower
-// channels, 32, 64 or 128, or 1; SUM_CHANNELS, SUM_SPECTRA, what a sum of intensities has of their results; WARPS,
-// PER_WARP: transforms of feeds that a warp makes one after the other (voltages only).
+// Macros: `RADIX8`, 1 for the transform of frb_radix8.cuh, 0 for that of frb_fft.cuh; `SPECTRA`, `CHANNELS`, `POLS`,
+// `CYLINDERS`, sizes of the input; `BITS` of each part of its values, 4, 8, or 16 for half precision; `ROWS`, rows of
+// beams; `EAST_WEST`, 1 if a row is a weighted sum of all cylinders, 0 if it is one cylinder; `WEIGHTED`, 1 if feeds
+// are weighted; `CLAMP`, 1 if a map selects the beams of a row; `ROW_BEAMS`, beams per row; `UNITS_IN_TIME`,
+// `UNITS_IN_FREQUENCY`, validity units of the frame; `HALVES`, 1 for voltages in half precision; `FINE`, spectra per
+// transform to narrow channels, 32, 64 or 128, or 1; `SUM_CHANNELS`, `SUM_SPECTRA`, narrow channels and transforms
+// per sum of intensities; `WARPS`; `PER_WARP`, consecutive transforms of feeds per warp (voltages only).
 #if !defined(RADIX8) || !defined(SPECTRA) || !defined(CHANNELS) || !defined(POLS) || !defined(CYLINDERS) ||  \
     !defined(BITS) || !defined(ROWS) || !defined(EAST_WEST) || !defined(WEIGHTED) || !defined(CLAMP) ||       \
     !defined(ROW_BEAMS) || !defined(UNITS_IN_TIME) || !defined(UNITS_IN_FREQUENCY) || !defined(HALVES) ||     \
@@ -21,18 +21,19 @@
 
 static_assert(ROW_BEAMS == POINTS || (CLAMP && ROW_BEAMS % 64 == 0 && ROW_BEAMS <= FEEDS), "beams");
 
-/// Cylinders that a row is made of.
+/// Cylinders per row of beams.
 constexpr int COMBINED = EAST_WEST ? CYLINDERS : 1;
-/// Transforms of feeds of one spectrum, and blocks of threads that they take.
+/// Transforms of feeds per spectrum, and thread blocks for them.
 constexpr u32 LINES = CHANNELS * POLS * ROWS, BLOCKS = (LINES + WARPS - 1) / WARPS;
 
-/// Blocks on a multiprocessor, for which a compiler chooses registers; 0 where it finds better ones without being told.
+/// Smallest number of blocks per multiprocessor for the compiler's choice of registers; 0 where its default is
+/// better.
 constexpr int LEAST_BLOCKS = RADIX8 && !CLAMP && !WEIGHTED ? 8 : 0;
 
-/// What a line's transform of one spectrum begins with.
+/// Input of the transform of a line of one spectrum.
 struct Cylinders {
     Feeds feeds[COMBINED];
-    /// All bits set, or none where nothing came.
+    /// All bits set if the input is valid, else 0.
     u32 there;
 
     __device__ __forceinline__ void load(const u8* __restrict__ input, const u32* __restrict__ units, u32 spectrum,
@@ -46,18 +47,18 @@ struct Cylinders {
     }
 };
 
-/// Voltages of beams.
+/// Computes voltages of beams.
 ///
 /// input    [spectrum][channel][pol][cylinder][feed 256]
-/// output   [spectrum][channel][pol][row][beam], complex, of halves or single precision
-/// phases   [register][lane 32]: see `Phases`
-/// weights  [channel][pol][row][cylinder of a row][feed], halves
-/// map      [channel][beam]: which point of the transform
-/// units    [time][frequency]: 0 where nothing came
-/// scale    what weights have been divided by
-/// from, end  the first spectrum, and the one after the last
+/// output   [spectrum][channel][pol][row][beam], complex, in half or single precision
+/// phases   `[register][lane 32]`, see `Phases`
+/// weights  [channel][pol][row][cylinder of a row][feed], half precision
+/// map      [channel][beam]: point of the transform
+/// units    [time][frequency]: 0 where input is missing
+/// scale    divisor of the weights
+/// from, end  first spectrum, and spectrum after the last one
 ///
-/// Grid: BLOCKS (end - from) / PER_WARP: each warp has one line, neighbouring ones neighbouring lines.
+/// Grid: BLOCKS (end - from) / PER_WARP. Each warp has one line; adjacent warps have adjacent lines.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, LEAST_BLOCKS)
     frb_voltages(const u8* __restrict__ input, u8* __restrict__ output, const u32* __restrict__ phases,
                  const u32* __restrict__ weights, const u16* __restrict__ map,
@@ -79,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, LEAST_BLOCKS)
     Choice choice;
     choice.load(map + line / (POLS * ROWS) * ROW_BEAMS, lane);
     const u32 last = PER_WARP > 1 ? min(first + PER_WARP, end) - 1 : first;
-    // What is missing is zeros to transform: no way of its own, which would cost the others instructions.
+    // Missing input is transformed as zeros; a separate path would cost the others instructions.
     for (u32 spectrum = first;; spectrum++) {
         const u32 there = next.there;
         u32 x[8], y[16];

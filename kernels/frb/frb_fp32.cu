@@ -1,11 +1,11 @@
-// Beams of cylinders in single precision, plainly: what the forms on matrix units are compared with.
+// Beams of cylinders directly in single precision, for comparison with the tensor-core implementations.
 //
-// Parameters: SPECTRA, CHANNELS, POLS, CYLINDERS, FEEDS, sizes of the input; BITS of each part of its values, 4, 8, or
-// 16 for halves; ROWS, rows of beams; EAST_WEST, 1 if a row is a weighted sum of all cylinders, 0 if it is one
-// cylinder; POINTS of the transform of feeds, a power of two, 0 without it; ROW_BEAMS; UNITS_IN_TIME,
-// UNITS_IN_FREQUENCY, parts of the frame that can be missing; HALVES, 1 for voltages in half precision; FINE, spectra
-// of a transform to narrower channels, a power of two; SUM_CHANNELS, SUM_SPECTRA, what a sum of intensities has, 0
-// without sums.
+// Macros: `SPECTRA`, `CHANNELS`, `POLS`, `CYLINDERS`, `FEEDS`, sizes of the input; `BITS` of each part of its
+// values, 4, 8, or 16 for half precision; `ROWS`, rows of beams; `EAST_WEST`, 1 if a row is a weighted sum of all
+// cylinders, 0 if it is one cylinder; `POINTS` of the transform of feeds, a power of two, 0 without it; `ROW_BEAMS`;
+// `UNITS_IN_TIME`, `UNITS_IN_FREQUENCY`, validity units of the frame; `HALVES`, 1 for voltages in half precision;
+// `FINE`, spectra per transform to narrow channels, a power of two; `SUM_CHANNELS`, `SUM_SPECTRA`, narrow channels
+// and transforms per sum of intensities, 0 without sums.
 #if !defined(SPECTRA) || !defined(CHANNELS) || !defined(POLS) || !defined(CYLINDERS) || !defined(FEEDS) || \
     !defined(BITS) || !defined(ROWS) || !defined(EAST_WEST) || !defined(POINTS) || !defined(ROW_BEAMS) ||  \
     !defined(UNITS_IN_TIME) || !defined(UNITS_IN_FREQUENCY) || !defined(HALVES) || !defined(FINE) ||       \
@@ -17,21 +17,22 @@
 #include "short_fft.cuh"
 
 constexpr int THREADS = 256;
-/// Cylinders that a row is made of.
+/// Cylinders per row of beams.
 constexpr int COMBINED = EAST_WEST ? CYLINDERS : 1;
 constexpr int BEAMS = ROWS * ROW_BEAMS;
-/// Whether beams need more than the transform of feeds.
+/// Whether there are stages after the transform of feeds.
 constexpr bool LATER = FINE > 1 || SUM_SPECTRA > 0;
 
-/// Elements of shared memory for columns of so many values.
+/// Elements of shared memory per column of `length` values.
 __device__ __forceinline__ constexpr int padded(int length) { return length + length / 8; }
 
-/// Where value n of a column is: every eighth is followed by a gap, so that strides of eight meet other banks.
+/// Place of value n of a column. Every eighth value is followed by a gap, so that strides of eight use different
+/// banks.
 template <int COLUMNS> __device__ __forceinline__ int place_of(int n, int column) {
     return padded(n) * COLUMNS + column;
 }
 
-/// Transforms RADIX values, exp(-2 pi i k n / RADIX).
+/// Transforms RADIX values with exp(-2 pi i k n / RADIX).
 template <int RADIX> __device__ __forceinline__ void transform_short(c32* v) {
     if constexpr (RADIX == 2) {
         const c32 sum = v[0] + v[1];
@@ -43,8 +44,8 @@ template <int RADIX> __device__ __forceinline__ void transform_short(c32* v) {
 }
 
 /// Transforms each column of `data` [LENGTH][COLUMNS], at place_of(), with exp(-2 pi i k n / LENGTH), in passes of
-/// radix 8 and a last one of 4 or 2, which leave the order as it is (Stockham's). DONE is the product of earlier
-/// radices; all columns have been written when this begins.
+/// radix 8 and a last one of 4 or 2, which preserve the order (Stockham). DONE is the product of the previous
+/// radices. All columns must have been written before.
 ///
 /// roots  [LENGTH]: exp(-2 pi i n / LENGTH)
 template <int LENGTH, int COLUMNS, int DONE = 1>
@@ -108,20 +109,20 @@ __device__ __forceinline__ void put_voltage(u8* output, u64 at, c32 value) {
     else ((c32*)output)[at] = value;
 }
 
-/// Points of a row, and rows that a block of threads works on together.
+/// Points per row, and rows that a thread block processes together.
 constexpr int LENGTH = POINTS ? POINTS : FEEDS;
 constexpr int MOST_TOGETHER = LENGTH < 2048 ? 2048 / LENGTH : 1;
 constexpr int TOGETHER = ROWS < MOST_TOGETHER ? ROWS : MOST_TOGETHER;
 
-/// Beams of each spectrum.
+/// Computes the beams of each spectrum.
 ///
 /// input    [spectrum][channel][pol][cylinder][feed]
-/// output   [spectrum][channel][pol][row][beam]: voltages as they are put out, or in single precision if they go further
+/// output   [spectrum][channel][pol][row][beam]: voltages in the output type, or in single precision if stages follow
 /// weights  [channel][pol][row][cylinder of a row][feed]
-/// map      [channel][beam]: which point of the transform
+/// map      [channel][beam]: point of the transform
 /// roots    [point]: exp(-2 pi i n / POINTS)
-/// units    [time][frequency]: 0 where nothing came
-/// from     number of the first line [spectrum][channel][pol]
+/// units    [time][frequency]: 0 where input is missing
+/// from     index of the first line [spectrum][channel][pol]
 ///
 /// Grid: lines, ROWS / TOGETHER; blocks of 256 threads.
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -140,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             for (int k = 0; k < COMBINED; k++)
                 sum = fma(weights[(row * COMBINED + k) * FEEDS + n], value_of(input, first + k * FEEDS), sum);
         }
-        // The transform's exponent is negative: of conjugates it is the conjugate of the one with the other sign.
+        // The transform has the opposite sign in its exponent, so it transforms conjugates and conjugates the result.
         data[place_of<TOGETHER>(n, i / LENGTH)] = POINTS ? conj(sum) : sum;
     }
     __syncthreads();
@@ -155,10 +156,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/// Beams that a block of threads works on together.
+/// Beams per thread block.
 constexpr int TILE = FINE > 64 ? 16 : 32;
 
-/// Narrower channels and sums.
+/// Computes narrow channels and sums.
 ///
 /// beams   [spectrum][channel][pol][beam of all rows]
 /// output  sums [spectrum][narrow channel][beam], or voltages [spectrum][narrow channel][pol][beam]
@@ -192,7 +193,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             for (int i = threadIdx.x; i < NARROW * TILE; i += THREADS) {
                 const u32 narrow = i / TILE, beam = first_beam + i % TILE;
                 for (u32 k = narrow * MERGED; k < (narrow + 1) * MERGED; k++) {
-                    // By ascending frequency, the lowest first: half of them on.
+                    // In ascending order of frequency: channels are rotated by half of their number.
                     const c32 value = data[place_of<TILE>((k + FINE / 2) % FINE, i % TILE)];
                     if constexpr (SUM_SPECTRA > 0) {
                         sums[i] += value.x * value.x + value.y * value.y;

@@ -6,51 +6,51 @@
 static_assert(FINE == 32 || FINE == 64 || FINE == 128, "spectra of a transform");
 static_assert(WEIGHTED && CLAMP && WARPS == 16, "stages");
 
-/// Transforms of spectra that make a sum, of one polarisation each.
+/// Transforms of spectra per sum, one for each polarisation.
 constexpr u32 PARTS = SUM_SPECTRA * POLS;
-/// Batches of a transform.
+/// Batches per transform.
 constexpr u32 BATCHES = FINE / BATCH;
 
-/// Weights that hold from spectrum `first` of the frame on, and what brings them to the scale of the others.
+/// Weights that apply from spectrum `first` of the frame on, and their factor to the common scale.
 struct WeightsFrom {
     const u32* weights;
     u32 first;
     float factor;
 };
 
-/// One version of the weights.
+/// A single version of the weights.
 struct Steady {
     static constexpr bool IS_STEADY = true;
     const u32* weights;
 };
 
-/// As many as a sum may have; the first one from its first spectrum on, behind the last one such that are never
-/// reached.
+/// Versions of the weights of a sum. The first one applies from its first spectrum; after the last one there are
+/// versions that are never reached.
 struct Changing {
     static constexpr bool IS_STEADY = false;
     WeightsFrom versions[10];
 };
 
-/// The body of both kernels.
+/// Body of both kernels.
 template <typename Versions>
 __device__ __forceinline__ void make_intensities(const u8* __restrict__ input, float* __restrict__ output,
                                                  const u32* __restrict__ phases, const Versions& versions,
                                                  const u16* __restrict__ map, const u32* __restrict__ units,
                                                  const u32* __restrict__ time_phases, float scale, u32 first_sum) {
     extern __shared__ __align__(16) u32 shared[];
-    // Compilers see that a warp's number is the same in all lanes, and do not read the lane's again, which takes long.
+    // The shuffles make `warp` uniform for the compiler, and avoid slow repeated reads of the thread index.
     const u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = __shfl_sync(~0u, threadIdx.x, threadIdx.x) % 32;
     const u32 channel = blockIdx.x, row = blockIdx.y, sum = first_sum + blockIdx.z;
     u32* voltages = shared;
     u32* beams = shared + FINE * ROW_BEAMS + POINTS * warp;
     u32* feeds = shared + FINE * ROW_BEAMS + POINTS * WARPS;
     u8* stages = (u8*)(feeds + 2 * BATCH * PITCH);
-    // The row of the feeds of spectrum t of transform part / POLS.
+    // Row of the feeds of spectrum t of transform part / POLS.
     const auto row_of = [&](u32 part, u32 t) {
         const u64 spectrum = (sum * SUM_SPECTRA + part / POLS) * FINE + t, line = channel * POLS + part % POLS;
         return input + spectrum * SPECTRUM + (line * CYLINDERS + (EAST_WEST ? 0 : row)) * (FEEDS * FEED_BYTES);
     };
-    // The row that is copied next, and where to: of the batch after the next one of all parts.
+    // Source of the next copy, and its batch: two batches ahead, counted over all parts.
     const u8* incoming = row_of(0, warp);
     u32 incoming_batch = 0;
     const auto stage_next = [&] {
@@ -73,7 +73,7 @@ __device__ __forceinline__ void make_intensities(const u8* __restrict__ input, f
         const u64 of_line = (u64)((channel * POLS + part % POLS) * ROWS + row) * (COMBINED * FEEDS) + 16 * warp;
         ColumnWeights weight;
         if constexpr (Versions::IS_STEADY) weight.load(versions.weights + of_line, lane);
-        // Two batches have their places in turn: one is made while the other is used, and a third one is on its way.
+        // Two buffers in rotation: one batch is computed while the other is used, and a third batch is being copied.
         const auto weigh_batch = [&](u32 n) {
             Batch batch;
             batch.load(stages + n % 2 * STAGE_BYTES, row_of(part, BATCH * n), warp, lane);
@@ -91,13 +91,14 @@ __device__ __forceinline__ void make_intensities(const u8* __restrict__ input, f
                 }
             }
         };
-        // Turns the feeds of spectrum BATCH n + warp to beams.
+        // Transforms the feeds of spectrum BATCH n + `warp` to beams.
         const auto transform = [&](u32 n) {
             u32 x[8], y[16];
             take_feeds(feeds + (n % 2 * BATCH + warp) * PITCH, x, lane);
             feeds_to_beams(x, y, phase, lane);
             put_row(beams, y, lane);
-            // All are read before the first is written, which compilers cannot know to be elsewhere.
+            // All beams are read before the first is written; the compiler cannot know that the memory does not
+            // overlap.
             uint4 chosen[Choice::RUNS];
 #pragma unroll
             for (u32 k = 0; k < Choice::RUNS; k++) chosen[k] = choice.of(beams, k, lane);
@@ -113,7 +114,7 @@ __device__ __forceinline__ void make_intensities(const u8* __restrict__ input, f
             cp_async_wait<0>();
             __syncthreads();
             stage_next();
-            // Half of a scheduler's warps begin with the one, half with the other: they use other parts of it.
+            // The warps of a scheduler alternate in the order, so that they use different units.
             if (warp & 4) weigh_batch(n + 1);
             transform(n);
             if (!(warp & 4)) weigh_batch(n + 1);
@@ -135,16 +136,15 @@ __device__ __forceinline__ void make_intensities(const u8* __restrict__ input, f
     sums.put(output + (((u64)sum * CHANNELS + channel) * NARROW * ROWS + row) * ROW_BEAMS, scale, warp, lane);
 }
 
-/// Sums of intensities.
+/// Computes sums of intensities.
 ///
-/// input, phases, weights, map, units  as `frb_voltages` has them
+/// input, phases, weights, map, units  as for `frb_voltages`
 /// output       [spectrum of sums][narrow channel][row][beam], single precision
-/// time_phases  [register 12][lane 32]: see `TimePhases`
-/// scale        square of what weights have been divided by
-/// first_sum    number of the first spectrum of sums
+/// time_phases  `[register 12][lane 32]`, see `TimePhases`
+/// scale        square of the divisor of the weights
+/// first_sum    index of the first spectrum of sums
 ///
-/// Grid: CHANNELS, ROWS, spectra of sums. Shared memory: FINE ROW_BEAMS + 16 512 + 2 16 PITCH words, two
-/// stages.
+/// Grid: CHANNELS, ROWS, spectra of sums. Shared memory: FINE ROW_BEAMS + 16 512 + 2 16 PITCH words, and two stages.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
     frb_intensities(const u8* __restrict__ input, float* __restrict__ output,
                     const u32* __restrict__ phases, const u32* __restrict__ weights,
@@ -153,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
     make_intensities(input, output, phases, Steady{weights}, map, units, time_phases, scale, first_sum);
 }
 
-/// The same for sums in which the weights change.
+/// Computes sums of intensities during which the weights change.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
     frb_changing_intensities(const u8* __restrict__ input, float* __restrict__ output,
                              const u32* __restrict__ phases, const __grid_constant__ Changing versions,

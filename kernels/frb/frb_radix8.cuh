@@ -1,6 +1,5 @@
-// The transform of frb_fft.cuh in an order of its own, in which nothing is exchanged between lanes: by one step of
-// radix 8 in ordinary arithmetic, then two on matrix units, the second of which finds its rows where the first has its
-// columns.
+// The transform of frb_fft.cuh in another order, without shuffles between threads: one radix-8 step in ordinary
+// arithmetic, then two steps on tensor cores. The second of these finds its rows where the first has its columns.
 //
 //   E(q6q7q8, n0n1n2) E(q3q4q5, n0n1n2) E(q3q4q5, n3n4n5) E(q0q1q2, n0n1n2n3n4n5) E(q0q1q2, n6n7)
 //
@@ -10,17 +9,17 @@
 //   Y'      b q3    t q4 q5 q6 q7 q8  r q0 q1 q2 ReIm
 //   Y       b ReIm  t q4 q5 q6 q7 q8  r q0 q1 q2 q3
 //
-// Names as there; b the half of a register, t bits of the lane, r the register.
+// Index names as in frb_fft.cuh: b is the `f16` of a register, t are bits of the thread index, r is the register.
 #pragma once
 #include "frb_feeds.cuh"
 
-/// Whether a word in shared memory has one part of two feeds 8 apart, or both parts of one.
+/// Whether a word in shared memory has one part of two feeds 8 apart, instead of both parts of one feed.
 constexpr bool PAIRED = true;
 
-/// Where the first of a lane's feeds is; the others are 8 n3 + 64 (n6 + 2 n7) later.
+/// First feed of a thread; the others are 8 n3 + 64 (n6 + 2 n7) later.
 __device__ __forceinline__ u32 feed_of(u32 lane) { return lane / 4 + 16 * (lane % 4); }
 
-/// Eight feeds of one cylinder, as they are in the frame.
+/// Eight feeds of one cylinder, in the format of the frame.
 struct Feeds {
     /// Register n3 + 2 n6 + 4 n7.
     u32 words[8];
@@ -36,7 +35,7 @@ struct Feeds {
         }
     }
 
-    /// Their values, register ReIm + 2 n6 + 4 n7, two feeds in each; 0 unless all bits of `there` are set.
+    /// Decodes the feeds to register ReIm + 2 n6 + 4 n7, two feeds in each; 0 unless all bits of `there` are set.
     __device__ __forceinline__ void unpack(u32 (&x)[8], u32 there) const {
         constexpr Parts less = less_than_raw();
 #pragma unroll
@@ -56,7 +55,8 @@ struct Feeds {
     }
 };
 
-/// The weights of a lane's feeds of one cylinder, of `from` [feed], halves (re, im); register as of their values.
+/// Weights of a thread's feeds of one cylinder, from `from` [feed] in `f16` (re, im), in the registers of their
+/// values.
 __device__ __forceinline__ void take_weights(u32 (&words)[8], const u32* __restrict__ from, u32 lane) {
 #pragma unroll
     for (int i = 0; i < 8; i += 2) {
@@ -86,17 +86,17 @@ __device__ __forceinline__ void combine(const Feeds (&cylinders)[COMBINED], cons
     }
 }
 
-/// Phases that a lane keeps: twenty registers.
+/// Phases of a thread, in twenty registers.
 struct Phases {
     /// E(q0q1q2, n0n1n2n3n4n5) for q0q1q2 = 1 .. 7: b n3, t n4 n5 n0 n1 n2, r ReIm.
     u32 twiddle[7][2];
     /// E(q3q4q5, n0n1n2): b n0, t n1 n2 q3 q4 q5, r ReIm.
     u32 later_twiddle[2];
-    /// E(q3q4q5, n3n4n5): b n3, t n4 n5 q3 q4 q5, and E(q6q7q8, n0n1n2) too: re, im, -im, re, each in a register of its
-    /// own, because a matrix instruction takes four neighbouring ones.
+    /// E(q3q4q5, n3n4n5): b n3, t n4 n5 q3 q4 q5, and also E(q6q7q8, n0n1n2): re, im, -im, re in separate registers,
+    /// because a matrix instruction reads four adjacent ones.
     u32 short_transform[4];
 
-    /// `table` [register 20][lane 32].
+    /// `table` is `[register 20][lane 32]`.
     __device__ __forceinline__ void load(const u32* __restrict__ table, u32 lane) {
         u32* words = &twiddle[0][0];
 #pragma unroll
@@ -104,12 +104,12 @@ struct Phases {
     }
 };
 
-/// Z1 of four inputs, x[2 n + ReIm], n = n6 + 2 n7, and as many zeros: exp(2 pi i q n / 8).
+/// Z1 of four inputs, x[2 n + ReIm], n = n6 + 2 n7, padded with four zeros: exp(2 pi i q n / 8).
 __device__ __forceinline__ void transform8(const u32 (&x)[8], u32 (&z)[8][2]) {
     constexpr u32 ROOT = 0x39a839a8, MINUS_ROOT = 0xb9a8b9a8; // sqrt(1/2)
     const auto plus = [](u32 a, u32 b) { return add_halves(a, b); };
     const auto minus = [](u32 a, u32 b) { return subtract_halves(a, b); };
-    // Sums and differences of n and n + 2, as q even needs them.
+    // Sums and differences of n and n + 2, for even q.
     const u32 s_re = plus(x[0], x[4]), s_im = plus(x[1], x[5]);
     const u32 d_re = minus(x[0], x[4]), d_im = minus(x[1], x[5]);
     const u32 t_re = plus(x[2], x[6]), t_im = plus(x[3], x[7]);
@@ -118,7 +118,7 @@ __device__ __forceinline__ void transform8(const u32 (&x)[8], u32 (&z)[8][2]) {
     z[4][0] = minus(s_re, t_re), z[4][1] = minus(s_im, t_im);
     z[2][0] = minus(d_re, e_im), z[2][1] = plus(d_im, e_re);
     z[6][0] = plus(d_re, e_im), z[6][1] = minus(d_im, e_re);
-    // x0 + i x2 and x0 - i x2; x1 and x3 turned by odd eighths, times sqrt(2).
+    // x0 + i x2 and x0 - i x2; x1 and x3 rotated by odd eighths of a turn, times sqrt(2).
     const u32 a_re = minus(x[0], x[5]), a_im = plus(x[1], x[4]);
     const u32 b_re = plus(x[0], x[5]), b_im = minus(x[1], x[4]);
     const u32 f_re = minus(e_re, t_im), f_im = plus(t_re, e_im);

@@ -1,4 +1,4 @@
-// Rows of beams on their way from the registers of a warp to where they are used.
+// Transfer of rows of beams from the registers of a warp through shared memory.
 #pragma once
 #if RADIX8
 #include "frb_radix8.cuh"
@@ -6,14 +6,14 @@
 #include "frb_fft.cuh"
 #endif
 
-/// Where beam q of a row is among the words of shared memory that a warp puts a row into: so that neither writing runs
-/// of 16 nor reading in order makes lanes wait for each other.
+/// Index of beam q of a row in the warp's shared memory, such that neither writes of runs of 16 nor sequential reads
+/// have bank conflicts.
 __device__ __forceinline__ u32 place_of(u32 q) { return q ^ ((q >> 5 & 7) << 2); }
 
-/// Puts the beams of a row into the warp's part of shared memory.
+/// Writes the beams of a row to the warp's shared memory.
 __device__ __forceinline__ void put_row(u32* row, const u32 (&y)[16], u32 lane) {
     __syncwarp();
-    // place_of(16 lane + i) is that ^ i.
+    // place_of(16 `lane` + i) is place_of(16 `lane`) ^ i.
     const u32 first = place_of(16 * lane);
 #pragma unroll
     for (u32 i = 0; i < 16; i += 4)
@@ -21,16 +21,16 @@ __device__ __forceinline__ void put_row(u32* row, const u32 (&y)[16], u32 lane) 
     __syncwarp();
 }
 
-/// The beams 4 lane + 128 k, ... of a row, and where they are taken from.
+/// The beams 4 `lane` + 128 k, ... of a row, and their places.
 struct Choice {
     static constexpr int RUNS = (ROW_BEAMS + 127) / 128;
-    /// Two places in a word.
+    /// Two places per word.
     u32 places[RUNS][2];
 
     __device__ __forceinline__ static bool has(u32 k, u32 lane) {
         return ROW_BEAMS % 128 == 0 || 4 * lane + 128 * k < ROW_BEAMS;
     }
-    /// `map` [beam]; all points in order where beams are not chosen.
+    /// `map` [beam]; without CLAMP all points in order.
     __device__ __forceinline__ void load(const u16* __restrict__ map, u32 lane) {
         if constexpr (CLAMP)
 #pragma unroll
@@ -48,7 +48,7 @@ struct Choice {
     }
 };
 
-/// Whether what a frame has of this spectrum and channel came; `units` [time][frequency].
+/// Returns whether the input of this spectrum and channel is valid; `units` [time][frequency].
 __device__ __forceinline__ bool is_there(const u32* __restrict__ units, u32 spectrum, u32 channel) {
     return units[spectrum / (SPECTRA / UNITS_IN_TIME) * UNITS_IN_FREQUENCY +
                  channel / (CHANNELS / UNITS_IN_FREQUENCY)] != 0;

@@ -1,24 +1,24 @@
-// Weighted sums of cylinders on matrix units, of 16 spectra at a time, into shared memory.
+// Weighted sums of cylinders on tensor cores, for 16 spectra at a time, to shared memory.
 //
-// A matrix instruction has spectra as rows. It adds up over four cylinders, both parts, and two feeds; columns are both
-// parts of four feeds, and the weights of what does not belong together are 0. Integers go in by their bits, as
-// subnormal halves: n bits at the lower end of a half are a number of 0 .. 2^n times 2^-24. What 2^(n-1), by which they
-// are too large, comes to in a sum is taken off it.
+// The rows of a matrix instruction are spectra. It sums over four cylinders, both parts, and two feeds. The columns
+// are both parts of four feeds; weights of combinations that do not belong together are 0. Integers are used by
+// their bit pattern, as subnormal `f16`: n bits at the low end are a number of 0 .. 2^n times 2^-24. The offset of
+// 2^(n-1) of the integers is subtracted from each sum.
 #pragma once
 #include "async_copy.cuh"
 #include "frb_rows.cuh"
 
-/// Spectra of a batch.
+/// Spectra per batch.
 constexpr u32 BATCH = 16;
-/// Cylinders that a row is made of, and instructions that they take.
+/// Cylinders per row of beams, and matrix instructions for them.
 constexpr int COMBINED = EAST_WEST ? CYLINDERS : 1;
 constexpr int STEPS = (COMBINED + 3) / 4;
-/// Words from the feeds of one spectrum to those of the next: a bit more, so that lanes of several spectra write to
-/// other banks.
+/// Distance in words between the feeds of adjacent spectra, with padding so that threads with different spectra
+/// write to different banks.
 constexpr u32 PITCH = FEEDS + 16;
 
-/// Where the feeds of a spectrum with these bits are in shared memory, those with n0 and n2 = 0 of four; `x` is n3, or
-/// where PAIRED which part of the feeds with n3 = 0 and 1. Bits are exchanged so that lanes read and write in other
+/// Place in shared memory of the feeds of a spectrum with these bits, those with n0 and n2 = 0 of four. `x` is n3, or
+/// with PAIRED the part of the feeds with n3 = 0 and 1. Bits are permuted so that threads read and write in different
 /// banks.
 __device__ __forceinline__ u32 place_of_feeds(u32 n1, u32 x, u32 n4567) {
     const u32 n5 = n4567 >> 1 & 1;
@@ -26,7 +26,7 @@ __device__ __forceinline__ u32 place_of_feeds(u32 n1, u32 x, u32 n4567) {
     return PAIRED ? place : place ^ (n4567 >> 2 & 1) << 2 ^ (n4567 >> 3) << 4;
 }
 
-/// The feeds that a lane turns into sums, as `feeds_to_beams` takes them.
+/// Reads the weighted sums of a thread's feeds, in the layout of `feeds_to_beams`.
 __device__ __forceinline__ void take_feeds(const u32* feeds, u32 (&x)[8], u32 lane) {
     if constexpr (PAIRED) {
         // t n4 n5 n0 n1 n2
@@ -53,17 +53,18 @@ __device__ __forceinline__ void take_feeds(const u32* feeds, u32 (&x)[8], u32 la
 constexpr u64 SPECTRUM = (u64)CHANNELS * POLS * CYLINDERS * FEEDS * FEED_BYTES;
 /// Bytes of the cylinders of a row.
 constexpr u32 ROW_BYTES = COMBINED * FEEDS * FEED_BYTES;
-/// Whether rows go through shared memory first: read as they lie in memory, not 16 bytes here and there, which takes
-/// the first cache long. There is room for two batches of them.
+/// Whether rows are staged in shared memory, which has space for two batches. Then they are read in the order of
+/// memory; scattered reads of 16 bytes occupy the L1 cache for longer.
 constexpr bool STAGED = BITS == 4 && COMBINED <= 4;
 constexpr u32 STAGE_BYTES = STAGED ? BATCH * ROW_BYTES : 0;
 
-/// Where 16 bytes of a spectrum of a batch are in its stage: those that lanes read together are in other banks.
+/// Place of 16 bytes of a spectrum of a batch in its stage, such that bytes that are read together are in different
+/// banks.
 __device__ __forceinline__ u32 place_of_bytes(u32 spectrum, u32 cylinder, u32 block) {
     return spectrum * ROW_BYTES + 16 * (16 * cylinder + (block ^ cylinder ^ (spectrum & 1) << 2));
 }
 
-/// Begins to copy the row `from` of spectrum `spectrum` of a batch to a stage.
+/// Starts copying the row `from` of spectrum `spectrum` of a batch to a stage.
 __device__ __forceinline__ void stage(u8* stage, const u8* from, u32 spectrum, u32 lane) {
 #pragma unroll
     for (u32 i = 0; i < ROW_BYTES; i += 512) {
@@ -74,15 +75,15 @@ __device__ __forceinline__ void stage(u8* stage, const u8* from, u32 spectrum, u
     cp_async_commit();
 }
 
-/// Feeds 16 `block`, ... of the spectra lane / 4 and lane / 4 + 8 of a batch, of the cylinders lane % 4, ..., as they
-/// are in the frame.
+/// Feeds from 16 `block` on of the spectra `lane` / 4 and `lane` / 4 + 8 of a batch, of the cylinders from `lane` %
+/// 4 on, in the format of the frame.
 struct Batch {
     u32 words[STEPS][2][BITS];
 
-    /// What makes integers begin at 0.
+    /// Mask that flips the sign bits, so that integers become unsigned offsets.
     static constexpr u32 SIGNS = BITS == 4 ? 0x88888888 : 0x80808080;
 
-    /// From a stage, or from `from`, the batch's first row.
+    /// Loads the batch from a stage, or from its first row `from`.
     __device__ __forceinline__ void load(const u8* stage, const u8* from, u32 block, u32 lane) {
 #pragma unroll
         for (int s = 0; s < STEPS; s++)
@@ -101,7 +102,7 @@ struct Batch {
             }
     }
 
-    /// Of feeds n0 + 4 n2 + 8 n3, n1 = 0 and 1, as integers that begin at 0: real parts of 4 bits 16 times too large.
+    /// Feeds n0 + 4 n2 + 8 n3, n1 = 0 and 1, as unsigned offsets; real parts of 4 bits are 16 times too large.
     __device__ __forceinline__ Parts parts(int s, int late, int n0, int n2, int n3) const {
         const u32* of_spectrum = words[s][late];
         const int first = n0 + 4 * n2 + 8 * n3;
@@ -119,16 +120,16 @@ struct Batch {
     }
 };
 
-/// Weights of sixteen feeds, where a lane's columns need them.
+/// Weights of sixteen feeds, in the layout of a thread's columns.
 struct ColumnWeights {
-    /// [4 cylinders][n0 + 2 n2][n3][ReIm of the feed]: feeds n1 = 0 and 1 of cylinder lane % 4, column lane / 4.
+    /// [4 cylinders][n0 + 2 n2][n3][ReIm of the feed]: feeds n1 = 0 and 1 of cylinder `lane` % 4, column `lane` / 4.
     u32 words[STEPS][4][2][2];
-    /// Those of n3 = 0 and 1 together, which are in columns of their own.
+    /// Weights of n3 = 0 and 1 together, which are in separate columns.
     u32 both[STEPS][4][2];
 
-    /// `weights` [cylinder][feed], halves (re, im), from the first of the feeds on, times `factor`.
+    /// Loads `weights` [cylinder][feed] in `f16` (re, im), from the first of the feeds on, times `factor`.
     __device__ __forceinline__ void load(const u32* __restrict__ weights, u32 lane, float factor = 1.0f) {
-        // Columns: of two in a word, then bits of the lane.
+        // Columns: the bit of the two `f16` of a word, then bits of the thread index.
         const u32 c0 = lane >> 2 & 1, c1 = lane >> 3 & 1, n1 = lane >> 4;
         const u32 n3 = PAIRED ? c0 : c1, part = PAIRED ? c1 : c0;
 #pragma unroll
@@ -149,18 +150,18 @@ struct ColumnWeights {
                 for (int m = 0; m < 2; m++) {
                     words[s][g][m][0] = n3 == m ? of_x : 0;
                     words[s][g][m][1] = n3 == m ? of_y : 0;
-                    // Kept: compilers would choose them again for each batch.
+                    // Kept in registers: compilers would select them again for each batch.
                     asm volatile("" : "+r"(words[s][g][m][0]), "+r"(words[s][g][m][1]));
                 }
             }
     }
 };
 
-/// Puts the weighted sums of a batch's feeds 16 `block`, ... into shared memory, `feeds` [spectrum 16][PITCH]: those of
-/// its spectra `from` to `end` - 1.
+/// Writes the weighted sums of a batch's feeds from 16 `block` on to shared memory, `feeds` [spectrum 16][PITCH],
+/// for its spectra `from` to `end` - 1.
 __device__ __forceinline__ void weigh(const Batch& batch, const ColumnWeights& weights, u32* feeds, u32 block, u32 lane,
                                       u32 from = 0, u32 end = BATCH) {
-    // What makes up for integers that begin at 0: -8, also times 16, or -128.
+    // Correction for the offset of the integers: -8, also times 16, or -128.
     constexpr u32 LESS_RE = BITS == 16 ? 0 : 0x80808080, LESS_IM = BITS == 4 ? 0x80088008 : LESS_RE;
     const u32 less[4] = {LESS_RE, LESS_RE, LESS_IM, LESS_IM};
     u32 sums[2][4];

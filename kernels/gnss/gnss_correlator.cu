@@ -1,28 +1,30 @@
 // Correlates samples with the codes and carriers of satellites:
 //   sums[e][s][a][l] = sum over n of x[a][n] exp(-2 pi i (carrier + n carrier_step)) c[(code + n code_step + tap_l) >> 48]
 // A channel is one satellite over one epoch. All phases are whole numbers: code 16.48 entries, carrier 2^-64 turns.
+// A channel is one satellite over one epoch. All phases are integers: code phases in 16.48 fixed point, in entries
+// of the code, and carrier phases in units of 2^-64 turns.
 //
-// Parameters: `COMPONENT_BYTES` of a real or imaginary part (1, 2: integers; 4: floats), `ANTENNAS` and
-// `ANTENNAS_AT_ONCE`, a divisor; `TAPS` and, for each of the `SYSTEMS` of satellites, `TAP_PHASES`, how far each tap is
-// before the last one, and in `OFFSETS` what the entries of its codes are larger by; `EPOCHS`, `SATELLITES` and
-// `SATELLITES_AT_ONCE` of a thread; `ROW`, samples of an antenna's row; `GROUP`, samples of a thread, a power of two;
-// `SUFFIX`, whether no code changes twice within a group; `THREADS`, `BLOCKS` that a multiprocessor is to hold,
-// `ROUNDS` of groups of a block, `WINDOW` bytes of each code that it needs; `CHANNELS_AS_ARGUMENT`, whether the
-// channels come with the launch, not from memory.
+// Macros: `COMPONENT_BYTES` of a real or imaginary part (1, 2: integers; 4: floats); `ANTENNAS` and
+// `ANTENNAS_AT_ONCE`, a divisor; `TAPS`, the number of correlator taps; for each of the `SYSTEMS` of satellites
+// `TAP_PHASES`, the distance of each correlator tap before the last one, and `OFFSETS`, the offset of the entries of
+// its codes; `EPOCHS`, `SATELLITES` and `SATELLITES_AT_ONCE` per thread; `ROW`, samples per row of an antenna;
+// `GROUP`, samples per thread, a power of two; `SUFFIX`, 1 if no code changes twice within a group; `THREADS`;
+// `BLOCKS`, resident blocks per multiprocessor; `ROUNDS` of groups per block; `WINDOW`, bytes of each code that a
+// block needs; `CHANNELS_AS_ARGUMENT`, 1 if the channels are an argument of the launch instead of an array in memory.
 //
-// A block takes a run of samples and some satellites, grid: x run, y epoch and satellites, z antennas. Each thread
-// multiplies a group of samples by rotors that are the same for all groups, sums them with each tap's code, and turns
-// the sums by the exact phase of the group's first sample: nothing drifts. Taps that are whole entries apart share the
-// phase.
+// A block processes a run of samples and some satellites; grid: x runs, y epochs and satellites, z antennas. Each
+// thread multiplies a group of samples by rotors that are the same for all groups, sums the products with the code
+// of each correlator tap, and rotates the sums by the exact phase of the group's first sample, so that no error
+// accumulates. Correlator taps that are whole entries apart share the phase.
 //
-// With `SUFFIX` a group is neighbouring samples, and the sum of a tap is ca S_0 + (cb - ca) S_k, where S_k is the sum
-// from sample k on, at which the code changes from ca to cb: the cost of taps does not grow with the samples. The S_k
-// lie in the thread's own column of shared memory. Otherwise the lanes of a warp have neighbouring samples, whose
-// entries lie in few banks.
+// With `SUFFIX` a group is adjacent samples, and the sum of a correlator tap is ca S_0 + (cb - ca) S_k, where S_k is
+// the sum from sample k on, at which the code changes from ca to cb. The cost of correlator taps then does not grow
+// with the number of samples. The S_k are in the thread's own column of shared memory. Without `SUFFIX` the threads
+// of a warp have adjacent samples, whose entries are in few banks.
 //
-// Entries of a code are bytes >= 0. Taken as the bits of a float, v is the denormal v 2^-149, which the multiplier
-// takes as it comes; samples are scaled by 2^90 to meet it. The offset that makes entries positive is taken off the
-// sums.
+// Entries of a code are bytes >= 0. As the bits of a float, v is the subnormal number v 2^-149, which the multiplier
+// accepts directly; samples are scaled by 2^90 to compensate. The offset that makes entries positive is subtracted
+// from the sums.
 #include "async_copy.cuh"
 #include "gnss_samples.cuh"
 #include "gnss_signals.cuh"
@@ -33,19 +35,19 @@ constexpr u32 WARPS = THREADS / 32;
 /// Sums of a block, real and imaginary parts.
 constexpr u32 SUMS = 2 * SATELLITES_AT_ONCE * VALUES;
 static_assert(SUMS <= THREADS, "each sum has a thread");
-/// Samples of a warp's round, and of a block.
+/// Samples per round of a warp, and per block.
 constexpr u32 WARP_SAMPLES = 32 * GROUP;
 constexpr u32 BLOCK_SAMPLES = THREADS * GROUP * ROUNDS;
-/// Samples that lie between those of a thread: with `SUFFIX` they are neighbours, else those of the lanes are, whose
-/// entries then lie in few banks.
+/// Distance between the samples of a thread: with `SUFFIX` they are adjacent; otherwise those of adjacent threads
+/// are, whose entries are in few banks.
 constexpr u32 STRIDE = SUFFIX ? 1 : 32;
 constexpr u32 LANE_STRIDE = SUFFIX ? GROUP : 1;
 constexpr float SAMPLE_SCALE = 1.2379400392853803e27f; // 2^90
-/// What `SAMPLE_SCALE`, the bytes as denormals and the integers' places make together.
+/// Combined scale of `SAMPLE_SCALE`, the bytes as subnormal numbers, and the position of the integers' bits.
 constexpr double SUM_SCALE =
     5.7646075230342349e17 / (COMPONENT_BYTES == 1 ? 16777216.0 : COMPONENT_BYTES == 2 ? 65536.0 : 1.0);
 
-/// Adds to a counter; what the block did before is seen by the block that finds the last count.
+/// Adds to a counter; previous writes of the block are visible to the block that gets the last count.
 __device__ __forceinline__ u32 count(u32* counter) {
     u32 before;
     asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
@@ -75,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const u32 epoch = blockIdx.y / SETS, set = blockIdx.y % SETS;
     const u32 antenna = blockIdx.z * A;
-    // The last satellite stands in for those that there are not.
+    // Missing satellites are replaced by the last one.
     auto channel = [&](u32 s) -> const Channel& {
         u32 number = epoch * SATELLITES + min(set * S + s, SATELLITES - 1u);
 #if CHANNELS_AS_ARGUMENT
@@ -87,14 +89,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const u32 block_first = blockIdx.x * BLOCK_SAMPLES;
     const u32 begin = channel(0).begin, end = channel(0).end, row_first = channel(0).first;
 
-    // A warp copies for itself: the next round comes in while one is worked on.
+    // Each warp copies its own samples: the next round is copied while one is processed.
     auto fetch = [&](u32 round) {
         u32 at = block_first + round * THREADS * G + warp * WARP_SAMPLES;
         u32 to = shared_address(staged + warp * 32 * COPIES);
 #pragma unroll
         for (u32 a = 0; a < A; a++) {
             const u8* row = samples + ((u64)(antenna + a) * ROW + row_first + at) * SAMPLE_BYTES;
-            // What is left of the row: nothing beyond it is touched.
+            // Remaining samples of the row; no memory beyond them is accessed.
             u32 left = ROW - min(row_first + at, (u32)ROW);
 #pragma unroll
             for (u32 i = 0; i < COPIES; i++) {
@@ -118,13 +120,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 
     if (thread < S) {
         const Channel& c = channel(thread);
-        // The block's first entry of the tap that is behind: 128 bits, then modulo the code's length.
+        // The block's first entry for the last correlator tap: in 128 bits, then modulo the length of the code.
         u64 low = block_first * c.code_step, high = __umul64hi(block_first, c.code_step);
         u64 entries = (high << (64 - FRACTION)) + (low >> FRACTION);
         u64 fraction = (low & FRACTION_MASK) + (c.code & FRACTION_MASK) + (c.last_tap & FRACTION_MASK);
         entries += (c.code >> FRACTION) + (c.last_tap >> FRACTION) + (fraction >> FRACTION);
         u32 entry = (u32)(entries % c.length);
-        // Whole vectors are copied: what comes before the entry is skipped.
+        // Whole vectors are copied; bytes before the entry are skipped.
         u32 skipped = entry & 15;
         u32 step = (u32)(c.code_step >> 16) + 1, shift = 31 - __clz(step);
         signals[thread] = {
@@ -161,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 
 #pragma unroll 1
     for (u32 round = 0; is_due(round); round++) {
-        // From the block's first sample.
+        // Phases relative to the block's first sample.
         const u32 warp_at = round * THREADS * G + warp * WARP_SAMPLES, at = warp_at + lane * LANE_STRIDE;
         cp_async_wait<0>();
         __syncwarp();
@@ -181,7 +183,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             for (u32 k = 0; k < G; k++) x[a][k] = sample_at((const u8*)from + (k * 32 + lane) * SAMPLE_BYTES);
 #endif
         }
-        // All lanes have read.
+        // All threads have read.
         __syncwarp();
         if (is_due(round + 1)) fetch(round + 1);
         u32 first = block_first + warp_at;
@@ -234,7 +236,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                 float change = __uint_as_float((u32)entry[1]) - ca;
                 ca -= offset;
                 if (LEADERS.of[l] == l) {
-                    // The first sample beyond the entry: floor((2^48 - 1 - fraction) / step), or one less, and one.
+                    // First sample beyond the entry: floor((2^48 - 1 - fraction) / step) + 1, or one less.
                     u32 k = (__umulhi(~(u32)(p >> 16), signal.reciprocal) >> signal.shift) + 1;
                     u64 there = (p & FRACTION_MASK) + k * signal.code_step;
                     k = min(k + 1 - (u32)(there >> FRACTION), G);
@@ -290,7 +292,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         }
     }
 
-    // Over the lanes, the warps and, in double precision, the blocks, always in the same order.
+    // Sums over the threads, the warps and, in double precision, the blocks, always in the same order.
 #pragma unroll
     for (u32 s = 0; s < S; s++)
 #pragma unroll
@@ -331,7 +333,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     if (thread == 0) is_last = count(tickets + task) == blocks - 1;
     __syncthreads();
     if (!is_last) return;
-    // Threads share the blocks, so that many loads are under way.
+    // The threads share the blocks, so that many loads are in flight.
     constexpr u32 SHARES = THREADS / SUMS;
     double total = 0;
     if (thread < SHARES * SUMS) {
@@ -346,6 +348,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         for (u32 share = 0; share < SHARES; share++) total += totals[share * SUMS + thread];
         write(thread, total);
     }
-    // For the next launch.
+    // Resets the counter for the next launch.
     if (thread == 0) tickets[task] = 0;
 }

@@ -1,14 +1,14 @@
-// Samples for `gnss_correlator.cu`, whose parameters they take: copied to shared memory as they are, 16 bytes at a
-// time, and read from there.
+// Samples for `gnss_correlator.cu`, with its macros: copied unchanged to shared memory, 16 bytes at a time, and read
+// from there.
 #pragma once
 #include "types.cuh"
 
 constexpr u32 SAMPLE_BYTES = 2 * COMPONENT_BYTES;
-/// Copies of 16 bytes that make a thread's group.
+/// Copies of 16 bytes per group of a thread.
 constexpr u32 COPIES = GROUP * SAMPLE_BYTES / 16;
-static_assert(COPIES == 1 || COPIES == 2 || COPIES == 4 || COPIES == 8, "lanes side by side use different banks");
+static_assert(COPIES == 1 || COPIES == 2 || COPIES == 4 || COPIES == 8, "adjacent threads use different banks");
 
-/// Sample `k` of a group that was copied as it is; integers stay in the upper bits.
+/// Sample `k` of a group in its original format; integers stay in the upper bits.
 __device__ __forceinline__ c32 sample(const u32* words, u32 k) {
 #if COMPONENT_BYTES == 1
     u32 word = words[k / 2] >> (16 * (k % 2));
@@ -20,7 +20,7 @@ __device__ __forceinline__ c32 sample(const u32* words, u32 k) {
 #endif
 }
 
-/// A sample that was copied as it is.
+/// Decodes a sample in its original format.
 __device__ __forceinline__ c32 sample_at(const u8* from) {
 #if COMPONENT_BYTES == 1
     u32 word = *(const u16*)from;
@@ -32,13 +32,13 @@ __device__ __forceinline__ c32 sample_at(const u8* from) {
 #endif
 }
 
-/// Copies 16 bytes past the first-level cache, of which only `present` are there; the others become zero.
+/// Copies 16 bytes and bypasses the L1 cache; only `present` bytes are read, the others become zero.
 __device__ __forceinline__ void copy16(u32 to, const void* from, u32 present) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(present)
                  : "memory");
 }
 
-/// Where copy `j` of lane `row`'s group lies, so that lanes side by side use different banks.
+/// Place of copy `j` of the group of thread `row` of the warp, such that adjacent threads use different banks.
 __device__ __forceinline__ u32 place(u32 row, u32 j) {
     return SUFFIX && COPIES > 1 ? row * COPIES + (j ^ (row / (8 / COPIES) & (COPIES - 1)))
                                 : row * COPIES + j;

@@ -2,13 +2,13 @@
 #pragma once
 #include "types.cuh"
 
-/// Axes with their lengths, fastest first, and how far apart their elements lie.
+/// Axes with their lengths and strides, fastest first.
 template <int n> struct Axes {
     u32 lengths[n];
     u64 strides[n];
 };
 
-/// Where the element of that number lies, counted along the axes, the first one fastest.
+/// Offset of the element with index `number`, counted along the axes, the first one fastest.
 template <int n> __device__ __forceinline__ u64 offset(const Axes<n> &axes, u32 index) {
     u64 sum = 0;
 #pragma unroll
@@ -20,7 +20,7 @@ template <int n> __device__ __forceinline__ u64 offset(const Axes<n> &axes, u32 
     return sum;
 }
 
-/// Elements along all axes.
+/// Number of elements.
 template <int n> constexpr u32 elements(const Axes<n> &axes) {
     u32 product = 1;
     for (int i = 0; i < n; i++) product *= axes.lengths[i];

@@ -1,6 +1,6 @@
-// From one data type to another.
+// Conversion between data types.
 //
-// Parameters: `FROM` and `TO`, types of the numbers (`I4`, `U8`, `I8`, `I16`, `I32`, `F16`, `F32`, `F64`); `PARTS`, 1,
+// Macros: `FROM` and `TO`, types of the numbers (`I4`, `U8`, `I8`, `I16`, `I32`, `F16`, `F32`, `F64`); `PARTS`, 1,
 // or 2 if an element is a complex number; `DOUBLE`, 1 to calculate in double precision.
 #if !defined(FROM) || !defined(TO) || !defined(PARTS) || !defined(DOUBLE)
 #error "convert.cu needs FROM, TO, PARTS and DOUBLE"
@@ -10,20 +10,19 @@
 #include "types.cuh"
 
 constexpr int THREADS = 256;
-/// Numbers that a thread converts.
+/// Numbers per thread.
 constexpr int RUN = 8;
 
 template <bool is_double> struct WorkOf;
 template <> struct WorkOf<false> { using Type = float; };
 template <> struct WorkOf<true> { using Type = double; };
-/// What is calculated with.
+/// Type of the calculation.
 using Work = typename WorkOf<DOUBLE>::Type;
 
 __device__ __forceinline__ i32 nearest(float x) { return __float2int_rn(x); }
 __device__ __forceinline__ i32 nearest(double x) { return __double2int_rn(x); }
 
-/// Integers of so many bits in words, first one lowest; in a byte of two the first one is the upper
-/// half.
+/// Integers of this many bits in words, first one lowest; of the two in a byte the first one is in the high nibble.
 template <int bits, bool is_signed> struct Integer {
     static constexpr int BITS = bits;
     static constexpr bool WHOLE = true;
@@ -72,7 +71,7 @@ struct F16 {
             numbers[i + 1] = both.y;
         }
     }
-    /// By way of single precision, as the definition.
+    /// Rounds to single precision first, like the reference.
     static __device__ __forceinline__ void write(const Work (&numbers)[RUN], Words& words) {
 #pragma unroll
         for (int i = 0; i < RUN; i += 2)
@@ -116,7 +115,7 @@ struct F64 {
     }
 };
 
-/// Reads `count` numbers, aligned to as many as a thread converts; zeros follow.
+/// Reads `count` numbers, aligned to the numbers per thread, and pads with zeros.
 template <int words_len>
 __device__ __forceinline__ void load(const u8* from, int bytes, u32 (&words)[words_len]) {
     if (bytes == 4 * words_len) {
@@ -134,7 +133,7 @@ __device__ __forceinline__ void load(const u8* from, int bytes, u32 (&words)[wor
         if (i < bytes) words[i / 4] |= (u32)from[i] << i % 4 * 8;
 }
 
-/// Writes as many bytes of `words`.
+/// Writes the bytes of `count` numbers from `words`.
 template <int words_len>
 __device__ __forceinline__ void store(u8* to, int bytes, const u32 (&words)[words_len]) {
     if (bytes == 4 * words_len) {
@@ -153,7 +152,7 @@ __device__ __forceinline__ void store(u8* to, int bytes, const u32 (&words)[word
 /// Multiplies by `scale`, clamps, rounds half to even.
 ///
 /// input, output  `numbers` numbers each
-/// saturated      grows by the number of elements of which a part was clamped, or is no number
+/// saturated      number of elements with a clamped or NaN part; the kernel adds to it
 ///
 /// Grid: numbers / (256 x 8), blocks of 256 threads.
 extern "C" __global__ void __launch_bounds__(THREADS)

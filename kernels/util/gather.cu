@@ -1,7 +1,7 @@
-// Puts pieces of memory from anywhere side by side: what `antenna_stack` does.
+// Gathers pieces of memory into one array, for `antenna_stack`.
 //
-// Parameters: `PIECE_BYTES`; `VECTOR` (1, 2, 4, 8 or 16): bytes of an access, to which pieces and their
-// sources are aligned; `VECTORS` of each thread; `THREADS`.
+// Macros: `PIECE_BYTES`; `VECTOR` (1, 2, 4, 8 or 16): bytes of an access, to which pieces and their sources are
+// aligned; `VECTORS` per thread; `THREADS`.
 #if !defined(PIECE_BYTES) || !defined(VECTOR) || !defined(VECTORS) || !defined(THREADS)
 #error "gather.cu needs PIECE_BYTES, VECTOR, VECTORS and THREADS"
 #endif

@@ -1,8 +1,8 @@
-// What the matrix units do at most with 8-bit integers: products of operands that stay in registers.
+// Peak rate of the tensor cores with 8-bit integers: products of operands that stay in registers.
 //
-// sums: one number for each thread, so that no product is left out.
-// Grid: as many blocks of 256 threads as the GPU holds. A warp does 2 x 64 x 128 x 32 operations
-// per repeat: 64 products of 16 x 8 x 32.
+// sums: one number for each thread, so that the compiler omits no product.
+// Grid: as many blocks of 256 threads as are resident on the GPU. A warp does 2 x 64 x 128 x 32 operations per
+// repeat: 64 products of 16 x 8 x 32.
 
 extern "C" __global__ void __launch_bounds__(256) matrix_peak(int *sums, unsigned repeats)
 {

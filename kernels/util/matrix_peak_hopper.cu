@@ -1,9 +1,9 @@
-// What Hopper's matrix units do at most with 8-bit integers: 64 rows in registers times 128 columns
-// that stay in shared memory.
+// Peak rate of Hopper's tensor cores with 8-bit integers: 64 rows in registers times 128 columns that stay in shared
+// memory.
 //
-// sums: one number for each thread, so that no product is left out.
-// Grid: as many blocks of two warpgroups as the GPU holds. A warp's share of a repeat is
-// 2 x 64 x 128 x 32 operations: a quarter of four products of 64 x 128 x 32.
+// sums: one number for each thread, so that the compiler omits no product.
+// Grid: as many blocks of two warpgroups as are resident on the GPU. A warp's share of a repeat is 2 x 64 x 128 x 32
+// operations: a quarter of four products of 64 x 128 x 32.
 #include "int8_warpgroup.cuh"
 
 constexpr int COLUMNS = 128, COLUMN_BYTES = 128, PRODUCTS = 4, STEP_BYTES = 32;

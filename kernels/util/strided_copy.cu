@@ -1,7 +1,7 @@
-// Copies an array whose axes lie differently in input and output, the fastest one excepted.
+// Copies an array to another order of axes, where the fastest axis stays the same.
 //
-// Parameters: `UNIT_BYTES` (1, 2, 4, 8, 16), what a thread copies, to which all rows are aligned; and
-// lists, in units, the fastest axis first: `LENGTHS`, `INPUT_STRIDES`, `OUTPUT_STRIDES`.
+// Macros: `UNIT_BYTES` (1, 2, 4, 8, 16), bytes per thread, to which all rows are aligned; and lists, in units, the
+// fastest axis first: `LENGTHS`, `INPUT_STRIDES`, `OUTPUT_STRIDES`.
 #if !defined(UNIT_BYTES) || !defined(LENGTHS) || !defined(INPUT_STRIDES) || !defined(OUTPUT_STRIDES)
 #error "strided_copy.cu needs UNIT_BYTES, LENGTHS, INPUT_STRIDES and OUTPUT_STRIDES"
 #endif

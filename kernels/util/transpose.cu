@@ -1,14 +1,15 @@
-// Any permutation of axes in which the fastest one changes, as transpositions of many matrices.
+// Any permutation of axes in which the fastest one changes, as a batch of matrix transpositions.
 //
-// Parameters: `ELEMENT_BYTES` (1, 2, 4, 8, 16); the tiles' geometry (transpose.cuh) `BLOCK`, `VTX`,
-// `VTY`, `VECTOR`, `THREADS`; and lists of axes, in elements, each with the fastest axis first:
+// Macros: `ELEMENT_BYTES` (1, 2, 4, 8, 16); the configuration of the tiles (transpose.cuh) `BLOCK`, `VTX`, `VTY`,
+// `VECTOR`, `THREADS`; and lists of axes, in elements, each with the fastest axis first:
 //
-//   ROW_INPUT_LENGTHS, ROW_INPUT_STRIDES          the rows of the matrices, where they lie in the
-//   ROW_OUTPUT_LENGTHS, ROW_OUTPUT_STRIDES        input and in the output: there contiguous, or in
-//                                                 runs that are multiples of a vector
-//   COLUMN_INPUT_LENGTHS, COLUMN_INPUT_STRIDES    the columns, which are so in the input
-//   COLUMN_OUTPUT_LENGTHS, COLUMN_OUTPUT_STRIDES
-//   BATCH_LENGTHS, BATCH_INPUT_STRIDES, BATCH_OUTPUT_STRIDES    the others (1, 0, 0 if there are none)
+//   ROW_INPUT_LENGTHS, ROW_INPUT_STRIDES          the rows of the matrices in the input
+//   ROW_OUTPUT_LENGTHS, ROW_OUTPUT_STRIDES        and in the output, where they are contiguous, or in runs that
+//                                                 are multiples of a vector
+//   COLUMN_INPUT_LENGTHS, COLUMN_INPUT_STRIDES    the columns in the input, where they are contiguous, or in such
+//   runs,
+//   COLUMN_OUTPUT_LENGTHS, COLUMN_OUTPUT_STRIDES  and in the output
+//   BATCH_LENGTHS, BATCH_INPUT_STRIDES, BATCH_OUTPUT_STRIDES    the other axes (1, 0, 0 if there are none)
 #if !defined(ELEMENT_BYTES) || !defined(BLOCK) || !defined(VTX) || !defined(VTY) || !defined(VECTOR) || \
     !defined(THREADS)
 #error "transpose.cu needs ELEMENT_BYTES, BLOCK, VTX, VTY, VECTOR and THREADS"
@@ -47,9 +48,9 @@ constexpr u32 columns = elements(column_input);
 constexpr u32 row_tiles = (rows + Tiling::tile_rows - 1) / Tiling::tile_rows;
 constexpr u32 column_tiles = (columns + Tiling::tile_columns - 1) / Tiling::tile_columns;
 
-/// `input` and `output`: all axes, each in its order; neither is longer than 2^32 elements.
-/// Grid: row tiles x column tiles x batch, in one dimension; the row tiles, which follow each other
-/// in the output, are the fastest. Block: THREADS. Dynamic shared memory: one tile.
+/// `input` and `output`: all axes, each in its own order; neither is longer than 2^32 elements.
+/// Grid: row tiles x column tiles x batch, in one dimension; the row tiles, which are adjacent in the output, are the
+/// fastest. Block: THREADS. Dynamic shared memory: one tile.
 extern "C" __global__ void __launch_bounds__(THREADS)
     transpose(const Element *__restrict__ input, Element *__restrict__ output) {
     extern __shared__ uint4 shared[];

@@ -1,8 +1,8 @@
-// Transposition of a matrix tile by tile, for any kernel to embed.
+// Transposition of a matrix tile by tile, as a building block for kernels.
 //
-// A thread block moves one tile: `tile_rows` x `tile_columns` elements of the source, which become
-// `tile_columns` x `tile_rows` of the destination. User code loads the elements and stores them, so
-// that they can come from anywhere, be worked on on the way, and go anywhere:
+// A thread block moves one tile: `tile_rows` x `tile_columns` elements of the source, which become `tile_columns` x
+// `tile_rows` elements of the destination. The caller's code loads and stores the elements, so that it can process
+// them on the way:
 //
 //     using Tiles = Transpose<u16, Geometry<16, 8, 8, 16, 256>>;
 //     __shared__ alignas(16) u8 shared[Tiles::shared_bytes];
@@ -10,21 +10,20 @@
 //         [&](u32 row, u32 column, auto &run) { run.load(source + row * pitch + column); },
 //         [&](u32 row, u32 column, const auto &run) { run.store(target + row * pitch2 + column); });
 //
-// Both get the coordinates on their own side (a row of the destination is a column of the source)
-// and a run of elements that follow each other in memory there: as many as a memory access holds,
-// or a single one where the matrix ends within that.
+// Both functions get the coordinates on their own side (a row of the destination is a column of the source) and a run
+// of elements that are contiguous in memory there: the number of elements of a memory access, or a single one where
+// the matrix ends within the access.
 //
-// Each thread loads m rows of m elements, as many as fill a memory access, transposes that square
-// in its registers, and puts its rows into shared memory: there all accesses are of whole vectors
-// too, and free of bank conflicts.
+// Each thread loads m rows of m elements, where m elements are one memory access, transposes this square in its
+// registers, and writes its rows to shared memory. All accesses to shared memory are whole vectors too, and free of
+// bank conflicts.
 #pragma once
 #include "types.cuh"
 
-/// How a tile is cut. `block` x `block` work items share it, and each of them stands for `vty` rows
-/// and `vtx` columns: the tile has block vty rows and block vtx columns. Copies reach the memory's
-/// bandwidth with rows of 256 bytes on both sides. `vector_bytes` is the size of a memory access,
-/// to which every run has to be aligned on both sides. `thread_count` threads, a thread block, take
-/// turns as the work items. All are powers of two.
+/// Configuration of a tile. `block` x `block` work items share a tile, each with `vty` rows and `vtx` columns: the
+/// tile has block vty rows and block vtx columns. Copies reach the memory bandwidth with rows of 256 bytes on both
+/// sides. `vector_bytes` is the size of a memory access, to which every run must be aligned on both sides. The
+/// `thread_count` threads of a block take turns as the work items. All numbers are powers of two.
 template <int block, int vtx, int vty, int vector_bytes, int thread_count> struct Geometry {
     static constexpr int tile_rows = block * vty;
     static constexpr int tile_columns = block * vtx;
@@ -32,7 +31,7 @@ template <int block, int vtx, int vty, int vector_bytes, int thread_count> struc
     static constexpr int threads = thread_count;
 };
 
-/// What a memory access of that many bytes moves.
+/// Type of a memory access of this size.
 template <int bytes> struct AccessOf;
 template <> struct AccessOf<1> { using Type = u8; };
 template <> struct AccessOf<2> { using Type = u16; };
@@ -40,7 +39,7 @@ template <> struct AccessOf<4> { using Type = u32; };
 template <> struct AccessOf<8> { using Type = uint2; };
 template <> struct AccessOf<16> { using Type = uint4; };
 
-/// n elements that follow each other in memory.
+/// n contiguous elements.
 template <typename T, int n> union Run {
     static constexpr int length = n;
     using Access = typename AccessOf<n * sizeof(T)>::Type;
@@ -52,7 +51,7 @@ template <typename T, int n> union Run {
     __device__ __forceinline__ void store(T *to) const { *reinterpret_cast<Access *>(to) = bits; }
 };
 
-/// Transposes `square`, m runs of m elements of at least 4 bytes: a matter of names.
+/// Transposes `square`, m runs of m elements of at least 4 bytes, by renaming registers.
 template <typename T, int m> __device__ __forceinline__ void transpose_wide(Run<T, m> (&square)[m]) {
     constexpr int word_count = sizeof(T) / 4;
 #pragma unroll
@@ -122,32 +121,32 @@ template <typename T, int m> __device__ __forceinline__ void transpose_square(Ru
     }
 }
 
-/// The transposition of elements `T` (1, 2, 4, 8 or 16 bytes) in tiles of geometry `G`.
+/// Transposition of elements `T` (1, 2, 4, 8 or 16 bytes) in tiles of configuration `G`.
 template <typename T, typename G> struct Transpose {
-    /// Elements of a whole run, and edge of the squares.
+    /// Elements per whole run, which is also the edge of the squares.
     static constexpr int m = G::vector / (int)sizeof(T);
     static_assert(m >= 1, "a vector must hold an element");
     /// Squares across the tile, and down.
     static constexpr int wide = G::tile_columns / m;
     static constexpr int tall = G::tile_rows / m;
     static_assert(wide >= 1 && tall >= 1, "a vector is wider than the tile");
-    /// Squares of each thread.
+    /// Squares per thread.
     static constexpr int squares_per_thread = wide * tall / G::threads;
     static_assert(squares_per_thread * G::threads == wide * tall,
                   "the threads must divide the tile's squares");
-    /// What shared memory holds: a run, but of its own size and no larger.
+    /// Element of shared memory: a run with exactly its own size.
     using Stored = typename Run<T, m>::Access;
-    /// Shared memory, which has to be aligned as the vectors.
+    /// Size of the shared memory, which must be aligned like the vectors.
     static constexpr int shared_bytes = G::tile_rows * G::tile_columns * sizeof(T);
 
-    /// Moves the tile from (`first_row`, `first_column`) on, which are multiples of the tile's size,
-    /// of a matrix of `rows` x `columns`; to be called by all threads. Whoever uses `shared` again
-    /// has to wait for all of them first.
+    /// Moves the tile from (`first_row`, `first_column`) on, which are multiples of the tile's size, of a matrix of
+    /// `rows` x `columns`. All threads must call it. Before the next use of `shared`, the caller must synchronise
+    /// the threads.
     template <typename Load, typename Store>
     static __device__ __forceinline__ void tile(void *shared, u32 first_row, u32 first_column,
                                                 u32 rows, u32 columns, Load load, Store store) {
         auto *runs = static_cast<Stored *>(shared);
-        // The first line needs no code if the sizes are known to the compiler.
+        // The first line compiles to nothing if the sizes are known to the compiler.
         const bool all_whole = rows % G::tile_rows == 0 && columns % G::tile_columns == 0;
         const bool is_whole = all_whole || (first_row + G::tile_rows <= rows &&
                                             first_column + G::tile_columns <= columns);
@@ -163,9 +162,9 @@ template <typename T, typename G> struct Transpose {
     }
 
   private:
-    /// Where shared memory keeps run `down` of column `column` of the tile. The runs of a column
-    /// lie together; which of them is where turns with the squares across, so that threads that
-    /// write side by side meet different banks, as those do that read one column.
+    /// Place in shared memory of run `down` of column `column` of the tile. The runs of a column are adjacent. Their
+    /// order rotates with the squares across, so that both threads that write adjacent columns and threads that read
+    /// one column use different banks.
     static __device__ __forceinline__ int place(int column, int down) {
         return column * tall + (down ^ (column / m & (tall - 1)));
     }

@@ -1,14 +1,13 @@
 // The beamformer: sums over the antennas, each with its weight, quantised to 8 bits.
 //
-// For each channel the sums are a product of matrices: rows are times, columns are the real and
-// imaginary parts of beams, and what is summed over are the real and imaginary parts of antennas.
-// Voltages are exact in half precision. A weight is the sum of WEIGHT_PARTS halves: with 2 it is as
-// exact as in single precision. Voltages go from memory to registers where the matrix instructions
-// want them; weights are kept in shared memory.
+// For each channel the sums are a matrix product: rows are spectra, columns are the real and imaginary parts of
+// beams, and the sum is over the real and imaginary parts of antennas. Voltages are exact in half precision. A
+// weight is the sum of WEIGHT_PARTS `f16`: with 2 it is as exact as in single precision. Voltages are loaded from
+// memory directly into the registers of the matrix operands; weights are kept in shared memory.
 //
-// Parameters: `HEAPS`, `ANTENNAS`, `CHANNELS`, `SPECTRA`, `K_MAJOR`, `FOUR_BIT` (0 or 1) of the input;
-// `BEAMS`; `TILES_0`, `TILES_1`: tiles of four beams of polarisation 0 and 1 that a block of threads
-// forms; `GROUPS`: so many blocks form all beams; `WEIGHT_PARTS` (1 or 2), `DITHER` (0 or 1), `WARPS`.
+// Macros: `HEAPS`, `ANTENNAS`, `CHANNELS`, `SPECTRA`, `K_MAJOR`, `FOUR_BIT` (0 or 1) of the input; `BEAMS`;
+// `TILES_0`, `TILES_1`: tiles of four beams of polarisation 0 and 1 per thread block; `GROUPS`: blocks for all beams;
+// `WEIGHT_PARTS` (1 or 2), `DITHER` (0 or 1), `WARPS`.
 #if !defined(HEAPS) || !defined(ANTENNAS) || !defined(CHANNELS) || !defined(SPECTRA)
 #error "beamformer.cu needs HEAPS, ANTENNAS, CHANNELS and SPECTRA"
 #endif
@@ -27,10 +26,10 @@
 #include "quantise.cuh"
 #include "types.cuh"
 
-/// Antennas of one matrix instruction.
+/// Antennas per matrix instruction.
 constexpr int step_antennas = 8;
 constexpr int steps = (ANTENNAS + step_antennas - 1) / step_antennas;
-/// Times of each lane, which follow each other, and of a warp: two row tiles of matrices.
+/// Consecutive spectra per thread, and per warp: two row tiles of matrices.
 constexpr int lane_times = 4;
 constexpr int warp_times = 32;
 constexpr int chunks = (SPECTRA + warp_times - 1) / warp_times;
@@ -41,8 +40,8 @@ static_assert(slots <= 32, "a warp makes one key of dither for each beam");
 /// Steps that are loaded ahead of the one being multiplied.
 constexpr int steps_ahead = 3;
 
-// A row is both polarisations of one channel of one antenna and heap; lanes read a run of it, or one
-// for each polarisation.
+// A row is both polarisations of one channel of one antenna and heap. A thread reads one run of it, or one run for
+// each polarisation.
 constexpr int value_bytes = FOUR_BIT ? 1 : 2;
 constexpr int row_bytes = 2 * SPECTRA * value_bytes;
 constexpr int runs = K_MAJOR ? 2 : 1;
@@ -58,8 +57,8 @@ constexpr int alignment(int number, int most) {
 }
 constexpr int run_alignment = alignment(row_bytes / runs, run_bytes);
 
-/// What the host says of a heap: the key of its dither, how many antennas it has, and for each
-/// antenna all bits set if it is present, none if not; 0 for those that only fill the last step.
+/// Description of a heap by the host: the key of its dither, the number of present antennas, and for each antenna all
+/// bits set if it is present, else none; 0 for padding of the last step.
 struct Heap {
     u64 key;
     u32 antennas;
@@ -67,16 +66,16 @@ struct Heap {
     u32 present[steps * step_antennas];
 };
 
-/// A matrix of weights as lanes hold it: for each part its two words.
+/// A matrix of weights in the layout of the operand: two words for each part.
 struct __align__(8 * WEIGHT_PARTS) Fragment {
     u32 words[WEIGHT_PARTS][2];
 };
 
-/// The beams that a block forms, tile by tile.
+/// Beams of a block, tile by tile.
 struct Slots {
-    /// Which beam, -1 for none.
+    /// Index of the beam, -1 for none.
     i32 beams[slots];
-    /// What its sums are multiplied with.
+    /// Factor of the sums of the beam.
     float scales[slots];
 };
 
@@ -85,8 +84,8 @@ __device__ __forceinline__ Fragment* fragments_of(Fragment* fragments, int step,
     return fragments + (step * tiles + tile) * 32;
 }
 
-/// Writes the weights of a block's beams to shared memory. The product of (re, im) of a voltage
-/// with (re, -im) of a weight is the real part of a sum, with (im, re) the imaginary one.
+/// Writes the weights of a block's beams to shared memory. The product of (re, im) of a voltage with (re, -im) of a
+/// weight is the real part of a sum, the product with (im, re) the imaginary one.
 __device__ __forceinline__ void prepare_weights(Fragment* fragments, const Slots& own,
                                                 const float2* weights) {
     constexpr int padded = steps * step_antennas;
@@ -110,13 +109,13 @@ __device__ __forceinline__ void prepare_weights(Fragment* fragments, const Slots
     }
 }
 
-/// The voltages of an antenna that a lane multiplies, as memory has them.
+/// Voltages of an antenna that a thread multiplies, in the format of the input.
 struct Raw {
     u32 words[words];
     u32 present;
 };
 
-/// Reads `run_bytes` bytes in accesses that are aligned.
+/// Reads `run_bytes` bytes in aligned accesses.
 __device__ __forceinline__ void read_run(u32* to, const u8* from) {
     if constexpr (run_alignment == 16) {
         const uint4 run = *reinterpret_cast<const uint4*>(from);
@@ -143,9 +142,9 @@ __device__ __forceinline__ void read_run(u32* to, const u8* from) {
     }
 }
 
-/// Reads what a lane needs of `antenna` in the rows from `rows` on. What fills the last step is
-/// antenna 0 again, so that nothing beyond the frame is read; what follows a row's last time is
-/// read, but goes nowhere.
+/// Reads the voltages of `antenna` that a thread needs, in the rows from `rows` on. Padding of the last step reads
+/// antenna 0 again, so that no memory beyond the frame is read. Spectra after the end of a row are read, but not
+/// used.
 __device__ __forceinline__ void read_voltages(Raw& raw, const u8* rows, const Heap& heap, int antenna) {
     const u8* row = rows + (antenna < ANTENNAS ? antenna : 0) * antenna_bytes;
     raw.present = heap.present[antenna];
@@ -154,10 +153,10 @@ __device__ __forceinline__ void read_voltages(Raw& raw, const u8* rows, const He
         read_run(raw.words + run * run_words, row + run * (row_bytes / runs));
 }
 
-/// The voltages of polarisation `pol` at each time, (re, im) as halves; 0 if the antenna is absent.
+/// Voltages of polarisation `pol` of each spectrum, (re, im) in `f16`; 0 if the antenna is absent.
 __device__ __forceinline__ void convert(u32 (&pairs)[lane_times], const Raw& raw, int pol) {
-    // A byte or nibble with its sign changed counts up from 0; as the low bits of a half it is the
-    // integer above 1024.
+    // A byte or nibble with its sign bit flipped is an unsigned offset. As the low bits of an `f16` it is this
+    // integer plus 1024.
     constexpr u32 signs = FOUR_BIT ? 0x88888888 : 0x80808080;
     constexpr u32 thousand = 0x64646464;
     constexpr u32 offsets = FOUR_BIT ? 0x64086408 : 0x64806480;
@@ -181,11 +180,11 @@ __device__ __forceinline__ void convert(u32 (&pairs)[lane_times], const Raw& raw
     }
 }
 
-/// Sums of a tile of beams: for two row tiles what one matrix instruction gives.
+/// Sums of a tile of beams: the result of one matrix instruction for each of two row tiles.
 using Sums = float[2][4];
 
-/// Adds the antennas of a step (a lane has two of them) to `tile_count` tiles of beams of
-/// polarisation `pol`, of which the first is number `first_tile` of the block's.
+/// Adds the antennas of a step (two for each thread) to `tile_count` tiles of beams of polarisation `pol`, from tile
+/// `first_tile` of the block on.
 template <int first_tile, int tile_count>
 __device__ __forceinline__ void add_step(Sums (&sums)[tiles], const Raw (&raw)[2], int pol,
                                          const Fragment* of_step) {
@@ -208,8 +207,8 @@ __device__ __forceinline__ void add_step(Sums (&sums)[tiles], const Raw (&raw)[2
     }
 }
 
-/// Sums over all antennas for a lane's times; `rows` is where they begin in the row of antenna 0,
-/// `fragments` the lane's own ones.
+/// Sums over all antennas for a thread's spectra; `rows` is their place in the row of antenna 0, `fragments` the
+/// thread's own fragments.
 __device__ __forceinline__ void add_antennas(Sums (&sums)[tiles], const u8* rows, const Heap& heap,
                                              const Fragment* fragments) {
     const int antenna = threadIdx.x % 4;
@@ -238,10 +237,10 @@ __device__ __forceinline__ void add_antennas(Sums (&sums)[tiles], const u8* rows
     }
 }
 
-/// Whether a lane's time exists: not all do if they do not fill the last chunk.
+/// Returns whether a thread's spectrum exists; the last chunk may be partial.
 __device__ __forceinline__ bool exists(int time) { return SPECTRA % warp_times == 0 || time < SPECTRA; }
 
-/// Those of a lane's four times that exist and are from `begin` on and before `end`, a bit for each.
+/// Mask of a thread's four spectra that exist and are from `begin` on and before `end`.
 __device__ __forceinline__ u32 times_to_make(int first_time, int begin, int end) {
     u32 times = 0;
 #pragma unroll
@@ -252,7 +251,7 @@ __device__ __forceinline__ u32 times_to_make(int first_time, int begin, int end)
     return times;
 }
 
-/// Stores those of a lane's four times of a beam that are to be made.
+/// Stores the spectra in the mask `times`, of a thread's four spectra of a beam.
 __device__ __forceinline__ void store(u16* to, const u32 (&values)[lane_times], u32 times) {
     if (SPECTRA % lane_times == 0 && times == (1u << lane_times) - 1) {
         const uint2 run = {__byte_perm(values[0], values[1], 0x5410),
@@ -265,7 +264,7 @@ __device__ __forceinline__ void store(u16* to, const u32 (&values)[lane_times], 
     }
 }
 
-/// Rounds a lane's sums of one beam to `values`; how many that are to be made were clamped.
+/// Rounds a thread's sums of one beam to `values`. Returns the number of clamped values in the mask `times`.
 __device__ __forceinline__ u32 quantise(u32 (&values)[lane_times], const Sums& sums, float scale,
                                         u64 key, int first_time, u32 times) {
     u32 clamped = 0;
@@ -280,14 +279,14 @@ __device__ __forceinline__ u32 quantise(u32 (&values)[lane_times], const Sums& s
     return clamped;
 }
 
-/// Sums over the lanes that hold other times of the same beam.
+/// Sum over the threads with other spectra of the same beam.
 __device__ __forceinline__ u32 over_times(u32 count) {
     for (int lane = 4; lane < 32; lane *= 2) count += __shfl_xor_sync(~0u, count, lane);
     return count;
 }
 
-/// Quantises and stores a lane's sums of all beams of the block. `output` is the channel of beam 0
-/// of the heap, `clamped` the heap's counts; `times` are to be made.
+/// Quantises and stores a thread's sums of all beams of the block. `output` is the channel of beam 0 of the heap,
+/// `clamped` the heap's counts; `times` is the mask of the spectra to store.
 __device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& own, const Heap& heap,
                                        u64 channel, int first_time, u32 times, u16* output,
                                        u32* clamped) {
@@ -302,7 +301,7 @@ __device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& o
         const u64 key = DITHER ? __shfl_sync(~0u, lane_key, slot) : 0;
         u32 values[lane_times];
         u32 count = quantise(values, sums[tile], own.scales[slot], key, first_time, times);
-        // Without any antenna there is no noise either. A branch would cost more than it saves.
+        // Without any antenna there is no dither either. A branch would cost more than it saves.
         count = heap.antennas > 0 ? count : 0;
 #pragma unroll
         for (int time = 0; time < lane_times; time++)
@@ -313,13 +312,13 @@ __device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& o
     }
 }
 
-/// input: [heap][antenna][channel][spectrum][pol 2], or [heap][antenna][channel][pol 2][spectrum] if
-/// K_MAJOR, of complex bytes or nibbles, with 256 bytes behind it that may be read.
+/// input: [heap][antenna][channel][spectrum][pol 2], or [heap][antenna][channel][pol 2][spectrum] if K_MAJOR, of
+/// complex bytes or nibbles, followed by 256 readable bytes.
 /// output: complex bytes [heap][beam][channel][spectrum].
 /// weights: [channel][beam][antenna], divided by the scale of the beam's slot.
-/// all_slots: [group]. heaps: [heap]. clamped: [heap][beam], counted up.
-/// first_spectrum, end_spectrum: those that are made, counted over all heaps.
-/// Grid: GROUPS x CHANNELS blocks in x, the groups fastest; any number in y, which share the times.
+/// all_slots: [group]. heaps: [heap]. clamped: [heap][beam]; the kernel adds to it.
+/// first_spectrum, end_spectrum: range of spectra to compute, counted over all heaps.
+/// Grid: GROUPS x CHANNELS blocks in x, the groups fastest; any number in y, which share the spectra.
 /// Block: 32 WARPS threads. Dynamic shared memory: steps x tiles x 32 fragments.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     beamform(const u8* __restrict__ input, u16* __restrict__ output,
@@ -333,7 +332,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     prepare_weights(fragments, own, weights + (u64)channel * BEAMS * ANTENNAS);
     __syncthreads();
 
-    // A warp's items are 32 times of a heap; the items of a block follow each other.
+    // An item of a warp is 32 spectra of a heap; the items of a block are consecutive.
     const u32 lane = threadIdx.x % 32;
     const u32 warps = gridDim.y * WARPS;
     for (u32 item = blockIdx.y * WARPS + threadIdx.x / 32; item < HEAPS * chunks; item += warps) {

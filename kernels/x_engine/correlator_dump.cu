@@ -1,15 +1,13 @@
-// Out of the correlator's 32-bit sums: of integers into 64-bit ones before they overflow, and into
-// dumps.
+// Output of the correlator's 32-bit sums: to 64-bit sums before integers overflow, and to dumps.
 #include "types.cuh"
 
 constexpr int THREADS = 256;
 constexpr i32 LARGEST = 0x7fffffff;
-/// The value of a product without any input, as two complex numbers: the integer -2^31 is otherwise
-/// never put out.
+/// Value of a product without any input, as two complex numbers. No other product is -2^31 on output.
 constexpr int4 MISSING{-LARGEST - 1, 1, -LARGEST - 1, 1};
 constexpr float4 MISSING_FLOATS{-2147483648.0f, 1, -2147483648.0f, 1};
 
-/// Channels that a thread works on at the same time, so that their reads overlap.
+/// Channels that a thread processes at the same time, so that their reads overlap.
 constexpr int AT_ONCE = 4;
 
 /// Products of a baseline with one polarisation of its second antenna.
@@ -19,11 +17,10 @@ struct Products {
     /// Polarisation of the second antenna.
     i32 p2;
 
-    /// Number `index` in the order (0, 0), (0, 1), (1, 1), (0, 2), ... of the baselines, each with
-    /// both polarisations.
+    /// Baseline `index` in the order (0, 0), (0, 1), (1, 1), (0, 2), ..., each with both polarisations.
     __device__ __forceinline__ Products(i32 index) {
         const i32 baseline = index / 2;
-        // The root may be off by a little.
+        // Corrects the rounding of the square root.
         a2 = (i32)((sqrtf(8.0f * baseline + 1) - 1) / 2);
         while (triangle(a2) > baseline) a2--;
         while (triangle(a2 + 1) <= baseline) a2++;
@@ -31,8 +28,8 @@ struct Products {
         p2 = index % 2;
     }
 
-    /// Takes the products of some channels from `channel` on out of the sums, which become 0:
-    /// {re, im} with polarisation 0 and 1 of the first antenna.
+    /// Takes the products of some channels, from `channel` on, out of the sums and resets these to 0: {re, im} with
+    /// polarisation 0 and 1 of the first antenna.
     template <class Two, class Sum>
     __device__ __forceinline__ void take(Two (&products)[AT_ONCE], Sum* visibilities, i64 channel,
                                          i64 channels, i64 n) const {
@@ -51,7 +48,7 @@ struct Products {
         }
     }
 
-    /// The same of integers, with what the kernels leave out, see voltages.cuh.
+    /// Takes the products of integers, with the real parts that the kernels leave out, see voltages.cuh.
     __device__ __forceinline__ void take_whole(int4 (&products)[AT_ONCE], i32* visibilities,
                                                const i32* real_parts, i64 channel, i64 channels,
                                                i64 n) const {
@@ -65,8 +62,7 @@ struct Products {
 #pragma unroll
         for (int c = 0; c < AT_ONCE; c++) {
             if (channel + c >= channels) break;
-            // Sums wrap, so they may leave the range on the way; u32 because only unsigned numbers
-            // may.
+            // Sums wrap, so intermediate results may overflow; u32 because only unsigned overflow is defined.
             products[c].y = (i32)((u32)products[c].y + (u32)real[c].x);
             products[c].w = (i32)((u32)products[c].w + (u32)real[c].y);
         }
@@ -85,7 +81,7 @@ __device__ __forceinline__ Wide operator+(Wide sums, int4 v) {
     return {{sums.first.x + v.x, sums.first.y + v.y}, {sums.second.x + v.z, sums.second.y + v.w}};
 }
 
-/// `sum` within +-(2^31 - 1).
+/// `sum` clamped to +-(2^31 - 1).
 __device__ __forceinline__ i32 clamped(i64 sum) {
     return (i32)max((i64)-LARGEST, min((i64)LARGEST, sum));
 }
@@ -95,24 +91,23 @@ __device__ __forceinline__ int4 clamped(Wide sums) {
             clamped(sums.second.y)};
 }
 
-/// How many of two complex products were clamped.
+/// Number of clamped products of two.
 __device__ __forceinline__ u32 clamps_of(int4 v, Wide sums) {
     return (v.x != sums.first.x || v.y != sums.first.y) +
            (v.z != sums.second.x || v.w != sums.second.y);
 }
 
-/// What is known of the sums.
+/// State of the sums.
 struct State {
-    /// Largest autocorrelation in the 32-bit sums, and so the largest number there at all: the
-    /// square of a visibility is at most the product of the autocorrelations of its inputs.
+    /// Largest autocorrelation in the 32-bit sums, and therefore the largest sum: the square of a visibility is at
+    /// most the product of the autocorrelations of its inputs.
     u32 largest;
-    /// Whether the 64-bit sums hold anything.
+    /// Whether the 64-bit sums are in use.
     u32 widened;
 };
 
-// Whether 32-bit sums have to be moved is found out on the GPU, so that the host need not wait to
-// decide: `watch`, `widen` and `settle` run one after the other, and the last two do nothing unless
-// the largest number is more than `most`.
+// The GPU itself decides whether the 32-bit sums must be moved, so that the host need not wait. `watch`, `widen` and
+// `settle` run in sequence; the last two do nothing unless the largest sum is more than `most`.
 
 /// Raises `state->largest` to the largest autocorrelation.
 ///
@@ -159,7 +154,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/// Clears what belongs to the sums that were moved, and what is known of them.
+/// Clears the real parts and the state of the sums that were moved.
 ///
 /// One block of 256 threads.
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -174,12 +169,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (i64 i = threadIdx.x; i < (i64)n * channels; i += THREADS) real_parts[i] = 0;
 }
 
-/// Writes a dump; all sums become 0.
+/// Writes a dump and resets all sums to 0.
 ///
-/// visibilities, real_parts, wide, state  as above; `wide` is null if no sum can leave 32 bits
-/// counts     [baseline]: 0 where there was no input; null if there was everywhere
+/// visibilities, real_parts, wide, state  as above; `wide` is null if no sum can exceed 32 bits
+/// counts     [baseline]: 0 where there was no input; null if no baseline lacks input
 /// output     [channel][baseline][p2][p1][re, im]
-/// saturated  grows by the number of products that did not fit 32 bits
+/// saturated  number of products that did not fit 32 bits; the kernel adds to it
 ///
 /// Grid and block as above.
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -219,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (clamps != 0 && threadIdx.x % 32 == 0) atomicAdd(saturated, (u64)clamps);
 }
 
-/// Writes a dump of single-precision sums, which become 0. Arguments, grid and block as above.
+/// Writes a dump of single-precision sums and resets these to 0. Arguments, grid and block as above.
 extern "C" __global__ void __launch_bounds__(THREADS)
     dump_floats(float* visibilities, const u32* __restrict__ counts, float4* output, i32 n,
                 i32 baselines, i32 channels) {

@@ -1,60 +1,59 @@
-// The correlator for GPUs of compute capability 9.0: warpgroup matrix instructions, fed and
-// emptied by the tensor copy engine.
+// The correlator for GPUs of compute capability 9.0: warpgroup matrix instructions, with input and output by the
+// tensor memory accelerator (TMA).
 #include "async_copy.cuh"
 #include "int8_matrix.cuh"
 #include "int8_warpgroup.cuh"
 #include "voltages.cuh"
 
 #ifndef SINGLE_TILE
-#error "SINGLE_TILE is missing: 1 if one tile holds the whole triangle of a channel"
+#error "SINGLE_TILE is missing: 1 if one tile covers the whole triangle of a channel"
 #endif
 #ifndef ROW_BLOCKS
-#error "ROW_BLOCKS is missing: rows / 32 of the tiles, up to 4, or up to 5 of a single one"
+#error "ROW_BLOCKS is missing: rows / 32 of the tiles, up to 4, or up to 5 for a single tile"
 #endif
 #ifndef STAGES
-#error "STAGES is missing: stages of samples that shared memory holds"
+#error "STAGES is missing: stages of samples in shared memory"
 #endif
 #if ROW_BLOCKS < 1 || ROW_BLOCKS > (SINGLE_TILE ? 5 : 4)
-#error "ROW_BLOCKS is 1 to 4, or 1 to 5 with SINGLE_TILE"
+#error "ROW_BLOCKS must be 1 to 4, or 1 to 5 with SINGLE_TILE"
 #endif
 
-// Rows are worked on in blocks of 32: the 16 rows that a warp gives to a matrix instruction are 8
-// rows of voltages, then the same 8 turned, so one instruction of a warpgroup yields real and
-// imaginary parts of 32 rows, and every thread whole visibilities. Columns are read as they lie.
+// Rows are processed in blocks of 32. The 16 rows of a warp in a matrix instruction are 8 rows of voltages, followed
+// by the same 8 rows rotated. So one instruction of a warpgroup yields real and imaginary parts of 32 rows, and every
+// thread has complete visibilities. Columns are read without rearrangement.
 constexpr int BLOCK_ROWS = 32;
 constexpr int BLOCK_BYTES = BLOCK_ROWS * STAGE_BYTES;
-/// Of many tiles, those of the last row may have fewer blocks of rows that exist. They lie as the
-/// others do, and are the work of a launch of their own: a kernel with more kinds of tiles has
-/// its matrix instructions serialised by the compiler.
+/// With several tiles, the tiles of the last row may have fewer existing blocks of rows. They have the same layout,
+/// and a separate launch: in a kernel with more kinds of tiles the compiler serialises the matrix instructions.
 constexpr int TILE_ROWS = (SINGLE_TILE ? ROW_BLOCKS : 4) * BLOCK_ROWS;
 constexpr int OPERAND_BYTES = TILE_ROWS * STAGE_BYTES;
-/// Tiles on the diagonal have rows and columns in common.
+/// Tiles on the diagonal use the same samples for rows and columns.
 constexpr int OPERANDS = SINGLE_TILE ? 1 : 2;
 
-// Two warpgroups multiply, a third one (of which one thread works) copies samples in.
+// Two warpgroups multiply; one thread of a third warpgroup copies samples in.
 constexpr int CONSUMERS = 2;
 constexpr int CONSUMER_WARPS = CONSUMERS * WARPGROUP / 32;
-/// Registers of a thread that multiplies and of one that copies: 2 x 128 x 240 + 128 x 24 < 65536.
+/// Registers of a thread that multiplies, and of one that copies: 2 x 128 x 240 + 128 x 24 < 65536.
 constexpr int CONSUMER_REGISTERS = 240;
 constexpr int PRODUCER_REGISTERS = 24;
 
-// Visibilities leave through boxes of shared memory: 16 columns (128 bytes) x 32 rows. Some boxes
-// at a time fill a slot, and while one slot is read the next one is filled. A single tile leaves
-// often, so there all of it fits into the slots.
+// Visibilities are output through boxes in shared memory: 16 columns (128 bytes) x 32 rows. Several boxes fill a
+// slot, and while one slot is read the next one is filled. A single tile is output often, so all of it fits in the
+// slots.
 constexpr int BOX_COLUMNS = 16;
 constexpr int BOX_BYTES = BLOCK_ROWS * BOX_COLUMNS * 8;
 constexpr int SLOT_BOXES = SINGLE_TILE ? 2 : 4;
 constexpr int SLOTS = SINGLE_TILE ? 5 : 2;
 constexpr int SLOT_BYTES = SLOT_BOXES * BOX_BYTES;
 
-// Shared memory: operands of all stages, slots of both warpgroups, barriers (full, empty).
-// Swizzling wants 1024-byte alignment.
+// Shared memory: operands of all stages, slots of both warpgroups, barriers (full, empty). The swizzle needs
+// 1024-byte alignment.
 constexpr int ALIGNMENT = 1024;
 constexpr int SLOTS_AT = STAGES * OPERANDS * OPERAND_BYTES;
 constexpr int BARRIERS_AT = SLOTS_AT + CONSUMERS * SLOTS * SLOT_BYTES;
 constexpr int BARRIER_BYTES = 8;
 
-/// Which stage is next, and the parity of its barriers' phase.
+/// Index of the next stage, and the parity of its barriers' phase.
 struct Place {
     u32 stage = 0, parity = 0;
 
@@ -66,12 +65,12 @@ struct Place {
     }
 };
 
-/// What a thread that multiplies knows.
+/// State of a thread that multiplies.
 struct Consumer {
     /// Shared memory.
     u32 base;
     u32 warpgroup, warp, lane;
-    /// Where in a block of rows this lane reads; the second 64 bytes of a row are at this ^ 64.
+    /// Offset within a block of rows where this thread reads; the second 64 bytes of a row are at this offset ^ 64.
     u32 row_offset;
     /// Slot of the warpgroup that is filled next.
     u32 slot = 0;
@@ -93,7 +92,7 @@ struct Consumer {
     }
 };
 
-/// 64 bytes of the 8 rows of a warp, two steps of a matrix instruction: as they are, and turned.
+/// 64 bytes of the 8 rows of a warp, for two steps of a matrix instruction: unchanged, and rotated.
 struct Rows {
     u32 plain[4], turned[4];
 
@@ -103,12 +102,11 @@ struct Rows {
     }
 };
 
-/// A block of rows times `COLUMNS` columns; none if `COLUMNS` is 0. With `SUM`, sums of the rows'
-/// real parts besides.
+/// A block of rows times `COLUMNS` columns; none if `COLUMNS` is 0. With `SUM`, also sums of the rows' real parts.
 template <int COLUMNS, bool SUM> struct Product {
     i32 sums[COLUMNS / 2] = {};
     i32 real_sum = 0;
-    /// Double-buffered: while one half of a stage is multiplied, the other one is loaded.
+    /// Double-buffered: while one part of a stage is multiplied, the other one is loaded.
     Rows rows[2];
 
     template <int HALF> __device__ __forceinline__ void load(u32 address) {
@@ -152,7 +150,7 @@ template <int COLUMNS, bool SUM> struct Product {
     }
 
   private:
-    /// Writes boxes `[row 32][column 16][re, im]`, the 16-byte parts of a row swizzled.
+    /// Writes boxes `[row 32][column 16][re, im]`, with the 16-byte parts of a row swizzled.
     __device__ __forceinline__ void fill(const Consumer& c, u32 slot, int first, int boxes) {
         const u32 row = c.lane / 4;
 #pragma unroll
@@ -168,7 +166,7 @@ template <int COLUMNS, bool SUM> struct Product {
     }
 };
 
-/// No product.
+/// Empty product.
 template <bool SUM> struct Product<0, SUM> {
     template <int HALF> __device__ __forceinline__ void load(u32) {}
     template <int HALF, int STEP> __device__ __forceinline__ void step(u64) {}
@@ -180,12 +178,12 @@ struct Blocks {
     int first, second, third;
 };
 
-/// A half of a stage, as a type.
+/// One of the two parts of a stage, as a type.
 template <int N> struct Half {
     static constexpr int value = N;
 };
 
-/// What one warpgroup does of a segment.
+/// Work of one warpgroup for a segment.
 template <bool DIAGONAL, int COLUMNS0, int COLUMNS1 = 0, int COLUMNS2 = 0>
 __device__ __forceinline__ void multiply_segment(Consumer& c, const Segment segment,
                                                  Blocks blocks) {
@@ -198,7 +196,7 @@ __device__ __forceinline__ void multiply_segment(Consumer& c, const Segment segm
     const u32 rows2 = c.row_offset + blocks.third * BLOCK_BYTES;
     auto multiply_half = [&](auto half, u32 operands) {
         constexpr int HALF = decltype(half)::value;
-        // On the diagonal the rows are the columns.
+        // On the diagonal the rows are also the columns.
         const u32 columns = operands + (DIAGONAL ? 0 : OPERAND_BYTES) + HALF * half_bytes;
         warpgroup_fence();
         p0.template step<HALF, 0>(columns_at(columns));
@@ -223,12 +221,12 @@ __device__ __forceinline__ void multiply_segment(Consumer& c, const Segment segm
     load_half(first, operands);
     for (int k = segment.first; k < segment.end; k++) {
         multiply_half(first, operands);
-        // The second half of the stage before has been multiplied.
+        // The second part of the previous stage has been multiplied.
         warpgroup_wait<1>();
         if (k != segment.first) c.release(previous);
         load_half(second, operands);
         multiply_half(second, operands);
-        // The first half of this stage has been multiplied: its registers are free.
+        // The first part of this stage has been multiplied: its registers are free.
         warpgroup_wait<1>();
         previous = c.place.stage;
         c.place.advance();
@@ -246,18 +244,18 @@ __device__ __forceinline__ void multiply_segment(Consumer& c, const Segment segm
     p2.flush(c, segment.channel, row + blocks.third * BLOCK_ROWS, column);
 }
 
-/// A segment of which a warpgroup has nothing to do: its stages are let go.
+/// Releases the stages of a segment for which a warpgroup has no work.
 __device__ __forceinline__ void pass_segment(Consumer& c, const Segment segment) {
     for (int k = segment.first; k < segment.end; k++) {
         c.wait_full();
-        // All lanes have seen the stage before it may become another one.
+        // All threads have seen the stage before it is overwritten.
         __syncwarp();
         c.release(c.place.stage);
         c.place.advance();
     }
 }
 
-// The blocks of rows of a tile are shared such that both warpgroups have the same to do.
+// The blocks of rows of a tile are distributed such that both warpgroups have the same work.
 
 /// A tile on the diagonal of `BLOCKS` blocks of rows: block b needs the columns of blocks 0 .. b.
 template <int BLOCKS>
@@ -297,10 +295,10 @@ __device__ __forceinline__ void multiply_tile(Consumer& c, const Segment segment
     else multiply_full(c, segment);
 }
 
-/// Copies the samples of the segments into the stages, as these become empty.
+/// Copies the samples of the segments into the stages when these become empty.
 __device__ __forceinline__ void copy_segments(u32 base, const TensorMap* samples, const Work& work,
                                               i32 stages_per_run) {
-    // Samples that one tile alone reads are not worth keeping.
+    // Samples that only one tile reads need not stay in the cache.
     constexpr u64 policy = SINGLE_TILE ? L2_EVICT_FIRST : L2_NORMAL;
     constexpr int tile_antennas = TILE_ROWS / 2;
     Place place;
@@ -327,8 +325,8 @@ __device__ __forceinline__ void copy_segments(u32 base, const TensorMap* samples
     }
 }
 
-/// Adds the visibilities of some stages of samples, and the sums of the rows' real parts, to those
-/// that are there. Of a tile on the diagonal, blocks of 32 x 32 are written whole.
+/// Adds the visibilities of some stages of samples, and the sums of the rows' real parts, to the present values. For
+/// a tile on the diagonal, blocks of 32 x 32 are written completely.
 ///
 /// samples       tensor (bytes of a run, 2 polarisations, antennas, channels, runs) of bytes, box
 ///               (128, 2, TILE_ROWS / 2, 1, 1), 128-byte swizzle
@@ -336,7 +334,7 @@ __device__ __forceinline__ void copy_segments(u32 base, const TensorMap* samples
 ///               box (32, 32, 1), 128-byte swizzle
 /// real_parts    [channel][row n]
 /// n             rows: 2 x antennas
-/// stages_per_run      that the samples of a run fill, the last one perhaps in part
+/// stages_per_run      stages per run, including a partial last one
 /// segments .. listed  see Work
 ///
 /// Any number of blocks of 384 threads, dynamic shared memory for STAGES.
@@ -347,7 +345,7 @@ extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
               const i32* __restrict__ starts, i32 first, i32 stages, i32 listed) {
     extern __shared__ u8 shared_memory[];
     const u32 base = (shared_address(shared_memory) + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
-    // The same in all lanes, and known to be.
+    // The value is equal in all threads of a warp; this makes it known to the compiler.
     const u32 warpgroup = __shfl_sync(~0u, threadIdx.x / WARPGROUP, 0);
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; stage++) {

@@ -1,5 +1,5 @@
-// Rows for the correlator out of frames that it does not read as they are: polarisations apart, 4-bit
-// numbers as bytes, heaps one after the other, and zeros where an antenna lacks a heap.
+// Rearranges frames that the correlator cannot read directly to rows: separate polarisations, 4-bit numbers as bytes,
+// consecutive heaps, and zeros where an antenna lacks a heap.
 #include "voltages.cuh"
 
 #ifndef ANTENNAS
@@ -15,18 +15,18 @@
 #error "K_MAJOR is missing: 1 if polarisation is slower than spectrum in the frame"
 #endif
 #ifndef SAMPLE_BITS
-#error "SAMPLE_BITS is missing: of real and imaginary part in the frame, 4, 8 or 16"
+#error "SAMPLE_BITS is missing: bits of real and imaginary part in the frame, 4, 8 or 16"
 #endif
 
 /// Bytes of a complex sample in the frame, and in a row.
 constexpr i64 SAMPLE_BYTES = SAMPLE_BITS / 4;
 constexpr int ROW_SAMPLE_BYTES = SAMPLE_BITS == 4 ? 2 : SAMPLE_BYTES;
 constexpr int STAGE_SAMPLES = STAGE_BYTES / ROW_SAMPLE_BYTES;
-/// Words that one thread writes to each of two rows, and samples in a word and in all of them.
+/// Words that one thread writes to each of two rows, samples per word, and samples per thread.
 constexpr int WORDS = 4;
 constexpr int SAMPLES_OF_WORD = 4 / ROW_SAMPLE_BYTES;
 constexpr int MOVED = WORDS * SAMPLES_OF_WORD;
-// A block of threads moves some stages of some antennas of one channel: long reads and long writes.
+// A thread block moves some stages of some antennas of one channel, with long reads and long writes.
 constexpr int ANTENNAS_OF_BLOCK = 8;
 constexpr int THREADS_OF_ANTENNA = 32;
 constexpr int STAGES_OF_BLOCK = MOVED * THREADS_OF_ANTENNA / STAGE_SAMPLES;
@@ -39,14 +39,14 @@ struct Moved {
     u32 pol[2][WORDS] = {};
 };
 
-/// The signed numbers in the lower halves of four bytes, as bytes.
+/// Sign-extends the low nibbles of four bytes.
 __device__ __forceinline__ u32 nibbles(u32 bytes) {
     const u32 low = bytes & 0x0f0f0f0f;
-    // 8 x 0x1e is the upper half of a negative number's byte.
+    // 8 x 0x1e is the high nibble of a negative number's byte.
     return low | (low & 0x08080808) * 0x1e;
 }
 
-/// Samples that lie together in one heap, from `at` on.
+/// Samples from `at` on that are contiguous in one heap.
 __device__ __forceinline__ Moved load(const u8* at) {
     Moved m;
     if constexpr (K_MAJOR) {
@@ -68,7 +68,7 @@ __device__ __forceinline__ Moved load(const u8* at) {
         u32 v[4];
         *(uint4*)v = *(const uint4*)at;
         for (int i = 0; i < WORDS; i++) {
-            // Of a spectrum polarisation 0, then polarisation 1.
+            // A spectrum has polarisation 0, then polarisation 1.
             const u32 re = nibbles(v[i] >> 4), im = nibbles(v[i]);
             m.pol[0][i] = __byte_perm(re, im, 0x6240);
             m.pol[1][i] = __byte_perm(re, im, 0x7351);
@@ -86,7 +86,7 @@ __device__ __forceinline__ Moved load(const u8* at) {
     return m;
 }
 
-/// One sample of one heap as in a row, real part lower.
+/// One sample of one heap in the format of a row, real part in the low bits.
 __device__ __forceinline__ u32 load_one(const u8* heap, int pol, int spectrum) {
     const int index = K_MAJOR ? pol * SPECTRA + spectrum : 2 * spectrum + pol;
     if constexpr (SAMPLE_BITS == 4) {
@@ -99,15 +99,14 @@ __device__ __forceinline__ u32 load_one(const u8* heap, int pol, int spectrum) {
     }
 }
 
-/// Writes rows of some samples of a frame.
+/// Writes rows for some samples of a frame.
 ///
-/// frame    [heap][antenna][channel][spectrum][pol 2], or K-major, from the heap of the first
-///          sample on
+/// frame    [heap][antenna][channel][spectrum][pol 2], or K-major, from the heap of the first sample on
 /// valid    [heap][antenna], from the same heap on: 0 where an antenna lacks a heap; may be null
 /// rows     [channel][stage][row 2 x antenna + pol][STAGE_SAMPLES][re, im]; zeros follow the last sample
-/// first    sample of the heap that is wanted first, the first one of a stage
-/// samples  how many are wanted, across heaps
-/// stages   of a channel of `rows`
+/// first    first sample within its heap, at the start of a stage
+/// samples  number of samples, across heaps
+/// stages   stages per channel of `rows`
 ///
 /// Grid (blocks of antennas x channels, samples / (32 x MOVED)), blocks of 256 threads.
 extern "C" __global__ void __launch_bounds__(ANTENNAS_OF_BLOCK * THREADS_OF_ANTENNA)

@@ -1,24 +1,24 @@
-// The correlator for any GPU of compute capability 8.0 or later: matrix instructions of warps, fed
-// by asynchronous copies.
+// The correlator for any GPU of compute capability 8.0 or later: matrix instructions of warps, with asynchronous
+// copies.
 #include "async_copy.cuh"
 #include "half_matrix.cuh"
 #include "int8_matrix.cuh"
 #include "voltages.cuh"
 
 #ifndef SAMPLE_BITS
-#error "SAMPLE_BITS is missing: of real and imaginary part, 8 of integers or 16 of halves"
+#error "SAMPLE_BITS is missing: bits of real and imaginary part, 8 for integers or 16 for half precision"
 #endif
 #ifndef TILE_ROWS
 #error "TILE_ROWS is missing: rows and columns of a tile, 64, 96 or 128"
 #endif
 #ifndef STAGES
-#error "STAGES is missing: stages of samples that shared memory holds, at least 2"
+#error "STAGES is missing: stages of samples in shared memory, at least 2"
 #endif
 #if TILE_ROWS % 32 != 0 || TILE_ROWS > 128
-#error "TILE_ROWS is 32, 64, 96 or 128"
+#error "TILE_ROWS must be 32, 64, 96 or 128"
 #endif
 
-/// What is done with 32 bits of samples, and what their products are summed in.
+/// Operations on 32 bits of samples, and the type of the sums of products.
 template <int bits> struct ArithmeticOf;
 template <> struct ArithmeticOf<8> {
     using Sum = i32;
@@ -45,28 +45,28 @@ template <> struct ArithmeticOf<16> {
 using Arithmetic = ArithmeticOf<SAMPLE_BITS>;
 using Sum = Arithmetic::Sum;
 
-// Rows are worked on in groups of eight: a matrix instruction has 16 rows, and gets 8 rows of
-// voltages and the same 8 turned, so one instruction yields real and imaginary parts of 8 x 8
-// visibilities. The columns are read as they lie.
+// Rows are processed in groups of eight: the 16 rows of a matrix instruction are 8 rows of voltages and the same 8
+// rows rotated. So one instruction yields real and imaginary parts of 8 x 8 visibilities. The columns are read
+// without rearrangement.
 constexpr int GROUP = 8;
 
-// A tile is shared among 2 x 4 warps, each with twice as many rows as columns: large parts, so
-// that a sample that is read from shared memory is used often.
+// A tile is shared among 2 x 4 warps, each with twice as many rows as columns. Large parts reuse each sample that is
+// read from shared memory often.
 constexpr int WARPS = 8;
 constexpr int THREADS = 32 * WARPS;
 constexpr int ROW_GROUPS = TILE_ROWS / 2 / GROUP;
 constexpr int COLUMN_GROUPS = TILE_ROWS / 4 / GROUP;
-/// Blocks of threads on a multiprocessor: as many as their registers allow.
+/// Thread blocks per multiprocessor, as many as their registers allow.
 constexpr int RESIDENT = TILE_ROWS == 128 ? 1 : TILE_ROWS == 96 ? 2 : 3;
 
-// On the diagonal some warps have all of their part to do, some a part of it and two none. Warps
-// w and w + 4 share a scheduler, so they are paired such that all schedulers have about as much:
-// which rows (bit w) and columns (two bits each, warp 0 lowest) are warp w's.
+// On the diagonal some warps have full work, some a part of it, and two none. Warps w and w + 4 share a scheduler, so
+// they are paired such that all schedulers have about the same work. These masks give the rows (bit w) and columns
+// (two bits each, warp 0 lowest) of warp w.
 constexpr u32 ROWS_OF_WARPS = 0b1000'1011;
 constexpr u32 COLUMNS_OF_WARPS = 0b11'01'11'10'10'00'01'00;
 
-// A stage: the rows' samples, then the columns' ones, [row][128 bytes], in the 16-byte parts of a
-// row swizzled so that eight rows can be read at once.
+// A stage has the samples of the rows, then those of the columns, [row][128 bytes]. The 16-byte parts of a row are
+// swizzled so that eight rows can be read at a time without bank conflicts.
 constexpr int PART_BYTES = 16;
 constexpr int PARTS = STAGE_BYTES / PART_BYTES;
 constexpr int OPERAND_BYTES = TILE_ROWS * STAGE_BYTES;
@@ -76,16 +76,16 @@ __device__ __forceinline__ u32 part_offset(u32 row, u32 part) {
     return row * STAGE_BYTES + (part ^ row % PARTS) * PART_BYTES;
 }
 
-/// Where the samples lie: byte offsets from one to the next.
+/// Layout of the samples: strides in bytes.
 struct Samples {
     const u8* first;
     i64 pol, antenna, channel, run;
-    /// Bytes of a run that hold samples, a multiple of 16, and the stages that they fill.
+    /// Bytes of samples per run, a multiple of 16, and stages per run.
     i32 run_bytes, stages_per_run;
 };
 
-/// Copies stages of one segment to shared memory, one after the other. Every thread copies the same
-/// 16 bytes of a stage of some rows, `STEP` apart.
+/// Copies the stages of one segment to shared memory in sequence. Every thread copies the same 16 bytes of a stage
+/// for some rows, `STEP` apart.
 struct Loader {
     static constexpr int STEP = THREADS / PARTS;
     static constexpr int COPIES = TILE_ROWS / STEP;
@@ -93,9 +93,9 @@ struct Loader {
     const Samples& samples;
     const u8 *rows, *columns;
     i64 step;
-    /// Where the thread's first 16 bytes go within an operand.
+    /// Offset of the thread's first 16 bytes within an operand.
     u32 to;
-    /// This many of the thread's rows and columns exist.
+    /// Number of the thread's rows and columns that exist.
     i32 rows_left, columns_left;
     bool diagonal;
     i32 part, stage_of_run;
@@ -133,7 +133,7 @@ struct Loader {
     __device__ __forceinline__ i64 offset(i32 row) const {
         return row / 2 * samples.antenna + row % 2 * samples.pol;
     }
-    /// What does not exist becomes zeros.
+    /// Rows and columns that do not exist become zeros.
     __device__ __forceinline__ void copy(u32 to, const u8* from, i32 left) const {
 #pragma unroll
         for (int i = 0; i < COPIES; i++)
@@ -141,22 +141,22 @@ struct Loader {
     }
 };
 
-/// What a thread knows about its place in the tile.
+/// Position of a thread in the tile.
 struct Part {
     u32 lane;
-    /// The warp's rows and columns, in parts of its size.
+    /// Rows and columns of the warp, in units of its part of the tile.
     u32 row, column;
 
     __device__ __forceinline__ Part() : lane(threadIdx.x % 32) {
-        // The same in all lanes, and known to be.
+        // The value is equal in all threads of a warp; this makes it known to the compiler.
         const u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
         row = ROWS_OF_WARPS >> warp & 1;
         column = COLUMNS_OF_WARPS >> 2 * warp & 3;
     }
 };
 
-/// The visibilities of a warp: of row group i, column groups up to i + `DIAGONAL`, without those
-/// above the diagonal of visibilities. With `SUM`, sums of the rows' real parts besides.
+/// Visibilities of a warp: for row group i, the column groups up to i + `DIAGONAL`, without those above the diagonal
+/// of visibilities. With `SUM`, also sums of the rows' real parts.
 template <int DIAGONAL, bool SUM> struct Product {
     Sum sums[ROW_GROUPS][COLUMN_GROUPS][4] = {};
     i32 real_parts[ROW_GROUPS] = {};
@@ -174,7 +174,7 @@ template <int DIAGONAL, bool SUM> struct Product {
 #pragma unroll
         for (int i = first; i < ROW_GROUPS; i++) {
             const u32(&a)[4] = plain[i % 2];
-            // The next rows come while these are multiplied.
+            // The next rows are loaded while these are multiplied.
             if (i + 1 < ROW_GROUPS)
                 load_rows(plain[(i + 1) % 2], rows + (i + 1) * GROUP * STAGE_BYTES);
 #pragma unroll
@@ -208,7 +208,7 @@ template <int DIAGONAL, bool SUM> struct Product {
             if (r >= n) continue;
 #pragma unroll
             for (int j = 0; j < COLUMN_GROUPS; j++) {
-                // n is even: of two columns both exist or none.
+                // n is even, so either both columns exist or none.
                 const i32 c = column + j * GROUP;
                 if (!needed(i, j) || c >= n) continue;
                 Sum* to = visibilities + ((i64)r * n + c) * 2;
@@ -228,20 +228,20 @@ template <int DIAGONAL, bool SUM> struct Product {
     }
 };
 
-/// A warp's part of a segment that is above the diagonal: it helps to copy only.
+/// Part of a segment above the diagonal: the warp only helps to copy.
 struct Nothing {
     __device__ __forceinline__ void add(u32, u32) {}
     __device__ __forceinline__ void flush(const Part&, const Segment&, Sum*, i32*, i32) const {}
 };
 
-/// What one warp does of a segment. All warps pass the same barriers.
+/// Work of one warp for a segment. All warps pass the same barriers.
 template <class P>
 __device__ __forceinline__ void multiply_segment(const Samples& samples, const Part& part,
                                                  const Segment& s, u32 slots, Sum* visibilities,
                                                  i32* real_parts, i32 n) {
     P product;
     Loader loader(samples, s, n);
-    // Of the segment before, all has been read.
+    // All samples of the previous segment have been read.
     __syncthreads();
     for (int stage = 0; stage < STAGES - 1; stage++)
         loader.next(slots + stage * SLOT_BYTES, s.first + stage < s.end);
@@ -265,14 +265,14 @@ __device__ __forceinline__ void multiply_segment(const Samples& samples, const P
                   real_parts + (i64)s.channel * n, n);
 }
 
-/// Adds the visibilities of some stages of samples, and of integers the sums of the rows' real parts,
-/// to those that are there. On the diagonal, blocks of 8 x 8 are written whole.
+/// Adds the visibilities of some stages of samples, and for integers the sums of the rows' real parts, to the present
+/// values. On the diagonal, blocks of 8 x 8 are written completely.
 ///
 /// samples       [run][antenna][channel][pol 2][sample][re, im], strides in bytes, see Samples
 /// visibilities  [channel][row n][column n][re, im]
-/// real_parts    [channel][row n]; may be null with samples of halves
+/// real_parts    [channel][row n]; may be null for half precision
 /// n             rows: 2 x antennas
-/// stages_per_run      that the samples of a run fill, the last one perhaps in part
+/// stages_per_run      stages per run, including a partial last one
 /// segments .. listed  see Work
 ///
 /// Any number of blocks of 256 threads, dynamic shared memory STAGES x 2 x TILE_ROWS x 128 bytes.
@@ -290,7 +290,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     for (i32 index = list.begin(); index < list.end(); index++) {
         const Segment s = list[index];
         if (s.first == s.end) continue;
-        // Column groups of the warp's first row group that are not above the diagonal, less one.
+        // Number of column groups of the warp's first row group that are not above the diagonal, minus one.
         const i32 diagonal = part.row * ROW_GROUPS - part.column * COLUMN_GROUPS;
         auto work = [&](auto product) {
             multiply_segment<decltype(product)>(samples, part, s, slots, visibilities, real_parts, n);

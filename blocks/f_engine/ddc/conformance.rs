@@ -1,4 +1,4 @@
-//! Cases that hold the form for a GPU to the definition.
+//! Cases that compare the GPU implementation with the reference.
 
 use super::HEAP_SAMPLES;
 use fxgraph::DeviceName;
@@ -6,17 +6,17 @@ use fxgraph::examples::{Case, Tolerance};
 use fxgraph_dsp::packed::WIDTHS;
 use serde_json::{Value, json};
 
-/// Relative rms error of sums of a few hundred products in single precision.
+/// Tolerated relative rms error, for sums of a few hundred products in single precision.
 const TOLERANCE: Tolerance = Tolerance::floating(1e-6);
 
-/// The type of the samples, those of a frame, and frames.
+/// Sample type, samples per frame, and number of frames.
 type Samples<'a> = (&'a str, usize, usize);
 
 fn case(name: impl Into<String>, samples: Samples, parameters: &Value, device: DeviceName) -> Case {
     lossy(name, samples, None, parameters, device)
 }
 
-/// The same where every so-many-th quarter of a frame is lost.
+/// A case in which every `missing_every`-th quarter of a frame is missing.
 fn lossy(
     name: impl Into<String>,
     (dtype, frame_samples, frames): Samples,
@@ -34,7 +34,7 @@ fn lossy(
     Case::new(("ddc", "cuda"), name, parameters, (&upstream, &["source"]), TOLERANCE, device)
 }
 
-/// The cases, with the form on `device`.
+/// Returns the cases, with the GPU implementation on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
     let mut cases = Vec::new();
@@ -71,8 +71,8 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         cases.push(case(name, source, &parameters, device));
     }
     let parameters = json!({"centre_hz": 2e8, "decimation": 8, "samples_per_frame": 1024});
-    cases.push(lossy("lost heaps", ("i10p", 1 << 14, 24), Some(7), &parameters, device));
-    // So large that the kernel's rows are longer.
+    cases.push(lossy("missing heaps", ("i10p", 1 << 14, 24), Some(7), &parameters, device));
+    // Large enough for longer rows of the kernel.
     for log2_samples in [22, 23] {
         let parameters =
             json!({"centre_hz": 3e8, "decimation": 2, "samples_per_frame": 1 << log2_samples});
@@ -85,7 +85,8 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     cases
 }
 
-/// A centre that changes within a heap, where one begins, twice within a frame, and where a frame begins.
+/// A case in which `centre_hz` changes within a heap, at the start of a heap, twice within a frame, and at the
+/// start of a frame.
 fn retuned(mode: &str, decimation: usize, taps: usize, device: DeviceName) -> Case {
     let (frame_samples, samples) = (1 << 15, 4096);
     let parameters = json!({

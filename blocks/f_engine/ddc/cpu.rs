@@ -13,27 +13,27 @@ use fxgraph_dsp::mixer::{LANES, Mixer};
 use fxgraph_dsp::simd::Form;
 use num_complex::Complex32;
 
-/// Input samples that are filtered at once by a thread, about.
+/// Approximate number of input samples that a thread filters at a time.
 const BATCH_SAMPLES: usize = 1 << 16;
 
-/// Heaps that are filtered at once.
+/// Number of heaps that are filtered at a time.
 fn batch(ddc: &Ddc, sizes: &Sizes) -> usize {
     let threads = if ddc.threads == 0 { rayon::current_num_threads() } else { ddc.threads };
     ((BATCH_SAMPLES / sizes.step).max(1) * threads).min(sizes.spectra)
 }
 
-/// Memory that the block takes.
+/// Host memory of the block in bytes.
 pub fn host_bytes(ddc: &Ddc, sizes: &Sizes) -> usize {
     let history = host::capacity(sizes, batch(ddc, sizes));
     size_of::<i16>() * history + size_of::<f32>() * (sizes.window + 3 * ddc.taps())
 }
 
-/// The counters of a block: what is lost are heaps of its output.
+/// Counters of a block. Missing data is counted in heaps of the output.
 pub fn count(env: &Env) -> Count {
     Count {
         spectra_missing: env.counters.loss(
             "heaps_missing",
-            "heaps of 256 output samples that touch missing samples; look for lost heaps upstream",
+            "groups of 256 output samples that touch missing samples; look for missing heaps upstream",
         ),
         ..Count::of_misplaced(&env.counters)
     }
@@ -57,7 +57,7 @@ impl Cpu {
         })
     }
 
-    /// Does what there are samples for.
+    /// Computes the output samples whose input has arrived.
     fn advance(&mut self, frame: &mut FrameMut, input: &mut Input) {
         let start = self.schedule.timestamp();
         let (header, payload) = frame.parts_mut::<Complex32>().expect(fxgraph::ON_HOST);
@@ -106,7 +106,7 @@ impl Block for Cpu {
             frame.header_mut().timestamp = self.schedule.timestamp();
             io.outputs[0].push(frame);
         } else {
-            // Nothing in it: the frame is used for the next samples.
+            // No valid heap: the frame is reused for the next samples.
             self.frame = Some(frame);
         }
         self.schedule.next_frame();
@@ -118,19 +118,19 @@ impl Block for Cpu {
     }
 }
 
-/// What makes output samples of input samples.
+/// Filter and mixer, from input samples to output samples.
 pub struct Filter {
     subsampling: usize,
     /// Input samples of a heap.
     window: usize,
     form: Form,
     threads: Threads,
-    /// For each thread the samples of a heap, and zeros for the weights beyond the taps.
+    /// Scratch memory of each thread: the samples of a heap, padded with zeros for the SIMD weights.
     scratches: Vec<Vec<f32>>,
 }
 
 impl Filter {
-    /// The filter of `ddc`, whose windows have so many samples.
+    /// Creates the filter of `ddc`, whose windows have `window` samples.
     pub fn new(ddc: &Ddc, window: usize) -> Result<Self, BlockError> {
         let threads = Threads::new(ddc.threads)?;
         Ok(Self {
@@ -142,7 +142,7 @@ impl Filter {
         })
     }
 
-    /// Makes whole heaps, of which the first one starts with the first of `samples`, at timestamp `t`.
+    /// Computes whole heaps of output samples. The first window starts with `samples[0]`, at timestamp `t`.
     pub fn run(&mut self, mixer: &Timed<Mixer>, t: u64, samples: &[i16], out: &mut [Complex32]) {
         let Self { subsampling, window, form, threads, scratches } = self;
         threads.each(out, HEAP_SAMPLES, scratches, |first, out, scratch| {

@@ -16,47 +16,49 @@ use fxgraph::{BlockError, Dtype, Env, Header, Ports};
 use fxgraph_dsp::mixer::Frequency;
 use std::sync::Arc;
 
-/// Warps of a block of the kernel, threads of a warp, and the rows that it goes along.
+/// Warps per thread block, threads per warp, and rows per warp.
 const WARPS: usize = 4;
 const WARP: usize = 32;
 const ROWS: usize = 16;
-/// Output samples of a row: the longer a row, the less is filtered twice.
+/// Output samples per row; longer rows compute fewer overlapping samples twice.
 const ROW_SAMPLES: [usize; 3] = [256, 128, 64];
-/// Warps that a frame should give the GPU work for.
+/// Number of warps per frame that keeps the GPU busy.
 const ENOUGH_WARPS: usize = 2048;
-/// Largest weight on the device, as a power of two: halves reach to 65504.
+/// Log2 of the largest weight on the device; the range of `f16` ends at 65504.
 const LARGEST_LOG2: i32 = 13;
 
-/// Adjacent heaps, as `ddc.cu` wants them.
+/// Adjacent heaps, in the memory layout of `ddc.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Entry {
-    /// Address of the memory that the first one's samples start in, and bits from there.
+    /// Address of the memory with the samples of the first heap.
     samples: u64,
+    /// Offset of the first sample from `samples` in bits.
     first_bit: u64,
-    /// Of the frame's first output sample, and from one input sample to the next, in turns of 2^-64.
+    /// Oscillator phase at the frame's first output sample, in units of 2^-64 turns.
     phase: u64,
+    /// Phase step from one input sample to the next, in units of 2^-64 turns.
     turn: u64,
-    /// Number of the first one within the frame.
+    /// Index of the first heap within the frame.
     heap: u32,
     count: u32,
-    /// The fate: 0 to be filtered, others to be cleared.
+    /// `Fate` of the heaps: 0 filters them, other values clear them.
     what: u32,
     unused: u32,
 }
 
-/// Bytes in device memory that the block takes for itself.
+/// Device memory of the block in bytes, without frames.
 pub fn device_bytes(ddc: &Ddc, sizes: &Sizes, ports: &Ports) -> usize {
     device::device_bytes(sizes, ports)
         + Table::<Entry>::device_bytes(sizes.spectra)
         + size_of::<f32>() * ddc.taps()
 }
 
-/// The kernel, with the ways to cut it.
+/// The kernel, with its launch configurations.
 pub fn tunable(ddc: &Ddc, ports: &Ports) -> Tunable {
     let input = ports.inputs[0].dtype;
     let mut rows = ROW_SAMPLES;
-    // The longest that leaves enough of them comes first.
+    // The longest rows with enough warps come first.
     let warps = |row: &usize| ddc.frame_samples() / (ROWS * row);
     let first = rows.iter().position(|row| warps(row) >= ENOUGH_WARPS);
     let first = first.unwrap_or(ROW_SAMPLES.len() - 1);
@@ -73,19 +75,19 @@ pub fn tunable(ddc: &Ddc, ports: &Ports) -> Tunable {
     }
 }
 
-/// What is made of the samples.
+/// Launches the kernel for each output frame.
 pub struct Converter {
     kernel: Kernel,
-    /// Heaps that a block of threads makes at most.
+    /// Largest number of heaps per thread block.
     most: usize,
-    /// The low-pass filter, as large as halves can be.
+    /// Weights of the low-pass filter, scaled to the largest values that `f16` allows.
     filter: DeviceArray<f32>,
-    /// From the kernel's sums to output samples.
+    /// Factor from the kernel's sums to output samples.
     scale: f32,
     frequency: Timed<Frequency>,
     sample_bits: u64,
     entries: Table<Entry>,
-    /// Entries of the output frame so far.
+    /// Number of entries of the output frame so far.
     count: usize,
     /// Timestamp of the output frame.
     start: u64,
@@ -162,7 +164,7 @@ impl Maker for Converter {
         while done < count {
             let t = self.start + ((first + done) * sizes.step) as u64;
             let frequency = *self.frequency.at(t);
-            // All of an entry have one frequency.
+            // All heaps of an entry have the same frequency.
             let same = self.frequency.run(t, sizes.step as u64, count - done);
             self.entries.host_mut(slot)?[self.count] = Entry {
                 samples: address,
@@ -206,7 +208,7 @@ impl Maker for Converter {
             self.scale.into(),
         ];
         let grid = Grid::new([self.count, 1, 1], WARPS * WARP);
-        // SAFETY: the arguments are those of the kernel; the job owns the frames, the block the rest.
+        // SAFETY: the arguments match the kernel; the job owns the frames, and the block all other memory.
         unsafe { self.kernel.launch(lane.stream(), grid, &arguments) }?;
         lane.results()
     }

@@ -1,4 +1,4 @@
-//! What the page says of the filters.
+//! Filter responses and weights of the block's page.
 
 use fxgraph_dsp::low_pass::{LowPass, Mode};
 
@@ -6,7 +6,7 @@ pub fn low_pass(mode: Mode, subsampling: usize, taps: usize) -> LowPass {
     LowPass { mode, subsampling, taps, pass: 0.75, pass_weight: 0.005 }
 }
 
-/// The lines between `<!-- name -->` and `<!-- end -->` of the block's page.
+/// Lines between `<!-- name -->` and `<!-- end -->` of the block's page.
 fn section(name: &str) -> &'static str {
     let page = include_str!("README.md");
     let from = page.split_once(&format!("<!-- {name} -->\n")).unwrap().1;
@@ -14,7 +14,7 @@ fn section(name: &str) -> &'static str {
 }
 
 #[test]
-fn the_page_shows_what_the_filters_do() {
+fn page_shows_filter_responses() {
     let mut table =
         "| mode | S | taps | ripple, dB | aliases, dB |\n|---|---:|---:|---:|---:|\n".to_owned();
     for (mode, name, subsampling) in [
@@ -35,7 +35,7 @@ fn the_page_shows_what_the_filters_do() {
 }
 
 #[test]
-fn the_page_shows_the_weights_of_the_smallest_filter() {
+fn page_shows_weights_of_smallest_filter() {
     let weights = low_pass(Mode::Discard, 2, 32).weights().unwrap();
     let mut lines = "```text\n".to_owned();
     for four in weights[..16].chunks(4) {

@@ -25,19 +25,19 @@ use fxgraph::{
 use fxgraph_dsp::low_pass::{LowPass, Mode};
 use fxgraph_dsp::mixer::Mixer;
 
-/// Output samples that are valid, or retuned, together.
+/// Output samples that share one validity flag and one centre frequency.
 pub const HEAP_SAMPLES: usize = 256;
-/// Most input samples for each output sample.
+/// Largest number of input samples per output sample.
 pub const MAX_SUBSAMPLING: usize = 64;
-/// Most taps for each input sample that an output sample stands for.
+/// Largest number of taps, as a multiple of the input samples per output sample.
 pub const MAX_TAPS_PER_SAMPLE: usize = 20;
-/// Output samples of a frame of the default size: half a MiB, which stays in the caches of a core.
+/// Output samples of a frame of the default size: half a MiB, which fits in the caches of a core.
 const FRAME_SAMPLES: usize = 1 << 16;
-/// The same on a GPU, for which less is not worth the launch.
+/// Output samples of a frame of the default size on a GPU; for shorter frames the launch costs too much.
 const GPU_FRAME_SAMPLES: usize = 1 << 21;
-/// Most output samples of a frame.
+/// Largest number of output samples of a frame.
 const MAX_FRAME_SAMPLES: usize = 1 << 28;
-/// Part of the band that passes in the mode `no_discard` unless the parameters say otherwise.
+/// Default of the part of the band that passes in the mode `no_discard`.
 const PASS: f64 = 0.75;
 
 /// Parameters of the block `ddc`.
@@ -54,26 +54,24 @@ pub struct Ddc {
     /// output, in Hz.
     #[param(live)]
     pub centre_hz: f64,
-    /// How much narrower the band gets: it is 1/decimation of half of the sample rate. An even number
-    /// with `mode: discard`.
+    /// Factor by which the band gets narrower: its width is half of the sample rate divided by `decimation`.
+    /// Even with `mode: discard`.
     pub decimation: usize,
-    /// What becomes of the edges of the band.
+    /// Treatment of the edges of the band.
     #[param(default)]
     pub mode: Mode,
-    /// Weights of the low-pass filter. By default 16 for each input sample that an output sample
-    /// stands for.
+    /// Taps of the low-pass filter. By default 16 for each input sample per output sample.
     pub taps: Option<usize>,
-    /// Width of what passes undiminished, in Hz, in the mode `no_discard`; by default three quarters
-    /// of the band. In the mode `discard` it is the whole band.
+    /// Width of the pass band in the mode `no_discard`, in Hz; by default three quarters of the band. In the
+    /// mode `discard` the whole band passes.
     pub pass_bandwidth_hz: Option<f64>,
-    /// How much ripple in the pass band counts for the filter's design, against 1 for what comes
-    /// through from the stop bands.
+    /// Weight of the ripple in the pass band for the filter's design; the stop bands have weight 1.
     #[param(default = 0.005)]
     pub pass_weight: f64,
     /// Samples of an output frame, a multiple of 256. By default 65536; on a GPU 2097152.
     pub samples_per_frame: Option<usize>,
     /// Threads that share the samples, 0 for all cores. By default 1, because a flowgraph of many
-    /// blocks already uses the cores; give more where one stream alone is too much for a core.
+    /// blocks already uses the cores; set more if one stream is too much for one core.
     #[param(default = 1, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
@@ -100,11 +98,11 @@ impl Ddc {
         rate_hz / 2.0 / self.decimation as f64
     }
 
-    /// The part of the band in the output; of the sky, if the input says where it is from.
+    /// Band of the output, in sky frequency if the input has a band.
     fn band(&self, input: &PortType) -> Band {
         let rate_hz = input.clock.adc_sample_rate_hz;
         let (quarter_hz, width_hz) = (rate_hz / 4.0, rate_hz / self.subsampling() as f64);
-        // In a Nyquist zone that is turned round the width is negative.
+        // In a Nyquist zone with inverted spectrum the width is negative.
         let sampled = input.band.map(|band| (band.centre_hz, band.bandwidth_hz.signum()));
         let (middle_hz, sign) = sampled.unwrap_or((quarter_hz, 1.0));
         Band {
@@ -125,12 +123,15 @@ impl Ddc {
         }
     }
 
-    /// The weights of the low-pass filter.
+    /// Weights of the low-pass filter, `[tap]`.
+    ///
+    /// # Errors
+    /// If the design of the filter does not converge.
     fn weights(&self, rate_hz: f64) -> Result<Vec<f64>, BlockError> {
         let low_pass = self.low_pass(rate_hz);
         low_pass.weights().ok_or_else(|| {
             BlockError::new(format!(
-                "no filter of {} taps for these bands can be computed; give it other `taps`, or another `pass_weight`",
+                "the design of a filter with {} taps does not converge; change `taps` or `pass_weight`",
                 low_pass.taps
             ))
         })
@@ -140,7 +141,7 @@ impl Ddc {
         Ok(Mixer::new(&self.weights(rate_hz)?, self.subsampling(), self.centre_hz, rate_hz))
     }
 
-    /// Sizes in which a heap of output samples stands for a spectrum.
+    /// Sizes for the schedule, which treats each heap of output samples as one spectrum.
     fn sizes(&self) -> Sizes {
         let subsampling = self.subsampling();
         Sizes {
@@ -160,13 +161,13 @@ impl Ddc {
         let subsampling = self.subsampling();
         if !(2..=MAX_SUBSAMPLING).contains(&subsampling) || !subsampling.is_multiple_of(2) {
             let (least, most) = match self.mode {
-                Mode::Discard => ("even numbers from 2", MAX_SUBSAMPLING),
-                Mode::NoDiscard => ("numbers from 1", MAX_SUBSAMPLING / 2),
+                Mode::Discard => ("an even number from 2", MAX_SUBSAMPLING),
+                Mode::NoDiscard => ("a number from 1", MAX_SUBSAMPLING / 2),
             };
             refuse(
                 "decimation",
-                format!("the band cannot be made {} times narrower", self.decimation),
-                format!("{least} to {most} are possible in this mode"),
+                format!("`decimation` must be {least} to {most}, got {}", self.decimation),
+                "set for example `decimation: 8`".to_owned(),
             );
             return refusals;
         }
@@ -174,74 +175,79 @@ impl Ddc {
         if !taps.contains(&self.taps()) {
             refuse(
                 "taps",
-                format!("`ddc` cannot filter with {} taps here", self.taps()),
                 format!(
-                    "{} to {} are possible, {} are usual",
+                    "`taps` must be between {} and {} with this `decimation`, got {}",
                     taps.start(),
                     taps.end(),
-                    16 * subsampling
+                    self.taps()
                 ),
+                format!("omit it for the default of {}", 16 * subsampling),
             );
         }
         if !(1e-6..=1e6).contains(&self.pass_weight) {
             refuse(
                 "pass_weight",
-                format!("a weight of {} is out of range", self.pass_weight),
-                "1e-6 to 1e6 are possible, 0.005 is usual".to_owned(),
+                format!("`pass_weight` must be between 1e-6 and 1e6, got {}", self.pass_weight),
+                "omit it for the default of 0.005".to_owned(),
             );
         }
         let samples = self.frame_samples();
         if samples == 0 || samples > MAX_FRAME_SAMPLES || !samples.is_multiple_of(HEAP_SAMPLES) {
             refuse(
                 "samples_per_frame",
-                format!("a frame cannot have {samples} samples"),
-                format!("multiples of {HEAP_SAMPLES} up to {MAX_FRAME_SAMPLES} are possible"),
+                format!(
+                    "`samples_per_frame` must be a multiple of {HEAP_SAMPLES} up to {MAX_FRAME_SAMPLES}, got {samples}"
+                ),
+                format!("omit it for the default of {FRAME_SAMPLES}"),
             );
         }
         if self.mode == Mode::Discard && self.pass_bandwidth_hz.is_some() {
             refuse(
                 "pass_bandwidth_hz",
-                "with `mode: discard` the whole band passes".to_owned(),
-                "leave it out, or use `mode: no_discard`".to_owned(),
+                "`pass_bandwidth_hz` needs `mode: no_discard`; with `discard` the whole band passes"
+                    .to_owned(),
+                "omit it, or set `mode: no_discard`".to_owned(),
             );
         }
         refusals
     }
 
-    /// Refuses frequencies that do not fit the sample rate.
+    /// Diagnostics for frequencies that do not fit the sample rate.
     fn band_refusals(&self, rate_hz: f64) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         let mut refuse = |name, message: String, help: String| {
             refusals.push(Refusal::parameter(name, message).help(help));
         };
         let (whole_hz, half_hz) = (rate_hz / 2.0, self.bandwidth_hz(rate_hz) / 2.0);
-        // Written so that NaN is refused too.
+        // NaN is in no range, so it is rejected too.
         if !(half_hz..=whole_hz - half_hz).contains(&self.centre_hz) {
             refuse(
                 "centre_hz",
                 format!(
-                    "a band of {} Hz around {} Hz does not lie within 0 to {whole_hz} Hz",
+                    "a band of {} Hz around {} Hz is not within 0 to {whole_hz} Hz",
                     2.0 * half_hz,
                     self.centre_hz
                 ),
-                format!("{half_hz} to {} Hz are possible", whole_hz - half_hz),
+                format!("set `centre_hz` between {half_hz} and {}", whole_hz - half_hz),
             );
         }
         let (least_hz, most_hz) = (0.0198 * half_hz, 1.98 * half_hz);
         if let Some(hz) = self.pass_bandwidth_hz.filter(|hz| !(least_hz..=most_hz).contains(hz)) {
             refuse(
                 "pass_bandwidth_hz",
-                format!("{hz} Hz cannot be what passes of a band of {} Hz", 2.0 * half_hz),
                 format!(
-                    "{least_hz} to {most_hz} Hz are possible: the filter needs the rest of the band for its slope"
+                    "`pass_bandwidth_hz` must be between {least_hz} and {most_hz} for a band of {} Hz, got {hz}",
+                    2.0 * half_hz
                 ),
+                "set a narrower pass band: the filter needs the rest of the band for its slope"
+                    .to_owned(),
             );
         }
         refusals
     }
 }
 
-/// Shows the group delay of the filter.
+/// Sets the metric of the filter's group delay.
 fn show_group_delay(block: &Configured<Ddc>, env: &Env) {
     let rate_hz = block.ports.inputs[0].clock.adc_sample_rate_hz;
     delay::show_group_delay(&env.counters, block.parameters.taps(), 1, rate_hz);
@@ -256,7 +262,7 @@ impl KindSpec for Ddc {
         }),
         Implementation::<Self>::cuda(
             "cuda",
-            "products of matrices of halves on tensor cores",
+            "half-precision matrix products on tensor cores",
             |block, env| {
                 show_group_delay(block, env);
                 let Configured { parameters, ports, shape, .. } = block;

@@ -1,4 +1,4 @@
-//! The block against its definition in double precision, alone and in the chain.
+//! Compares the block with the equations in double precision, alone and with `pfb`, `fft` and `postproc`.
 
 use super::filter_tests::low_pass;
 use super::{Ddc, HEAP_SAMPLES};
@@ -30,21 +30,21 @@ fn samples(out: &Out) -> Vec<(u64, bool, Complex32)> {
     out.frames.iter().flat_map(sample).collect()
 }
 
-/// exp(-2 pi i f t) of `hz` at sample `t`: the whole turns are taken off in integers.
+/// exp(-2 pi i f t) for `hz` at sample `t`, with the phase reduced to one turn in integer arithmetic.
 fn oscillator(hz: u64, t: u64) -> Complex64 {
     let rate = RATE_HZ as u128;
     let turns = (u128::from(hz) * u128::from(t) % rate) as f64 / RATE_HZ;
     Complex64::from_polar(1.0, -TAU * turns)
 }
 
-/// The output sample that starts with `x`, at timestamp `t`, straight from the definition.
+/// Output sample for the window that starts with `x[0]`, at timestamp `t`, from the equation.
 fn converted(x: &[i16], t: u64, weights: &[f64], hz: u64) -> Complex64 {
     let term = |(k, h): (usize, &f64)| oscillator(hz, t + k as u64) * (h * f64::from(x[k]));
     weights.iter().enumerate().map(term).sum()
 }
 
 #[test]
-fn agrees_with_the_definition_in_double_precision_for_every_width_and_size() {
+fn output_agrees_with_double_precision_for_all_widths_and_sizes() {
     let day = 1_712_000_000_u64 * 86_400 * 3 / 65_536 * 65_536;
     let widths = fxgraph_dsp::packed::WIDTHS.map(|bits| (bits, "discard", 8, 128, 0));
     let sizes = [
@@ -63,7 +63,7 @@ fn agrees_with_the_definition_in_double_precision_for_every_width_and_size() {
             start,
             ..Digitised::new(noise(u64::from(bits), len, f64::from(1 << (bits - 1)) / 3.0, bits))
         };
-        // The whole band has one centre.
+        // The whole band has only one possible centre.
         let hz = if decimation == 1 { RATE_HZ as u64 / 4 } else { 434_567_891 };
         let out = ddc(
             json!({"centre_hz": hz, "decimation": decimation, "mode": mode, "taps": taps, "samples_per_frame": 512}),
@@ -97,7 +97,7 @@ fn agrees_with_the_definition_in_double_precision_for_every_width_and_size() {
 }
 
 #[test]
-fn the_output_does_not_depend_on_frame_sizes_or_threads() {
+fn output_is_independent_of_frame_sizes_and_threads() {
     let mut input = Digitised::new(noise(4, 1 << 16, 150.0, 10));
     input.lost_heaps = vec![90];
     let mut reference = None;
@@ -116,7 +116,7 @@ fn the_output_does_not_depend_on_frame_sizes_or_threads() {
 }
 
 #[test]
-fn a_lost_heap_marks_exactly_the_samples_whose_windows_touch_it() {
+fn missing_heap_invalidates_exactly_the_overlapping_output() {
     let mut input = Digitised::new(noise(5, 1 << 16, 150.0, 10));
     input.lost_heaps = vec![100, 101];
     input.lost_frames = vec![50];
@@ -138,8 +138,8 @@ fn a_lost_heap_marks_exactly_the_samples_whose_windows_touch_it() {
     assert_eq!(out.count("heaps_missing"), lost);
 }
 
-/// What is at `turns` per output sample in the output, for a real tone of amplitude 2 at `hz`, half of
-/// which is at its positive frequency; in dB.
+/// Level in dB of the output at frequency `turns` per output sample, for a real tone of amplitude 2 at `hz`,
+/// half of which is at the positive frequency.
 fn tone(parameters: &Value, hz: f64, turns: f64) -> f64 {
     let amplitude = 30_000.0;
     let wave = |i: usize| (amplitude * (TAU * hz / RATE_HZ * i as f64).cos()).round() as i16;
@@ -147,7 +147,7 @@ fn tone(parameters: &Value, hz: f64, turns: f64) -> f64 {
     let out = ddc(parameters.clone(), &input);
     let valid: Vec<Complex32> =
         samples(&out).into_iter().filter(|sample| sample.1).map(|sample| sample.2).collect();
-    // With a window, so that what is at other frequencies stays out.
+    // A window suppresses other frequencies.
     let window = |j: usize| (PI * (j as f64 + 0.5) / valid.len() as f64).sin().powi(2);
     let term = |(j, y): (usize, &Complex32)| {
         let y = Complex64::new(f64::from(y.re), f64::from(y.im));
@@ -160,7 +160,7 @@ fn tone(parameters: &Value, hz: f64, turns: f64) -> f64 {
 }
 
 #[test]
-fn a_tone_swept_through_the_band_passes_and_one_outside_does_not() {
+fn tone_in_band_passes_and_aliased_tone_is_suppressed() {
     let (centre, rate) = (4.1e8, RATE_HZ / 8.0);
     for (mode, decimation, most_ripple, most_alias) in
         [("discard", 8_u32, 0.001, -110.0), ("no_discard", 4, 0.045, -90.0)]
@@ -171,7 +171,7 @@ fn a_tone_swept_through_the_band_passes_and_one_outside_does_not() {
             let offset = pass * f64::from(i) / 8.0;
             let decibels = tone(&parameters, centre + offset, offset / rate);
             assert!(decibels.abs() < most_ripple, "{mode}: {offset} Hz: {decibels} dB");
-            // What decimation would put into the same place.
+            // Tones that decimation aliases to the same frequency.
             for alias in [-1.0, 1.0, 2.0] {
                 let hz = centre + offset + alias * rate;
                 if (0.0..RATE_HZ / 2.0).contains(&hz) {
@@ -184,14 +184,14 @@ fn a_tone_swept_through_the_band_passes_and_one_outside_does_not() {
 }
 
 #[test]
-fn a_centre_after_days_is_where_it_was() {
+fn centre_frequency_is_exact_after_days() {
     let frequency = Frequency::new(434_567_891.0, RATE_HZ);
     for t in [1_u64, 1_712_000_000 * 86_400, 1_712_000_000 * 86_400 * 365 + 12_345] {
         assert!((frequency.phasor(t) - oscillator(434_567_891, t)).norm() < 1e-14);
     }
 }
 
-/// Spectra of the narrowband chain.
+/// Spectra of `ddc`, `pfb`, `fft` and `postproc`.
 fn narrowband(ddc_parameters: Value, pfb_parameters: Value, input: &Digitised) -> Out {
     then::<crate::f_engine::fft::Fft>(
         json!({}),
@@ -200,7 +200,7 @@ fn narrowband(ddc_parameters: Value, pfb_parameters: Value, input: &Digitised) -
 }
 
 #[test]
-fn channels_are_in_the_order_of_frequencies_with_the_centre_in_the_middle() {
+fn channels_are_in_order_of_frequency_around_the_centre() {
     let (channels, centre, rate) = (64_usize, 4e8, RATE_HZ / 8.0);
     for channel in [1_usize, 17, 32, 33, 50, 63] {
         let hz = centre + (channel as f64 - 32.0) * rate / channels as f64;
@@ -219,7 +219,7 @@ fn channels_are_in_the_order_of_frequencies_with_the_centre_in_the_middle() {
         for (t, _, spectrum) in valid {
             let strongest =
                 (0..channels).max_by(|a, b| spectrum[*a].norm().total_cmp(&spectrum[*b].norm()));
-            // The filters let the outer half through as far as they like.
+            // The response in the outer half of the channels is undefined.
             let is_kept = (16..48).contains(&channel);
             assert!(!is_kept || strongest == Some(channel), "{t}: {strongest:?} for {channel}");
         }
@@ -227,9 +227,9 @@ fn channels_are_in_the_order_of_frequencies_with_the_centre_in_the_middle() {
 }
 
 #[test]
-fn delays_turn_the_channels_by_their_frequencies() {
-    // The same signal with and without delay: what comes out differs by a phase that grows with the
-    // frequency from the centre of the band, and by the phase of the model.
+fn delay_rotates_channels_in_proportion_to_their_frequency() {
+    // The same signal with and without delay: the outputs differ by a phase proportional to the distance
+    // from the centre of the band, plus the phase of the model.
     let (channels, subsampling, delay) = (64_usize, 8_usize, 13.3);
     let samples = noise(7, 1 << 17, 150.0, 10);
     let input = Digitised::new(samples);
@@ -262,7 +262,7 @@ fn delays_turn_the_channels_by_their_frequencies() {
     }
     for (k, (product, power)) in products.iter().zip(&powers).enumerate() {
         let from_centre_turns = (k as f64 - 16.0) / (channels * subsampling) as f64;
-        // A signal that is later by d is turned by -2 pi f d; the centre stands still.
+        // A delay d rotates a channel by -2 pi f d; the centre is not rotated.
         let expected = 0.7 - TAU * from_centre_turns * delay;
         let apart = (product.arg() - expected + PI).rem_euclid(TAU) - PI;
         assert!(apart.abs() < 0.12, "channel {k}: {} for {expected}", product.arg());
@@ -271,8 +271,8 @@ fn delays_turn_the_channels_by_their_frequencies() {
 }
 
 #[test]
-fn narrowband_channels_are_those_of_the_wide_band() {
-    // Channels of the same width and windows of the same length; the narrow filter comes 63.5 samples on top.
+fn narrowband_channels_agree_with_wideband_channels() {
+    // Channels of the same width and windows of the same length; the `ddc` filter adds a delay of 63.5 samples.
     let (wide_channels, narrow_channels, subsampling, first) = (256, 64, 8, 100);
     let centre = RATE_HZ / 2.0 / f64::from(wide_channels) * f64::from(first);
     let input = Digitised::new(noise(9, 1 << 18, 150.0, 10));
@@ -307,7 +307,7 @@ fn narrowband_channels_are_those_of_the_wide_band() {
 }
 
 #[test]
-fn ddc_output_says_which_part_of_the_band_it_is() {
+fn ddc_output_has_band_of_selected_part() {
     let sampled = Digitised::new(Vec::new()).port();
     let of_sky = |centre_hz, bandwidth_hz| {
         let band = Band { channels: 1, first_channel: 0, centre_hz, bandwidth_hz };
@@ -316,7 +316,7 @@ fn ddc_output_says_which_part_of_the_band_it_is() {
     let (quarter, half) = (RATE_HZ / 4.0, RATE_HZ / 2.0);
     for (input, centre, width) in [
         (sampled.clone(), 3e8, RATE_HZ / 8.0),
-        // The second Nyquist zone is turned round, the third one is not.
+        // The second Nyquist zone has an inverted spectrum, the third one has not.
         (of_sky(3.0 * quarter, -half), RATE_HZ - 3e8, -RATE_HZ / 8.0),
         (of_sky(5.0 * quarter, half), RATE_HZ + 3e8, RATE_HZ / 8.0),
     ] {
@@ -324,7 +324,7 @@ fn ddc_output_says_which_part_of_the_band_it_is() {
         let narrow = ddc.outputs(&[input]).unwrap();
         let band = narrow[0].band.unwrap();
         assert_eq!((band.channels, band.centre_hz, band.bandwidth_hz), (1, centre, width));
-        // `pfb` behind it needs no frequency, and one that it is given holds.
+        // A `pfb` downstream needs no `centre_hz`; if set, it overrides the band.
         let spectra =
             |parameters| kind::<Pfb>(parameters).outputs(&narrow).unwrap()[0].band.unwrap();
         let band = spectra(json!({"channels": 64}));
@@ -339,7 +339,7 @@ fn refusals(parameters: Value, input: &PortType) -> Vec<fxgraph::Refusal> {
 }
 
 #[test]
-fn hostile_parameters_are_refused() {
+fn ddc_rejects_hostile_parameters() {
     let port = Digitised::new(Vec::new()).port();
     for parameters in [
         json!({"centre_hz": 4e8, "decimation": 0}),
@@ -364,21 +364,21 @@ fn hostile_parameters_are_refused() {
         let all = refusals(parameters.clone(), &port);
         assert_eq!(all.len(), 1, "{parameters}: {all:?}");
     }
-    let help = |parameters| refusals(parameters, &port)[0].help.clone().unwrap();
+    let first = |parameters| refusals(parameters, &port).remove(0);
     assert_eq!(
-        help(json!({"centre_hz": 5e7, "decimation": 8})),
-        "53500000 to 802500000 Hz are possible"
+        first(json!({"centre_hz": 5e7, "decimation": 8})).help.unwrap(),
+        "set `centre_hz` between 53500000 and 802500000"
     );
     let narrow =
         json!({"centre_hz": 4e8, "decimation": 8, "mode": "no_discard", "pass_bandwidth_hz": 1.0});
     assert_eq!(
-        help(narrow),
-        "1059300 to 105930000 Hz are possible: the filter needs the rest of the band for its slope"
+        first(narrow).message,
+        "`pass_bandwidth_hz` must be between 1059300 and 105930000 for a band of 107000000 Hz, got 1"
     );
 }
 
 #[test]
-fn one_upload_serves_a_wide_band_and_several_narrow_ones() {
+fn wideband_and_narrowband_blocks_share_one_upload() {
     let narrow = |name: &str, hz: f64| {
         format!(
             "  {name}: {{kind: ddc, input: source, parameters: {{centre_hz: {hz:e}, decimation: 8}}}}\n  \

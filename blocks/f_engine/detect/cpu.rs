@@ -43,7 +43,7 @@ fn add(products: Products, x: &[Complex32], y: Option<&[Complex32]>, sums: &mut 
                 v[n] += 2.0 * xy.im;
             }
         }
-        // Refused where ports are checked.
+        // Rejected by the check of the ports.
         (Products::Stokes, None) => {}
     }
 }

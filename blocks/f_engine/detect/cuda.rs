@@ -1,4 +1,4 @@
-//! The block on a GPU: one launch for each frame.
+//! The block on a GPU, with one kernel launch for each frame.
 #![allow(unsafe_code)] // launches on memory that the job and the block own
 
 use super::{Products, Shape, spectra_missing};
@@ -8,7 +8,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::{At, BlockError, Counter, Env, Refusal};
 use std::sync::Arc;
 
-/// Threads of a block, one for each channel.
+/// Threads per block, one for each channel.
 const THREADS: usize = 128;
 
 pub(super) static PROGRAMS: &[ProgramSource] = &[ProgramSource {
@@ -27,12 +27,12 @@ pub(super) fn device_bytes(shape: &Shape) -> usize {
     Table::<u32>::device_bytes(shape.pols * shape.sums * shape.spectra)
 }
 
-/// Blocks of threads of a launch.
+/// Thread blocks per launch.
 fn blocks(shape: &Shape) -> usize {
     shape.channels.div_ceil(THREADS).saturating_mul(shape.sums)
 }
 
-/// Why the kernel cannot be launched.
+/// Diagnostic for frames that exceed the largest grid.
 pub(super) fn refusal(shape: &Shape) -> Option<Refusal> {
     (blocks(shape) > i32::MAX as usize).then(|| {
         let message = "a frame must have fewer than 2^31 blocks of 128 channels";
@@ -45,7 +45,7 @@ pub(super) struct Cuda {
     shape: Shape,
     kernel: Kernel,
     grid: Grid,
-    /// Validity of a job's input.
+    /// Validity of the input, for each job in flight.
     valid: Table<u32>,
     spectra_missing: Counter,
 }
@@ -84,8 +84,8 @@ impl GpuMap for Cuda {
         self.valid.send(lane, slot, 0..header.validity.len())?;
         lane.work()?;
         let arguments = [self.valid.address(slot).into(), from.into(), to.into()];
-        // SAFETY: the kernel's arguments; the job owns the frames, whose sizes it was compiled for, and no other job
-        // in flight has its slot.
+        // SAFETY: the arguments match the kernel, which was compiled for the sizes of the frames; the job owns the
+        // frames, and no other job in flight uses its slot.
         Ok(unsafe { self.kernel.launch(lane.stream(), self.grid, &arguments) }?)
     }
 

@@ -1,7 +1,8 @@
-// Powers of spectra, summed over adjacent ones.
+// Powers of spectra, summed over adjacent spectra.
 //
-// Parameters: `POLS`, `CHANNELS`; `SUMS` of a frame and `SPECTRA` in each; `PRODUCTS`: 0 power of each polarisation,
-// 1 intensity, 2 Stokes parameters. Blocks of threads: those of the channels of each sum, sum by sum.
+// Macros: `POLS`, `CHANNELS`, `SUMS` per frame, `SPECTRA` per sum, and `PRODUCTS`: 0 for the power of each
+// polarisation, 1 for the intensity, 2 for the Stokes parameters.
+// Grid: for each sum the thread blocks of its channels, one thread per channel.
 #if !defined(POLS) || !defined(CHANNELS) || !defined(SUMS) || !defined(SPECTRA) || !defined(PRODUCTS)
 #error "detect.cu needs POLS, CHANNELS, SUMS, SPECTRA and PRODUCTS"
 #endif

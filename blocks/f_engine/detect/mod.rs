@@ -17,13 +17,13 @@ use fxgraph::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which powers are made.
+/// Kinds of power that `detect` computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Products {
-    /// That of each polarisation.
+    /// Power of each polarisation.
     Power,
-    /// Their sum.
+    /// Sum of the powers of both polarisations.
     Intensity,
     /// The four Stokes parameters.
     #[default]
@@ -31,7 +31,7 @@ pub enum Products {
 }
 
 impl Products {
-    /// What the products are called, for `pols` polarisations.
+    /// Labels of the products, for `pols` polarisations.
     fn labels(self, pols: usize) -> &'static [&'static str] {
         match self {
             Self::Power => &["XX", "YY"][..pols.min(2)],
@@ -51,28 +51,29 @@ impl Products {
     outputs("output")
 )]
 pub struct Detect {
-    /// Powers to make: `power`, `intensity` or `stokes`.
+    /// Powers to compute: `power`, `intensity` or `stokes`.
     #[param(default)]
     pub products: Products,
-    /// Adjacent spectra in a sum. The number of spectra of a frame must be a multiple of it.
+    /// Adjacent spectra per sum; must divide the number of spectra of a frame.
     #[param(default = 1, range = 1..)]
     pub spectra: usize,
 }
 
-/// Lengths of the input's axes, and the sums.
+/// Lengths of the input's axes, and number and length of the sums.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pols: usize,
     channels: usize,
     products: Products,
-    /// Sums of a frame, and spectra in each.
+    /// Sums of a frame.
     sums: usize,
+    /// Spectra per sum.
     spectra: usize,
 }
 
 impl Shape {
-    /// Writes how many spectra are in each sum, of those whose `input` validity is not 0 in any polarisation. The
-    /// answer is how many are in none.
+    /// Writes to `output` `[sum]` the number of spectra in each sum. A spectrum is in its sum if its validity in
+    /// `input` `[pol][spectrum]` is not 0 in any polarisation. Returns the number of spectra that are in no sum.
     fn validity(&self, input: &[u32], output: &mut [u32]) -> u64 {
         let spectra = self.sums * self.spectra;
         let is_there =
@@ -88,7 +89,7 @@ impl Shape {
 fn spectra_missing(env: &Env) -> Counter {
     env.counters.count(
         "spectra_missing",
-        "Spectra that are in no sum, because samples were missing; look for losses upstream.",
+        "spectra left out of their sum because samples were missing; look for missing data upstream",
     )
 }
 
@@ -96,7 +97,7 @@ impl KindSpec for Detect {
     type Shape = Shape;
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, env| Ok(Box::new(Mapped(cpu::Cpu::new(block.shape, env))))),
-        Implementation::<Self>::cuda("cuda", "one launch for each frame", |block, env| {
+        Implementation::<Self>::cuda("cuda", "one kernel launch for each frame", |block, env| {
             GpuMapped::build(env, |lane| cuda::Cuda::new(block.shape, env, lane.device()))
         })
         .check(|block, _| Vec::from_iter(cuda::refusal(&block.shape)))
@@ -111,7 +112,7 @@ impl KindSpec for Detect {
             (input.dtype, lengths.as_slice())
         else {
             let message = format!("`detect` cannot read `{input}`");
-            let help = "connect cf32 [pol][spectrum][channel] with 1 or 2 polarisations, as `fft` makes it";
+            let help = "connect the output of `fft`: cf32 [pol][spectrum][channel] with 1 or 2 polarisations";
             return Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
         };
         let mut refusals = Vec::new();

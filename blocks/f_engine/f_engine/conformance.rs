@@ -1,20 +1,20 @@
-//! Cases that hold the form for GPUs to the definition.
+//! Cases that compare the GPU implementation with the reference.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
 use serde_json::{Value, json};
 
-/// Samples on their way in, and what is to be made of them.
+/// Input samples and parameters of a case.
 struct Stream<'a> {
     name: &'a str,
     dtype: &'a str,
     pols: usize,
-    /// Samples of an input frame.
+    /// Samples per input frame.
     frame_samples: usize,
     frames: usize,
-    /// Frames by which the last polarisation begins later and ends earlier.
+    /// Number of frames by which the last polarisation starts later and ends earlier.
     late: usize,
-    /// Every so-many-th sixteenth of a frame is lost.
+    /// Every `missing_every`-th sixteenth of a frame is missing.
     missing_every: Option<usize>,
     parameters: Value,
 }
@@ -62,7 +62,7 @@ impl Stream<'_> {
     }
 }
 
-/// `two` with the entries of `one` that it lacks.
+/// Merges two objects; entries of `two` take precedence.
 fn with(one: &Value, two: Value) -> Value {
     let (Value::Object(mut all), Value::Object(more)) = (one.clone(), two) else {
         return Value::Null;
@@ -80,11 +80,11 @@ fn steps(delays: &[f64], apart_samples: usize) -> Value {
     pieces.collect()
 }
 
-/// All of them.
+/// Returns the cases, with the GPU implementation on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
-    // Random samples of b bits have an rms of 2^b / sqrt(12): with this gain some values in a hundred
-    // are clamped.
+    // Random samples of b bits have an rms of 2^b / sqrt(12): with this gain a few per cent of the
+    // values are clamped.
     let base = json!({"channels": 1024, "spectra_per_heap": 64, "gains": 0.25, "dither_seed": 7});
     let mut cases = Vec::new();
     let mut add = |stream: Stream| cases.push(stream.case(device));
@@ -148,7 +148,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     );
     special("long input frames", Stream { frame_samples: 1 << 21, frames: 2, ..plain() }, delayed);
     special(
-        "lost heaps",
+        "missing heaps",
         Stream { frames: 24, missing_every: Some(41), ..plain() },
         json!({"heaps_per_frame": 3}),
     );
@@ -163,15 +163,15 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     cases
 }
 
-/// Delays, gains and seeds that change within heaps, some of them several times within one: from gains
-/// that are the same for all channels to others for each, and back.
+/// A case in which delays, gains and seeds change within heaps, some of them several times within one heap. Gains
+/// change from one gain for all channels to one for each channel, and back.
 fn changed_case(
     (channels, spectra_per_heap, layout, bits): (u32, u64, &str, u32),
     device: DeviceName,
 ) -> Case {
     let size = if bits == 8 { 0.25 } else { 0.0138 };
     let each = |turn: f64| -> Vec<Value> {
-        // Of very many channels short numbers: a request has a limit.
+        // Short numbers for many channels, because the size of a request is limited.
         let step = |k: f64| f64::from((k * turn) as u32 % 7) * 0.125 * size;
         let gain = |k: f64| json!({"re": size * (k * turn).cos(), "im": size * (k * turn).sin()});
         let gain = |k: f64| if channels > 8192 { json!(step(k)) } else { gain(k) };

@@ -13,14 +13,14 @@ use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports};
 use num_complex::Complex32;
 
-/// Memory that the block takes.
+/// Host memory of the block in bytes.
 pub fn host_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
     let sizes = f_engine.pfb(f_engine.spectra()).sizes(&ports.inputs);
     let batch = batch(sizes.step, sizes.spectra, f_engine.threads);
     let pols = ports.inputs.len();
     let history = 2 * pols * host::capacity(&sizes, batch);
     let quantised = 2 * pols * sizes.spectra * (f_engine.channels + PADDING);
-    // The weights, filtered samples and spectra of a batch, twiddles and scratch.
+    // Weights, filtered samples and spectra of a batch, twiddle factors and scratch memory.
     let working = 4 * sizes.window + 8 * batch * sizes.step + 32 * f_engine.channels;
     history + quantised + working
 }
@@ -31,18 +31,18 @@ pub struct Cpu {
     frames: Frames,
     filter: Filter,
     transform: Transform,
-    /// With rows for all spectra of an output frame.
+    /// Quantiser with rows for all spectra of an output frame.
     quantiser: Quantiser,
     threads: Threads,
-    /// Nothing for each thread.
+    /// Empty scratch memory of each thread.
     scratches: Vec<()>,
-    /// Filtered samples of a run, pairs of which are the complex numbers to be transformed.
+    /// Filtered samples of a run; pairs of real samples are the complex input of the transform.
     series: Vec<Complex32>,
-    /// Their spectra.
+    /// Spectra of a run.
     spectra: Vec<Complex32>,
-    /// The output frame being made.
+    /// The output frame being filled.
     frame: Option<FrameMut>,
-    /// What is known of its spectra.
+    /// Validity and power of the spectra of the output frame.
     known: Spectra,
 }
 
@@ -75,7 +75,7 @@ impl Cpu {
         })
     }
 
-    /// Does what polarisation `p` has samples for.
+    /// Computes the spectra of polarisation `p` whose samples have arrived.
     fn advance(&mut self, p: usize, input: &mut Input) {
         let Sizes { step, window, spectra: per_frame, .. } = self.schedule.sizes;
         let (channels, first_number) = (step / 2, self.schedule.timestamp() / step as u64);
@@ -105,7 +105,7 @@ impl Cpu {
                     });
                 }
                 Fate::Ending => {
-                    // The last step of each window: adjacent, as the windows are a step apart.
+                    // The last steps of the windows are adjacent, because the windows are a step apart.
                     let ends = pol.history.place(from + (window - step) as i64);
                     let samples = &pol.store.numbers(ends)[..count * step];
                     self.known.measured[p].add(self.filter.measure(samples, limit));
@@ -115,7 +115,7 @@ impl Cpu {
         }
     }
 
-    /// Makes the output frame of its spectra; gives it back if it has no valid heap.
+    /// Transposes the spectra to the output frame and sends it, unless it has no valid heap.
     fn complete(&mut self, mut frame: FrameMut, io: &mut Io<'_>) {
         let Self { schedule, frames, known, quantiser, threads, scratches, .. } = self;
         let (header, payload) = frame.parts_mut::<u8>().expect(fxgraph::ON_HOST);

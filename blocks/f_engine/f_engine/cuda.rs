@@ -19,9 +19,9 @@ use fxgraph::{BlockError, Env, Header, Ports};
 use num_complex::Complex32;
 use std::sync::Arc;
 
-/// Bytes of what is the same for all channels of a spectrum.
+/// Size of `Row` of `spectrum_row.cuh`: the values that all channels of a spectrum share.
 const ROW_BYTES: usize = 32;
-/// Blocks of threads that measure one stretch of lost spectra.
+/// Thread blocks that measure the power of one run of spectra with missing samples.
 const MEASURE_BLOCKS: usize = 32;
 
 /// `Run` of `f_engine.cuh`.
@@ -35,7 +35,7 @@ struct Entry {
     unused: u32,
 }
 
-/// Bytes in device memory that the block takes for itself.
+/// Device memory of the block in bytes, without frames.
 pub fn device_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
     let sizes = f_engine.pfb(f_engine.spectra()).sizes(&ports.inputs);
     let samples = device::device_bytes(&sizes, ports);
@@ -50,7 +50,7 @@ pub fn device_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
     samples + rows * f_engine.channels * size_of::<Complex32>() + tables + constants + settings
 }
 
-/// The two passes: what is made of the samples.
+/// Launches the two passes for each output frame.
 pub struct TwoPass {
     program: Program,
     settings: DeviceSettings,
@@ -59,26 +59,26 @@ pub struct TwoPass {
     heap_bytes: usize,
     spectra_per_heap: usize,
     pols: usize,
-    /// What is between the passes.
+    /// Intermediate values between the passes.
     middle: DeviceArray<Complex32>,
-    /// Stretches to be filtered, from the front; those to be measured, from the back.
+    /// Runs to filter, from the front; runs to measure, from the back.
     entries: Table<Entry>,
-    /// Stretches of the output frame of either sort so far.
+    /// Number of runs of the output frame to filter so far.
     to_filter: usize,
+    /// Number of runs of the output frame to measure so far.
     to_measure: usize,
-    /// \[phase, fine delay\]\[pol\]\[spectrum\].
+    /// `[phase, fine delay][pol][spectrum]`.
     delays: Table<f32>,
-    /// \[pol\]\[spectrum\], for each slot.
+    /// `[pol][spectrum]`, for each slot.
     rows: Vec<DeviceArray<u8>>,
-    /// The heaps to be made, from the front; those to be cleared, which the host alone reads, from
-    /// the back.
+    /// Heaps to compute, from the front; heaps to clear, which only the host reads, from the back.
     heaps: Table<u32>,
-    /// Heaps of the output frame to be made.
+    /// Number of heaps of the output frame to compute.
     to_make: usize,
-    /// \[pol\]\[power, clipped\] in 64 bits, then clamped values \[heap\]\[pol\] in 32.
+    /// `[pol][power, clipped]` in 64 bits, then the counts of clamped values `[heap][pol]` in 32 bits.
     counts: Table<u32>,
     frames: Frames,
-    /// For each slot.
+    /// Validity and power of the spectra, for each slot.
     spectra: Vec<Spectra>,
 }
 
@@ -127,8 +127,7 @@ impl TwoPass {
         })
     }
 
-    /// Lists the phase and the fine delay of each spectrum: less than 1 either, so that single
-    /// precision is as good as that of the channels.
+    /// Lists the phase and the fine delay of each spectrum. Both are below 1, so single precision suffices.
     fn list_delays(&mut self, slot: usize, schedule: &Schedule<Lending>) -> Result<(), BlockError> {
         let list = self.delays.host_mut(slot)?;
         let rows = list.len() / 2;
@@ -148,7 +147,7 @@ impl TwoPass {
         Ok(())
     }
 
-    /// Lists the heaps to be made and those to be cleared.
+    /// Lists the heaps to compute and the heaps to clear.
     fn list_heaps(&mut self, slot: usize, header: &Header) -> Result<(), BlockError> {
         let list = self.heaps.host_mut(slot)?;
         let mut invalid = self.frames.invalid(header).peekable();
@@ -166,7 +165,7 @@ impl TwoPass {
         Ok(())
     }
 
-    /// Queues the clearing of the heaps that are not made, of the payload at `to`.
+    /// Queues the clearing of the invalid heaps of the payload at `to`.
     fn queue_clearing<J>(&self, lane: &Lane<J>, slot: usize, to: u64) -> Result<(), BlockError> {
         for heap in &self.heaps.host(slot)?[self.to_make..] {
             let address = to + (*heap as usize * self.heap_bytes) as u64;
@@ -176,7 +175,7 @@ impl TwoPass {
         Ok(())
     }
 
-    /// Queues what is left of a job's tables, its kernels and its results.
+    /// Queues the remaining uploads of a job, its kernels, and the download of its results.
     fn launch<J>(
         &mut self,
         lane: &mut Lane<J>,
@@ -192,7 +191,7 @@ impl TwoPass {
         self.counts.fetch(lane, slot)
     }
 
-    /// Queues what is the same for all channels of each spectrum.
+    /// Queues the kernel that computes the rows: the values that all channels of a spectrum share.
     fn queue_rows<J>(
         &mut self,
         lane: &mut Lane<J>,
@@ -211,11 +210,12 @@ impl TwoPass {
             start: schedule.timestamp(),
             step: self.step,
         };
-        // SAFETY: the kernel is that for rows, and all memory the slot's or the block's.
+        // SAFETY: the kernel takes these arguments, and all memory belongs to the slot or the block.
         unsafe { self.settings.make_rows(lane, &mut self.program.kernels.rows, THREADS, &of) }
     }
 
-    /// Ends the tables; queues what measures lost stretches and filters the others.
+    /// Uploads the run tables, then queues the power kernel for runs with missing samples and the filter
+    /// kernel for the others.
     fn queue_filter<J>(
         &mut self,
         lane: &mut Lane<J>,
@@ -232,8 +232,8 @@ impl TwoPass {
         self.entries.send(lane, slot, first_measured..first_measured + to_measure)?;
         self.counts.clear(lane, slot)?;
         lane.work()?;
-        // SAFETY: the arguments are those of the kernels, compiled for these sizes; the job owns the
-        // frames and what is the slot's, the block the rest.
+        // SAFETY: the arguments match the kernels, compiled for these sizes; the job owns the frames and
+        // the memory of the slot, and the block all other memory.
         unsafe {
             if to_measure > 0 {
                 let grid = Grid::new([MEASURE_BLOCKS, to_measure, 1], THREADS);
@@ -256,8 +256,8 @@ impl TwoPass {
         Ok(())
     }
 
-    /// Queues what makes the listed heaps of the payload at `to`: one launch for all spectra that
-    /// have the same gains.
+    /// Queues the second pass for the listed heaps of the payload at `to`, with one launch for all
+    /// adjacent spectra with the same gains.
     fn queue_finish<J>(
         &mut self,
         lane: &Lane<J>,
@@ -360,7 +360,7 @@ impl Maker for TwoPass {
         schedule: &Schedule<Lending>,
         output: &mut Header,
     ) -> Result<(), BlockError> {
-        // Short ones first: the blocks that follow them fill up the GPU.
+        // Short runs first, so that the thread blocks after them keep the GPU busy.
         self.entries.host_mut(slot)?[..self.to_filter].sort_unstable_by_key(|entry| entry.spectra);
         self.settings.advance(schedule.timestamp());
         self.list_delays(slot, schedule)?;

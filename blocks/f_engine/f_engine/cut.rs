@@ -1,5 +1,5 @@
-//! How the two passes on a GPU are cut up, and the tables they read: what `f_engine.cu` says, in
-//! numbers. Its headers explain the words.
+//! Launch configuration of the two passes on a GPU, and their tables of roots of unity. The numbers must
+//! match `f_engine.cu`, whose headers explain the terms.
 
 use super::shape::{HEAP_UNIT, KernelShape};
 use fxgraph::BlockError;
@@ -7,43 +7,46 @@ use fxgraph::cuda::Properties;
 use num_complex::Complex32;
 use std::f64::consts::TAU;
 
-/// Points of the transform in the first pass.
+/// Points of the transform in the first pass: one residue class of channels for each.
 pub const RESIDUES: usize = 16;
-/// Threads of a block of all kernels but that of the second pass.
+/// Threads per block of all kernels except the second pass.
 pub const THREADS: usize = 256;
-/// Shared memory that a block takes besides its own.
+/// Shared memory that CUDA reserves per thread block, in bytes.
 const RESERVED_BYTES: usize = 1024;
 
-/// The cut of both passes.
+/// Launch configuration of both passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Points per residue between the passes.
+    /// Points per residue in the intermediate array.
     pub columns: usize,
-    /// Parts that a residue is cut into first.
+    /// Length of the first radix step of the second pass.
     pub front: usize,
-    /// Channels that a thread of the second pass makes.
+    /// Channels per thread of the second pass.
     values: usize,
-    /// Threads that make a row.
+    /// Threads per row.
     lanes: usize,
-    /// Bytes of a channel that are written together.
+    /// Bytes of a channel per tile, which are written together.
     pub tile_bytes: usize,
     pub tiles_per_heap: usize,
     pub filter_shared_bytes: usize,
     pub finish_shared_bytes: usize,
-    /// Threads of a block of the second pass.
+    /// Threads per block of the second pass.
     pub finish_threads: usize,
-    /// Blocks of a multiprocessor.
+    /// Thread blocks per multiprocessor.
     pub filter_blocks: usize,
     pub finish_blocks: usize,
 }
 
 impl Cut {
-    /// The cut for a GPU, of a shape that is not refused.
+    /// Launch configuration for a GPU and a supported shape.
+    ///
+    /// # Errors
+    /// If the GPU has too little shared memory.
     pub fn new(shape: &KernelShape, gpu: &Properties) -> Result<Self, BlockError> {
         Self::find(shape, gpu).map_err(BlockError::new)
     }
 
-    /// The cut, or why there is none on this GPU.
+    /// Launch configuration, or the message of the diagnostic if the GPU has too little shared memory.
     pub fn find(shape: &KernelShape, gpu: &Properties) -> Result<Self, String> {
         let KernelShape { channels, taps, sample_bits, .. } = *shape;
         let columns = channels / RESIDUES;
@@ -72,9 +75,9 @@ impl Cut {
             filter_blocks: if taps <= 16 { 2 } else { 1 },
             finish_blocks: 0,
         };
-        // Memory is written in sectors of 32 bytes, and parts of one cost more than the whole: the
-        // largest tiles that fit, and of their cuts that with which most threads run at once. So it
-        // is on an H200; what fewer threads cost where less memory is shared was not measured.
+        // Memory is written in sectors of 32 bytes, and a partial sector costs more than a whole one.
+        // So use the largest tiles that fit, with the number of threads per block that gives most
+        // resident threads. This is the fastest on an H200; GPUs with less shared memory were not measured.
         let of_tile = |tile_bytes: usize| {
             let cuts = [512, 256].map(|threads| cut.with_tile(shape, tile_bytes, threads));
             let fitting = cuts.into_iter().flatten().filter(|cut| cut.resident_threads(gpu) > 0);
@@ -84,14 +87,14 @@ impl Cut {
             Some(cut) if cut.filter_shared_bytes <= gpu.shared_bytes_per_block => Ok(cut),
             // The first pass needs more than the second one with small tiles.
             _ => Err(format!(
-                "`two_pass` needs {} bytes of shared memory for a block of threads, and {} has {}",
+                "`two_pass` needs {} bytes of shared memory per thread block, {} has {}",
                 cut.filter_shared_bytes, gpu.name, gpu.shared_bytes_per_block
             )),
         }
     }
 
-    /// The same with tiles of so many bytes of a channel and blocks of so many threads in the second
-    /// pass, if that can be.
+    /// `self` with tiles of `tile_bytes` per channel and blocks of `threads` in the second pass; `None` if
+    /// they do not fit the shape.
     fn with_tile(self, shape: &KernelShape, tile_bytes: usize, threads: usize) -> Option<Self> {
         let Self { columns, front, values, lanes, .. } = self;
         let points = columns / front;
@@ -103,7 +106,7 @@ impl Cut {
             && units > 0
             && shape.spectra_per_heap.is_multiple_of(spectra)
             && points.is_multiple_of(written);
-        // Two columns of a thread are moved together, to places that leave no bank conflicts.
+        // Each thread moves two columns together; the pitch avoids bank conflicts.
         let pitch = if values == 2 * lanes { values + 2 } else { values + 1 };
         let exchange = slots * 2 * front * lanes * pitch * 8;
         fits.then_some(Self {
@@ -120,7 +123,7 @@ impl Cut {
         })
     }
 
-    /// Threads of the second pass that a multiprocessor runs at once.
+    /// Resident threads of the second pass per multiprocessor.
     fn resident_threads(&self, gpu: &Properties) -> usize {
         if self.finish_shared_bytes > gpu.shared_bytes_per_block {
             return 0;
@@ -130,25 +133,25 @@ impl Cut {
         self.finish_threads * fitting.min(self.finish_blocks)
     }
 
-    /// Blocks of the first pass side by side.
+    /// Thread blocks of the first pass across the columns.
     pub fn column_blocks(&self) -> usize {
         self.columns / (THREADS / RESIDUES)
     }
 
-    /// Spectra of a run of the first pass, if it has `spectra` of them in all to do: as many runs as
-    /// fill the GPU once, as each begins with reading its first window.
+    /// Spectra per run of the first pass, for `spectra` in total. The number of runs fills the GPU once, because
+    /// each run starts by reading its first window.
     pub fn run_length(&self, spectra: usize, gpu: &Properties) -> usize {
         let at_once = self.filter_blocks * gpu.multiprocessors / self.column_blocks();
         spectra.div_ceil(at_once.max(1)).max(1).next_multiple_of(HEAP_UNIT)
     }
 
-    /// Groups of blocks of the second pass: at least one for each pair of residues.
+    /// Groups of thread blocks of the second pass: at least one for each pair of residues.
     pub fn groups(&self, gpu: &Properties) -> usize {
         gpu.multiprocessors.max(RESIDUES / 2)
     }
 
-    /// The channels k and their mirrors in the order in which the second pass wants their gains:
-    /// \[8 jobs\]\[front\]\[values / 2\]\[2 lanes\].
+    /// Channels k and their mirrors N - k, in the order of the gains in the second pass:
+    /// `[8 jobs][front][values / 2][2 x lanes]`.
     pub fn gain_order(&self) -> Vec<[usize; 2]> {
         let Self { columns, front, values, lanes, .. } = *self;
         let (channels, rows) = (RESIDUES * columns, RESIDUES * front);
@@ -167,7 +170,7 @@ impl Cut {
                     for thread in 0..2 * lanes {
                         let (half, lane) = (thread / lanes, thread % lanes);
                         let k = row(job, warp, half) + rows * (lane + lanes * i);
-                        // Channel 0 has no mirror; the middle one takes its place.
+                        // Channel 0 has no mirror; the middle channel is used instead.
                         order.push([k, if k == 0 { channels / 2 } else { channels - k }]);
                     }
                 }
@@ -176,13 +179,13 @@ impl Cut {
         order
     }
 
-    /// W_N^(b r), \[16 r\]\[columns b\].
+    /// W_N^(b r), `[16 r][columns b]`.
     pub fn filter_roots(&self) -> Vec<Complex32> {
         roots(RESIDUES, self.columns, RESIDUES * self.columns)
     }
 
-    /// W_points^(u c), \[lanes u\]\[values c\]; with `front` > 1 then W_columns^(q n),
-    /// \[front q\]\[points n\].
+    /// W_points^(u c), `[lanes u][values c]`, followed for `front` > 1 by W_columns^(q n),
+    /// `[front q][points n]`.
     pub fn finish_roots(&self) -> Vec<Complex32> {
         let points = self.columns / self.front;
         let mut all = roots(self.lanes, self.values, points);
@@ -193,7 +196,7 @@ impl Cut {
     }
 }
 
-/// exp(-2 pi j a b / points), \[rows a\]\[columns b\].
+/// exp(-2 pi j a b / points), `[rows a][columns b]`.
 fn roots(rows: usize, columns: usize, points: usize) -> Vec<Complex32> {
     let root = |(a, b): (usize, usize)| {
         let (sin, cos) = (TAU * (a * b % points) as f64 / points as f64).sin_cos();
@@ -242,7 +245,7 @@ pub mod tests {
     }
 
     #[test]
-    fn shared_memory_is_what_the_kernels_take() {
+    fn shared_memory_matches_the_kernels() {
         for (channels, tile_bytes, bytes) in [
             (1024, 32, 23_040),
             (2048, 32, 46_080),
@@ -271,7 +274,7 @@ pub mod tests {
     }
 
     #[test]
-    fn every_shape_has_a_cut() {
+    fn every_shape_has_a_launch_configuration() {
         for channels in [1024, 2048, 4096, 8192, 16384, 32768] {
             for (value_bits, pols, k_major) in [
                 (8, 2, false),
@@ -302,7 +305,7 @@ pub mod tests {
     }
 
     #[test]
-    fn gains_of_all_channels_are_read_once() {
+    fn gain_order_contains_every_channel_once() {
         for channels in [1024, 2048, 4096, 8192, 16384, 32768] {
             let order = Cut::new(&shape(channels), &h200()).unwrap().gain_order();
             let mut seen = vec![0; channels];
@@ -312,7 +315,7 @@ pub mod tests {
     }
 
     #[test]
-    fn runs_fill_the_gpu_once() {
+    fn run_length_fills_the_gpu_once() {
         for (channels, spectra, length) in [
             (8192, 8192, 1024),
             (1024, 65536, 1008),
@@ -326,7 +329,7 @@ pub mod tests {
     }
 
     #[test]
-    fn roots_turn_clockwise() {
+    fn roots_have_negative_exponent() {
         let cut = Cut::new(&shape(16384), &h200()).unwrap();
         let [filter, finish] = [cut.filter_roots(), cut.finish_roots()];
         assert_eq!((filter.len(), finish.len()), (16384, 256 + 1024));

@@ -1,8 +1,7 @@
-//! What is known of an output frame: what all forms of the block share.
+//! Headers of the output frames, for all implementations.
 //!
-//! The blocks that this one stands for hand frames of spectra on. Here such a frame, as long as the
-//! output's, is a header alone: the schedule of `pfb` says what goes in, the collector of
-//! `postproc` reads it.
+//! Between `pfb`, `fft` and `postproc` there are frames of spectra. Here such a frame, as long as the output frame,
+//! is only a header: the schedule of `pfb` fills it, and the collector of `postproc` reads it.
 
 use super::FEngine;
 use crate::f_engine::postproc::heaps::Collector;
@@ -12,27 +11,27 @@ use crate::f_engine::samples::schedule::Schedule;
 use fxgraph::{Env, Header, Ports, Summary};
 use std::ops::Range;
 
-/// What is known of the spectra of an output frame.
+/// Validity and power of the spectra of an output frame.
 pub struct Spectra {
     header: Header,
     per_pol: usize,
-    /// Of their samples, for each polarisation.
+    /// Power of the samples, `[pol]`.
     pub measured: Vec<Measured>,
 }
 
 impl Spectra {
-    /// Says whether these spectra of polarisation `p` are valid.
+    /// Sets the validity of `spectra` of polarisation `p`.
     pub fn mark(&mut self, p: usize, spectra: Range<usize>, is_valid: bool) {
         let of_pol = &mut self.header.validity[p * self.per_pol..];
         of_pol[spectra].fill(u32::from(is_valid));
     }
 
-    /// Whether any of them is valid.
+    /// Returns whether any spectrum is valid.
     pub fn has_valid(&self) -> bool {
         self.header.validity.contains(&1)
     }
 
-    /// Forgets the spectra, for those of the frame that starts at `timestamp`: none is valid yet.
+    /// Resets the spectra for the frame that starts at `timestamp`: none is valid yet.
     pub fn begin(&mut self, timestamp: u64) {
         self.header.timestamp = timestamp;
         self.header.validity.fill(0);
@@ -40,12 +39,12 @@ impl Spectra {
     }
 }
 
-/// From the spectra of output frames to their headers.
+/// Converts the validity and power of spectra to headers of output frames.
 pub struct Frames {
     collector: Collector,
     pols: usize,
     spectra: usize,
-    /// Of the whole run, for each polarisation.
+    /// Level of the whole run, `[pol]`.
     levels: Vec<Level>,
     summary: Summary,
 }
@@ -62,12 +61,12 @@ impl Frames {
         }
     }
 
-    /// A sample of polarisation `p` of this magnitude or more is clipped.
+    /// Smallest magnitude that counts as clipped, for samples of polarisation `p`.
     pub fn limit(&self, p: usize) -> i16 {
         self.levels[p].limit
     }
 
-    /// Room for what is known of the spectra of one frame after the other.
+    /// Creates an empty [`Spectra`], to be reused for one frame after the other.
     pub fn spectra(&self) -> Spectra {
         let validity = vec![0; self.pols * self.spectra];
         Spectra {
@@ -77,19 +76,19 @@ impl Frames {
         }
     }
 
-    /// Begins the output frame of these spectra with how many of each heap are valid.
+    /// Begins the output frame: sets its timestamp, and its validity to the number of valid spectra of each heap.
     pub fn fill(&self, spectra: &Spectra, output: &mut Header) {
         self.collector.begin(self.collector.number(&spectra.header), output);
         self.collector.piece(&spectra.header, 0, usize::MAX, output);
     }
 
-    /// The heaps that lack a valid spectrum, until the frame is complete: they are to be zero.
+    /// Heaps that lack a valid spectrum and must be zero. Call it before [`Frames::complete`].
     pub fn invalid(&self, output: &Header) -> impl Iterator<Item = usize> {
         self.collector.invalid(output)
     }
 
-    /// Writes down what is known of the output frame, with its clamped values \[heap\]\[pol\]; whether
-    /// it has a valid heap. Frames are completed in order.
+    /// Completes the header of the output frame, with the counts of clamped values, `saturated` `[heap][pol]`.
+    /// Returns whether the frame has a valid heap. Frames are completed in order.
     pub fn complete<S: Store>(
         &mut self,
         schedule: &Schedule<S>,

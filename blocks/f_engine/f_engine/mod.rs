@@ -57,51 +57,50 @@ pub struct FEngine {
     /// there is no delay.
     #[param(default, live)]
     pub delays: Vec<Vec<Piece>>,
-    /// Largest delay in either direction, in seconds; decides how many samples are kept.
-    /// Spectra whose delay grows beyond it are marked invalid. By default 79.53 us with
-    /// `delays`, and 0 without them: give it to keep room for models that come later.
+    /// Largest delay of either sign, in seconds; sets the number of buffered samples. Spectra with a
+    /// larger delay are invalid. By default 79.53 us with `delays`, and 0 without them: set it if
+    /// delays are added by a live update.
     pub max_delay_seconds: Option<f64>,
-    /// Largest change of a delay in either direction, in seconds per second.
+    /// Largest delay rate of either sign, in seconds per second.
     #[param(default = delay::default_max_rate())]
     pub max_delay_rate: f64,
-    /// Largest change of a phase in either direction, in radians per second.
+    /// Largest fringe rate of either sign, in radians per second.
     #[param(default = delay::default_max_phase_rate())]
     pub max_fringe_rate_radians_per_second: f64,
     /// Frequency at the centre of the band, in Hz. By default that of the input's band, if it has one,
-    /// else that of the first Nyquist zone, a quarter of the sample rate.
+    /// else a quarter of the sample rate (first Nyquist zone).
     pub centre_hz: Option<f64>,
-    /// Bits of each real and imaginary part, 8 or 4. Eight-bit values reach from -127 to 127,
-    /// four-bit ones from -7 to 7.
+    /// Bits of each real and imaginary part, 8 or 4. The range of values is -127 to 127 with 8 bits and
+    /// -7 to 7 with 4 bits.
     #[param(default = 8)]
     pub bits: u8,
     /// Order of the output's axes.
     #[param(default)]
     pub layout: Layout,
-    /// Spectra of a heap: they stand next to each other for each channel.
+    /// Spectra per heap; those of one channel are adjacent.
     #[param(default = 256)]
     pub spectra_per_heap: usize,
     /// Heaps per output frame.
     #[param(default = 1)]
     pub heaps_per_frame: usize,
-    /// Factor before quantisation: a number or {re, im}; or a list with, for each polarisation,
-    /// one of these or a list of them for each channel.
+    /// Factor before quantisation: a number or {re, im}; or a list with one entry for each
+    /// polarisation, which is a number, {re, im}, or a list of them for each channel.
     #[param(default, live)]
     pub gains: Gains,
     /// Noise added before rounding.
     #[param(default)]
     pub dither: Dither,
-    /// Seed of the dither. Give each antenna another one.
+    /// Seed of the dither. Set a different one for each antenna.
     #[param(default, live)]
     pub dither_seed: u64,
-    /// Threads of the CPU that share the spectra, 0 for all cores. By default 1, because a
-    /// flowgraph of many blocks already uses the cores; give more where one antenna alone is too
-    /// much for a core.
+    /// CPU threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
+    /// blocks already uses the cores; set more if one antenna is too much for one core.
     #[param(default = 1, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
 
 impl FEngine {
-    /// The first of the three blocks that this one stands for, with frames of so many spectra.
+    /// The `pfb` that this block includes, with frames of `spectra_per_frame` spectra.
     fn pfb(&self, spectra_per_frame: usize) -> Pfb {
         Pfb {
             channels: self.channels,
@@ -119,7 +118,7 @@ impl FEngine {
         }
     }
 
-    /// The last one.
+    /// The `postproc` that this block includes.
     fn postproc(&self) -> Postproc {
         Postproc {
             bits: self.bits,
@@ -139,7 +138,7 @@ impl FEngine {
         self.heaps_per_frame * self.spectra_per_heap
     }
 
-    /// The shape of the spectra of an output frame.
+    /// Shape of the spectra of an output frame.
     fn shape(&self, inputs: &[PortType]) -> Shape {
         let pols = inputs.len();
         Shape {
@@ -154,7 +153,7 @@ impl FEngine {
     }
 }
 
-/// Refusals of one of the three blocks, in the name of this one.
+/// Diagnostics of `pfb` or `postproc` with the name replaced by `f_engine`.
 fn in_own_name(refusals: Vec<Refusal>) -> Vec<Refusal> {
     let rename =
         |text: String| text.replace("`pfb`", "`f_engine`").replace("`postproc`", "`f_engine`");
@@ -169,7 +168,7 @@ fn in_own_name(refusals: Vec<Refusal>) -> Vec<Refusal> {
 }
 
 impl KindSpec for FEngine {
-    /// The spectra of an output frame.
+    /// Shape of the spectra of an output frame.
     type Shape = Shape;
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, env| {
@@ -177,7 +176,7 @@ impl KindSpec for FEngine {
         }),
         Implementation::<Self>::cuda(
             "two_pass",
-            "two kernels, with single precision between them",
+            "two kernels, with intermediate values in single precision",
             |block, env| Ok(Box::new(cuda::TwoPass::block(&block.parameters, &block.ports, env)?)),
         )
         .check(|block, gpu| {
@@ -196,7 +195,7 @@ impl KindSpec for FEngine {
         if !refusals.is_empty() {
             return Err(refusals);
         }
-        // How many spectra stand between the three blocks is nobody's business.
+        // The number of spectra per frame between the three blocks does not matter to the checks.
         let (_, filtered) = self.pfb(1).ports(inputs).map_err(in_own_name)?;
         let fft = Fft { threads: self.threads };
         let (_, spectra) = fft.ports(&filtered).map_err(in_own_name)?;

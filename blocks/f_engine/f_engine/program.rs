@@ -1,4 +1,4 @@
-//! The kernels, compiled for the GPU at hand, and what they read that does not change.
+//! Kernels, compiled for the installed GPU, and their constant tables.
 
 use super::FEngine;
 use super::cut::Cut;
@@ -12,7 +12,7 @@ use fxgraph::{BlockError, Ports};
 use num_complex::Complex32;
 use std::sync::Arc;
 
-/// The kernels.
+/// Kernels of `two_pass`.
 pub struct Kernels {
     pub rows: Kernel,
     pub filter: Kernel,
@@ -20,14 +20,14 @@ pub struct Kernels {
     pub measure: Kernel,
 }
 
-/// What does not change from job to job.
+/// Tables that are the same for all jobs.
 pub struct Constants {
     pub weights: DeviceArray<f32>,
     pub filter_roots: DeviceArray<Complex32>,
     pub finish_roots: DeviceArray<Complex32>,
 }
 
-/// What runs on the GPU.
+/// Kernels, launch configuration and tables for one GPU.
 pub struct Program {
     pub gpu: Properties,
     pub cut: Cut,
@@ -83,7 +83,7 @@ impl Program {
         Ok(Self { gpu, cut, kernels, constants })
     }
 
-    /// Spectra of a run, if there are `spectra` in all to be filtered.
+    /// Spectra per run, for `spectra` to filter in total.
     pub fn run_length(&self, spectra: usize) -> usize {
         self.cut.run_length(spectra, &self.gpu)
     }

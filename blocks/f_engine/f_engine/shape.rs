@@ -1,4 +1,4 @@
-//! What the kernels are compiled for, and what they cannot do.
+//! Parameters of the kernels, and their limits.
 
 use super::FEngine;
 use super::cut::Cut;
@@ -7,31 +7,31 @@ use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Dtype, Ports, Refusal};
 
-/// Channels that the kernels can make.
+/// Range of channels that the kernels support.
 const MIN_CHANNELS: usize = 1024;
 const MAX_CHANNELS: usize = 32768;
-/// Most taps whose weights and samples fit the registers.
+/// Largest number of taps whose weights and samples fit in registers.
 const MAX_TAPS: usize = 32;
-/// Spectra of a heap are a multiple of this, so that whole words of a channel are written.
+/// The spectra per heap must be a multiple of this, so that kernels write whole words of a channel.
 pub const HEAP_UNIT: usize = 16;
 
-/// What the kernels are compiled for.
+/// Parameters that the kernels are compiled for.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelShape {
     pub channels: usize,
     pub pols: usize,
     pub taps: usize,
     pub sample_bits: usize,
-    /// Samples are 16-bit integers of the host.
+    /// Whether samples are `i16` in the host's byte order instead of packed.
     pub native_samples: bool,
-    /// 8 or 4.
+    /// Bits of each real and imaginary part of the output, 8 or 4.
     pub value_bits: usize,
     pub k_major: bool,
     pub spectra_per_heap: usize,
 }
 
 impl KernelShape {
-    /// Of a block between these ports.
+    /// Parameters for a block with these ports.
     pub fn new(f_engine: &FEngine, ports: &Ports) -> Self {
         let samples = ports.inputs[0].dtype;
         Self {
@@ -46,29 +46,30 @@ impl KernelShape {
         }
     }
 
-    /// Why the kernels cannot do this, on `gpu` if there is one.
+    /// Diagnostics if the kernels do not support this shape, on `gpu` if there is one.
     pub fn refusals(&self, gpu: Option<&Properties>) -> Vec<Refusal> {
         let mut refusals = Vec::new();
-        let mut refuse = |at: At, message: String, help: String| {
-            let help =
-                format!("{help}; `implementation: cpu`, or `pfb`, `fft` and `postproc`, do others");
+        let mut refuse = |at: At, message: String| {
+            let help = "set `implementation: cpu`, or use `pfb`, `fft` and `postproc`";
             refusals.push(Refusal::new(codes::IMPLEMENTATION, at, message).help(help));
         };
         if !(MIN_CHANNELS..=MAX_CHANNELS).contains(&self.channels) {
-            let message = format!("`two_pass` cannot make {} channels", self.channels);
-            let help = format!("it makes {MIN_CHANNELS} to {MAX_CHANNELS}");
-            refuse(At::Parameter("channels"), message, help);
+            let message = format!(
+                "`two_pass` needs {MIN_CHANNELS} to {MAX_CHANNELS} channels, got {}",
+                self.channels
+            );
+            refuse(At::Parameter("channels"), message);
         }
         if self.taps > MAX_TAPS {
-            let message = format!("`two_pass` cannot filter with {} taps", self.taps);
-            let help = format!("the weights of up to {MAX_TAPS} stay in registers");
-            refuse(At::Parameter("taps"), message, help);
+            let message = format!("`two_pass` supports up to {MAX_TAPS} taps, got {}", self.taps);
+            refuse(At::Parameter("taps"), message);
         }
         if !self.spectra_per_heap.is_multiple_of(HEAP_UNIT) {
-            let message =
-                format!("`two_pass` cannot make heaps of {} spectra", self.spectra_per_heap);
-            let help = format!("it makes them of {HEAP_UNIT} spectra each: give a multiple");
-            refuse(At::Parameter("spectra_per_heap"), message, help);
+            let message = format!(
+                "`two_pass` needs a multiple of {HEAP_UNIT} spectra per heap, got {}",
+                self.spectra_per_heap
+            );
+            refuse(At::Parameter("spectra_per_heap"), message);
         }
         if let (Some(gpu), true) = (gpu, refusals.is_empty())
             && let Err(message) = Cut::find(self, gpu)
@@ -85,7 +86,7 @@ mod tests {
     use crate::f_engine::f_engine::cut::tests::{h200, shape};
 
     #[test]
-    fn what_the_kernels_cannot_make_is_refused_at_its_parameter() {
+    fn two_pass_rejects_unsupported_shape_at_its_parameter() {
         for (shape, parameter) in [
             (shape(512), "channels"),
             (shape(65536), "channels"),

@@ -10,7 +10,7 @@ fn f_engine(parameters: Value, pols: &[Digitised]) -> Out {
     drive(&kind::<FEngine>(parameters), &ports, frames)
 }
 
-/// Those of `names` that `parameters` has.
+/// Entries of `parameters` whose names are in `names`.
 fn chosen(parameters: &Value, names: &[&str]) -> Value {
     let all = parameters.as_object().unwrap().iter();
     all.filter(|(name, _)| names.contains(&name.as_str()))
@@ -18,7 +18,7 @@ fn chosen(parameters: &Value, names: &[&str]) -> Value {
         .collect()
 }
 
-/// The same by three blocks.
+/// Output of `pfb`, `fft` and `postproc` for the same parameters.
 fn three_blocks(parameters: &Value, pols: &[Digitised]) -> Out {
     let mut filter = chosen(
         parameters,
@@ -42,7 +42,7 @@ fn three_blocks(parameters: &Value, pols: &[Digitised]) -> Out {
     then::<Postproc>(finish, then::<Fft>(json!({}), pfb(filter, pols)))
 }
 
-/// Holds the block to the three that it stands for; what it made.
+/// Compares the block with `pfb`, `fft` and `postproc`, and returns its output.
 fn compare(parameters: &Value, pols: &[Digitised]) -> Out {
     let (got, expected) = (f_engine(parameters.clone(), pols), three_blocks(parameters, pols));
     assert_eq!(got.port, expected.port);
@@ -67,7 +67,7 @@ fn two_pols(bits: u8, len: usize) -> [Digitised; 2] {
 }
 
 #[test]
-fn makes_bit_by_bit_what_three_blocks_make() {
+fn output_is_bit_identical_to_three_blocks() {
     let delays = json!([
         [{"start_samples": 0, "delay_samples": 3.3, "rate": 1e-9, "phase_radians": 0.4}],
         [{"start_samples": 0, "delay_samples": -2.6},
@@ -109,7 +109,7 @@ fn makes_bit_by_bit_what_three_blocks_make() {
 }
 
 #[test]
-fn lost_heaps_are_lost_in_the_same_places() {
+fn missing_heaps_give_the_validity_of_three_blocks() {
     let mut pols = two_pols(10, 1 << 16);
     pols[0].lost_heaps = vec![20, 21, 100];
     pols[1].lost_frames = vec![30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42];
@@ -125,7 +125,7 @@ fn lost_heaps_are_lost_in_the_same_places() {
 }
 
 #[test]
-fn parameters_are_those_of_the_blocks_it_stands_for_word_by_word() {
+fn f_engine_parameters_equal_those_of_pfb_and_postproc() {
     let properties = |name: &str| {
         let kinds = crate::kinds();
         let kind = kinds.get(name).unwrap();
@@ -134,10 +134,10 @@ fn parameters_are_those_of_the_blocks_it_stands_for_word_by_word() {
     let mut others = properties("postproc");
     others.extend(properties("pfb"));
     let mut own = properties("f_engine");
-    // There is nothing in between, no part of a band, and no other thread.
-    let has_its_own_words = ["channels", "centre_hz", "threads"];
-    own.retain(|name, _| !has_its_own_words.contains(&name.as_str()));
-    others.retain(|name, _| own.contains_key(name) || !has_its_own_words.contains(&name.as_str()));
+    // These descriptions differ: `f_engine` reads no complex samples and has no intermediate streams.
+    let own_descriptions = ["channels", "centre_hz", "threads"];
+    own.retain(|name, _| !own_descriptions.contains(&name.as_str()));
+    others.retain(|name, _| own.contains_key(name) || !own_descriptions.contains(&name.as_str()));
     for between in ["unzip", "spectra_per_frame"] {
         assert!(others.remove(between).is_some());
     }
@@ -145,13 +145,16 @@ fn parameters_are_those_of_the_blocks_it_stands_for_word_by_word() {
 }
 
 #[test]
-fn refusals_name_this_block_and_its_parameters() {
+fn f_engine_diagnostics_name_its_parameters() {
     use fxgraph::KindSpec;
     let port = Digitised::new(vec![0; 1024]).port();
     for (parameters, words) in [
-        (json!({"channels": 100}), "`f_engine` needs a number of channels that is a power of two"),
-        (json!({"channels": 64, "bits": 5}), "`f_engine` cannot quantise to 5 bits"),
-        (json!({"channels": 64, "gains": [1, 2, 3]}), "gains for 3 polarisations"),
+        (json!({"channels": 100}), "`channels` must be a power of two from 4 to 1048576, got 100"),
+        (json!({"channels": 64, "bits": 5}), "`bits` must be 8 or 4, got 5"),
+        (
+            json!({"channels": 64, "gains": [1, 2, 3]}),
+            "`gains` must have one entry for each of 1 polarisations, got 3",
+        ),
     ] {
         let refusals =
             kind::<FEngine>(parameters).outputs(std::slice::from_ref(&port)).unwrap_err();

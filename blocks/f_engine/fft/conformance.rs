@@ -1,10 +1,10 @@
-//! Cases that hold the form for a GPU to the definition.
+//! Cases that compare the GPU implementation with the reference.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
 use serde_json::json;
 
-/// The cases, with the form on `device`.
+/// Returns the cases, with the GPU implementation on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
     // Polarisations, spectra, series or 0 for complex samples, channels.
@@ -44,7 +44,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
             _ => format!("{unzip} series"),
         };
         let name = format!("{channels} channels of {of}, {pols} x {spectra} spectra");
-        // Two libraries' rounding errors.
+        // Rounding errors of rustfft and cuFFT.
         let tolerance = Tolerance::floating(2e-6);
         Case::new(("fft", "cuda"), name, &json!({}), (&upstream, &["source"]), tolerance, device)
     };

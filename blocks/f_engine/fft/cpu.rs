@@ -11,11 +11,11 @@ use std::sync::Arc;
 /// The running block.
 pub struct Cpu(Transform);
 
-/// What makes spectra of series.
+/// Fourier transform from series of samples to spectra.
 pub struct Transform {
     /// Transform of N/unzip complex numbers.
     plan: Arc<dyn rustfft::Fft<f32>>,
-    /// The step to the real transform, if it is one; with `unzip`, `postproc` does it.
+    /// Step to the real transform. `None` for complex samples, and with `unzip`, where `postproc` does it.
     fixup: Option<RealFixup>,
     threads: Threads,
     scratches: Vec<Scratch>,
@@ -24,14 +24,14 @@ pub struct Transform {
 /// Working memory of one thread.
 #[derive(Clone)]
 struct Scratch {
-    /// A copy of the series at hand. The library's transform that overwrites its input is so much
-    /// faster than the one that does not that the copy pays.
+    /// Copy of the current series. rustfft's transform that overwrites its input is faster than the other
+    /// one, even with this copy.
     series: Vec<Complex32>,
     library: Vec<Complex32>,
 }
 
 impl Transform {
-    /// To spectra of this shape, of real samples or complex ones, on so many threads.
+    /// Creates a transform to spectra of this shape, from real or complex samples, on `threads` threads.
     pub fn new(shape: Shape, is_complex: bool, threads: usize) -> Result<Self, BlockError> {
         let plan = FftPlanner::new().plan_fft_forward(shape.channels / shape.unzip);
         let threads = Threads::new(threads)?;
@@ -46,7 +46,7 @@ impl Transform {
         })
     }
 
-    /// Transforms each of the `series`. If the samples are real, pairs of them are the complex numbers
+    /// Transforms each of the `series`. Real samples are passed as pairs, the complex numbers
     /// z_i = x_{2i} + j x_{2i+1}.
     pub fn run(&mut self, series: &[Complex32], spectra: &mut [Complex32]) {
         let len = self.plan.len();

@@ -1,5 +1,5 @@
-//! The block on a GPU, with the library cuFFT.
-#![allow(unsafe_code)] // calls of the library and launches, on memory that the block or the job owns
+//! The block on a GPU, with cuFFT.
+#![allow(unsafe_code)] // cuFFT calls and launches on memory that the block or the job owns
 
 use crate::common::gpu;
 use crate::common::spectra::Shape;
@@ -8,7 +8,7 @@ use fxgraph::cuda::cufft::{result, sys};
 use fxgraph::cuda::{CudaError, Device, DeviceArray, Frames, GpuJob, GpuMap, Grid, Kernel, Lane};
 use std::sync::Arc;
 
-/// Threads of a block of the kernel, and spectra that a thread works on.
+/// Threads per block of the kernel, and spectra per thread.
 const THREADS: usize = 128;
 const THREAD_SPECTRA: usize = 8;
 
@@ -81,12 +81,12 @@ impl Plan {
         }
     }
 
-    /// Transforms once, so that the library loads its kernels before frames come. Without memory for
-    /// it the first frame takes longer.
+    /// Transforms once, so that cuFFT loads its kernels before frames arrive. If there is no memory for this,
+    /// the first frame takes longer.
     fn warm_up<J>(&self, points: usize, lane: &Lane<J>) -> Result<(), CudaError> {
         let memory = || DeviceArray::<[f32; 2]>::new(lane.device(), points);
         if let (Ok(from), Ok(to)) = (memory(), memory()) {
-            // SAFETY: both have all points, and stay until the device is done.
+            // SAFETY: both arrays have all points, and live until the device has finished.
             let queued = unsafe { self.transform(from.address(), to.address()) };
             lane.device().synchronise()?;
             queued?;
@@ -94,13 +94,13 @@ impl Plan {
         Ok(())
     }
 
-    /// Queues the transforms of what is at `from`, to `to`.
+    /// Queues the transforms from the data at `from` to the memory at `to`.
     ///
     /// # Safety
-    /// Both addresses must be valid for all of the plan's points until the job is done.
+    /// Both addresses must be valid for all points of the plan until the job is done.
     unsafe fn transform(&self, from: u64, to: u64) -> Result<(), CudaError> {
         let (from, to) = (from as *mut sys::cufftComplex, to as *mut sys::cufftComplex);
-        // SAFETY: the caller's promise; out of place, the library only reads its input.
+        // SAFETY: the caller guarantees the addresses; an out-of-place transform only reads its input.
         unsafe { result::exec_c2c(self.handle, from, to, FORWARD) }
             .map_err(failed("queueing transforms"))
     }
@@ -108,12 +108,12 @@ impl Plan {
 
 impl Drop for Plan {
     fn drop(&mut self) {
-        // SAFETY: owned, destroyed once, when the lane before it has finished.
+        // SAFETY: the handle is owned and destroyed once, after the CUDA pipeline has finished.
         let _ = unsafe { result::destroy(self.handle) };
     }
 }
 
-/// The step to real spectra.
+/// Kernel of the step from complex to real transforms.
 fn real_spectra(device: &Arc<Device>, shape: Shape) -> Result<Kernel, CudaError> {
     let defines = vec![("CHANNELS", shape.channels.to_string())];
     gpu::program(device, "fft.cu", defines)?.kernel("real_spectra", 0)
@@ -122,7 +122,7 @@ fn real_spectra(device: &Arc<Device>, shape: Shape) -> Result<Kernel, CudaError>
 /// The running block.
 pub struct Cuda {
     plan: Plan,
-    /// None for complex samples; with `unzip`, `postproc` does it.
+    /// `None` for complex samples, and with `unzip`, where `postproc` does this step.
     real_spectra: Option<Kernel>,
     shape: Shape,
 }
@@ -140,8 +140,7 @@ impl Cuda {
 impl GpuMap for Cuda {
     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
         job.lane.work()?;
-        // SAFETY: the job owns both frames, which are of the plan's size; the arguments are those of
-        // the kernel.
+        // SAFETY: the job owns both frames, which have the size of the plan; the arguments match the kernel.
         unsafe {
             self.plan.transform(job.from, job.to)?;
             if let Some(kernel) = &mut self.real_spectra {

@@ -29,7 +29,7 @@ use fxgraph::{
 )]
 pub struct Fft {
     /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
-    /// blocks already uses the cores; give more where one antenna alone is too much for a core.
+    /// blocks already uses the cores; set more if one antenna is too much for one core.
     #[param(default = 1, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
@@ -42,12 +42,12 @@ impl KindSpec for Fft {
             let threads = block.parameters.threads;
             Ok(Box::new(Mapped(cpu::Cpu::new(block.shape, is_complex, threads)?)))
         }),
-        Implementation::<Self>::cuda("cuda", "with the library cuFFT", |block, env| {
+        Implementation::<Self>::cuda("cuda", "uses cuFFT", |block, env| {
             let is_complex = spectra::are_complex(&block.ports.inputs[0]);
             GpuMapped::build(env, |lane| cuda::Cuda::new(block.shape, is_complex, lane))
         })
         .device_bytes(|block| {
-            // Longer transforms than these take the library two passes, with a frame in between.
+            // For longer transforms than these cuFFT needs two passes, with a temporary frame.
             const ONE_PASS: usize = 8192;
             let is_short = block.shape.channels / block.shape.unzip <= ONE_PASS;
             if is_short { 0 } else { block.ports.outputs[0].frame_bytes() }
@@ -58,14 +58,17 @@ impl KindSpec for Fft {
         let input = &inputs[0];
         let Some(shape) = Shape::of_samples(input) else {
             let message = format!("`fft` cannot transform `{input}`");
-            let help = "it takes f32 or cf32 [pol][spectrum][sample], or cf32 [pol][spectrum][unzip][sample]";
+            let help = "connect f32 or cf32 [pol][spectrum][sample], or cf32 [pol][spectrum][unzip][sample]";
             let refusal = Refusal::new(codes::INPUT_AXIS, At::Input(0), message);
             return Err(vec![refusal.help(help)]);
         };
         if !shape.channels.is_power_of_two() || shape.channels < 4 {
-            let message = format!("`fft` cannot make {} channels", shape.channels);
+            let message = format!(
+                "the number of channels must be a power of two, at least 4, got {}",
+                shape.channels
+            );
             let at = At::InputAxis(0, "sample");
-            let help = "the number of channels must be a power of two, at least 4";
+            let help = "set `channels` of the `pfb` upstream, for example to 1024";
             return Err(vec![Refusal::new(codes::INPUT_AXIS, at, message).help(help)]);
         }
         let mut output = input.clone();
@@ -90,7 +93,7 @@ impl KindSpec for Fft {
         let transforms = (shape.pols * shape.spectra) as f64;
         let channels = shape.channels as f64;
         Resources {
-            // Twiddles of the plan, and scratch.
+            // Twiddle factors of the plan, and scratch memory.
             host_bytes: 4 * 8 * shape.channels,
             operations_per_frame: transforms * 5.0 * channels * channels.log2(),
             ..Resources::default()

@@ -1,11 +1,11 @@
-//! Cases that hold the form for a GPU to the definition.
+//! Cases that compare the GPU implementation with the reference.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
 use fxgraph_dsp::packed::WIDTHS;
 use serde_json::{Value, json};
 
-/// Relative rms error of sums of a few dozen products in single precision.
+/// Tolerated relative rms error, for sums of a few dozen products in single precision.
 const TOLERANCE: Tolerance = Tolerance::floating(1e-6);
 
 /// Frames of random samples.
@@ -17,7 +17,7 @@ struct Source {
     heaps: usize,
     first: usize,
     frames: usize,
-    /// Every so-many-th heap is lost.
+    /// Every `missing_every`-th heap is missing.
     missing_every: Option<usize>,
 }
 
@@ -34,7 +34,7 @@ impl Source {
         }
     }
 
-    /// The sources of two polarisations, of which the other one begins and ends in between.
+    /// YAML of the sources of two polarisations. The second one starts later and ends earlier by `late` frames.
     fn entries(&self, late: usize) -> String {
         let source = |pol: usize, late: usize| {
             let parameters = json!({
@@ -63,7 +63,7 @@ fn case(
     Case::new(("pfb", "cuda"), name, parameters, (&upstream, inputs), TOLERANCE, device)
 }
 
-/// The cases, with the form on `device`.
+/// Returns the cases, with the GPU implementation on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
     const BOTH: &[&str] = &["pol0", "pol1"];
@@ -87,7 +87,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         cases.push(case(format!("{channels} channels"), &source, 0, BOTH, &parameters, device));
     }
     for channels in [4, 16] {
-        // Rows that do not begin with whole words.
+        // Rows that do not start at whole words.
         let source = Source::new("i7p", 1 << 10, 8);
         let parameters = json!({"channels": channels, "delays": delays(), "spectra_per_frame": 50});
         let name = format!("{channels} channels of 7 bits");
@@ -130,7 +130,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     }
     let lossy = Source { missing_every: Some(7), ..Source::new("i10p", 1 << 12, 40) };
     let parameters = json!({"channels": 64, "spectra_per_frame": 33, "delays": delays()});
-    cases.push(case("lost heaps", &lossy, 2, BOTH, &parameters, device));
+    cases.push(case("missing heaps", &lossy, 2, BOTH, &parameters, device));
     let source = Source::new("i12p", 1 << 14, 8);
     let parameters = json!({
         "channels": 64, "taps": 1, "w_cutoff": 0, "window": "rect", "spectra_per_frame": 256,

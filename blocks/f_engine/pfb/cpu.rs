@@ -11,10 +11,10 @@ use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, PortType, Ports
 use fxgraph_dsp::polyphase::{Fir, Scratch};
 use fxgraph_dsp::simd::Form;
 
-/// Samples of a batch, about: enough for the filter to run at full speed.
+/// Approximate number of samples per batch, enough for the filter to run at full speed.
 const BATCH_SAMPLES: usize = 1 << 18;
 
-/// Spectra that are filtered together.
+/// Number of spectra that are filtered at a time.
 pub fn batch(step: usize, spectra_per_frame: usize, threads: usize) -> usize {
     let threads = if threads == 0 { rayon::current_num_threads() } else { threads };
     let alone = (BATCH_SAMPLES / step).clamp(16, 64);
@@ -32,9 +32,9 @@ pub struct Cpu<S> {
     filter: Filter,
     schedule: Schedule<S>,
     frame: Option<FrameMut>,
-    /// Of the output frame, for each polarisation.
+    /// Power of the samples of the output frame, `[pol]`.
     measured: Vec<Measured>,
-    /// Of the whole run, for each polarisation that is digitised.
+    /// Level of the whole run, for each polarisation with ADC samples.
     levels: Vec<Level>,
     summary: Summary,
 }
@@ -54,7 +54,7 @@ impl<S: Series> Cpu<S> {
         })
     }
 
-    /// Does what polarisation `p` has samples for.
+    /// Computes the spectra of polarisation `p` whose samples have arrived.
     fn advance(&mut self, p: usize, frame: &mut FrameMut, input: &mut Input) {
         let Sizes { step, window, spectra, .. } = self.schedule.sizes;
         let (header, payload) = frame.parts_mut::<f32>().expect(fxgraph::ON_HOST);
@@ -78,7 +78,7 @@ impl<S: Series> Cpu<S> {
                 }
                 Fate::Ending => {
                     out.fill(0.0);
-                    // The last step of each window: adjacent, as the windows are a step apart.
+                    // The last steps of the windows are adjacent, because the windows are a step apart.
                     let ends = pol.history.place(from + (window - step) as i64);
                     let samples = &pol.store.numbers(ends)[..count * numbers];
                     self.measured[p].add(self.filter.measure(samples, limit));
@@ -89,7 +89,7 @@ impl<S: Series> Cpu<S> {
     }
 }
 
-/// What makes spectra of samples.
+/// FIR filter from samples to filtered spectra, with its threads.
 pub struct Filter {
     fir: Fir,
     threads: Threads,
@@ -97,7 +97,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The filter of `pfb` for samples like those of `input`, for up to `batch` spectra at a time.
+    /// Creates the filter of `pfb` for samples of the type of `input`, for up to `batch` spectra at a time.
     pub fn new(pfb: &Pfb, input: &PortType, batch: usize) -> Result<Self, BlockError> {
         let threads = Threads::new(pfb.threads)?;
         let fir = Fir::new(&pfb.weights(input), 2 * pfb.channels, pfb.unzip, Form::best());
@@ -109,7 +109,7 @@ impl Filter {
         Ok(Self { fir, threads, jobs })
     }
 
-    /// Filters the spectra of `out`, whose first window starts `samples`, and measures them.
+    /// Filters the spectra of `out`, whose first window starts with `samples[0]`, and measures their power.
     pub fn run<T: Number>(&mut self, samples: &[T], out: &mut [f32], limit: i16) -> Measured {
         let Self { fir, threads, jobs } = self;
         jobs.iter_mut().for_each(|job| job.measured = Measured::default());
@@ -125,7 +125,7 @@ impl Filter {
         measured
     }
 
-    /// Measures samples that are not filtered.
+    /// Measures the power of samples that are not filtered.
     pub fn measure<T: Number>(&self, samples: &[T], limit: i16) -> Measured {
         T::measured(samples, limit, self.fir.form())
     }
@@ -157,7 +157,7 @@ impl<S: Series> Block for Cpu<S> {
             measured.for_each(|(level, measured)| level.add(*measured));
             io.outputs[0].push(frame);
         } else {
-            // Nothing in it: the frame is used for the next spectra.
+            // No valid spectrum: the frame is reused for the next spectra.
             self.frame = Some(frame);
         }
         self.measured.fill(Measured::default());

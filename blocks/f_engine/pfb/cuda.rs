@@ -15,36 +15,37 @@ use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Tunable};
 use fxgraph::{BlockError, Dtype, Env, Header, Ports, Summary};
 use std::sync::Arc;
 
-/// Threads of a block of the kernel: as many as suit most cases, and others.
+/// Threads per block of the kernel: the default, and alternatives for tuning.
 const THREADS: [usize; 3] = [128, 64, 256];
-/// Most taps with which a thread filters two samples of a spectrum, not one.
+/// Largest number of taps for which a thread filters two samples of a spectrum instead of one.
 const MOST_TAPS_OF_TWO: usize = 32;
 /// Bits of the real or imaginary part of a complex sample.
 const PART_BITS: usize = 32;
 
-/// Adjacent spectra of one polarisation, as `pfb.cu` wants them.
+/// Adjacent spectra of one polarisation, in the memory layout of `pfb.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Entry {
-    /// Address of the memory that the first one's samples start in, and bits from there.
+    /// Address of the memory with the samples of the first spectrum.
     samples: u64,
+    /// Offset of the first sample from `samples` in bits.
     first_bit: u64,
     /// Polarisation times spectra per polarisation, plus spectrum.
     row: u32,
     count: u32,
-    /// The fate: 0 to be filtered, 1 to be measured only, 2 to be cleared.
+    /// `Fate` of the spectra: 0 filters them, 1 only measures their power, 2 clears them.
     what: u32,
     pol: u32,
 }
 
-/// Bytes in device memory that the block takes for itself.
+/// Device memory of the block in bytes, without frames.
 pub fn device_bytes(pfb: &Pfb, sizes: &Sizes, ports: &Ports) -> usize {
     let samples = device::device_bytes(sizes, ports);
     let entries = Table::<Entry>::device_bytes(ports.inputs.len() * sizes.spectra);
     samples + entries + size_of::<f32>() * 2 * pfb.channels * pfb.taps
 }
 
-/// The kernel, with the ways to cut it.
+/// The kernel, with its launch configurations.
 pub fn tunable(pfb: &Pfb, ports: &Ports) -> Tunable {
     let input = &ports.inputs[0];
     Tunable {
@@ -60,24 +61,24 @@ pub fn tunable(pfb: &Pfb, ports: &Ports) -> Tunable {
     }
 }
 
-/// The filter: what is made of the samples.
+/// Launches the filter kernel for each output frame.
 pub struct Filter {
     kernel: Kernel,
-    /// Of a block.
+    /// Threads per block.
     threads: usize,
-    /// Blocks that filter the numbers of a spectrum.
+    /// Thread blocks across the samples of a spectrum.
     blocks_of_spectrum: usize,
-    /// Spectra that a block of threads does one after the other.
+    /// Consecutive spectra per thread block.
     most: usize,
     weights: DeviceArray<f32>,
     entries: Table<Entry>,
-    /// Entries of the output frame so far.
+    /// Number of entries of the output frame so far.
     count: usize,
-    /// \[pol\]\[power, clipped\].
+    /// `[pol][power, clipped]`.
     totals: Table<u64>,
-    /// For each slot and polarisation, but for what the GPU counts.
+    /// Number of measured samples, `[slot][pol]`; the GPU measures power and clipping.
     measured: Vec<Vec<Measured>>,
-    /// Of the whole run, for each polarisation that is digitised.
+    /// Level of the whole run, for each polarisation with ADC samples.
     levels: Vec<Level>,
     summary: Summary,
 }
@@ -111,9 +112,8 @@ impl Filter {
         let kernel = program.kernel("pfb", 0)?;
         let columns = if pfb.taps <= MOST_TAPS_OF_TWO { 2 } else { 1 };
         let blocks_of_spectrum = (2 * pfb.channels / columns).div_ceil(threads);
-        // As many blocks as run at once, so that no multiprocessor waits for the others at the end;
-        // but as a block begins by reading all but one of its first window's rows, not less work
-        // than that.
+        // As many thread blocks as are resident, so that all multiprocessors finish together. Each block
+        // starts by reading all but one row of its first window, so give it at least as much work again.
         let at_once =
             kernel.blocks_per_multiprocessor(threads)? * device.properties().multiprocessors;
         let in_turn = (pols * sizes.spectra).div_ceil((at_once / blocks_of_spectrum).max(1));
@@ -194,7 +194,7 @@ impl Maker for Filter {
             output.into(),
             self.totals.address(slot).into(),
         ];
-        // SAFETY: the arguments are those of the kernel; the job owns the frames, the block the rest.
+        // SAFETY: the arguments match the kernel; the job owns the frames, and the block all other memory.
         unsafe { self.kernel.launch(lane.stream(), grid, &arguments) }?;
         lane.results()?;
         self.totals.fetch(lane, slot)

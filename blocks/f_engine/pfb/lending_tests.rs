@@ -1,4 +1,4 @@
-//! The bookkeeping of the form for GPUs, with a slow filter on the host in the place of the kernel.
+//! Sample bookkeeping of the GPU implementation, with a slow filter on the host instead of the kernel.
 
 use super::Pfb;
 use crate::f_engine::ddc::Ddc;
@@ -11,7 +11,7 @@ use fxgraph::{Block, BlockError, Counter, Dtype, Env, Io, KindSpec, Next, PortTy
 use fxgraph_dsp::packed::Decoder;
 use serde_json::{Value, json};
 
-/// The kind, but for its form.
+/// `pfb` with the GPU bookkeeping and the filter on the host.
 struct Lent(Pfb);
 
 impl Lent {
@@ -28,7 +28,7 @@ impl Lent {
         let input = &ports.inputs[0];
         let bits = input.dtype.bits();
         let stores = ports.inputs.iter().map(|_| Lending::new(bits, &sizes));
-        // Whatever is read before it is written shows.
+        // A fill pattern, so that reads of unwritten memory change the result.
         let memory = |samples: usize| vec![vec![0x5a; samples / 8 * bits]; ports.inputs.len()];
         Box::new(OnHost {
             weights: pfb.weights(input),
@@ -86,7 +86,7 @@ impl OnHost {
         }
     }
 
-    /// The numbers of `count` samples from a bit on: one each, of complex ones two.
+    /// Decodes `count` samples from bit `first_bit` on: one number each, or two for complex samples.
     fn numbers(&self, memory: &[u8], first_bit: u64, count: usize) -> Vec<f32> {
         let first = first_bit as usize / self.dtype.bits();
         let Dtype::Packed(bits) = self.dtype else {
@@ -98,7 +98,7 @@ impl OnHost {
         samples[first % 8..].iter().map(|x| f32::from(*x)).collect()
     }
 
-    /// What is measured on the last step of a window.
+    /// Power and clipping of the last step of a window.
     fn measured(&self, step: &[f32]) -> Measured {
         let Dtype::Packed(bits) = self.dtype else { return Measured::default() };
         let limit = f32::from(i16::MAX >> (16 - bits));
@@ -185,7 +185,7 @@ fn digitised(pol: &Digitised) -> Stream {
     (pol.port(), pol.frames())
 }
 
-/// Compares all frames with those of the form on the processor.
+/// Compares all frames with those of the reference.
 fn compare(name: &str, parameters: Value, pols: &[Stream]) {
     let (ports, frames): (Vec<PortType>, Vec<Vec<Plain>>) = pols.iter().cloned().unzip();
     let expected = chain::drive(&kind::<Pfb>(parameters.clone()), &ports, frames.clone());
@@ -211,7 +211,7 @@ fn compare(name: &str, parameters: Value, pols: &[Stream]) {
 }
 
 #[test]
-fn lent_samples_give_the_frames_of_kept_ones() {
+fn samples_read_from_frames_give_frames_of_reference() {
     let delays = json!([
         [{"delay_samples": 3.2, "rate": 2.5e-9}, {"start_samples": 7000, "delay_samples": -60}],
         [{"delay_samples": -9.7}, {"start_samples": 9000, "delay_samples": 40.0}]
@@ -241,7 +241,7 @@ fn lent_samples_give_the_frames_of_kept_ones() {
 }
 
 #[test]
-fn spectra_of_four_complex_samples_begin_anywhere() {
+fn spectra_of_four_complex_samples_start_at_any_sample() {
     let mut input = Digitised::new(noise(6, 1 << 15, 150.0, 10));
     input.lost_heaps = vec![30];
     let ddc = kind::<Ddc>(json!({"centre_hz": 4e8, "decimation": 2, "samples_per_frame": 256}));
@@ -255,19 +255,19 @@ fn spectra_of_four_complex_samples_begin_anywhere() {
 }
 
 #[test]
-fn of_long_frames_only_what_is_around_their_ends_is_copied() {
+fn long_frames_are_copied_only_around_their_ends() {
     let frames = 8;
     let samples = noise(4, frames * 8192, 300.0, 10);
     let pol = Digitised { frame_samples: 8192, ..Digitised::new(samples) };
     let parameters = json!({"channels": 64, "spectra_per_frame": 64, "taps": 4});
     let out = Lent(kind(parameters)).drive(&[pol.port()], vec![pol.frames()]);
     assert_eq!(out.count("copies_to_histories"), 0);
-    // The end of one frame and the begin of the next.
+    // The end of one frame and the start of the next.
     assert_eq!(out.count("copies_to_seams"), 2 * (frames as u64 - 1));
 }
 
 #[test]
-fn lent_samples_of_before_a_gap_are_not_taken_for_those_after_it() {
+fn samples_before_a_gap_are_not_used_after_it() {
     let early = Digitised { bits: 5, ..Digitised::new(noise(3, 8192, 5.0, 5)) };
     let ports = [early.port()];
     let late = Digitised { start: 1 << 40, ..early.clone() };

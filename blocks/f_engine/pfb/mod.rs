@@ -27,18 +27,18 @@ use fxgraph_dsp::delay::Piece;
 use fxgraph_dsp::polyphase::{Window, weights};
 use std::ops::RangeInclusive;
 
-/// Most channels of the band.
+/// Largest number of channels of the band.
 pub const MAX_CHANNELS: usize = 1 << 20;
-/// Most taps of the filter.
+/// Largest number of taps of the filter.
 pub const MAX_TAPS: usize = 64;
-/// Largest delay in either direction that is ever buffered, in samples.
+/// Largest delay of either sign that can be buffered, in samples.
 pub const MAX_DELAY_SAMPLES: f64 = (1_u64 << 24) as f64;
-/// Bytes that a frame of the default size has at most: they stay in the caches of a core.
+/// Largest size of a default frame in bytes, so that it fits in the caches of a core.
 const FRAME_BYTES: usize = 1 << 20;
-/// The same on a GPU, whose kernels take some ten microseconds for them: much less is not worth the
-/// launches.
+/// Largest size of a default frame on a GPU in bytes. Its kernels take some ten microseconds; for much
+/// smaller frames the launches cost too much.
 const GPU_FRAME_BYTES: usize = 32 << 20;
-/// Spectra of a frame of the default size, at least and at most.
+/// Smallest and largest number of spectra of a default frame.
 const DEFAULT_SPECTRA: RangeInclusive<usize> = 16..=256;
 const GPU_DEFAULT_SPECTRA: RangeInclusive<usize> = 16..=8192;
 
@@ -52,8 +52,8 @@ const GPU_DEFAULT_SPECTRA: RangeInclusive<usize> = 16..=8192;
     outputs("output")
 )]
 pub struct Pfb {
-    /// Channels of the whole band, a power of two. A spectrum takes twice as many real samples, or as
-    /// many complex ones.
+    /// Channels of the whole band, a power of two. A spectrum takes 2 x `channels` real samples, or
+    /// `channels` complex ones.
     pub channels: usize,
     /// Taps of the filter: spectra over which a window extends.
     #[param(default = 16)]
@@ -65,33 +65,33 @@ pub struct Pfb {
     /// gives a plain Fourier transform.
     #[param(default = 1.0)]
     pub w_cutoff: f64,
-    /// Interleaved complex series into which each spectrum's samples are cut, a power of two; 1
-    /// leaves them as they are. `postproc` puts the transforms together again.
+    /// Number of interleaved complex series into which the samples of each spectrum are split, a power of
+    /// two; 1 for no split. `postproc` combines the transforms of the series.
     #[param(default = 1)]
     pub unzip: usize,
     /// Spectra per output frame. By default a power of two such that frames take about 1 MiB and
-    /// stay in the caches of one core, from 16 to 256; on a GPU about 32 MiB, from 16 to 8192.
+    /// fit in the caches of one core, from 16 to 256; on a GPU about 32 MiB, from 16 to 8192.
     pub spectra_per_frame: Option<usize>,
     /// Delay model of each polarisation: a list of linear pieces for each input. Without it
     /// there is no delay.
     #[param(default, live)]
     pub delays: Vec<Vec<Piece>>,
-    /// Largest delay in either direction, in seconds; decides how many samples are kept.
-    /// Spectra whose delay grows beyond it are marked invalid. By default 79.53 us with
-    /// `delays`, and 0 without them: give it to keep room for models that come later.
+    /// Largest delay of either sign, in seconds; sets the number of buffered samples. Spectra with a
+    /// larger delay are invalid. By default 79.53 us with `delays`, and 0 without them: set it if
+    /// delays are added by a live update.
     pub max_delay_seconds: Option<f64>,
-    /// Largest change of a delay in either direction, in seconds per second.
+    /// Largest delay rate of either sign, in seconds per second.
     #[param(default = delay::default_max_rate())]
     pub max_delay_rate: f64,
-    /// Largest change of a phase in either direction, in radians per second.
+    /// Largest fringe rate of either sign, in radians per second.
     #[param(default = delay::default_max_phase_rate())]
     pub max_fringe_rate_radians_per_second: f64,
     /// Frequency at the centre of the band, in Hz. By default that of the input's band, which `ddc`
-    /// gives; of real samples without a band that of the first Nyquist zone, a quarter of the sample rate.
+    /// sets; for real samples without a band a quarter of the sample rate (first Nyquist zone).
     pub centre_hz: Option<f64>,
     /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
-    /// blocks already uses the cores and `thread:` says which; give more where one antenna alone
-    /// is too much for a core.
+    /// blocks already uses the cores, selected by `thread:`; set more if one antenna is too much for
+    /// one core.
     #[param(default = 1, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
@@ -107,10 +107,10 @@ impl Pfb {
         self.channels.saturating_mul(size_of::<[f32; 2]>())
     }
 
-    /// Weights for the samples of `input`, those of complex ones for real and imaginary part each.
+    /// Weights for the samples of `input`: `[sample]`, or `[sample][re, im]` for complex samples.
     ///
-    /// Weights of complex samples alternate in sign, which moves the transform by half of the band:
-    /// frequency 0 comes to stand at channel N/2, its place in the order of frequencies.
+    /// Weights of complex samples alternate in sign, which shifts the transform by half of the band:
+    /// frequency 0 is then in channel N/2, and channels are in order of frequency.
     fn weights(&self, input: &PortType) -> Vec<f32> {
         let weights = weights(self.step(input), self.taps, self.window, self.w_cutoff);
         if !input::is_complex(input) {
@@ -125,13 +125,13 @@ impl Pfb {
         self.spectra_per_frame.unwrap_or_else(fitting)
     }
 
-    /// Spectra of `pols` polarisations that take so many bytes, as far as that many are sensible.
+    /// Number of spectra of `pols` polarisations that take about `bytes`, clamped to the `sensible` range.
     fn fitting(&self, bytes: usize, pols: usize, sensible: RangeInclusive<usize>) -> usize {
         let spectrum_bytes = self.spectrum_bytes().saturating_mul(pols).max(1);
         (bytes / spectrum_bytes).next_power_of_two().clamp(*sensible.start(), *sensible.end())
     }
 
-    /// Sizes of a block behind these inputs.
+    /// Sizes of a block with these inputs.
     pub(crate) fn sizes(&self, inputs: &[PortType]) -> Sizes {
         let input = &inputs[0];
         let step = self.step(input);
@@ -150,12 +150,15 @@ impl Pfb {
         (0..ports.inputs.len()).map(pieces).collect()
     }
 
-    /// Delays for a block that was built with the parameters `running`.
+    /// Live delays for a block that was built with the parameters `running`.
+    ///
+    /// # Errors
+    /// If the new `max_delay_seconds` is larger than that of `running`.
     pub(crate) fn live_delays(&self, running: &Self, ports: &Ports) -> Result<Live, BlockError> {
         let room_seconds = running.max_delay_seconds();
         if self.max_delay_seconds() > room_seconds {
             let text = format!(
-                "the block keeps room for delays up to {room_seconds} s; `max_delay_seconds` gives it more"
+                "`max_delay_seconds` cannot grow while the block runs; it buffers delays up to {room_seconds} s"
             );
             return Err(BlockError::new(text));
         }
@@ -167,7 +170,7 @@ impl Pfb {
         self.centre_hz.or(input.band.map(|band| band.centre_hz))
     }
 
-    /// Largest rates of the delay models.
+    /// Limits of the rates of the delay models.
     fn rates(&self) -> MaxRates {
         MaxRates {
             delay: self.max_delay_rate,
@@ -180,7 +183,7 @@ impl Pfb {
         self.max_delay_seconds.unwrap_or(if undelayed { 0.0 } else { delay::MAX_DELAY_SECONDS })
     }
 
-    /// Samples of `input` that a window may move to either side, a multiple of 8.
+    /// Largest shift of a window in samples of `input`, of either sign; a multiple of 8.
     fn max_delay_samples(&self, input: &PortType) -> usize {
         let max_delay_seconds = self.max_delay_seconds();
         if max_delay_seconds == 0.0 {
@@ -193,7 +196,7 @@ impl Pfb {
 }
 
 impl Pfb {
-    /// The output, of checked inputs.
+    /// Output type for checked inputs.
     fn output(&self, inputs: &[PortType]) -> PortType {
         let (input, clock) = (&inputs[0], inputs[0].clock);
         let (spectra, step) = (self.spectra(inputs.len()), self.step(input));
@@ -243,7 +246,7 @@ impl KindSpec for Pfb {
         }),
         Implementation::<Self>::cuda(
             "cuda",
-            "windows read from the input frames where they can be",
+            "reads windows directly from the input frames where possible",
             |block, env| {
                 let Configured { parameters, ports, shape, .. } = block;
                 Ok(Box::new(cuda::Filter::block(parameters, *shape, ports, env)?))

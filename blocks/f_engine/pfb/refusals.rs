@@ -1,4 +1,4 @@
-//! Why the parameters of `pfb` are refused.
+//! Diagnostics for the parameters of `pfb`.
 
 use super::{MAX_CHANNELS, MAX_DELAY_SAMPLES, MAX_TAPS, Pfb};
 use crate::common::axes::MAX_FRAME_BYTES;
@@ -13,7 +13,7 @@ use fxgraph::{At, PortType, Refusal};
 const MAX_CUTOFF_CHANNELS: usize = 64;
 
 impl Pfb {
-    /// Refuses what is wrong whatever the inputs are.
+    /// Diagnostics that do not depend on the inputs.
     pub(super) fn parameter_refusals(&self) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         let mut refuse = |name, message: String, help: String| {
@@ -23,7 +23,7 @@ impl Pfb {
             refuse(
                 "channels",
                 format!(
-                    "`pfb` needs a number of channels that is a power of two, not {}",
+                    "`channels` must be a power of two from 4 to {MAX_CHANNELS}, got {}",
                     self.channels
                 ),
                 nearest_powers(self.channels, 4, MAX_CHANNELS),
@@ -32,16 +32,16 @@ impl Pfb {
         if !(1..=MAX_TAPS).contains(&self.taps) {
             refuse(
                 "taps",
-                format!("`pfb` cannot filter with {} taps", self.taps),
-                format!("1 to {MAX_TAPS} taps are possible, 16 are usual"),
+                format!("`taps` must be between 1 and {MAX_TAPS}, got {}", self.taps),
+                "omit it for the default of 16".to_owned(),
             );
         }
         let most_channels = self.channels.clamp(1, MAX_CUTOFF_CHANNELS);
         if !(0.0..=most_channels as f64).contains(&self.w_cutoff) {
             refuse(
                 "w_cutoff",
-                format!("a cut-off of {} channels is out of range", self.w_cutoff),
-                format!("0 to {most_channels} are possible, 1 is usual"),
+                format!("`w_cutoff` must be between 0 and {most_channels}, got {}", self.w_cutoff),
+                "omit it for the default of 1".to_owned(),
             );
         }
         let most = (self.channels / 4).clamp(1, 16);
@@ -49,7 +49,7 @@ impl Pfb {
             refuse(
                 "unzip",
                 format!(
-                    "a spectrum of {} channels cannot be cut into {} series",
+                    "`unzip` must be a power of two up to {most} with {} channels, got {}",
                     self.channels, self.unzip
                 ),
                 nearest_powers(self.unzip, 1, most),
@@ -62,20 +62,20 @@ impl Pfb {
         ] {
             if !(limit >= 0.0 && limit.is_finite()) {
                 let message = format!("`{name}` must be finite and at least 0, got {limit}");
-                refuse(name, message, "leave it out for the usual limit".to_owned());
+                refuse(name, message, "omit it for the default limit".to_owned());
             }
         }
-        if self.centre_hz.is_some_and(|hz| !hz.is_finite()) {
+        if let Some(hz) = self.centre_hz.filter(|hz| !hz.is_finite()) {
             refuse(
                 "centre_hz",
-                "the centre of the band is not a number".to_owned(),
-                "leave it out for a quarter of the sample rate".to_owned(),
+                format!("`centre_hz` must be finite, got {hz}"),
+                "omit it for a quarter of the sample rate".to_owned(),
             );
         }
         refusals
     }
 
-    /// Refuses what does not go with complex samples.
+    /// Diagnostics for parameters that complex samples do not allow.
     pub(super) fn baseband_refusals(&self, input: &PortType) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         let mut refuse = |name, message: &str, help: &str| {
@@ -84,31 +84,31 @@ impl Pfb {
         if is_complex(input) && self.unzip != 1 {
             refuse(
                 "unzip",
-                "spectra of complex samples are not cut into series",
-                "leave `unzip` out: their transform needs no step to a real one",
+                "`unzip` must be 1 for complex samples",
+                "omit `unzip`: a complex transform needs no step to a real one",
             );
         }
         if is_complex(input) && self.centre_hz(input).is_none() {
             refuse(
                 "centre_hz",
                 "complex input has no known centre frequency",
-                "set `centre_hz` to the frequency at 0 Hz of the input, or to that on the sky",
+                "set `centre_hz` to the sky frequency at 0 Hz of the input",
             );
         }
         refusals
     }
 
-    /// Refuses polarisations of different parts of the band, unless `centre_hz` says what they are.
+    /// Diagnostic for polarisations of different bands, unless `centre_hz` is set.
     pub(super) fn band_refusals(&self, inputs: &[PortType]) -> Vec<Refusal> {
         let is_other = |input: &PortType| input.band != inputs[0].band;
         let other = inputs.iter().position(is_other).filter(|_| self.centre_hz.is_none());
         let refuse = |other: usize| {
             let centre = |input: usize| match inputs[input].band {
                 Some(band) => format!("{} Hz", band.centre_hz),
-                None => "no known frequency".to_owned(),
+                None => "an unknown frequency".to_owned(),
             };
             let message = format!(
-                "the polarisations are from different bands: around {}, and around {}",
+                "the polarisations have different bands, centred at {} and at {}",
                 centre(0),
                 centre(other)
             );
@@ -118,44 +118,48 @@ impl Pfb {
         other.map(refuse).into_iter().collect()
     }
 
-    /// Refuses frames of a size that cannot be.
+    /// Diagnostics for the number of spectra of a frame.
     pub(super) fn frame_refusals(&self, inputs: &[PortType]) -> Vec<Refusal> {
         let (pols, input) = (inputs.len(), &inputs[0]);
         let spectrum_bytes = self.spectrum_bytes() * pols.max(1);
         let most = MAX_FRAME_BYTES / spectrum_bytes;
         let spectra = self.spectra(pols);
         if !(1..=most).contains(&spectra) {
-            let message = format!("a frame cannot have {spectra} spectra");
+            let message = format!(
+                "`spectra_per_frame` must be between 1 and {most} with {} channels, got {spectra}",
+                self.channels
+            );
             let refusal = Refusal::parameter("spectra_per_frame", message);
-            let help = format!("1 to {most} are possible with {} channels", self.channels);
-            return vec![refusal.help(help)];
+            return vec![refusal.help("omit it for frames of about 1 MiB")];
         }
         let apart = (self.step(input) as u64).saturating_mul(subsampling(input) as u64);
         if spectra as u64 > MAX_TIMESTAMP / apart {
-            let message =
-                format!("frames of spectra {apart} samples apart go beyond all timestamps");
+            let message = format!(
+                "a frame of {spectra} spectra, {apart} samples apart, exceeds the range of timestamps"
+            );
             return vec![Refusal::new(codes::RATE, At::Input(0), message)];
         }
         Vec::new()
     }
 
-    /// Refuses delay models that do not go with the inputs.
+    /// Diagnostics for delay models that do not fit the inputs.
     pub(super) fn delay_refusals(&self, inputs: &[PortType]) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         if !self.delays.is_empty() && self.delays.len() != inputs.len() {
             let message = format!(
-                "there are delay models for {} polarisations, but {} inputs",
-                self.delays.len(),
-                inputs.len()
+                "`delays` must have one list for each of the {} inputs, got {} lists",
+                inputs.len(),
+                self.delays.len()
             );
-            let help = "give one list of pieces for each input, empty for no delay";
+            let help = "write one list of pieces for each input, `[]` for no delay";
             refusals.push(Refusal::parameter("delays", message).help(help));
         }
         let rate_hz = inputs[0].clock.adc_sample_rate_hz;
         let max = self.max_delay_seconds();
         if !(0.0..=MAX_DELAY_SAMPLES).contains(&(max * rate_hz)) {
-            let message = format!("delays of up to {max} seconds cannot be buffered");
-            let help = format!("up to {:e} s are possible", MAX_DELAY_SAMPLES / rate_hz);
+            let most = MAX_DELAY_SAMPLES / rate_hz;
+            let message = format!("`max_delay_seconds` must be between 0 and {most:e}, got {max}");
+            let help = "omit it for the default limit";
             refusals.push(Refusal::parameter("max_delay_seconds", message).help(help));
         }
         for pieces in &self.delays {
@@ -168,14 +172,14 @@ impl Pfb {
     }
 }
 
-/// Advice that names the powers of two around `value` within the limits.
+/// Help that names the powers of two nearest to `value`, from `least` to `most`.
 fn nearest_powers(value: usize, least: usize, most: usize) -> String {
     let value = value.clamp(least, most);
     let above = value.next_power_of_two();
     let below = if above == value { value } else { above / 2 };
     if below == above {
-        format!("{below} is the nearest")
+        format!("use {below}, the nearest power of two")
     } else {
-        format!("{below} and {above} are the nearest")
+        format!("use {below} or {above}, the nearest powers of two")
     }
 }

@@ -47,7 +47,7 @@ fn weights_follow_their_formula_and_have_unit_energy() {
 }
 
 #[test]
-fn frames_have_a_size_that_suits_where_they_are_made() {
+fn default_frame_size_depends_on_device() {
     let port = |samples| Digitised { frame_samples: samples, ..Digitised::new(vec![]) }.port();
     for (channels, cpu, cuda) in [(64, 256, 8192), (1024, 64, 2048), (32768, 16, 64)] {
         for (implementation, spectra) in [("cpu", cpu), ("cuda", cuda)] {
@@ -65,7 +65,7 @@ fn frames_have_a_size_that_suits_where_they_are_made() {
 }
 
 #[test]
-fn an_impulse_brings_out_the_taps() {
+fn impulse_response_is_the_weights() {
     let (step, taps, at) = (16, 4, 16 * 10 + 5);
     let mut samples = vec![0; 1024];
     samples[at] = 100;
@@ -85,7 +85,7 @@ fn an_impulse_brings_out_the_taps() {
 }
 
 #[test]
-fn agrees_with_a_double_precision_filter_for_every_width_and_size() {
+fn output_agrees_with_double_precision_for_all_widths_and_sizes() {
     let widths = fxgraph_dsp::packed::WIDTHS.into_iter().map(|bits| (bits, 16, 8));
     let sizes = [(10, 4, 16), (10, 64, 1), (10, 256, 16), (12, 32, 3)];
     for (bits, channels, taps) in widths.chain(sizes) {
@@ -108,7 +108,7 @@ fn agrees_with_a_double_precision_filter_for_every_width_and_size() {
 }
 
 #[test]
-fn unzip_cuts_the_pairs_into_interleaved_series() {
+fn unzip_splits_pairs_into_interleaved_series() {
     let pol = Digitised::new(noise(1, 8192, 100.0, 10));
     let parameters = |n: usize| json!({"channels": 64, "spectra_per_frame": 8, "unzip": n});
     let plain = rows(&pfb(parameters(1), std::slice::from_ref(&pol)));
@@ -125,7 +125,7 @@ fn unzip_cuts_the_pairs_into_interleaved_series() {
 }
 
 #[test]
-fn the_window_starts_at_the_timestamp_less_the_coarse_delay() {
+fn window_starts_at_timestamp_minus_coarse_delay() {
     let samples: Vec<i16> = (0..8192).map(|i| (i * 37 % 1000 - 500) as i16).collect();
     let delay = json!([[{"delay_samples": 5.4}], [
         {"delay_samples": -17.0}, {"start_samples": 4000, "delay_samples": 30.5}
@@ -161,7 +161,7 @@ fn the_window_starts_at_the_timestamp_less_the_coarse_delay() {
 }
 
 #[test]
-fn a_lost_heap_marks_exactly_the_spectra_whose_windows_touch_it() {
+fn missing_heap_invalidates_exactly_the_overlapping_spectra() {
     let (step, taps) = (32, 4);
     let samples = noise(2, 16384, 100.0, 10);
     let good = Digitised::new(samples.clone());
@@ -180,7 +180,7 @@ fn a_lost_heap_marks_exactly_the_spectra_whose_windows_touch_it() {
             let touches = pol == 1 && window.clone().any(is_lost);
             let expected = window.end <= samples.len() && !touches;
             assert_eq!(*valid, expected, "pol {pol} t {t}");
-            assert!(*valid || row.iter().all(|y| *y == 0.0), "nothing stale in lost spectra");
+            assert!(*valid || row.iter().all(|y| *y == 0.0), "invalid spectra are zero");
             lost += u64::from(touches);
         }
     }
@@ -192,7 +192,7 @@ fn a_lost_heap_marks_exactly_the_spectra_whose_windows_touch_it() {
 }
 
 #[test]
-fn what_is_missing_at_the_end_is_lost_only_if_another_stream_goes_on() {
+fn missing_end_of_stream_counts_only_if_other_stream_continues() {
     let good = Digitised::new(noise(2, 16384, 100.0, 10));
     let cut = Digitised { lost_heaps: (50..64).collect(), ..good.clone() };
     let parameters = json!({"channels": 16, "taps": 4, "spectra_per_frame": 16});
@@ -204,7 +204,7 @@ fn what_is_missing_at_the_end_is_lost_only_if_another_stream_goes_on() {
 }
 
 #[test]
-fn spectra_are_lost_also_where_none_is_ever_whole() {
+fn spectra_missing_counts_also_if_no_spectrum_is_valid() {
     let heaps: Vec<usize> = (1..64).step_by(2).collect();
     let bad = Digitised { lost_heaps: heaps, ..Digitised::new(noise(2, 16384, 100.0, 10)) };
     for pols in 1..3 {
@@ -217,7 +217,7 @@ fn spectra_are_lost_also_where_none_is_ever_whole() {
 }
 
 #[test]
-fn a_long_gap_is_skipped_and_times_stay_right() {
+fn long_gap_is_skipped_with_correct_timestamps() {
     let start = 1_712_000_000_u64 * 3600 * 50 / 1024 * 1024;
     let samples = noise(3, 8192, 100.0, 10);
     let early = Digitised::new(samples.clone());
@@ -235,14 +235,14 @@ fn a_long_gap_is_skipped_and_times_stay_right() {
         assert!(row.iter().zip(&expected).all(|(a, b)| (f64::from(*a) - b).abs() < 2e-3));
     }
     let windows = |n: usize| n / 32 - 3;
-    // 100 samples of delay leave no room for the window's offset within a spectrum.
+    // The delay is no multiple of 32 samples, so each of the two streams has one window less.
     let valid = rows[0].iter().filter(|row| row.1).count();
     assert_eq!(valid, 2 * (windows(8192) - 1));
-    assert!(out.frames.len() < 40, "the gap takes no frames: {}", out.frames.len());
+    assert!(out.frames.len() < 40, "no frames for the gap: {}", out.frames.len());
 }
 
 #[test]
-fn the_output_does_not_depend_on_frame_sizes_or_threads() {
+fn output_is_independent_of_frame_sizes_and_threads() {
     let samples = noise(4, 32768, 200.0, 10);
     let mut pols = vec![Digitised::new(samples.clone()), Digitised::new(samples)];
     pols[0].lost_heaps = vec![60];
@@ -268,7 +268,7 @@ fn the_output_does_not_depend_on_frame_sizes_or_threads() {
 }
 
 #[test]
-fn power_and_clipping_of_known_signals() {
+fn power_and_clipping_match_known_signals() {
     let full_scale = 511.0;
     let sine: Vec<i16> = (0..65536)
         .map(|i| {
@@ -300,7 +300,7 @@ fn gauges(out: &Out, name: &str) -> Vec<(Option<String>, Option<f64>)> {
 }
 
 #[test]
-fn pfb_shows_level_clipping_and_delay_of_each_input_while_it_runs() {
+fn metrics_show_level_clipping_and_delay_of_each_input() {
     let input = |name: &str, value| (Some(name.to_owned()), Some(value));
     // One sample in four at the limit, and zeros.
     let quarter: Vec<i16> = (0..8192).map(|i| if i % 4 == 0 { 511 } else { 0 }).collect();
@@ -324,7 +324,7 @@ fn pfb_shows_level_clipping_and_delay_of_each_input_while_it_runs() {
 }
 
 #[test]
-fn level_is_that_of_the_last_second() {
+fn level_metric_covers_the_last_second() {
     let counters = fxgraph::Counters::default();
     let mut port = Digitised::new(Vec::new()).port();
     port.clock.adc_sample_rate_hz = 100.0;
@@ -345,7 +345,7 @@ fn level_is_that_of_the_last_second() {
 }
 
 #[test]
-fn the_summary_says_level_and_clipping_of_each_polarisation() {
+fn summary_has_level_and_clipping_of_each_polarisation() {
     // Half of full scale, and one sample in four at the limit.
     let half: Vec<i16> = (0..8192)
         .map(|i| (255.5 * (std::f64::consts::TAU * f64::from(i) / 64.0).sin()).round() as i16)
@@ -360,7 +360,7 @@ fn the_summary_says_level_and_clipping_of_each_polarisation() {
 }
 
 #[test]
-fn room_for_later_models_is_kept_without_any_and_changes_nothing() {
+fn max_delay_without_delays_reserves_memory_and_keeps_output() {
     let pol = [Digitised::new(noise(8, 8192, 50.0, 10))];
     let parameters = |max: serde_json::Value| json!({"channels": 16, "spectra_per_frame": 16, "max_delay_seconds": max});
     let host_bytes = |max: serde_json::Value| {
@@ -368,7 +368,7 @@ fn room_for_later_models_is_kept_without_any_and_changes_nothing() {
         let inputs = vec![pol[0].port()];
         Pfb::resources(&Configured::new(kind, &inputs).unwrap()).host_bytes
     };
-    // 1 us to either side, twice over, of two bytes a sample.
+    // Delays of +-1 us, buffered twice, with two bytes per sample.
     let added = host_bytes(json!(1e-6)) - host_bytes(serde_json::Value::Null);
     assert!((2 * 4 * 1712..2 * 4 * 1732).contains(&added), "{added}");
     let valid = |max: serde_json::Value| {
@@ -381,7 +381,7 @@ fn room_for_later_models_is_kept_without_any_and_changes_nothing() {
 }
 
 #[test]
-fn a_delay_that_grows_beyond_its_limit_is_marked() {
+fn delay_beyond_limit_invalidates_spectra() {
     let delays = json!([[{"delay_seconds": 1e-6, "rate": 2.5e-9}]]);
     let start = 1 << 40;
     let pol = Digitised { start, ..Digitised::new(noise(5, 8192, 50.0, 10)) };
@@ -416,7 +416,7 @@ fn refusals(parameters: serde_json::Value, inputs: &[PortType]) -> Vec<fxgraph::
 }
 
 #[test]
-fn hostile_parameters_are_refused_with_the_nearest_good_value() {
+fn pfb_rejects_hostile_parameters_with_nearest_valid_value() {
     let port = Digitised::new(Vec::new()).port();
     let one = |parameters| {
         let mut all = refusals(parameters, std::slice::from_ref(&port));
@@ -424,7 +424,7 @@ fn hostile_parameters_are_refused_with_the_nearest_good_value() {
         all.remove(0)
     };
     let help = one(json!({"channels": 1000})).help.unwrap();
-    assert_eq!(help, "512 and 1024 are the nearest");
+    assert_eq!(help, "use 512 or 1024, the nearest powers of two");
     for parameters in [
         json!({"channels": 0}),
         json!({"channels": u64::MAX}),
@@ -454,11 +454,11 @@ fn hostile_parameters_are_refused_with_the_nearest_good_value() {
     });
     assert!(KindSpec::outputs(&kind::<Pfb>(room), std::slice::from_ref(&port)).is_ok());
     let both = refusals(json!({"channels": 3, "taps": 0}), &[port]);
-    assert_eq!(both.len(), 2, "all refusals at once");
+    assert_eq!(both.len(), 2, "all diagnostics at once");
 }
 
 #[test]
-fn inputs_that_do_not_fit_are_refused() {
+fn pfb_rejects_mismatched_inputs() {
     let good = Digitised::new(Vec::new()).port();
     let mut dtype = good.clone();
     dtype.dtype = Dtype::Packed(11);
@@ -481,7 +481,7 @@ fn inputs_that_do_not_fit_are_refused() {
     let pols = [3e8, 4e8].map(|hz| PortType { band: Some(band(hz)), ..complex.clone() });
     let differ = refusals(json!({"channels": 64}), &pols);
     assert_eq!(differ.len(), 1, "{differ:?}");
-    assert!(differ[0].message.contains("300000000 Hz, and around 400000000 Hz"), "{differ:?}");
+    assert!(differ[0].message.contains("300000000 Hz and at 400000000 Hz"), "{differ:?}");
     assert!(
         KindSpec::outputs(&kind::<Pfb>(json!({"channels": 64, "centre_hz": 1e9})), &pols).is_ok()
     );

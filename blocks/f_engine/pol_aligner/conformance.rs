@@ -1,10 +1,10 @@
-//! A case that holds the form for a GPU to the definition.
+//! A case that compares the GPU implementation with the reference.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
 use serde_json::json;
 
-/// The cases, with the form on `device`.
+/// Returns the cases, with the GPU implementation on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
     let source = |pol: usize, first: usize, frames: usize| {

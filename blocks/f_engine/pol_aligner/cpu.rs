@@ -1,35 +1,36 @@
-//! Two queues, walked in step.
+//! Pairing of two queues of frames by timestamp.
 
 use super::PolAligner;
 use fxgraph::{Block, BlockError, Configured, Counter, Counters, Env, Input, Io, Next};
 use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 
-/// Frames of a polarisation that are kept for a silent one that is not waited for: it may be a little
-/// later than this one when it returns.
+/// Number of the newest frames that are kept while the other polarisation is silent, because it may be slightly
+/// later when it returns.
 const KEPT: usize = 2;
-/// How often a block that waits looks at the clock.
+/// Interval at which a waiting block checks the clock.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The running block.
 pub struct Aligner {
     pairs: Counter,
     unpaired: [Counter; 2],
-    /// How long a silent polarisation is waited for; since when nothing has come from one of them.
+    /// Time to wait for a silent polarisation; `None` waits without limit.
     wait: Option<Duration>,
+    /// Start of the silence of one polarisation.
     silent_since: Option<Instant>,
 }
 
 impl Aligner {
-    /// An aligner that waits `wait_seconds` for a silent polarisation, 0 for ever.
+    /// Creates the block from its parameters.
     pub fn of(block: &Configured<PolAligner>, env: &Env) -> Self {
         Self::new(block.parameters.wait_seconds, &env.counters)
     }
 
     pub fn new(wait_seconds: f64, counters: &Counters) -> Self {
-        let help = "Frames whose partner never came: look at the other polarisation's source.";
+        let help = "frames dropped because their partner did not arrive; look at the other polarisation's source";
         Self {
-            pairs: counters.count("pairs", "Pairs passed on."),
+            pairs: counters.count("pairs", "pairs passed on"),
             unpaired: [
                 counters.loss("pol0_frames_unpaired", help),
                 counters.loss("pol1_frames_unpaired", help),
@@ -39,8 +40,8 @@ impl Aligner {
         }
     }
 
-    /// Discards frames of `input`, number `index`, for which the other polarisation is silent for too
-    /// long, all but the newest ones; what to do until a frame comes.
+    /// Discards frames of `input`, number `index`, except the newest, if the other polarisation has been silent for
+    /// too long. Returns the next action of the block.
     fn wait_for_other(&mut self, index: usize, input: &mut Input) -> Next {
         let Some(wait) = self.wait else { return Next::Wait };
         let silent = self.silent_since.get_or_insert_with(Instant::now).elapsed();
@@ -61,7 +62,7 @@ impl Block for Aligner {
             return Err(BlockError::new("the aligner has two inputs and two outputs"));
         };
         loop {
-            // The end first: what was pushed before it is then seen by the peek.
+            // Read the end flags first, so that `peek` sees every frame pushed before the end.
             let ended = [in0.ended(), in1.ended()];
             let times = [in0.peek(), in1.peek()].map(|f| f.map(|f| f.header().timestamp));
             if times[0].is_some() && times[1].is_some() {

@@ -21,20 +21,20 @@ use fxgraph::{
     outputs("pol0", "pol1")
 )]
 pub struct PolAligner {
-    /// How long a silent polarisation is waited for before the other one's frames are discarded as they
-    /// come, so that its source does not stall; 0 (the default) waits until the polarisation returns or ends.
+    /// Time to wait for a silent polarisation. After it, frames of the other one are discarded as they
+    /// arrive, so that its source does not stall. 0 waits until the polarisation returns or ends.
     #[param(default, range = 0..=1e9, unit = "s")]
     pub wait_seconds: f64,
 }
 
 impl KindSpec for PolAligner {
     type Shape = ();
-    // Either implementation looks at headers only, wherever the payload lies.
+    // Both implementations read only the headers, so the payload may be in any memory.
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, env| Ok(Box::new(cpu::Aligner::of(block, env)))),
         Implementation::cuda(
             "cuda",
-            "passes frames on where they lie, on the device",
+            "passes frames on in device memory, without copies",
             |block, env| Ok(Box::new(cpu::Aligner::of(block, env))),
         ),
     ];
@@ -43,12 +43,12 @@ impl KindSpec for PolAligner {
         if inputs[0] == inputs[1] {
             return Ok(((), inputs.to_vec()));
         }
-        let message = "the two polarisations carry different streams";
+        let message = "the two polarisations have different stream types";
         Err(vec![
             Refusal::new(codes::INPUTS_DIFFER, At::Input(1), message)
                 .label(format!("this is {}", inputs[1]))
                 .note(At::Input(0), format!("this is {}", inputs[0]))
-                .help("both sources need the same rate, frame length and sample width"),
+                .help("use sources with the same rate, frame length and sample width"),
         ])
     }
 
@@ -86,7 +86,7 @@ mod tests {
         }
     }
 
-    /// Timestamps that come out of both sides, and the counters.
+    /// Timestamps of the frames on both outputs, and the counters.
     fn align(pol0: &[u64], pol1: &[u64]) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
         let ports = Ports { inputs: vec![port(8); 2], outputs: vec![port(8); 2] };
         let counters = Counters::default();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_without_a_partner_are_discarded_and_counted_on_their_side() {
+    fn unpaired_frames_are_discarded_and_counted_for_their_input() {
         let (a, b, counts) = align(&[0, 1, 3, 4, 6], &[1, 2, 3, 6, 7, 8]);
         assert_eq!(a, [1, 3, 6]);
         assert_eq!(b, a);
@@ -125,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn a_side_that_has_nothing_yet_is_waited_for() {
+    fn aligner_waits_for_input_without_frames() {
         let (a, b, counts) = align(&[5, 6], &[]);
         assert!(a.is_empty() && b.is_empty());
         assert_eq!(counts, [0, 2, 0]);
     }
 
     #[test]
-    fn silent_side_given_up_finds_the_newest_frames_of_the_other_one() {
+    fn returning_input_is_paired_with_newest_frames_of_other_input() {
         let ports = Ports { inputs: vec![port(8); 2], outputs: vec![port(8); 2] };
         let counters = Counters::default();
         let block = Box::new(cpu::Aligner::new(0.01, &counters));
@@ -148,7 +148,7 @@ mod tests {
                 std::thread::sleep(time);
             }
         }
-        // It returns with the frame that has just come.
+        // The silent input returns with the time of the other input's newest frame.
         send(&mut harness, 1, 99);
         assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Wait);
         for side in 0..2 {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn different_streams_are_refused() {
+    fn aligner_rejects_different_stream_types() {
         let refusals = PolAligner::default().outputs(&[port(8), port(16)]).unwrap_err();
         assert_eq!(refusals[0].code, codes::INPUTS_DIFFER);
     }

@@ -1,17 +1,17 @@
-//! Cases that hold the form for a GPU to the definition.
+//! Cases that compare the GPU implementation with the reference.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
 use serde_json::{Value, json};
 
-/// Spectra of random numbers: polarisations, spectra of a frame, series and channels.
+/// Numbers of polarisations, spectra per frame, series and channels of random input.
 type Shape = (usize, usize, usize, usize);
 
-/// The cases, with the form on `device`.
+/// Returns the cases, with the GPU implementation on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
     let mut cases = Vec::new();
-    // What the samples are, how they are laid out, and what is added.
+    // Polarisations, layout, bits and dither.
     for (pols, layout, bits, dither) in [
         (1, "standard", 8, "uniform"),
         (2, "standard", 8, "uniform"),
@@ -39,7 +39,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
             cases.push(random(name, (2, 16, unzip, channels), &parameters, device));
         }
     }
-    // Heaps that fill no whole tile, and frames of other lengths.
+    // Heaps that do not fill a tile, and frames of other lengths.
     for (spectra, per_heap, heaps) in
         [(1, 1, 1), (7, 21, 2), (100, 8, 3), (5, 64, 1), (32, 100, 2), (256, 16, 4)]
     {
@@ -64,7 +64,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         cases.push(random(name, (2, 40, 1, 128), &parameters, device));
     }
     let parameters = json!({"spectra_per_heap": 32, "heaps_per_frame": 3, "gains": gain(8, 1)});
-    cases.push(lossy("lost spectra", (2, 24, 1, 128), Some(331), &parameters, device));
+    cases.push(lossy("missing spectra", (2, 24, 1, 128), Some(331), &parameters, device));
     for decimation in [8, 16] {
         cases.push(narrowband(decimation, device));
     }
@@ -77,8 +77,8 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     cases
 }
 
-/// Gains and seeds that change within heaps, some of them several times within one: from the same for all
-/// channels to others for each, and back.
+/// A case in which gains and seeds change within heaps, some of them several times within one heap. Gains change
+/// from one gain for all channels to one for each channel, and back.
 fn changed(unzip: usize, layout: &str, bits: usize, device: DeviceName) -> Case {
     let (channels, step) = (64, 128);
     let each = |turn: f64| -> Vec<Value> {
@@ -101,8 +101,8 @@ fn changed(unzip: usize, layout: &str, bits: usize, device: DeviceName) -> Case 
         .change(step * 201, json!({"gains": [one, each(0.05)[5]], "dither_seed": 3}))
 }
 
-/// A factor with which values fill their range, and some are beyond it; no value lies half-way
-/// between two.
+/// Gain for which values fill the output range and some are clamped. It is irrational, so that no value is
+/// half-way between two integers.
 fn gain(bits: usize, unzip: usize) -> Value {
     let largest = if bits == 8 { 70.0 } else { 4.0 };
     json!({"re": largest / (unzip as f64).sqrt() + 1e-3 * 2.0_f64.sqrt(), "im": 1e-2 * 3.0_f64.sqrt()})
@@ -112,7 +112,7 @@ fn random(name: impl Into<String>, shape: Shape, parameters: &Value, device: Dev
     lossy(name, shape, None, parameters, device)
 }
 
-/// The same where every so-many-th spectrum is lost.
+/// A case in which every `missing_every`-th spectrum is missing.
 fn lossy(
     name: impl Into<String>,
     (pols, spectra, unzip, channels): Shape,
@@ -140,7 +140,7 @@ fn lossy(
     Case::new(("postproc", "cuda"), name, parameters, inputs, Tolerance::QUANTISED, device)
 }
 
-/// What `ddc`, `pfb` and `fft` make of noise, with delays that step, of which the middle is kept.
+/// A case with noise through `ddc`, `pfb` and `fft`, with delays that step, of which the middle channels are kept.
 fn narrowband(decimation: usize, device: DeviceName) -> Case {
     let digitiser = json!({
         "signals": "wgn(0.2); wgn(0.3)", "samples_per_frame": 1 << 14, "seed": 3,
@@ -164,7 +164,7 @@ fn narrowband(decimation: usize, device: DeviceName) -> Case {
     );
     Case::new(
         ("postproc", "cuda"),
-        format!("the middle of a band made {decimation} times narrower"),
+        format!("the middle of a band, decimation {decimation}"),
         &json!({"channels": 64, "spectra_per_heap": 32, "gains": 0.3}),
         (&upstream, &["fft"]),
         Tolerance::QUANTISED,
@@ -172,8 +172,8 @@ fn narrowband(decimation: usize, device: DeviceName) -> Case {
     )
 }
 
-/// What `pfb` and `fft` make of noise, with delays that step; the other polarisation begins `late`
-/// frames later.
+/// A case with noise through `pfb` and `fft`, with delays that step. The second polarisation starts `late` frames
+/// later.
 fn delayed(unzip: usize, late: usize, device: DeviceName) -> Case {
     let digitiser = |pol: usize, late: usize| {
         let parameters = json!({

@@ -17,19 +17,19 @@ use std::sync::Arc;
 pub struct Cpu {
     shape: Shape,
     collector: Collector,
-    /// So many rows that they are still in the cache when they are transposed.
+    /// Quantiser with few enough rows that they are still in the cache when they are transposed.
     quantiser: Quantiser,
     changes: Changes<Live>,
-    /// What makes a spectrum of an unzipped input.
+    /// Last steps of the transform of an unzipped input; `None` for a plain one.
     unzip: Option<(Unzip, RealFixup)>,
     threads: Threads,
-    /// A spectrum for each thread, for unzipped inputs.
+    /// Scratch memory of each thread: one spectrum for unzipped inputs, else empty.
     scratches: Vec<Vec<Complex32>>,
     /// The input frame being read, and the next of its spectra.
     input: Option<(Arc<Frame>, usize)>,
     /// The output frame being filled.
     filling: Option<FrameMut>,
-    /// Its clamped values, \[heap\]\[pol\].
+    /// Number of clamped values of the output frame, `[heap][pol]`.
     saturated: Vec<u64>,
 }
 
@@ -53,7 +53,7 @@ impl Cpu {
         })
     }
 
-    /// Copies a piece of `input` to its heaps.
+    /// Quantises a piece of `input` and transposes it to its heaps.
     fn fill(&mut self, input: &Frame, piece: Piece, frame: &mut FrameMut) {
         let per_heap = self.collector.spectra_per_heap;
         let (rows, heap_bytes) = (self.quantiser.rows(), self.quantiser.heap_bytes());
@@ -83,7 +83,7 @@ impl Cpu {
         let Self { shape, quantiser, unzip, threads, scratches, .. } = self;
         let Shape { pols, channels, pitch, spectra: per_pol, .. } = *shape;
         let (rows, first_channel) = (quantiser.rows(), shape.first());
-        // What of the fine delay's slope over the whole band lies over the channels that are kept.
+        // Fraction of the band, and so of the fine delay's phase slope, that the kept channels cover.
         let kept = channels as f64 / pitch as f64;
         let first_number = self.collector.number(header);
         quantiser.write(0..pols * rows, threads, scratches, |unit, row, scratch| {
@@ -103,7 +103,7 @@ impl Cpu {
         });
     }
 
-    /// Goes over to what holds for the spectra of an input frame.
+    /// Applies the live updates for the spectra of an input frame.
     fn begin(&mut self, input: &Header) {
         let samples = self.shape.spectra * self.shape.step;
         for (from, live) in self.changes.begin(input.timestamp, samples as u64) {
@@ -112,12 +112,12 @@ impl Cpu {
         self.quantiser.settings.advance(input.timestamp);
     }
 
-    /// Pushes the frame being filled, if it has a valid heap. Otherwise it is left out: its
-    /// readers see the gap in the timestamps.
+    /// Sends the frame being filled if it has a valid heap. Otherwise the frame is dropped, and readers see the
+    /// gap in the timestamps.
     fn push(&mut self, io: &mut Io<'_>) {
         let Some(mut frame) = self.filling.take() else { return };
         let (header, payload) = frame.parts_mut::<u8>().expect(fxgraph::ON_HOST);
-        // The rest of an earlier frame may stand where spectra are missing.
+        // Data of an earlier frame may remain in place of missing spectra.
         let heap_bytes = self.quantiser.heap_bytes();
         for heap in self.collector.invalid(header) {
             payload[heap * heap_bytes..][..heap_bytes].fill(0);

@@ -16,38 +16,41 @@ use fxgraph::retune::{Change, Changes};
 use fxgraph::{At, Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Refusal};
 use std::sync::Arc;
 
-/// Threads of a block of the kernel that makes values: as many as suit most cases, and others.
+/// Threads per block of the kernel `postproc`: the default, and alternatives for tuning.
 const THREADS: [usize; 3] = [256, 128, 512];
-/// Threads of a block of the kernel that makes rows.
+/// Threads per block of the kernel `postproc_rows`.
 const ROW_THREADS: usize = 128;
-/// Bytes of what is the same for all channels of a spectrum.
+/// Size of `Row` of `spectrum_row.cuh`: the values that all channels of a spectrum share.
 const ROW_BYTES: usize = 32;
-/// Polarisations that alternate at most.
+/// Largest number of interleaved polarisations.
 const MOST_MIXED_POLS: usize = 2;
 
-/// What a job completes; its input frame is the lane's.
+/// Output frame that a job completes, if any. The CUDA pipeline owns the input frame.
 type Job = Option<Output>;
 
-/// The output frame of the job that completes it.
+/// Output frame, in the job that completes it.
 struct Output {
     frame: FrameMut,
-    /// Of its counts.
+    /// Slot of the counts of clamped values.
     place: usize,
-    /// Otherwise it is left out: its readers see the gap in the timestamps.
+    /// Whether the frame is sent. Otherwise it is dropped, and readers see the gap in the timestamps.
     has_valid_heap: bool,
 }
 
-/// Refuses more polarisations than the kernel lets alternate.
+/// Diagnostic for more interleaved polarisations than the kernel supports.
 pub fn refuse_pols(postproc: &Postproc, shape: Shape) -> Option<Refusal> {
     if postproc.layout == Layout::KMajor || shape.pols <= MOST_MIXED_POLS {
         return None;
     }
-    let message = format!("a GPU does not let {} polarisations alternate", shape.pols);
+    let message = format!(
+        "`layout: standard` on a GPU allows at most {MOST_MIXED_POLS} polarisations, got {}",
+        shape.pols
+    );
     let refusal = Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "pol"), message);
     Some(refusal.help("use `layout: k_major`, or `implementation: cpu`"))
 }
 
-/// The kernel that makes values, with the ways to cut it.
+/// The kernel `postproc`, with its launch configurations.
 pub fn tunable(postproc: &Postproc, shape: Shape) -> Tunable {
     let gains = differ(&postproc.gains.of_pols(shape.pols));
     Tunable {
@@ -57,7 +60,7 @@ pub fn tunable(postproc: &Postproc, shape: Shape) -> Tunable {
     }
 }
 
-/// Macros for this shape, with gains that `differ` from channel to channel or are all the same.
+/// Macros for this shape, with gains that `differ` from channel to channel, or do not.
 fn shape_of(postproc: &Postproc, shape: Shape, differ: bool) -> Defines {
     gpu::numbers([
         ("CHANNELS", shape.channels),
@@ -72,7 +75,7 @@ fn shape_of(postproc: &Postproc, shape: Shape, differ: bool) -> Defines {
     ])
 }
 
-/// Bytes in device memory that the block takes for itself.
+/// Device memory of the block in bytes, without frames.
 pub fn device_bytes(postproc: &Postproc, shape: Shape) -> usize {
     let rows = shape.pols * shape.spectra;
     Table::<u8>::device_bytes(rows * ROW_BYTES)
@@ -88,20 +91,20 @@ pub struct Cuda {
     make_rows: Kernel,
     make_values: GainKernels,
     tiles: Tiles,
-    /// Blocks of `make_values` that the device runs at once.
+    /// Resident thread blocks of `make_values` on the whole device.
     blocks_at_once: usize,
     shape: Shape,
     heap_bytes: usize,
     settings: DeviceSettings,
     changes: Changes<Live>,
-    // What belongs to an input frame or to an output frame has places that take turns as the slots of
-    // jobs do, but frame by frame: a frame may take several jobs.
-    /// \[phase, fine delay\]\[pol\]\[spectrum\] of the input frame.
+    // Tables of an input frame or an output frame rotate like the slots of jobs, but frame by frame, because a
+    // frame may take several jobs.
+    /// `[phase, fine delay][pol][spectrum]` of the input frame.
     delays: Table<f64>,
-    /// \[pol\]\[spectrum\] of the input frame.
+    /// `[pol][spectrum]` of the input frame.
     rows: Vec<DeviceArray<u8>>,
     inputs_begun: usize,
-    /// \[heap\]\[pol\] of the output frame.
+    /// Counts of clamped values, `[heap][pol]`, of the output frame.
     saturated: Table<u64>,
     outputs_begun: usize,
     collector: Collector,
@@ -158,17 +161,18 @@ impl Cuda {
         })
     }
 
-    /// Where the tables of the input frame being read are.
+    /// Slot of the tables of the input frame being read.
     fn input_place(&self) -> usize {
         self.inputs_begun % IN_FLIGHT
     }
 
-    /// Where the counts of the output frame being filled are.
+    /// Slot of the counts of the output frame being filled.
     fn output_place(&self) -> usize {
         self.outputs_begun % IN_FLIGHT
     }
 
-    /// Queues what is the same for all channels of a new input frame's spectra.
+    /// Queues the kernel that computes the rows of a new input frame: the values that all channels of a spectrum
+    /// share.
     fn queue_rows(&mut self, input: &Frame) -> Result<(), BlockError> {
         self.inputs_begun = self.inputs_begun.wrapping_add(1);
         let place = self.input_place();
@@ -193,11 +197,11 @@ impl Cuda {
             start: header.timestamp,
             step: step as u64,
         };
-        // SAFETY: the kernel is that for rows, and all memory the block's own.
+        // SAFETY: the kernel takes these arguments, and all memory belongs to the block.
         unsafe { self.settings.make_rows(&self.lane, &mut self.make_rows, ROW_THREADS, &of) }
     }
 
-    /// Goes over to what holds for the spectra of an input frame.
+    /// Applies the live updates for the spectra of an input frame.
     fn begin(&mut self, input: &Header) {
         let samples = self.shape.spectra * self.shape.step;
         for (from, live) in self.changes.begin(input.timestamp, samples as u64) {
@@ -206,14 +210,14 @@ impl Cuda {
         self.settings.advance(input.timestamp);
     }
 
-    /// The stretch of an input frame that begins with spectrum `from`.
+    /// Stretch of equal gains of an input frame that starts with spectrum `from`.
     fn stretch(&self, input: &Header, from: usize) -> GainStretch {
         let Shape { spectra, step, .. } = self.shape;
         let t = input.timestamp + (from * step) as u64;
         self.settings.stretch(t, step as u64, spectra - from)
     }
 
-    /// Queues a piece of an input frame, of one stretch, from and to these payloads.
+    /// Queues the kernel for a piece of an input frame with equal gains, from and to these payloads.
     fn queue_piece(
         &mut self,
         [input, output]: [u64; 2],
@@ -236,22 +240,22 @@ impl Cuda {
             number(in_turn),
         ];
         let make_values = self.make_values.of(stretch.differ);
-        // SAFETY: the arguments are those of the kernel; the job owns the input; the output is the
-        // job's or stays with the block, which gives it away only when the lane has waited.
+        // SAFETY: the arguments match the kernel. The job owns the input. The output belongs to the job or to
+        // the block, which passes it on only after the CUDA pipeline has finished with it.
         let grid = self.tiles.grid(piece, in_turn);
         let queued = unsafe { make_values.launch(self.lane.stream(), grid, &arguments) };
         Ok(queued?)
     }
 
-    /// Completes the header of the output frame being filled, and queues the clearing of its heaps
-    /// that lack a spectrum, and the copy of the counts.
+    /// Completes the header of the output frame being filled, and queues the clearing of its invalid heaps and
+    /// the download of the counts.
     fn queue_end(&mut self, address: u64) -> Result<(), BlockError> {
         let Some(frame) = &mut self.filling else { return Ok(()) };
         self.lane.results()?;
         for heap in self.collector.invalid(frame.header()) {
             let heap = address + (heap * self.heap_bytes) as u64;
-            // SAFETY: the heap lies within the frame, which the block gives away only when the lane
-            // has waited.
+            // SAFETY: the heap is within the frame, which the block passes on only after the CUDA pipeline has
+            // finished with it.
             unsafe { self.lane.clear(heap, self.heap_bytes) }?;
         }
         self.has_valid_heap = self.collector.complete(frame.header_mut());
@@ -259,13 +263,13 @@ impl Cuda {
         self.saturated.fetch(&mut self.lane, place)
     }
 
-    /// The output frame being filled, which gets no more spectra, for the job that completes it.
+    /// Takes the output frame being filled, which gets no more spectra, for the job that completes it.
     fn take_output(&mut self) -> Option<Output> {
         let frame = self.filling.take()?;
         Some(Output { frame, place: self.output_place(), has_valid_heap: self.has_valid_heap })
     }
 
-    /// Completes the output frame being filled, which gets no more spectra.
+    /// Submits a job that completes the output frame being filled, which gets no more spectra.
     fn submit_end(&mut self) -> Result<(), BlockError> {
         let Some(frame) = &self.filling else { return Ok(()) };
         let address = frame_address(frame, self.lane.device())?;
@@ -276,8 +280,8 @@ impl Cuda {
         self.lane.submit()
     }
 
-    /// Puts those spectra of `input` from number `from` on that belong to the output frame being
-    /// filled into it; the number of the next one.
+    /// Submits a job for the spectra of `input`, from `from` on, that belong to the output frame being filled.
+    /// Returns the index of the next spectrum.
     fn submit_piece(
         &mut self,
         input: &Arc<Frame>,
@@ -299,7 +303,7 @@ impl Cuda {
             self.outputs_begun = self.outputs_begun.wrapping_add(1);
             self.saturated.clear(&mut self.lane, self.outputs_begun % IN_FLIGHT)?;
         }
-        // The frame is the job's only when it is complete.
+        // The job owns the output frame only if it completes it.
         self.lane.hold(None)?;
         self.lane.work()?;
         self.queue_piece(payloads, &piece, &stretch)?;
@@ -312,8 +316,8 @@ impl Cuda {
         Ok(from + piece.count)
     }
 
-    /// Gives up the output frame being filled if what was `queued` for it is an error: kernels may
-    /// still write it, and it lacks what its header says.
+    /// Abandons the output frame being filled if `queued` is an error: kernels may still write to the frame, and
+    /// its data would not match its header.
     fn settle<T>(&mut self, queued: Result<T, BlockError>) -> Result<T, BlockError> {
         queued.inspect_err(|_| {
             self.lane.abandon();
@@ -321,7 +325,7 @@ impl Cuda {
         })
     }
 
-    /// Hands on what a job has completed.
+    /// Sends the frame that a job has completed.
     fn hand_on(&mut self, job: Job, io: &mut Io<'_>) -> Result<(), BlockError> {
         let Some(Output { mut frame, place, has_valid_heap: true }) = job else { return Ok(()) };
         let saturated = self.saturated.host(place)?.iter().copied();

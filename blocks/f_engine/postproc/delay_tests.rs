@@ -1,4 +1,4 @@
-//! Delays through the whole F-engine: what they leave of the phase between two polarisations.
+//! Delay correction by the whole F-engine: the remaining phase between two polarisations.
 
 use super::tests::{Heap, f_engine, heaps};
 use crate::tests::chain::{Digitised, RATE_HZ};
@@ -12,12 +12,12 @@ fn rms_degrees(z: &[Complex64]) -> f64 {
     (squares / z.len() as f64).sqrt()
 }
 
-/// Channels of the tests of delays, and the length of their signals.
+/// Number of channels, and length of the signals.
 const DELAY_CHANNELS: usize = 64;
 const DELAY_SAMPLES: usize = 1 << 17;
 
-/// Tones in the middle of every other channel: what the digitiser would see of a source whose
-/// signal arrives `late` samples late, changing with time.
+/// Tones in the middle of every other channel, from a source whose signal arrives `late` samples late, as a
+/// function of time.
 fn late_tones(late: impl Fn(f64) -> f64) -> Digitised {
     let tones: Vec<(f64, f64)> = (2..DELAY_CHANNELS)
         .step_by(2)
@@ -31,14 +31,14 @@ fn late_tones(late: impl Fn(f64) -> f64) -> Digitised {
     Digitised { bits: 12, ..Digitised::new(samples) }
 }
 
-/// What takes the delay of [`late_tones`] out again, but leaves the phase of the centre of the
-/// band, a quarter of the sample rate, where it was: the fringe.
+/// Delay model that compensates the delay of [`late_tones`] and keeps the phase at the centre of the band, a
+/// quarter of the sample rate: it stops the fringe.
 fn undo(late: f64, rate: f64) -> Value {
     json!({"delay_samples": -late, "rate": -rate, "phase_radians": PI / 2.0 * late,
         "phase_rate_radians_per_second": PI / 2.0 * rate * RATE_HZ})
 }
 
-/// The products of both polarisations of a heap in the channels with a tone.
+/// Products of both polarisations of a heap in the channels with a tone.
 fn products(heap: &Heap) -> Vec<Complex64> {
     let mut products = vec![Complex64::default(); DELAY_CHANNELS];
     for (i, both) in heap.2.chunks_exact(2).enumerate() {
@@ -49,7 +49,7 @@ fn products(heap: &Heap) -> Vec<Complex64> {
 }
 
 #[test]
-fn a_delayed_source_is_brought_back_to_zero_phase() {
+fn delay_correction_gives_zero_phase() {
     for (late, rate) in [(0.0, 0.0), (0.3, 0.0), (-12.45, 0.0), (33.5, 2.5e-9), (7.9, -2.5e-9)] {
         let pols = [late_tones(|_| 0.0), late_tones(|t| late + rate * t)];
         let (_, out) = f_engine(
@@ -68,9 +68,9 @@ fn a_delayed_source_is_brought_back_to_zero_phase() {
 }
 
 #[test]
-fn the_phase_goes_on_where_a_changing_delay_steps_by_a_sample() {
+fn phase_is_continuous_at_step_of_coarse_delay() {
     for (late, rate) in [(12.4998, 2.5e-9), (-6.4998, -2.5e-9), (3.5002, -2.5e-9)] {
-        // After 80 000 samples the delay passes the middle between two samples.
+        // After 80 000 samples the delay is half-way between two samples, where the coarse delay steps.
         let pols = [late_tones(|_| 0.0), late_tones(|t| late + rate * t)];
         let (channelised, out) = f_engine(
             json!({"channels": DELAY_CHANNELS, "delays": [[], [undo(late, rate)]],
@@ -91,7 +91,7 @@ fn the_phase_goes_on_where_a_changing_delay_steps_by_a_sample() {
             let error = rms_degrees(&products(heap));
             assert!(error < 1.0, "late {late}, heap at {}: {error} degrees", heap.0);
         }
-        // Nor do the heaps before and after differ from each other.
+        // The heaps before and after the step have the same phase.
         let around: Vec<Vec<Complex64>> = [8 * 8192, 10 * 8192]
             .map(|time| products(heaps.iter().find(|h| h.0 == time).unwrap()))
             .into();
@@ -102,7 +102,7 @@ fn the_phase_goes_on_where_a_changing_delay_steps_by_a_sample() {
 }
 
 #[test]
-fn delays_of_picoseconds_are_told_apart_at_either_end_of_the_range() {
+fn picosecond_delays_are_resolved_at_both_ends_of_the_range() {
     let (channels, len) = (64, 1 << 19);
     let tones = |t: f64| -> f64 {
         let tone = |k: f64| (TAU * k / 128.0 * t + 0.37 * k * k).cos();

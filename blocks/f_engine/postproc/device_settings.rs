@@ -1,5 +1,5 @@
-//! Gains and dither of the spectra on a GPU, which may change from one spectrum to the next.
-#![allow(unsafe_code)] // launches on memory that the caller answers for
+//! Gains and dither of the spectra on a GPU, with live updates at any spectrum.
+#![allow(unsafe_code)] // launches on memory that the caller guarantees
 
 use crate::common::live::Live;
 use crate::common::versions::Versions;
@@ -10,15 +10,15 @@ use fxgraph_dsp::rotate::ChannelGains;
 use num_complex::Complex32;
 use std::sync::Arc;
 
-/// What holds for the spectra, by their timestamps.
+/// Gains and dither seeds, by effective timestamp.
 pub struct DeviceSettings {
-    /// Those that all channels share, \[pol\]\[re, im\], then, \[pol\]\[channel\], what each channel has
-    /// besides: two numbers in single precision, as wide as one in double.
+    /// Common gains of all channels, `[pol][re, im]` in double precision, then the gain of each channel,
+    /// `[pol][channel][re, im]` in single precision, which takes one `f64` per channel.
     gains: Versions<f64>,
-    /// Whether channels differ.
+    /// Whether the gains of channels differ.
     differ: Timed<bool>,
     pols: usize,
-    /// The channels in the order in which the kernel wants their gains.
+    /// Channels in the order in which the kernel reads their gains.
     order: Vec<usize>,
     dither_seed: Timed<u64>,
 }
@@ -27,37 +27,41 @@ pub struct DeviceSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GainStretch {
     pub count: usize,
-    /// Of the gains that all channels share, and of those that each has besides.
+    /// Address of the common gains of all channels.
     pub common: u64,
+    /// Address of the gains of each channel.
     pub each: u64,
-    /// Whether these are not all 1.
+    /// Whether the gains of each channel are not all 1.
     pub differ: bool,
 }
 
-/// Rows of a frame: for each spectrum what is the same for all of its channels.
+/// Input and output of the kernel for rows: the values that all channels of a spectrum share.
 pub struct Rows {
-    /// Addresses of what they are made of, \[pol\]\[spectrum\], and of where they go.
+    /// Address of the phases, `[pol][spectrum]`.
     pub phases: u64,
+    /// Address of the fine delays, `[pol][spectrum]`.
     pub fine_delays: u64,
+    /// Address of the rows, `[pol][spectrum]`.
     pub to: u64,
     /// Spectra of each polarisation.
     pub spectra: usize,
-    /// Timestamp of the first one, and from one to the next.
+    /// Timestamp of the first spectrum.
     pub start: u64,
+    /// ADC samples from one spectrum to the next.
     pub step: u64,
 }
 
-/// A kernel in two forms, for gains that are the same for all channels and for others.
+/// A kernel in two versions: for equal gains of all channels, and for different ones.
 pub struct GainKernels {
-    /// For the gains at the start.
+    /// Version for the gains at the start.
     first: Kernel,
-    /// For gains that differ, if that is another one.
+    /// Version for different gains, if `first` is for equal ones.
     of_each: Option<Kernel>,
 }
 
 impl GainKernels {
-    /// `first`, for these `gains`, and what `make` makes for gains that differ from channel to channel, if these do
-    /// not. At the start: compiled when such gains come, it would hold up the stream.
+    /// Stores `first`, the kernel for `gains`, and, if these are equal for all channels, the kernel of `make` for
+    /// different gains. Compiling it later, when such gains arrive, would stall the stream.
     pub fn new(
         first: Kernel,
         gains: &[ChannelGains],
@@ -67,19 +71,19 @@ impl GainKernels {
         Ok(Self { first, of_each })
     }
 
-    /// The one for spectra whose gains `differ` or do not.
+    /// Kernel for spectra whose gains `differ`, or do not.
     pub fn of(&mut self, differ: bool) -> &mut Kernel {
         self.of_each.as_mut().filter(|_| differ).unwrap_or(&mut self.first)
     }
 
-    /// The one for the gains at the start.
+    /// Kernel for the gains at the start.
     pub fn first(&self) -> &Kernel {
         &self.first
     }
 }
 
 impl DeviceSettings {
-    /// These, until they are changed. Waits for the device: for the start.
+    /// Uploads the initial settings. Blocks until the device has finished, so call it only at the start.
     pub fn new(
         device: &Arc<Device>,
         gains: &[ChannelGains],
@@ -97,12 +101,12 @@ impl DeviceSettings {
         })
     }
 
-    /// Bytes that they take on the device.
+    /// Device memory of the settings in bytes.
     pub const fn device_bytes(pols: usize, channels: usize) -> usize {
         Versions::<f64>::device_bytes(pols * (2 + channels))
     }
 
-    /// Goes over to another value at timestamp `from`.
+    /// Schedules a live value for the effective timestamp `from`.
     pub fn retune(&mut self, from: u64, live: Live) {
         match live {
             Live::Gains(gains) => {
@@ -114,7 +118,7 @@ impl DeviceSettings {
         }
     }
 
-    /// Forgets what held before `timestamp` only.
+    /// Drops values that apply only before `timestamp`.
     pub fn advance(&mut self, timestamp: u64) {
         self.gains.advance(timestamp);
         self.differ.advance(timestamp);
@@ -131,7 +135,7 @@ impl DeviceSettings {
         self.gains.send(lane)
     }
 
-    /// The stretch of at most `most` spectra, `step` apart, of which the first is at timestamp `start`.
+    /// Stretch of at most `most` spectra, `step` ADC samples apart, that starts at timestamp `start`.
     pub fn stretch(&self, start: u64, step: u64, most: usize) -> GainStretch {
         let common = self.gains.address(start);
         GainStretch {
@@ -142,11 +146,11 @@ impl DeviceSettings {
         }
     }
 
-    /// Queues what makes rows, in blocks of so many `threads`: one launch for all spectra that have the same
-    /// gains and seed.
+    /// Queues the kernel for rows, in blocks of `threads`, with one launch for all adjacent spectra that have the
+    /// same gains and seed.
     ///
     /// # Safety
-    /// `kernel` takes the arguments below, and the memory at the addresses is the block's or the job's.
+    /// `kernel` must take the arguments below, and the memory at the addresses must belong to the block or the job.
     pub unsafe fn make_rows<J>(
         &self,
         lane: &Lane<J>,
@@ -171,20 +175,20 @@ impl DeviceSettings {
                 dither_seed.into(),
             ];
             let grid = Grid::new([(self.pols * count).div_ceil(threads), 1, 1], threads);
-            // SAFETY: of the caller; the gains are the settings' own.
+            // SAFETY: guaranteed by the caller; the gains belong to `self`.
             unsafe { kernel.launch(lane.stream(), grid, &arguments) }?;
             done += count;
         }
         Ok(())
     }
 
-    /// The seed of the dither of such spectra, and how many of them have it.
+    /// Dither seed of the spectrum at `start`, and the number of spectra from it on, at most `most`, with this seed.
     fn dither_seed(&self, start: u64, step: u64, most: usize) -> (u64, usize) {
         (*self.dither_seed.at(start), self.dither_seed.run(start, step, most))
     }
 }
 
-/// Whether the channels of any polarisation differ.
+/// Returns whether the gains of the channels of any polarisation differ.
 pub fn differ(gains: &[ChannelGains]) -> bool {
     gains.iter().any(|gains| gains.of_each().is_some())
 }
@@ -211,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_has_what_channels_share_and_then_each_in_the_order_of_the_kernel() {
+    fn gain_table_has_common_gains_then_channels_in_kernel_order() {
         let gain = |re: f32, im: f32| Complex32::new(re, im);
         let same = ChannelGains::same(gain(2.0, 1.0));
         let each = ChannelGains::each(vec![gain(1.0, 0.5), gain(3.0, 0.0), gain(5.0, -1.0)]);

@@ -1,4 +1,4 @@
-//! Gains as a parameter: one, one per polarisation, or one per polarisation and channel.
+//! The parameter `gains`: one gain, one per polarisation, or one per polarisation and channel.
 
 use fxgraph_dsp::rotate::ChannelGains;
 use num_complex::Complex32;
@@ -11,22 +11,22 @@ use std::fmt;
 /// Factors for the spectra.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gains {
-    /// The same everywhere.
+    /// One factor for all polarisations and channels.
     One(Complex32),
-    /// For each polarisation.
+    /// One entry for each polarisation.
     PerPol(Vec<PolGains>),
 }
 
 /// Factors for the spectra of one polarisation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PolGains {
-    /// The same in all channels.
+    /// One factor for all channels.
     One(Complex32),
-    /// For each channel.
+    /// One factor for each channel.
     PerChannel(Vec<Complex32>),
 }
 
-/// As users write it: a number, or {re, im}.
+/// The parameter as users write it: a number, {re, im}, or a list of them.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Written {
@@ -64,7 +64,7 @@ impl Default for Gains {
 }
 
 impl Gains {
-    /// What spectra are multiplied with, for each of so many polarisations.
+    /// Gains of the channels, for each of `pols` polarisations.
     #[must_use]
     pub(crate) fn of_pols(&self, pols: usize) -> Vec<ChannelGains> {
         match self {
@@ -79,7 +79,7 @@ impl Gains {
         }
     }
 
-    /// Every factor that was given.
+    /// All factors of the parameter.
     #[must_use]
     pub fn values(&self) -> Vec<Complex32> {
         match self {
@@ -99,7 +99,7 @@ impl Gains {
 /// A number, or `{re: 1.0, im: 0.5}`.
 pub(crate) struct Gain(pub(crate) Complex32);
 
-/// What a visitor of one of the three levels does with a number or a map.
+/// Reads the map `{re: .., im: ..}`; a missing key is 0.
 fn from_map<'de, A: MapAccess<'de>>(mut map: A) -> Result<Complex32, A::Error> {
     let mut gain = Complex32::default();
     while let Some(key) = map.next_key::<String>()? {
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_forms_are_read() {
+    fn gains_deserialise_from_number_map_and_lists() {
         let read = |text: &str| serde_json::from_str::<Gains>(text).unwrap();
         let real = |re: f32| Complex32::new(re, 0.0);
         assert_eq!(read("2"), Gains::One(real(2.0)));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_gain_is_named() {
+    fn gains_reject_text_and_unknown_keys() {
         let error = serde_json::from_str::<Gains>("[\"loud\"]").unwrap_err().to_string();
         assert!(error.contains("a number, {re: .., im: ..}"), "{error}");
         assert!(serde_json::from_str::<Gains>("{\"real\": 1}").is_err());

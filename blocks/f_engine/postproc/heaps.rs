@@ -1,26 +1,26 @@
-//! Which spectra go to which heap, and what is known of each heap: what all forms of the block share.
+//! Assignment of spectra to heaps, and headers of the output frames, for all implementations.
 
 use super::Postproc;
 use crate::common::spectra::Shape;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Counter, Counters, Header};
 
-/// Between heaps that are further apart the stream's time jumped: nothing is missing. As `max_gap_seconds` of
-/// `spead_source` has it by default.
+/// Longest gap that counts as missing heaps; in a longer one the stream's time jumped. The same value as the
+/// default of `max_gap_seconds` of `spead_source`.
 const MAX_GAP_SECONDS: f64 = 60.0;
 
 /// Collects the spectra of input frames in the heaps of output frames.
 ///
 /// Until it is complete, the validity of an output frame counts the valid spectra of each heap.
 pub struct Collector {
-    /// Of the input.
+    /// Shape of the input.
     shape: Shape,
     /// Heaps of an output frame.
     heaps: usize,
     pub spectra_per_heap: usize,
-    /// No spectrum before this number is taken any more.
+    /// Spectra before this number are rejected.
     next_spectrum: u64,
-    /// Sums of the inputs' statistics since the last output frame.
+    /// Sums of the inputs' power and clipping since the last output frame.
     adc_power: Vec<f64>,
     adc_clipped: Vec<f64>,
     /// Number of the last valid heap since sync time.
@@ -32,18 +32,18 @@ pub struct Collector {
     frames_misplaced: Counter,
 }
 
-/// Spectra of an input frame that go to adjacent places of an output frame.
+/// Adjacent spectra of an input frame that go to adjacent places of an output frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Number of the first one within the input frame.
+    /// Index of the first spectrum within the input frame.
     pub from: usize,
-    /// Its place among the spectra of all heaps of the output frame.
+    /// Index of the first spectrum among the spectra of all heaps of the output frame.
     pub place: usize,
     pub count: usize,
 }
 
 impl Collector {
-    /// Of a block whose input has this shape.
+    /// Creates a collector for an input of this shape.
     pub fn new(postproc: &Postproc, shape: Shape, counters: &Counters) -> Self {
         Self {
             shape,
@@ -57,7 +57,7 @@ impl Collector {
                 / (shape.step * postproc.spectra_per_heap) as f64) as u64,
             heaps_missing: counters.loss(
                 "heaps_missing",
-                "heaps between valid ones that lack a spectrum; look for lost data upstream",
+                "heaps between valid ones that lack a spectrum; look for missing data upstream",
             ),
             values_saturated: counters.count(
                 "values_saturated",
@@ -65,7 +65,7 @@ impl Collector {
             ),
             frames_misplaced: counters.loss(
                 "frames_misplaced",
-                "input frames that were late, not at a multiple of the spectrum step, or beyond all times; look for a faulty source",
+                "input frames that were late, not at a multiple of the spectrum length, or beyond the range of timestamps; look for a faulty source",
             ),
         }
     }
@@ -80,10 +80,10 @@ impl Collector {
         frame.timestamp / self.shape.step as u64
     }
 
-    /// Whether an input frame can be used.
+    /// Returns whether an input frame can be used. Counts misplaced frames, and adds up power and clipping.
     pub fn accept(&mut self, input: &Header) -> bool {
         let number = self.number(input);
-        // Others are nonsense; with these nothing in any form overflows.
+        // Within this range of timestamps no implementation overflows.
         let is_placed = input.timestamp < MAX_TIMESTAMP
             && input.timestamp.is_multiple_of(self.shape.step as u64);
         if !is_placed || number < self.next_spectrum {
@@ -112,14 +112,14 @@ impl Collector {
         output.validity.fill(0);
     }
 
-    /// Those spectra of an input frame from number `from` on that belong to the output frame being
-    /// filled, which `from` does, and at most `most`; counts the valid ones.
+    /// Spectra of an input frame, from `from` on and at most `most`, that belong to the output frame being filled.
+    /// Spectrum `from` must belong to it. Adds the number of valid spectra to the output's validity.
     pub fn piece(&self, input: &Header, from: usize, most: usize, output: &mut Header) -> Piece {
         let place = (self.number(input) + from as u64 - self.number(output)) as usize;
         let count = (self.shape.spectra - from).min(self.frame_spectra() - place).min(most);
         let Shape { pols, spectra, .. } = self.shape;
         let is_valid = |n: usize| (0..pols).all(|pol| input.validity[pol * spectra + n] > 0);
-        // Mostly all are: a question that vector units answer.
+        // Mostly all are valid; this check is vectorised.
         let are_valid = |first: usize, count: usize| {
             (0..pols).all(|pol| {
                 let of_pol = &input.validity[pol * spectra + first..][..count];
@@ -140,19 +140,20 @@ impl Collector {
         Piece { from, place, count }
     }
 
-    /// Whether a piece reaches to the end of the output frame.
+    /// Returns whether a piece ends with the output frame.
     pub fn is_last(&self, piece: &Piece) -> bool {
         piece.place + piece.count == self.frame_spectra()
     }
 
-    /// The heaps of an output frame that is not complete and gets no more spectra that lack a valid
-    /// one: they are to be zero.
+    /// Heaps that lack a valid spectrum and must be zero, of an output frame that gets no more spectra. Call it
+    /// before [`Collector::complete`].
     pub fn invalid(&self, output: &Header) -> impl Iterator<Item = usize> {
         let lacks = |valid: &u32| *valid as usize != self.spectra_per_heap;
         output.validity.iter().enumerate().filter(move |(_, valid)| lacks(valid)).map(|(n, _)| n)
     }
 
-    /// Writes down what is known of an output frame; whether it has a valid heap.
+    /// Completes the header of an output frame: validity flags, power and clipping. Returns whether the frame has
+    /// a valid heap.
     pub fn complete(&mut self, header: &mut Header) -> bool {
         let first_heap = self.number(header) / self.spectra_per_heap as u64;
         for valid in &mut header.validity {
@@ -176,8 +177,8 @@ impl Collector {
         true
     }
 
-    /// Writes down the clamped values, \[heap\]\[pol\], of a complete frame; those of invalid heaps
-    /// do not count.
+    /// Writes the annotation `saturated` of a complete frame: counts of clamped values, `[heap][pol]`, 0 for invalid
+    /// heaps.
     pub fn annotate_saturated(
         &self,
         header: &mut Header,

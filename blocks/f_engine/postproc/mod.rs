@@ -33,17 +33,17 @@ use serde::{Deserialize, Serialize};
 
 pub use gains::{Gains, PolGains};
 
-/// Most spectra of a heap.
+/// Largest number of spectra of a heap.
 pub const MAX_SPECTRA_PER_HEAP: usize = 1 << 16;
 
 /// Order of the output's axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
-    /// \[heap\]\[channel\]\[spectrum\]\[pol\], as F heaps are on the wire.
+    /// \[heap\]\[channel\]\[spectrum\]\[pol\], the order of F-engine heaps in SPEAD packets.
     #[default]
     Standard,
-    /// \[heap\]\[channel\]\[pol\]\[spectrum\]: spectra are adjacent, as correlators like it.
+    /// \[heap\]\[channel\]\[pol\]\[spectrum\]: spectra are adjacent, the fastest order for correlators.
     KMajor,
 }
 
@@ -57,14 +57,14 @@ pub enum Layout {
     outputs("output")
 )]
 pub struct Postproc {
-    /// Bits of each real and imaginary part, 8 or 4. Eight-bit values reach from -127 to 127,
-    /// four-bit ones from -7 to 7.
+    /// Bits of each real and imaginary part, 8 or 4. The range of values is -127 to 127 with 8 bits and
+    /// -7 to 7 with 4 bits.
     #[param(default = 8)]
     pub bits: u8,
     /// Order of the output's axes.
     #[param(default)]
     pub layout: Layout,
-    /// Spectra of a heap: they stand next to each other for each channel.
+    /// Spectra per heap; those of one channel are adjacent.
     #[param(default = 256)]
     pub spectra_per_heap: usize,
     /// Heaps per output frame.
@@ -72,24 +72,24 @@ pub struct Postproc {
     pub heaps_per_frame: usize,
     /// Channels to keep, those in the middle of the band: a power of two. By default all.
     pub channels: Option<usize>,
-    /// Factor before quantisation: a number or {re, im}; or a list with, for each polarisation,
-    /// one of these or a list of them for each channel.
+    /// Factor before quantisation: a number or {re, im}; or a list with one entry for each
+    /// polarisation, which is a number, {re, im}, or a list of them for each channel.
     #[param(default, live)]
     pub gains: Gains,
     /// Noise added before rounding.
     #[param(default)]
     pub dither: Dither,
-    /// Seed of the dither. Give each antenna another one.
+    /// Seed of the dither. Set a different one for each antenna.
     #[param(default, live)]
     pub dither_seed: u64,
     /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
-    /// blocks already uses the cores; give more where one antenna alone is too much for a core.
+    /// blocks already uses the cores; set more if one antenna is too much for one core.
     #[param(default = 1, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
 
 impl Postproc {
-    /// The shape of the spectra in `input`, if it has any, with the channels that are kept.
+    /// Shape of the spectra in `input` with the kept channels; `None` if the axes are not those of spectra.
     fn shape(&self, input: &PortType) -> Option<Shape> {
         let shape = Shape::of_channels(input)?;
         Some(shape.middle(self.channels.unwrap_or(shape.channels)))
@@ -97,7 +97,7 @@ impl Postproc {
 }
 
 impl KindSpec for Postproc {
-    /// The spectra of the input, with the channels that are kept.
+    /// Shape of the spectra of the input, with the kept channels.
     type Shape = Shape;
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, env| {
@@ -117,9 +117,9 @@ impl KindSpec for Postproc {
         let shape = self.shape(input);
         match shape {
             None => {
-                let message = format!("`postproc` cannot work on `{input}`");
+                let message = format!("`postproc` cannot read `{input}`");
                 refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(
-                    "it takes what `fft` makes: cf32 [pol][spectrum][channel], or with [unzip] before [channel]",
+                    "connect the output of `fft`: cf32 [pol][spectrum][channel], or with [unzip] before [channel]",
                 ));
             }
             Some(shape) => {

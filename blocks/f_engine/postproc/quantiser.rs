@@ -1,4 +1,4 @@
-//! From spectra to heaps on the CPU: rows of quantised channels, and how they get into the order of the output.
+//! Quantisation and transposition on the CPU: spectra to rows of quantised channels, rows to heaps.
 
 use super::settings::Settings;
 use super::{Layout, Postproc};
@@ -11,28 +11,27 @@ use num_complex::Complex32;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Spectra that are transposed together: enough for whole cache lines of output.
+/// Number of spectra that are transposed together, enough for whole cache lines of output.
 pub const TILE_SPECTRA: usize = 16;
-/// Values by which rows are longer than their channels: with a power of two all rows would share a few
-/// sets of the cache.
+/// Padding of a row in values. Rows with a power of two of values would share a few sets of the cache.
 pub const PADDING: usize = 32;
 
-/// Rows of quantised spectra, and what holds for them.
+/// Rows of quantised spectra, with their gains and dither.
 pub struct Quantiser {
     pub settings: Settings,
     transposition: Transposition,
-    /// Of a row.
+    /// Channels per row.
     channels: usize,
     /// ADC samples from one spectrum to the next.
     step: u64,
     limit: f32,
-    /// \[pol\]\[row\]\[channel\], rows `transposition.pitch` apart.
+    /// `[pol][row][channel]`, rows `transposition.pitch` apart.
     quantised: Vec<u16>,
-    /// Clamped values of each row.
+    /// Number of clamped values of each row.
     clamped: Vec<AtomicU32>,
 }
 
-/// A row to be written.
+/// Destination row of a spectrum.
 pub struct Row<'a> {
     settings: &'a Settings,
     step: u64,
@@ -43,7 +42,7 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Turns, scales and quantises a spectrum of polarisation `pol`, which has this number since sync time.
+    /// Rotates, scales and quantises a spectrum of polarisation `pol` with this `number` since sync time.
     pub fn write(
         &mut self,
         spectrum: &[Complex32],
@@ -64,7 +63,7 @@ impl Row<'_> {
 }
 
 impl Quantiser {
-    /// Of spectra of this shape, with so many `rows` for each polarisation.
+    /// Creates a quantiser for spectra of this shape, with `rows` for each polarisation.
     pub fn new(postproc: &Postproc, shape: Shape, rows: usize) -> Self {
         let transposition = Transposition {
             pols: shape.pols,
@@ -96,7 +95,7 @@ impl Quantiser {
         self.channels * self.transposition.channel_bytes()
     }
 
-    /// Calls `write` with the number of each of `rows`, those of all polarisations counted through, and the row.
+    /// Calls `write` with the index and the row for each of `rows`; indices run through all polarisations.
     pub fn write<S: Send>(
         &mut self,
         rows: Range<usize>,
@@ -117,13 +116,13 @@ impl Quantiser {
         });
     }
 
-    /// Clamped values of these rows.
+    /// Number of clamped values of these rows.
     pub fn clamped(&self, rows: Range<usize>) -> u64 {
         let count = |row: &AtomicU32| u64::from(row.load(Ordering::Relaxed));
         self.clamped[rows].iter().map(count).sum()
     }
 
-    /// Copies rows, of each polarisation those from number `first` on, to where these spectra of a `heap` are.
+    /// Transposes rows, from row `first` of each polarisation on, to the places of `spectra` in `heap`.
     pub fn transpose<S: Send>(
         &self,
         first: usize,

@@ -1,4 +1,4 @@
-//! Why the parameters of `postproc` are refused, and spectra that it cannot work on.
+//! Diagnostics for the parameters and the input of `postproc`.
 
 use super::{Gains, MAX_SPECTRA_PER_HEAP, PolGains, Postproc};
 use crate::common::axes;
@@ -6,9 +6,10 @@ use crate::common::spectra::Shape;
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{At, PortType, Refusal};
+use num_complex::Complex32;
 
 impl Postproc {
-    /// Refuses what is wrong whatever the input is.
+    /// Diagnostics that do not depend on the input.
     pub(super) fn parameter_refusals(&self) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         let mut refuse = |name, message: String, help: String| {
@@ -17,47 +18,59 @@ impl Postproc {
         if ![4, 8].contains(&self.bits) {
             refuse(
                 "bits",
-                format!("`postproc` cannot quantise to {} bits", self.bits),
-                "8 and 4 are possible".to_owned(),
+                format!("`bits` must be 8 or 4, got {}", self.bits),
+                "omit it for the default of 8".to_owned(),
             );
         }
         if !(1..=MAX_SPECTRA_PER_HEAP).contains(&self.spectra_per_heap) {
             refuse(
                 "spectra_per_heap",
-                format!("a heap cannot have {} spectra", self.spectra_per_heap),
-                format!("1 to {MAX_SPECTRA_PER_HEAP} are possible, 256 are usual"),
+                format!(
+                    "`spectra_per_heap` must be between 1 and {MAX_SPECTRA_PER_HEAP}, got {}",
+                    self.spectra_per_heap
+                ),
+                "omit it for the default of 256".to_owned(),
             );
         }
         if self.heaps_per_frame == 0 {
-            refuse("heaps_per_frame", "a frame needs heaps".to_owned(), "1 is usual".to_owned());
+            refuse(
+                "heaps_per_frame",
+                "`heaps_per_frame` must be at least 1, got 0".to_owned(),
+                "omit it for the default of 1".to_owned(),
+            );
         }
-        if self.gains.values().iter().any(|gain| !gain.re.is_finite() || !gain.im.is_finite()) {
+        let is_finite = |gain: &Complex32| gain.re.is_finite() && gain.im.is_finite();
+        if let Some(gain) = self.gains.values().into_iter().find(|gain| !is_finite(gain)) {
             refuse(
                 "gains",
-                "a gain is not a finite number".to_owned(),
-                "gains must fit single precision".to_owned(),
+                format!("`gains` must be finite in single precision, got {gain}"),
+                "set for example `gains: 0.5`".to_owned(),
             );
         }
         refusals
     }
 
-    /// Refuses spectra that cannot be worked on.
+    /// Diagnostics for the shape of the input's spectra.
     pub(super) fn shape_refusals(&self, input: &PortType, shape: Shape) -> Vec<Refusal> {
         let units = [("pol", shape.pols), ("spectrum", shape.spectra)];
         let mut refusals = Vec::from_iter(axes::refuse_validity(0, input, &units));
         let Shape { pols, channels, pitch, step, .. } = shape;
         if !channels.is_power_of_two() || channels < 4 || shape.spectra == 0 || pols == 0 {
-            let message = format!("`postproc` cannot work on {channels} channels");
+            let message = format!(
+                "the number of channels must be a power of two, at least 4, got {channels}"
+            );
             let at =
                 self.channels.map_or(At::InputAxis(0, "channel"), |_| At::Parameter("channels"));
-            let help = "the number of channels must be a power of two, at least 4";
+            let help = "set `channels` of the `pfb` upstream, for example to 1024";
             refusals.push(Refusal::new(codes::INPUT_AXIS, at, message).help(help));
         } else if channels > pitch || (channels < pitch && shape.unzip > 1) {
-            let message = format!("{channels} of {pitch} channels cannot be kept");
-            let help = if channels > pitch {
-                format!("up to {pitch} are possible; without `channels` all are kept")
+            let (message, help) = if channels > pitch {
+                let message =
+                    format!("`channels` must be at most the input's {pitch}, got {channels}");
+                (message, "omit `channels` to keep all of them")
             } else {
-                "leave `channels` out, or `unzip` of `pfb`".to_owned()
+                let message = format!("`channels` must be {pitch} for an unzipped input");
+                (message, "omit `channels`, or omit `unzip` of `pfb`")
             };
             refusals.push(Refusal::parameter("channels", message).help(help));
         } else if step == 0
@@ -65,7 +78,7 @@ impl Postproc {
             || input.clock.samples_per_frame != (shape.spectra * step) as u64
         {
             let message = format!(
-                "spectra of {pitch} channels must be {} samples apart, or a multiple of that, not {step}",
+                "the step between spectra of {pitch} channels must be a multiple of {} samples, got {step}",
                 2 * pitch
             );
             refusals.push(Refusal::new(codes::RATE, At::Input(0), message));
@@ -73,7 +86,7 @@ impl Postproc {
         refusals
     }
 
-    /// Refuses frames of a size that cannot be, of spectra and parameters that are not refused.
+    /// Diagnostic for the size of an output frame, given a valid shape and valid parameters.
     pub(super) fn refuse_frames(&self, shape: Shape) -> Option<Refusal> {
         let refuse = |name, message: String, help: String| {
             Some(Refusal::parameter(name, message).help(help))
@@ -83,27 +96,28 @@ impl Postproc {
         if heap_bytes > axes::MAX_FRAME_BYTES {
             return refuse(
                 "spectra_per_heap",
-                format!("heaps of {} spectra are too large", self.spectra_per_heap),
-                format!("{} fit into 4 GiB", axes::MAX_FRAME_BYTES / spectrum_bytes),
+                format!("heaps of {} spectra take more than 4 GiB", self.spectra_per_heap),
+                format!("use at most {}", axes::MAX_FRAME_BYTES / spectrum_bytes),
             );
         }
         if self.heaps_per_frame > axes::MAX_FRAME_BYTES / heap_bytes {
             return refuse(
                 "heaps_per_frame",
-                format!("frames of {} heaps are too large", self.heaps_per_frame),
-                format!("{} fit into 4 GiB", axes::MAX_FRAME_BYTES / heap_bytes),
+                format!("frames of {} heaps take more than 4 GiB", self.heaps_per_frame),
+                format!("use at most {}", axes::MAX_FRAME_BYTES / heap_bytes),
             );
         }
         let spectra = (self.heaps_per_frame * self.spectra_per_heap) as u64;
         (spectra > MAX_TIMESTAMP / shape.step as u64).then(|| {
             let step = shape.step;
-            let message =
-                format!("frames of spectra {step} samples apart go beyond all timestamps");
+            let message = format!(
+                "a frame of {spectra} spectra, {step} samples apart, exceeds the range of timestamps"
+            );
             Refusal::new(codes::RATE, At::Input(0), message)
         })
     }
 
-    /// Refuses gains for other polarisations or channels than there are.
+    /// Diagnostics for gains of a wrong number of polarisations or channels.
     pub(super) fn gain_refusals(&self, shape: Shape) -> Vec<Refusal> {
         let Shape { pols, channels, .. } = shape;
         let mut refusals = Vec::new();
@@ -117,16 +131,18 @@ impl Postproc {
             if gains.len() != pols {
                 refusals.push(refuse(
                     format!(
-                        "there are gains for {} polarisations, but {pols} of them",
+                        "`gains` must have one entry for each of {pols} polarisations, got {}",
                         gains.len()
                     ),
-                    "give one entry for each polarisation".to_owned(),
+                    "write one number for all, or for example `gains: [0.5, 0.4]`".to_owned(),
                 ));
             }
             if let Some(len) = gains.iter().find_map(wrong) {
                 refusals.push(refuse(
-                    format!("there are gains for {len} channels, but {channels} of them"),
-                    "give one gain for each channel, or one number for all".to_owned(),
+                    format!(
+                        "`gains` must have one entry for each of {channels} channels, got {len}"
+                    ),
+                    "write one gain for each channel, or one number for all".to_owned(),
                 ));
             }
         }

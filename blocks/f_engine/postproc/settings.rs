@@ -1,4 +1,4 @@
-//! Gains and dither of the spectra, which may change from one spectrum to the next.
+//! Gains and dither of the spectra, with live updates at any spectrum.
 
 use super::gains::Gains;
 use crate::common::dither::Dither;
@@ -8,9 +8,9 @@ use fxgraph::retune::Timed;
 use fxgraph_dsp::dither;
 use fxgraph_dsp::rotate::ChannelGains;
 
-/// What holds for the spectra, by their timestamps.
+/// Gains and dither seed, by effective timestamp.
 pub struct Settings {
-    /// Of each polarisation.
+    /// Gains of each polarisation.
     gains: Timed<Vec<ChannelGains>>,
     /// `None` without dither.
     dither_seed: Option<Timed<u64>>,
@@ -24,7 +24,7 @@ impl Settings {
         }
     }
 
-    /// Goes over to another value at timestamp `from`.
+    /// Schedules a live value for the effective timestamp `from`.
     pub fn retune(&mut self, from: u64, live: Live) {
         match live {
             Live::Gains(gains) => self.gains.set(from, gains),
@@ -35,7 +35,7 @@ impl Settings {
         }
     }
 
-    /// Forgets what held before `timestamp` only.
+    /// Drops values that apply only before `timestamp`.
     pub fn advance(&mut self, timestamp: u64) {
         self.gains.advance(timestamp);
         self.dither_seed.iter_mut().for_each(|seed| seed.advance(timestamp));
@@ -46,8 +46,8 @@ impl Settings {
         self.gains.at(timestamp)
     }
 
-    /// Key of the dither of polarisation `pol` of the spectrum at `timestamp`, which has this number
-    /// since sync time.
+    /// Key of the dither of polarisation `pol` for the spectrum at `timestamp`, which has this `number` since sync
+    /// time; `None` without dither.
     pub fn dither_key(&self, timestamp: u64, number: u64, pol: usize) -> Option<u64> {
         let seed = self.dither_seed.as_ref()?.at(timestamp);
         Some(dither::key(*seed, &[number, pol as u64]))

@@ -46,8 +46,8 @@ pub fn f_engine(pfb_parameters: Value, parameters: Value, pols: &[Digitised]) ->
 const CHANNELS: usize = 32;
 const STEP: usize = 2 * CHANNELS;
 
-/// Spectra of `samples` in double precision, straight from the definitions: one for each multiple
-/// of a step whose window, moved by the coarse part of `delay_samples`, lies within the samples.
+/// Spectra of `samples` in double precision, from the equations: one for each multiple of a step whose
+/// window, shifted by the coarse part of `delay_samples`, is within the samples.
 fn exact_spectra(
     samples: &[i16],
     delay_samples: impl Fn(f64) -> f64,
@@ -67,7 +67,7 @@ fn two_pols(seed: u64) -> Vec<Digitised> {
 }
 
 #[test]
-fn agrees_with_double_precision_within_one_and_seldom_differs_at_all() {
+fn output_agrees_with_double_precision_within_one() {
     let delays = json!([
         [{"delay_samples": 7.37, "rate": 2e-9, "phase_radians": 1.1,
             "phase_rate_radians_per_second": 40.0}],
@@ -138,7 +138,7 @@ fn agrees_with_double_precision_within_one_and_seldom_differs_at_all() {
 }
 
 #[test]
-fn heaps_with_a_lost_spectrum_are_exactly_the_missing_ones() {
+fn heaps_with_missing_spectrum_are_exactly_the_invalid_ones() {
     let mut pols = two_pols(30);
     pols[1].lost_heaps = vec![40];
     let (channelised, out) = f_engine(
@@ -167,7 +167,7 @@ fn heaps_with_a_lost_spectrum_are_exactly_the_missing_ones() {
 }
 
 #[test]
-fn jump_of_the_streams_time_is_no_missing_heap() {
+fn jump_of_stream_time_counts_no_missing_heap() {
     let parameters = || json!({"spectra_per_heap": 16, "heaps_per_frame": 1});
     let missing_after = |jump: u64| {
         let mut spectra = pfb(json!({"channels": CHANNELS, "spectra_per_frame": 16}), &two_pols(8));
@@ -179,12 +179,12 @@ fn jump_of_the_streams_time_is_no_missing_heap() {
     let heap = 16 * STEP as u64;
     let whole = missing_after(0);
     assert_eq!(missing_after(1000 * heap), whole + 1000);
-    // A digitiser that was restarted goes on in the next turn of the 48 bits.
+    // A restarted digitiser continues after the next wrap of the 48-bit timestamps.
     assert_eq!(missing_after(1 << 48), whole);
 }
 
 #[test]
-fn frame_sizes_and_threads_change_nothing_two_days_in() {
+fn output_is_independent_of_frame_sizes_and_threads_after_two_days() {
     let start = 172_800 * 1_712_000_000_u64 / (1 << 20) * (1 << 20);
     let mut pols = two_pols(40);
     pols.iter_mut().for_each(|pol| pol.start = start);
@@ -206,7 +206,7 @@ fn frame_sizes_and_threads_change_nothing_two_days_in() {
 
 #[test]
 fn dither_is_uniform_reproducible_and_differs_between_seeds() {
-    // A constant input of 0 would hide a bias; 0.25 must come out as 0.25 on average.
+    // A constant input of 0 would hide a bias; 0.25 must be 0.25 on average in the output.
     let run = |seed: u64| {
         let pols = vec![Digitised::new(noise(50, 65536, 100.0, 10))];
         let parameters = json!({"channels": CHANNELS, "spectra_per_frame": 32});
@@ -231,8 +231,8 @@ fn dither_is_uniform_reproducible_and_differs_between_seeds() {
     };
     let ((exact, one), (_, two)) = (with_signal(1), with_signal(2));
     assert!(one != two);
-    // Dithered values are unbiased: their mean error within a narrow range of the exact
-    // value is far below what rounding alone would leave.
+    // Dithered values are unbiased: their mean error within a narrow range of the exact value is far below
+    // that of rounding alone.
     let (mut sum, mut count) = (0.0, 0.0);
     for (time, _, heap) in one.iter().filter(|heap| heap.1) {
         for (i, got) in heap.iter().enumerate() {
@@ -251,14 +251,14 @@ fn dither_is_uniform_reproducible_and_differs_between_seeds() {
 }
 
 #[test]
-fn statistics_of_the_digitiser_are_handed_on_once() {
+fn digitiser_statistics_are_passed_on_once() {
     let pols = two_pols(60);
     let (channelised, out) = f_engine(
         json!({"channels": CHANNELS, "spectra_per_frame": 8}),
         json!({"spectra_per_heap": 32}),
         &pols,
     );
-    assert!(channelised.frames.len() > 4 * out.frames.len(), "some frames make no whole heap");
+    assert!(channelised.frames.len() > 4 * out.frames.len(), "some frames complete no heap");
     assert_eq!(out.frames.len(), 15);
     for (heap, frame) in out.frames.iter().enumerate() {
         let power = frame.annotations.get("adc_power");
@@ -275,7 +275,7 @@ fn statistics_of_the_digitiser_are_handed_on_once() {
 }
 
 #[test]
-fn frames_at_the_end_of_all_timestamps_are_dropped_and_counted() {
+fn frames_beyond_timestamp_range_are_dropped_and_counted() {
     let (channelised, _) = f_engine(
         json!({"channels": CHANNELS, "spectra_per_frame": 32}),
         json!({"spectra_per_heap": 32}),
@@ -295,7 +295,7 @@ fn frames_at_the_end_of_all_timestamps_are_dropped_and_counted() {
 }
 
 #[test]
-fn hostile_parameters_and_inputs_are_refused() {
+fn postproc_rejects_hostile_parameters_and_inputs() {
     let samples = Digitised::new(Vec::new());
     let before =
         then::<Fft>(json!({}), pfb(json!({"channels": 16, "spectra_per_frame": 8}), &[samples]));
@@ -323,7 +323,7 @@ fn hostile_parameters_and_inputs_are_refused() {
     wide.clock.samples_per_frame = 8 << 21;
     let all = KindSpec::outputs(&kind::<Postproc>(json!({"spectra_per_heap": 65536})), &[wide]);
     let all = all.unwrap_err();
-    assert_eq!((all.len(), all[0].help.as_deref()), (1, Some("2048 fit into 4 GiB")));
+    assert_eq!((all.len(), all[0].help.as_deref()), (1, Some("use at most 2048")));
     let mut slow = port.clone();
     slow.clock.samples_per_frame += 8;
     assert_eq!(refusals(json!({}), &slow), 1);

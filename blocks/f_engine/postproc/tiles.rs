@@ -1,31 +1,31 @@
-//! How the kernel that makes values on a GPU cuts up its work, as in `postproc.cu`.
+//! Tiling of the kernel `postproc` on a GPU; it must match `postproc.cu`.
 
 use super::heaps::Piece;
 use super::{Layout, Postproc};
 use crate::common::spectra::Shape;
 use fxgraph::cuda::Grid;
 
-/// Most tiles that a block does one after the other, and rounds of blocks that there should be.
+/// Largest number of tiles per thread block, and number of rounds of resident blocks to aim for.
 const MOST_IN_TURN: usize = 4;
 const ROUNDS: usize = 4;
-/// Bytes of a channel that a thread writes.
+/// Bytes per channel that a thread writes.
 const THREAD_BYTES: usize = 16;
 
-/// The cut of a block's work.
+/// Tile sizes and launch configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiles {
     spectra_per_heap: usize,
-    /// Spectra of a tile: of both halves of a warp.
+    /// Spectra per tile; each half-warp processes half of them.
     spectra: usize,
-    /// Polarisations that do not alternate.
+    /// Number of separate polarisations; 1 if polarisations are interleaved.
     pols_apart: usize,
     channel_blocks: usize,
-    /// Of a block, half of which are places of a spectrum.
+    /// Threads per block, half of which are for different channels.
     threads: usize,
 }
 
 impl Tiles {
-    /// The cut for blocks of so many `threads`.
+    /// Tiling for blocks of `threads`.
     pub fn new(postproc: &Postproc, shape: Shape, threads: usize) -> Self {
         let values = THREAD_BYTES / if postproc.bits == 8 { 2 } else { 1 };
         let (mixed_pols, pols_apart) = match postproc.layout {
@@ -45,7 +45,7 @@ impl Tiles {
         }
     }
 
-    /// The tile that a spectrum is in, by its place among those of all heaps.
+    /// Index of the tile of a spectrum, from its place among the spectra of all heaps.
     pub fn of(&self, place: usize) -> usize {
         let (heap, in_heap) = (place / self.spectra_per_heap, place % self.spectra_per_heap);
         heap * self.spectra_per_heap.div_ceil(self.spectra) + in_heap / self.spectra
@@ -55,14 +55,14 @@ impl Tiles {
         self.of(piece.place + piece.count - 1) - self.of(piece.place) + 1
     }
 
-    /// How many tiles of a piece a block of threads does one after the other: more of them share
-    /// what is the same for all spectra, but all multiprocessors must have work to the end.
+    /// Number of consecutive tiles of a piece per thread block. More tiles share the values that are the same for
+    /// all spectra, but fewer keep all multiprocessors busy to the end.
     pub fn in_turn(&self, piece: &Piece, blocks_at_once: usize) -> usize {
         let blocks = self.of_piece(piece) * self.channel_blocks * self.pols_apart;
         (blocks / (blocks_at_once * ROUNDS).max(1)).clamp(1, MOST_IN_TURN)
     }
 
-    /// The grid in which blocks do so many tiles in turn.
+    /// Grid for blocks with `in_turn` tiles each.
     pub fn grid(&self, piece: &Piece, in_turn: usize) -> Grid {
         let blocks = self.of_piece(piece).div_ceil(in_turn);
         Grid::new([blocks, self.channel_blocks, self.pols_apart], self.threads)
@@ -77,7 +77,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_piece_has_all_tiles_that_its_spectra_are_in() {
+    fn grid_covers_all_tiles_of_a_piece() {
         let postproc: Postproc = kind(json!({"spectra_per_heap": 21, "heaps_per_frame": 3}));
         let shape = Shape {
             pols: 2,
@@ -89,7 +89,7 @@ mod tests {
             adc_sample_rate_hz: 1e9,
         };
         let tiles = Tiles::new(&postproc, shape, 256);
-        // Of 8 spectra: three for each heap.
+        // Tiles of 8 spectra: three for each heap.
         assert_eq!([0, 7, 8, 20, 21, 62].map(|place| tiles.of(place)), [0, 0, 1, 2, 3, 8]);
         let piece = |place, count| Piece { from: 0, place, count };
         assert_eq!(tiles.grid(&piece(6, 3), 1).blocks, [2, 16, 1]);

@@ -1,5 +1,5 @@
-//! The samples of all polarisations on a GPU: in the input frames, and in memory for those that are not
-//! in one frame, or no longer.
+//! Samples of all polarisations on a GPU: in the input frames, in seams for windows across frames, and in the
+//! history for frames that are no longer held.
 #![allow(unsafe_code)] // copies between memory that the block or the job owns
 
 use super::lending::{Copy, Lending, Located, Memory, seam_samples};
@@ -10,8 +10,8 @@ use fxgraph::diagnostic::codes;
 use fxgraph::{At, BlockError, PortType, Ports, Refusal};
 use std::sync::Arc;
 
-/// Samples of a polarisation to keep room for: twice what an output frame needs, so that what is
-/// moved to the front does not overlap with where it was.
+/// Capacity of the history of a polarisation in samples: twice the samples of an output frame, so that the source
+/// and the destination of a move to the front do not overlap.
 pub fn capacity(sizes: &Sizes) -> usize {
     2 * sizes.frame_samples().next_multiple_of(8)
 }
@@ -20,22 +20,22 @@ fn bytes_of(samples: usize, input: &PortType) -> usize {
     samples / 8 * input.dtype.bits()
 }
 
-/// Bytes of the memory for all polarisations.
+/// Device memory for the samples of all polarisations, in bytes.
 pub fn device_bytes(sizes: &Sizes, ports: &Ports) -> usize {
     let samples = capacity(sizes) + IN_FLIGHT * seam_samples(sizes);
     ports.inputs.iter().map(|input| bytes_of(samples, input)).sum()
 }
 
-/// Memory for samples of each polarisation.
+/// Device memory for samples of each polarisation.
 pub struct DeviceSamples {
-    /// For those that are no longer in their frames, \[pol\].
+    /// Samples of frames that are no longer held, `[pol]`.
     histories: Vec<DeviceArray<u8>>,
-    /// For those of windows across frames, \[slot\]\[pol\].
+    /// Samples of windows across frames, `[slot][pol]`.
     seams: Vec<Vec<DeviceArray<u8>>>,
 }
 
 impl DeviceSamples {
-    /// Memory for inputs of samples of one type.
+    /// Allocates memory for inputs with the same sample type.
     pub fn new(device: &Arc<Device>, sizes: &Sizes, ports: &Ports) -> Result<Self, CudaError> {
         let memory = |samples: usize| {
             let of_input = |input| DeviceArray::new(device, bytes_of(samples, input));
@@ -47,7 +47,7 @@ impl DeviceSamples {
         })
     }
 
-    /// Queues the copies to the histories that are due, after the kernels that still read these.
+    /// Queues the copies to the histories, after the kernels that still read them.
     pub fn copy_histories<J>(
         &self,
         schedule: &mut Schedule<Lending>,
@@ -59,7 +59,7 @@ impl DeviceSamples {
         Ok(())
     }
 
-    /// Queues the copies to the seams of the output frame, which nothing but its kernels reads.
+    /// Queues the copies to the seams of the output frame; only the kernels of this frame read them.
     pub fn copy_seams<J>(
         &self,
         schedule: &mut Schedule<Lending>,
@@ -73,7 +73,7 @@ impl DeviceSamples {
         Ok(())
     }
 
-    /// Address of the memory that samples of polarisation `p` of a slot's output frame are in.
+    /// Address of the memory with samples of polarisation `p` for the output frame of a slot.
     pub fn address(
         &self,
         slot: usize,
@@ -101,23 +101,23 @@ fn copy<J>(
             Some(frame) => lane.read(frame)?,
             None => history.address(),
         };
-        // SAFETY: both ends are within the frame or the memory, which do not overlap; the job owns the
-        // frame.
+        // SAFETY: source and destination are within the frame or the memory and do not overlap; the job owns
+        // the frame.
         unsafe { lane.copy(memory.address() + to as u64, source + from as u64, bytes) }?;
     }
     Ok(())
 }
 
-/// Whether copies to the histories are due.
+/// Returns whether copies to the histories are due.
 pub fn owes_copies(schedule: &Schedule<Lending>) -> bool {
     schedule.pols.iter().any(|pol| !pol.store.copies.is_empty())
 }
 
-/// Refuses polarisations whose samples are of different types: kernels read one.
+/// Diagnostic for polarisations with different sample types; kernels read one type.
 pub fn refuse_mixed(ports: &Ports) -> Option<Refusal> {
     let first = ports.inputs[0].dtype;
     let other = ports.inputs.iter().position(|input| input.dtype != first)?;
-    let message = "the polarisations have samples of different types, and a GPU reads one";
+    let message = "the polarisations must have the same sample type on a GPU";
     let refusal = Refusal::new(codes::IMPLEMENTATION, At::Input(other), message);
     let refusal = refusal.label(format!("these are {}", ports.inputs[other].dtype));
     Some(refusal.note(At::Input(0), format!("these are {first}")))

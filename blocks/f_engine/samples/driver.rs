@@ -1,5 +1,5 @@
-//! What blocks that read digitised samples on a GPU have in common: which samples each output frame
-//! needs and where they lie, and the jobs that make one frame after the other.
+//! Common driver of the blocks that read digitised samples on a GPU: locates the samples of each output frame, and
+//! submits one job after the other.
 
 use super::device::{self, DeviceSamples, owes_copies};
 use super::lending::{Lending, Memory};
@@ -13,41 +13,41 @@ use fxgraph::{Block, BlockError, Env, FrameMut, Header, Io, Next, Ports};
 use fxgraph_dsp::delay::Piece;
 use std::sync::Arc;
 
-/// Adjacent spectra of one polarisation whose samples lie in one piece.
+/// Adjacent spectra of one polarisation whose samples are contiguous in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
     pub pol: usize,
-    /// Number of the first one within the output frame.
+    /// Index of the first spectrum within the output frame.
     pub first: usize,
     pub count: usize,
     pub fate: Fate,
-    /// Of the memory that the first one's samples start in, and bits from there; nothing if they
-    /// are lost.
+    /// Address of the memory with the samples of the first spectrum; unused if the samples are missing.
     pub address: u64,
+    /// Offset of the first sample from `address` in bits.
     pub first_bit: u64,
 }
 
-/// What a block makes of the samples. While the GPU makes one frame the next are begun: each has a
-/// slot, which those in flight do not share.
+/// Computation of a block on the samples. The next frames are begun while the GPU computes one; each frame in
+/// flight has its own slot.
 pub trait Maker: Send {
-    /// Live parameters that it keeps as tables on the device.
+    /// Live parameters that are kept as tables in device memory.
     const TABLES: &'static [&'static str] = &[];
 
-    /// `live`, a value of a live parameter besides the delays, which are the schedule's, holds from timestamp
-    /// `from` on, which lies before the end of the next output frame.
+    /// Schedules `live`, the value of a live parameter other than the delays, for the effective timestamp `from`,
+    /// which is before the end of the next output frame. The schedule itself handles the delays.
     fn retune(&mut self, _from: u64, _live: Live) {}
 
-    /// Whether the next output frame may be begun, whatever changes come with it; if not, it is when
-    /// the lane is idle.
+    /// Returns whether the next output frame may begin with any live updates. If not, it may begin when the CUDA
+    /// pipeline is idle.
     fn has_room(&mut self, _lane_is_idle: bool) -> bool {
         true
     }
 
-    /// Begins the output frame of a slot, which these runs make; how many spectra a stretch may
-    /// have.
+    /// Begins the output frame of a slot, with these runs of `(polarisation, run)`. Returns the largest number of
+    /// spectra of a stretch.
     fn begin(&mut self, slot: usize, schedule: &Schedule<Lending>, runs: &[(usize, Run)]) -> usize;
 
-    /// Adds a stretch to the output frame with this header.
+    /// Adds a stretch to the output frame with the header `output`.
     fn add(
         &mut self,
         slot: usize,
@@ -56,8 +56,7 @@ pub trait Maker: Send {
         output: &mut Header,
     ) -> Result<(), BlockError>;
 
-    /// Fills in the header and the tables on the host of the output frame, all of whose stretches
-    /// are known.
+    /// Fills the header and the host tables of the output frame, after all of its stretches were added.
     fn prepare(
         &mut self,
         slot: usize,
@@ -65,8 +64,8 @@ pub trait Maker: Send {
         output: &mut Header,
     ) -> Result<(), BlockError>;
 
-    /// Queues what makes the output frame, whose payload is at `output`: begins among the tables of
-    /// the lane's job, which owns the frames.
+    /// Queues uploads, kernels and downloads of the output frame, whose payload is at `output`. The job of `lane`
+    /// is in its upload stage and owns the frames.
     fn queue<J>(
         &mut self,
         lane: &mut Lane<J>,
@@ -75,8 +74,8 @@ pub trait Maker: Send {
         output: u64,
     ) -> Result<(), BlockError>;
 
-    /// Completes the header of the output frame that the GPU has made; whether there is anything in
-    /// it. Frames are completed in order.
+    /// Completes the header of the output frame after its job. Returns whether the frame has valid data. Frames are
+    /// completed in order.
     fn complete(
         &mut self,
         slot: usize,
@@ -84,12 +83,11 @@ pub trait Maker: Send {
         output: &mut Header,
     ) -> Result<bool, BlockError>;
 
-    /// Says how the run was.
+    /// Writes the summary of the run.
     fn summarise(&self);
 }
 
-/// The output frame of the job that makes it, and its slot; the frames that samples are read or
-/// copied from are the lane's.
+/// Output frame and slot of a job. The CUDA pipeline owns the frames that samples are read or copied from.
 type Job = Option<(FrameMut, usize)>;
 
 /// The running block.
@@ -104,7 +102,7 @@ pub struct Driver<M> {
 }
 
 impl<M: Maker> Driver<M> {
-    /// A block with a schedule of these sizes and delays, whose frames `make` makes.
+    /// Creates a block with a schedule of these sizes and delays. `make` creates its [`Maker`].
     pub fn new(
         sizes: Sizes,
         delays: &[Vec<Piece>],
@@ -126,7 +124,7 @@ impl<M: Maker> Driver<M> {
         })
     }
 
-    /// Queues only the copies that are due, while the output frame waits for samples.
+    /// Submits a job for the pending copies alone, while the output frame waits for samples.
     fn submit_copies(&mut self) -> Result<(), BlockError> {
         if !owes_copies(&self.schedule) {
             return Ok(());
@@ -137,7 +135,7 @@ impl<M: Maker> Driver<M> {
         self.lane.submit()
     }
 
-    /// Queues the output frame, all of whose runs are known.
+    /// Submits the job of the output frame, after all of its runs were found.
     fn submit_frame(&mut self, mut output: FrameMut) -> Result<(), BlockError> {
         let slot = self.lane.begin(self.schedule.timestamp())?;
         self.schedule.pols.iter_mut().for_each(|pol| pol.store.begin_frame());
@@ -174,7 +172,7 @@ impl<M: Maker> Driver<M> {
         self.lane.submit()
     }
 
-    /// Hands on what a job has made.
+    /// Sends the frame of a finished job.
     fn hand_on(&mut self, job: Job, io: &mut Io<'_>) -> Result<(), BlockError> {
         let Some((mut frame, slot)) = job else { return Ok(()) };
         if self.maker.complete(slot, &self.schedule, frame.header_mut())? {

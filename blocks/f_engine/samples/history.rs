@@ -1,36 +1,35 @@
-//! Which samples of one polarisation are kept, as far back as windows may still reach, and where.
+//! Bookkeeping of the buffered samples of one polarisation, as far back as windows may reach.
 //!
-//! The samples themselves are elsewhere: in a stretch of memory, host or device, for `capacity` of
-//! them. Kept samples stand in it one after the other; when its end is reached they are moved to the
-//! front.
+//! The samples themselves are in a buffer of `capacity` samples, in host or device memory. They are contiguous in
+//! the buffer, and are moved to its front when its end is reached.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// A contiguous stretch of time, some of it without samples.
+/// A contiguous range of time, with gaps of missing samples.
 pub struct History {
-    /// Samples that there is room for.
+    /// Capacity of the buffer in samples.
     capacity: usize,
-    /// Place of the first kept sample.
+    /// Place of the first sample in the buffer.
     first: usize,
-    /// Kept samples.
+    /// Number of samples in the buffer.
     len: usize,
-    /// Absolute time of the first kept sample. Signed: a delay may reach before sync time.
+    /// Absolute time of the first sample. Signed, because a delay may reach before sync time.
     start: i64,
-    /// Stretches without data, in order, apart from each other.
+    /// Gaps without data, from and to, in order and disjoint.
     missing: VecDeque<(i64, i64)>,
 }
 
-/// Samples that are to be moved to the front of the memory.
+/// A move of samples to the front of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Place of the first one.
+    /// Place of the first sample before the move.
     pub from: usize,
     pub samples: usize,
 }
 
 impl History {
-    /// Room for `capacity` samples; starts empty at time `start`.
+    /// Creates an empty history for `capacity` samples that starts at time `start`.
     pub fn new(capacity: usize, start: i64) -> Self {
         Self { capacity, first: 0, len: 0, start, missing: VecDeque::new() }
     }
@@ -40,7 +39,7 @@ impl History {
         self.start + self.len as i64
     }
 
-    /// Forgets what came before `time`; if that is past the end, continues empty from there.
+    /// Drops samples before `time`. If `time` is past the end, the history is empty and continues from `time`.
     pub fn forget_before(&mut self, time: i64) {
         if time >= self.end() {
             (self.first, self.len, self.start) = (0, 0, time);
@@ -55,8 +54,8 @@ impl History {
         }
     }
 
-    /// Makes room for `count` more samples without a move in between.
-    #[must_use = "the samples have to be moved"]
+    /// Reserves space for `count` more contiguous samples. Returns the move that this needs, if any.
+    #[must_use = "the caller must move the samples"]
     pub fn reserve(&mut self, count: usize) -> Option<Move> {
         if self.first + self.len + count <= self.capacity {
             return None;
@@ -65,7 +64,7 @@ impl History {
         (self.len > 0).then_some(Move { from, samples: self.len })
     }
 
-    /// `count` more samples, for which there is room: their place.
+    /// Appends `count` samples, for which space must be reserved, and returns their place.
     pub fn push(&mut self, count: usize) -> usize {
         let at = self.first + self.len;
         self.len += count;
@@ -73,13 +72,13 @@ impl History {
         at
     }
 
-    /// Time after the last sample that is not missing, if that is not forgotten.
+    /// Time after the last sample that is not missing, or the start if all are missing.
     pub fn last_present(&self) -> i64 {
         let end = self.end();
         self.missing.back().filter(|gap| gap.1 >= end).map_or(end, |gap| gap.0)
     }
 
-    /// Says that the samples from `from` to `to`, after all earlier marks, are missing.
+    /// Marks the samples from `from` to `to` as missing. Marks must be in order of time.
     pub fn mark_missing(&mut self, from: i64, to: i64) {
         match self.missing.back_mut() {
             Some(last) if last.1 >= from => last.1 = last.1.max(to),
@@ -87,7 +86,7 @@ impl History {
         }
     }
 
-    /// Whether all of these samples are there.
+    /// Returns whether all samples from `from` to `to` are present.
     pub fn is_whole(&self, from: i64, to: i64) -> bool {
         let next = self.missing.partition_point(|gap| gap.1 <= from);
         from >= self.start
@@ -95,7 +94,7 @@ impl History {
             && self.missing.get(next).is_none_or(|gap| gap.0 >= to)
     }
 
-    /// Time of the first sample at or after `time` that is there.
+    /// Time of the first present sample at or after `time`.
     pub fn first_present(&self, time: i64) -> Option<i64> {
         let mut at = time.max(self.start);
         let next = self.missing.partition_point(|gap| gap.1 <= at);
@@ -105,12 +104,12 @@ impl History {
         (at < self.end()).then_some(at)
     }
 
-    /// Places of what is kept.
+    /// Places of the samples in the buffer.
     pub fn places(&self) -> Range<usize> {
         self.first..self.first + self.len
     }
 
-    /// Place of the sample of time `time`, which is within what is kept.
+    /// Place of the sample of time `time`, which must be in the buffer.
     pub fn place(&self, time: i64) -> usize {
         self.first + (time - self.start) as usize
     }
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_survive_the_move_to_the_front() {
+    fn samples_are_unchanged_by_move_to_front() {
         let mut history = History::new(32, 0);
         let mut memory = [0; 32];
         for block in 0..20 {
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn only_windows_that_touch_a_gap_are_not_whole() {
+    fn window_is_whole_unless_it_touches_a_gap() {
         let mut history = History::new(64, 100);
         history.push(24);
         history.mark_missing(108, 116);
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn forgetting_past_the_end_starts_anew() {
+    fn history_restarts_empty_if_dropped_past_its_end() {
         let mut history = History::new(64, 0);
         history.push(16);
         history.mark_missing(0, 16);

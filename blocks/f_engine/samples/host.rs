@@ -1,4 +1,4 @@
-//! The samples of all polarisations on the processor: decoded, one after the other in memory.
+//! Decoded samples of all polarisations, contiguous in host memory.
 
 use super::history::Move;
 use super::pol::{Count, Store};
@@ -11,28 +11,28 @@ use fxgraph_dsp::power::power;
 use fxgraph_dsp::simd::Form;
 use std::sync::Arc;
 
-/// Samples of a polarisation to keep room for.
+/// Capacity of the history of a polarisation in samples.
 pub fn capacity(sizes: &Sizes, batch: usize) -> usize {
-    // What one batch may need, and as much again as stays from batch to batch, so that the
-    // samples are moved to the front seldom.
+    // The samples of one batch, plus the samples that stay from batch to batch a second time, so that moves to
+    // the front are rare.
     let kept = sizes.window + 2 * sizes.max_delay;
     2 * kept + batch * sizes.step + 64
 }
 
 /// Samples of one polarisation.
 pub trait Series: Store + Send {
-    /// What they are made of.
+    /// Type of the decoded numbers.
     type Number: Number;
 
-    /// Room for `capacity` samples of `input`.
+    /// Allocates a buffer for `capacity` samples of `input`.
     fn with_room(input: &PortType, capacity: usize) -> Self;
 
-    /// The numbers from the sample at `place` on.
+    /// Decoded numbers from the sample at `place` on.
     fn numbers(&self, place: usize) -> &[Self::Number];
 }
 
-/// A schedule of the inputs with the `delays` of each, or none if nothing is ever delayed, whose runs have up to
-/// `batch` spectra.
+/// Creates a schedule of the inputs with runs of up to `batch` spectra. `delays` has one list for each input, or is
+/// empty for blocks without delays.
 pub fn schedule<S: Series>(
     sizes: Sizes,
     ports: &Ports,
@@ -85,7 +85,7 @@ impl Store for Decoded {
     }
 }
 
-/// Complex samples: \[sample\]\[re, im\].
+/// Complex samples, `[sample][re, im]`.
 pub struct Baseband(Vec<f32>);
 
 impl Series for Baseband {
@@ -112,10 +112,10 @@ impl Store for Baseband {
     }
 }
 
-/// What a filter takes in.
+/// A number that filters read.
 pub trait Number: Copy + Into<f32> + Send + Sync {
-    /// What is measured on them: the sum of their squares, and how many are `limit` or more from 0.
-    /// Nothing, where that says nothing of the digitiser.
+    /// Measures power, and clipping at a magnitude of `limit`. Returns zeros for numbers that are not samples of
+    /// the digitiser.
     fn measured(samples: &[Self], limit: i16, form: Form) -> Measured;
 }
 

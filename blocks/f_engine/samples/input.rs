@@ -1,29 +1,29 @@
-//! What of streams of samples can be read.
+//! Checks of the input streams of samples.
 
 use super::schedule::subsampling;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Dtype, PortType, Refusal};
 use fxgraph_dsp::packed::WIDTHS;
 
-/// Whether the stream has complex samples, of a part of the band around its centre.
+/// Returns whether the stream has complex samples of a part of the band, centred at 0 Hz.
 pub fn is_complex(input: &PortType) -> bool {
     input.dtype == Dtype::Cf32
 }
 
-/// Whether the stream has samples of an ADC.
+/// Returns whether the stream has samples of an ADC.
 fn is_digitised(input: &PortType) -> bool {
     let is_known = matches!(input.dtype, Dtype::Packed(bits) if WIDTHS.contains(&bits));
     is_known || input.dtype == Dtype::I16
 }
 
-/// Why `pfb` cannot read these inputs.
+/// Diagnostics for inputs that `pfb` cannot read.
 pub fn refusals(inputs: &[PortType]) -> Vec<Refusal> {
     let mut refusals: Vec<_> = inputs.iter().enumerate().filter_map(refuse_dtype).collect();
     if let Some(other) = inputs.iter().position(|input| is_complex(input) != is_complex(&inputs[0]))
     {
-        let message = "one polarisation is real and the other one complex";
+        let message = "one polarisation has real samples and the other one complex samples";
         let refusal = Refusal::new(codes::INPUTS_DIFFER, At::Input(other), message);
-        refusals.push(refusal.help("put a `ddc` before both of them, or before none"));
+        refusals.push(refusal.help("insert a `ddc` before both polarisations, or before neither"));
     }
     for (i, input) in inputs.iter().enumerate() {
         refusals.extend(refuse_frames("pfb", i, input));
@@ -38,7 +38,7 @@ pub fn refusals(inputs: &[PortType]) -> Vec<Refusal> {
         {
             let message = "the polarisations have different clocks";
             let refusal = Refusal::new(codes::INPUTS_DIFFER, At::Input(i), message);
-            refusals.push(refusal.help("both must have one sample rate and one sync time"));
+            refusals.push(refusal.help("use sources with the same sample rate and sync time"));
         }
     }
     refusals
@@ -47,38 +47,36 @@ pub fn refusals(inputs: &[PortType]) -> Vec<Refusal> {
 fn refuse_dtype((i, input): (usize, &PortType)) -> Option<Refusal> {
     (!is_digitised(input) && !is_complex(input)).then(|| {
         let message = format!("`pfb` cannot read {} samples", input.dtype);
-        let help = "it takes i16 and packed samples of 2 to 10, 12 or 16 bits (`i10p`), and cf32 of a `ddc`";
+        let help = "connect i16 or packed samples of 2 to 10, 12 or 16 bits (`i10p`), or cf32 from a `ddc`";
         Refusal::new(codes::INPUT_DTYPE, At::Input(i), message).help(help)
     })
 }
 
-/// Why the block of `kind` cannot read the samples of an ADC from its input number `i`.
+/// Diagnostics if a block of `kind` cannot read samples of an ADC from its input number `i`.
 pub fn digitised_refusals(kind: &str, i: usize, input: &PortType) -> Vec<Refusal> {
     let mut refusals = refuse_frames(kind, i, input);
     if !is_digitised(input) {
         let message = format!("`{kind}` cannot read {} samples", input.dtype);
-        let help = "it takes i16 and packed samples of 2 to 10, 12 or 16 bits (`i10p`)";
+        let help = "connect i16 or packed samples of 2 to 10, 12 or 16 bits (`i10p`)";
         refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(i), message).help(help));
     }
     refusals
 }
 
-/// Why frames like these cannot be one series of samples.
+/// Diagnostics if the frames of `input` are not one contiguous series of samples.
 fn refuse_frames(kind: &str, i: usize, input: &PortType) -> Vec<Refusal> {
     let mut refusals = Vec::new();
     let samples = input.axis_len("sample").filter(|_| input.axes.len() == 1);
     let heaps = input.validity.units();
     match samples {
         Some(n) if n > 0 && heaps > 0 && n % (8 * heaps) == 0 => {
-            // A complex sample stands for an even number of real ones.
+            // A complex sample replaces an even number of real ones.
             let step = subsampling(input);
             let is_one_series = input.clock.samples_per_frame == (n * step) as u64;
             let has_its_rate =
                 if is_complex(input) { step > 0 && step.is_multiple_of(2) } else { step == 1 };
             if !is_one_series || !has_its_rate {
-                let message = format!(
-                    "the frames of `{kind}`'s input do not follow each other without gap or overlap"
-                );
+                let message = format!("the frames of the input of `{kind}` have gaps or overlaps");
                 refusals.push(Refusal::new(codes::RATE, At::Input(i), message));
             }
         }
@@ -88,20 +86,20 @@ fn refuse_frames(kind: &str, i: usize, input: &PortType) -> Vec<Refusal> {
                 At::InputAxis(i, "sample"),
                 format!("`{kind}` cannot read frames of {n} samples in {heaps} heaps"),
             )
-            .help("each heap needs a multiple of 8 samples"),
+            .help("use heaps with a multiple of 8 samples"),
         ),
         None => refusals.push(
             Refusal::new(
                 codes::INPUT_AXIS,
                 At::Input(i),
-                format!("`{kind}` reads one series of samples"),
+                format!("the input of `{kind}` must have exactly one axis, `sample`"),
             )
-            .help("its input needs one axis, `sample`"),
+            .help("connect a source of samples, for example `digitiser_simulator`"),
         ),
     }
     let rate_hz = input.clock.adc_sample_rate_hz;
     if !(rate_hz > 0.0 && rate_hz.is_finite()) {
-        let message = format!("a sample rate of {rate_hz} Hz cannot work");
+        let message = format!("the sample rate must be positive and finite, got {rate_hz} Hz");
         refusals.push(Refusal::new(codes::RATE, At::Input(i), message));
     }
     refusals

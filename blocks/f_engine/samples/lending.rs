@@ -1,10 +1,9 @@
-//! Packed samples of one polarisation that stay in the input frames as long as they can.
+//! Packed samples of one polarisation that stay in the input frames as long as possible.
 //!
-//! A window that lies wholly within one frame is read from there: copying all samples would cost as much
-//! again as reading them. What windows across frames need is put together at the seam: in memory of the
-//! output frame's own, so that it is copied while the GPU still makes the frames before. Only the
-//! samples of frames that there are too many of to hold are copied to the memory of the history, in turn
-//! with the kernels that read it.
+//! A window within one frame is read directly from the frame, because copying all samples would cost as much as
+//! reading them. The samples of windows across frames are joined in a seam, in memory that belongs to the output
+//! frame; they are copied while the GPU still computes earlier frames. Only if too many frames would be held are
+//! samples copied to the memory of the history, in sequence with the kernels that read it.
 
 use super::history::Move;
 use super::pol::Store;
@@ -14,48 +13,49 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Frames of which samples are kept. The plan has as many for each block on a GPU, for jobs in
-/// flight: none is in flight when the block waits for more samples.
+/// Largest number of held frames. The plan provides this number of frames to each block on a GPU for its jobs in
+/// flight, and no job is in flight while the block waits for more samples.
 const MAX_FRAMES: usize = 3;
 
-/// Samples that there is room for at the seams of an output frame: those between frames that are lent,
-/// with less than a window on either side.
+/// Capacity of the seams of an output frame in samples: less than a window on either side of each boundary between
+/// held frames.
 pub fn seam_samples(sizes: &Sizes) -> usize {
     (MAX_FRAMES - 1) * (2 * sizes.window + 16).next_multiple_of(8)
 }
 
-/// Samples that are still in their frame.
+/// Samples in a held frame.
 struct Lent {
     frame: Arc<Frame>,
-    /// Number of the first one within the frame.
+    /// Index of the first sample within the frame.
     first: usize,
-    /// Where they belong in the history.
+    /// Places of the samples in the history.
     places: Range<usize>,
 }
 
-/// Bytes to copy to the memory of the history, or of the seams.
+/// A copy of bytes to the memory of the history or of the seams.
 pub struct Copy {
-    /// From this frame, or from the memory of the history itself.
+    /// Source frame; `None` for the memory of the history itself.
     pub frame: Option<Arc<Frame>>,
     pub from: usize,
     pub to: usize,
     pub bytes: usize,
 }
 
-/// What samples are in.
+/// Memory that contains the samples.
 pub enum Memory {
     Frame(Arc<Frame>),
     History,
     Seams,
 }
 
-/// Where the samples of adjacent spectra are.
+/// Location of the samples of adjacent spectra.
 pub struct Located {
     pub memory: Memory,
-    /// First bit of the first spectrum's samples, and bits from there to those of the next one.
+    /// Offset of the first spectrum's samples in bits.
     pub first_bit: u64,
+    /// Distance from one spectrum's samples to the next in bits.
     pub step_bits: u64,
-    /// How many spectra.
+    /// Number of spectra.
     pub count: usize,
 }
 
@@ -63,17 +63,18 @@ pub struct Located {
 pub struct Lending {
     bits: usize,
     lent: VecDeque<Lent>,
-    /// What is to be copied to the history before windows are read, in order.
+    /// Pending copies to the history, in order, which must precede the reading of windows.
     pub copies: Vec<Copy>,
-    /// What is to be copied to the seams of the output frame.
+    /// Pending copies to the seams of the output frame.
     pub seams: Vec<Copy>,
-    /// Samples that there is room for at the seams, and those that are there.
+    /// Capacity of the seams in samples.
     seam_room: usize,
+    /// Number of samples in the seams.
     at_seams: usize,
 }
 
 impl Lending {
-    /// Of samples of `bits` bits.
+    /// Creates the storage for samples of `bits` bits.
     pub fn new(bits: usize, sizes: &Sizes) -> Self {
         Self {
             bits,
@@ -85,14 +86,14 @@ impl Lending {
         }
     }
 
-    /// Begins an output frame, which has seams of its own.
+    /// Begins an output frame with empty seams.
     pub fn begin_frame(&mut self) {
         self.seams.clear();
         self.at_seams = 0;
     }
 
-    /// Where the first of `count` spectra are, of which each has `window` samples, `step` after those
-    /// of the one before it; the first one's begin at place `at`.
+    /// Locates the samples of the first of `count` spectra with contiguous memory. Each spectrum has `window`
+    /// samples, `step` after those of the previous one; the first window starts at place `at`.
     fn locate(&mut self, at: usize, count: usize, step: usize, window: usize) -> Located {
         let step_bits = (step * self.bits) as u64;
         let lender = |n: usize| {
@@ -121,8 +122,8 @@ impl Lending {
         Located { memory, first_bit: (first * self.bits) as u64, step_bits, count: across }
     }
 
-    /// Has these places put together at a seam: which place they begin at there. Nothing if some of them
-    /// are in the history only, or if there is no room.
+    /// Adds copies that join these places in a seam, and returns their first place there. Returns `None` if some of
+    /// the samples are in the history only, or if the seams are full.
     fn join(&mut self, places: &Range<usize>) -> Option<usize> {
         let Range { start, end } = whole_bytes(places);
         let at = self.at_seams;
@@ -143,14 +144,14 @@ impl Lending {
         Some(at + places.start - start)
     }
 
-    /// Has what is lent of these places copied to the history.
+    /// Adds copies of these places from held frames to the history.
     fn copy(&mut self, places: &Range<usize>) {
         let places = whole_bytes(places);
         let to = places.start;
         self.copies.extend(Self::copies(&self.lent, self.bits, places, to));
     }
 
-    /// Copies of what is lent of these places, the first of which goes to place `to`.
+    /// Copies of these places from held frames; the first place goes to place `to`.
     fn copies(
         lent: &VecDeque<Lent>,
         bits: usize,
@@ -171,15 +172,14 @@ impl Lending {
     }
 }
 
-/// Packed samples begin with whole bytes at multiples of 8.
+/// Extends places to multiples of 8, where packed samples start at whole bytes.
 fn whole_bytes(places: &Range<usize>) -> Range<usize> {
     places.start / 8 * 8..places.end.next_multiple_of(8)
 }
 
 impl Schedule<Lending> {
-    /// Where the samples are that spectra of a run of polarisation `p` need, from number `done` of
-    /// the run on: their windows, or of those only the last step, if that is all there is. Spectra of
-    /// which nothing is there need none.
+    /// Locates the samples of a run of polarisation `p`, from spectrum `done` of the run on: whole windows, or only
+    /// their last steps if the rest is missing. Missing spectra have no samples.
     pub fn locate(&mut self, p: usize, run: &Run, done: usize) -> Located {
         let Sizes { step, window, .. } = self.sizes;
         let most = run.count - done;
@@ -200,7 +200,7 @@ impl Schedule<Lending> {
 
 impl Store for Lending {
     fn move_to_front(&mut self, Move { from, samples }: Move) {
-        // From the first frame that is lent on nothing is in the memory of the history.
+        // Samples from the first held frame on are not in the memory of the history.
         let lent = self.lent.front().map_or(from + samples, |lent| lent.places.start);
         if lent > from {
             self.copies.push(Copy {

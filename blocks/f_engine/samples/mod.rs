@@ -1,13 +1,12 @@
-//! Samples of one antenna on their way from frames to the spectra, or filtered samples, that are made of them: what
-//! `pfb`, `ddc` and `f_engine` share.
+//! Input samples of one antenna, from frames to the windows of spectra or filters, for `pfb`, `ddc` and `f_engine`.
 //!
-//! - `input`: which streams can be read
-//! - `schedule`: which samples each spectrum needs, and when they are there
-//! - `pol`, `history`: one polarisation: its delays, and which samples of its input are there
-//! - `host`: samples in host memory, decoded
-//! - `device`, `lending`: samples in device memory, and frames that are lent to kernels instead of copied
-//! - `driver`: the order of a GPU's jobs
-//! - `power`: what is measured on the digitiser's samples
+//! - `input`: checks of the input streams
+//! - `schedule`: selection of the samples of each spectrum
+//! - `pol`, `history`: one polarisation: its delays, and the samples of its input that have arrived
+//! - `host`: decoded samples in host memory
+//! - `device`, `lending`: samples in device memory, and frames that kernels read directly instead of a copy
+//! - `driver`: jobs on a GPU
+//! - `power`: power and clipping of the digitiser's samples
 
 pub(crate) mod device;
 pub(crate) mod driver;

@@ -1,4 +1,4 @@
-//! One polarisation: its delays, and which samples of its input are there.
+//! One polarisation: its delays, and the samples of its input that have arrived.
 
 use super::history::{History, Move};
 use super::power::INPUTS;
@@ -10,7 +10,7 @@ use fxgraph_dsp::delay::{Delay, DelayModel, Piece};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The counters of the block.
+/// Counters and metrics of the block.
 pub struct Count {
     pub spectra_missing: Counter,
     pub delays_out_of_range: Counter,
@@ -21,14 +21,14 @@ pub struct Count {
 }
 
 impl Count {
-    /// Of a filter bank of these sizes.
+    /// Counters of a filter bank with these sizes.
     pub fn new(counters: &Counters, sizes: &Sizes, ports: &Ports) -> Self {
         let rate_hz = ports.inputs[0].clock.adc_sample_rate_hz;
         show_group_delay(counters, sizes.window, sizes.subsampling, rate_hz);
         let delay = |name: &&'static str| {
             counters.gauge_of(
                 "applied_delay_seconds",
-                "delay of the first spectrum of the newest frame, by the delay model of the input",
+                "delay of an input for the first spectrum of the newest frame, from its delay model",
                 "input",
                 *name,
             )
@@ -37,11 +37,11 @@ impl Count {
             delays: INPUTS.iter().take(ports.inputs.len()).map(delay).collect(),
             spectra_missing: counters.loss(
                 "spectra_missing",
-                "spectra of one polarisation that touch missing samples; look for lost heaps upstream",
+                "spectra of one polarisation that touch missing samples; look for missing heaps upstream",
             ),
             delays_out_of_range: counters.loss(
                 "spectra_delay_out_of_range",
-                "spectra whose delay went beyond max_delay_seconds; send newer delay models",
+                "spectra whose delay exceeds max_delay_seconds; send newer delay models",
             ),
             samples_clipped: counters.count(
                 "samples_clipped",
@@ -51,7 +51,7 @@ impl Count {
         }
     }
 
-    /// Counters of which only that of misplaced frames is shown.
+    /// Counters of which only `frames_misplaced` is registered.
     pub fn of_misplaced(counters: &Counters) -> Self {
         Self {
             spectra_missing: Counter::default(),
@@ -60,33 +60,34 @@ impl Count {
             delays: Vec::new(),
             frames_misplaced: counters.loss(
                 "frames_misplaced",
-                "input frames that were late, not at a multiple of 8 samples, or beyond all times; look for a faulty source",
+                "input frames that were late, not at a multiple of 8 samples, or beyond the range of timestamps; look for a faulty source",
             ),
         }
     }
 }
 
-/// Where a form of the block keeps the samples of one polarisation. Counts and places are those of
-/// samples; of packed ones all are multiples of 8, so that they begin with whole bytes.
+/// Sample storage of one polarisation, for one implementation. Counts and places are in samples. For packed samples
+/// they are multiples of 8, so that samples start at whole bytes.
 pub trait Store {
-    /// Moves samples to the front.
+    /// Moves samples to the front of the buffer.
     fn move_to_front(&mut self, samples: Move);
-    /// Puts `count` samples of `frame` from number `first` on at place `at`.
+    /// Stores `count` samples of `frame`, from sample `first` on, at place `at`.
     fn write(&mut self, frame: &Arc<Frame>, first: usize, count: usize, at: usize);
-    /// Only what is in these places is still needed.
+    /// Drops samples outside these places.
     fn keep(&mut self, _places: Range<usize>) {}
 }
 
-/// Missing spectra, a step apart. They are lost if a sample comes behind them; else the stream has ended.
+/// Missing spectra, a step apart, that are not counted yet. They are counted when a later sample arrives; otherwise
+/// the stream has ended before them.
 #[derive(Default)]
 pub struct Missing {
-    /// Time after the window of the first one.
+    /// Time after the window of the first missing spectrum.
     first_end: i64,
     count: u64,
 }
 
 impl Missing {
-    /// Takes up `count` more, of which the window of the first one ends at time `end`.
+    /// Adds `count` spectra; the window of the first one ends at time `end`.
     pub fn add(&mut self, end: i64, count: u64) {
         if self.count == 0 {
             self.first_end = end;
@@ -94,12 +95,12 @@ impl Missing {
         self.count += count;
     }
 
-    /// How many there are, which then are no more.
+    /// Returns the number of missing spectra and resets it.
     pub fn take(&mut self) -> u64 {
         std::mem::take(&mut self.count)
     }
 
-    /// The same of those whose windows end at time `reached` or before.
+    /// Returns and removes the number of spectra whose windows end at time `reached` or before.
     pub fn take_until(&mut self, reached: i64, step: i64) -> u64 {
         let behind = (reached - self.first_end).div_euclid(step) + 1;
         let taken = behind.clamp(0, self.count as i64);
@@ -111,9 +112,9 @@ impl Missing {
 
 /// One polarisation.
 pub struct Pol<S> {
-    /// None where nothing is ever delayed.
+    /// `None` for blocks without delays.
     model: Option<DelayModel>,
-    /// ADC samples from one sample to the next: times here are those of samples.
+    /// ADC samples from one sample to the next. Times in this struct are in samples.
     subsampling: u64,
     frame_samples: usize,
     heap_samples: usize,
@@ -121,26 +122,26 @@ pub struct Pol<S> {
     spectra: usize,
     pub history: History,
     pub store: S,
-    /// The frame being stored, and how many of its samples have been.
+    /// The frame being stored, and the number of its samples already stored.
     frame: Option<(Arc<Frame>, usize)>,
-    /// Start of the first frame, once there was one.
+    /// Start of the first frame; `None` before it.
     first_time: Option<i64>,
-    /// Where the next frame may start at the earliest.
+    /// Earliest start of the next frame.
     next_time: i64,
     ended: bool,
-    /// Spectra of the output frame that are done.
+    /// Number of finished spectra of the output frame.
     pub done: usize,
-    /// Spectra since the last whole one, of earlier frames too, that are missing and were expected.
+    /// Missing spectra since the last whole one, also of earlier frames, that were expected.
     pub missing: Missing,
-    /// For each spectrum of the output frame, if there is a model.
+    /// Delay of each spectrum of the output frame; empty without a model.
     pub delays: Vec<Delay>,
-    /// The delay of all of them, if it does not change: mostly nothing moves, and there are tens of thousands of
-    /// spectra to a frame.
+    /// Delay of all spectra of the output frame if it is constant. This is the common case, and avoids
+    /// tens of thousands of evaluations per frame.
     pub constant_delay: Option<Delay>,
 }
 
 impl<S: Store> Pol<S> {
-    /// A polarisation whose `store` has room for `capacity` samples.
+    /// Creates a polarisation whose `store` has a buffer of `capacity` samples.
     pub fn new(
         input: &PortType,
         pieces: Option<&[Piece]>,
@@ -169,15 +170,14 @@ impl<S: Store> Pol<S> {
         }
     }
 
-    /// Goes over to another delay model at timestamp `from`.
+    /// Schedules another delay model for the effective timestamp `from`.
     pub fn retune(&mut self, from: u64, pieces: &[Piece]) {
         if let Some(model) = &mut self.model {
             model.replace(from, pieces);
         }
     }
 
-    /// Gets ready for an output frame with its first spectrum at timestamp `start`, and the others
-    /// `step` ADC samples apart.
+    /// Begins an output frame whose first spectrum is at timestamp `start`, with spectra `step` ADC samples apart.
     pub fn begin(&mut self, start: u64, step: u64) {
         self.done = 0;
         let Some(model) = &mut self.model else { return };
@@ -198,13 +198,13 @@ impl<S: Store> Pol<S> {
         model.map_or(0.0, |(model, delay)| model.seconds(delay))
     }
 
-    /// Coarse delay of spectrum `n`, unless it is beyond `most`.
+    /// Coarse delay of spectrum `n` in samples; `None` if its magnitude is above `most`.
     pub fn coarse(&self, n: usize, most: usize) -> Option<i64> {
         let coarse = self.delays.get(n).map_or(0, |delay| delay.coarse_samples);
         (coarse.unsigned_abs() <= most as u64).then_some(coarse)
     }
 
-    /// How many spectra from number `first` on have its coarse delay, at most `most`.
+    /// Number of spectra from `first` on, at most `most`, with the coarse delay of `first`.
     pub fn same_coarse(&self, first: usize, most: usize) -> usize {
         if self.constant_delay.is_some() {
             return most;
@@ -216,19 +216,19 @@ impl<S: Store> Pol<S> {
         same.take_while(|delay| delay.coarse_samples == coarse).count()
     }
 
-    /// Whether these samples should have been there: the stream had begun and not ended.
+    /// Returns whether samples from `from` to `to` are expected: after the start and before the end of the stream.
     pub fn expects(&self, from: i64, to: i64) -> bool {
         let had_begun = self.first_time.is_some_and(|first| from >= first);
         had_begun && (!self.ended || to <= self.next_time)
     }
 
-    /// Forgets what came before `time`.
+    /// Drops samples before `time`.
     pub fn forget_before(&mut self, time: i64) {
         self.history.forget_before(time);
         self.store.keep(self.history.places());
     }
 
-    /// Makes room up to `time`: places do not change until samples go beyond it.
+    /// Reserves space for samples up to `time`. Places do not change until samples after `time` are stored.
     pub fn reserve_until(&mut self, time: i64) {
         self.reserve((time - self.history.end()).max(0) as usize);
     }
@@ -239,8 +239,8 @@ impl<S: Store> Pol<S> {
         }
     }
 
-    /// Time of the first sample that is there or about to be; the end of time if there will
-    /// be none; `None` if it is not known yet.
+    /// Time of the first sample that is stored or in a received frame; `i64::MAX` if the stream has ended without
+    /// one; `None` if not known yet.
     pub fn first_present(&mut self, input: &mut Input, count: &Count) -> Option<i64> {
         let in_history = self.history.first_present(i64::MIN);
         in_history.or_else(|| self.pending(input, count)).or(self.ended.then_some(i64::MAX))
@@ -258,7 +258,7 @@ impl<S: Store> Pol<S> {
                 }
                 self.frame = None;
             }
-            // The flag first: once set, nothing more can come.
+            // Read the flag first: once it is set, no more frames can arrive.
             let ended = input.ended();
             let Some(frame) = input.pop() else {
                 self.ended |= ended;
@@ -266,7 +266,7 @@ impl<S: Store> Pol<S> {
             };
             let timestamp = frame.header().timestamp;
             let time = (timestamp / self.subsampling).cast_signed();
-            // Others are nonsense; with these nothing here overflows.
+            // Within this range of timestamps no arithmetic here overflows.
             let is_placed = timestamp < MAX_TIMESTAMP
                 && timestamp.is_multiple_of(8 * self.subsampling)
                 && time >= self.next_time;
@@ -280,11 +280,11 @@ impl<S: Store> Pol<S> {
         }
     }
 
-    /// Stores samples until the history reaches `to`; `false` if that takes frames still to come.
+    /// Stores samples until the history reaches `to`. Returns `false` if frames have not arrived yet.
     pub fn fetch(&mut self, to: i64, input: &mut Input, count: &Count) -> bool {
         while self.history.end() < to {
             let end = self.history.end();
-            // Frames begin at multiples of 8, and packed samples are stored in eights.
+            // Frames start at multiples of 8, and packed samples are stored in groups of 8.
             let wanted = ((to - end) as usize).next_multiple_of(8);
             match self.pending(input, count) {
                 None if self.ended => self.skip(wanted),
@@ -296,7 +296,7 @@ impl<S: Store> Pol<S> {
         true
     }
 
-    /// Goes on by `count` samples that are missing.
+    /// Appends `count` missing samples.
     fn skip(&mut self, count: usize) {
         let from = self.history.end();
         self.reserve(count);
@@ -304,7 +304,7 @@ impl<S: Store> Pol<S> {
         self.history.mark_missing(from, from + count as i64);
     }
 
-    /// Stores up to `wanted` samples of the frame at hand.
+    /// Stores up to `wanted` samples of the current frame.
     fn store(&mut self, wanted: usize) {
         let Some((frame, first)) = self.frame.take() else { return };
         let end = (first + wanted).min(self.frame_samples);

@@ -1,21 +1,21 @@
-//! What is measured on the digitiser's samples.
+//! Power and clipping of the digitiser's samples.
 
 use super::input::is_complex;
 use fxgraph::{Counters, Gauge, PortType};
 
-/// What was measured on some samples of one polarisation.
+/// Power and clipping of some samples of one polarisation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Sum of their squares.
+    /// Sum of the squares of the samples.
     pub power: u64,
-    /// Their number.
+    /// Number of samples.
     pub samples: u64,
-    /// Those that are at the limits of the digitiser.
+    /// Number of samples at the limits of the digitiser.
     pub clipped: u64,
 }
 
 impl Measured {
-    /// Takes more samples into account.
+    /// Adds the values of more samples.
     pub fn add(&mut self, more: Self) {
         self.power += more.power;
         self.samples += more.samples;
@@ -23,22 +23,22 @@ impl Measured {
     }
 }
 
-/// Names of the inputs, for gauges.
+/// Names of the inputs, for metrics.
 pub const INPUTS: [&str; 2] = ["pol0", "pol1"];
-/// Level that is shown of zeros.
+/// Level that the metric shows if all samples are 0.
 const LOWEST_DBFS: f64 = -120.0;
 
-/// Level and clipping of one polarisation over the whole run, and over its last second as gauges.
+/// Level and clipping of one polarisation over the whole run, and over the last second as metrics.
 pub struct Level {
     /// A sample of this magnitude or more counts as clipped.
     pub limit: i16,
-    /// In double: the sum may go on for days.
+    /// Sum of squares in double precision, which lasts for runs of days.
     power: f64,
     samples: u64,
     clipped: u64,
-    /// Samples of a second.
+    /// Samples per second.
     samples_per_second: u64,
-    /// Since the gauges were set.
+    /// Values since the metrics were set.
     recent: Measured,
     rms_dbfs: Gauge,
     clipped_ratio: Gauge,
@@ -46,7 +46,7 @@ pub struct Level {
 }
 
 impl Level {
-    /// Of each input that is digitised.
+    /// Creates a level for each input with ADC samples.
     pub fn of_inputs(inputs: &[PortType], counters: &Counters) -> Vec<Self> {
         let digitised = inputs.iter().zip(INPUTS).filter(|(input, _)| !is_complex(input));
         digitised.map(|(input, name)| Self::new(input, name, counters)).collect()
@@ -63,21 +63,21 @@ impl Level {
             recent: Measured::default(),
             rms_dbfs: gauge(
                 "digitiser_level_dbfs",
-                "rms of the digitiser's samples in the last second relative to a sine of full scale, at least -120; \
+                "rms of the digitiser's samples in the last second, relative to a full-scale sine, at least -120; \
                  adjust the level at its input",
             ),
             clipped_ratio: gauge(
                 "digitiser_clipped_ratio",
-                "part of the digitiser's samples in the last second that is at its limits; lower the level at its input",
+                "fraction of the digitiser's samples in the last second at its limits; lower the level at its input",
             ),
             clipped_samples: gauge(
                 "digitiser_clipped_samples",
-                "samples at the limits of the digitiser since the start",
+                "number of samples at the limits of the digitiser since the start",
             ),
         }
     }
 
-    /// Takes the samples of an output frame into account.
+    /// Adds the values of an output frame, and sets the metrics once a second.
     pub fn add(&mut self, measured: Measured) {
         self.power += measured.power as f64;
         self.samples += measured.samples;
@@ -89,7 +89,7 @@ impl Level {
         }
     }
 
-    /// Sets the gauges; those of a second begin again.
+    /// Sets the metrics and starts the next second.
     fn show(&mut self) {
         let recent = std::mem::take(&mut self.recent);
         let samples = recent.samples as f64;
@@ -98,12 +98,12 @@ impl Level {
         self.clipped_samples.set(self.clipped as f64);
     }
 
-    /// Decibels of a mean square relative to a sine of full scale.
+    /// Level of a mean square in dB relative to a full-scale sine.
     fn dbfs(&self, mean_square: f64) -> f64 {
         10.0 * (mean_square / (f64::from(self.limit).powi(2) / 2.0)).log10()
     }
 
-    /// In words, if there was anything.
+    /// Level and clipping as text; `None` without samples.
     pub fn words(&self) -> Option<String> {
         let rms_dbfs = self.dbfs(self.power / self.samples as f64);
         let clipped_percent = 100.0 * self.clipped as f64 / self.samples as f64;
@@ -114,7 +114,7 @@ impl Level {
     }
 }
 
-/// Level and clipping of each polarisation, a line each.
+/// Level and clipping, one line for each polarisation.
 pub fn summary(levels: &[Level]) -> String {
     let line = |(p, level): (usize, &Level)| Some(format!("pol{p}: {}\n", level.words()?));
     levels.iter().enumerate().filter_map(line).collect()

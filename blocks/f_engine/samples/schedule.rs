@@ -1,4 +1,4 @@
-//! Which samples each spectrum needs, and when they are there: what all forms of the block share.
+//! Selection of the samples of each spectrum, as they arrive, for all implementations.
 
 use super::pol::{Count, Pol, Store};
 use super::power::Measured;
@@ -7,23 +7,23 @@ use fxgraph::retune::Changes;
 use fxgraph::{Header, Input, PortType};
 use fxgraph_dsp::delay::Piece;
 
-/// Sizes of everything, in samples of the input unless said otherwise.
+/// Sizes of windows and frames, in samples of the input unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// ADC samples from one sample to the next: 1, or by what the input is subsampled.
+    /// ADC samples from one sample to the next: 1, or the subsampling factor of the input.
     pub subsampling: usize,
     /// Samples from one spectrum to the next.
     pub step: usize,
-    /// Samples of a spectrum's window.
+    /// Samples per window of a spectrum.
     pub window: usize,
-    /// Spectra of an output frame.
+    /// Spectra per output frame.
     pub spectra: usize,
-    /// Samples that a window may move to either side, a multiple of 8.
+    /// Largest shift of a window in samples, of either sign; a multiple of 8.
     pub max_delay: usize,
 }
 
 impl Sizes {
-    /// Samples that the windows of an output frame may be in, and up to a multiple of 8 more.
+    /// Number of samples that the windows of an output frame may cover, including alignment to 8.
     pub fn frame_samples(&self) -> usize {
         (self.spectra - 1) * self.step + self.window + 2 * self.max_delay + 8
     }
@@ -34,56 +34,55 @@ pub fn subsampling(input: &PortType) -> usize {
     input.samples_per("sample").unwrap_or(1) as usize
 }
 
-/// What can be done for a spectrum, with the numbers that `pfb.cu` gives to it.
+/// Availability of the samples of a spectrum, with the values that `pfb.cu` uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// All of its window is there.
+    /// The whole window is present.
     Whole = 0,
-    /// It is lost, but the last `step` samples of its window are there to be measured.
+    /// The spectrum is missing, but the last `step` samples of its window are present and are measured.
     Ending = 1,
-    /// It is lost.
+    /// The spectrum is missing.
     Lost = 2,
 }
 
-/// Adjacent spectra of one polarisation that have one coarse delay and one fate.
+/// Adjacent spectra of one polarisation with the same coarse delay and the same fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Number of the first one within the output frame.
+    /// Index of the first spectrum within the output frame.
     pub first: usize,
     pub count: usize,
     pub fate: Fate,
-    /// Time of the first sample of the first one's window, in samples of the input.
+    /// Time of the first sample of the first window, in samples of the input.
     pub from: i64,
 }
 
-/// Where the next output frame is.
+/// Time of the next output frame.
 pub enum Placed {
-    /// At the schedule's timestamp.
+    /// The frame starts at the schedule's timestamp.
     Here,
-    /// There is none: the inputs have ended.
+    /// There is no next frame, because the inputs have ended.
     Nowhere,
 }
 
-/// The polarisations, on their way through one output frame after the other.
+/// Schedule of the spectra of all polarisations, one output frame after the other.
 pub struct Schedule<S> {
     pub sizes: Sizes,
     pub pols: Vec<Pol<S>>,
-    /// Most spectra of a run.
+    /// Largest number of spectra of a run.
     most: usize,
-    /// Time of the output frame, or the earliest that it may have while not `placed`; in samples of
-    /// the input.
+    /// Time of the output frame in samples of the input, or its earliest time while not `placed`.
     frame_start: i64,
     placed: bool,
-    /// Time after the last sample that was there, of any polarisation.
+    /// Time after the last present sample of any polarisation.
     reached: i64,
     count: Count,
-    /// Parameters that the block will go over to.
+    /// Scheduled live updates.
     pub changes: Changes<Live>,
 }
 
 impl<S: Store> Schedule<S> {
-    /// A schedule of `inputs` with the `delays` of each, or none if nothing is ever delayed. Its runs have up
-    /// to `most` spectra, and its stores, one for each input, have room for `capacity` samples.
+    /// Creates a schedule of `inputs` with runs of up to `most` spectra. `delays` has one list for each input, or is
+    /// empty for blocks without delays. `stores` has one buffer of `capacity` samples for each input.
     pub fn new(
         sizes: Sizes,
         inputs: &[PortType],
@@ -115,9 +114,9 @@ impl<S: Store> Schedule<S> {
         self.frame_start.cast_unsigned() * self.sizes.subsampling as u64
     }
 
-    /// Finds the next output frame that can have a valid spectrum, unless that is done. `None`: not
-    /// known yet. With the frame begin the changes that take effect before its end: delays here, the
-    /// others with `retune`.
+    /// Finds the next output frame that can have a valid spectrum, unless it is already placed. Returns `None` if
+    /// its time is not known yet. Applies the live updates that take effect before the end of the frame: delays
+    /// here, all others through `retune`.
     pub fn place(
         &mut self,
         inputs: &mut [Input],
@@ -150,7 +149,7 @@ impl<S: Store> Schedule<S> {
         Some(Placed::Here)
     }
 
-    /// Whether the output frame has its place, and the changes that come with it have been made.
+    /// Returns whether the output frame is placed and its live updates have been applied.
     pub fn is_placed(&self) -> bool {
         self.placed
     }
@@ -158,7 +157,7 @@ impl<S: Store> Schedule<S> {
     fn find(&mut self, inputs: &mut [Input]) -> Option<Placed> {
         let (step, reach) = (self.sizes.step as i64, self.sizes.max_delay as i64);
         let frame_samples = step * self.sizes.spectra as i64;
-        // From the frame's start to the latest start of one of its windows.
+        // Distance from the frame's start to the latest start of one of its windows.
         let last_window = frame_samples - step + reach;
         let mut first = Some(i64::MAX);
         for (pol, input) in self.pols.iter_mut().zip(inputs) {
@@ -181,7 +180,7 @@ impl<S: Store> Schedule<S> {
         Some(Placed::Here)
     }
 
-    /// Makes room for all samples of the output frame: they keep their places until it is done.
+    /// Reserves space for all samples of the output frame. They keep their places until the frame is done.
     pub fn reserve_frame(&mut self) {
         let first = self.frame_start - self.sizes.max_delay as i64;
         for pol in &mut self.pols {
@@ -190,14 +189,14 @@ impl<S: Store> Schedule<S> {
         }
     }
 
-    /// Forgets the samples of polarisation `p` that none of its spectra still to come needs.
+    /// Drops the samples of polarisation `p` that no later spectrum needs.
     pub fn forget_done(&mut self, p: usize) {
         let Sizes { step, max_delay, .. } = self.sizes;
         let t = self.frame_start + (self.pols[p].done * step) as i64;
         self.pols[p].forget_before(t - max_delay as i64);
     }
 
-    /// The next spectra of polarisation `p`, if their samples are there and the frame has any left.
+    /// Next run of spectra of polarisation `p`; `None` if their samples have not arrived or the frame is complete.
     pub fn next_run(&mut self, p: usize, input: &mut Input) -> Option<Run> {
         let Sizes { step, window, spectra, max_delay, .. } = self.sizes;
         let pol = &mut self.pols[p];
@@ -229,7 +228,7 @@ impl<S: Store> Schedule<S> {
             }
         };
         let of_first = fate(0);
-        // Seldom is anything lost: one question then, instead of one for each spectrum.
+        // Samples are seldom missing, so check the whole run first instead of each spectrum.
         let count = if pol.history.is_whole(from, start(same - 1) + window as i64) {
             same
         } else {
@@ -249,12 +248,12 @@ impl<S: Store> Schedule<S> {
         Some(Run { first, count, fate: of_first, from })
     }
 
-    /// Whether all spectra of the frame have had their run.
+    /// Returns whether all spectra of the frame have been in a run.
     pub fn is_done(&self) -> bool {
         self.pols.iter().all(|pol| pol.done == self.sizes.spectra)
     }
 
-    /// Writes down when the frame is and the delays of its spectra.
+    /// Writes the timestamp of the frame and the delays of its spectra to `header`.
     pub fn annotate(&self, header: &mut Header) {
         header.timestamp = self.timestamp();
         let rows = self.pols.len() * self.sizes.spectra;
@@ -266,7 +265,7 @@ impl<S: Store> Schedule<S> {
         phase.iter_mut().zip(delays()).for_each(|(to, delay)| *to = delay.phase_turns);
     }
 
-    /// Writes down what was measured on the frame's samples, of each polarisation.
+    /// Writes power and clipping of the frame's samples, `[pol]`, to `header`.
     pub fn annotate_measured(&self, header: &mut Header, measured: &[Measured]) {
         let power = header.annotations.reset("adc_power", 2 * measured.len());
         for (to, measured) in power.chunks_exact_mut(2).zip(measured) {
@@ -280,11 +279,11 @@ impl<S: Store> Schedule<S> {
         }
     }
 
-    /// Goes on to the next output frame.
+    /// Continues with the next output frame.
     pub fn next_frame(&mut self) {
         for pol in &mut self.pols {
-            let lost = pol.missing.take_until(self.reached, self.sizes.step as i64);
-            self.count.spectra_missing.add(lost);
+            let missing = pol.missing.take_until(self.reached, self.sizes.step as i64);
+            self.count.spectra_missing.add(missing);
         }
         self.frame_start += (self.sizes.spectra * self.sizes.step) as i64;
         self.placed = false;

@@ -16,7 +16,7 @@ pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
     all
 }
 
-/// What is done, the type of the voltages, and the parameters.
+/// Name of the stages, type of the voltages, and parameters.
 const FRB_STAGES: [(&str, &str, &str); 3] = [
     ("first transform alone", "cf16", "north_south: {points: 512}, voltages: cf16"),
     (

@@ -1,4 +1,4 @@
-//! The cases that hold the forms for a GPU to the definition.
+//! Cases that compare the GPU implementations with the reference.
 
 use super::Method;
 use fxgraph::DeviceName;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 /// Spectra, channels, cylinders and feeds.
 type Shape = [usize; 4];
 
-/// ADC samples of a spectrum.
+/// ADC samples per spectrum.
 const STEP: usize = 2048;
 
-/// Axes by which the input's validity goes, and how many of its units come before one that is missing, if any is.
+/// Number of axes of the input's validity, and the distance between missing units, if any.
 type Losses = (usize, Option<usize>);
 
 fn source(
@@ -41,7 +41,7 @@ fn gains(feeds: usize) -> Value {
     gains_of(feeds, 1.0, 0.11)
 }
 
-/// Others, around `size`.
+/// Factors of magnitude around `size`, `[pol][feed]`.
 fn gains_of(feeds: usize, size: f64, turn: f64) -> Value {
     let gain = |n: usize| {
         let size = size * (1.0 + 0.5 * (n as f64 * 0.37).sin());
@@ -52,7 +52,7 @@ fn gains_of(feeds: usize, size: f64, turn: f64) -> Value {
     json!([of_pol(0), of_pol(1)])
 }
 
-/// The cases, with the forms on `device`.
+/// Returns the cases, with the GPU implementations on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
     let across = json!({"angles_degrees": [-0.4, 0, 0.4, 0.8]});
@@ -109,7 +109,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         (("gaps before the first transform alone", "cf16", [7, 3, 4, 256], &alone), (1, Some(4))),
         (("gaps before clamped beams", "ci4", [37, 3, 4, 256], &clamped), (2, Some(5))),
     ];
-    // The first without weights that become some, and end as none.
+    // The first case starts without weights, gets weights, and ends without them.
     let feeds = 1024;
     let retuned = [
         case_changes(("clamped beams", "ci4", [37, 3, 4, 256], &clamped), feeds),
@@ -117,8 +117,8 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         case_changes(("the telescope's stages", "ci4", [768, 2, 4, 256], &whole), feeds),
         case_changes(("short transforms in time", "ci4", [128, 3, 2, 256], &short), 512),
     ];
-    // Of a transform with five roundings of 2^-11 the root mean square is some 5e-4, and weights add theirs. Voltages
-    // in half precision may be rounded to the other side of what single precision makes of them.
+    // The rms error of a transform with five roundings of 2^-11 is about 5e-4, and weights add their errors. Voltages
+    // in half precision may round to a different neighbour of the single-precision value.
     let tolerance = |method, parameters: &Value| match (method, &parameters["voltages"]) {
         (Method::Fp32, voltages) if voltages == "cf16" => Tolerance::floating(3e-5),
         (Method::Fp32, _) => Tolerance::floating(2e-6),
@@ -155,11 +155,11 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
 /// Name, element type, shape and parameters.
 type Parts<'a> = (&'a str, &'a str, Shape, &'a Value);
 
-/// The stream that has no gaps.
+/// A stream without gaps.
 const WHOLE: Losses = (1, None);
 
-/// A case, and gains that it goes over to within spectra and between them, several times within one sum, to much
-/// larger ones and back to none.
+/// A case with live updates of its gains: within and between spectra, several times within one sum, to much larger
+/// gains, and back to 1.
 fn case_changes(parts: Parts<'_>, feeds: usize) -> (Parts<'_>, Vec<(u64, Value)>) {
     let spectra = parts.2[0];
     let at = |spectrum: usize| (spectrum * STEP) as u64;

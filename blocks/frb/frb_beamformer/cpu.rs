@@ -1,4 +1,4 @@
-//! The definition: stage by stage, in single precision.
+//! The reference implementation: stage by stage, in single precision.
 
 use super::gains::Gains;
 use super::sizes::Sizes;
@@ -21,30 +21,30 @@ pub(super) struct Cpu {
     changes: Changes<Gains>,
 }
 
-/// What all threads read.
+/// Data that all threads read.
 struct Former {
     stages: Stages,
     gains: Timed<Gains>,
-    /// The transform along a cylinder.
+    /// Transform along a cylinder.
     along: Option<Arc<dyn Fft<f32>>>,
-    /// The transform of spectra to narrower channels.
+    /// Transform of spectra to narrow channels.
     in_time: Option<Arc<dyn Fft<f32>>>,
 }
 
-/// What one thread has for itself.
+/// Working memory of one thread.
 struct Worker {
     /// Voltages of the feeds, `[cylinder][feed]`.
     feeds: Vec<Complex32>,
-    /// One row of feeds, and zeros up to the points of the transform.
+    /// One row of feeds, padded with zeros to the points of the transform.
     row: Vec<Complex32>,
     /// Beams of the spectra of one transform, `[beam][spectrum]`, then `[beam][channel]`.
     beams: Vec<Complex32>,
-    /// For the transforms.
+    /// Scratch memory of the transforms.
     scratch: Vec<Complex32>,
 }
 
 impl Stages {
-    /// Memory of one thread.
+    /// Working memory of one thread in bytes.
     pub(super) fn scratch_bytes(&self) -> usize {
         let Sizes { cylinders, feeds, fine_channels, .. } = self.sizes;
         let points = self.points.unwrap_or(feeds);
@@ -53,7 +53,7 @@ impl Stages {
     }
 }
 
-/// What the spectra of a frame are made of.
+/// Input frame.
 struct Input<'a> {
     payload: &'a [u8],
     validity: &'a [u32],
@@ -98,8 +98,8 @@ impl Cpu {
 }
 
 impl Sizes {
-    /// Writes how many transforms came into each unit of the output, given which units of the input are there;
-    /// says how many did not.
+    /// Writes to `output` the number of transforms in each validity unit of the output, from the validity `input`.
+    /// Returns the number of transforms that were left out.
     pub(super) fn output_validity(&self, input: &[u32], output: &mut [u32]) -> u64 {
         if self.fine_channels == 1 && self.integrate.is_none() {
             output.copy_from_slice(input);
@@ -119,7 +119,7 @@ impl Sizes {
         missing
     }
 
-    /// Whether all spectra of transform number `transform` of the frame came, in this channel.
+    /// Returns whether all spectra of transform `transform` of the frame are valid, in this channel.
     fn is_there(&self, validity: &[u32], transform: usize, channel: usize) -> bool {
         let [in_time, in_frequency] = self.units;
         let first = transform * self.fine_channels;
@@ -131,7 +131,7 @@ impl Sizes {
 }
 
 impl Former {
-    /// Sums `[channel][beam]` of spectrum number `spectrum` of the output.
+    /// Computes the sums `[channel][beam]` of spectrum `spectrum` of the output.
     fn intensities(&self, input: &Input, spectrum: usize, sums: &mut [f32], worker: &mut Worker) {
         sums.fill(0.0);
         let sizes = self.stages.sizes;
@@ -156,7 +156,7 @@ impl Former {
         }
     }
 
-    /// Voltages `[spectrum][channel][pol][beam]` from spectrum number `first` of the output on.
+    /// Computes the voltages `[spectrum][channel][pol][beam]` from spectrum `first` of the output on.
     fn voltages<T: Copy + Default>(
         &self,
         input: &Input,
@@ -186,8 +186,8 @@ impl Former {
         }
     }
 
-    /// All beams of the spectra of one transform of one channel and polarisation, as `[beam][channel]`
-    /// with channels by ascending frequency.
+    /// Computes all beams of one transform of one channel and polarisation, as `[beam][channel]` with channels in
+    /// ascending order of frequency.
     fn transform(
         &self,
         input: &Input,
@@ -207,7 +207,7 @@ impl Former {
         }
     }
 
-    /// All beams of one spectrum, which is number `n` of its transform.
+    /// Computes all beams of one spectrum, which is spectrum `n` of its transform.
     fn spectrum(
         &self,
         input: &Input,
@@ -259,7 +259,7 @@ impl Former {
     }
 }
 
-/// The numbers of a row's bytes.
+/// Decodes the voltages of a row.
 fn read(dtype: Dtype, row: &[u8], feeds: &mut [Complex32]) {
     let byte = |byte: u8| f32::from(byte.cast_signed());
     match dtype {

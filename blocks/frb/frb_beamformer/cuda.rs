@@ -1,4 +1,4 @@
-//! The forms for CUDA devices: the block that runs any of them.
+//! The block on a GPU, for all GPU implementations.
 #![allow(unsafe_code)] // launches on memory that the job and the block own
 
 use super::fp32::{self, Fp32};
@@ -17,25 +17,26 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Kernels of a form, and how they take weights.
+/// Kernels of an implementation, and their encoding of the weights.
 pub(super) trait Form: Send {
-    /// Writes the weights of feeds with these `gains`, as many words for each as the form wants.
+    /// Encodes the weights of feeds with these `gains` in `words`, with the implementation's number of words per
+    /// weight.
     fn write(&self, stages: &Stages, gains: &Gains, words: &mut [u32]) -> Scaling;
 
     /// Queues the kernels.
     ///
     /// # Safety
-    /// The frames and counts of `job` stay until the kernels have run.
+    /// The frames and counts of `job` must stay valid until the kernels have run.
     unsafe fn launch(&mut self, lane: &Lane<Frames>, job: &Job<'_>) -> Result<(), BlockError>;
 }
 
-/// What kernels are queued for, on memory of the sizes that they were compiled for.
+/// Arguments of the kernels: memory of the sizes that the kernels were compiled for, and weights.
 pub(super) struct Job<'a> {
-    /// A frame of the input.
+    /// Address of the input frame.
     pub from: u64,
-    /// A frame of the output.
+    /// Address of the output frame.
     pub to: u64,
-    /// Counts of the input's validity, `[time][frequency]`.
+    /// Address of the input's validity, `[time][frequency]`.
     pub units: u64,
     weights: &'a DeviceWeights,
     timestamp: u64,
@@ -43,13 +44,13 @@ pub(super) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// What weights `spectra` of the frame have.
+    /// Stretches of equal weights among `spectra` of the frame.
     pub(super) fn stretches(&self, spectra: Range<usize>) -> impl Iterator<Item = Stretch> + Clone {
         self.weights.stretches(self.timestamp, self.sizes.samples_per_spectrum, spectra)
     }
 }
 
-/// Macros that describe stream and stages in the same words to all kernels.
+/// Macros for stream and stages that all kernels share.
 pub(super) fn defines(stages: &Stages) -> Vec<(&'static str, String)> {
     let sizes = stages.sizes;
     let [in_time, in_frequency] = sizes.units;
@@ -70,27 +71,27 @@ pub(super) fn defines(stages: &Stages) -> Vec<(&'static str, String)> {
     numbers.map(|(name, number)| (name, number.to_string())).to_vec()
 }
 
-/// A refusal of this implementation because of `at`.
+/// Diagnostic of an implementation, at `at`.
 pub(super) fn refusal(at: At, message: String, help: &str) -> Refusal {
     Refusal::new(codes::IMPLEMENTATION, at, message).help(help)
 }
 
-/// How the transforms are computed.
+/// Method of computing the transforms, one for each implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
-    /// On matrix units, with transforms of 8 points in registers.
+    /// Tensor cores after a radix-8 step in registers.
     Radix8,
-    /// On matrix units alone.
+    /// Tensor cores alone.
     TensorCore,
-    /// In single precision.
+    /// Single-precision arithmetic.
     Fp32,
 }
 
 impl Method {
-    /// All of them.
+    /// All methods.
     pub(super) const ALL: [Self; 3] = [Self::Radix8, Self::TensorCore, Self::Fp32];
 
-    /// The name of the implementation.
+    /// Name of the implementation.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Radix8 => "radix8",
@@ -99,7 +100,7 @@ impl Method {
         }
     }
 
-    /// Words of a weight.
+    /// Number of words per weight.
     fn weight_words(self) -> usize {
         if self == Self::Fp32 { fp32::WEIGHT_WORDS } else { matrix::WEIGHT_WORDS }
     }
@@ -111,7 +112,7 @@ impl fmt::Display for Method {
     }
 }
 
-/// Bytes of the block's own arrays.
+/// Device memory of the block in bytes, without frames.
 pub(super) fn device_bytes(stages: &Stages, method: Method) -> usize {
     let units = Table::<u32>::device_bytes(stages.sizes.units.iter().product());
     let words = method.weight_words() * weights_len(stages);
@@ -128,12 +129,12 @@ pub(super) struct Cuda {
     form: Box<dyn Form>,
     weights: DeviceWeights,
     changes: Changes<Gains>,
-    /// Counts `[time][frequency]` of a job's frame.
+    /// Validity `[time][frequency]` of the input frame, for each job in flight.
     units: Table<u32>,
     transforms_missing: Counter,
 }
 
-/// The block with this method.
+/// Creates the block with this method.
 pub(super) fn block(
     block: &Configured<FrbBeamformer>,
     method: Method,
@@ -184,7 +185,7 @@ impl GpuMap for Cuda {
         weights.send(lane)?;
         lane.work()?;
         let job = Job { from, to, units: self.units.address(slot), weights, timestamp, sizes };
-        // SAFETY: the job owns the frames, and no other job in flight has its slot.
+        // SAFETY: the job owns the frames, and no other job in flight uses its slot.
         unsafe { form.launch(lane, &job) }
     }
 

@@ -1,4 +1,4 @@
-//! What the forms for a GPU take, and what they refuse.
+//! Stages that the GPU implementations accept and reject.
 
 use super::tests::{Array, SMALL};
 use super::*;
@@ -6,7 +6,7 @@ use crate::tests::chain::connected;
 use serde_json::{Value, json};
 
 #[test]
-fn the_forms_for_a_gpu_take_the_flowgraphs_that_hold_them_and_measure_them() {
+fn gpu_implementations_accept_conformance_and_benchmark_flowgraphs() {
     let gpu = DeviceName::Cuda(0);
     let registry = crate::kinds();
     let cases = conformance::cases(gpu).into_iter().map(|case| (case.name, case.flowgraph));
@@ -24,7 +24,7 @@ fn the_forms_for_a_gpu_take_the_flowgraphs_that_hold_them_and_measure_them() {
 }
 
 #[test]
-fn what_a_form_for_a_gpu_is_not_made_for_is_refused() {
+fn gpu_implementations_reject_unsupported_stages() {
     let refused = |parameters: Value, form: &str, array: Array| {
         let block = connected("frb_beamformer", form, &parameters, &[array.port()]).unwrap();
         let refusals = block.check(None);
@@ -35,24 +35,26 @@ fn what_a_form_for_a_gpu_is_not_made_for_is_refused() {
         json!({"north_south": {"points": 512}, "clamp": {"beams": 100}, "upchannelise": 16});
     assert_eq!(
         refused(stages, "tensor_core", large),
-        "`tensor_core` keeps no 100 beams; `tensor_core` does not do these stages together"
+        "`tensor_core` needs a multiple of 64 as `clamp.beams`, got 100; \
+         `tensor_core` does not support this combination of stages"
     );
     assert_eq!(
         refused(json!({"north_south": {"points": 300}}), "tensor_core", large),
-        "`tensor_core` transforms feeds to 512 points"
+        "`tensor_core` needs a transform of 512 points"
     );
     assert_eq!(
         refused(json!({}), "tensor_core", SMALL),
-        "`tensor_core` transforms 256 feeds, not 12"
+        "`tensor_core` needs 256 feeds per cylinder, got 12"
     );
     assert_eq!(
         refused(json!({"north_south": {"points": 300}, "upchannelise": 48}), "fp32", large),
-        "`fp32` makes no transform of 300 points; `fp32` makes no 48 channels of one"
+        "`fp32` needs a power of two up to 4096 as points, got 300; \
+         `fp32` needs a power of two up to 128 as `upchannelise`, got 48"
     );
     let long = Array { spectra: 65_536, units: [1, 1], ..SMALL };
     assert_eq!(
         refused(json!({"integrate": {}}), "fp32", long),
-        "`fp32` makes no 65536 spectra of 2 channels at once"
+        "`fp32` supports up to 65535 output spectra and channels of a frame, got 65536 and 2"
     );
     assert_eq!(refused(json!({"integrate": {"spectra": 2}}), "fp32", long), "");
 }

@@ -1,5 +1,5 @@
-//! The plain form in single precision.
-#![allow(unsafe_code)] // launches on memory that the caller vouches for
+//! The implementation `fp32`: direct computation in single precision.
+#![allow(unsafe_code)] // launches on memory that the caller guarantees
 
 use super::Stages;
 use super::cuda::{Form, Job, defines, refusal};
@@ -13,26 +13,27 @@ use num_complex::{Complex32, Complex64};
 use std::f64::consts::TAU;
 use std::sync::Arc;
 
-/// Threads of a block; as `kernels/frb/frb_fp32.cu` has them.
+/// Threads per block, equal to the constant in `kernels/frb/frb_fp32.cu`.
 const THREADS: usize = 256;
-/// Longest transforms, for which shared memory is there without asking.
+/// Largest transforms, which fit in the default shared memory.
 const MOST_POINTS: usize = 4096;
 const MOST_FINE: usize = 128;
 
-/// Most blocks of threads in y and z.
+/// Largest number of thread blocks in y and z.
 const MOST_BLOCKS: usize = 65_535;
 
-/// Words of a weight: both parts.
+/// Number of words per weight: real and imaginary part.
 pub(super) const WEIGHT_WORDS: usize = 2;
 
 /// Kernels and tables.
 pub(super) struct Fp32 {
     rows: Kernel,
-    /// Lines of a spectrum, `[channel][pol]`, and blocks that share the rows of one.
+    /// Lines `[channel][pol]` per spectrum.
     lines: usize,
+    /// Thread blocks that share the rows of a line.
     row_groups: usize,
     spectra: usize,
-    /// What comes after the transform of feeds, if anything does.
+    /// Stages after the transform of feeds, if any.
     times: Option<Times>,
     map: DeviceArray<u32>,
     roots: DeviceArray<Complex32>,
@@ -46,7 +47,7 @@ struct Times {
     roots: DeviceArray<Complex32>,
 }
 
-/// Beams that a block works on together, and rows; as the kernels have them.
+/// Beams per thread block, as in the kernels.
 const fn tile(fine: usize) -> usize {
     if fine > 64 { 16 } else { 32 }
 }
@@ -62,38 +63,43 @@ fn roots(len: usize) -> Vec<Complex32> {
     (0..len).map(|n| rounded(root(n))).collect()
 }
 
-/// Why this form cannot do these stages.
+/// Diagnostics for stages that `fp32` does not support.
 pub(super) fn refusals(stages: &Stages) -> Vec<Refusal> {
     let sizes = stages.sizes;
     let mut refusals = Vec::new();
     let points = stages.points.unwrap_or(1);
     if !points.is_power_of_two() || points > MOST_POINTS {
-        let message = format!("`fp32` makes no transform of {points} points");
+        let message =
+            format!("`fp32` needs a power of two up to {MOST_POINTS} as points, got {points}");
         let at = At::Parameter("north_south.points");
-        refusals.push(refusal(at, message, "powers of two up to 4096"));
+        refusals.push(refusal(at, message, "use a power of two, for example 512"));
     }
     if sizes.feeds > MOST_POINTS {
-        let message = format!("`fp32` reads no cylinders of {} feeds", sizes.feeds);
-        refusals.push(refusal(At::InputAxis(0, "north_south"), message, "up to 4096"));
+        let message =
+            format!("`fp32` supports up to {MOST_POINTS} feeds per cylinder, got {}", sizes.feeds);
+        let help = "use `implementation: cpu`";
+        refusals.push(refusal(At::InputAxis(0, "north_south"), message, help));
     }
     let fine = sizes.fine_channels;
     if !fine.is_power_of_two() || fine > MOST_FINE {
-        let message = format!("`fp32` makes no {fine} channels of one");
-        refusals.push(refusal(At::Parameter("upchannelise"), message, "powers of two up to 128"));
+        let message =
+            format!("`fp32` needs a power of two up to {MOST_FINE} as `upchannelise`, got {fine}");
+        let help = "use a power of two, for example 128";
+        refusals.push(refusal(At::Parameter("upchannelise"), message, help));
     }
     if has_times(&sizes) && sizes.channels.max(sizes.output_spectra()) > MOST_BLOCKS {
         let message = format!(
-            "`fp32` makes no {} spectra of {} channels at once",
+            "`fp32` supports up to {MOST_BLOCKS} output spectra and channels of a frame, got {} and {}",
             sizes.output_spectra(),
             sizes.channels
         );
         let at = At::InputAxis(0, "spectrum");
-        refusals.push(refusal(at, message, "up to 65535 of each in a frame"));
+        refusals.push(refusal(at, message, "use shorter frames, or fewer channels"));
     }
     refusals
 }
 
-/// Device memory of map, roots and beams in between.
+/// Device memory of map, roots and intermediate beams, in bytes.
 pub(super) fn device_bytes(stages: &Stages) -> usize {
     let sizes = stages.sizes;
     let between = sizes.spectra * sizes.channels * sizes.pols * sizes.beams() * 8;
@@ -154,7 +160,7 @@ impl Form for Fp32 {
 
     unsafe fn launch(&mut self, lane: &Lane<Frames>, job: &Job<'_>) -> Result<(), BlockError> {
         let between = self.times.as_ref().map_or(job.to, |times| times.beams.address());
-        // One launch for all spectra that have the same weights.
+        // One launch for all adjacent spectra with the same weights.
         for Stretch { first, count, address, .. } in job.stretches(0..self.spectra) {
             let arguments = [
                 job.from.into(),
@@ -166,13 +172,13 @@ impl Form for Fp32 {
                 ((first * self.lines) as u32).into(),
             ];
             let grid = Grid::new([count * self.lines, self.row_groups, 1], THREADS);
-            // SAFETY: the kernel's arguments; tables live as long as the block.
+            // SAFETY: the arguments match the kernel; tables live as long as the block.
             unsafe { self.rows.launch(lane.stream(), grid, &arguments) }?;
         }
         if let Some(Times { kernel, grid, roots, .. }) = &mut self.times {
             let arguments =
                 [between.into(), job.to.into(), roots.address().into(), job.units.into()];
-            // SAFETY: as above; jobs follow each other on the stream, so the beams are this job's.
+            // SAFETY: as above; jobs are in order on the stream, so the beams belong to this job.
             unsafe { kernel.launch(lane.stream(), *grid, &arguments) }?;
         }
         Ok(())

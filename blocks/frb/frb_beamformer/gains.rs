@@ -1,4 +1,4 @@
-//! Factors of the feeds as a parameter: one, or lists by polarisation and feed, or also by channel.
+//! The parameter `gains`: one factor, or lists by polarisation and feed, or also by channel.
 
 use super::sizes::Sizes;
 use crate::f_engine::postproc::gains::Gain;
@@ -13,16 +13,16 @@ use std::borrow::Cow;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Nested")]
 pub struct Gains {
-    /// Lengths of the lists, the outermost first; none for one factor for all.
+    /// Lengths of the nested lists, outermost first; empty for one factor for all feeds.
     lengths: Vec<usize>,
     values: Vec<Complex32>,
 }
 
-/// As it is written.
+/// The parameter as written in YAML.
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "expected a number, {re: .., im: ..}, or lists of them by [pol][feed] or [channel][pol][feed]"
+    expecting = "expected a number, {re: .., im: ..}, or lists [pol][feed] or [channel][pol][feed] of them"
 )]
 enum Nested {
     One(Gain),
@@ -30,7 +30,10 @@ enum Nested {
 }
 
 impl Nested {
-    /// Lengths of the lists, all of one level equal; the values go to `values`.
+    /// Appends all factors to `values`, and returns the lengths of the nested lists.
+    ///
+    /// # Errors
+    /// If lists of one level have different lengths.
     fn flatten(self, values: &mut Vec<Complex32>) -> Result<Vec<usize>, String> {
         let list = match self {
             Self::One(gain) => {
@@ -45,7 +48,7 @@ impl Nested {
             if n == 0 {
                 lengths.extend(inner);
             } else if lengths[1..] != inner {
-                return Err("lists of gains of one level have to be of one length".to_owned());
+                return Err("`gains` must have lists of equal length at each level".to_owned());
             }
         }
         Ok(lengths)
@@ -63,7 +66,7 @@ impl TryFrom<Nested> for Gains {
 }
 
 impl Serialize for Gains {
-    /// As users write them.
+    /// Serialises the factors in the form that users write.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let number = |gain: &Complex32| json!({"re": gain.re, "im": gain.im});
         let mut values: Vec<Value> = self.values.iter().map(number).collect();
@@ -81,27 +84,26 @@ impl Default for Gains {
 }
 
 impl Gains {
-    /// Why these are not gains of such a stream.
+    /// Diagnostic for gains that do not fit a stream of these sizes.
     pub(super) fn refusal(&self, sizes: &Sizes) -> Option<Refusal> {
         let all = [sizes.channels, sizes.pols, sizes.cylinders * sizes.feeds];
         let fits = [&all[3..], &all[1..], &all].contains(&self.lengths.as_slice());
         let message = if !fits {
             let found: Vec<_> = self.lengths.iter().map(|len| format!("[{len}]")).collect();
-            format!("the lists of gains are {}", found.concat())
-        } else if self.values.iter().any(|gain| !gain.is_finite()) {
-            "a gain is not a finite number".to_owned()
+            format!("`gains` has the shape {}", found.concat())
+        } else if let Some(gain) = self.values.iter().find(|gain| !gain.is_finite()) {
+            format!("`gains` must be finite, got {gain}")
         } else {
             return None;
         };
         let [channels, pols, feeds] = all;
         let help = format!(
-            "one for all, [pol {pols}][feed {feeds}], or [channel {channels}][pol {pols}][feed {feeds}]"
+            "give one number, [pol {pols}][feed {feeds}], or [channel {channels}][pol {pols}][feed {feeds}]"
         );
         Some(Refusal::parameter("gains", message).help(help))
     }
 
-    /// The factors of the feeds of one channel and polarisation: one for all, or as many as there
-    /// are feeds.
+    /// Factors of one channel and polarisation: one for all feeds, or one for each feed.
     pub(super) fn of(&self, channel: usize, pol: usize) -> &[Complex32] {
         match self.lengths[..] {
             [_, feeds] => &self.values[pol * feeds..][..feeds],
@@ -110,7 +112,7 @@ impl Gains {
         }
     }
 
-    /// Memory that they take.
+    /// Size of the factors in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(self.values.as_slice())
     }

@@ -1,5 +1,5 @@
-//! Intensities on matrix units.
-#![allow(unsafe_code)] // launches on memory that the caller vouches for
+//! Intensities on tensor cores.
+#![allow(unsafe_code)] // launches on memory that the caller guarantees
 
 use super::Stages;
 use super::cuda::{Job, Method};
@@ -12,33 +12,33 @@ use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Frames, Grid, Kernel, L
 use fxgraph::{BlockError, Dtype};
 use std::sync::Arc;
 
-/// Warps of a block.
+/// Warps per block.
 const WARPS: usize = 16;
-/// Spectra of a batch of the kernel, and words from the feeds of one to those of the next.
+/// Spectra per batch of the kernel, and distance in words between the feeds of adjacent spectra.
 const BATCH: usize = 16;
 const PITCH: usize = FEEDS + 16;
 
-/// Shared memory of a block.
+/// Shared memory per thread block in bytes.
 pub(super) fn shared_bytes(stages: &Stages) -> usize {
     let (sizes, combined) = (stages.sizes, combined(stages));
     let words = sizes.fine_channels * sizes.row_beams + WARPS * POINTS + 2 * BATCH * PITCH;
-    // Rows on their way in, which have room there if they are short.
+    // Staging buffer of the input rows, if they are short enough.
     let is_staged = sizes.dtype == Dtype::Ci4 && combined <= 4;
     4 * words + if is_staged { 2 * BATCH * combined * FEEDS } else { 0 }
 }
 
-/// Weights that hold from a spectrum of the frame on; as `kernels/frb/frb_intensities.cuh` has it.
+/// Weights that apply from a spectrum of the frame on; the same structure as in `kernels/frb/frb_intensities.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 struct WeightsFrom {
     address: u64,
     first: u32,
-    /// What brings them to the scale of the others.
+    /// Factor to the common scale of all versions.
     factor: f32,
 }
 
-/// Versions of the weights in an argument, as the kernel has them: all that a sum may have, and one behind them that is
-/// never reached.
+/// Versions of the weights in an argument, as in the kernel: the most that a sum may have, plus one that is never
+/// reached.
 const VERSIONS: usize = 10;
 const _: () = assert!(PLACES < VERSIONS);
 type Changing = [WeightsFrom; VERSIONS];
@@ -46,12 +46,12 @@ type Changing = [WeightsFrom; VERSIONS];
 /// The kernels.
 pub(super) struct IntensityKernels {
     kernel: Kernel,
-    /// For sums in which the weights change.
+    /// Kernel for sums in which the weights change.
     changing: Kernel,
     time_phases: DeviceArray<u32>,
     channels: usize,
     rows: usize,
-    /// Spectra of the input.
+    /// Input spectra per sum.
     spectra_per_sum: usize,
     spectra: usize,
 }
@@ -76,10 +76,11 @@ impl IntensityKernels {
         })
     }
 
-    /// Queues them: once for all sums that have the same weights, and for each one in which they change.
+    /// Queues the kernels: one launch for all adjacent sums with the same weights, and one for each sum in which the
+    /// weights change.
     ///
     /// # Safety
-    /// What `job` and `tables` point to stays until the kernels have run.
+    /// The memory of `job` and `tables` must stay valid until the kernels have run.
     pub(super) unsafe fn launch(
         &mut self,
         lane: &Lane<Frames>,
@@ -104,7 +105,7 @@ impl IntensityKernels {
             let arguments = tables.arguments(job, weights, own);
             let sums = whole.max(1);
             let grid = Grid::new([self.channels, self.rows, sums], 32 * WARPS);
-            // SAFETY: the kernel's arguments, by the caller's promise.
+            // SAFETY: the arguments match the kernel; the caller guarantees the memory.
             unsafe { kernel.launch(lane.stream(), grid, &arguments) }?;
             first += sums * self.spectra_per_sum;
         }
@@ -112,7 +113,7 @@ impl IntensityKernels {
     }
 }
 
-/// The weights of a sum, on the scale of those that are divided most, and by what these are.
+/// Versions of the weights of a sum, on the scale with the largest divisor, and this divisor.
 fn changing(stretches: impl Iterator<Item = Stretch> + Clone) -> (Changing, f64) {
     let divided = stretches.clone().map(|stretch| stretch.scaling.divided).fold(0.0, f64::max);
     let nowhere = WeightsFrom { address: 0, first: u32::MAX, factor: 0.0 };
@@ -132,7 +133,7 @@ mod tests {
     use crate::frb::frb_beamformer::weights::Scaling;
 
     #[test]
-    fn weights_of_a_sum_come_to_one_scale_and_end_with_such_that_are_never_reached() {
+    fn weights_of_a_sum_have_common_scale_and_unreached_terminator() {
         let stretch = |first: usize, address: u64, divided: f64| {
             let scaling = Scaling { divided, all_one: false };
             Stretch { first, count: 100, address, scaling }

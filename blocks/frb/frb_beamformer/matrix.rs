@@ -1,5 +1,5 @@
-//! The forms on matrix units, in half precision.
-#![allow(unsafe_code)] // launches on memory that the caller vouches for
+//! The implementations `radix8` and `tensor_core`: matrix instructions in half precision.
+#![allow(unsafe_code)] // launches on memory that the caller guarantees
 
 use super::cuda::{Form, Job, Method, defines, refusal};
 use super::gains::Gains;
@@ -15,13 +15,13 @@ use fxgraph::{At, BlockError, Dtype, Refusal};
 use num_complex::Complex32;
 use std::sync::Arc;
 
-/// Beams of a row are a multiple of this, where they are chosen.
+/// `clamp.beams` must be a multiple of this.
 const BEAMS_STEP: usize = 64;
-/// Largest sum of weighted feeds that is let come: half of what halves hold.
+/// Largest sum of weighted feeds after scaling: half of the range of `f16`.
 const LARGEST_SUM: f64 = 32768.0;
-/// The same where sums of beams come after it, up to 16 times as large.
+/// Largest sum of weighted feeds after scaling, if sums of beams follow, which are up to 16 times as large.
 const LARGEST_SUMMAND: f64 = 2048.0;
-/// Words of a weight: halves of both parts.
+/// Number of words per weight: real and imaginary part in `f16`.
 pub(super) const WEIGHT_WORDS: usize = 1;
 
 /// Kernels and tables.
@@ -36,14 +36,14 @@ enum Kernels {
     Intensities(IntensityKernels),
 }
 
-/// What does not change.
+/// Constant tables.
 pub(super) struct Tables {
     phases: DeviceArray<u32>,
     map: DeviceArray<u16>,
 }
 
 impl Tables {
-    /// Arguments of a kernel: those that all of them begin with, with these `weights`, then its `own` ones.
+    /// Arguments of a kernel: the common ones, with these `weights`, then its `own` ones.
     pub(super) fn arguments<'a>(
         &self,
         job: &Job<'_>,
@@ -65,23 +65,28 @@ impl Tables {
     }
 }
 
-/// Why this implementation cannot do these stages, on `gpu` if there is one.
+/// Diagnostics for stages that `method` does not support, on `gpu` if there is one.
 pub(super) fn refusals(stages: &Stages, method: Method, gpu: Option<&Properties>) -> Vec<Refusal> {
     let sizes = stages.sizes;
     let mut refusals = Vec::new();
     if sizes.feeds != FEEDS {
-        let message = format!("`{method}` transforms 256 feeds, not {}", sizes.feeds);
+        let message = format!("`{method}` needs {FEEDS} feeds per cylinder, got {}", sizes.feeds);
         let at = At::InputAxis(0, "north_south");
-        refusals.push(refusal(at, message, "`fp32` takes any number"));
+        refusals.push(refusal(at, message, "set `implementation: fp32`"));
     } else if stages.points != Some(POINTS) {
         let at = At::Parameter("north_south");
-        let message = format!("`{method}` transforms feeds to 512 points");
-        refusals.push(refusal(at, message, "give `north_south: {points: 512}`, or take `fp32`"));
+        let message = format!("`{method}` needs a transform of {POINTS} points");
+        let help = "set `north_south: {points: 512}`, or `implementation: fp32`";
+        refusals.push(refusal(at, message, help));
     }
     let is_clamped = !stages.index_map.is_empty();
     if is_clamped && !sizes.row_beams.is_multiple_of(BEAMS_STEP) {
-        let message = format!("`{method}` keeps no {} beams", sizes.row_beams);
-        refusals.push(refusal(At::Parameter("clamp.beams"), message, "64, 128, 192 or 256"));
+        let message = format!(
+            "`{method}` needs a multiple of {BEAMS_STEP} as `clamp.beams`, got {}",
+            sizes.row_beams
+        );
+        let help = "set 64, 128, 192 or 256";
+        refusals.push(refusal(At::Parameter("clamp.beams"), message, help));
     }
     match (sizes.fine_channels, sizes.integrate) {
         (1, None) => {}
@@ -91,34 +96,34 @@ pub(super) fn refusals(stages: &Stages, method: Method, gpu: Option<&Properties>
                 && gpu.shared_bytes_per_block < needed
             {
                 let message = format!(
-                    "intensities take {needed} bytes of shared memory, {} has {}",
+                    "`{method}` needs {needed} bytes of shared memory for intensities, {} has {}",
                     gpu.name, gpu.shared_bytes_per_block
                 );
-                let help = "a shorter `upchannelise`, fewer beams, or `fp32`";
+                let help = "reduce `upchannelise` or the beams, or set `implementation: fp32`";
                 refusals.push(refusal(At::Parameter("upchannelise"), message, help));
             }
         }
         _ => {
-            let message = format!("`{method}` does not do these stages together");
-            let help = "`upchannelise` of 32, 64 or 128 with `clamp` and `integrate`, or none of the later stages; \
-                        `fp32` does any";
+            let message = format!("`{method}` does not support this combination of stages");
+            let help = "set `upchannelise` to 32, 64 or 128 with `clamp` and `integrate`, omit the later stages, \
+                        or set `implementation: fp32`";
             refusals.push(refusal(At::Parameter("upchannelise"), message, help));
         }
     }
     refusals
 }
 
-/// Device memory of the tables.
+/// Device memory of the tables in bytes.
 pub(super) fn device_bytes(stages: &Stages) -> usize {
     let Sizes { channels, row_beams, .. } = stages.sizes;
     2 * channels * row_beams + 128 * (phases::REGISTERS_MOST + phases::TIME_REGISTERS)
 }
 
-/// By what weights are divided, a power of two, and by what the kernel's sums come out divided then.
+/// Divisor of the weights, a power of two, and the resulting divisor of the kernel's sums.
 ///
-/// Voltages: so that no sum of `feeds` of them times the largest voltage is too large. Intensities: integers come
-/// as their bits, as subnormal halves times 2^-24 (times 2^-20 both parts of 4 bits, whose imaginary parts' weights
-/// are 16 times as large); so weights are as large as can be.
+/// For voltages, no sum of `feeds` weights times the largest voltage may overflow. For intensities, integers are used
+/// by their bit pattern, as subnormal `f16`: their value times 2^-24, or times 2^-20 for both parts with 4 bits, where
+/// the weights of the imaginary parts are 16 times as large. Therefore weights are as large as possible.
 fn divisors(largest: f64, dtype: Dtype, feeds: usize, makes_intensities: bool) -> [f64; 2] {
     let power = |ratio: f64| if largest == 0.0 { 1.0 } else { ratio.log2().ceil().exp2() };
     let voltage = if dtype == Dtype::Ci4 { 8.0 } else { 128.0 } * 2.0_f64.sqrt();
@@ -137,7 +142,7 @@ fn divisors(largest: f64, dtype: Dtype, feeds: usize, makes_intensities: bool) -
     }
 }
 
-/// The kernels of these stages; `warps` of a block, and what a warp makes `per_warp`.
+/// Program of these stages, with `warps` per block and `per_warp` transforms per warp.
 pub(super) fn program(
     stages: &Stages,
     method: Method,
@@ -171,7 +176,7 @@ impl Matrix {
             let all_one = weights(stages, gains).all(|weight| weight == Complex32::ONE);
             Kernels::Voltages(VoltageKernels::new(stages, all_one, method, device)?)
         };
-        // Without a map the array has something in it, which nothing reads.
+        // Without a map the array has one element, which no kernel reads.
         let map: Vec<u16> = if stages.index_map.is_empty() {
             vec![0]
         } else {
@@ -199,7 +204,7 @@ impl Form for Matrix {
     }
 
     unsafe fn launch(&mut self, lane: &Lane<Frames>, job: &Job<'_>) -> Result<(), BlockError> {
-        // SAFETY: the caller's promise; tables live as long as the block.
+        // SAFETY: guaranteed by the caller; tables live as long as the block.
         match &mut self.kernels {
             Kernels::Voltages(kernels) => unsafe { kernels.launch(lane, job, &self.tables) },
             Kernels::Intensities(kernels) => unsafe { kernels.launch(lane, job, &self.tables) },
@@ -213,16 +218,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_are_as_large_as_halves_and_sums_allow() {
+    fn weights_are_as_large_as_f16_and_sums_allow() {
         let dtypes = [Dtype::Ci4, Dtype::Ci8, Dtype::Cf16];
         for (dtype, makes_intensities) in dtypes.into_iter().flat_map(|d| [(d, false), (d, true)]) {
             for largest in [1e-6, 0.7, 1.0, 3.0, 1e6] {
                 let [divisor, divided] = divisors(largest, dtype, 1024, makes_intensities);
                 assert!(divisor.log2().fract().abs() < 1e-12, "no power of two");
                 assert!(divided.log2().fract().abs() < 1e-12, "no power of two");
-                // A half, and no more than a few bits smaller than it could be.
+                // The weights fit in `f16`.
                 assert!(largest / divisor < 65504.0, "{dtype} {largest}");
-                // What sums of the largest integers come to inside.
+                // Internal sums of the largest integers.
                 let voltage = if dtype == Dtype::Ci4 { 8.0 } else { 128.0 };
                 let sum = largest / divided * voltage * 2.0_f64.sqrt() * 1024.0;
                 assert!(sum <= 65504.0 && sum > 1.0, "{dtype} {largest}: {sum}");

@@ -35,7 +35,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sizes::Sizes;
 
-/// Parameters of `frb_beamformer`. A stage that is left out is not done.
+/// Parameters of `frb_beamformer`. Stages that are omitted are skipped.
 #[derive(Clone, Debug, Kind)]
 #[kind(
     name = "frb_beamformer",
@@ -46,24 +46,25 @@ use sizes::Sizes;
 )]
 pub struct FrbBeamformer {
     /// Factors of the feeds: a number or `{re: .., im: ..}` for all, lists `[pol][feed]`, or lists
-    /// `[channel][pol][feed]`; a feed's number is `cylinder x feeds of a cylinder + place`.
+    /// `[channel][pol][feed]`. The index of a feed is `cylinder x feeds per cylinder + feed of the cylinder`.
     #[param(default, live)]
     pub gains: Gains,
-    /// Adds the cylinders up to beams side by side, from east to west.
+    /// Transform across the cylinders to beams from west to east.
     pub east_west: Option<EastWest>,
-    /// Transforms the feeds of a cylinder to beams from north to south.
+    /// Transform along a cylinder to beams from south to north.
     pub north_south: Option<NorthSouth>,
-    /// Picks the transform's beams that point where they point at every frequency.
+    /// Selection of the beams of the transform, with the same directions at every frequency.
     pub clamp: Option<Clamp>,
-    /// Spectra of which each channel of a beam is transformed to as many narrower channels.
+    /// Length, in spectra, of the transform in time. It splits each channel of a beam into as many
+    /// narrow channels.
     pub upchannelise: Option<usize>,
-    /// Makes intensities of voltages and adds them up.
+    /// Sums of the intensities of the beams.
     pub integrate: Option<Integrate>,
-    /// Element type of voltages: `cf32`, or `cf16`.
+    /// Element type of output voltages: `cf32` or `cf16`.
     #[param(default)]
     pub voltages: Voltages,
-    /// Threads that share the output's spectra, 0 for all cores, or one if a frame is too little work
-    /// to share. By default 0, because a flowgraph has one such beamformer.
+    /// Threads that share the output's spectra, 0 for all cores. Small frames use one thread. By
+    /// default 0, because a flowgraph has one such beamformer.
     #[param(default, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
@@ -72,10 +73,10 @@ pub struct FrbBeamformer {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EastWest {
-    /// How far each cylinder stands to the east of the one before, in metres.
+    /// Spacing of the cylinders from west to east, in metres.
     #[serde(default = "EastWest::spacing_metres")]
     pub spacing_metres: f64,
-    /// Where each beam points: degrees to the east of the meridian.
+    /// Direction of each beam, in degrees to the east of the meridian.
     #[serde(default = "EastWest::angles_degrees")]
     pub angles_degrees: Vec<f64>,
 }
@@ -93,22 +94,22 @@ impl EastWest {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NorthSouth {
-    /// Points of the transform: the feeds of a cylinder and zeros behind them.
+    /// Points of the transform: the feeds of a cylinder, padded with zeros.
     pub points: usize,
 }
 
-/// Which of the transform's beams are kept.
+/// Selection of the beams of the transform.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Clamp {
-    /// How far each feed stands to the south of the one before, in metres.
+    /// Spacing of the feeds from north to south, in metres.
     #[serde(default = "Clamp::spacing_metres")]
     pub spacing_metres: f64,
-    /// Beams to keep, evenly spaced in the sine of the angle from the zenith.
+    /// Number of beams, evenly spaced in the sine of the angle from the zenith.
     #[serde(default = "Clamp::beams")]
     pub beams: usize,
-    /// Frequency at which neighbouring beams are as far apart as the length of a cylinder resolves. Without it
-    /// the one at which as many beams as feeds reach from horizon to horizon.
+    /// Frequency, in Hz, at which the spacing of the beams equals the resolution of a cylinder. By default
+    /// the frequency at which as many beams as feeds reach from horizon to horizon.
     pub reference_hz: Option<f64>,
 }
 
@@ -125,10 +126,10 @@ impl Clamp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Integrate {
-    /// Neighbouring narrow channels that are added.
+    /// Neighbouring narrow channels per sum.
     #[serde(default = "one")]
     pub channels: usize,
-    /// Spectra, after `upchannelise`, that are added.
+    /// Spectra per sum, counted after `upchannelise`.
     #[serde(default = "one")]
     pub spectra: usize,
 }
@@ -137,28 +138,28 @@ fn one() -> usize {
     1
 }
 
-/// How voltages of beams are written.
+/// Element type of output voltages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Voltages {
-    /// In single precision.
+    /// Complex in single precision.
     #[default]
     Cf32,
-    /// In half precision.
+    /// Complex in half precision.
     Cf16,
 }
 
-/// What does not change while the block runs.
+/// Parameters of the stages that do not change while the block runs.
 #[derive(Clone)]
 pub struct Stages {
     sizes: Sizes,
     /// Factors `[channel][beam][cylinder]` of the transform across the cylinders; empty without it.
     east_west: Vec<Complex32>,
-    /// Points of the transform along a cylinder, if there is one.
+    /// Points of the transform along a cylinder; `None` without it.
     points: Option<usize>,
     /// Index of the point that each beam takes, `[channel][beam]`; empty if all points are beams.
     index_map: Vec<u32>,
-    /// Whether voltages are put out in half precision.
+    /// Whether output voltages are in half precision.
     halves: bool,
 }
 
@@ -189,7 +190,7 @@ impl FrbBeamformer {
         })
     }
 
-    /// What is wrong with where the beams point.
+    /// Diagnostics for positions of the feeds and directions of the beams.
     fn sky_refusals(&self, input: &PortType) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         let mut refuse = |parameter, message: String, help: &str| {
@@ -198,41 +199,53 @@ impl FrbBeamformer {
         let is_length = |metres: f64| metres > 0.0 && metres < 1e6;
         if let Some(EastWest { spacing_metres, angles_degrees }) = &self.east_west {
             if !is_length(*spacing_metres) {
-                let message = format!("cylinders do not stand {spacing_metres} m apart");
-                refuse("east_west.spacing_metres", message, "more than 0 and less than 1000 km");
+                let message = format!(
+                    "`east_west.spacing_metres` must be positive and below 1e6, got {spacing_metres}"
+                );
+                refuse("east_west.spacing_metres", message, "omit it for the default of 22");
             }
             if !angles_degrees.iter().all(|angle| angle.abs() <= 90.0) {
-                let message = "a beam points below the horizon".to_owned();
-                refuse("east_west.angles_degrees", message, "-90 to 90 degrees from the meridian");
+                let message = "`east_west.angles_degrees` must be between -90 and 90".to_owned();
+                let help = "give degrees from the meridian, for example `[-0.4, 0, 0.4, 0.8]`";
+                refuse("east_west.angles_degrees", message, help);
             }
         }
         if let Some(clamp) = &self.clamp {
             let feeds = input.axis_len("north_south").unwrap_or(0);
             if !is_length(clamp.spacing_metres) {
-                let message = format!("feeds do not stand {} m apart", clamp.spacing_metres);
-                refuse("clamp.spacing_metres", message, "more than 0 and less than 1000 km");
-            } else if clamp.reference_hz.is_some_and(|hz| !(hz > 0.0 && hz < 1e15)) {
-                let message = "the frequency of reference is not one".to_owned();
-                refuse("clamp.reference_hz", message, "it is in Hz, more than 0");
+                let message = format!(
+                    "`clamp.spacing_metres` must be positive and below 1e6, got {}",
+                    clamp.spacing_metres
+                );
+                refuse("clamp.spacing_metres", message, "omit it for the default of 0.3048");
+            } else if let Some(hz) = clamp.reference_hz.filter(|hz| !(*hz > 0.0 && *hz < 1e15)) {
+                let message =
+                    format!("`clamp.reference_hz` must be positive and below 1e15, got {hz}");
+                refuse(
+                    "clamp.reference_hz",
+                    message,
+                    "set a frequency in Hz, for example 492.0e+6",
+                );
             } else if feeds > 0 && sky::farthest_sine(clamp, feeds) > 1.0 + 1e-9 {
                 let sine = sky::farthest_sine(clamp, feeds);
-                let message =
-                    format!("the index map leaves the sky: the sine of beam 0 is -{sine:.3}");
-                let help = "fewer beams, or a higher `reference_hz`, are closer together";
+                let message = format!(
+                    "`clamp` points beams below the horizon: the sine of beam 0 is -{sine:.3}"
+                );
+                let help = "reduce `beams`, or set a higher `reference_hz`";
                 refuse("clamp", message, help);
             }
         }
         let pointed = self.east_west.is_some() || self.clamp.is_some();
         if pointed && input.band.is_none() {
             refusals.push(
-                Refusal::new(codes::INPUT_AXIS, At::Input(0), "the channels have no frequencies")
-                    .help("beams point by frequency; the band comes from the source's parameters"),
+                Refusal::new(codes::INPUT_AXIS, At::Input(0), "the input has no band")
+                    .help("set `band` of the source; `east_west` and `clamp` need frequencies"),
             );
         }
         refusals
     }
 
-    /// Operations of a frame, 5 n log2 n for a transform of n points.
+    /// Floating-point operations per frame, with 5 n log2 n for a transform of n points.
     fn operations(&self, sizes: &Sizes) -> f64 {
         let transform = |points: usize| 5.0 * points as f64 * (points as f64).log2();
         let rows = (sizes.spectra * sizes.channels * sizes.pols) as f64;
@@ -249,12 +262,12 @@ impl FrbBeamformer {
     }
 }
 
-/// The counter of what did not come.
+/// Counter of transforms that were left out.
 fn transforms_missing(counters: &Counters) -> Counter {
     counters.count(
         "transforms_missing",
-        "Transforms of spectra that were left out because not all of their input came, by unit of validity; \
-         look for losses upstream.",
+        "transforms left out because some of their input was missing, counted per validity unit; \
+         look for missing data upstream",
     )
 }
 
@@ -270,21 +283,21 @@ impl KindSpec for FrbBeamformer {
         }),
         Implementation::<Self>::cuda(
             Method::Radix8.name(),
-            "on matrix units, in half precision, without exchanges between lanes",
+            "on tensor cores, in half precision, without shuffles between threads",
             |block, env| cuda::block(block, Method::Radix8, env),
         )
         .check(|block, gpu| matrix::refusals(&block.shape, Method::Radix8, gpu))
         .device_bytes(|block| cuda::device_bytes(&block.shape, Method::Radix8)),
         Implementation::<Self>::cuda(
             Method::TensorCore.name(),
-            "on matrix units, in half precision, as the note has it",
+            "on tensor cores, in half precision, factorised as in the CHIME note",
             |block, env| cuda::block(block, Method::TensorCore, env),
         )
         .check(|block, gpu| matrix::refusals(&block.shape, Method::TensorCore, gpu))
         .device_bytes(|block| cuda::device_bytes(&block.shape, Method::TensorCore)),
         Implementation::<Self>::cuda(
             Method::Fp32.name(),
-            "plainly, in single precision",
+            "in single precision, for comparison",
             |block, env| cuda::block(block, Method::Fp32, env),
         )
         .check(|block, _| fp32::refusals(&block.shape))

@@ -1,19 +1,19 @@
-//! Phases in half precision, where the lanes of a warp want them; see `kernels/frb/frb_fft.cuh`.
+//! Phases in half precision, in the register layout of a warp; see `kernels/frb/frb_fft.cuh`.
 
 use half::f16;
 use num_complex::Complex64;
 use std::f64::consts::TAU;
 
-/// Feeds of a cylinder and points of the transform that the kernel is made for.
+/// Feeds per cylinder and points of the transform that the kernel supports.
 pub const FEEDS: usize = 256;
 pub const POINTS: usize = 512;
-/// Lanes of a warp.
+/// Threads of a warp.
 const LANES: usize = 32;
-/// Registers of the phases of feeds at most, and of those of spectra.
+/// Largest number of registers of the phases of feeds, and number of those of spectra.
 pub const REGISTERS_MOST: usize = 20;
 pub const TIME_REGISTERS: usize = 12;
 
-/// Two halves in a word, the first one lower.
+/// Packs two `f16` in a word, the first one in the low bits.
 pub fn halves(low: f64, high: f64) -> u32 {
     let bits = |part: f64| u32::from(f16::from_f64(part).to_bits());
     bits(low) | bits(high) << 16
@@ -24,7 +24,7 @@ fn bit(number: usize, index: usize) -> usize {
     number >> index & 1
 }
 
-/// The phases of the transform of feeds, `[register 10][lane 32]`. Equations are those of the note.
+/// Phases of the transform of feeds, `[register 10][lane 32]`. Equation numbers are those of the CHIME note.
 pub fn of_feeds() -> Vec<u32> {
     // exp(2 pi i steps / 512)
     let phase = |steps: usize| Complex64::cis(TAU * (steps % POINTS) as f64 / POINTS as f64);
@@ -54,21 +54,22 @@ pub fn of_feeds() -> Vec<u32> {
     words
 }
 
-/// Words of both halves' real parts, then of their imaginary parts, `[2][lane 32]`; `value` is of (lane, half).
+/// Packs two complex values per thread: words of both real parts, then of both imaginary parts, `[2][lane 32]`. The
+/// arguments of `value` are the thread of the warp and the index, 0 or 1, within a word.
 fn pair(value: &dyn Fn(usize, usize) -> Complex64) -> [Vec<u32>; 2] {
     [|z: Complex64| z.re, |z: Complex64| z.im].map(|part| {
         (0..LANES).map(|lane| halves(part(value(lane, 0)), part(value(lane, 1)))).collect()
     })
 }
 
-/// Rows of a matrix as an instruction takes them: re, im, -im, re.
+/// Rows of a matrix in the operand layout of the instruction: re, im, -im, re.
 fn rows(value: &dyn Fn(usize, usize) -> Complex64) -> Vec<u32> {
     let [re, im] = pair(value);
     let minus_im = im.iter().map(|word| word ^ 0x8000_8000).collect();
     [re.clone(), im, minus_im, re].concat()
 }
 
-/// The phases of the same transform in the order of `kernels/frb/frb_radix8.cuh`, `[register 20][lane 32]`.
+/// Phases of the transform of feeds for `kernels/frb/frb_radix8.cuh`, `[register 20][lane 32]`.
 pub fn of_radix8() -> Vec<u32> {
     let phase = |steps: usize| Complex64::cis(TAU * (steps % POINTS) as f64 / POINTS as f64);
     let of_row = |lane: usize, half: usize| (lane / 4) * (half + 2 * (lane % 4));
@@ -82,7 +83,7 @@ pub fn of_radix8() -> Vec<u32> {
     words
 }
 
-/// The phases of the transform of `fine` spectra, `[register 12][lane 32]`; see `TimePhases` in
+/// Phases of the transform of `fine` spectra, `[register 12][lane 32]`; see `TimePhases` in
 /// `kernels/frb/frb_times.cuh`.
 pub fn of_spectra(fine: usize) -> Vec<u32> {
     let turned = |numerator: usize, denominator: usize| {
@@ -90,7 +91,7 @@ pub fn of_spectra(fine: usize) -> Vec<u32> {
     };
     let low = if fine == 32 { 4 } else { 8 };
     let mid = |lane: usize, half: usize| lane % 4 + 4 * half;
-    // Columns: low, and of 32 which group.
+    // Columns: index `low`, and for 32 spectra the group.
     let column = |lane: usize, half: usize| half + 2 * (lane % 4);
     let half_turn = pair(&|lane, half| turned(lane / 4 + 8 * mid(lane, half), 128));
     let twiddle = pair(&|lane, half| turned(lane / 4 * (column(lane, half) % low), 8 * low));
@@ -106,16 +107,16 @@ pub fn of_spectra(fine: usize) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// The halves of a word.
+    /// Both `f16` of a word.
     fn parts(word: u32) -> [f64; 2] {
         [word as u16, (word >> 16) as u16].map(|bits| f16::from_bits(bits).to_f64())
     }
 
     #[test]
-    fn the_five_factors_of_the_phases_make_every_phase() {
+    fn five_factors_give_every_phase() {
         let words = of_feeds();
         let word = |register: usize, lane: usize| parts(words[register * LANES + lane]);
-        // A complex phase from registers `re` and the next one, half `b` of each.
+        // A complex phase from registers `re` and `re + 1`, from `f16` number `b` of each.
         let pair = |re: usize, lane: usize, b: usize| {
             Complex64::new(word(re, lane)[b], word(re + 1, lane)[b])
         };
@@ -128,7 +129,7 @@ mod tests {
                 let first = Complex64::new(re, im);
                 let twiddle = pair(4 + 2 * n(2), lane([n(4), n(3), q(0), q(1), q(2)]), n(5));
                 let second = pair(8, lane([n(4), n(3), q(3), q(4), q(5)]), n(5));
-                // The same registers as before, with other bits in the places of theirs.
+                // The same registers as before, with other bits in their places.
                 let later = pair(4, lane([n(1), n(0), q(3), q(4), q(5)]), n(2));
                 let third = pair(8, lane([n(1), n(0), q(6), q(7), q(8)]), n(2));
                 let [q, n] =
@@ -142,14 +143,14 @@ mod tests {
         assert!(worst < 5.0 * 2.0_f64.powi(-11), "{worst}");
     }
 
-    /// A complex phase from registers `re` and the next one, half `b` of each.
+    /// A complex phase from registers `re` and `re + 1`, from `f16` number `b` of each.
     fn phase_in(words: &[u32], re: usize, lane: usize, b: usize) -> Complex64 {
         let part = |register: usize| parts(words[register * LANES + lane])[b];
         Complex64::new(part(re), part(re + 1))
     }
 
     #[test]
-    fn the_factors_of_radix_8_make_every_phase() {
+    fn radix_8_factors_give_every_phase() {
         let words = of_radix8();
         assert_eq!(words.len(), REGISTERS_MOST * LANES);
         let mut worst = 0.0_f64;
@@ -157,7 +158,7 @@ mod tests {
             let [q_low, q_mid, q_high] = [q % 8, q / 8 % 8, q / 64];
             for n in 0..FEEDS {
                 let [n_low, n_mid, n_high] = [n % 8, n / 8 % 8, n / 64];
-                // Half b, and lane bits 0 and 1, of one index; lane bits 2 to 4 of the other.
+                // One index is in `b` and bits 0 and 1 of the thread, the other in bits 2 to 4 of the thread.
                 let lane = |in_row: usize, row: usize| in_row / 2 + 4 * row;
                 let butterfly = Complex64::cis(TAU * (q_low * n_high) as f64 / 8.0);
                 let twiddle = match q_low {
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn factors_of_time_make_every_phase() {
+    fn time_factors_give_every_phase() {
         for fine in [32, 64, 128] {
             let words = of_spectra(fine);
             assert_eq!(words.len(), TIME_REGISTERS * LANES);
@@ -192,7 +193,7 @@ mod tests {
                         _ => phase_in(&words, 0, 4 * low + mid % 4, mid / 4),
                     };
                     let first = phase_in(&words, 4, 4 * i + mid % 4, mid / 4);
-                    // Of 32, both groups of beams.
+                    // Both groups of beams, for 32 spectra.
                     for group in 0..8 / lows {
                         let (column, row) = (low + lows * group, j + lows * group);
                         let twiddle = phase_in(&words, 2, 4 * i + column / 2, column % 2);

@@ -1,4 +1,4 @@
-//! Sizes of input and output, and what of them does not go together.
+//! Sizes of input, stages and output, with their checks.
 
 use super::{FrbBeamformer, Integrate, Voltages};
 use fxgraph::diagnostic::codes;
@@ -6,16 +6,16 @@ use fxgraph::{At, Axis, Band, Clock, Dtype, PortType, Refusal, ValidityType};
 
 /// Axes of the input.
 const AXES: [&str; 5] = ["spectrum", "channel", "pol", "east_west", "north_south"];
-/// Types of the feeds' voltages that are read.
+/// Supported types of the feeds' voltages.
 const DTYPES: [Dtype; 3] = [Dtype::Ci4, Dtype::Ci8, Dtype::Cf16];
-/// More points are a mistake.
+/// Largest number of points; more are taken to be a mistake.
 const MOST_POINTS: usize = 1 << 16;
-/// More rows of beams are, too; a GPU counts so many blocks of threads in one direction.
+/// Largest number of rows of beams, the limit of a CUDA grid in y and z.
 const MOST_ROWS: usize = 65_535;
-/// More for beams or factors is a mistake.
+/// Largest size of beams or factors in bytes; more are taken to be a mistake.
 const MOST_BYTES: usize = 1 << 36;
 
-/// Sizes of the stream on its way through the stages.
+/// Sizes of the stream at each stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Spectra of an input frame.
@@ -32,11 +32,11 @@ pub struct Sizes {
     pub rows: usize,
     /// Beams of a row.
     pub row_beams: usize,
-    /// Channels that one channel of the input becomes, by a transform over as many spectra.
+    /// Narrow channels per channel of the input, which is also the length of the transform in spectra.
     pub fine_channels: usize,
-    /// Sums of intensities, if there are any.
+    /// Sums of intensities; `None` for voltages.
     pub integrate: Option<Integrate>,
-    /// Parts of a frame, in time and in frequency, that can be missing.
+    /// Number of validity units of a frame, `[time, frequency]`.
     pub units: [usize; 2],
     /// ADC samples from one input spectrum to the next.
     pub samples_per_spectrum: u64,
@@ -50,7 +50,7 @@ impl Sizes {
         self.rows * self.row_beams
     }
 
-    /// Transformed spectra that one spectrum of the output comes from.
+    /// Transformed spectra per spectrum of the output.
     pub fn spectra_per_sum(&self) -> usize {
         self.integrate.map_or(1, |integrate| integrate.spectra)
     }
@@ -66,7 +66,10 @@ impl Sizes {
         self.integrate.map_or(fine * self.pols, |integrate| fine / integrate.channels)
     }
 
-    /// The sizes of the stages between `input` and the output.
+    /// Sizes of the stages between `input` and the output.
+    ///
+    /// # Errors
+    /// Diagnostics for stages that do not fit the input or each other.
     pub fn new(parameters: &FrbBeamformer, input: &PortType) -> Result<Self, Vec<Refusal>> {
         let mut refusals = refuse_input(input);
         if !refusals.is_empty() {
@@ -79,43 +82,54 @@ impl Sizes {
         };
         let rows = parameters.east_west.as_ref().map(|across| across.angles_degrees.len());
         if rows.is_some_and(|rows| rows == 0 || rows > MOST_ROWS) {
-            let message = "there are no such beams across the cylinders".to_owned();
-            refuse("east_west.angles_degrees", message, format!("1 to {MOST_ROWS} angles"));
+            let message = format!(
+                "`east_west.angles_degrees` must have 1 to {MOST_ROWS} entries, got {}",
+                rows.unwrap_or(0)
+            );
+            let help = "give for example `[-0.4, 0, 0.4, 0.8]`".to_owned();
+            refuse("east_west.angles_degrees", message, help);
         }
         let points = parameters.north_south.as_ref().map(|along| along.points);
         if let Some(points) = points
             && !(feeds..=MOST_POINTS).contains(&points)
         {
-            let message = format!("{feeds} feeds do not fit a transform of {points} points");
-            refuse("north_south.points", message, format!("{feeds} to {MOST_POINTS} points"));
+            let message = format!(
+                "`north_south.points` must be between {feeds}, the feeds, and {MOST_POINTS}, got {points}"
+            );
+            refuse("north_south.points", message, format!("set for example {}", 2 * feeds));
         }
         let kept = parameters.clamp.as_ref().map(|clamp| clamp.beams);
         if kept.is_some_and(|kept| kept == 0 || kept > feeds) {
-            let message =
-                format!("{} beams cannot be told apart by {feeds} feeds", kept.unwrap_or(0));
-            refuse("clamp.beams", message, format!("1 to {feeds} beams"));
+            let message = format!(
+                "`clamp.beams` must be between 1 and {feeds}, the feeds, got {}",
+                kept.unwrap_or(0)
+            );
+            refuse("clamp.beams", message, format!("set for example {feeds}"));
         }
         if kept.is_some() && points.is_none() {
-            let message = "there are no beams to choose from".to_owned();
-            refuse("clamp", message, "it chooses from what `north_south` makes".to_owned());
+            let message = "`clamp` needs `north_south`".to_owned();
+            refuse("clamp", message, "add for example `north_south: {points: 512}`".to_owned());
         }
         let fine_channels = parameters.upchannelise.unwrap_or(1);
         if fine_channels == 0 || !spectra.is_multiple_of(fine_channels) {
-            let message =
-                format!("{spectra} spectra of a frame are not whole transforms of {fine_channels}");
-            refuse("upchannelise", message, "it has to divide the spectra of a frame".to_owned());
+            let message = format!(
+                "`upchannelise` must divide the {spectra} spectra of a frame, got {fine_channels}"
+            );
+            refuse("upchannelise", message, "change it, or the source's frame length".to_owned());
         } else if let Some(Integrate { channels, spectra: sum }) = parameters.integrate {
             if channels == 0 || !fine_channels.is_multiple_of(channels) {
-                let message =
-                    format!("{fine_channels} narrow channels are not whole sums of {channels}");
-                let help = "it has to divide `upchannelise`".to_owned();
+                let message = format!(
+                    "`integrate.channels` must divide the {fine_channels} narrow channels, got {channels}"
+                );
+                let help = "use a divisor of `upchannelise`".to_owned();
                 refuse("integrate.channels", message, help);
             }
             let transforms = spectra / fine_channels;
             if sum == 0 || !transforms.is_multiple_of(sum) {
-                let message =
-                    format!("{transforms} spectra of a frame are not whole sums of {sum}");
-                let help = "frames have to hold whole sums".to_owned();
+                let message = format!(
+                    "`integrate.spectra` must divide the {transforms} transforms of a frame, got {sum}"
+                );
+                let help = "change it, or the source's frame length".to_owned();
                 refuse("integrate.spectra", message, help);
             }
         }
@@ -141,7 +155,7 @@ impl Sizes {
             dtype: input.dtype,
         };
         let Self { channels, pols, cylinders, rows, row_beams, .. } = sizes;
-        // Beams in between, and what feeds are weighted with.
+        // Intermediate beams, and weights of the feeds.
         let tables =
             [[spectra, channels, pols, rows, row_beams], [channels, pols, rows, cylinders, feeds]];
         let fits = |table: &[usize; 5]| {
@@ -150,16 +164,16 @@ impl Sizes {
         };
         if !tables.iter().all(fits) {
             let message =
-                "the beams of a frame, or the factors of its feeds, take more than 64 GiB";
+                "the beams of a frame, or the weights of its feeds, take more than 64 GiB";
             return Err(vec![
                 Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
-                    .help("shorter frames, or fewer channels in each of several blocks"),
+                    .help("use shorter frames, or split the channels among several blocks"),
             ]);
         }
         Ok(sizes)
     }
 
-    /// What the output carries.
+    /// Type of the output.
     pub fn output(&self, parameters: &FrbBeamformer, input: &PortType) -> PortType {
         let spectra = Axis::new("spectrum", self.output_spectra());
         let fine = self.fine_channels;
@@ -194,12 +208,12 @@ impl Sizes {
     }
 }
 
-/// The band whose channels become `fine` each, of which `merged` are added.
+/// `band` with each channel split into `fine` channels, of which `merged` neighbours are summed.
 fn narrower(band: &Band, fine: usize, merged: usize) -> Band {
     let of_each = fine / merged;
     let channels = band.channels.saturating_mul(of_each);
     let width_hz = band.bandwidth_hz / band.channels as f64;
-    // How far the channel that comes to be the middle one is from the middle one of before.
+    // Distance from the middle channel of `band` to the channel that contains the new middle one.
     let middle = (channels / 2) as f64 / of_each as f64 - (band.channels / 2) as f64;
     let within = ((merged - 1) as f64 / 2.0 - (fine / 2) as f64) / fine as f64;
     Band {
@@ -210,14 +224,13 @@ fn narrower(band: &Band, fine: usize, merged: usize) -> Band {
     }
 }
 
-/// What is wrong with the input, whatever the stages are.
+/// Diagnostics for the input that do not depend on the stages.
 fn refuse_input(input: &PortType) -> Vec<Refusal> {
     let mut refusals = Vec::new();
     if !DTYPES.contains(&input.dtype) {
-        let message = format!("feeds' voltages are ci4, ci8 or cf16, not {}", input.dtype);
+        let message = format!("the input must be ci4, ci8 or cf16, got {}", input.dtype);
         refusals.push(
-            Refusal::new(codes::INPUT_DTYPE, At::Input(0), message)
-                .help("`convert` makes one of them of others"),
+            Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help("insert a `convert`"),
         );
     }
     let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
@@ -226,7 +239,7 @@ fn refuse_input(input: &PortType) -> Vec<Refusal> {
             format!("expected the axes [{}], got [{}]", AXES.join("]["), names.join("]["));
         refusals.push(
             Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
-                .help("`transpose` brings axes into another order"),
+                .help("insert a `transpose` if the order of the axes differs"),
         );
         return refusals;
     }
@@ -239,16 +252,16 @@ fn refuse_input(input: &PortType) -> Vec<Refusal> {
             Refusal::new(
                 codes::INPUT_AXIS,
                 At::Input(0),
-                "validity has to be by time, or by time and frequency",
+                "the validity of the input must be by time, or by time and frequency",
             )
-            .help("one flag, [spectrum] or [spectrum][channel], in equal parts of these axes"),
+            .help("use one flag, [spectrum] or [spectrum][channel], for equal parts of these axes"),
         );
     }
     let spectra = input.axes[0].len as u64;
     if !input.clock.samples_per_frame.is_multiple_of(spectra) {
         let samples = input.clock.samples_per_frame;
         let message =
-            format!("a frame of {samples} samples cannot hold {spectra} spectra of equal length");
+            format!("a frame of {samples} samples is not a multiple of its {spectra} spectra");
         refusals.push(Refusal::new(codes::RATE, At::Input(0), message));
     }
     refusals

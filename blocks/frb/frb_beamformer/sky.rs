@@ -1,9 +1,8 @@
-//! Where beams point.
+//! Directions of the beams.
 //!
-//! A wave that reaches a feed later by tau than the first one has turned by `-2 pi f tau`. From an angle `a` to
-//! the east of the meridian it reaches a cylinder that stands x metres to the east earlier by
-//! `x sin(a) / c`, from an angle `z` to the north of the zenith a feed that stands y metres to the
-//! south later by `y sin(z) / c`.
+//! A wave that reaches a feed later than the first one by tau has a phase of `-2 pi f tau`. A wave from an angle `a`
+//! to the east of the meridian reaches a cylinder x metres to the east earlier by `x sin(a) / c`. A wave from an angle
+//! `z` to the north of the zenith reaches a feed y metres to the south later by `y sin(z) / c`.
 
 use super::{Clamp, EastWest};
 use fxgraph::PortType;
@@ -11,13 +10,13 @@ use fxgraph_dsp::geometry::SPEED_OF_LIGHT;
 use num_complex::{Complex32, Complex64};
 use std::f64::consts::TAU;
 
-/// Frequency of each channel, in Hz; 0 if nobody knows.
+/// Frequency of each channel, in Hz; 0 if the input has no band.
 pub fn channels_hz(input: &PortType) -> Vec<f64> {
     let channels = input.axis_len("channel").unwrap_or(0);
     (0..channels).map(|channel| input.band.map_or(0.0, |band| band.channel_hz(channel))).collect()
 }
 
-/// Factors `[channel][beam][cylinder]` that bring the cylinders into phase for each beam.
+/// Factors `[channel][beam][cylinder]` that align the phases of the cylinders for each beam.
 pub fn east_west(parameters: &EastWest, cylinders: usize, channels_hz: &[f64]) -> Vec<Complex32> {
     let spacing_seconds = parameters.spacing_metres / SPEED_OF_LIGHT;
     let mut factors = Vec::new();
@@ -46,8 +45,8 @@ pub fn farthest_sine(clamp: &Clamp, feeds: usize) -> f64 {
     step_sine(clamp, feeds) * (clamp.beams / 2) as f64
 }
 
-/// Which point of the transform each beam takes, `[channel][beam]`: the one nearest to where the
-/// beam points. Beam number `beams / 2` points to the zenith, those after it to the north.
+/// Index of the point of the transform nearest to the direction of each beam, `[channel][beam]`. Beam `beams / 2`
+/// points to the zenith, and the beams after it to the north.
 pub fn index_map(clamp: &Clamp, feeds: usize, points: usize, channels_hz: &[f64]) -> Vec<u32> {
     let step = step_sine(clamp, feeds);
     let mut map = Vec::with_capacity(channels_hz.len() * clamp.beams);

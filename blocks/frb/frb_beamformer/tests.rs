@@ -101,8 +101,7 @@ fn noise(seed: u64, limit: f64) -> impl Fn([usize; 5]) -> Complex64 {
     }
 }
 
-/// The stages one after the other, straight from their formulas in double precision: voltages
-/// `[spectrum][channel][pol][beam]` before the transform in time.
+/// Voltages `[spectrum][channel][pol][beam]` before the transform in time, from the equations in double precision.
 fn voltages(
     array: &Array,
     value: &dyn Fn([usize; 5]) -> Complex64,
@@ -116,7 +115,7 @@ fn voltages(
         let hz = array.hz(c);
         for angle in angles_degrees {
             for beam in 0..beams {
-                // Horizon to horizon: the sine goes from -1 to 1 with as many beams as feeds.
+                // Horizon to horizon: the sine covers -1 to 1 with as many beams as feeds.
                 let sine = 2.0 * (beam as f64 - (beams / 2) as f64) / array.feeds as f64;
                 let point = (points as f64 * 0.3048 * hz * sine / SPEED_OF_LIGHT).round();
                 let mut sum = Complex64::ZERO;
@@ -147,7 +146,7 @@ fn double(values: Vec<[f32; 2]>) -> Vec<Complex64> {
 }
 
 #[test]
-fn beams_are_those_of_the_formulas_for_every_type_of_voltages() {
+fn beams_agree_with_equations_for_every_type_of_voltages() {
     for (dtype, limit) in [(Dtype::Ci4, 7.0), (Dtype::Ci8, 127.0), (Dtype::Cf16, 100.0)] {
         let array = Array { dtype, spectra: 2, ..SMALL };
         let array = Array { units: [1, 1], ..array };
@@ -176,7 +175,7 @@ fn beams_are_those_of_the_formulas_for_every_type_of_voltages() {
 }
 
 #[test]
-fn the_first_transform_stands_alone() {
+fn north_south_alone_is_the_first_transform() {
     let value = noise(2, 7.0);
     let array = Array { dtype: Dtype::Ci4, ..SMALL };
     let out = array.run(json!({"north_south": {"points": 20}}), array.frame(&value));
@@ -194,7 +193,7 @@ fn the_first_transform_stands_alone() {
 }
 
 #[test]
-fn intensities_are_the_powers_of_the_transformed_voltages() {
+fn intensities_are_powers_of_transformed_voltages() {
     let value = noise(3, 127.0);
     let array = SMALL;
     let stages = json!({
@@ -226,7 +225,7 @@ fn intensities_are_the_powers_of_the_transformed_voltages() {
 }
 
 #[test]
-fn a_source_is_brightest_in_the_beam_that_points_to_it() {
+fn source_is_brightest_in_the_beam_towards_it() {
     let array = Array { spectra: 1, channels: 2, cylinders: 4, feeds: 64, units: [1, 1], ..SMALL };
     let angles = [-0.4, 0.0, 0.4, 0.8];
     for (row, beam) in [(0, 3), (2, 40), (3, 32), (1, 61)] {
@@ -244,7 +243,7 @@ fn a_source_is_brightest_in_the_beam_that_points_to_it() {
         for of_channel in intensities.chunks_exact(256) {
             let brightest = (0..256).max_by(|a, b| of_channel[*a].total_cmp(&of_channel[*b]));
             assert_eq!(brightest, Some(row * 64 + beam));
-            // The nearest point of the transform is at most a quarter of a beam away.
+            // The distance to the nearest point of the transform is at most a quarter of a beam.
             let full = 2.0 * (100.0_f32 * 256.0).powi(2);
             assert!(of_channel[row * 64 + beam] > 0.81 * full);
         }
@@ -252,7 +251,7 @@ fn a_source_is_brightest_in_the_beam_that_points_to_it() {
 }
 
 #[test]
-fn a_tone_is_in_the_narrow_channel_of_its_frequency() {
+fn tone_is_in_the_narrow_channel_of_its_frequency() {
     let array = Array { spectra: 32, channels: 2, cylinders: 1, feeds: 1, units: [1, 1], ..SMALL };
     for (fine, merged) in [(16, 1), (16, 4), (8, 8), (32, 2)] {
         let stages = json!({"upchannelise": fine, "integrate": {"channels": merged}});
@@ -281,14 +280,14 @@ fn a_tone_is_in_the_narrow_channel_of_its_frequency() {
 }
 
 #[test]
-fn what_is_missing_is_left_out_and_counted() {
+fn missing_transforms_are_left_out_and_counted() {
     let array = SMALL;
     let value = noise(4, 127.0);
     let stages = json!({"upchannelise": 4, "integrate": {"channels": 2, "spectra": 2}});
     let whole = array.run(stages.clone(), array.frame(&value));
     assert_eq!(whole.frames[0].validity, [2; 4]);
     assert_eq!(whole.count("transforms_missing"), 0);
-    // Of channel 1: one spectrum of the second transform, and all of the last two.
+    // Missing in channel 1: one spectrum of the second transform, and all of the last two.
     let mut lost = array.frame(&value);
     for spectrum in [5, 8, 9, 10, 11, 12, 13, 14, 15] {
         lost.validity[2 * spectrum + 1] = 0;
@@ -301,12 +300,12 @@ fn what_is_missing_is_left_out_and_counted() {
     assert_eq!(all[..row], found[..row]);
     assert_eq!(all[2 * row..3 * row], found[2 * row..3 * row]);
     assert!(found[3 * row..].iter().all(|sum| *sum == 0.0));
-    // What is left is the first transform alone.
+    // Only the first transform remains.
     let first = Array { spectra: 4, units: [4, 2], ..array };
     let stages = json!({"upchannelise": 4, "integrate": {"channels": 2}});
     let alone: Vec<f32> = first.run(stages, first.frame(&value)).frames[0].values();
     assert_eq!(alone[row..], found[row..2 * row]);
-    // Without a transform in time the flags stay what they are.
+    // Without a transform in time the flags do not change.
     let mut lost = array.frame(&value);
     lost.validity[7] = 0;
     let out = array.run(json!({"north_south": {"points": 12}}), lost.clone());
@@ -314,7 +313,7 @@ fn what_is_missing_is_left_out_and_counted() {
 }
 
 #[test]
-fn gains_bring_feeds_into_phase() {
+fn gains_align_phases_of_feeds() {
     let array = Array { spectra: 1, cylinders: 2, feeds: 4, units: [1, 1], ..SMALL };
     let turned = |c: usize, p: usize, feed: usize| {
         Complex64::cis(0.7 * (feed * feed + 3 * p + 5 * c) as f64)
@@ -335,7 +334,7 @@ fn gains_bring_feeds_into_phase() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_its_place() {
+fn frb_beamformer_rejects_mismatched_stages_and_inputs() {
     let port = SMALL.port();
     let refused = |parameters: Value, port: &PortType| {
         let kind = kind::<FrbBeamformer>(parameters);
@@ -343,45 +342,48 @@ fn what_does_not_fit_is_refused_with_its_place() {
         refusals.iter().map(|refusal| refusal.message.clone()).collect::<Vec<_>>().join("; ")
     };
     let cases = [
-        (json!({"north_south": {"points": 8}}), "12 feeds do not fit a transform of 8 points"),
-        (json!({"clamp": {"beams": 4}}), "there are no beams to choose from"),
+        (
+            json!({"north_south": {"points": 8}}),
+            "`north_south.points` must be between 12, the feeds, and 65536, got 8",
+        ),
+        (json!({"clamp": {"beams": 4}}), "`clamp` needs `north_south`"),
         (
             json!({"north_south": {"points": 24}, "clamp": {"beams": 12, "reference_hz": 300e6}}),
-            "the index map leaves the sky: the sine of beam 0 is -1.639",
+            "`clamp` points beams below the horizon: the sine of beam 0 is -1.639",
         ),
         (
             json!({"north_south": {"points": 24}, "clamp": {"beams": 13}}),
-            "13 beams cannot be told apart by 12 feeds",
+            "`clamp.beams` must be between 1 and 12, the feeds, got 13",
         ),
-        (json!({"upchannelise": 5}), "16 spectra of a frame are not whole transforms of 5"),
+        (json!({"upchannelise": 5}), "`upchannelise` must divide the 16 spectra of a frame, got 5"),
         (
             json!({"upchannelise": 8, "integrate": {"channels": 3}}),
-            "8 narrow channels are not whole sums of 3",
+            "`integrate.channels` must divide the 8 narrow channels, got 3",
         ),
         (
             json!({"upchannelise": 8, "integrate": {"spectra": 3}}),
-            "2 spectra of a frame are not whole sums of 3",
+            "`integrate.spectra` must divide the 2 transforms of a frame, got 3",
         ),
-        (json!({"gains": [[1, 2], [3, 4]]}), "the lists of gains are [2][2]"),
-        (json!({"east_west": {"angles_degrees": [91]}}), "a beam points below the horizon"),
+        (json!({"gains": [[1, 2], [3, 4]]}), "`gains` has the shape [2][2]"),
+        (
+            json!({"east_west": {"angles_degrees": [91]}}),
+            "`east_west.angles_degrees` must be between -90 and 90",
+        ),
         (
             json!({"east_west": {"angles_degrees": vec![0; 65_536]}}),
-            "there are no such beams across the cylinders",
+            "`east_west.angles_degrees` must have 1 to 65535 entries, got 65536",
         ),
     ];
     for (parameters, message) in cases {
         assert_eq!(refused(parameters, &port), message);
     }
     let without_band = PortType { band: None, ..port.clone() };
-    assert_eq!(
-        refused(json!({"east_west": {}}), &without_band),
-        "the channels have no frequencies"
-    );
+    assert_eq!(refused(json!({"east_west": {}}), &without_band), "the input has no band");
     let other = PortType { dtype: Dtype::F32, ..port.clone() };
-    assert!(refused(json!({}), &other).contains("ci4, ci8 or cf16, not f32"));
+    assert!(refused(json!({}), &other).contains("ci4, ci8 or cf16, got f32"));
     let mut other = port;
     other.axes.swap(0, 1);
     assert!(refused(json!({}), &other).contains("expected the axes [spectrum][channel][pol]"));
     let uneven = serde_json::from_value::<FrbBeamformer>(json!({"gains": [[1, 2], [3]]}));
-    assert!(uneven.unwrap_err().to_string().contains("of one length"));
+    assert!(uneven.unwrap_err().to_string().contains("of equal length"));
 }

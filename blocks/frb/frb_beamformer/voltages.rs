@@ -1,5 +1,5 @@
-//! Voltages of beams on matrix units.
-#![allow(unsafe_code)] // launches on memory that the caller vouches for
+//! Voltages of beams on tensor cores.
+#![allow(unsafe_code)] // launches on memory that the caller guarantees
 
 use super::Stages;
 use super::cuda::{Job, Method};
@@ -9,17 +9,17 @@ use fxgraph::BlockError;
 use fxgraph::cuda::{CudaError, Device, Frames, Grid, Kernel, Lane};
 use std::sync::Arc;
 
-/// Warps of a block.
+/// Warps per block.
 const WARPS: usize = 4;
-/// Transforms that a warp makes with the weights or the map that it has loaded.
+/// Transforms per warp for each load of weights or map.
 const PER_WARP: usize = 16;
 
 /// The kernels.
 pub(super) struct VoltageKernels {
-    /// For weights that are all 1: there if the block began with such.
+    /// Kernel for weights that are all 1, if the block started with such weights.
     plain: Option<Transforms>,
     weighted: Transforms,
-    /// Blocks of threads that take the transforms of one spectrum.
+    /// Thread blocks for the transforms of one spectrum.
     blocks: usize,
     spectra: usize,
 }
@@ -38,7 +38,7 @@ impl VoltageKernels {
     ) -> Result<Self, CudaError> {
         let sizes = stages.sizes;
         let transforms = |is_weighted: bool| {
-            // With neither weights nor map order in memory counts for more than what is loaded again.
+            // With neither weights nor map, the order of memory accesses matters more than repeated loads.
             let is_long = is_weighted || !stages.index_map.is_empty();
             let per_warp = if is_long { PER_WARP } else { 1 };
             let program = program(stages, method, is_weighted, [WARPS, per_warp], device)?;
@@ -52,10 +52,10 @@ impl VoltageKernels {
         })
     }
 
-    /// Queues them, once for all spectra that have the same weights.
+    /// Queues the kernels, with one launch for all adjacent spectra with the same weights.
     ///
     /// # Safety
-    /// What `job` and `tables` point to stays until the kernels have run.
+    /// The memory of `job` and `tables` must stay valid until the kernels have run.
     pub(super) unsafe fn launch(
         &mut self,
         lane: &Lane<Frames>,
@@ -72,7 +72,7 @@ impl VoltageKernels {
             let arguments = tables.arguments(job, address.into(), own);
             let blocks = self.blocks * count.div_ceil(transforms.per_warp);
             let grid = Grid::new([blocks, 1, 1], 32 * WARPS);
-            // SAFETY: the kernel's arguments, by the caller's promise.
+            // SAFETY: the arguments match the kernel; the caller guarantees the memory.
             unsafe { transforms.kernel.launch(lane.stream(), grid, &arguments) }?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What feeds are weighted with: gains and the transform across the cylinders, in one factor.
+//! Weights of the feeds: the product of gains and the transform across the cylinders.
 
 use super::Stages;
 use super::gains::Gains;
@@ -11,18 +11,18 @@ use num_complex::Complex32;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Cylinders that a row of beams is made of.
+/// Number of cylinders per row of beams.
 pub(super) fn combined(stages: &Stages) -> usize {
     if stages.east_west.is_empty() { 1 } else { stages.sizes.cylinders }
 }
 
-/// How many factors there are.
+/// Number of weights.
 pub(super) fn weights_len(stages: &Stages) -> usize {
     let Sizes { channels, pols, feeds, rows, .. } = stages.sizes;
     channels * pols * rows * combined(stages) * feeds
 }
 
-/// Factors `[channel][pol][row][cylinder of a row][feed]`: of gains and of the transform across the cylinders.
+/// Weights `[channel][pol][row][cylinder of a row][feed]`: products of gains and of the transform across the cylinders.
 pub(super) fn weights<'a>(
     stages: &'a Stages,
     gains: &'a Gains,
@@ -42,34 +42,34 @@ pub(super) fn weights<'a>(
     })
 }
 
-/// How the kernels of a form have a version of the weights.
+/// Scaling of a version of the weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scaling {
-    /// What voltages of beams come out divided by.
+    /// Divisor of the voltages of beams that the kernels compute.
     pub divided: f64,
     /// Whether all weights are 1.
     pub all_one: bool,
 }
 
-/// Adjacent spectra of a frame that have the same weights.
+/// Adjacent spectra of a frame with the same weights.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
-    /// Number of the first one.
+    /// Index of the first spectrum.
     pub first: usize,
     pub count: usize,
-    /// Where the weights are on the device.
+    /// Address of the weights in device memory.
     pub address: u64,
     pub scaling: Scaling,
 }
 
-/// The weights on a device, which change with the gains.
+/// Versions of the weights in device memory, by effective timestamp of the gains.
 pub(super) struct DeviceWeights {
     words: Versions<u32>,
     scaling: Timed<Scaling>,
 }
 
 impl DeviceWeights {
-    /// `words` until they are changed. Waits for the device: for the start.
+    /// Uploads the initial weights. Blocks until the device has finished, so call it only at the start.
     pub(super) fn new(
         device: &Arc<Device>,
         words: &[u32],
@@ -78,7 +78,7 @@ impl DeviceWeights {
         Ok(Self { words: Versions::new(device, words)?, scaling: Timed::new(scaling) })
     }
 
-    /// Bytes on the device of `len` words.
+    /// Device memory for `len` words, in bytes.
     pub(super) const fn device_bytes(len: usize) -> usize {
         Versions::<u32>::device_bytes(len)
     }
@@ -88,13 +88,13 @@ impl DeviceWeights {
         self.words.has_room(lane_is_idle)
     }
 
-    /// From timestamp `from` on the words are what `write` writes.
+    /// Schedules the words that `write` writes for the effective timestamp `from`.
     pub(super) fn set(&mut self, from: u64, write: impl FnOnce(&mut [u32]) -> Scaling) {
         let scaling = &mut self.scaling;
         self.words.set(from, |words| scaling.set(from, write(words)));
     }
 
-    /// Forgets what held before `timestamp` only.
+    /// Drops versions that apply only before `timestamp`.
     pub(super) fn advance(&mut self, timestamp: u64) {
         self.words.advance(timestamp);
         self.scaling.advance(timestamp);
@@ -105,7 +105,7 @@ impl DeviceWeights {
         self.words.send(lane)
     }
 
-    /// The stretches of `spectra` of a frame that starts at `timestamp`, its spectra `step` apart.
+    /// Stretches of `spectra` of a frame that starts at `timestamp`, with spectra `step` ADC samples apart.
     pub(super) fn stretches(
         &self,
         timestamp: u64,

@@ -1,4 +1,4 @@
-//! Voltages, spectrum by spectrum.
+//! The block on the CPU: computes the voltages spectrum by spectrum.
 
 use super::{FrbSimulator, Voltages};
 use crate::common::parallel::Threads;
@@ -6,7 +6,7 @@ use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next};
 use fxgraph_dsp::random::Random;
 use num_complex::Complex64;
 
-/// Part of a seed that no spectrum's noise has: the source's own.
+/// Stream number of the source's noise, which no spectrum number reaches.
 const OF_SOURCE: u64 = u64::MAX;
 
 /// The running block.
@@ -15,14 +15,14 @@ pub struct Simulator {
     channels_hz: Vec<f64>,
     highest_hz: f64,
     threads: Threads,
-    /// Of each thread: voltages that did not fit.
+    /// Number of clipped voltages, for each thread.
     clipped: Vec<u64>,
     frame: u64,
     values_clipped: Counter,
 }
 
 impl Simulator {
-    /// The array and sky of these parameters.
+    /// Creates the block from its parameters.
     pub fn new(parameters: FrbSimulator, env: &Env) -> Result<Self, BlockError> {
         let band = parameters.whole_band();
         let channels_hz: Vec<f64> =
@@ -36,7 +36,7 @@ impl Simulator {
             frame: 0,
             values_clipped: env.counters.count(
                 "values_clipped",
-                "Voltages of which one part was beyond full scale: lower noise and amplitudes.",
+                "voltages whose real or imaginary part was beyond full scale; lower noise and amplitudes",
             ),
             parameters,
         })
@@ -60,7 +60,7 @@ impl Simulator {
     }
 }
 
-/// Makes spectrum number `number`; says how many voltages were clipped.
+/// Computes spectrum `number`. Returns the number of clipped voltages.
 fn fill_spectrum(
     parameters: &FrbSimulator,
     channels_hz: &[f64],
@@ -100,7 +100,7 @@ fn fill_spectrum(
     clipped
 }
 
-/// Rounds and clamps a voltage; whether a part of it did not fit.
+/// Rounds and clamps a voltage. Returns whether its real or imaginary part was clamped.
 fn write(dtype: Voltages, parts: [f64; 2], value: &mut [u8]) -> bool {
     let limit = match dtype {
         Voltages::Ci4 => 7.0,

@@ -26,26 +26,26 @@ pub struct FrbSimulator {
     pub samples_per_spectrum: u64,
     /// Spectra of a frame.
     pub spectra_per_frame: usize,
-    /// Number of frames; without it the block goes on until the flowgraph stops.
+    /// Number of frames; by default the block continues until the flowgraph stops.
     pub frames: Option<u64>,
-    /// Channels that are made.
+    /// Number of simulated channels.
     pub channels: usize,
-    /// The whole band, of which these channels are a part.
+    /// The whole band, which contains the simulated channels.
     #[param(default)]
     pub band: WholeBand,
     /// Cylinders, from west to east.
     #[param(default = 4)]
     pub cylinders: usize,
-    /// Feeds of a cylinder, from north to south.
+    /// Feeds per cylinder, from north to south.
     #[param(default = 256)]
     pub feeds: usize,
-    /// How far each cylinder stands to the east of the one before, in metres.
+    /// Spacing of the cylinders from west to east, in metres.
     #[param(default = 22.0)]
     pub cylinder_spacing_metres: f64,
-    /// How far each feed stands to the south of the one before, in metres.
+    /// Spacing of the feeds from north to south, in metres.
     #[param(default = 0.3048)]
     pub feed_spacing_metres: f64,
-    /// Type of the voltages: `ci4`, or `ci8`.
+    /// Type of the voltages: `ci4` or `ci8`.
     #[param(default)]
     pub dtype: Voltages,
     /// Standard deviation of each receiver's noise, of real and of imaginary part.
@@ -55,10 +55,10 @@ pub struct FrbSimulator {
     pub source: Option<Source>,
     /// Pulse of that source.
     pub pulse: Option<Pulse>,
-    /// Selects the noise of receivers and source.
+    /// Seed of the noise of receivers and source.
     #[param(default)]
     pub seed: u64,
-    /// Threads that share the spectra of a frame, 0 for all cores, or one if a frame is too little work to share.
+    /// Threads that share the spectra of a frame, 0 for all cores. Small frames use one thread.
     #[param(default, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
@@ -69,9 +69,9 @@ pub struct FrbSimulator {
 pub struct WholeBand {
     /// Channels of the band.
     pub channels: usize,
-    /// Index of the first channel that is made.
+    /// Index of the first simulated channel.
     pub first_channel: usize,
-    /// Frequency of its middle channel in Hz.
+    /// Frequency of the middle channel of the band in Hz.
     pub centre_hz: f64,
     /// Width in Hz.
     pub bandwidth_hz: f64,
@@ -100,7 +100,7 @@ pub enum Voltages {
 pub struct Source {
     /// Angle to the east of the meridian at timestamp 0, in degrees.
     pub east_degrees: f64,
-    /// Its change with time. The sky turns by -0.0042 degrees per second.
+    /// Rate of change of `east_degrees`, in degrees per second. The sidereal rate is -0.0042.
     #[serde(default)]
     pub east_degrees_per_second: f64,
     /// Angle to the north of the zenith, in degrees.
@@ -114,20 +114,20 @@ pub struct Source {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pulse {
-    /// When its middle comes, in seconds from timestamp 0, at the highest frequency of the channels made.
+    /// Time of the peak at the highest frequency of the simulated channels, in seconds from timestamp 0.
     pub at_seconds: f64,
-    /// Its width at half of the peak power, in seconds.
+    /// Width at half of the peak power, in seconds.
     pub width_seconds: f64,
-    /// Electrons on its way, in parsecs per cubic centimetre.
+    /// Dispersion measure, in parsecs per cubic centimetre.
     #[serde(default)]
     pub dispersion_measure: f64,
     /// Standard deviation at the peak, at each feed, of real and of imaginary part.
     pub amplitude: f64,
 }
 
-/// Longest axis.
+/// Largest length of an axis.
 const MOST: usize = 1 << 20;
-/// Largest frame.
+/// Largest frame in bytes.
 const MOST_BYTES: usize = 1 << 30;
 
 impl FrbSimulator {
@@ -177,38 +177,55 @@ impl FrbSimulator {
             ("cylinders", self.cylinders),
             ("feeds", self.feeds),
         ];
-        // Of both polarisations.
+        // For both polarisations.
         let mut bytes = Some(2 * self.element().bytes(1));
         for (parameter, len) in lengths {
             bytes = bytes.and_then(|bytes| bytes.checked_mul(len));
             if !(1..=MOST).contains(&len) {
-                refuse(parameter, format!("{len} is out of range"), "1 to 1048576");
+                let message = format!("`{parameter}` must be between 1 and {MOST}, got {len}");
+                refuse(parameter, message, "use a smaller array or shorter frames");
             }
         }
         if bytes.is_none_or(|bytes| bytes > MOST_BYTES) {
             let message = "a frame takes more than 1 GiB".to_owned();
-            refuse("spectra_per_frame", message, "make shorter frames");
+            refuse("spectra_per_frame", message, "reduce `spectra_per_frame`");
         }
         if self.samples_per_spectrum == 0 || self.samples_per_spectrum > 1 << 32 {
-            let message = format!("spectra of {} samples are none", self.samples_per_spectrum);
-            refuse("samples_per_spectrum", message, "twice the channels of the band, mostly");
+            let message = format!(
+                "`samples_per_spectrum` must be between 1 and 2^32, got {}",
+                self.samples_per_spectrum
+            );
+            refuse("samples_per_spectrum", message, "set twice the channels of the band");
         }
         if !(self.adc_sample_rate_hz > 0.0 && self.adc_sample_rate_hz < 1e15) {
-            let message = format!("{} Hz is not a sample rate", self.adc_sample_rate_hz);
-            refuse("adc_sample_rate_hz", message, "more than 0");
+            let message = format!(
+                "`adc_sample_rate_hz` must be positive and below 1e15, got {}",
+                self.adc_sample_rate_hz
+            );
+            refuse(
+                "adc_sample_rate_hz",
+                message,
+                "set the sample rate in Hz, for example 800.0e+6",
+            );
         }
         let band = self.band;
         let last = band.first_channel.saturating_add(self.channels);
         if band.channels == 0 || band.channels > MOST || last > band.channels {
-            let message = format!("the band has {} channels, {last} are asked for", band.channels);
-            refuse("band", message, "first_channel + channels are at most the band's channels");
+            let message = format!(
+                "`band.first_channel` + `channels` must be at most the {} channels of the band, got {last}",
+                band.channels
+            );
+            refuse("band", message, "reduce `channels`, or set `band.channels`");
         }
         let lowest_hz = band.centre_hz - band.bandwidth_hz.abs() / 2.0;
-        // Written so that NaN is refused too.
+        // NaN fails the comparison, so it is rejected too.
         let is_band = lowest_hz > 0.0 && band.centre_hz < 1e15;
         if !is_band {
-            let message = "the band has no frequencies above 0".to_owned();
-            refuse("band", message, "centre and width are in Hz");
+            let message = format!(
+                "frequencies of `band` must be between 0 and 1e15 Hz, got {} Hz around {} Hz",
+                band.bandwidth_hz, band.centre_hz
+            );
+            refuse("band", message, "set `centre_hz` and `bandwidth_hz` in Hz");
         }
         let is_length = |metres: f64| metres > 0.0 && metres < 1e6;
         for (parameter, metres) in [
@@ -216,39 +233,36 @@ impl FrbSimulator {
             ("feed_spacing_metres", self.feed_spacing_metres),
         ] {
             if !is_length(metres) {
-                refuse(
-                    parameter,
-                    format!("{metres} m is no distance"),
-                    "more than 0, less than 1000 km",
-                );
+                let message = format!("`{parameter}` must be positive and below 1e6, got {metres}");
+                refuse(parameter, message, "set the distance in metres");
             }
         }
         let is_amplitude = |value: f64| (0.0..1e6).contains(&value);
         if !is_amplitude(self.noise) {
-            refuse("noise", format!("noise of {} is none", self.noise), "0 or more");
+            let message = format!("`noise` must be at least 0 and below 1e6, got {}", self.noise);
+            refuse("noise", message, "omit it for the default of 2");
         }
         if let Some(source) = self.source {
             let angles =
                 [source.east_degrees, source.north_degrees, source.east_degrees_per_second];
             if !(angles.iter().all(|angle| angle.abs() <= 1e9) && is_amplitude(source.amplitude)) {
-                let message = "the source is nowhere, or its amplitude is less than 0".to_owned();
-                refuse("source", message, "angles are in degrees");
+                let message =
+                    "angles of `source` must be within +-1e9 and `amplitude` at least 0 and below 1e6"
+                        .to_owned();
+                refuse("source", message, "set angles in degrees");
             }
         } else if self.pulse.is_some() {
-            let message = "there is no source to have a pulse".to_owned();
-            refuse(
-                "pulse",
-                message,
-                "give a `source` too, with amplitude 0 if it is dark but for the pulse",
-            );
+            let message = "`pulse` needs a `source`".to_owned();
+            refuse("pulse", message, "add a `source`, with `amplitude: 0` for a pulse alone");
         }
         if let Some(pulse) = self.pulse {
             let is_time = pulse.at_seconds.is_finite() && pulse.width_seconds > 0.0;
             let fits = is_time && (0.0..1e6).contains(&pulse.dispersion_measure);
             if !(fits && is_amplitude(pulse.amplitude)) {
-                let message =
-                    "the pulse has no time, width, dispersion or amplitude that can be".to_owned();
-                refuse("pulse", message, "a width of more than 0, the others of 0 or more");
+                let message = "time and width of `pulse` must be finite, the width positive, dispersion measure \
+                               and amplitude at least 0 and below 1e6"
+                    .to_owned();
+                refuse("pulse", message, "set for example `width_seconds: 3.0e-4`");
             }
         }
         refusals
@@ -256,7 +270,7 @@ impl FrbSimulator {
 
     /// Threads that share a frame.
     fn threads(&self) -> usize {
-        // Some 60 operations for the noise of each voltage.
+        // About 60 operations for the noise of each voltage.
         let voltages = self.spectra_per_frame * self.channels * 2 * self.cylinders * self.feeds;
         threads_for(self.threads, 60.0 * voltages as f64)
     }

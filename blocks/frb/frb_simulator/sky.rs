@@ -1,16 +1,16 @@
-//! What reaches the feeds: where the source is, how strong it is, and how late each feed hears it.
+//! Signal of the source at the feeds: direction, amplitude, and delay of each feed.
 
 use super::{FrbSimulator, Pulse, Source};
 use fxgraph_dsp::geometry::SPEED_OF_LIGHT;
 use num_complex::Complex64;
 use std::f64::consts::{LN_2, TAU};
 
-/// Delay of a pulse in seconds, times GHz^2, for each parsec per cubic centimetre.
+/// Dispersion constant: delay of a pulse in s GHz^2 per pc/cm^3.
 const DISPERSION: f64 = 4.148_808e-3;
 
 impl Source {
-    /// Phase by which a feed turns from one cylinder to the next, and from one feed to the next, at this
-    /// time and frequency: a wave that comes later by tau has turned by `-2 pi f tau`.
+    /// Phase factors from one cylinder to the next and from one feed to the next, at this time and frequency. A wave
+    /// that arrives later by tau has a phase of `-2 pi f tau`.
     pub(super) fn turns(&self, parameters: &FrbSimulator, seconds: f64, hz: f64) -> [Complex64; 2] {
         let east = (self.east_degrees + self.east_degrees_per_second * seconds).to_radians().sin();
         let north = self.north_degrees.to_radians().sin();
@@ -21,11 +21,11 @@ impl Source {
 }
 
 impl Pulse {
-    /// Standard deviation at this time and frequency, if it comes at `highest_hz` when it is said to come.
+    /// Standard deviation at this time and frequency; the pulse arrives at `at_seconds` for `highest_hz`.
     pub(super) fn amplitude(&self, seconds: f64, hz: f64, highest_hz: f64) -> f64 {
         let delay = |hz: f64| DISPERSION * self.dispersion_measure / (hz / 1e9).powi(2);
         let late = seconds - self.at_seconds - (delay(hz) - delay(highest_hz));
-        // A power of exp(-4 ln 2 (t / width)^2) is half of the peak at half the width on either side.
+        // The power exp(-4 ln 2 (t / width)^2) is half of the peak at half the width on either side.
         self.amplitude * (-2.0 * LN_2 * (late / self.width_seconds).powi(2)).exp()
     }
 }

@@ -22,7 +22,7 @@ fn small() -> Value {
 }
 
 #[test]
-fn noise_has_its_power_and_is_the_same_for_any_number_of_threads() {
+fn noise_has_configured_power_and_is_independent_of_threads() {
     let mut parameters = small();
     parameters["noise"] = json!(20);
     parameters["threads"] = json!(1);
@@ -40,7 +40,7 @@ fn noise_has_its_power_and_is_the_same_for_any_number_of_threads() {
 }
 
 #[test]
-fn a_source_turns_from_feed_to_feed_as_its_place_says() {
+fn source_phase_from_feed_to_feed_matches_its_direction() {
     let mut parameters = small();
     // 10 degrees per spectrum of 2.56 us, from -20 degrees on.
     parameters["source"] = json!({
@@ -55,7 +55,7 @@ fn a_source_turns_from_feed_to_feed_as_its_place_says() {
             let east = f64::to_radians(-20.0 + 10.0 * t as f64).sin();
             let north = f64::to_radians(35.0).sin();
             let row = &values[(t * 2 + c) * 2 * 48..][..48];
-            // Rounding leaves 0.71 here and there.
+            // Rounding to integers changes a value by up to 0.71.
             for (n, value) in row.iter().enumerate().filter(|_| row[0].norm() > 15.0) {
                 let (x, feed) = ((n / 16) as f64, (n % 16) as f64);
                 let seconds = (0.3048 * feed * north - 22.0 * x * east) / 299_792_458.0;
@@ -67,7 +67,7 @@ fn a_source_turns_from_feed_to_feed_as_its_place_says() {
 }
 
 #[test]
-fn a_pulse_comes_when_its_dispersion_lets_it() {
+fn pulse_arrives_with_dispersion_delay() {
     let parameters = json!({
         "spectra_per_frame": 64, "frames": 64, "channels": 2, "cylinders": 1, "feeds": 1, "dtype": "ci8", "noise": 0,
         "band": {"channels": 16, "first_channel": 3},
@@ -91,7 +91,7 @@ fn a_pulse_comes_when_its_dispersion_lets_it() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn frb_simulator_rejects_invalid_parameters() {
     let refused = |change: Value| {
         let mut parameters = small();
         let changes = change.as_object().unwrap().clone();
@@ -101,10 +101,10 @@ fn what_cannot_be_is_refused() {
     };
     assert_eq!(
         refused(json!({"channels": 2000})),
-        "the band has 1024 channels, 2000 are asked for"
+        "`band.first_channel` + `channels` must be at most the 1024 channels of the band, got 2000"
     );
     let pulse = json!({"at_seconds": 0, "width_seconds": 1, "amplitude": 1});
-    assert_eq!(refused(json!({"pulse": pulse})), "there is no source to have a pulse");
-    assert_eq!(refused(json!({"feeds": 0})), "0 is out of range");
-    assert_eq!(refused(json!({"noise": -1})), "noise of -1 is none");
+    assert_eq!(refused(json!({"pulse": pulse})), "`pulse` needs a `source`");
+    assert_eq!(refused(json!({"feeds": 0})), "`feeds` must be between 1 and 1048576, got 0");
+    assert_eq!(refused(json!({"noise": -1})), "`noise` must be at least 0 and below 1e6, got -1");
 }

@@ -1,10 +1,10 @@
-//! Cases that hold the form for a GPU to the definition.
+//! Cases that compare the GPU implementation with the reference.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
 use serde_json::{Value, json};
 
-/// Antennas of which number `n` begins `n % 3` frames late and sends one frame less after each.
+/// YAML of `count` antennas. Antenna `n` starts `n % 3` frames late and sends as many frames less.
 fn antennas(count: usize, dtype: &str, channels: usize, spectra: usize) -> String {
     let axis = |name: &str, len: usize| json!({ "name": name, "len": len });
     let source = |n: usize| {
@@ -18,7 +18,7 @@ fn antennas(count: usize, dtype: &str, channels: usize, spectra: usize) -> Strin
     (0..count).map(source).collect()
 }
 
-/// The cases, with the form on `device`.
+/// Returns the cases, with the GPU implementation on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
     let case = |name: &str, upstream: &str, count: usize, parameters: Value| {
@@ -43,7 +43,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
             5,
             json!({ "first_channel": 2, "channels": 3 }),
         ),
-        case("halves", &antennas(3, "cf16", 5, 24), 3, json!({})),
+        case("half precision", &antennas(3, "cf16", 5, 24), 3, json!({})),
         case("64 antennas", &antennas(64, "ci8", 8, 64), 64, json!({ "first_channel": 4 })),
     ]
 }

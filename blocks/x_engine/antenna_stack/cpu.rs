@@ -1,4 +1,4 @@
-//! Copies each antenna's channels to their place.
+//! The block on the CPU: copies the channels of each antenna.
 
 use super::AntennaStack;
 use super::matching::{Heaps, Matching};
@@ -12,7 +12,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// A stack for checked `ports`.
+    /// Creates a stack for checked `ports`.
     pub fn new(
         parameters: &AntennaStack,
         heaps: Heaps,
@@ -26,7 +26,7 @@ impl Stack {
         }
     }
 
-    /// Copies the frames of time `time` to `frame`.
+    /// Copies the frames of `time` to `frame`.
     fn fill(&mut self, time: u64, frame: &mut FrameMut) {
         let (header, payload) = frame.parts_mut::<u8>().expect(fxgraph::ON_HOST);
         header.timestamp = time;

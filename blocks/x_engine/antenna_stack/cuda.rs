@@ -1,4 +1,4 @@
-//! The form for CUDA devices: one launch for each frame, which reads all antennas' frames.
+//! The block on a GPU: one kernel launch for each output frame, which reads the frames of all antennas.
 #![allow(unsafe_code)] // launches and copies on memory that the job and the block own
 
 use super::AntennaStack;
@@ -9,7 +9,7 @@ use fxgraph::{Block, BlockError, Env, FrameMut, Io, Next, Ports};
 
 /// Widest memory access, in bytes.
 const WIDEST: usize = 16;
-/// Such accesses of each thread and threads of a block: as many as suit most cases, and others.
+/// Memory accesses per thread and threads per block: the default, and alternatives for tuning.
 const CUTS: [(usize, usize); 5] = [(4, 256), (2, 512), (4, 128), (8, 128), (8, 256)];
 
 /// The running block.
@@ -17,25 +17,25 @@ pub struct Cuda {
     matching: Matching,
     heaps: Heaps,
     antennas: usize,
-    /// Its jobs hold the output, and keep the inputs until the kernel has read them.
+    /// CUDA pipeline. Its jobs own the output frame, and the input frames until the kernel has read them.
     lane: Lane<FrameMut>,
     kernel: Kernel,
     grid: Grid,
-    /// Where each antenna's part of each heap comes from, `[heap][antenna]`; 0 for zeros.
+    /// Source address of each antenna's part of each heap, `[heap][antenna]`; 0 for zeros.
     sources: Table<u64>,
 }
 
-/// Bytes of the block's own array.
+/// Device memory of the block in bytes, without frames.
 pub fn device_bytes(ports: &Ports) -> usize {
     Table::<u64>::device_bytes(ports.outputs[0].validity.units())
 }
 
-/// Bytes of the widest access that all pieces are aligned to.
+/// Size in bytes of the widest memory access to which all pieces are aligned.
 fn vector_bytes(heaps: &Heaps) -> usize {
     1 << (heaps.bytes | heaps.first | heaps.taken | WIDEST).trailing_zeros()
 }
 
-/// The kernel, with the ways to cut it.
+/// The kernel, with its launch configurations.
 pub fn tunable(heaps: &Heaps) -> Tunable {
     let way = |(vectors, threads)| gpu::numbers([("VECTORS", vectors), ("THREADS", threads)]);
     Tunable {
@@ -46,7 +46,7 @@ pub fn tunable(heaps: &Heaps) -> Tunable {
 }
 
 impl Cuda {
-    /// A stack for checked `ports`.
+    /// Creates a stack for checked `ports`.
     pub fn new(
         parameters: &AntennaStack,
         heaps: Heaps,
@@ -95,8 +95,8 @@ impl Cuda {
         self.sources.send(&mut self.lane, slot, 0..self.heaps.count * self.antennas)?;
         self.lane.work()?;
         let arguments = [self.sources.address(slot).into(), to.into()];
-        // SAFETY: an array of the job's slot, and frames of the job, whose sizes the kernel was
-        // compiled for.
+        // SAFETY: the array belongs to the slot of the job, and the frames to the job; the kernel was compiled
+        // for their sizes.
         unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
         self.lane.submit()
     }

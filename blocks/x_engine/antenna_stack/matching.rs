@@ -1,4 +1,4 @@
-//! Which frames belong together, and for how long antennas are waited for.
+//! Matching of the antennas' frames by timestamp, and waiting for missing antennas.
 
 use super::AntennaStack;
 use fxgraph::{Counter, Counters, Frame, Io, Next, PortType, Ports};
@@ -6,27 +6,28 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a block that waits looks at the clock.
+/// Interval at which a waiting block checks the clock.
 const LOOK: Duration = Duration::from_millis(100);
-/// For how long antennas are waited for, unless that is set, when others are far ahead with a full
-/// window: nothing else would say that those behind do not come.
+/// Default time to wait when antennas far ahead have a full window. Without a limit, the block would wait for
+/// dead antennas forever.
 const BLOCKED: Duration = Duration::from_secs(2);
 
-/// The frames of all antennas, and what is known of the antennas.
+/// Frames and state of all antennas.
 pub struct Matching {
     held: Vec<VecDeque<Arc<Frame>>>,
-    /// Antennas from which nothing more will come.
+    /// Antennas whose stream has ended.
     ended: Vec<bool>,
-    /// Antennas that are not waited for until they send again.
+    /// Antennas that the block does not wait for until they send again.
     given_up: Vec<bool>,
     patience: Option<Duration>,
-    /// For how long nothing has come from anyone, and when that was last looked at.
+    /// Time since the last frame of any antenna.
     waited: Duration,
+    /// Last update of `waited`.
     looked: Option<Instant>,
     window: Option<usize>,
     window_samples: u64,
     step: u64,
-    /// Earliest time that has not gone out, once one has.
+    /// Time after the last output frame; `None` before the first.
     next: Option<u64>,
     heaps: u64,
     missing: Counter,
@@ -35,7 +36,7 @@ pub struct Matching {
 }
 
 impl Matching {
-    /// For checked `ports`.
+    /// Creates the state for checked `ports`.
     pub fn new(parameters: &AntennaStack, ports: &Ports, counters: &Counters) -> Self {
         let step = ports.outputs[0].clock.samples_per_frame;
         Self {
@@ -51,22 +52,27 @@ impl Matching {
             next: None,
             heaps: ports.inputs[0].axes[0].len as u64,
             missing: counters
-                .loss("antenna_heaps_missing", "Heaps of antennas that were not there in time."),
+                .loss(
+                    "antenna_heaps_missing",
+                    "heaps of antennas that had not arrived when the frame was output",
+                ),
             silences: counters.count(
                 "antennas_given_up",
-                "Times an antenna was silent for so long that the others went on without it.",
+                "times the block stopped waiting for a silent antenna",
             ),
             late: counters.loss(
                 "frames_late",
-                "Frames that came after their time had gone out: enlarge `window` or `wait_seconds`.",
+                "frames dropped because they arrived after the output of their time; increase `window` or `wait_seconds`",
             ),
         }
     }
 
-    /// The time whose frames are to go out, once they are all there or waited for long enough;
-    /// else what the block is to do meanwhile.
+    /// Time of the next output frame, once all of its frames have arrived or the wait is over.
+    ///
+    /// # Errors
+    /// The next action of the block if it must wait or is finished.
     pub fn ready(&mut self, io: &mut Io<'_>) -> Result<u64, Next> {
-        // The ends first: what was pushed before them is then gathered.
+        // Read the end flags first, so that every frame pushed before the end is gathered.
         self.ended
             .iter_mut()
             .zip(io.inputs.iter())
@@ -80,8 +86,8 @@ impl Matching {
         let most = self.window.unwrap_or(usize::MAX);
         let mut full = self.held.iter().filter(|held| held.len() >= most).peekable();
         let is_blocked = full.peek().is_some();
-        // An antenna that was restarted is a turn of the timestamps ahead: its frames do not say how
-        // late those of the others are.
+        // The timestamps of a restarted antenna are one wrap ahead, so its frames say nothing about the delay of
+        // the others.
         let from = self.next.or(time).unwrap_or(0);
         let is_near = |frame: &Arc<Frame>| {
             frame.header().timestamp.saturating_sub(from) < self.window_samples
@@ -94,7 +100,7 @@ impl Matching {
         time.ok_or(if is_end { Next::Finished } else { Next::Wait })
     }
 
-    /// The frames of that time, antenna by antenna, for those that have one. The time is past then.
+    /// Takes the frames of `time`, one entry for each antenna, and continues with the next time.
     pub fn take(&mut self, time: u64) -> impl Iterator<Item = Option<Arc<Frame>>> {
         self.next = Some(time.saturating_add(self.step));
         let (heaps, missing) = (self.heaps, &self.missing);
@@ -108,7 +114,7 @@ impl Matching {
         })
     }
 
-    /// Takes frames in; those whose time has gone are dropped.
+    /// Reads frames from the inputs; drops frames of earlier times.
     fn gather(&mut self, io: &mut Io<'_>) {
         let most = self.window.unwrap_or(1);
         let antennas = self.held.iter_mut().zip(&mut self.given_up).zip(io.inputs.iter_mut());
@@ -116,7 +122,7 @@ impl Matching {
             while held.len() < most
                 && let Some(frame) = input.pop()
             {
-                // Late or not, it is there again: its next frame is waited for.
+                // The antenna sends again, late or not: wait for its next frame.
                 *given_up = false;
                 (self.waited, self.looked) = (Duration::ZERO, None);
                 if self.next.is_some_and(|next| frame.header().timestamp < next) {
@@ -128,8 +134,8 @@ impl Matching {
         }
     }
 
-    /// Waits for the antennas without a frame, at most as long as there is patience. `is_blocked`: the
-    /// window of some antenna is full.
+    /// Waits for the antennas without a frame, at most `patience`, and gives them up afterwards. `is_blocked` is
+    /// whether the window of some antenna is full. Returns the next action of the block.
     fn wait(&mut self, is_blocked: bool) -> Next {
         let patience = self.patience.or(is_blocked.then_some(BLOCKED));
         let Some(patience) = patience else { return Next::Wait };
@@ -138,7 +144,7 @@ impl Matching {
         }
         let now = Instant::now();
         let elapsed = self.looked.map_or(Duration::ZERO, |looked| now - looked);
-        // A process that was stopped for a while has not listened in that time.
+        // A process that was suspended has not listened in that time, so count at most two intervals.
         self.waited += elapsed.min(2 * LOOK);
         self.looked = Some(now);
         if self.waited < patience {
@@ -155,19 +161,20 @@ impl Matching {
     }
 }
 
-/// Where the heaps of an antenna lie, in bytes.
+/// Layout of the heaps of an antenna, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Heaps {
     pub count: usize,
-    /// One heap of an input.
+    /// Size of a heap of an input.
     pub bytes: usize,
-    /// Where the channels begin in it that are taken, and how many bytes those are.
+    /// Offset of the first selected channel within a heap.
     pub first: usize,
+    /// Size of the selected channels of a heap.
     pub taken: usize,
 }
 
 impl Heaps {
-    /// Those of streams like `input`, stacked to `output`.
+    /// Layout of streams of the type `input`, stacked to `output`.
     pub fn new(parameters: &AntennaStack, input: &PortType, output: &PortType) -> Self {
         let count = input.axes[0].len;
         let bytes = input.frame_bytes() / count;
@@ -180,7 +187,7 @@ impl Heaps {
         }
     }
 
-    /// Where what is taken of a heap begins in a frame.
+    /// Offset of the selected channels of a heap within a frame.
     pub fn begin(&self, heap: usize) -> usize {
         heap * self.bytes + self.first
     }

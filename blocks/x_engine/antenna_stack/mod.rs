@@ -15,7 +15,7 @@ use fxgraph::{
 };
 use matching::Heaps;
 
-/// Most frames that may be held per antenna.
+/// Largest number of frames held per antenna.
 const MAX_WINDOW: usize = 1024;
 
 /// Parameters of `antenna_stack`.
@@ -28,24 +28,24 @@ const MAX_WINDOW: usize = 1024;
     outputs("output")
 )]
 pub struct AntennaStack {
-    /// First channel taken, counted in the inputs' channel axis.
+    /// First selected channel, an index in the inputs' channel axis.
     #[param(default)]
     pub first_channel: usize,
-    /// Number of channels taken; without it all from `first_channel` on.
+    /// Number of selected channels; by default all from `first_channel` on.
     pub channels: Option<usize>,
-    /// Frames that an antenna may be ahead before the others are given up for that time; unless
-    /// set only time decides.
+    /// Frames that an antenna may be ahead before a frame is output without the missing antennas. By
+    /// default there is no such limit, and only `wait_seconds` applies.
     #[param(range = 1..=MAX_WINDOW)]
     pub window: Option<usize>,
-    /// For how long antennas are waited for when nothing comes from any; then the array goes on
-    /// without them until they send again. Without it every antenna is waited for; 2 suits a live
-    /// array.
+    /// Time to wait for missing antennas after the last frame of any antenna; then the array continues
+    /// without them until they send again. By default the block waits for every antenna; use 2 for a
+    /// live array.
     #[param(range = 0..=1e6, unit = "s")]
     pub wait_seconds: Option<f64>,
 }
 
 impl AntennaStack {
-    /// Channels taken of `all`.
+    /// Number of selected channels of `all`.
     fn channels_of(&self, all: usize) -> usize {
         self.channels.unwrap_or_else(|| all.saturating_sub(self.first_channel))
     }
@@ -53,20 +53,24 @@ impl AntennaStack {
     fn check_channels(&self, all: usize, refusals: &mut Vec<Refusal>) {
         let refuse = |parameter, message: String| {
             Refusal::parameter(parameter, message)
-                .note(At::InputAxis(0, "channel"), format!("the {all} channels come from here"))
+                .note(At::InputAxis(0, "channel"), format!("the {all} channels are set here"))
         };
         if self.first_channel >= all {
-            let message = format!("channel {} is beyond the last", self.first_channel);
-            let help = format!("{} is the last", all.saturating_sub(1));
+            let last = all.saturating_sub(1);
+            let message =
+                format!("`first_channel` must be at most {last}, got {}", self.first_channel);
+            let help = "omit it to start with channel 0";
             refusals.push(refuse("first_channel", message).help(help));
             return;
         }
         let most = all - self.first_channel;
         let channels = self.channels_of(all);
         if channels == 0 || channels > most {
-            let message =
-                format!("{channels} channels from {} on do not exist", self.first_channel);
-            refusals.push(refuse("channels", message).help(format!("1 to {most} are there")));
+            let message = format!(
+                "`channels` must be between 1 and {most} from channel {} on, got {channels}",
+                self.first_channel
+            );
+            refusals.push(refuse("channels", message).help("omit it to select all of them"));
         }
     }
 }
@@ -78,9 +82,9 @@ fn check_first(input: &PortType, refusals: &mut Vec<Refusal>) {
         refusals.extend(axes::refuse_validity(0, input, &[("heap", input.axes[0].len)]));
     } else {
         refusals.push(
-            Refusal::new(codes::INPUT_AXIS, At::Input(0), "these are not F-engine heaps")
+            Refusal::new(codes::INPUT_AXIS, At::Input(0), "the input must be F-engine heaps")
                 .label(format!("this is {input}"))
-                .help("`postproc` makes [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum]"),
+                .help("connect a `postproc`: [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum]"),
         );
     }
     if !matches!(input.dtype, Dtype::Ci8 | Dtype::Ci4 | Dtype::Cf16) {
@@ -88,9 +92,11 @@ fn check_first(input: &PortType, refusals: &mut Vec<Refusal>) {
             Refusal::new(
                 codes::INPUT_DTYPE,
                 At::Input(0),
-                format!("{} cannot be stacked", input.dtype),
+                format!("the input must be ci8, ci4 or cf16, got {}", input.dtype),
             )
-            .help("`postproc` makes ci8 or ci4, and `convert` makes cf16 of them"),
+            .help(
+                "connect a `postproc` (ci8 or ci4), or convert its output to cf16 with `convert`",
+            ),
         );
     }
 }
@@ -104,7 +110,7 @@ impl KindSpec for AntennaStack {
         }),
         Implementation::<Self>::cuda(
             "cuda",
-            "from frames on the device, at the speed of its memory",
+            "copies frames in device memory, at its bandwidth",
             |block, env| {
                 let Configured { parameters, ports, shape, .. } = block;
                 Ok(Box::new(cuda::Cuda::new(parameters, *shape, ports, env)?))
@@ -120,12 +126,12 @@ impl KindSpec for AntennaStack {
         check_first(first, &mut refusals);
         for (n, input) in inputs.iter().enumerate().skip(1) {
             if input != first {
-                let message = format!("antenna {n} carries another stream than antenna 0");
+                let message = format!("antenna {n} has a different stream type from antenna 0");
                 refusals.push(
                     Refusal::new(codes::INPUTS_DIFFER, At::Input(n), message)
                         .label(format!("this is {input}"))
                         .note(At::Input(0), format!("this is {first}"))
-                        .help("all antennas need the same channels, rate, layout and band"),
+                        .help("use the same channels, rate, layout and band for all antennas"),
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! Every byte that comes in says where it belongs.
+//! Stacks frames whose every byte encodes its place.
 #![allow(clippy::unwrap_used)]
 
 use super::cpu::Stack;
@@ -25,7 +25,7 @@ fn port() -> PortType {
     }
 }
 
-/// The value that stands at a place.
+/// Value of a place.
 fn value(time: u64, antenna: usize, heap: usize, channel: usize, i: usize) -> u16 {
     ((time / 48) as usize * 1000 + antenna * 300 + heap * 100 + channel * 20 + i + 1) as u16
 }
@@ -62,7 +62,7 @@ impl Bench {
         }));
     }
 
-    /// Until the block waits, if only for a time.
+    /// Runs the block until it waits, with or without a time limit.
     fn run(&mut self) -> Next {
         loop {
             match Harness::block_on(self.harness.step()).unwrap() {
@@ -73,7 +73,7 @@ impl Bench {
         }
     }
 
-    /// Time and validity of the next frame, its payload checked.
+    /// Checks the payload of the next frame, and returns its time and validity.
     fn receive(&mut self, antennas: usize) -> Option<(u64, Vec<u32>)> {
         let frame = self.harness.receive(0)?;
         let (time, validity) = (frame.header().timestamp, frame.header().validity.clone());
@@ -100,7 +100,7 @@ impl Bench {
 }
 
 #[test]
-fn every_antenna_and_channel_lands_in_its_place() {
+fn stack_copies_each_antenna_and_channel_to_its_place() {
     let parameters =
         AntennaStack { first_channel: 1, channels: Some(2), ..AntennaStack::default() };
     let mut bench = Bench::new(3, &parameters);
@@ -120,7 +120,7 @@ fn every_antenna_and_channel_lands_in_its_place() {
 }
 
 #[test]
-fn lost_heaps_and_lost_frames_are_marked_and_nothing_else() {
+fn exactly_the_missing_heaps_and_frames_are_invalid() {
     let mut bench = Bench::new(2, &AntennaStack::default());
     bench.send(0, 0, [1, 0]);
     bench.send(1, 0, [1, 1]);
@@ -129,7 +129,7 @@ fn lost_heaps_and_lost_frames_are_marked_and_nothing_else() {
     bench.run();
     assert_eq!(bench.receive(2), Some((0, vec![1, 1, 0, 1])));
     assert_eq!(bench.receive(2), Some((48, vec![0, 1, 0, 1])));
-    // Antenna 1 may still send 96, so nothing goes out before its stream ends.
+    // Antenna 1 may still send 96, so no frame is output before its stream ends.
     assert_eq!(bench.receive(2), None);
     bench.harness.end(0);
     bench.harness.end(1);
@@ -139,7 +139,7 @@ fn lost_heaps_and_lost_frames_are_marked_and_nothing_else() {
 }
 
 #[test]
-fn a_silent_antenna_is_given_up_after_the_window_and_is_late_afterwards() {
+fn silent_antenna_is_given_up_after_window_and_late_afterwards() {
     let mut bench = Bench::new(2, &AntennaStack { window: Some(2), ..AntennaStack::default() });
     bench.send(0, 0, [1, 1]);
     assert_eq!(bench.run(), Next::Wait);
@@ -155,16 +155,16 @@ fn a_silent_antenna_is_given_up_after_the_window_and_is_late_afterwards() {
     assert_eq!(bench.counts(), [2, 0, 1]);
 }
 
-/// The next turn of timestamps, where a stream goes on that was restarted.
+/// Timestamp after the next wrap, where a restarted stream continues.
 const TURN: u64 = 48 << 44;
 
 #[test]
-fn antenna_that_was_restarted_leaves_the_frames_of_the_others_whole() {
+fn restarted_antenna_does_not_affect_frames_of_others() {
     let mut bench = Bench::new(3, &AntennaStack { window: Some(2), ..AntennaStack::default() });
     (0..3).for_each(|antenna| bench.send(antenna, 0, [1, 1]));
     bench.run();
     assert_eq!(bench.receive(3), Some((0, vec![1; 6])));
-    // Antenna 2 starts again, and fills its window and its queue.
+    // Antenna 2 restarts, and fills its window and its queue.
     (0..6).for_each(|n| bench.send(2, TURN + 48 * n, [1, 1]));
     // Antenna 1 is behind antenna 0, but by less than the window.
     bench.send(0, 48, [1, 1]);
@@ -176,7 +176,7 @@ fn antenna_that_was_restarted_leaves_the_frames_of_the_others_whole() {
         assert_eq!(bench.receive(3), Some((time, vec![1, 1, 0, 1, 1, 0])));
         bench.send(0, time + 48, [1, 1]);
     }
-    // The others start again, some frames later.
+    // The others restart some frames later.
     for time in [TURN + 192, TURN + 240] {
         (0..2).for_each(|antenna| bench.send(antenna, time, [1, 1]));
     }
@@ -194,12 +194,12 @@ fn antenna_that_was_restarted_leaves_the_frames_of_the_others_whole() {
 }
 
 #[test]
-fn window_full_far_ahead_does_not_wait_for_the_dead_for_ever() {
+fn full_window_far_ahead_gives_up_dead_antennas() {
     let mut bench = Bench::new(3, &AntennaStack { window: Some(2), ..AntennaStack::default() });
     (0..3).for_each(|antenna| bench.send(antenna, 0, [1, 1]));
     bench.run();
     assert_eq!(bench.receive(3), Some((0, vec![1; 6])));
-    // Antennas 0 and 1 send no more.
+    // Antennas 0 and 1 stop sending.
     bench.send(2, TURN, [1, 1]);
     bench.send(2, TURN + 48, [1, 1]);
     assert_eq!(bench.run(), Next::Wait);
@@ -211,25 +211,25 @@ fn window_full_far_ahead_does_not_wait_for_the_dead_for_ever() {
 }
 
 #[test]
-fn a_dead_antenna_stalls_the_others_once_and_is_one_of_them_again_when_it_sends() {
+fn dead_antenna_stalls_others_once_and_rejoins_when_it_sends() {
     let parameters = AntennaStack { wait_seconds: Some(0.05), ..AntennaStack::default() };
     let mut bench = Bench::new(3, &parameters);
     (0..3).for_each(|antenna| bench.send(antenna, 0, [1, 1]));
     bench.run();
     assert_eq!(bench.receive(3), Some((0, vec![1; 6])));
-    // Antenna 1 dies.
+    // Antenna 1 stops sending.
     for time in [48, 96, 144] {
         bench.send(0, time, [1, 1]);
         bench.send(2, time, [1, 1]);
     }
     assert_eq!(bench.run(), Next::Wait);
     assert_eq!(bench.receive(3), None);
-    // `Harness::run` sleeps as the block asks, until all that is there is out.
+    // `Harness::run` sleeps for the times that the block requests, until all received frames are output.
     assert_eq!(Harness::block_on(bench.harness.run()).unwrap(), Next::Wait);
     for time in [48, 96, 144] {
         assert_eq!(bench.receive(3), Some((time, vec![1, 0, 1, 1, 0, 1])));
     }
-    // It is back, behind the others at first, and is waited for again.
+    // The antenna returns, behind the others at first, and the block waits for it again.
     bench.send(1, 144, [1, 1]);
     bench.run();
     bench.send(0, 192, [1, 1]);
@@ -245,7 +245,7 @@ fn a_dead_antenna_stalls_the_others_once_and_is_one_of_them_again_when_it_sends(
 }
 
 #[test]
-fn without_a_limit_every_antenna_is_waited_for() {
+fn stack_without_limits_waits_for_every_antenna() {
     let parameters: AntennaStack = serde_json::from_value(serde_json::json!({})).unwrap();
     assert_eq!(parameters.wait_seconds, None);
     let mut bench = Bench::new(2, &parameters);
@@ -254,7 +254,7 @@ fn without_a_limit_every_antenna_is_waited_for() {
 }
 
 #[test]
-fn inputs_that_differ_and_channels_that_do_not_exist_are_refused() {
+fn stack_rejects_different_inputs_and_missing_channels() {
     let mut other = port();
     other.clock.samples_per_frame = 96;
     let parameters =

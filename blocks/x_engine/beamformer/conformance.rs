@@ -1,4 +1,4 @@
-//! Cases that hold the form for a GPU to the definition.
+//! Cases that compare the GPU implementation with the reference.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
@@ -27,11 +27,11 @@ fn axis(name: &str, len: usize) -> Value {
     json!({ "name": name, "len": len })
 }
 
-/// Beams of both polarisations in turns, with weights, delays and phases, for each antenna its own
-/// of the first few.
+/// Beams of alternating polarisations. The first ones have weights, delays and phases for each antenna, the others one
+/// phase for all.
 fn beams(beams: usize, antennas: usize, dtype: &str) -> Vec<Value> {
     let each = |f: &dyn Fn(f64) -> f64| (0..antennas).map(|a| f(a as f64)).collect::<Vec<_>>();
-    // Values fill the range of 8 bits, some beyond it, and no sum lies half-way between two.
+    // Values fill the range of 8 bits, some are clamped, and no sum is half-way between two integers.
     let rms = if dtype == "ci4" { 4.2 } else { 73.0 };
     let gain = 50.0 / rms / (antennas as f64).sqrt();
     let beam = |n: usize| {
@@ -56,7 +56,7 @@ fn band(channels: usize) -> Value {
     json!({ "channels": 2 * channels, "first_channel": 1, "centre_hz": 1.284e9, "bandwidth_hz": 856e6 })
 }
 
-/// The cases, with the form on `device`.
+/// Returns the cases, with the GPU implementation on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
     let case = |&(shape, k_major, dtype, count, dither): &(Shape, bool, &str, usize, &str)| {
@@ -89,7 +89,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     CASES.iter().map(case).chain([lost_antennas(device)]).chain(changed).collect()
 }
 
-/// Beams that change within heaps, and twice within one.
+/// A case in which beams change within heaps, and twice within one heap.
 fn changed_beams(spectra: usize, k_major: bool, dtype: &str, device: DeviceName) -> Case {
     let (heaps, antennas, channels) = (3, 20, 6);
     let (heap, antenna) = (axis("heap", heaps), axis("antenna", antennas));
@@ -101,7 +101,7 @@ fn changed_beams(spectra: usize, k_major: bool, dtype: &str, device: DeviceName)
         "validity_axes": [heap, antenna], "samples_per_frame": heaps * spectra * step,
         "band": band(channels), "frames": 4, "pattern": "random",
     });
-    // The polarisations stay.
+    // The polarisations do not change.
     let turned = |radians: f64| {
         let mut beams = beams(9, antennas, dtype);
         for (number, beam) in beams.iter_mut().enumerate() {
@@ -126,7 +126,7 @@ fn changed_beams(spectra: usize, k_major: bool, dtype: &str, device: DeviceName)
     .change(at(7, 31) - 1, json!({ "beams": turned(0.1) }))
 }
 
-/// Antennas that begin and end at different times, and of the last frame only one.
+/// A case in which antennas start and end at different times; only one has the last frame.
 fn lost_antennas(device: DeviceName) -> Case {
     let source = |antenna: usize, first: usize, frames: usize| {
         let parameters = json!({

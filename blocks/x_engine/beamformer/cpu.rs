@@ -1,4 +1,4 @@
-//! Which heaps go where, and how the channels are shared among threads.
+//! The block on the CPU: one heap at a time, with the channels shared among threads.
 
 use super::{Beamformer, Counts};
 use crate::common::dither::Dither;
@@ -12,20 +12,20 @@ use num_complex::Complex32;
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// The beamformer on the processor.
+/// The running block.
 pub(super) struct Cpu {
     former: Former,
     workers: Vec<Worker>,
     pool: Option<rayon::ThreadPool>,
-    /// Input and output frame being worked on, and the first heap that is not done.
+    /// Current input and output frame, and the next heap.
     frames: Option<(Arc<Frame>, FrameMut, usize)>,
-    /// Clamped values of that frame, `[heap][beam]`.
+    /// Number of clamped values of the current frame, `[heap][beam]`.
     saturated: Vec<f64>,
     counts: Counts,
     changes: Changes<Weights>,
 }
 
-/// What all threads read.
+/// Data that all threads read.
 struct Former {
     form: Form,
     shape: Stacked,
@@ -36,7 +36,7 @@ struct Former {
     channels_per_worker: usize,
 }
 
-/// How the antennas are added up.
+/// Weights of the antennas and polarisations of the beams.
 pub struct Weights {
     /// `[channel][beam][antenna]`.
     pub table: Vec<Complex32>,
@@ -44,18 +44,18 @@ pub struct Weights {
     pub pols: Vec<usize>,
 }
 
-/// What one thread has for itself.
+/// Working memory of one thread.
 struct Worker {
     scratch: Scratch,
-    /// For the spectra of a heap from which other weights hold.
+    /// Scratch memory for the spectra of a heap after a change of the weights.
     changed: Scratch,
-    /// Its channels of one heap, `[beam][channel][spectrum]`.
+    /// Output of the thread's channels of one heap, `[beam][channel][spectrum]`.
     output: Vec<[i8; 2]>,
-    /// Values clamped in this heap, per beam.
+    /// Number of clamped values of the current heap, `[beam]`.
     saturated: Vec<u64>,
 }
 
-/// Bytes of `threads` workers.
+/// Working memory of `threads` workers in bytes.
 pub(super) fn worker_bytes(shape: &Stacked, beams: usize, threads: usize) -> usize {
     let channels = shape.channels.div_ceil(threads.max(1));
     let rows = 16 * shape.spectra + 8 * beams * shape.spectra + 8 * beams;
@@ -139,7 +139,7 @@ impl Cpu {
 }
 
 impl Former {
-    /// All beams of the channels of worker `index`.
+    /// Computes all beams of the channels of worker `index`.
     fn channels(
         &self,
         worker: &mut Worker,
@@ -190,7 +190,7 @@ impl Former {
 }
 
 impl Block for Cpu {
-    /// One heap per call: large frames do not keep others waiting.
+    /// Processes one heap per call, so that large frames do not delay other blocks.
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let (input, mut output, heap) = if let Some(frames) = self.frames.take() {
             frames

@@ -1,4 +1,4 @@
-//! The form for CUDA devices: one launch for each frame.
+//! The block on a GPU, with one kernel launch for each frame and set of weights.
 #![allow(unsafe_code)] // launches and copies on memory that the job and the block own
 
 use super::cpu::Weights;
@@ -16,12 +16,13 @@ use fxgraph_dsp::dither;
 use num_complex::Complex32;
 use std::sync::Arc;
 
-/// Warps of a block of threads, as many as suit most cases and others; each takes so many times.
+/// Warps per thread block: the default, and alternatives for tuning.
 const WARPS: [usize; 3] = [4, 2, 8];
+/// Spectra that a warp processes at a time.
 const WARP_TIMES: usize = 32;
-/// Blocks of threads that share the times of a tile at most: each loads the weights again.
+/// Largest number of thread blocks that share the spectra of a tile; each loads the weights again.
 const MOST_SHARING: usize = 16;
-/// Blocks whose weights a multiprocessor's shared memory should hold.
+/// Number of thread blocks whose weights should fit in the shared memory of a multiprocessor.
 const RESIDENT_BLOCKS: usize = 3;
 /// Words before the antennas of a `Heap`.
 const HEAP_HEAD: usize = 4;
@@ -36,19 +37,19 @@ pub(super) struct Cuda {
     first_channel: u64,
     /// Words of a `Heap`.
     heap_words: usize,
-    /// Weights, then `Slots`.
+    /// Weights, followed by `Slots` of `beamformer.cu`.
     weights: Versions<u32>,
     tiles: Tiles,
     pols: Vec<usize>,
     changes: Changes<Weights>,
-    /// `Heap` of each heap.
+    /// `Heap` of `beamformer.cu`, for each heap.
     heaps: Table<u32>,
     /// `[heap][beam]`.
     clamped: Table<u32>,
     counts: Counts,
 }
 
-/// Bytes of the block's own arrays, with at most so many antennas filling up a step.
+/// Upper limit of the device memory of the block in bytes, without frames.
 pub(super) fn device_bytes(shape: &Stacked, beams: usize) -> usize {
     // Two words for a weight; at most four slots for a beam, of two words each.
     let weights = 2 * shape.channels * beams * shape.antennas + 8 * beams;
@@ -56,7 +57,7 @@ pub(super) fn device_bytes(shape: &Stacked, beams: usize) -> usize {
     Versions::<u32>::device_bytes(weights) + Table::<u32>::device_bytes(shape.heaps * heap)
 }
 
-/// The kernel, with the ways to cut it; without what follows from the GPU's shared memory.
+/// The kernel, with its launch configurations, without the macros that depend on the GPU's shared memory.
 pub(super) fn tunable(parameters: &Beamformer, shape: &Stacked) -> Tunable {
     Tunable {
         program: "beamformer.cu",
@@ -75,7 +76,7 @@ pub(super) fn tunable(parameters: &Beamformer, shape: &Stacked) -> Tunable {
     }
 }
 
-/// How the beams are cut on this GPU; none if the weights of so many antennas do not fit it.
+/// Tiling of the beams for this GPU; `None` if the weights of all antennas do not fit in shared memory.
 fn tiles(parameters: &Beamformer, shape: &Stacked, gpu: &Properties) -> Option<Tiles> {
     let of_pol = [0, 1].map(|pol| parameters.beams.iter().filter(|beam| beam.pol == pol).count());
     let roomy = gpu.shared_bytes_per_multiprocessor / RESIDENT_BLOCKS;
@@ -83,7 +84,7 @@ fn tiles(parameters: &Beamformer, shape: &Stacked, gpu: &Properties) -> Option<T
     rooms.iter().find_map(|&bytes| Tiles::new(of_pol, shape.antennas, bytes))
 }
 
-/// Why the kernel cannot form these beams, on `gpu` if there is one.
+/// Diagnostics if the kernel cannot form these beams, on `gpu` if there is one.
 pub(super) fn refusals(
     parameters: &Beamformer,
     shape: &Stacked,
@@ -95,14 +96,18 @@ pub(super) fn refusals(
         weights.map(|weight| (weight * beam.gain).abs()).any(|size| size > f64::from(f32::MAX))
     };
     if let Some(beam) = parameters.beams.iter().position(too_large) {
-        let message = format!("weights times gain of beam {beam} are beyond single precision");
+        let message =
+            format!("weights times gain of beam {beam} exceed the range of single precision");
         let at = At::Parameter("beams");
         refusals.push(Refusal::new(codes::IMPLEMENTATION, at, message));
     }
     if let Some(gpu) = gpu
         && tiles(parameters, shape, gpu).is_none()
     {
-        let message = format!("the weights of {} antennas do not fit {}", shape.antennas, gpu.name);
+        let message = format!(
+            "the weights of {} antennas do not fit in the shared memory of {}",
+            shape.antennas, gpu.name
+        );
         let at = At::InputAxis(0, "antenna");
         refusals.push(Refusal::new(codes::IMPLEMENTATION, at, message));
     }
@@ -120,8 +125,9 @@ impl Cuda {
         let pols = weights.pols.clone();
         let beams = pols.len();
         let properties = device.properties();
-        let tiles = tiles(parameters, &shape, properties)
-            .ok_or_else(|| BlockError::new("the weights of so many antennas do not fit the GPU"))?;
+        let tiles = tiles(parameters, &shape, properties).ok_or_else(|| {
+            BlockError::new("the weights of the antennas do not fit in shared memory")
+        })?;
         let tunable = tunable(parameters, &shape);
         let way = device.chosen(&tunable);
         let warps = tunable.number(way, "WARPS");
@@ -177,8 +183,8 @@ impl Cuda {
     }
 }
 
-/// Writes weights `[channel][beam][antenna]`, divided by their scales, then the slots of the beams with
-/// these.
+/// Writes the weights `[channel][beam][antenna]`, divided by the scale of each beam, and then the slots of the
+/// beams with these scales.
 fn write(table: &mut [u32], tiles: &Tiles, weights: &Weights, antennas: usize) {
     let (scaled, slots) = table.split_at_mut(2 * weights.table.len());
     let scaled: &mut [Complex32] = bytemuck::cast_slice_mut(scaled);
@@ -187,8 +193,8 @@ fn write(table: &mut [u32], tiles: &Tiles, weights: &Weights, antennas: usize) {
     slots.copy_from_slice(&tiles.slots(&weights.pols, &scales));
 }
 
-/// How many blocks of threads share the times of each of `blocks` tiles, `most` at most, on a GPU that
-/// runs `at_once`: as few as leave little of it idle in the last round.
+/// Number of thread blocks, at most `most`, that share the spectra of each of `blocks` tiles, on a GPU with `at_once`
+/// resident blocks: the smallest number that leaves little of the GPU idle in the last round.
 fn sharing(blocks: usize, most: usize, at_once: usize) -> usize {
     let busy = |sharing: usize| {
         let rounds = (blocks * sharing).div_ceil(at_once.max(1));
@@ -218,7 +224,7 @@ impl GpuMap for Cuda {
         let Stacked { heaps, spectra, channels, antennas, samples_per_spectrum, .. } = self.shape;
         let spectra = heaps * spectra;
         let mut done = 0;
-        // One launch for all spectra that have the same weights.
+        // One launch for all adjacent spectra with the same weights.
         while done < spectra {
             let t = timestamp + done as u64 * samples_per_spectrum;
             let weights = self.weights.address(t);
@@ -236,8 +242,8 @@ impl GpuMap for Cuda {
                 (done as u32).into(),
                 (end as u32).into(),
             ];
-            // SAFETY: arrays of the block and of the job's slot; frames of the job, whose sizes the
-            // kernel was compiled for.
+            // SAFETY: the arrays belong to the block and the slot of the job, and the frames to the job; the
+            // kernel was compiled for their sizes.
             unsafe { self.kernel.launch(lane.stream(), self.grid, &arguments) }?;
             done = end;
         }
@@ -269,12 +275,12 @@ impl GpuMap for Cuda {
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {
         let weights = change.value::<Weights>("beams");
         if weights.is_some_and(|weights| weights.pols != self.pols) {
-            let text = "on a GPU the polarisations of its beams cannot change while it runs";
+            let text = "`pol` of a beam cannot change while the block runs on a GPU";
             return Err(BlockError::new(text));
         }
         let is_too_large = |z: &Complex32| !z.re.is_finite() || !z.im.is_finite();
         if weights.is_some_and(|weights| weights.table.iter().any(is_too_large)) {
-            return Err(BlockError::new("weights times gain are beyond single precision"));
+            return Err(BlockError::new("weights times gain exceed the range of single precision"));
         }
         refuse_many(&["beams"], &self.changes, &change)?;
         self.changes.offer(change)

@@ -25,7 +25,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use std::fmt;
 
-/// Adds the antennas up, each with its weight, delay and phase, to any number of beams.
+/// Parameters of the block `beamformer`.
 #[derive(Clone, Debug, Kind)]
 #[kind(
     name = "beamformer",
@@ -35,21 +35,21 @@ use std::fmt;
     outputs("output")
 )]
 pub struct Beamformer {
-    /// The beams, one polarisation each.
+    /// Beams, one polarisation each.
     #[param(live)]
     pub beams: Vec<Beam>,
-    /// Place of each antenna: east, north, up in metres; for beams that point `towards` a
-    /// direction. Of a longer list the first ones count.
+    /// Position of each antenna: east, north, up in metres; needed by beams with `towards`. In a longer
+    /// list, entries after the last antenna are ignored.
     #[param(default)]
     pub antennas_enu_metres: Vec<[f64; 3]>,
     /// Noise added before rounding.
     #[param(default)]
     pub dither: Dither,
-    /// Seed of the dither: the same one gives the same noise.
+    /// Seed of the dither: the same seed gives the same noise.
     #[param(default)]
     pub dither_seed: u64,
-    /// Threads that share the channels, 0 for all cores, or one if a frame is too little work to
-    /// share. By default 0, because a flowgraph has one beamformer for all antennas.
+    /// Threads that share the channels, 0 for all cores. Small frames use one thread. By default 0,
+    /// because a flowgraph has one beamformer for all antennas.
     #[param(default, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
@@ -58,17 +58,17 @@ pub struct Beamformer {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Beam {
-    /// Polarisation of the antennas that it adds up, 0 or 1.
+    /// Polarisation of the antennas that the beam sums, 0 or 1.
     pub pol: usize,
     /// Weight of the antennas: one number for all, or a list.
     #[serde(default = "one")]
     pub weights: PerAntenna,
-    /// Where the beam points: what arrives from there adds up in phase, without other delays.
+    /// Direction of the beam: waves from it are summed in phase. `delays_seconds` are added to its delays.
     pub towards: Option<Direction>,
-    /// Delay tau that is applied to each antenna, in seconds: one number for all, or a list.
+    /// Delay tau of each antenna, in seconds: one number for all, or a list.
     #[serde(default)]
     pub delays_seconds: PerAntenna,
-    /// Phase that is added to each antenna, in radians: one number for all, or a list.
+    /// Phase of each antenna, in radians: one number for all, or a list.
     #[serde(default)]
     pub phases_radians: PerAntenna,
     /// Factor before the sum is rounded to 8 bits.
@@ -84,13 +84,13 @@ const fn one() -> PerAntenna {
     PerAntenna::All(1.0)
 }
 
-/// A number for all antennas, or one for each.
+/// One number for all antennas, or one for each.
 #[derive(Clone, Debug, PartialEq, JsonSchema)]
 #[schemars(untagged)]
 pub enum PerAntenna {
-    /// The same for all.
+    /// The same number for all antennas.
     All(f64),
-    /// One for each.
+    /// One number for each antenna.
     Each(Vec<f64>),
 }
 
@@ -145,11 +145,11 @@ impl<'de> Deserialize<'de> for PerAntenna {
     }
 }
 
-/// Types of the voltages that are read.
+/// Supported types of the voltages.
 const DTYPES: &[Dtype] = &[Dtype::Ci8, Dtype::Ci4];
 
 const MOST_BEAMS: usize = 1 << 12;
-/// A larger table of weights or output frame is a mistake.
+/// Largest table of weights or output frame in bytes; a larger one is taken to be a mistake.
 const MOST_BYTES: usize = 1 << 36;
 
 impl Beamformer {
@@ -159,21 +159,22 @@ impl Beamformer {
             refusals.push(Refusal::parameter("beams", message).help(help));
         };
         if self.antennas_enu_metres.iter().flatten().any(|v| !v.is_finite() || v.abs() > 1e7) {
-            let message = "an antenna stands farther than 10000 km away".to_owned();
-            refuse(message, "places are in metres".to_owned());
+            let message = "`antennas_enu_metres` must be within 10000 km".to_owned();
+            refuse(message, "give positions in metres, for example `[31, 5, 0]`".to_owned());
         }
         if self.beams.is_empty() || self.beams.len() > MOST_BEAMS {
-            let message = format!("{} beams cannot be formed", self.beams.len());
-            refuse(message, format!("1 to {MOST_BEAMS} beams"));
+            let message =
+                format!("`beams` must have 1 to {MOST_BEAMS} entries, got {}", self.beams.len());
+            refuse(message, "add for example `{pol: 0}`".to_owned());
         }
         for (m, beam) in self.beams.iter().enumerate() {
             if beam.pol > 1 {
-                let message = format!("beam {m} asks for polarisation {}", beam.pol);
-                refuse(message, "the polarisations are 0 and 1".to_owned());
+                let message = format!("`pol` of beam {m} must be 0 or 1, got {}", beam.pol);
+                refuse(message, "set `pol: 0` or `pol: 1`".to_owned());
             }
             if !beam.gain.is_finite() {
-                let message = format!("the gain of beam {m} is not a finite number");
-                refuse(message, "1 leaves the sum as it is".to_owned());
+                let message = format!("`gain` of beam {m} must be finite, got {}", beam.gain);
+                refuse(message, "omit it for the default of 1".to_owned());
             }
             let lists = [
                 ("weights", &beam.weights),
@@ -182,17 +183,17 @@ impl Beamformer {
             ];
             for (name, list) in lists {
                 if list.values().iter().any(|value| value.is_nan() || value.abs() > 1e30) {
-                    let message = format!("`{name}` of beam {m} holds a number out of range");
-                    refuse(message, "finite numbers up to 1e30 are allowed".to_owned());
+                    let message = format!("`{name}` of beam {m} must be within +-1e30");
+                    refuse(message, "use finite numbers, for example 1.0".to_owned());
                 }
                 if let (PerAntenna::Each(values), Some(antennas)) = (list, antennas)
                     && values.len() != antennas
                 {
                     let count = values.len();
                     let message = format!(
-                        "`{name}` of beam {m} has {count} numbers, the input has {antennas} antennas"
+                        "`{name}` of beam {m} must have {antennas} numbers, one for each antenna, got {count}"
                     );
-                    refuse(message, "one number for all antennas, or one for each".to_owned());
+                    refuse(message, "give one number for all antennas, or one for each".to_owned());
                 }
             }
             if let Some(direction) = beam.towards {
@@ -204,16 +205,17 @@ impl Beamformer {
                 if let Some(antennas) = antennas
                     && placed < antennas
                 {
-                    let message =
-                        format!("beam {m} points, but {placed} of {antennas} antennas are placed");
-                    refuse(message, "give `antennas_enu_metres`, a place for each".to_owned());
+                    let message = format!(
+                        "beam {m} has `towards`, but {placed} of {antennas} antennas have positions"
+                    );
+                    refuse(message, "set `antennas_enu_metres` for every antenna".to_owned());
                 }
             }
             let delayed = beam.towards.is_some()
                 || beam.delays_seconds.values().iter().any(|&delay| delay != 0.0);
             if antennas.is_some() && delayed && band.is_none() {
-                let message = format!("beam {m} has delays, but the input names no frequencies");
-                refuse(message, "use `phases_radians`, or a source that knows its band".to_owned());
+                let message = format!("beam {m} has delays, but the input has no band");
+                refuse(message, "use `phases_radians`, or a source that sets the band".to_owned());
             }
         }
         refusals
@@ -231,11 +233,12 @@ impl Beamformer {
             let frame =
                 cells.and_then(|n| n.checked_mul(shape.heaps * shape.spectra)?.checked_mul(2));
             if [table, frame].iter().any(|bytes| bytes.is_none_or(|bytes| bytes > MOST_BYTES)) {
-                let message = format!("{beams} beams of {} channels take 64 GiB", shape.channels);
+                let message =
+                    format!("{beams} beams of {} channels take more than 64 GiB", shape.channels);
                 refusals.push(
                     Refusal::parameter("beams", message)
-                        .note(At::InputAxis(0, "channel"), "channels come from here")
-                        .help("share the channels or the beams among several beamformers"),
+                        .note(At::InputAxis(0, "channel"), "channels are set here")
+                        .help("split the channels or the beams among several beamformers"),
                 );
             }
         }
@@ -276,7 +279,7 @@ impl Beamformer {
         weights
     }
 
-    /// Turns by which a wave from where `beam` points lags behind at `antenna`.
+    /// Phase lag, in turns, at `antenna` of a wave from the direction of `beam`; 0 without a direction.
     fn late_turns(&self, beam: &Beam, antenna: usize, offset_hz: f64, band: Option<&Band>) -> f64 {
         let place = self.antennas_enu_metres.get(antenna);
         let (Some(direction), Some(place), Some(band)) = (beam.towards, place, band) else {
@@ -296,7 +299,7 @@ impl Beamformer {
     }
 }
 
-/// What both forms count.
+/// Counters of both implementations.
 struct Counts {
     values_saturated: Counter,
     heaps_incomplete: Counter,
@@ -307,30 +310,30 @@ impl Counts {
         Self {
             values_saturated: env.counters.count(
                 "values_saturated",
-                "Complex values of beams that did not fit 8 bits and were clamped; lower the gain.",
+                "complex values of beams that did not fit 8 bits and were clamped; lower the gain",
             ),
             heaps_incomplete: env.counters.count(
                 "heaps_incomplete",
-                "Heaps to which not all antennas contributed; look for lost packets upstream.",
+                "heaps to which not all antennas contributed; look for missing packets upstream",
             ),
         }
     }
 
-    /// The validity of a heap whose antennas have this one.
+    /// Validity of an output heap: the number of antennas with `valid` `[antenna]` not 0. Counts incomplete heaps.
     fn heap(&self, valid: &[u32]) -> u32 {
         self.heaps_incomplete.add(u64::from(valid.contains(&0)));
         valid.iter().filter(|&&v| v != 0).count() as u32
     }
 }
 
-/// How the antennas are added up.
+/// Weights of the antennas and polarisations of the beams.
 fn weights(block: &Configured<Beamformer>) -> cpu::Weights {
     let table = block.parameters.weights(&block.shape, block.ports.inputs[0].band.as_ref());
     let pols = block.parameters.beams.iter().map(|beam| beam.pol).collect();
     cpu::Weights { table, pols }
 }
 
-/// Index of the first channel in the whole band.
+/// Index, in the whole band, of the first channel of the input.
 fn first_channel(block: &Configured<Beamformer>) -> usize {
     block.ports.inputs[0].band.map_or(0, |band| band.first_channel)
 }
@@ -346,7 +349,7 @@ impl KindSpec for Beamformer {
         }),
         Implementation::<Self>::cuda(
             "cuda",
-            "on matrix units, in half precision with remainders",
+            "on tensor cores, with each weight as the sum of two half-precision numbers",
             |block, env| {
                 let Configured { parameters, shape, .. } = block;
                 let (weights, first) = (weights(block), first_channel(block));
@@ -371,7 +374,7 @@ impl KindSpec for Beamformer {
         let workers = cpu::worker_bytes(shape, beams, parameters.threads(shape));
         Resources {
             host_bytes: table + workers,
-            // A frame is kept until all its heaps are done.
+            // The block holds an input frame until all of its heaps are done.
             holds: vec![1],
             operations_per_frame: 8.0 * parameters.products_per_frame(shape),
             ..Resources::default()

@@ -39,7 +39,7 @@ fn plain(beams: Vec<Beam>) -> Beamformer {
     }
 }
 
-/// One frame through the block.
+/// Passes one frame through the block.
 fn run(
     kind: &Beamformer,
     shape: &Stacked,
@@ -63,7 +63,7 @@ fn run(
     (harness.receive(0).unwrap(), counters)
 }
 
-/// The sum before rounding, in double precision, straight from the equation.
+/// Sum before rounding, in double precision, from the equation.
 fn exact(
     beam: &Beam,
     shape: &Stacked,
@@ -98,7 +98,7 @@ fn beams_are_within_one_step_of_double_precision_for_every_layout() {
         phases_radians: each(|a| 5.0 * a),
         gain: 0.25,
     };
-    // Gains that put no integer sum half-way between two results.
+    // With these gains no sum is half-way between two integers.
     let others = [(0, 0.213_71), (1, 0.291_37)].map(|(pol, gain)| Beam { gain, ..beam(pol) });
     let kind = plain([full].into_iter().chain(others).collect());
     // Antenna 1 lacks heap 0, antennas 0 and 4 lack heap 1.
@@ -138,7 +138,7 @@ fn beams_are_within_one_step_of_double_precision_for_every_layout() {
 }
 
 #[test]
-fn one_antenna_with_weight_one_passes_through() {
+fn single_antenna_with_unit_weight_is_unchanged() {
     let mut weights = vec![0.0; 5];
     weights[3] = 1.0;
     let beams = [0, 1].map(|pol| Beam { weights: PerAntenna::Each(weights.clone()), ..beam(pol) });
@@ -157,8 +157,8 @@ fn one_antenna_with_weight_one_passes_through() {
 }
 
 #[test]
-fn a_plane_wave_adds_up_coherently_once_its_delays_are_undone() {
-    // Delays of the wave at each antenna; it turns by -2 pi f tau.
+fn plane_wave_is_summed_coherently_with_compensated_delays() {
+    // Delays of the wave at each antenna; its phase is -2 pi f tau.
     let late: Vec<f64> = (0..5).map(|a| f64::from(a) * 3.1e-9 - 4e-9).collect();
     let amplitude = 20.0;
     let mut payload = vec![0; SHAPE.frame_bytes()];
@@ -193,8 +193,8 @@ fn a_plane_wave_adds_up_coherently_once_its_delays_are_undone() {
 }
 
 #[test]
-fn values_beyond_the_range_are_clamped_and_counted_once_each() {
-    // Both parts of polarisation 0 clamp, one part of polarisation 1 does, and 127 itself does not.
+fn values_beyond_range_are_clamped_and_counted_once() {
+    // Both parts of polarisation 0 and one part of polarisation 1 are clamped; 127 itself is not.
     let mut payload = vec![0; SHAPE.frame_bytes()];
     payload.as_chunks_mut::<4>().0.fill([100, 0x9c, 80, 127]);
     let one = PerAntenna::Each(vec![1.0, 1.0, 0.0, 0.0, 0.0]);
@@ -217,7 +217,7 @@ fn values_beyond_the_range_are_clamped_and_counted_once_each() {
 }
 
 #[test]
-fn a_heap_that_all_antennas_lack_is_zero() {
+fn heap_missing_in_all_antennas_is_zero() {
     let payload = noise(SHAPE.frame_bytes(), 2);
     let valid = [0, 0, 0, 0, 0, 1, 1, 1, 1, 1];
     let kind = Beamformer { dither: Dither::Uniform, ..plain(vec![beam(0)]) };
@@ -229,7 +229,7 @@ fn a_heap_that_all_antennas_lack_is_zero() {
 }
 
 #[test]
-fn dither_keeps_the_mean_of_a_fraction_and_does_not_depend_on_threads() {
+fn dither_is_unbiased_and_independent_of_threads() {
     let shape = Stacked { spectra: 4000, ..SHAPE };
     let mut payload = vec![0; shape.frame_bytes()];
     payload.as_chunks_mut::<4>().0.fill([3, 1, 0, 0]);
@@ -252,23 +252,23 @@ fn dither_keeps_the_mean_of_a_fraction_and_does_not_depend_on_threads() {
 }
 
 #[test]
-fn bad_beams_are_refused_all_at_once() {
+fn beamformer_rejects_all_bad_beams_at_once() {
     let input = port(&SHAPE);
     let each = |n: usize| PerAntenna::Each(vec![1e-9; n]);
     let kind = plain(vec![
         Beam { weights: each(4), ..beam(2) },
         Beam { gain: f64::NAN, phases_radians: PerAntenna::All(f64::INFINITY), ..beam(0) },
-        // The input of this test names no frequencies.
+        // The input of this test has no band.
         Beam { delays_seconds: each(5), ..beam(1) },
     ]);
     let refusals = kind.outputs(std::slice::from_ref(&input)).unwrap_err();
     assert_eq!(refusals.len(), 5, "{refusals:?}");
-    assert!(refusals.iter().any(|r| r.message.contains("has 4 numbers")));
+    assert!(refusals.iter().any(|r| r.message.contains("one for each antenna, got 4")));
     assert_eq!(plain(vec![]).outputs(&[input]).unwrap_err().len(), 1);
 }
 
 #[test]
-fn weights_may_be_a_number_or_a_list() {
+fn weights_accept_number_or_list() {
     let text = r#"{"beams": [{"pol": 1, "weights": 2}, {"pol": 0, "weights": [1, 0.5]}]}"#;
     let kind: Beamformer = serde_json::from_str(text).unwrap();
     assert_eq!(kind.beams[0].weights, PerAntenna::All(2.0));
@@ -278,7 +278,7 @@ fn weights_may_be_a_number_or_a_list() {
 }
 
 #[test]
-fn a_beam_towards_a_direction_is_one_with_the_delays_and_phases_of_a_wave_from_there() {
+fn beam_towards_direction_has_delays_and_phases_of_wave_from_it() {
     let direction = Direction { azimuth_degrees: 123.0, elevation_degrees: 34.0 };
     let places = [[0.0; 3], [900.0, 5.0, 1.0], [-20.0, 40.0, 0.0], [3.0, -70.0, 2.0], [1.0; 3]];
     let late: Vec<f64> = places.iter().map(|place| direction.delay_seconds(*place)).collect();
@@ -295,5 +295,9 @@ fn a_beam_towards_a_direction_is_one_with_the_delays_and_phases_of_a_wave_from_t
     }
     let input = PortType { band: Some(BAND), ..port(&SHAPE) };
     assert!(kind(vec![pointed.clone()]).outputs(std::slice::from_ref(&input)).is_ok());
-    assert_eq!(plain(vec![pointed]).outputs(&[input]).unwrap_err().len(), 1, "nobody is placed");
+    assert_eq!(
+        plain(vec![pointed]).outputs(&[input]).unwrap_err().len(),
+        1,
+        "no antenna has a position"
+    );
 }

@@ -1,33 +1,33 @@
-//! How the beams are shared among blocks of threads, and their weights as `kernels/x_engine/beamformer.cu`
-//! wants them.
+//! Tiling of the beams among thread blocks, and the layout of the weights for
+//! `kernels/x_engine/beamformer.cu`.
 
 use num_complex::Complex32;
 
-/// Beams of a tile: so many columns a matrix instruction has.
+/// Beams per tile, from the number of columns of a matrix instruction.
 const TILE_BEAMS: usize = 4;
-/// Antennas of one matrix instruction.
+/// Antennas per matrix instruction.
 const STEP_ANTENNAS: usize = 8;
-/// Most tiles of a block: a warp makes one key of dither per beam.
+/// Largest number of tiles per thread block; a warp computes one dither key per beam.
 const MOST_TILES: usize = 8;
-/// Shared memory of the weights of one tile and one step.
+/// Shared memory of the weights of one tile and one step, in bytes.
 const FRAGMENT_BYTES: usize = 32 * 16;
-/// The largest part of a weight is brought to 2^9 .. 2^10, so that what halves leave of it is no
-/// subnormal half either.
+/// Weights are scaled such that the largest real or imaginary part is in 2^9 .. 2^10. Then the remainder after
+/// rounding to `f16` is no subnormal number either.
 const LARGEST_EXPONENT: i32 = 9;
 
-/// Beams in tiles, of each polarisation on its own, and tiles in groups that one block forms.
+/// Tiles of beams of one polarisation, in groups that one thread block computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiles {
-    /// Tiles of each polarisation in a group.
+    /// Tiles per group, `[pol]`.
     pub per_group: [usize; 2],
     pub groups: usize,
-    /// Matrix instructions that follow each other over all antennas.
+    /// Matrix instructions in sequence over all antennas.
     pub steps: usize,
 }
 
 impl Tiles {
-    /// For so many beams of each polarisation, in the fewest groups that take at most
-    /// `shared_bytes` of shared memory each. None if there are too many antennas.
+    /// Tiling for `beams` `[pol]`, in the fewest groups that take at most `shared_bytes` of shared memory each.
+    /// `None` if there are too many antennas.
     pub fn new(beams: [usize; 2], antennas: usize, shared_bytes: usize) -> Option<Self> {
         let tiles = beams.map(|beams| beams.div_ceil(TILE_BEAMS));
         let steps = antennas.div_ceil(STEP_ANTENNAS);
@@ -41,17 +41,17 @@ impl Tiles {
         (1..=tiles[0].max(tiles[1])).map(of_groups).find(fits)
     }
 
-    /// Tiles of a group.
+    /// Tiles per group.
     pub fn per_group(&self) -> usize {
         self.per_group.iter().sum()
     }
 
-    /// Shared memory of a block of threads.
+    /// Shared memory per thread block in bytes.
     pub fn shared_bytes(&self) -> usize {
         self.steps * self.per_group() * FRAGMENT_BYTES
     }
 
-    /// Antennas, with those that fill the last step.
+    /// Number of antennas, padded to whole steps.
     pub fn padded_antennas(&self) -> usize {
         self.steps * STEP_ANTENNAS
     }
@@ -61,7 +61,7 @@ impl Tiles {
         self.groups * 2 * self.per_group() * TILE_BEAMS
     }
 
-    /// For each group the words of a `Slots`: first which beam each slot has, then its scale.
+    /// Words of the `Slots` of each group: the beam of each slot, then the scale of each slot.
     pub fn slots(&self, pols: &[usize], scales: &[f32]) -> Vec<u32> {
         let slots = self.per_group() * TILE_BEAMS;
         let mut words = vec![0_u32; self.slot_words()];
@@ -81,7 +81,7 @@ impl Tiles {
     }
 }
 
-/// Divides `weights` `[channel][beam][antenna]` by a power of two for each beam; those.
+/// Divides `weights` `[channel][beam][antenna]` by a power of two for each beam. Returns these scales, `[beam]`.
 pub fn scale(weights: &mut [Complex32], beams: usize, antennas: usize) -> Vec<f32> {
     let parts = |weight: &Complex32| weight.re.abs().max(weight.im.abs());
     let mut largest = vec![0.0_f32; beams];
@@ -91,7 +91,7 @@ pub fn scale(weights: &mut [Complex32], beams: usize, antennas: usize) -> Vec<f3
         }
     }
     let power = |largest: f32| {
-        // The bits of an IEEE number that hold its exponent plus 127.
+        // Exponent field of an IEEE number, which is the exponent plus 127.
         let exponent = (largest.to_bits() >> 23) as i32 - 127 - LARGEST_EXPONENT;
         2.0_f32.powi(exponent.max(f32::MIN_EXP))
     };
@@ -114,7 +114,7 @@ mod tests {
         for (beams, shared_bytes) in [([1, 0], 1 << 16), ([0, 9], 1 << 16), ([37, 64], 1 << 14)] {
             let tiles = Tiles::new(beams, 17, shared_bytes).unwrap();
             assert!(tiles.shared_bytes() <= shared_bytes && tiles.per_group() <= MOST_TILES);
-            // The polarisations in turns, as long as there are both.
+            // The polarisations alternate, as long as there are beams of both.
             let turn = |beam: usize| {
                 if beam < 2 * beams[0].min(beams[1]) {
                     beam % 2
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn scaled_weights_are_of_one_size_and_lose_nothing() {
+    fn scaling_normalises_weights_without_rounding() {
         let all = [1e-30, 0.0, 3.0, 1e30, 511.9, f32::MAX];
         let before: Vec<_> = all.iter().map(|&w| Complex32::new(w, -0.3 * w)).collect();
         let mut weights = before.clone();

@@ -1,5 +1,5 @@
-//! The fast correlation: blocks of spectra are packed, tiles of products summed in 32 bits
-//! inside a call and in 64 bits across calls.
+//! Vectorised integer correlation: blocks of spectra are packed, and tiles of products are summed in 32 bits
+//! within a call and in 64 bits across calls.
 
 use super::pack::Panels;
 use crate::common::stacked::Stacked;
@@ -8,10 +8,10 @@ use fxgraph_dsp::correlator::{Geometry, Kernel, Tiles};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Largest number of spectra whose 32-bit sums cannot wrap: 2 x 128 x 128 each.
+/// Largest number of spectra whose 32-bit sums cannot overflow; each adds at most 2 x 128 x 128.
 const SPECTRA_IN_32_BITS: usize = 65_535;
 
-/// The value of a product without any input: -2^31 is otherwise never put out.
+/// Value of a product without any input. No other product is -2^31 on output.
 pub const MISSING: [i32; 2] = [i32::MIN, 1];
 
 /// Sums of products of all channels of a stream.
@@ -20,24 +20,27 @@ pub struct Accumulator {
     kernel: Kernel,
     tiles: Tiles,
     channels_per_worker: usize,
-    /// `[channel]` `[tile][row][re, im][lane]`.
+    /// `[channel]` `[tile][row][re, im][SIMD element]`.
     sums: Vec<i64>,
-    /// One per thread.
+    /// Working memory, one per thread.
     workers: Vec<Worker>,
     pool: Option<rayon::ThreadPool>,
 }
 
-/// What one thread needs for itself.
+/// Working memory of one thread.
 struct Worker {
     panels: Panels,
     /// 32-bit sums of one channel.
     sums: Vec<i32>,
-    /// Visibilities that did not fit 32 bits in the last dump.
+    /// Number of visibilities of the last dump that did not fit 32 bits.
     saturated: u64,
 }
 
 impl Accumulator {
-    /// Sums for a stream of this shape, all 0, computed by `kernel` on `threads` threads.
+    /// Creates sums of 0 for a stream of this shape, computed by `kernel` on `threads` threads.
+    ///
+    /// # Errors
+    /// If the sums cannot be allocated or the threads cannot be started.
     pub fn new(shape: Stacked, kernel: Kernel, threads: usize) -> Result<Self, BlockError> {
         let tiles = Tiles::new(kernel.geometry(), shape.antennas);
         let channels_per_worker = shape.channels.div_ceil(threads.clamp(1, shape.channels));
@@ -64,7 +67,7 @@ impl Accumulator {
         })
     }
 
-    /// Bytes that an accumulator of this shape takes.
+    /// Size of an accumulator of this shape in bytes.
     #[must_use]
     pub fn bytes(shape: &Stacked, kernel: Kernel, threads: usize) -> usize {
         let tiles = Tiles::new(kernel.geometry(), shape.antennas).sums();
@@ -101,8 +104,8 @@ impl Accumulator {
         }
     }
 
-    /// Writes the products `[channel][product]` to `output` and starts again from 0; `counts`
-    /// `[baseline]` is 0 where there was no input. Says how many visibilities did not fit 32 bits.
+    /// Writes the products `[channel][product]` to `output` and resets the sums to 0; `counts` `[baseline]` is 0
+    /// where there was no input. Returns the number of visibilities that did not fit 32 bits.
     pub fn dump(&mut self, counts: &[u32], output: &mut [[i32; 2]]) -> u64 {
         let Self { shape, tiles, channels_per_worker, sums, workers, pool, .. } = self;
         let products = 4 * shape.baselines();
@@ -128,7 +131,7 @@ impl Accumulator {
 }
 
 impl Worker {
-    #[allow(clippy::too_many_arguments)] // the parts of an accumulator, split for the threads
+    #[allow(clippy::too_many_arguments)] // the fields of an accumulator, split among the threads
     fn add_channel(
         &mut self,
         shape: &Stacked,
@@ -140,7 +143,7 @@ impl Worker {
         valid: &[u32],
         sums: &mut [i64],
     ) {
-        // Spectra in the 32-bit sums, those in the panels included.
+        // Number of spectra in the 32-bit sums, including those in the panels.
         let mut pending = 0;
         for heap in heaps {
             let valid = &valid[heap * shape.antennas..][..shape.antennas];
@@ -184,7 +187,7 @@ impl Worker {
         self.panels.clear();
     }
 
-    /// Moves the 32-bit sums to the 64-bit ones, offsets of the byte form taken off.
+    /// Moves the 32-bit sums to the 64-bit ones, without the offsets of the unsigned-byte encoding.
     fn flush(&mut self, tiles: &Tiles, sums: &mut [i64]) {
         let Geometry { lanes, rows, .. } = tiles.geometry;
         let mut offsets = [[0; 2]; 16];
@@ -208,7 +211,7 @@ impl Worker {
     }
 }
 
-/// Writes the products of one channel and zeroes its sums.
+/// Writes the products of one channel and resets its sums. Returns the number of clamped visibilities.
 fn dump_channel(tiles: &Tiles, sums: &mut [i64], counts: &[u32], output: &mut [[i32; 2]]) -> u64 {
     const LARGEST: i64 = i32::MAX as i64;
     let mut saturated = 0;

@@ -1,25 +1,24 @@
-//! How large 32-bit sums on a GPU can have become, as the host knows it without asking.
+//! Upper bound of the 32-bit sums on a GPU, which the host keeps without reading them.
 
-/// Most that a sample adds to a sum: re x re + im x im of -128.
+/// Largest contribution of a sample to a sum: re x re + im x im of -128.
 const OF_A_SAMPLE: u64 = 2 * 128 * 128;
-/// Most that a 32-bit sum holds.
+/// Largest 32-bit sum.
 const IN_32_BITS: u64 = i32::MAX as u64;
 
-/// Samples whose sums fit 32 bits whatever they are.
+/// Largest number of arbitrary samples whose sums fit 32 bits.
 pub(super) const SAMPLES_IN_32_BITS: usize = (IN_32_BITS / OF_A_SAMPLE) as usize;
 
-/// No sum is larger than this.
+/// Upper bound of all sums.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bound(u64);
 
 impl Bound {
-    /// So many samples, at most [`SAMPLES_IN_32_BITS`], are to be added to all sums. If the bound
-    /// leaves no room for them, says how large the largest sum may be before; the GPU looks, and
-    /// moves all sums elsewhere if it is larger.
+    /// Adds `samples` samples, at most [`SAMPLES_IN_32_BITS`], to the bound. If the bound would overflow, returns the
+    /// largest sum that is allowed before. The GPU must then compare, and move all sums elsewhere if one is larger.
     pub(super) fn add(&mut self, samples: usize) -> Option<u32> {
         let more = OF_A_SAMPLE * samples as u64;
         let most = if self.0 + more > IN_32_BITS {
-            // Room for more than these, so that the GPU need not look each time.
+            // Leave space for more samples than these, so that the GPU need not compare each time.
             let most = IN_32_BITS.saturating_sub(more).min(IN_32_BITS / 2);
             self.0 = most;
             Some(most as u32)
@@ -37,13 +36,13 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn one_sample_more_could_wrap() {
+    fn samples_in_32_bits_is_the_largest_safe_number() {
         assert_eq!(SAMPLES_IN_32_BITS, 65_535);
     }
 
     proptest! {
         #[test]
-        fn no_sum_leaves_32_bits(
+        fn sums_never_exceed_32_bits(
             pieces in prop::collection::vec((1..=SAMPLES_IN_32_BITS, 0..=OF_A_SAMPLE), 1..200),
         ) {
             let (mut bound, mut sum) = (Bound::default(), 0);
@@ -60,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_noise_are_moved_seldom() {
+    fn sums_of_noise_are_rarely_moved() {
         // Noise of 20 rms in real and imaginary part.
         let (mut bound, mut sum, mut looked, mut moved) = (Bound::default(), 0, 0, 0);
         for _ in 0..1000 {

@@ -1,22 +1,22 @@
-//! Cases that hold the forms for GPUs to the definition: integers exactly.
+//! Cases that compare the GPU implementations with the reference; integers must be exact.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
 use serde_json::json;
 
-/// What the samples are.
+/// Type and values of the samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Voltages {
     Ci4,
     Ci8,
-    /// Halves in (-1, 1).
+    /// Half-precision values in (-1, 1).
     Cf16,
-    /// Halves that are eighths of 4-bit integers: all sums are exact in single precision, in
-    /// whatever order, with whatever rounding.
+    /// Half-precision values that are eighths of 4-bit integers: all sums are exact in single precision, for any
+    /// order and rounding.
     Eighths,
 }
 
-/// A stream of stacked antennas with random samples, and the dumps made of it.
+/// A stream of stacked antennas with random samples, and the length of its dumps.
 #[derive(Clone, Copy)]
 struct Stream {
     antennas: usize,
@@ -27,7 +27,7 @@ struct Stream {
     heaps_per_frame: usize,
     frames: usize,
     heaps_per_dump: usize,
-    /// Every so-many-th heap of an antenna is missing, its place full of samples all the same.
+    /// Every `missing_every`-th heap of an antenna is missing; its place still contains samples.
     missing_every: Option<usize>,
 }
 
@@ -67,7 +67,7 @@ impl Stream {
         axes
     }
 
-    /// Blocks, of which the last is `name`, that make the voltages of all antennas or of one.
+    /// YAML of the blocks that generate the voltages of all antennas or of one; the last block is `name`.
     fn source(&self, name: &str, all: bool, seed: usize, frames: usize, late: usize) -> String {
         let samples = 8 * self.spectra * self.heaps_per_frame;
         let axes = self.axes(all);
@@ -94,12 +94,13 @@ impl Stream {
         source(&integers) + &convert
     }
 
-    /// Integers, and halves whose sums need no rounding, are the same. Of other halves, matrix
-    /// instructions lose about 2^-23 of a sum with each 8 spectra (they round towards zero), up to
-    /// 4096 in a row, and each addition to what is in memory half of that. Autocorrelations, which are
-    /// most of the power, grow steadily and lose half of what their last value would: this is twice as
-    /// much. The largest difference is bound besides, because the values that stand for missing products
-    /// are so large that the rms of a case with some says nothing.
+    /// Tolerance of the comparison. Integers, and half-precision values whose sums need no rounding, must be exact.
+    ///
+    /// For other half-precision values, matrix instructions round towards zero: each step of 8 spectra reduces a sum by
+    /// about 2^-23 of its value, for up to 4096 consecutive spectra. Each addition to the total in memory has half of
+    /// this error. Autocorrelations, which are most of the power, grow steadily, so their error is half of that of
+    /// their last value; the tolerance is twice as large. The largest difference is limited as well, because the
+    /// values of missing products are so large that the rms of such a case is meaningless.
     fn tolerance(&self) -> Tolerance {
         if self.voltages != Voltages::Cf16 {
             return Tolerance::EXACT;
@@ -118,13 +119,13 @@ impl Stream {
         Case::new(("correlator", form), name, &parameters, input, self.tolerance(), device)
     }
 
-    /// All antennas at all times.
+    /// A case with all antennas at all times.
     fn whole(&self, form: &'static str, device: DeviceName) -> Case {
         let upstream = self.source("stack", true, self.antennas, self.frames, 0);
         self.case(form, self.name(), &upstream, device)
     }
 
-    /// Antennas that begin late or end early, for less and more than a dump.
+    /// A case in which antennas start late or end early, by less and by more than a dump.
     fn missing(&self, form: &'static str, device: DeviceName) -> Case {
         let mut upstream = String::new();
         for antenna in 0..self.antennas {
@@ -139,7 +140,7 @@ impl Stream {
     }
 }
 
-/// Streams of every size of tile with every way to read a frame.
+/// Streams for every size of tile and every layout of a frame.
 fn streams() -> Vec<Stream> {
     const LAYOUTS: [(bool, Voltages); 3] =
         [(false, Voltages::Ci8), (false, Voltages::Ci4), (true, Voltages::Ci4)];
@@ -163,16 +164,16 @@ fn streams() -> Vec<Stream> {
         Stream { heaps_per_dump: 7, frames: 9, ..STREAM },
         Stream { heaps_per_frame: 5, heaps_per_dump: 2, ..STREAM },
         Stream { heaps_per_frame: 40, heaps_per_dump: 64, spectra: 16, ..STREAM },
-        // Sums beyond 32 bits, which are clamped.
+        // Sums above 32 bits, which are clamped.
         Stream { spectra: 1024, heaps_per_frame: 64, frames: 8, heaps_per_dump: 256, ..long },
-        // Heaps whose sums can leave 32 bits by themselves.
+        // Heaps whose sums alone can exceed 32 bits.
         Stream { spectra: 70_000, heaps_per_dump: 1, ..long },
         Stream { spectra: 70_001, heaps_per_dump: 2, k_major: false, ..long },
     ]);
     streams
 }
 
-/// The same with halves.
+/// Streams of half-precision values.
 fn streams_of_halves() -> Vec<Stream> {
     const SPECTRA: [usize; 8] = [256, 24, 16, 1024, 100, 37, 36, 8];
     let mut streams = Vec::new();
@@ -191,7 +192,7 @@ fn streams_of_halves() -> Vec<Stream> {
         eighths,
         Stream { heaps_per_dump: 7, frames: 9, ..eighths },
         Stream { heaps_per_frame: 5, heaps_per_dump: 2, ..eighths },
-        // Frames and heaps with more samples than are summed in a row.
+        // Frames and heaps with more samples than one launch sums.
         Stream { heaps_per_frame: 40, heaps_per_dump: 60, ..halves },
         Stream { heaps_per_frame: 40, heaps_per_dump: 60, k_major: false, ..eighths },
         Stream { spectra: 9000, ..halves },
@@ -201,7 +202,7 @@ fn streams_of_halves() -> Vec<Stream> {
     streams
 }
 
-/// All cases of the correlator.
+/// Returns the cases, with the GPU implementations on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
     let halves = Stream { voltages: Voltages::Cf16, ..STREAM };
@@ -213,7 +214,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
             cases.push(stream.missing(form, device));
             let many = Stream { voltages: Voltages::Ci4, antennas: 70, ..stream };
             cases.push(many.missing(form, device));
-            // Dumps that lack single heaps, at every place of a frame.
+            // Dumps that lack single heaps, at all places of a frame.
             let scattered = Stream { missing_every: Some(7), heaps_per_frame: 4, ..stream };
             cases.push(scattered.whole(form, device));
             cases.push(

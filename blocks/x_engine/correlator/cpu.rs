@@ -1,4 +1,4 @@
-//! The correlator on the processor.
+//! The block on the CPU.
 
 use super::accumulate::Accumulator;
 use super::dumps::Dumps;
@@ -7,22 +7,21 @@ use crate::common::stacked::Stacked;
 use fxgraph::{Block, BlockError, Frame, Io, Next};
 use std::sync::Arc;
 
-/// Products summed per call of `work` at most, so that a call takes some 50 ms even where the
-/// processor is slow.
+/// Largest number of products per call of `work`, so that a call takes about 50 ms even on a slow CPU.
 const PRODUCTS_PER_CALL: usize = 500_000_000;
 
-/// Sums of products, of whichever type.
+/// Sums of products, integer or floating-point.
 pub(super) enum Sums {
     Integers(Accumulator),
     Floats(FloatAccumulator),
 }
 
-/// The correlator on the processor.
+/// The running block.
 pub(super) struct Cpu {
     heaps: usize,
     heaps_per_call: usize,
     sums: Sums,
-    /// The frame being worked on, and its first heap that is not done.
+    /// Current frame, and its next heap.
     frame: Option<(Arc<Frame>, usize)>,
     dumps: Dumps,
 }
@@ -39,7 +38,7 @@ impl Cpu {
         }
     }
 
-    /// Sums the next heaps of the frame at hand: at most to the end of a dump.
+    /// Sums the next heaps of the current frame, at most to the end of a dump.
     fn advance(&mut self, frame: Arc<Frame>, heap: usize) {
         let heaps = self.dumps.take(frame.header(), heap, self.heaps_per_call);
         let next = heaps.end;
@@ -54,7 +53,7 @@ impl Cpu {
         self.frame = (next < self.heaps).then_some((frame, next));
     }
 
-    /// Puts out the dump; says no if there is no frame for it now.
+    /// Outputs the dump. Returns `false` if there is no free output frame.
     fn put_out(&mut self, io: &mut Io<'_>) -> bool {
         let Some(mut frame) = io.outputs[0].take() else { return false };
         let counts = self.dumps.counts();

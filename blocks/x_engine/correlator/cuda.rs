@@ -1,4 +1,4 @@
-//! The correlator on a GPU.
+//! The block on a GPU.
 #![allow(unsafe_code)] // work on frames and tables that jobs own
 
 use super::dumps::Dumps;
@@ -10,31 +10,30 @@ use fxgraph::{Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The correlator on a GPU. A job adds the heaps of a frame that belong to one dump, or puts out
-/// a dump.
+/// The running block. A job adds the heaps of a frame that belong to one dump, or outputs a dump.
 pub(super) struct Cuda {
     shape: Stacked,
     dumps: Dumps,
-    /// The frame being worked on, and its first heap that is not done.
+    /// Current frame, and its next heap.
     frame: Option<(Arc<Frame>, usize)>,
     lane: Lane<Job>,
     tables: Vec<Tables>,
     sums: Sums,
 }
 
-/// What the kernels of a job read or write.
+/// Frame that the kernels of a job read or write.
 enum Job {
     Add {
         _frame: Arc<Frame>,
     },
     PutOut {
         output: FrameMut,
-        /// Its tables.
+        /// Slot of the tables of the job.
         slot: usize,
     },
 }
 
-/// Memory that a job's tables are copied from and to.
+/// Host memory of the tables of a job, for upload and download.
 struct Tables {
     /// `[heap][antenna]`
     valid: Pinned<u32>,
@@ -71,7 +70,7 @@ impl Cuda {
         Ok(Self { shape, dumps, frame: None, tables, sums, lane })
     }
 
-    /// Queues the next heaps of the frame at hand: at most to the end of a dump.
+    /// Queues the next heaps of the current frame, at most to the end of a dump.
     fn advance(&mut self, frame: Arc<Frame>, heap: usize) -> Result<(), BlockError> {
         let heaps = self.dumps.take(frame.header(), heap, self.shape.heaps);
         let next = heaps.end;
@@ -102,7 +101,7 @@ impl Cuda {
         self.lane.submit()
     }
 
-    /// Queues the dump; says no if there is no frame for it now.
+    /// Queues the output of the dump. Returns `false` if there is no free output frame.
     fn put_out(&mut self, io: &mut Io<'_>) -> Result<bool, BlockError> {
         let Some(mut output) = io.outputs[0].take() else { return Ok(false) };
         self.dumps.put_out(output.header_mut());
@@ -158,7 +157,7 @@ impl Block for Cuda {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let next = self.step(io);
         if next.is_err() {
-            // With `on_fault: skip` the block goes on.
+            // With `on_fault: skip` the block continues.
             self.dumps.spoil();
         }
         next

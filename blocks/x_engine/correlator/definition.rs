@@ -1,18 +1,18 @@
-//! The correlation as it is defined: plain loops that the fast form is held against.
+//! The correlation as plain loops, for tests of the vectorised versions.
 
 use crate::common::stacked::Stacked;
 use std::ops::{AddAssign, Mul, SubAssign};
 
-/// Number of the product of antenna `a1`, polarisation `p1` with antenna `a2`, polarisation
-/// `p2` (`a1 <= a2`) among the products of a channel.
+/// Index of the product of antenna `a1`, polarisation `p1` with antenna `a2`, polarisation `p2` (`a1 <= a2`) among
+/// the products of a channel.
 #[must_use]
 pub const fn product(a1: usize, p1: usize, a2: usize, p2: usize) -> usize {
     4 * (a2 * (a2 + 1) / 2 + a1) + p1 + 2 * p2
 }
 
-/// Adds `e(a1,p1) x conj(e(a2,p2))`, spectrum after spectrum of heap `heap` of `payload`, to
-/// `sums` `[channel][product][re, im]`; `value` reads a complex value of a row, spectrum and polarisation,
-/// and `present` says which antennas have the heap.
+/// Adds `e(a1,p1) x conj(e(a2,p2))`, for each spectrum of heap `heap` of `payload` in order, to `sums`
+/// `[channel][product][re, im]`. `value` reads the complex value of a row, spectrum and polarisation; `present`
+/// returns whether an antenna has the heap.
 pub fn correlate<T: Copy + Mul<Output = T> + AddAssign + SubAssign>(
     shape: &Stacked,
     payload: &[u8],
@@ -43,7 +43,7 @@ pub fn correlate<T: Copy + Mul<Output = T> + AddAssign + SubAssign>(
     }
 }
 
-/// [`correlate`] of integers: exact.
+/// [`correlate`] for integers; exact.
 pub fn correlate_integers(
     shape: &Stacked,
     payload: &[u8],
@@ -55,8 +55,7 @@ pub fn correlate_integers(
     correlate(shape, payload, heap, value, present, sums);
 }
 
-/// [`correlate`] of halves. Their products are exact in double precision, so only the additions
-/// round.
+/// [`correlate`] for half precision. Products are exact in double precision, so only the additions round.
 pub fn correlate_halves(
     shape: &Stacked,
     payload: &[u8],

@@ -1,34 +1,34 @@
-//! Which heaps go to which dump, and what a dump says about its inputs.
+//! Assignment of heaps to dumps, and headers of the dumps.
 
 use crate::common::stacked::Stacked;
 use crate::io::spead::packet::VALUE_BITS;
 use fxgraph::{Counter, Counters, Header};
 use std::ops::Range;
 
-/// Timestamps on the wire.
+/// Number of timestamps before they wrap in SPEAD packets.
 const TURN: u64 = 1 << VALUE_BITS;
 
-/// The dump that is being summed, and where the stream is.
+/// Current dump, and position in the stream.
 pub(super) struct Dumps {
     shape: Stacked,
     samples_per_dump: u64,
     /// The dump being summed.
     dump: Option<Dump>,
-    /// Start of the first dump that the stream can fill; unknown until the first frame.
+    /// Start of the first dump that the stream can fill; `None` before the first frame.
     first_dump: Option<u64>,
-    /// Heaps that start before this have been summed or given up.
+    /// Heaps that start before this time have been summed or dropped.
     next_timestamp: u64,
-    /// Heaps that contributed to each baseline of the dump.
+    /// Number of heaps that contributed to each baseline of the dump, `[baseline]`.
     counts: Vec<u32>,
-    /// Whether the sums of the next dump are wrong.
+    /// Whether the sums of the next dump are invalid.
     is_spoiled: bool,
     counters: Figures,
 }
 
-/// An interval that is being summed.
+/// A dump that is being summed.
 struct Dump {
     start: u64,
-    /// No heap of it is to come.
+    /// Whether no more heaps of the dump can arrive.
     complete: bool,
 }
 
@@ -43,32 +43,32 @@ struct Figures {
 impl Figures {
     fn new(counters: &Counters) -> Self {
         Self {
-            dumps: counters.count("dumps", "Dumps put out."),
+            dumps: counters.count("dumps", "dumps output"),
             dumps_incomplete: counters.count(
                 "dumps_incomplete",
-                "Dumps in which some baseline lacks some heap; look for lost packets upstream.",
+                "dumps in which some baseline lacks some heap; look for missing packets upstream",
             ),
             visibilities_saturated: counters.count(
                 "visibilities_saturated",
-                "Visibilities that did not fit 32 bits and were clamped; use shorter dumps or \
-                 lower gains.",
+                "visibilities that did not fit 32 bits and were clamped; use shorter dumps or \
+                 lower gains",
             ),
             heaps_before_first_dump: counters.count(
                 "heaps_before_first_dump",
-                "Heaps (of all antennas) left out at the start because their dump had begun \
-                 before the first one; needs no action.",
+                "heaps (of all antennas) left out because the stream began within their dump; \
+                 no action needed",
             ),
             heaps_late: counters.loss(
                 "heaps_late",
-                "Heaps (of all antennas) left out because their time had passed; the source \
-                 sends timestamps out of order.",
+                "heaps (of all antennas) dropped because of earlier timestamps; check the order \
+                 of the source's timestamps",
             ),
         }
     }
 }
 
 impl Dumps {
-    /// Dumps of that many ADC samples, none begun.
+    /// Creates the state for dumps of `samples_per_dump` ADC samples.
     pub(super) fn new(shape: Stacked, samples_per_dump: u64, counters: &Counters) -> Self {
         Self {
             shape,
@@ -82,14 +82,13 @@ impl Dumps {
         }
     }
 
-    /// The heaps of a frame, from `heap` on, that are to be added to the dump now: at most `most`
-    /// and at most to the end of the dump. What comes after the end of the range is asked for
-    /// again, after the dump was put out if it is complete. The range is empty where a
-    /// heap is left out, and where the dump has to be put out first.
+    /// Takes the heaps of a frame, from `heap` on, to add to the current dump: at most `most`, and at most to the end
+    /// of the dump. Call it again from the end of the range, after the output of the dump if it is complete. The
+    /// range is empty if a heap is left out, or if the dump must be output first.
     pub(super) fn take(&mut self, header: &Header, heap: usize, most: usize) -> Range<usize> {
         let step = self.shape.samples_per_heap();
         let timestamp = header.timestamp.saturating_add(heap as u64 * step);
-        // Dumps are aligned to the timestamps on the wire, which start again in each turn.
+        // Dumps are aligned to the timestamps in SPEAD packets, which start again from 0 after each wrap.
         let past_start = timestamp % TURN % self.samples_per_dump;
         let dump_start = timestamp - past_start;
         let left_out = heap + 1..heap + 1;
@@ -97,7 +96,7 @@ impl Dumps {
             self.counters.heaps_late.add(1);
             return left_out;
         }
-        // The dump in which the stream begins is put out only if it begins with it.
+        // The first dump is output only if the stream begins at its start.
         let first_dump = *self.first_dump.get_or_insert(match past_start {
             0 => timestamp,
             _ => dump_start.checked_add(self.samples_per_dump).unwrap_or(0),
@@ -126,7 +125,7 @@ impl Dumps {
         let antennas = self.shape.antennas;
         let mut rows = &valid[heaps.start * antennas..heaps.end * antennas];
         while !rows.is_empty() {
-            // Heaps in a row lack the same antennas, mostly none: they are counted together.
+            // Consecutive heaps mostly lack the same antennas, usually none, and are counted together.
             let (row, _) = rows.split_at(antennas);
             let heaps = rows.chunks_exact(antennas).take_while(|other| *other == row).count();
             let mut counts = self.counts.iter_mut();
@@ -140,28 +139,28 @@ impl Dumps {
         }
     }
 
-    /// Whether no heap of the dump is to come.
+    /// Returns whether the dump can be output because no more of its heaps can arrive.
     pub(super) fn complete(&self) -> bool {
         self.dump.as_ref().is_some_and(|dump| dump.complete)
     }
 
-    /// Whether the dump holds anything: it is then worth having though the stream has ended.
+    /// Returns whether the dump has any data, and is output although the stream has ended within it.
     pub(super) fn worth_having(&self) -> bool {
         self.counts.iter().any(|&count| count > 0)
     }
 
-    /// Heaps that contributed to each baseline of the dump.
+    /// Number of heaps that contributed to each baseline of the dump, `[baseline]`.
     pub(super) fn counts(&self) -> &[u32] {
         &self.counts
     }
 
-    /// Gives up the sums since the last dump: work on them failed, and heaps that were counted may not be in them. The next
-    /// dump says that nothing contributed.
+    /// Marks the sums since the last dump as invalid, because `work` failed and heaps that were counted may not be
+    /// in the sums. The next dump has counts of 0.
     pub(super) fn spoil(&mut self) {
         self.is_spoiled = true;
     }
 
-    /// Ends the dump: what it says about itself goes to `header`, and the next one can begin.
+    /// Ends the dump: writes its timestamp and counts to `header`, and allows the next dump to begin.
     pub(super) fn put_out(&mut self, header: &mut Header) {
         header.timestamp = self.dump.take().map_or(0, |dump| dump.start);
         if std::mem::take(&mut self.is_spoiled) {

@@ -1,5 +1,5 @@
-//! The correlation of halves on the processor: the definition's additions in the definition's order,
-//! many products at a time.
+//! Correlation of half-precision values on the CPU. Additions are in the order of the plain loops, for many products
+//! at a time.
 
 use super::accumulate::MISSING;
 use crate::common::parallel::Threads;
@@ -12,18 +12,18 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 use std::ops::Range;
 
-/// Spectra of a block: its panels stay in the second-level cache for 80 antennas.
+/// Spectra per block; the panels of 80 antennas fit in the L2 cache.
 const BLOCK_SPECTRA: usize = 64;
 
-/// Sums of products of all channels of a stream of halves, in double precision.
+/// Sums of products of all channels of a half-precision stream, in double precision.
 pub struct FloatAccumulator {
     shape: Stacked,
     tiles: Tiles,
     form: Form,
     threads: Threads,
-    /// `[channel]` `[tile][row][re, im][lane]`.
+    /// `[channel]` `[tile][row][re, im][SIMD element]`.
     sums: Vec<f64>,
-    /// One per thread.
+    /// Working memory, one per thread.
     workers: Vec<Worker>,
 }
 
@@ -31,9 +31,9 @@ pub struct FloatAccumulator {
 struct Worker {
     /// `[panel][spectrum]`
     panels: Vec<Step>,
-    /// Spectra that are filled.
+    /// Number of spectra in the block.
     filled: usize,
-    /// Values of one antenna.
+    /// Decoded values of one antenna.
     values: Vec<[f32; 2]>,
 }
 
@@ -49,7 +49,10 @@ impl Worker {
 }
 
 impl FloatAccumulator {
-    /// Sums for a stream of this shape, all 0, on `threads` threads.
+    /// Creates sums of 0 for a stream of this shape, computed on `threads` threads.
+    ///
+    /// # Errors
+    /// If the sums cannot be allocated or the threads cannot be started.
     pub fn new(shape: Stacked, form: Form, threads: usize) -> Result<Self, BlockError> {
         let tiles = Tiles::new(GEOMETRY, shape.antennas);
         let threads = Threads::new(threads)?;
@@ -63,7 +66,7 @@ impl FloatAccumulator {
         Ok(Self { shape, tiles, form, threads, sums, workers })
     }
 
-    /// Bytes that such sums take.
+    /// Size of an accumulator of this shape in bytes.
     #[must_use]
     pub fn bytes(shape: &Stacked, threads: usize) -> usize {
         let panels = (2 * shape.antennas).div_ceil(LANES);
@@ -72,7 +75,7 @@ impl FloatAccumulator {
         shape.channels.saturating_mul(channel).saturating_add(threads.saturating_mul(worker))
     }
 
-    /// Adds the products of heaps `heaps` of a frame, whose payload is aligned as halves are; `valid`
+    /// Adds the products of heaps `heaps` of a frame, whose payload must be aligned to `f16`; `valid`
     /// `[heap][antenna]` is 0 where an antenna lacks a heap.
     pub fn add(&mut self, payload: &[u8], heaps: Range<usize>, valid: &[u32]) {
         let Self { shape, tiles, form, threads, sums, workers } = self;
@@ -93,8 +96,8 @@ impl FloatAccumulator {
         });
     }
 
-    /// Writes the products `[channel][product]` to `output` and starts again from 0; `counts`
-    /// `[baseline]` is 0 where there was no input.
+    /// Writes the products `[channel][product]` to `output` and resets the sums to 0; `counts` `[baseline]` is 0
+    /// where there was no input.
     pub fn dump(&mut self, counts: &[u32], output: &mut [[f32; 2]]) {
         let Self { shape, tiles, threads, sums, workers, .. } = self;
         let products = 4 * shape.baselines();
@@ -115,7 +118,7 @@ impl FloatAccumulator {
 }
 
 impl Worker {
-    /// Takes spectra of one heap and channel; antennas that lack the heap become zeros.
+    /// Fills the block with spectra of one heap and channel; antennas that lack the heap become zeros.
     fn fill(
         &mut self,
         shape: &Stacked,
@@ -147,7 +150,7 @@ impl Worker {
         }
     }
 
-    /// Adds the products of what was taken to the sums of a channel.
+    /// Adds the products of the block to the sums of a channel.
     fn multiply(&self, tiles: &Tiles, form: Form, sums: &mut [f64]) {
         let panel = |panel: usize| &self.panels[panel * BLOCK_SPECTRA..][..self.filled];
         for columns in 0..tiles.panels() {
@@ -161,8 +164,8 @@ impl Worker {
     }
 }
 
-/// Values of some spectra of a row: as they stand in it, with K-major layout one polarisation after
-/// the other.
+/// Reads the values of some spectra of a row: in the order of the row, or, for the K-major layout, one polarisation
+/// after the other.
 fn read(shape: &Stacked, row: &[f16], spectra: Range<usize>, values: &mut [f32]) {
     if shape.k_major {
         let len = 2 * spectra.len();

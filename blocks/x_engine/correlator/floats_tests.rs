@@ -23,14 +23,14 @@ const SHAPE: Stacked = Stacked {
 fn shapes() -> impl Iterator<Item = Stacked> {
     [1, 3, 4, 5, 9, 17].into_iter().flat_map(|antennas| {
         [false, true].map(|k_major| {
-            // Spectra that fill whole blocks, parts of one, and an odd number.
+            // Spectra of whole blocks, of a partial block, and an odd number.
             let spectra = [37, 128, 300][(antennas + usize::from(k_major)) % 3];
             Stacked { antennas, k_major, spectra, channels: 3, ..SHAPE }
         })
     })
 }
 
-/// Values of every magnitude that halves have, none of them infinite.
+/// Finite values of every magnitude in half precision.
 fn halves(shape: &Stacked, seed: u64) -> Vec<f16> {
     let mut random = Random::new(seed);
     let values = shape.frame_bytes() / 2;
@@ -51,7 +51,7 @@ fn sums(shape: &Stacked, payload: &[f16], valid: &[u32]) -> Vec<[f64; 2]> {
 }
 
 #[test]
-fn every_form_equals_the_definition_bit_by_bit_for_every_shape_and_layout() {
+fn every_simd_level_is_bit_identical_to_plain_loops() {
     for shape in shapes() {
         let payload = halves(&shape, 7);
         // Some antennas lack some heaps; antenna 1 lacks both.
@@ -67,7 +67,7 @@ fn every_form_equals_the_definition_bit_by_bit_for_every_shape_and_layout() {
             for threads in [1, 2, 5] {
                 let mut fast = FloatAccumulator::new(shape, form, threads).unwrap();
                 let mut output = vec![[f32::NAN; 2]; expected.len()];
-                // Twice: a dump leaves nothing behind.
+                // Twice, to check that a dump resets the sums.
                 for _ in 0..2 {
                     for heap in 0..shape.heaps {
                         fast.add(bytemuck::cast_slice(&payload), heap..heap + 1, &valid);
@@ -81,7 +81,7 @@ fn every_form_equals_the_definition_bit_by_bit_for_every_shape_and_layout() {
 }
 
 #[test]
-fn halves_that_are_fractions_of_integers_give_the_fraction_of_their_visibilities() {
+fn scaled_integers_in_half_precision_give_scaled_visibilities() {
     for shape in shapes() {
         let integers = Stacked { dtype: Dtype::Ci8, ..shape };
         let bytes = noise(integers.frame_bytes(), 3);
@@ -100,7 +100,7 @@ fn halves_that_are_fractions_of_integers_give_the_fraction_of_their_visibilities
 }
 
 #[test]
-fn the_largest_and_the_smallest_halves_are_multiplied_exactly() {
+fn extreme_half_precision_values_are_multiplied_exactly() {
     let shape = Stacked { heaps: 1, antennas: 1, channels: 1, spectra: 1, ..SHAPE };
     let largest = 65_504.0f64;
     let smallest = 2f64.powi(-24);
@@ -120,7 +120,7 @@ fn the_largest_and_the_smallest_halves_are_multiplied_exactly() {
 }
 
 #[test]
-fn dumps_of_halves_carry_counts_and_mark_what_had_no_input() {
+fn half_precision_dumps_have_counts_and_mark_missing_baselines() {
     let kind = Correlator { spectra_per_dump: Some(2 * 16), ..Default::default() };
     let input = port(&SHAPE);
     let outputs = kind.outputs(std::slice::from_ref(&input)).unwrap();

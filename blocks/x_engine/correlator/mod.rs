@@ -41,7 +41,7 @@ use fxgraph_dsp::simd;
 use products::Form;
 use sums::Sums;
 
-/// Multiplies every antenna with every other and sums over time.
+/// Parameters of the block `correlator`.
 #[derive(Clone, Debug, Default, Kind)]
 #[kind(
     name = "correlator",
@@ -51,27 +51,29 @@ use sums::Sums;
     outputs("output")
 )]
 pub struct Correlator {
-    /// Spectra that are summed into one dump; a multiple of the spectra per heap.
-    /// Either this or `dump_seconds`.
+    /// Spectra per dump; a multiple of the spectra per heap. Set either this or `dump_seconds`.
     pub spectra_per_dump: Option<u64>,
-    /// Length of a dump in seconds, rounded to whole heaps (at least one); the port's rate
-    /// shows what became of it.
+    /// Length of a dump in seconds, rounded to whole heaps (at least one). The rate of the output in
+    /// `fxgraph plan` shows the result.
     pub dump_seconds: Option<f64>,
-    /// Threads that share the channels, 0 for all cores, or one if a frame is too little work to
-    /// share. By default 0, because a flowgraph has one correlator for all antennas.
+    /// Threads that share the channels, 0 for all cores. Small frames use one thread. By default 0,
+    /// because a flowgraph has one correlator for all antennas.
     #[param(default, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
 
-/// Types of the voltages that are read.
+/// Supported types of the voltages.
 const DTYPES: &[Dtype] = &[Dtype::Ci8, Dtype::Ci4, Dtype::Cf16];
-/// Spectra per dump that keep sums of products of 8-bit numbers within 64 bits.
+/// Largest number of spectra per dump for which sums of products of 8-bit numbers fit in 64 bits.
 const MOST_SPECTRA: u64 = 1 << 47;
-/// A larger output frame is a mistake.
+/// Largest output frame in bytes; a larger one is taken to be a mistake.
 const MOST_BYTES: usize = 1 << 36;
 
 impl Correlator {
     /// Heaps per dump.
+    ///
+    /// # Errors
+    /// If the length of a dump is not set, is set twice, or is out of range.
     fn heaps_per_dump(&self, shape: &Stacked, clock: &Clock) -> Result<u64, Box<Refusal>> {
         let spectra = shape.spectra as u64;
         let whole = |at, heaps: u64, message: String, help: String| {
@@ -91,39 +93,43 @@ impl Correlator {
                     let below = wanted - wanted % spectra;
                     let above = below.saturating_add(spectra);
                     let help = match below {
-                        0 => format!("{spectra} is the nearest"),
-                        _ => format!("{below} and {above} are the nearest"),
+                        0 => format!("use {spectra}, the shortest dump"),
+                        _ => format!("use {below} or {above}, the nearest multiples"),
                     };
-                    let message = format!("a dump has to be whole heaps of {spectra} spectra");
-                    let note = "spectra per heap come from here".to_owned();
+                    let message = format!(
+                        "`spectra_per_dump` must be a multiple of the {spectra} spectra per heap, got {wanted}"
+                    );
+                    let note = "spectra per heap are set here".to_owned();
                     let mut refusal = out_of_range(at, message, help);
                     refusal.notes.push((At::InputAxis(0, "spectrum"), note));
                     return Err(refusal);
                 }
-                let message = format!("{wanted} spectra cannot be one dump");
-                let help = format!("{spectra} spectra are the shortest dump");
+                let message = format!("`spectra_per_dump` is out of range, got {wanted}");
+                let help = format!("use at least {spectra}, the spectra of one heap");
                 whole(at, wanted / spectra, message, help)
             }
             (None, Some(seconds)) => {
                 let heap_seconds = shape.samples_per_heap() as f64 / clock.adc_sample_rate_hz;
                 let at = At::Parameter("dump_seconds");
-                let message = format!("a dump cannot last {seconds} s");
+                let message = format!("`dump_seconds` is out of range, got {seconds}");
                 let help =
-                    format!("one heap lasts {heap_seconds:.3e} s, and a dump is whole heaps");
+                    format!("use a multiple of {heap_seconds:.3e} s, the length of one heap");
                 if !seconds.is_finite() || seconds <= 0.0 || !heap_seconds.is_normal() {
                     return Err(out_of_range(at, message, help));
                 }
-                // A float that is too large becomes the largest integer, which is refused.
+                // The conversion saturates, and the largest integer is rejected.
                 whole(at, ((seconds / heap_seconds).round() as u64).max(1), message, help)
             }
             (Some(_), Some(_)) => {
                 let at = At::Parameter("dump_seconds");
-                let message = "the length of a dump is given twice";
-                Err(out_of_range(at, message, "leave out this or `spectra_per_dump`"))
+                let message = "`dump_seconds` and `spectra_per_dump` exclude each other";
+                Err(out_of_range(at, message, "omit one of them"))
             }
             (None, None) => {
-                let message = "the length of a dump is not given";
-                Err(out_of_range(At::Block, message, "set `spectra_per_dump` or `dump_seconds`"))
+                let message = "the length of a dump is not set";
+                let help =
+                    "set `spectra_per_dump` or `dump_seconds`, for example `dump_seconds: 0.5`";
+                Err(out_of_range(At::Block, message, help))
             }
         }
     }
@@ -141,13 +147,13 @@ impl Correlator {
         let bytes = products.and_then(|n| n.checked_mul(32)?.checked_mul(shape.channels));
         if bytes.is_none_or(|bytes| bytes > MOST_BYTES) {
             let message = format!(
-                "{} antennas with {} channels make a dump of more than 64 GiB",
+                "a dump of {} antennas and {} channels takes more than 64 GiB",
                 shape.antennas, shape.channels
             );
             refusals.push(
                 Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "antenna"), message)
-                    .note(At::InputAxis(0, "channel"), "channels come from here")
-                    .help("share the channels among several correlators"),
+                    .note(At::InputAxis(0, "channel"), "channels are set here")
+                    .help("split the channels among several correlators"),
             );
         }
         let heaps =
@@ -176,7 +182,7 @@ fn out_of_range(at: At, message: impl Into<String>, help: impl Into<String>) -> 
     Box::new(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help))
 }
 
-/// Complex multiply-accumulates that one heap of all antennas asks for.
+/// Complex multiply-accumulates per heap of all antennas.
 fn products_per_heap(shape: &Stacked) -> f64 {
     4.0 * shape.baselines() as f64 * shape.channels as f64 * shape.spectra as f64
 }
@@ -185,9 +191,11 @@ impl KindSpec for Correlator {
     type Shape = Stacked;
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(reference),
-        cuda("cuda", "the faster of the two below on the GPU at hand", |block, env| {
-            gpu_block(block, Form::best, env)
-        }),
+        cuda(
+            "cuda",
+            "the faster of `hopper` and `tensor_core` on the installed GPU",
+            |block, env| gpu_block(block, Form::best, env),
+        ),
         cuda("hopper", "warpgroup matrix instructions: compute capability 9.0", |block, env| {
             gpu_block(block, |_, _| Form::Hopper, env)
         })
@@ -230,7 +238,7 @@ impl KindSpec for Correlator {
     }
 }
 
-/// The reference implementation.
+/// Creates the reference implementation.
 fn reference(block: &Configured<Correlator>, env: &Env) -> Result<Box<dyn Block>, BlockError> {
     let shape = block.shape;
     let (threads, clock) = (block.parameters.threads(&shape), &block.ports.outputs[0].clock);
@@ -248,7 +256,7 @@ fn reference(block: &Configured<Correlator>, env: &Env) -> Result<Box<dyn Block>
     Ok(Box::new(cpu::Cpu::new(shape, sums, dumps)))
 }
 
-/// An implementation on a GPU.
+/// Declares an implementation on a GPU.
 const fn cuda(
     name: &'static str,
     summary: &'static str,
@@ -263,7 +271,7 @@ fn refuse_size(block: &Configured<Correlator>, _: Option<&Properties>) -> Vec<Re
     Vec::from_iter(sums::refuse_size(&block.shape))
 }
 
-/// A block that multiplies with the kernel that `form` chooses for a type of voltages and a compute capability.
+/// Creates a block with the kernel that `form` selects for a type of voltages and a compute capability.
 fn gpu_block(
     block: &Configured<Correlator>,
     form: fn(Dtype, (usize, usize)) -> Form,
@@ -275,7 +283,7 @@ fn gpu_block(
     Ok(Box::new(Cuda::new(block.shape, spectra, dumps, form, env)?))
 }
 
-/// Spectra of a dump with this clock.
+/// Spectra per dump for the clock of the output.
 fn spectra_per_dump(shape: &Stacked, dump: &Clock) -> u64 {
     dump.samples_per_frame / shape.samples_per_spectrum
 }

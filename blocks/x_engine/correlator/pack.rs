@@ -1,33 +1,33 @@
-//! From the stream's layout to panels of inputs that the inner loop reads in order.
+//! Packing of samples to panels of inputs that the inner loop reads sequentially.
 
 use crate::common::stacked::Stacked;
 use fxgraph::Dtype;
 use fxgraph_dsp::correlator::{Geometry, Kernel, spread};
 use std::ops::Range;
 
-/// Spectra of a block: its panels stay in the second-level cache for 80 antennas.
+/// Spectra per block; the panels of 80 antennas fit in the L2 cache.
 const BLOCK_SPECTRA: usize = 256;
 
 /// A block of spectra of one channel, packed for the inner loop; see [`fxgraph_dsp::correlator::kernel`].
 pub struct Panels {
     kernel: Kernel,
     geometry: Geometry,
-    /// Steps that fit.
+    /// Capacity in steps.
     capacity: usize,
-    /// Steps that are filled.
+    /// Number of filled steps.
     steps: usize,
-    /// `[panel][step][lane]` each.
+    /// `[panel][step][SIMD element]`, as are the two columns.
     row: Vec<u32>,
     column_re: Vec<u32>,
     column_im: Vec<u32>,
-    /// What the offsets of the byte form add to the real and imaginary sums of each row input.
+    /// Correction per row for the +128 offset of the unsigned-byte encoding (VNNI), real and imaginary.
     offsets: Vec<[i32; 2]>,
-    /// Pairs of spectra of the antennas of one panel, `[antenna][pair]`: see [`stage`].
+    /// Pairs of spectra of the antennas of one panel, `[antenna][pair]`, see `fill_stage`.
     stage: Vec<u64>,
 }
 
 impl Panels {
-    /// Room for a block of `antennas` antennas, packed for `kernel`.
+    /// Allocates a block of `antennas` antennas, packed for `kernel`.
     #[must_use]
     pub fn new(kernel: Kernel, antennas: usize) -> Self {
         let geometry = kernel.geometry();
@@ -47,7 +47,7 @@ impl Panels {
         }
     }
 
-    /// Bytes of memory that it takes.
+    /// Size of the panels in bytes.
     #[must_use]
     pub fn bytes(geometry: Geometry, antennas: usize) -> usize {
         let inputs = (2 * antennas).next_multiple_of(geometry.lanes);
@@ -55,24 +55,24 @@ impl Panels {
         inputs * (block * 12 + 8) + geometry.lanes * BLOCK_SPECTRA * 2
     }
 
-    /// Spectra that still fit (an odd number of them takes the room of one more).
+    /// Number of spectra that still fit. An odd number of spectra takes the space of one more.
     #[must_use]
     pub fn room(&self) -> usize {
         let steps = self.capacity - self.steps;
         if self.geometry.bytes { 2 * steps } else { steps }
     }
 
-    /// Forgets the spectra, and keeps the offsets.
+    /// Removes the spectra, and keeps the offsets.
     pub fn clear(&mut self) {
         self.steps = 0;
     }
 
-    /// What to take off the sums of row input `input`, and forgets it.
+    /// Returns the correction to subtract from the sums of row `input`, real and imaginary, and resets it.
     pub fn take_offset(&mut self, input: usize) -> [i32; 2] {
         std::mem::take(&mut self.offsets[input])
     }
 
-    /// The filled part of panel `panel`: rows, and columns for the real and imaginary sums.
+    /// Filled part of panel `panel`: rows, columns for the real sums, and columns for the imaginary sums.
     #[must_use]
     pub fn panel(&self, panel: usize) -> [&[u32]; 3] {
         let lanes = self.geometry.lanes;
@@ -81,8 +81,8 @@ impl Panels {
         [&self.row[range.clone()], &self.column_re[range.clone()], &self.column_im[range]]
     }
 
-    /// Appends spectra `spectra` of one heap and channel; there must be [`room`](Self::room).
-    /// Antennas without the heap (`present` says no) become zeros.
+    /// Appends `spectra` of one heap and channel; at most [`room`](Self::room) may be appended. Antennas for which
+    /// `present` returns `false` become zeros.
     pub fn push(
         &mut self,
         shape: &Stacked,
@@ -120,8 +120,8 @@ impl Panels {
     }
 }
 
-/// Two spectra of both polarisations: the bytes of
-/// `[pol][spectrum][re, im]`, first byte lowest. A missing second spectrum is zero.
+/// Packs pairs of spectra of both polarisations: the bytes of `[pol][spectrum][re, im]`, first byte lowest. A missing
+/// second spectrum is zero.
 fn fill_stage(shape: &Stacked, row: &[u8], spectra: Range<usize>, stage: &mut [u64]) {
     let whole = spectra.len() / 2;
     match (shape.dtype == Dtype::Ci4, shape.k_major) {
@@ -159,18 +159,18 @@ fn fill_stage(shape: &Stacked, row: &[u8], spectra: Range<usize>, stage: &mut [u
     }
 }
 
-/// Exchanges spectrum and polarisation.
+/// Transposes spectrum and polarisation of a pair.
 const fn swap_middle(pair: u64) -> u64 {
     pair & 0xffff_0000_0000_ffff | (pair & 0xffff_0000) << 16 | pair >> 16 & 0xffff_0000
 }
 
-/// Four 4-bit complex numbers (real part in the high nibble) as 8-bit ones.
+/// Widens four 4-bit complex numbers (real part in the high nibble) to 8 bits.
 const fn widen(nibbles: u32) -> u64 {
     let n = nibbles as u64;
     let n = n & 0xffff | (n & 0xffff_0000) << 16;
     let n = n & 0x0000_00ff_0000_00ff | (n & 0x0000_ff00_0000_ff00) << 8;
     let n = n >> 4 & 0x000f_000f_000f_000f | (n & 0x000f_000f_000f_000f) << 8;
-    // Extends the sign of each nibble: (n ^ 8) - 8, bytes kept apart by a guard bit.
+    // Sign-extends each nibble: (n ^ 8) - 8, with a guard bit between bytes.
     let biased = (n ^ 0x0808_0808_0808_0808) | 0x8080_8080_8080_8080;
     (biased - 0x0808_0808_0808_0808) ^ 0x8080_8080_8080_8080
 }

@@ -1,4 +1,4 @@
-//! The kernels that multiply, and how the visibilities of an array are cut into their tiles.
+//! Correlation kernels on the GPU, and the tiling of the visibilities of an array.
 #![allow(unsafe_code)] // launches
 
 use super::rows::{Rows, STAGE_BYTES};
@@ -12,20 +12,20 @@ use fxgraph::{At, Dtype, Refusal};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The compute capability whose instructions `hopper` uses.
+/// Compute capability that `hopper` needs.
 const HOPPER: (usize, usize) = (9, 0);
 
-/// The kernels for GPUs.
+/// Kernels of the GPU implementations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Warpgroup instructions and the copy engine.
+    /// Warpgroup matrix instructions and the tensor memory accelerator (TMA).
     Hopper,
     /// Matrix instructions of warps.
     TensorCore,
 }
 
 impl Form {
-    /// The faster one for voltages of this type on a GPU of this compute capability.
+    /// Returns the faster kernel for voltages of `dtype` on a GPU of this compute capability.
     pub(super) fn best(dtype: Dtype, capability: (usize, usize)) -> Self {
         match (dtype, capability) {
             (Dtype::Cf16, _) => Self::TensorCore,
@@ -35,60 +35,59 @@ impl Form {
     }
 }
 
-/// Refuses `hopper` for voltages that it does not multiply, and on a GPU that lacks its instructions.
+/// Diagnostic for `hopper` with unsupported voltages, or on a GPU without its instructions.
 pub(super) fn refuse_hopper(dtype: Dtype, gpu: Option<&Properties>) -> Option<Refusal> {
     let refuse = |message: String, help: &str| {
         Some(Refusal::new(codes::IMPLEMENTATION, At::Implementation, message).help(help))
     };
     if dtype == Dtype::Cf16 {
-        let help = "`tensor_core` multiplies halves too, and `cuda` takes it for them";
-        return refuse(format!("`hopper` multiplies 8-bit integers, not `{dtype}`"), help);
+        let help = "set `implementation: tensor_core`, or `cuda`, which selects it";
+        return refuse(format!("`hopper` needs 8-bit or 4-bit integers, got `{dtype}`"), help);
     }
     let Properties { name, capability: (major, minor), .. } =
         gpu.filter(|gpu| gpu.capability != HOPPER)?;
     let message =
-        format!("`hopper` needs a GPU of compute capability 9.0, and {name} has {major}.{minor}");
-    refuse(message, "`cuda` takes the form for the GPU at hand")
+        format!("`hopper` needs a GPU of compute capability 9.0, {name} has {major}.{minor}");
+    refuse(message, "set `implementation: cuda`, which selects the kernel for the installed GPU")
 }
 
-/// Sizes of the visibilities in device memory: `[channel][row][column][re, im]`, of which the
-/// lower triangle is used.
+/// Sizes of the visibilities in device memory: `[channel][row][column][re, im]`, lower triangle used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     pub antennas: usize,
     pub channels: usize,
-    /// Bits of real and imaginary part as kernels read them: 8 of integers, 16 of halves.
+    /// Bits of real and imaginary part as kernels read them: 8 for integers, 16 for half precision.
     pub sample_bits: usize,
 }
 
 impl Sizes {
-    /// Inputs: rows, and columns.
+    /// Number of inputs, which is the number of rows and of columns.
     pub(super) fn rows(self) -> usize {
         2 * self.antennas
     }
 
-    /// 32-bit numbers of all visibilities.
+    /// Number of 32-bit words of all visibilities.
     pub(super) fn numbers(self) -> usize {
         2 * self.rows() * self.rows() * self.channels
     }
 }
 
-/// Tiles of one form, and what its kernel is compiled with.
+/// Tiling of one kernel, and its launch configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Geometry {
     /// Rows and columns of a tile.
     tile_rows: usize,
-    /// One tile is the whole triangle of a channel.
+    /// Whether one tile covers the whole triangle of a channel.
     single: bool,
     /// Stages of samples in shared memory.
     stages: usize,
     /// Dynamic shared memory in bytes.
     shared_bytes: usize,
-    /// Threads of a block.
+    /// Threads per block.
     threads: usize,
 }
 
-/// Numbers of `kernels/x_engine/correlator_hopper.cu`.
+/// Constants of `kernels/x_engine/correlator_hopper.cu`.
 mod hopper {
     pub const BLOCK_ROWS: usize = 32;
     pub const MOST_BLOCKS: usize = 5;
@@ -97,29 +96,29 @@ mod hopper {
     /// Numbers, rows and channels of a box of visibilities: 16 columns of 32 rows.
     pub const BOX: [usize; 3] = [32, BLOCK_ROWS, 1];
     pub const ALIGNMENT: usize = 1024;
-    /// Both warpgroups' boxes of visibilities.
+    /// Shared memory of the boxes of visibilities of both warpgroups.
     pub const SLOTS_BYTES_SINGLE: usize = 2 * 5 * 2 * 4096;
     pub const SLOTS_BYTES_MANY: usize = 2 * 2 * 4 * 4096;
     pub const BARRIER_BYTES: usize = 2 * 8;
-    /// More are of no use.
+    /// Largest useful number of stages.
     pub const MOST_STAGES: usize = 16;
-    /// Of tiles of 1, 2, 3 and 4 blocks of rows. Part of the products of a tile on the diagonal is left
-    /// out, but its matrix instructions are smaller; the last was measured.
+    /// Time of a tile on the diagonal, in percent of one off it, for tiles of 1, 2, 3 and 4 blocks of rows. A tile on
+    /// the diagonal has fewer products, but smaller matrix instructions; the last value was measured.
     pub const DIAGONAL_PERCENT: [u64; 4] = [40, 50, 60, 72];
-    /// From so many tiles along a side on, tiles that begin one by one share more in the cache.
+    /// Number of tiles along a side from which staggered starts of tiles share more data in the cache.
     pub const STAGGERED_TILES: usize = 8;
 }
 
-/// Numbers of `kernels/x_engine/correlator_tensor_core.cu`.
+/// Constants of `kernels/x_engine/correlator_tensor_core.cu`.
 mod tensor_core {
     pub const THREADS: usize = 256;
-    /// Rows of a tile, blocks of threads on a multiprocessor, and how fast full tiles are
-    /// in percent: larger ones read less from shared memory.
+    /// Rows of a tile, thread blocks per multiprocessor, and relative speed of full tiles in percent; larger tiles
+    /// read less from shared memory.
     pub const TILES: [(usize, usize, usize); 3] = [(128, 1, 100), (96, 2, 90), (64, 3, 75)];
     pub const MOST_STAGES: usize = 6;
-    /// Products that the busiest warps do of a tile on the diagonal, in percent.
+    /// Products of the busiest warps for a tile on the diagonal, in percent of one off it.
     pub const DIAGONAL_PERCENT: u64 = 57;
-    /// Shared memory that each block of threads takes besides.
+    /// Shared memory that CUDA reserves per thread block, in bytes.
     pub const RESERVED_BYTES: usize = 1024;
 }
 
@@ -155,7 +154,7 @@ impl Geometry {
 
     fn tensor_core(rows: usize, gpu: &Properties) -> Self {
         use tensor_core::{DIAGONAL_PERCENT, MOST_STAGES, RESERVED_BYTES, THREADS, TILES};
-        // Work of a channel, counted in rows x columns / 100.
+        // Work per channel, in units of rows x columns / 100.
         let work = |tile_rows: usize, percent: usize| {
             let tiles = rows.div_ceil(tile_rows);
             let full = 100 * tiles * (tiles - 1) / 2 + DIAGONAL_PERCENT as usize * tiles;
@@ -183,7 +182,7 @@ impl Geometry {
         }
     }
 
-    /// How the rows of tiles are shared among launches.
+    /// Launches for the rows of tiles.
     fn launches(&self, form: Form, rows: usize, sample_bits: usize) -> Vec<Launch> {
         let tiles = rows.div_ceil(self.tile_rows);
         let stages = ("STAGES", self.stages.to_string());
@@ -211,16 +210,16 @@ impl Geometry {
     }
 }
 
-/// Some rows of tiles, and what the kernel is compiled with for them.
+/// One launch: a range of rows of tiles, and the macros of its kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Launch {
     rows: Range<usize>,
     defines: Vec<(&'static str, String)>,
-    /// Time that a tile on the diagonal takes, in percent of one off it.
+    /// Time of a tile on the diagonal, in percent of one off it.
     diagonal_percent: u64,
 }
 
-/// Arguments of the kernel that takes the most.
+/// Largest number of arguments of a kernel.
 const MOST_ARGUMENTS: usize = 15;
 
 /// A kernel with its work list.
@@ -231,18 +230,18 @@ struct Part {
     starts: DeviceArray<i32>,
 }
 
-/// The kernels of one form with their work lists.
+/// Kernels of one implementation, with their work lists.
 pub(super) struct Products {
     form: Form,
     sizes: Sizes,
     geometry: Geometry,
     parts: Vec<Part>,
-    /// Stages that the lists are made for; they serve for any number.
+    /// Number of stages for which the work lists were computed; the kernels scale them to any number.
     listed: usize,
 }
 
 impl Products {
-    /// For visibilities of `sizes` and calls with up to `stages` stages of samples.
+    /// Creates the kernels for visibilities of `sizes` and launches with up to `stages` stages of samples.
     pub(super) fn new(
         device: &Arc<Device>,
         form: Form,
@@ -279,13 +278,13 @@ impl Products {
         Ok(Self { form, sizes, geometry, parts, listed: stages })
     }
 
-    /// Queues the products of `stages` of `rows`, added to those at `visibilities` and, of integers, to
-    /// the sums of the rows' real parts at `real_parts`.
+    /// Queues the products of `stages` of `rows`. They are added to the visibilities at `visibilities`. For integers,
+    /// the real parts of each row are added to the sums at `real_parts`.
     ///
     /// # Safety
-    /// The addresses must be valid until the kernels have run: `rows` as it says, `visibilities`
-    /// for [`Sizes::numbers`] numbers, `real_parts` for an integer for each row and channel, with
-    /// halves for none.
+    /// The addresses must be valid until the kernels have run: `rows` as described there, `visibilities` for
+    /// [`Sizes::numbers`] words, and `real_parts` for one integer for each row and channel (unused for half
+    /// precision).
     pub(super) unsafe fn launch(
         &mut self,
         stream: CUstream,
@@ -326,13 +325,13 @@ impl Products {
             let all = tensors.iter().chain(&sizes).chain(&work);
             let mut arguments = [Arg::from(0_u32); MOST_ARGUMENTS];
             arguments.iter_mut().zip(all).for_each(|(to, from)| *to = *from);
-            // SAFETY: the kernel's arguments; the addresses are the caller's promise.
+            // SAFETY: the arguments match the kernel; the caller guarantees the addresses.
             unsafe { part.kernel.launch(stream, part.grid, &arguments[..count]) }?;
         }
         Ok(())
     }
 
-    /// Samples and visibilities as the copy engine is told of them.
+    /// Tensor maps of samples and visibilities for the tensor memory accelerator.
     fn maps(&self, rows: &Rows, visibilities: u64) -> Result<[TensorMap; 2], CudaError> {
         let Sizes { antennas, channels, .. } = self.sizes;
         let n = self.sizes.rows();
@@ -371,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn hopper_tiles_hold_the_array_or_are_many() {
+    fn hopper_uses_one_tile_up_to_80_antennas() {
         let gpu = gpu(232_448, 233_472);
         for (antennas, tile_rows, single, stages) in [
             (1, 32, true, 16),
@@ -391,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_tiles_that_are_not_full_have_a_launch_of_their_own() {
+    fn partial_rows_of_tiles_have_a_separate_launch() {
         let gpu = gpu(232_448, 233_472);
         for (antennas, expected) in [
             (80, vec![(0..1, "5")]),
@@ -423,21 +422,21 @@ mod tests {
     }
 
     #[test]
-    fn tensor_core_tiles_leave_little_out() {
+    fn tensor_core_selects_tiles_with_least_padding() {
         let gpu = gpu(232_448, 233_472);
         let tile = |antennas: usize| Geometry::new(Form::TensorCore, 2 * antennas, &gpu).tile_rows;
         assert_eq!([3, 32, 48, 64, 80, 256, 512].map(tile), [64, 64, 96, 128, 96, 128, 128]);
     }
 
     #[test]
-    fn the_best_kernel_is_that_of_the_gpu_at_hand() {
+    fn best_kernel_depends_on_gpu_and_voltages() {
         assert_eq!(Form::best(Dtype::Ci8, (9, 0)), Form::Hopper);
         assert_eq!(Form::best(Dtype::Ci8, (12, 0)), Form::TensorCore);
         assert_eq!(Form::best(Dtype::Cf16, (9, 0)), Form::TensorCore);
     }
 
     #[test]
-    fn hopper_is_refused_on_other_gpus_and_for_halves() {
+    fn hopper_rejects_other_gpus_and_half_precision() {
         let [hopper, other] =
             [(9, 0), (12, 0)].map(|capability| Properties { capability, ..gpu(232_448, 233_472) });
         assert!(refuse_hopper(Dtype::Ci4, Some(&hopper)).is_none());

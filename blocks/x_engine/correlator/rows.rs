@@ -1,36 +1,35 @@
-//! Samples in device memory as the kernels for GPUs read them: rows of (antenna, polarisation),
-//! taken in stages of 128 bytes.
+//! Samples in device memory as the GPU kernels read them: rows of (antenna, polarisation), in stages of 128 bytes.
 
 use super::bound::SAMPLES_IN_32_BITS;
 use crate::common::stacked::Stacked;
 use fxgraph::Dtype;
 use std::ops::Range;
 
-/// Bytes of a stage of a row; as `kernels/x_engine/voltages.cuh` has it.
+/// Bytes of a stage of a row, equal to the constant in `kernels/x_engine/voltages.cuh`.
 pub(super) const STAGE_BYTES: usize = 128;
-/// Samples of halves that are summed before the sums are added to those in memory: matrix
-/// instructions round towards zero, eight samples at a time, so what they lose grows with their number.
+/// Largest number of half-precision samples before the sums are added to the total in memory. Matrix instructions
+/// round towards zero for every eight samples, so their error grows with the number of samples.
 const SAMPLES_OF_HALVES: usize = 4096;
-/// What the copies of the kernels ask of addresses and strides.
+/// Alignment of addresses and strides that the kernels need, in bytes.
 const ALIGNMENT: usize = 16;
 
-/// Consecutive samples that are summed at once.
+/// Consecutive samples that one launch sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// Heap of its first sample.
+    /// Heap of the first sample.
     pub heap: usize,
-    /// First sample in that heap, at the beginning of a stage.
+    /// Index of the first sample in its heap, at the start of a stage.
     pub first: usize,
-    /// Samples, across heaps: whole heaps, or a part of one.
+    /// Number of samples, across heaps: whole heaps, or a part of one heap.
     pub samples: usize,
 }
 
-/// Samples of a stage of a row: integers are bytes there.
+/// Samples per stage of a row; integers take one byte for each part.
 pub(super) fn stage_samples(shape: &Stacked) -> usize {
     STAGE_BYTES / if shape.dtype == Dtype::Cf16 { 4 } else { 2 }
 }
 
-/// Most samples of a piece of frames of this shape.
+/// Largest number of samples of a piece, for frames of this shape.
 pub(super) fn longest_piece(shape: &Stacked) -> usize {
     let most = match shape.dtype {
         Dtype::Cf16 => SAMPLES_OF_HALVES,
@@ -42,10 +41,10 @@ pub(super) fn longest_piece(shape: &Stacked) -> usize {
     shape.heaps.min(most / shape.spectra) * shape.spectra
 }
 
-/// Cuts heaps into pieces.
+/// Splits heaps into pieces.
 pub(super) fn pieces(shape: &Stacked, heaps: Range<usize>) -> impl Iterator<Item = Piece> + use<> {
     let (spectra, longest) = (shape.spectra, longest_piece(shape));
-    // Whole heaps if they fit, else parts of each.
+    // Whole heaps if they fit, else parts of each heap.
     let heaps_of_piece = (longest / spectra).max(1);
     let end = heaps.end;
     heaps.step_by(heaps_of_piece).flat_map(move |heap| {
@@ -58,10 +57,10 @@ pub(super) fn pieces(shape: &Stacked, heaps: Range<usize>) -> impl Iterator<Item
     })
 }
 
-/// Where rows lie. A run is what is contiguous of each row.
+/// Memory layout of the rows. A run is a contiguous part of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rows {
-    /// Of the first sample of all.
+    /// Address of the first sample of the first row.
     pub address: u64,
     /// Bytes of a run.
     pub run_bytes: usize,
@@ -72,7 +71,8 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Rows of a frame that lies at `address`, if kernels can read them there. A heap is a run.
+    /// Rows of a frame at `address`, where each heap is a run; `None` if kernels cannot read them directly, or only
+    /// inefficiently.
     pub(super) fn of_frame(shape: &Stacked, address: u64) -> Option<Self> {
         let run_bytes = shape.row_bytes() / 2;
         if shape.dtype == Dtype::Ci4 || !shape.k_major || !run_bytes.is_multiple_of(ALIGNMENT) {
@@ -82,26 +82,25 @@ impl Rows {
         let antenna = shape.channels * channel;
         let strides = [run_bytes, antenna, channel, shape.antennas * antenna];
         let rows = Self { address, run_bytes, runs: shape.heaps, strides };
-        // A kernel takes whole stages, so short heaps make it work for nothing. Where that is more
-        // than a third of the time, to join the heaps first takes less.
+        // A kernel processes whole stages, so short heaps waste time on padding. If this is more than a third of
+        // the time, it is faster to join the heaps first.
         let useful = shape.spectra.saturating_mul(3);
         (useful >= 2 * rows.stages_per_run() * stage_samples(shape)).then_some(rows)
     }
 
-    /// Rows that `correlator_rows.cu` writes to `address`, with room for so many stages. A
-    /// stage is a run.
+    /// Rows that `correlator_rows.cu` writes to `address`, with space for `stages`, where each stage is a run.
     pub(super) fn joined(shape: &Stacked, address: u64, stages: usize) -> Self {
         let run = 2 * shape.antennas * STAGE_BYTES;
         let strides = [STAGE_BYTES, 2 * STAGE_BYTES, stages * run, run];
         Self { address, run_bytes: STAGE_BYTES, runs: stages, strides }
     }
 
-    /// Stages of a run, the last one perhaps in part.
+    /// Stages per run, including a partial last one.
     pub(super) fn stages_per_run(&self) -> usize {
         self.run_bytes.div_ceil(STAGE_BYTES)
     }
 
-    /// Stages that hold `piece` of a frame.
+    /// Range of the stages that contain `piece` of a frame.
     pub(super) fn stages(&self, shape: &Stacked, piece: &Piece) -> Range<usize> {
         let stage = stage_samples(shape);
         let first = piece.heap * self.stages_per_run() + piece.first / stage;
@@ -132,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_are_all_samples_once_and_never_too_long(
+        fn pieces_cover_all_samples_once_within_length_limit(
             heaps in 1..300_usize,
             spectra in prop_oneof![1..2000_usize, 60_000..200_000_usize],
             first in 0..300_usize,
@@ -152,7 +151,7 @@ mod tests {
         }
 
         #[test]
-        fn stages_of_pieces_are_all_stages_once(
+        fn stages_of_pieces_cover_all_stages_once(
             heaps in 1..300_usize,
             spectra in prop_oneof![6..250_usize, 8000..20_000_usize],
             dtype in select(vec![Dtype::Ci8, Dtype::Cf16]),
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_a_frame_are_where_the_samples_are() {
+    fn rows_of_a_frame_address_its_samples() {
         let rows = Rows::of_frame(&SHAPE, 0).unwrap();
         let payload: Vec<u8> = (0..SHAPE.frame_bytes()).map(|i| (i % 251) as u8).collect();
         let [pol, antenna, channel, run] = rows.strides;
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_kernels_cannot_read_are_not_read() {
+    fn rows_of_frame_rejects_unsupported_shapes() {
         for (shape, readable) in [
             (SHAPE, true),
             (Stacked { k_major: false, ..SHAPE }, false),
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_rows_take_what_is_reserved_for_them() {
+    fn joined_rows_fill_their_reserved_memory() {
         let rows = Rows::joined(&SHAPE, 0, 5);
         let [_, _, channel, run] = rows.strides;
         assert_eq!(channel * SHAPE.channels, 2 * 3 * 128 * 5 * 2);

@@ -1,39 +1,39 @@
-//! Which block of threads sums which part of which tile: the work list of the kernels for GPUs.
+//! Work list of the GPU kernels: the parts of tiles that each thread block sums.
 //!
-//! The visibilities of a channel are a lower triangle of square tiles. A tile summed over all
-//! stages of samples is a task; stages are counted, not samples, because a kernel takes a whole
-//! stage at once. Tasks go in order to the block of threads that is free first, so that tiles of
-//! one channel run at the same time and share their samples in the cache, and the last tasks are
-//! split along the stages, so that all blocks end together.
+//! The visibilities of a channel are a lower triangle of square tiles. A task is one tile, summed over all stages of
+//! samples. The unit of work is a stage and not a sample, because a kernel processes whole stages.
+//!
+//! Tasks are assigned in order to the thread block that is free first. So the tiles of one channel run at the same
+//! time and share their samples in the cache. The last tasks are split along the stages, so that all blocks end
+//! together.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// Fewer stages than this are not worth a segment of their own.
+/// Smallest number of stages of a segment.
 const SHORTEST: u64 = 8;
-/// Cost of a stage of a tile off the diagonal; costs are integers.
+/// Cost of a stage of a tile off the diagonal, in integer units.
 const FULL_COST: u64 = 100;
 
-/// What there is to do, and for how many.
+/// Total work, and number of thread blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     /// Channels.
     pub channels: usize,
-    /// Rows of tiles; row i has i + 1 of them.
+    /// Rows of tiles; row i has i + 1 tiles.
     pub rows: Range<usize>,
-    /// Stages of each tile.
+    /// Stages per tile.
     pub stages: usize,
-    /// Blocks of threads that run at a time.
+    /// Resident thread blocks.
     pub blocks: usize,
-    /// Time that a tile on the diagonal takes, in percent of one off it.
+    /// Time of a tile on the diagonal, in percent of one off it.
     pub diagonal_percent: u64,
-    /// Blocks of threads begin with parts of tasks of different length and are free at different
-    /// times, so that from then on tasks begin one by one.
+    /// Whether thread blocks start with parts of tasks of different length, so that later tasks start one by one.
     pub staggered: bool,
 }
 
-/// Stages of one tile, as `kernels/x_engine/voltages.cuh` has it.
+/// Stages of one tile; `Segment` of `kernels/x_engine/voltages.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub channel: usize,
@@ -41,34 +41,35 @@ pub(super) struct Segment {
     pub column: usize,
     pub first: usize,
     pub end: usize,
-    /// Another segment has other stages of the tile.
+    /// Whether other segments have stages of the same tile.
     pub shared: bool,
 }
 
 impl Segment {
-    /// The words of the kernels' structure.
+    /// Words of the kernels' structure.
     fn words(self) -> [i32; 6] {
         let Self { channel, row, column, first, end, shared } = self;
         [channel, row, column, first, end, usize::from(shared)].map(|n| n as i32)
     }
 }
 
-/// The segments of each block of threads.
+/// Segments of each thread block.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     blocks: Vec<Vec<Segment>>,
 }
 
-/// A tile with those of its stages that nobody has yet.
+/// A tile with its unassigned stages.
 #[derive(Clone, Copy)]
 struct Task {
     tile: Segment,
-    /// Of one stage.
+    /// Cost per stage.
     cost: u64,
 }
 
 impl Task {
-    /// Gives its next stages away: about `wanted`, but nothing too short, nor leaves it so.
+    /// Takes the next stages of the task: about `wanted`, such that neither the segment nor the rest is shorter than
+    /// [`SHORTEST`].
     fn take(&mut self, wanted: u64) -> Segment {
         let left = (self.tile.end - self.tile.first) as u64;
         let mut taken = if left > wanted + SHORTEST { wanted.max(SHORTEST) } else { left };
@@ -100,7 +101,7 @@ impl Load {
 }
 
 impl Schedule {
-    /// Shares the work such that all blocks of threads have about the same to do.
+    /// Distributes the work such that all thread blocks have about the same cost.
     pub(super) fn new(load: &Load) -> Self {
         let mut tasks = load.tasks();
         let stages = load.stages as u64;
@@ -109,7 +110,7 @@ impl Schedule {
         let count = (load.blocks as u64).min(useful);
         let mut schedule = Self { blocks: vec![Vec::new(); count as usize] };
         let share = total.div_ceil(count);
-        // When each block is free, the first of them foremost.
+        // Times when the blocks are free, earliest first.
         let mut free: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
         let staggered = load.staggered && tasks.len() as u64 > 2 * count;
         let longest = if staggered { total / tasks.len() as u64 } else { 0 };
@@ -129,7 +130,7 @@ impl Schedule {
         schedule
     }
 
-    /// Lets `block` begin with parts of the last tasks that take about `delay`; says how long.
+    /// Assigns parts of the last tasks to the start of `block`, with a cost of about `delay`. Returns their cost.
     fn begin(&mut self, block: usize, delay: u64, tasks: &mut Vec<Task>) -> u64 {
         let mut time = 0;
         while let Some(task) = tasks.last_mut()
@@ -155,17 +156,17 @@ impl Schedule {
         }
     }
 
-    /// Blocks of threads that have something to do.
+    /// Number of thread blocks with work.
     pub(super) fn blocks(&self) -> usize {
         self.blocks.len()
     }
 
-    /// All segments as the kernels read them.
+    /// All segments in the layout of the kernels.
     pub(super) fn segments(&self) -> Vec<i32> {
         self.blocks.iter().flatten().flat_map(|segment| segment.words()).collect()
     }
 
-    /// Where each block's segments start among all, and the end of the last one's.
+    /// Index of the first segment of each block, followed by the total number of segments.
     pub(super) fn starts(&self) -> Vec<i32> {
         let ends = self.blocks.iter().scan(0, |end, segments| {
             *end += segments.len() as i32;
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn all_blocks_have_the_same_to_do() {
+    fn work_is_balanced_among_blocks() {
         for (channels, tiles, staggered) in
             [(64, 8, true), (128, 4, false), (256, 1, false), (4, 1, false), (1, 8, true)]
         {
@@ -247,14 +248,14 @@ mod tests {
             let costs: Vec<u64> = schedule.blocks.iter().map(|s| cost(&load, s)).collect();
             let mean = costs.iter().sum::<u64>() / costs.len() as u64;
             let most = costs.iter().max().copied().unwrap_or(0);
-            // A split may be too long by the shortest segment, and so may what it leaves.
+            // Both parts of a split may be too long by the shortest segment.
             let slack = 2 * SHORTEST * FULL_COST;
             assert!(most <= mean + slack, "{load:?}: {most} and {mean}");
         }
     }
 
     #[test]
-    fn tasks_are_split_at_the_ends_only() {
+    fn tasks_are_split_only_at_the_ends() {
         let tasks = 64 * 36;
         for staggered in [false, true] {
             let load = Load { staggered, ..LOAD };
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn starts_are_those_of_the_segments() {
+    fn starts_match_the_segments() {
         let schedule = Schedule::new(&LOAD);
         let starts = schedule.starts();
         assert_eq!(starts.len(), schedule.blocks() + 1);

@@ -1,4 +1,4 @@
-//! Sums of products in the memory of a GPU, and the kernels that work on them.
+//! Sums of products in device memory, and the kernels that update them.
 #![allow(unsafe_code)] // launches
 
 use super::products::{Form, Products, Sizes};
@@ -12,16 +12,16 @@ use fxgraph::{At, BlockError, Dtype, Refusal};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Threads of a block of `correlator_rows.cu` and `correlator_dump.cu`.
+/// Threads per block of `correlator_rows.cu` and `correlator_dump.cu`.
 pub(super) const THREADS: usize = 256;
-/// Antennas and stages of samples that a block of `correlator_rows.cu` moves.
+/// Antennas and stages of samples per thread block of `correlator_rows.cu`.
 const ROWS_BLOCK: (usize, usize) = (8, 4);
 /// `AT_ONCE` of `correlator_dump.cu`.
 const CHANNELS_AT_ONCE: usize = 4;
 /// Largest grid in y.
 const MOST_BLOCKS_Y: usize = 65_535;
 
-/// Refuses what the kernels would have to count with more than 32 bits.
+/// Diagnostic for sizes that exceed the 32-bit indices of the kernels.
 pub(super) fn refuse_size(shape: &Stacked) -> Option<Refusal> {
     let counted = [
         2 * shape.spectra,
@@ -33,37 +33,36 @@ pub(super) fn refuse_size(shape: &Stacked) -> Option<Refusal> {
     }
     let Stacked { antennas, channels, spectra, .. } = shape;
     let message = format!(
-        "kernels cannot count {antennas} antennas, {channels} channels and {spectra} spectra in 32 bits"
+        "{antennas} antennas, {channels} channels and {spectra} spectra exceed the 32-bit indices of the kernels"
     );
     let refusal = Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "channel"), message);
-    Some(refusal.help("share the channels among several correlators, or use `implementation: cpu`"))
+    Some(refusal.help("split the channels among several correlators, or use `implementation: cpu`"))
 }
 
-/// Sums of one dump, and what is needed to add to them.
+/// Sums of one dump, with their kernels and tables.
 pub(super) struct Sums {
     shape: Stacked,
     products: Products,
     rows: Kernel,
     /// `[channel][row][column][re, im]`, lower triangle: integers or floats.
     visibilities: DeviceArray<u32>,
-    /// `[channel][stage][row][stage's bytes]`: samples of a piece that cannot be read from the frame.
+    /// `[channel][stage][row][byte of the stage]`: samples of a piece that kernels cannot read from the frame.
     joined: DeviceArray<u8>,
-    /// `[heap][antenna]` of the heaps that are added.
+    /// Validity of the heaps that are added, `[heap][antenna]`.
     valid: DeviceArray<u32>,
-    /// `[baseline]` of the dump.
+    /// Counts of the dump, `[baseline]`.
     counts: DeviceArray<u32>,
     numbers: Numbers,
 }
 
-/// What depends on the type of the sums.
+/// State that depends on the type of the sums.
 enum Numbers {
     Integers(Box<Whole>),
-    /// With the kernel that dumps them.
+    /// Floating-point sums, with the kernel that dumps them.
     Floats(Kernel),
 }
 
-/// Addresses of a dump: of the sums, of the frame, and of `[baseline]` counts, 0 if there was input
-/// everywhere.
+/// Addresses of a dump: of the sums, of the frame, and of the counts `[baseline]`, 0 if no baseline lacks input.
 pub(super) struct Dump {
     pub visibilities: u64,
     pub payload: u64,
@@ -90,7 +89,7 @@ impl Lengths {
     }
 }
 
-/// Blocks of threads for the baselines and channels of a dump.
+/// Grid for the baselines and channels of a dump.
 pub(super) fn dump_grid(shape: &Stacked) -> Grid {
     let blocks = (2 * shape.baselines()).div_ceil(THREADS);
     let channels = shape.channels.div_ceil(CHANNELS_AT_ONCE);
@@ -102,13 +101,13 @@ fn sizes(shape: &Stacked) -> Sizes {
     Sizes { antennas: shape.antennas, channels: shape.channels, sample_bits }
 }
 
-/// Stages of the longest piece once its heaps are joined.
+/// Stages of the longest piece after its heaps are joined.
 fn joined_stages(shape: &Stacked) -> usize {
     longest_piece(shape).div_ceil(stage_samples(shape))
 }
 
 impl Sums {
-    /// Device memory of such sums, in bytes.
+    /// Device memory of the sums, in bytes.
     pub(super) fn bytes(shape: &Stacked, spectra_per_dump: u64) -> usize {
         let l = Lengths::new(shape);
         let whole = match shape.dtype {
@@ -118,7 +117,7 @@ impl Sums {
         4 * (l.visibilities + l.valid + l.counts) + l.joined + whole
     }
 
-    /// Sums of nothing.
+    /// Creates sums of 0.
     pub(super) fn new(
         device: &Arc<Device>,
         form: Form,
@@ -126,7 +125,7 @@ impl Sums {
         spectra_per_dump: u64,
     ) -> Result<Self, BlockError> {
         let lengths = Lengths::new(&shape);
-        // Read from the frame, short heaps take more stages than joined.
+        // Short heaps take more stages if read from the frame than if joined.
         let whole = Piece { heap: 0, first: 0, samples: longest_piece(&shape) };
         let of_frame = Rows::of_frame(&shape, 0);
         let stages = of_frame.map_or(0, |rows| rows.stages(&shape, &whole).len());
@@ -157,11 +156,11 @@ impl Sums {
         })
     }
 
-    /// Queues the products of heaps `heaps` of the frame at `payload`. `valid` holds `[heap][antenna]`
-    /// of these heaps, 0 where an antenna lacks one; without it all are there.
+    /// Queues the products of heaps `heaps` of the frame at `payload`. `valid` `[heap][antenna]` is the validity of
+    /// these heaps, 0 where an antenna lacks one; `None` if no heap is missing.
     ///
     /// # Safety
-    /// `payload` must stay as it is until the job is done.
+    /// `payload` must not change until the job is done.
     pub(super) unsafe fn add<J>(
         &mut self,
         lane: &mut Lane<J>,
@@ -189,11 +188,11 @@ impl Sums {
                 let row = self.shape.antennas * size_of::<u32>();
                 let first = self.valid.address() + ((piece.heap - heaps.start) * row) as u64;
                 let table = if some_missing { first } else { 0 };
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 let rows = unsafe { self.join(lane, payload, &piece, table) }?;
                 (rows, 0..piece.samples.div_ceil(stage_samples(&self.shape)))
             };
-            // SAFETY: own arrays; rows in the frame are the caller's promise.
+            // SAFETY: the arrays belong to `self`; the caller guarantees the rows in the frame.
             unsafe {
                 self.products.launch(lane.stream(), &rows, stages, visibilities, real_parts)
             }?;
@@ -201,7 +200,7 @@ impl Sums {
         Ok(())
     }
 
-    /// Queues the writing of rows of a piece; `valid` is the address of its table, or 0.
+    /// Queues the kernel that joins the rows of a piece; `valid` is the address of its validity, or 0.
     ///
     /// # Safety
     /// As for [`add`](Self::add).
@@ -230,15 +229,14 @@ impl Sums {
             int(piece.samples).into(),
             int(stages).into(),
         ];
-        // SAFETY: the kernel's arguments; it writes the piece's stages only, of which there are at
-        // most as many as `joined` holds.
+        // SAFETY: the arguments match the kernel; it writes only the stages of the piece, which fit in `joined`.
         unsafe { self.rows.launch(lane.stream(), grid, &arguments) }?;
         Ok(Rows::joined(&self.shape, to, stages))
     }
 
-    /// Queues the dump to the frame at `payload` and starts again from 0. `counts` `[baseline]` is
-    /// 0 where there was no input; without it there was everywhere. How many products of integers did
-    /// not fit 32 bits is in `saturated` once the job is done.
+    /// Queues the dump to the frame at `payload` and resets the sums to 0. `counts` `[baseline]` is 0 where there was
+    /// no input; `None` if no baseline lacks input. After the job, `saturated` is the number of integer products
+    /// that did not fit 32 bits.
     ///
     /// # Safety
     /// `payload` must stay valid until the job is done.
@@ -254,8 +252,8 @@ impl Sums {
             lane.send(counts, &self.counts, 0..self.counts.len())?;
             dump.counts = self.counts.address();
         }
-        // SAFETY: the kernels' arguments; own arrays of the lengths they expect, and a frame that is
-        // the caller's promise.
+        // SAFETY: the arguments match the kernels; the arrays belong to `self` and have the lengths that the
+        // kernels expect; the caller guarantees the frame.
         unsafe {
             match &mut self.numbers {
                 Numbers::Integers(whole) => whole.put_out(lane, &dump, saturated)?,

@@ -1,11 +1,11 @@
-//! Tensor maps: how the copy engine of Hopper GPUs finds a box of a tensor in memory.
+//! Tensor maps: descriptors of tensors for the tensor memory accelerator (TMA) of Hopper GPUs.
 #![allow(unsafe_code)] // a call of the driver's raw interface
 
 use fxgraph::cuda::CudaError;
 use fxgraph::cuda::driver::sys;
 use std::ffi::c_void;
 
-/// What the elements of a tensor are.
+/// Element type of a tensor.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Element {
     /// Bytes.
@@ -19,18 +19,21 @@ pub(super) enum Element {
 pub(super) struct Tensor<const DIMENSIONS: usize> {
     pub address: u64,
     pub element: Element,
-    /// Elements of each dimension.
+    /// Number of elements of each dimension.
     pub lengths: [usize; DIMENSIONS],
-    /// Bytes from one to the next of each dimension; the first is not used.
+    /// Distance between elements of each dimension in bytes; the first is not used.
     pub strides: [usize; DIMENSIONS],
 }
 
-/// A tensor and a box, as kernels take them.
+/// Tensor map of a tensor and a box, as kernels take it.
 pub(super) struct TensorMap(sys::CUtensorMap);
 
 impl TensorMap {
-    /// Boxes of so many elements of `tensor`, in the 128-byte swizzle: the 16-byte parts of row r
-    /// of 128 bytes change places by an exclusive or with r % 8.
+    /// Creates a map for boxes of `of_box` elements of `tensor`, in the 128-byte swizzle: the index of each 16-byte
+    /// part of a 128-byte row r is combined with r % 8 by exclusive or.
+    ///
+    /// # Errors
+    /// If the driver rejects the tensor or the box.
     pub(super) fn new<const DIMENSIONS: usize>(
         tensor: &Tensor<DIMENSIONS>,
         of_box: [usize; DIMENSIONS],
@@ -44,8 +47,8 @@ impl TensorMap {
             Element::Byte => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_UINT8,
             Element::Int => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_INT32,
         };
-        // SAFETY: the map is written, the arrays have as many elements as the rank says (the
-        // strides one less, the first being left out); the tensor's address is not followed.
+        // SAFETY: the call writes the map. The arrays have as many elements as the rank (the strides one less,
+        // without the first). The address of the tensor is not dereferenced.
         let result = unsafe {
             sys::cuTensorMapEncodeTiled(
                 &raw mut map,
@@ -63,13 +66,13 @@ impl TensorMap {
             )
         };
         result.result().map_err(|error| CudaError::Library {
-            what: "describing memory to the copy engine",
+            what: "encoding a tensor map",
             reason: format!("{:?}", error.0),
         })?;
         Ok(Self(map))
     }
 
-    /// As an argument.
+    /// Bytes of the map, as a kernel argument.
     pub(super) fn bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.0.opaque)
     }

@@ -16,7 +16,7 @@ const SHAPE: Stacked = Stacked {
     k_major: false,
     dtype: Dtype::Ci8,
 };
-/// ADC samples of a heap of `SHAPE`.
+/// ADC samples per heap of `SHAPE`.
 const STEP: u64 = 128;
 
 pub(crate) fn port(shape: &Stacked) -> PortType {
@@ -38,7 +38,7 @@ pub(crate) fn port(shape: &Stacked) -> PortType {
     }
 }
 
-/// Reproducible bytes, -128 among them.
+/// Reproducible bytes, including -128.
 pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -77,7 +77,7 @@ pub(crate) fn voltages(shape: &Stacked, payload: &[u8]) -> Vec<[i64; 2]> {
 }
 
 #[test]
-fn the_definition_is_the_sum_over_the_voltages_in_every_layout() {
+fn plain_loops_sum_the_voltages_of_every_layout() {
     for shape in shapes().filter(|shape| shape.antennas <= 5) {
         let payload = noise(shape.frame_bytes(), 17);
         let voltages = voltages(&shape, &payload);
@@ -115,7 +115,7 @@ fn shapes() -> impl Iterator<Item = Stacked> {
         const INTEGERS: [Dtype; 2] = [Dtype::Ci8, Dtype::Ci4];
         let layouts = [false, true].map(|k_major| INTEGERS.map(|dtype| (k_major, dtype)));
         layouts.into_iter().flatten().map(move |(k_major, dtype)| {
-            // Spectra that fill whole blocks, parts of one, and an odd number.
+            // Spectra of whole blocks, of a partial block, and an odd number.
             let spectra = [37, 256, 300][(antennas + usize::from(k_major)) % 3];
             Stacked { antennas, k_major, dtype, spectra, channels: 3, ..SHAPE }
         })
@@ -123,7 +123,7 @@ fn shapes() -> impl Iterator<Item = Stacked> {
 }
 
 #[test]
-fn every_kernel_equals_the_definition_for_every_shape_and_layout() {
+fn every_kernel_equals_plain_loops_for_all_shapes_and_layouts() {
     for shape in shapes() {
         let payload = noise(shape.frame_bytes(), 7);
         // Some antennas lack some heaps; antenna 1 lacks both.
@@ -140,7 +140,7 @@ fn every_kernel_equals_the_definition_for_every_shape_and_layout() {
             for threads in [1, 2] {
                 let mut fast = Accumulator::new(shape, kernel, threads).unwrap();
                 let mut output = vec![[0x5a5a_5a5a; 2]; products];
-                // Twice, to see that a dump leaves nothing behind.
+                // Twice, to check that a dump resets the sums.
                 for _ in 0..2 {
                     output.fill([0x5a5a_5a5a; 2]);
                     fast.add(&payload, 0..2, &valid);
@@ -155,7 +155,7 @@ fn every_kernel_equals_the_definition_for_every_shape_and_layout() {
 
 #[test]
 fn sums_are_exact_beyond_32_bits_and_clamped_on_output() {
-    // The most negative number everywhere: each spectrum adds 2 x 128 x 128 to every real part.
+    // All samples are -128: each spectrum adds 2 x 128 x 128 to every real part.
     let shape = Stacked { heaps: 1, antennas: 5, channels: 1, spectra: 40_000, ..SHAPE };
     let payload = vec![0x80; shape.frame_bytes()];
     let products = 4 * shape.baselines();
@@ -169,7 +169,7 @@ fn sums_are_exact_beyond_32_bits_and_clamped_on_output() {
         fast.add(&payload, 0..1, &[1; 5]);
         assert_eq!(fast.dump(&[1; 15], &mut output), products as u64);
         assert!(output.iter().all(|&v| v == [i32::MAX, 0]), "{kernel:?}");
-        // The sums come back from beyond the range: e(0) and e(1) of opposite signs.
+        // The sums return into the range: e(0) and e(1) have opposite signs.
         let mut opposite = payload.clone();
         for (index, byte) in opposite.iter_mut().enumerate() {
             // -128 has no opposite; 127 in antenna 0.
@@ -190,7 +190,7 @@ fn sums_are_exact_beyond_32_bits_and_clamped_on_output() {
 fn one_heap_longer_than_the_32_bit_sums_is_exact() {
     let shape = Stacked { heaps: 1, antennas: 1, channels: 1, spectra: 70_001, ..SHAPE };
     let mut payload = vec![0x80; shape.frame_bytes()];
-    // Brings the total back below 2^31: the last spectra do not contribute to polarisation 0.
+    // Reduces the total below 2^31: the last spectra do not contribute to polarisation 0.
     for spectrum in payload.chunks_exact_mut(4).skip(65_535) {
         spectrum[..2].fill(0);
     }
@@ -205,7 +205,7 @@ fn one_heap_longer_than_the_32_bit_sums_is_exact() {
 }
 
 #[test]
-fn the_products_of_an_antenna_with_itself_are_hermitian() {
+fn autocorrelations_are_hermitian() {
     let payload = noise(SHAPE.frame_bytes(), 3);
     let mut sums = vec![[0; 2]; 4 * SHAPE.baselines() * SHAPE.channels];
     correlate_integers(&SHAPE, &payload, 0, |_| true, &mut sums);
@@ -237,7 +237,7 @@ impl Run {
         Self { shape, harness: Harness::new(block, &ports, 1).unwrap(), counters }
     }
 
-    /// Sends a frame and collects the dumps that come.
+    /// Sends a frame and collects the dumps.
     fn send(&mut self, timestamp: u64, valid: &[u32], payload: &[u8], dumps: &mut Vec<DumpSeen>) {
         let sent = self.harness.send(0, |frame| {
             frame.header_mut().timestamp = timestamp;
@@ -276,7 +276,7 @@ pub(crate) fn count(counters: &Counters, name: &str) -> u64 {
     counters.list().iter().find(|c| c.name == name).unwrap().counter.get()
 }
 
-/// Runs frames `(timestamp, validity, seed)` and holds every dump against the definition.
+/// Runs frames `(timestamp, validity, seed)` and compares every dump with the plain loops.
 fn check(
     shape: Stacked,
     heaps_per_dump: u64,
@@ -322,7 +322,7 @@ fn check(
 }
 
 #[test]
-fn dumps_lie_at_absolute_multiples_whatever_the_frames_are() {
+fn dumps_start_at_absolute_multiples_for_any_frames() {
     let all = vec![1; 6];
     // Frames of 2 heaps, dumps of 1, 2, 3 and 5.
     for heaps in [1u64, 2, 3, 5] {
@@ -336,7 +336,7 @@ fn dumps_lie_at_absolute_multiples_whatever_the_frames_are() {
 }
 
 #[test]
-fn a_dump_that_began_before_the_stream_is_not_put_out() {
+fn dump_that_began_before_the_stream_is_not_output() {
     let all = vec![1; 6];
     let frames: Vec<_> = (4..10).map(|i| (i * 2 * STEP, all.clone(), i)).collect();
     let (dumps, counters) = check(SHAPE, 3, &frames);
@@ -345,13 +345,13 @@ fn a_dump_that_began_before_the_stream_is_not_put_out() {
 }
 
 #[test]
-fn missing_antennas_and_gaps_lower_the_counts_of_their_baselines_only() {
+fn missing_antennas_and_gaps_lower_only_counts_of_their_baselines() {
     let frames = vec![
         (0, vec![1, 1, 1, 1, 0, 1], 1),
         (2 * STEP, vec![0, 1, 1, 0, 1, 1], 2),
-        // 4..6 never came.
+        // Heaps 4..6 are missing.
         (6 * STEP, vec![0, 0, 1, 0, 0, 0], 3),
-        // A whole dump of 4 heaps, 8..12, never came.
+        // A whole dump of 4 heaps, 8..12, is missing.
         (12 * STEP, vec![1; 6], 4),
         (14 * STEP, vec![1; 6], 5),
     ];
@@ -362,8 +362,8 @@ fn missing_antennas_and_gaps_lower_the_counts_of_their_baselines_only() {
 }
 
 #[test]
-fn dumps_of_a_stream_that_started_again_are_aligned_to_its_new_timestamps() {
-    // A source goes on in the next turn of the 48 bits on the wire.
+fn dumps_of_restarted_stream_are_aligned_to_new_timestamps() {
+    // A restarted source continues after the next wrap of the 48-bit timestamps.
     let again = 1 << 48;
     let frame = |timestamp: u64| (timestamp, vec![1; 6], timestamp / STEP);
     let before = [0, 2 * STEP, 4 * STEP, 6 * STEP];
@@ -375,7 +375,7 @@ fn dumps_of_a_stream_that_started_again_are_aligned_to_its_new_timestamps() {
 }
 
 #[test]
-fn frames_with_times_that_lie_back_are_left_out_and_counted() {
+fn frames_with_earlier_timestamps_are_dropped_and_counted() {
     let all = vec![1; 6];
     let mut run = Run::new(SHAPE, 2 * 16);
     let mut dumps = Vec::new();
@@ -391,7 +391,7 @@ fn frames_with_times_that_lie_back_are_left_out_and_counted() {
 }
 
 #[test]
-fn a_stream_without_valid_data_ends_without_a_partial_dump() {
+fn stream_without_valid_data_outputs_no_partial_dump() {
     let (dumps, _) = check(SHAPE, 3, &[(0, vec![0; 6], 1)]);
     assert!(dumps.is_empty());
     let (dumps, _) = check(SHAPE, 2, &[(0, vec![0; 6], 1)]);
@@ -399,7 +399,7 @@ fn a_stream_without_valid_data_ends_without_a_partial_dump() {
 }
 
 #[test]
-fn dump_after_failed_work_says_that_nothing_contributed_and_the_next_one_is_whole() {
+fn dump_after_failed_work_has_zero_counts_and_next_dump_is_complete() {
     let counters = Counters::default();
     let mut dumps = Dumps::new(SHAPE, 2 * STEP, &counters);
     let mut counts = Vec::new();
@@ -423,18 +423,18 @@ fn refused(kind: &Correlator, input: &PortType) -> Vec<Refusal> {
 }
 
 #[test]
-fn a_dump_of_broken_heaps_is_refused_with_the_nearest_lengths() {
+fn correlator_rejects_dump_of_partial_heaps_with_nearest_lengths() {
     let kind = Correlator { spectra_per_dump: Some(40), ..Default::default() };
     let refusals = refused(&kind, &port(&SHAPE));
     assert_eq!(refusals.len(), 1);
-    assert_eq!(refusals[0].help.as_deref(), Some("32 and 48 are the nearest"));
+    assert_eq!(refusals[0].help.as_deref(), Some("use 32 or 48, the nearest multiples"));
     let kind = Correlator { spectra_per_dump: Some(5), ..Default::default() };
     let refusals = refused(&kind, &port(&SHAPE));
-    assert_eq!(refusals[0].help.as_deref(), Some("16 is the nearest"));
+    assert_eq!(refusals[0].help.as_deref(), Some("use 16, the shortest dump"));
 }
 
 #[test]
-fn senseless_parameters_are_refused() {
+fn correlator_rejects_invalid_dump_lengths() {
     let input = port(&SHAPE);
     let none = Correlator::default();
     for kind in [
@@ -451,7 +451,7 @@ fn senseless_parameters_are_refused() {
 }
 
 #[test]
-fn all_problems_of_an_input_are_named_at_once() {
+fn correlator_reports_all_diagnostics_of_an_input_at_once() {
     let kind = Correlator { spectra_per_dump: Some(16), ..Default::default() };
     let mut input = port(&SHAPE);
     input.dtype = Dtype::Cf32;
@@ -463,7 +463,7 @@ fn all_problems_of_an_input_are_named_at_once() {
 }
 
 #[test]
-fn seconds_are_rounded_to_whole_heaps() {
+fn dump_seconds_are_rounded_to_whole_heaps() {
     // A heap lasts 128 us.
     for (seconds, heaps) in [(1e-9, 1), (500e-6, 4), (1.0, 7813)] {
         let kind = Correlator { dump_seconds: Some(seconds), ..Default::default() };

@@ -1,5 +1,5 @@
-//! What 32-bit sums of integers in the memory of a GPU need besides: real parts that the kernels leave
-//! out, and 64-bit sums to which they are moved before they overflow.
+//! Additional sums for integers on a GPU: the real parts that the kernels leave out, and 64-bit sums to which the
+//! 32-bit sums are moved before they overflow.
 #![allow(unsafe_code)] // launches
 
 use super::bound::{Bound, SAMPLES_IN_32_BITS};
@@ -9,29 +9,29 @@ use fxgraph::BlockError;
 use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Pinned, Program};
 use std::sync::Arc;
 
-/// Words of the kernels' `State`.
+/// Number of words of the kernels' `State`.
 const STATE: usize = 2;
 
-/// Sums of one dump besides the 32-bit ones.
+/// Sums of one dump in addition to the 32-bit ones.
 pub(super) struct Whole {
     shape: Stacked,
     watch: Kernel,
     widen: Kernel,
     settle: Kernel,
     dump: Kernel,
-    /// `[channel][row]`: what the imaginary parts lack, see `kernels/x_engine/voltages.cuh`.
+    /// Correction of the imaginary parts, `[channel][row]`, see `kernels/x_engine/voltages.cuh`.
     real_parts: DeviceArray<i32>,
-    /// `[channel][baseline][product][re, im]`, for dumps whose sums can leave 32 bits.
+    /// `[channel][baseline][product][re, im]`, for dumps whose sums can exceed 32 bits.
     wide: Option<DeviceArray<i64>>,
-    /// Products of the dump that did not fit 32 bits.
+    /// Number of products of the dump that did not fit 32 bits.
     saturated: DeviceArray<u64>,
-    /// What the kernels know of the sums.
+    /// `State` of the kernels.
     state: DeviceArray<u32>,
-    /// Of the 32-bit sums.
+    /// Upper bound of the 32-bit sums.
     bound: Bound,
 }
 
-/// Lengths of the real parts and the 64-bit sums.
+/// Lengths of `real_parts` and `wide`.
 fn lengths(shape: &Stacked, spectra_per_dump: u64) -> [usize; 2] {
     let fits = spectra_per_dump <= SAMPLES_IN_32_BITS as u64;
     let wide = if fits { 0 } else { 8 * shape.baselines() * shape.channels };
@@ -39,13 +39,13 @@ fn lengths(shape: &Stacked, spectra_per_dump: u64) -> [usize; 2] {
 }
 
 impl Whole {
-    /// Its device memory in bytes.
+    /// Device memory in bytes.
     pub(super) fn bytes(shape: &Stacked, spectra_per_dump: u64) -> usize {
         let [real_parts, wide] = lengths(shape, spectra_per_dump);
         4 * real_parts + 8 * wide
     }
 
-    /// Sums of nothing, with the kernels of `correlator_dump.cu`.
+    /// Creates sums of 0, with the kernels of `correlator_dump.cu`.
     pub(super) fn new(
         device: &Arc<Device>,
         dumping: &Arc<Program>,
@@ -68,13 +68,13 @@ impl Whole {
         })
     }
 
-    /// Where the kernels sum real parts.
+    /// Address of the sums of real parts.
     pub(super) fn real_parts(&self) -> u64 {
         self.real_parts.address()
     }
 
-    /// Before so many samples are summed at `visibilities`: if these could leave 32 bits by that,
-    /// queues a look at them, which moves them to the 64-bit sums if they are too large.
+    /// Prepares the sums at `visibilities` for `samples` more samples. If the sums could exceed 32 bits, queues kernels
+    /// that check them and move them to the 64-bit sums if they are too large.
     pub(super) fn make_room<J>(
         &mut self,
         lane: &Lane<J>,
@@ -82,7 +82,7 @@ impl Whole {
         samples: usize,
     ) -> Result<(), BlockError> {
         let Some(most) = self.bound.add(samples) else { return Ok(()) };
-        // Without 64-bit sums a dump is too short to need room.
+        // Without 64-bit sums the dump is too short to overflow.
         let Some(wide) = &self.wide else { return Ok(()) };
         let int = |n: usize| n as i32;
         let (channels, inputs) = (self.shape.channels, 2 * self.shape.antennas);
@@ -97,8 +97,8 @@ impl Whole {
         let wide = wide.address().into();
         let widened = [visibilities, real_parts, wide, state, most.into(), n, baselines, channels];
         let settled = [real_parts, state, most.into(), n, channels];
-        // SAFETY: the kernels' arguments; own arrays of the lengths they expect, and the sums of
-        // which this is a part.
+        // SAFETY: the arguments match the kernels; the arrays belong to `self` and have the lengths that the
+        // kernels expect; `visibilities` belongs to the `Sums` that own `self`.
         unsafe {
             self.watch.launch(lane.stream(), rows, &watched)?;
             self.widen.launch(lane.stream(), grid, &widened)?;
@@ -107,11 +107,11 @@ impl Whole {
         Ok(())
     }
 
-    /// Queues the dump and starts again from 0. How many products did not fit 32 bits is in `saturated`
-    /// once the job is done.
+    /// Queues the dump and resets the sums to 0. After the job, `saturated` is the number of products that did not fit
+    /// 32 bits.
     ///
     /// # Safety
-    /// What `dump` names must stay valid until the job is done.
+    /// The addresses of `dump` must stay valid until the job is done.
     pub(super) unsafe fn put_out<J>(
         &mut self,
         lane: &mut Lane<J>,
@@ -132,8 +132,8 @@ impl Whole {
             (self.shape.channels as i32).into(),
         ];
         lane.zero(&self.saturated)?;
-        // SAFETY: the kernel's arguments; own arrays of the lengths it expects, and what is the
-        // caller's promise.
+        // SAFETY: the arguments match the kernel; the arrays belong to `self` and have the lengths that the kernel
+        // expects; the caller guarantees the addresses of `dump`.
         unsafe { self.dump.launch(lane.stream(), dump_grid(&self.shape), &arguments) }?;
         lane.zero(&self.real_parts)?;
         lane.zero(&self.state)?;

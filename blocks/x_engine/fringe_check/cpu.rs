@@ -1,4 +1,4 @@
-//! Sums dumps, then compares.
+//! Sums the dumps, then compares the fringes with the expected ones.
 
 use super::FringeCheck;
 use fxgraph::{Band, Block, BlockError, Counter, Env, Frame, Io, Next, PortType, Summary};
@@ -6,7 +6,7 @@ use fxgraph_dsp::fringe::{Expected, Measured, measure};
 use num_complex::Complex64;
 use std::fmt::Write;
 
-/// Most baselines in the table; of more the worst are shown.
+/// Largest number of baselines in the table; those with the largest deviations are shown.
 const MAX_ROWS: usize = 20;
 
 /// The running block.
@@ -30,7 +30,7 @@ struct Row {
 }
 
 impl Row {
-    /// Absolute deviation; a baseline without signal is as far off as can be.
+    /// Absolute deviation in degrees; 180, the largest, for a baseline without signal.
     fn deviation(&self) -> f64 {
         self.measured.map_or(180.0, |measured| measured.deviation_degrees.abs())
     }
@@ -52,10 +52,10 @@ impl Check {
             baselines,
             sums: vec![Complex64::ZERO; channels * baselines],
             summary: env.summary.clone(),
-            dumps: env.counters.count("dumps", "Dumps summed."),
+            dumps: env.counters.count("dumps", "dumps summed"),
             missing: env.counters.loss(
                 "baselines_missing",
-                "Baselines of dumps without any data: look for losses upstream.",
+                "baselines of dumps without any data; look for missing data upstream",
             ),
         }
     }
@@ -93,9 +93,9 @@ impl Check {
         }
     }
 
-    /// All baselines between two antennas.
+    /// Rows of the table for all baselines between two antennas.
     fn rows(&self, band: &Band) -> Vec<Row> {
-        // The lowest channel of a real-sampled band carries the digitisers' offsets.
+        // The lowest channel of a real-sampled band contains the DC offsets of the digitisers.
         let first = usize::from(band.first_channel == 0 && self.channels > 1);
         let hz: Vec<f64> = (first..self.channels).map(|c| band.channel_hz(c)).collect();
         let mut rows = Vec::new();
@@ -111,14 +111,17 @@ impl Check {
         rows
     }
 
-    /// Writes the table and gives the verdict.
+    /// Writes the table to the summary.
+    ///
+    /// # Errors
+    /// If a baseline exceeds a limit, or if no visibilities arrived.
     fn conclude(&self) -> Result<(), BlockError> {
         let Some(band) = &self.band else { return Ok(()) };
         let mut rows = self.rows(band);
         let most = self.parameters.max_phase_error_degrees;
         if self.dumps.get() == 0 {
-            self.summary.set("no visibilities came\n");
-            return most.map_or(Ok(()), |_| Err(BlockError::new("no visibilities came to check")));
+            self.summary.set("no visibilities arrived\n");
+            return most.map_or(Ok(()), |_| Err(BlockError::new("no visibilities arrived")));
         }
         rows.sort_by(|a, b| b.deviation().total_cmp(&a.deviation()));
         let worst = rows.first().map(|row| (row.antennas, row.deviation()));
@@ -133,14 +136,14 @@ impl Check {
         match (worst, most) {
             (Some(((a1, a2), deviation)), Some(most)) if deviation > most => {
                 return Err(BlockError::new(format!(
-                    "the phase of baseline {a1}-{a2} is off by {deviation:.2} degrees, {most} are allowed"
+                    "the phase of baseline {a1}-{a2} deviates by {deviation:.2} degrees, the limit is {most}"
                 )));
             }
             _ => {}
         }
         match (worst_delay, self.parameters.max_delay_error_seconds) {
             (Some(((a1, a2), error)), Some(most)) if error > most => Err(BlockError::new(format!(
-                "the delay of baseline {a1}-{a2} is off by {:.3} ns, {:.3} are allowed",
+                "the delay of baseline {a1}-{a2} deviates by {:.3} ns, the limit is {:.3}",
                 error * 1e9,
                 most * 1e9
             ))),
@@ -190,7 +193,7 @@ impl Check {
             let _ = write!(text, "largest deviation {deviation:.2} degrees on baseline {a1}-{a2}");
         }
         if let Some(most) = self.parameters.max_phase_error_degrees {
-            let _ = write!(text, ", {most} allowed");
+            let _ = write!(text, ", limit {most}");
         }
         text + "\n"
     }

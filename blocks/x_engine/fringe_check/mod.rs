@@ -14,23 +14,24 @@ use fxgraph_dsp::geometry::Direction;
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "fringe_check", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct FringeCheck {
-    /// Place of each antenna: east, north, up in metres. Of a longer list the first ones count.
+    /// Position of each antenna: east, north, up in metres. In a longer list, entries after the last
+    /// antenna are ignored.
     pub antennas_enu_metres: Vec<[f64; 3]>,
-    /// Where the source stands.
+    /// Direction of the source.
     pub source: Direction,
-    /// Delay that the F-engine of each antenna applied, in seconds; without it none.
+    /// Delay that the F-engine of each antenna applied, in seconds; by default 0.
     #[param(default)]
     pub applied_delays_seconds: Vec<f64>,
-    /// Phase that the F-engine of each antenna applied, in radians; without it none.
+    /// Phase that the F-engine of each antenna applied, in radians; by default 0.
     #[param(default)]
     pub applied_phases_radians: Vec<f64>,
-    /// Whether the F-engines take out the delays of the source, wherever it goes: all phases
-    /// should be 0. Instead of `applied_delays_seconds` and `applied_phases_radians`.
+    /// Whether the F-engines track the source and stop the fringes: all phases should be 0. Excludes
+    /// `applied_delays_seconds` and `applied_phases_radians`.
     #[param(default)]
     pub tracked: bool,
-    /// The run fails if a baseline's phase is farther off, in degrees.
+    /// Largest phase error of a baseline, in degrees; the run fails if it is exceeded.
     pub max_phase_error_degrees: Option<f64>,
-    /// The run fails if the delay measured on a baseline is farther off, in seconds.
+    /// Largest error of the measured delay of a baseline, in seconds; the run fails if it is exceeded.
     pub max_delay_error_seconds: Option<f64>,
 }
 
@@ -45,36 +46,48 @@ impl FringeCheck {
                 refusals.push(
                     Refusal::parameter(
                         parameter,
-                        format!("{} values for {antennas} antennas", values.len()),
+                        format!(
+                            "`{parameter}` must have {antennas} values, one for each antenna, got {}",
+                            values.len()
+                        ),
                     )
-                    .note(At::Parameter("antennas_enu_metres"), "the antennas come from here"),
+                    .note(At::Parameter("antennas_enu_metres"), "antennas are set here"),
                 );
             }
-            if values.iter().any(|value| !value.is_finite()) {
-                refusals.push(Refusal::parameter(parameter, "a value is not a finite number"));
+            if let Some(value) = values.iter().find(|value| !value.is_finite()) {
+                let message = format!("`{parameter}` must be finite, got {value}");
+                refusals.push(Refusal::parameter(parameter, message));
             }
         }
         let applied =
             !self.applied_delays_seconds.is_empty() || !self.applied_phases_radians.is_empty();
         if self.tracked && applied {
-            let message = "a tracked source leaves nothing for other delays and phases".to_owned();
+            let message =
+                "`tracked` excludes `applied_delays_seconds` and `applied_phases_radians`";
             refusals.push(
-                Refusal::parameter("tracked", message).help("give either it or the applied values"),
+                Refusal::parameter("tracked", message)
+                    .help("omit `tracked`, or omit the applied values"),
             );
         }
         if self.antennas_enu_metres.iter().flatten().any(|v| !v.is_finite() || v.abs() > 1e7) {
-            let message = "an antenna stands farther than 10000 km away".to_owned();
-            refusals.push(Refusal::parameter("antennas_enu_metres", message));
+            let message = "`antennas_enu_metres` must be within 10000 km";
+            refusals.push(
+                Refusal::parameter("antennas_enu_metres", message)
+                    .help("give positions in metres, for example `[31, 5, 0]`"),
+            );
         }
         if !(self.source.azimuth_degrees + self.source.elevation_degrees).is_finite() {
-            refusals.push(Refusal::parameter("source", "the direction is not finite"));
+            let message = "azimuth and elevation of `source` must be finite";
+            refusals.push(Refusal::parameter("source", message));
         }
-        if self.max_phase_error_degrees.is_some_and(|most| most.is_nan() || most < 0.0) {
-            let message = "a phase error is 0 degrees or more".to_owned();
+        if let Some(most) = self.max_phase_error_degrees.filter(|most| most.is_nan() || *most < 0.0)
+        {
+            let message = format!("`max_phase_error_degrees` must be at least 0, got {most}");
             refusals.push(Refusal::parameter("max_phase_error_degrees", message));
         }
-        if self.max_delay_error_seconds.is_some_and(|most| most.is_nan() || most < 0.0) {
-            let message = "a delay error is 0 seconds or more".to_owned();
+        if let Some(most) = self.max_delay_error_seconds.filter(|most| most.is_nan() || *most < 0.0)
+        {
+            let message = format!("`max_delay_error_seconds` must be at least 0, got {most}");
             refusals.push(Refusal::parameter("max_delay_error_seconds", message));
         }
     }
@@ -97,9 +110,9 @@ impl KindSpec for FringeCheck {
         let mut found = None;
         if names != ["channel", "baseline", "product"] || input.axes[2].len != 4 {
             refusals.push(
-                Refusal::new(codes::INPUT_AXIS, At::Input(0), "these are not visibilities")
+                Refusal::new(codes::INPUT_AXIS, At::Input(0), "the input must be visibilities")
                     .label(format!("this is {input}"))
-                    .help("`correlator` makes [channel][baseline][product 4]"),
+                    .help("connect a `correlator`: [channel][baseline][product 4]"),
             );
         } else {
             let placed = self.antennas_enu_metres.len();
@@ -107,22 +120,23 @@ impl KindSpec for FringeCheck {
             refusals.extend(axes::refuse_validity(0, input, &[("baseline", baselines)]));
             found = antennas_of(baselines).filter(|antennas| *antennas <= placed);
             if found.is_none() {
-                let message =
-                    format!("{placed} antennas are placed, too few for {baselines} baselines");
+                let message = format!(
+                    "`antennas_enu_metres` has {placed} positions, too few for {baselines} baselines"
+                );
                 refusals.push(
                     Refusal::parameter("antennas_enu_metres", message)
-                        .note(At::InputAxis(0, "baseline"), "the baselines come from here"),
+                        .note(At::InputAxis(0, "baseline"), "baselines are set here"),
                 );
             }
         }
         if input.dtype != Dtype::Ci32 {
-            let message = format!("visibilities are ci32, not {}", input.dtype);
+            let message = format!("the input must be ci32, got {}", input.dtype);
             refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(0), message));
         }
         if input.band.is_none() {
             refusals.push(
-                Refusal::new(codes::INPUT_AXIS, At::Input(0), "the channels have no frequencies")
-                    .help("the band comes from `pfb` or from the source's parameters"),
+                Refusal::new(codes::INPUT_AXIS, At::Input(0), "the input has no band")
+                    .help("insert a `pfb`, or set `band` of the source"),
             );
         }
         match found {
@@ -132,13 +146,13 @@ impl KindSpec for FringeCheck {
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
-        // One double-precision complex sum for the four products of a channel and baseline.
+        // One double-precision complex sum per channel and baseline, for the four products together.
         let host_bytes = block.ports.inputs[0].elements() / 4 * size_of::<[f64; 2]>();
         Resources { host_bytes, ..Resources::default() }
     }
 }
 
-/// Antennas that make this number of baselines, autocorrelations included.
+/// Number of antennas with this number of baselines, autocorrelations included; `None` if there is none.
 fn antennas_of(baselines: usize) -> Option<usize> {
     let antennas = (8 * baselines + 1).isqrt().saturating_sub(1) / 2;
     (antennas * (antennas + 1) / 2 == baselines).then_some(antennas)

@@ -1,4 +1,4 @@
-//! Visibilities made from the definition, with errors put in on purpose.
+//! Checks of visibilities computed from the equation, with deliberate errors.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -34,7 +34,7 @@ fn input() -> PortType {
     }
 }
 
-/// Runs a check on fringes with `extra_seconds` more at antenna 2, turned by `extra_degrees`.
+/// Runs a check on fringes with an extra delay of `extra_seconds` and an extra phase of `extra_degrees` at antenna 2.
 fn check(
     parameters: &FringeCheck,
     extra_seconds: f64,
@@ -80,7 +80,7 @@ fn parameters() -> FringeCheck {
 }
 
 #[test]
-fn expected_fringes_pass_and_the_table_names_every_baseline() {
+fn expected_fringes_pass_and_table_lists_every_baseline() {
     let (summary, result) = check(&parameters(), 0.0, 0.0);
     assert_eq!(result, Ok(()));
     for row in ["0-1 ", "0-2 ", "1-2 ", "100.0 %", "largest deviation 0.0"] {
@@ -89,14 +89,14 @@ fn expected_fringes_pass_and_the_table_names_every_baseline() {
 }
 
 #[test]
-fn a_wrong_phase_fails_and_is_measured() {
+fn wrong_phase_fails_and_is_measured() {
     let (summary, result) = check(&parameters(), 0.0, 30.0);
-    assert!(result.unwrap_err().contains("is off by 30.00 degrees, 1 are allowed"));
+    assert!(result.unwrap_err().contains("deviates by 30.00 degrees, the limit is 1"));
     assert!(summary.contains("30.00"), "{summary}");
 }
 
 #[test]
-fn a_delay_error_shows_in_the_measured_delay() {
+fn delay_error_appears_in_measured_delay() {
     let (summary, result) = check(&parameters(), 20e-9, 0.0);
     assert!(result.is_err());
     let line = summary.lines().find(|line| line.starts_with("0-2")).unwrap();
@@ -105,19 +105,19 @@ fn a_delay_error_shows_in_the_measured_delay() {
 }
 
 #[test]
-fn a_delay_error_alone_fails_where_a_limit_is_set() {
-    // Turned about the centre of the band, so that the mean phase stays where it should be.
+fn delay_error_alone_fails_if_limit_is_set() {
+    // The phase at the centre of the band is compensated, so that the mean phase is as expected.
     let degrees = 360.0 * (428e6_f64 * 3e-10).fract();
     let mut parameters = parameters();
     assert_eq!(check(&parameters, 3e-10, degrees).1, Ok(()));
     parameters.max_delay_error_seconds = Some(1e-10);
     assert_eq!(check(&parameters, 0.0, 0.0).1, Ok(()));
     let error = check(&parameters, 3e-10, degrees).1.unwrap_err();
-    assert!(error.contains("delay of baseline") && error.contains("0.100 are allowed"), "{error}");
+    assert!(error.contains("delay of baseline") && error.contains("the limit is 0.100"), "{error}");
 }
 
 #[test]
-fn fringes_of_a_tracked_source_are_expected_at_zero() {
+fn tracked_source_is_expected_at_zero_phase() {
     let tracked = FringeCheck { tracked: true, ..parameters() };
     assert!(check(&tracked, 0.0, 0.0).1.is_err(), "these fringes are not stopped");
     let zenith = Direction { azimuth_degrees: 0.0, elevation_degrees: 90.0 };
@@ -135,8 +135,8 @@ fn fringes_of_a_tracked_source_are_expected_at_zero() {
 }
 
 #[test]
-fn applied_delays_turn_the_band_about_its_centre() {
-    // An F-engine that applied -tau and the centre's phase has only the applied phase left to show.
+fn applied_delays_rotate_the_band_about_its_centre() {
+    // If an F-engine applied -tau and the phase at the centre, only the applied phase remains.
     let delays: Vec<f64> = PLACES.iter().map(|place| -SKY.delay_seconds(*place)).collect();
     let mut with = parameters();
     with.applied_delays_seconds.clone_from(&delays);
@@ -153,7 +153,7 @@ fn applied_delays_turn_the_band_about_its_centre() {
 }
 
 #[test]
-fn a_run_without_visibilities_fails_only_if_something_was_demanded() {
+fn run_without_visibilities_fails_only_with_a_limit() {
     for (most, fails) in [(Some(1.0), true), (None, false)] {
         let mut parameters = parameters();
         parameters.max_phase_error_degrees = most;
@@ -166,7 +166,7 @@ fn a_run_without_visibilities_fails_only_if_something_was_demanded() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn fringe_check_rejects_mismatched_inputs_and_parameters() {
     let mut bad = parameters();
     bad.antennas_enu_metres.pop();
     bad.applied_delays_seconds = vec![0.0];
