@@ -103,7 +103,7 @@ impl Digitiser {
         self.first.wrapping_add(self.frame.wrapping_mul(step))
     }
 
-    /// Goes over to the signals of the next frame.
+    /// Applies scheduled signals that take effect in the next frame.
     fn begin(&mut self) {
         let start = self.timestamp();
         let samples = self.parameters.samples_per_frame as u64;

@@ -20,7 +20,7 @@ fn kind(dtype: Dtype, scale: f64, threads: usize) -> Convert {
     Convert { dtype: dtype.to_string(), scale, threads }
 }
 
-/// One frame through the block: its elements, and how many were counted.
+/// Sends one frame through the block; returns its elements, and the count of saturated elements.
 fn run(kind: &Convert, from: Dtype, bytes: &[u8]) -> (Vec<u8>, u64) {
     let input = port(from, 8 * bytes.len() / from.bits());
     let outputs = kind.outputs(std::slice::from_ref(&input)).unwrap();
@@ -41,7 +41,7 @@ fn run(kind: &Convert, from: Dtype, bytes: &[u8]) -> (Vec<u8>, u64) {
     (frame.as_slice::<u8>().unwrap().to_vec(), counters.list()[0].counter.get())
 }
 
-/// Numbers of one type through the block to those of another.
+/// Converts numbers of one type to another with the block.
 fn numbers<I: bytemuck::Pod, O: bytemuck::AnyBitPattern>(
     (from, to): (Dtype, Dtype),
     scale: f64,
@@ -93,7 +93,7 @@ fn nibbles_have_the_real_part_in_front() {
     assert_eq!((found, saturated), (vec![0x3e, 0x79], 1));
 }
 
-/// The half nearest to a number, even if two are, found among all of them.
+/// Returns the half-precision value nearest to a number (ties to even), by search among all values.
 fn nearest_half(number: f64) -> f16 {
     let halves = (0..=u16::MAX).map(f16::from_bits).filter(|half| half.is_finite());
     let off = |half: &f16| (f64::from(*half) - number).abs();
@@ -119,7 +119,7 @@ fn every_pair_agrees_with_arithmetic_in_double_precision() {
     let mut pairs = 0;
     for &from in &types {
         for &to in types.iter().filter(|to| parts(**to) == parts(from)) {
-            // Small integers times a power of two: exact in every type.
+            // Small integers: exact in every type.
             let small: Vec<f64> = (0..2 * 1027).map(|n| f64::from(n * 5 % 15 - 7).abs()).collect();
             let bytes = run(&kind(from, 0.5, 1), of_parts(from), &double(&small)).0;
             let (found, saturated) = run(&kind(to, 2.0, 3), from, &bytes);
@@ -139,7 +139,7 @@ fn every_pair_agrees_with_arithmetic_in_double_precision() {
     assert_eq!(pairs, 7 * 7 + 7 * 7);
 }
 
-/// The double type with as many parts.
+/// Returns the double-precision type with the same number of parts.
 fn of_parts(dtype: Dtype) -> Dtype {
     if parts(dtype) == Some(2) { Dtype::Cf64 } else { Dtype::F64 }
 }
@@ -173,11 +173,11 @@ fn pairs_that_make_no_sense_are_refused_with_those_that_do() {
         let kind = Convert { dtype: to.to_owned(), scale, threads: 1 };
         kind.outputs(&[port(from, 8)]).unwrap_err()
     };
-    let complex = "it can become ci4, ci8, ci16, ci32, cf16, cf32, cf64";
+    let complex = "use one of ci4, ci8, ci16, ci32, cf16, cf32, cf64";
     for to in ["f32", "i64", "i10p", "nothing"] {
         let refusals = refused(Dtype::Ci8, to, 1.0);
         assert_eq!(refusals.len(), 1);
-        assert_eq!(refusals[0].message, format!("`ci8` cannot become `{to}`"));
+        assert_eq!(refusals[0].message, format!("`ci8` cannot be converted to `{to}`"));
         assert_eq!(refusals[0].help.as_deref(), Some(complex));
     }
     for from in [Dtype::Packed(10), Dtype::I64] {

@@ -14,10 +14,10 @@ pub struct NullSink {}
 
 impl KindSpec for NullSink {
     type Shape = ();
-    // Either implementation looks at headers only, wherever the payload lies.
+    // Both implementations read headers only, wherever the payload is.
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, env| Ok(Box::new(cpu::Sink::of(block, env)))),
-        Implementation::cuda("cuda", "drops frames where they lie, on the device", |block, env| {
+        Implementation::cuda("cuda", "discards frames in device memory", |block, env| {
             Ok(Box::new(cpu::Sink::of(block, env)))
         }),
     ];

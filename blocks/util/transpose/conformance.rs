@@ -1,4 +1,4 @@
-//! Cases that hold the form for a GPU to the definition.
+//! Conformance cases of the GPU implementation against the CPU reference.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};

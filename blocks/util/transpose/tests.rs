@@ -24,7 +24,7 @@ fn to_order(order: &[usize], threads: usize) -> Transpose {
     Transpose { axes: order.iter().map(|n| NAMES[*n].to_owned()).collect(), threads }
 }
 
-/// One frame through the block. Its bytes count up, with primes so that none stands for another.
+/// Sends one frame through the block. Its bytes count up modulo primes, so that elements differ.
 fn run(kind: &Transpose, input: &PortType) -> (PortType, Arc<Frame>) {
     let outputs = kind.outputs(std::slice::from_ref(input)).unwrap();
     let ports = Ports { inputs: vec![input.clone()], outputs };
@@ -49,7 +49,7 @@ fn run(kind: &Transpose, input: &PortType) -> (PortType, Arc<Frame>) {
     (ports.outputs[0].clone(), harness.receive(0).unwrap())
 }
 
-/// Where the element at `index` of the output stands in the input, straight from the meaning.
+/// Returns the index in the input of element `index` of the output, directly from the definition.
 fn source(lengths: &[usize], order: &[usize], mut index: usize) -> usize {
     let mut place = vec![0; lengths.len()];
     for &axis in order.iter().rev() {
@@ -77,7 +77,7 @@ fn check(dtype: Dtype, lengths: &[usize], order: &[usize], threads: usize) {
     }
 }
 
-/// Every order of the numbers below `n`.
+/// Returns all permutations of the numbers below `n`.
 pub(super) fn orders(n: usize) -> Vec<Vec<usize>> {
     let Some(last) = n.checked_sub(1) else { return vec![vec![]] };
     let insert = |order: Vec<usize>| {
