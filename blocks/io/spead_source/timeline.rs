@@ -232,7 +232,7 @@ impl Timeline {
     }
 
     /// Decides whether, and how, the stream continues at the time of `candidate`; `None` without enough
-    /// evidence. `is_full`: no more packets can be held to wait for more evidence.
+    /// evidence. `is_full`: there is no memory to hold more packets.
     pub fn decide(&self, candidate: &Candidate, standing: Standing, is_full: bool) -> Option<Move> {
         let base = self.base?;
         let lasting = candidate.lasting(self.now());

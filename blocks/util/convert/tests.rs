@@ -53,7 +53,7 @@ fn numbers<I: bytemuck::Pod, O: bytemuck::AnyBitPattern>(
 }
 
 #[test]
-fn ties_go_to_even_and_what_is_beyond_is_clamped_and_counted() {
+fn ties_round_to_even_and_overflow_is_clamped_and_counted() {
     let values = [0.5f32, 1.5, 2.5, -0.5, -1.5, 126.5, 127.0, 127.4, -127.6, -500.0];
     let (found, saturated) = numbers::<_, i8>((Dtype::F32, Dtype::I8), 1.0, &values);
     assert_eq!(found, [0, 2, 2, 0, -2, 126, 127, 127, -127, -127]);
@@ -68,7 +68,7 @@ fn ties_go_to_even_and_what_is_beyond_is_clamped_and_counted() {
 }
 
 #[test]
-fn what_is_no_number_stays_so_in_floats_and_is_zero_in_integers() {
+fn nan_stays_nan_in_floats_and_becomes_zero_in_integers() {
     let values = [f32::NAN, 1.0];
     let (found, saturated) = numbers::<_, i16>((Dtype::F32, Dtype::I16), 2.0, &values);
     assert_eq!((found, saturated), (vec![0, 2], 1));
@@ -85,7 +85,7 @@ fn a_complex_element_counts_once() {
 }
 
 #[test]
-fn nibbles_have_the_real_part_in_front() {
+fn ci4_has_the_real_part_in_the_upper_nibble() {
     let (found, saturated) = numbers::<_, [i8; 2]>((Dtype::Ci4, Dtype::Ci8), 1.0, &[0x7fu8, 0x91]);
     assert_eq!((found, saturated), (vec![[7, -1], [-7, 1]], 0));
     let values = [[3i8, -2], [9, -8]];
@@ -102,7 +102,7 @@ fn nearest_half(number: f64) -> f16 {
 }
 
 #[test]
-fn halves_are_the_nearest_ones_down_to_the_smallest() {
+fn half_precision_is_rounded_to_nearest_down_to_subnormals() {
     let mut values = vec![65_503.0f32, 65_519.0, 1e6, 1e-7, 5.96e-8, 2.98e-8, 3e-8, 6.1e-5, 2049.0];
     values.extend([2051.0, 0.1, 1.0 / 3.0, -1.0 / 3.0, 1.0 + 1.0 / 2048.0, 1.0 + 3.0 / 2048.0]);
     let (found, saturated) = numbers::<_, f16>((Dtype::F32, Dtype::F16), 1.0, &values);
@@ -113,7 +113,7 @@ fn halves_are_the_nearest_ones_down_to_the_smallest() {
 }
 
 #[test]
-fn every_pair_agrees_with_arithmetic_in_double_precision() {
+fn every_pair_of_types_agrees_with_double_precision() {
     let types = Dtype::WHOLE_BYTES.into_iter().filter(|dtype| parts(*dtype).is_some());
     let types: Vec<Dtype> = types.collect();
     let mut pairs = 0;
@@ -155,7 +155,7 @@ fn double(numbers: &[f64]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn threads_change_nothing(
+    fn result_does_not_depend_on_threads(
         bytes in proptest::collection::vec(any::<u8>(), 2..5000),
         threads in 1..5_usize,
         scale in -3.0..3.0_f64,
@@ -168,7 +168,7 @@ proptest! {
 }
 
 #[test]
-fn pairs_that_make_no_sense_are_refused_with_those_that_do() {
+fn convert_rejects_invalid_types_and_lists_valid_ones() {
     let refused = |from, to: &str, scale| {
         let kind = Convert { dtype: to.to_owned(), scale, threads: 1 };
         kind.outputs(&[port(from, 8)]).unwrap_err()

@@ -16,7 +16,8 @@ pub struct Injector {
     samples_per_frame: u64,
     stall: Duration,
     stalled_until: Option<Instant>,
-    /// Timestamp of the first frame since the block was created; earlier requests were carried out before.
+    /// Timestamp up to which previous blocks in this slot have processed the stream; earlier requests were
+    /// carried out by them.
     begun: u64,
     passed: Counter,
     injected: Counter,

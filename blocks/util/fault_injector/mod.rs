@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fails_at_as_many_frames_as_it_is_told_to() {
+    fn fault_injector_fails_at_the_requested_number_of_frames() {
         let parameters =
             FaultInjector { fault: Fault::Error, faults: 2, after_frames: 1, stall_seconds: 0.0 };
         let counters = Counters::default();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_holds_frames_and_lets_them_go() {
+    fn stall_delays_frames_and_then_passes_them() {
         let parameters =
             FaultInjector { fault: Fault::Stall, faults: 1, after_frames: 2, stall_seconds: 0.02 };
         let counters = Counters::default();

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn makes_exactly_the_frames_asked_for_with_a_running_counter() {
+    fn null_source_sends_the_requested_frames_with_a_running_counter() {
         let source = parameters(serde_json::json!({
             "dtype": "i16", "axes": [{"name": "sample", "len": 100}], "samples_per_frame": 50,
             "frames": 5, "first_timestamp": 7, "pattern": "counter",
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_missing_evenly_over_the_frames() {
+    fn missing_every_flags_units_evenly_across_frames() {
         let source = parameters(serde_json::json!({
             "dtype": "i8", "axes": [{"name": "heap", "len": 5}], "validity_axes": [{"name": "heap", "len": 5}],
             "samples_per_frame": 5, "validity_full": 3, "missing_every": 4,
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn random_complex_bytes_leave_out_the_value_that_cannot_be_conjugated() {
+    fn random_complex_bytes_exclude_the_most_negative_value() {
         for dtype in ["ci8", "ci4"] {
             let source = parameters(serde_json::json!({
                 "dtype": dtype, "axes": [{"name": "sample", "len": 4096}], "samples_per_frame": 1,
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn random_floats_of_every_width_are_finite_and_fill_minus_one_to_one() {
+    fn random_floats_of_every_width_fill_minus_one_to_one() {
         for dtype in ["f16", "f32", "f64", "cf16", "cf32", "cf64"] {
             let source = parameters(serde_json::json!({
                 "dtype": dtype, "axes": [{"name": "sample", "len": 4096}], "samples_per_frame": 1,
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_and_the_parameters_name_every_type_and_axis() {
+    fn page_and_parameters_list_every_type_and_axis() {
         let schema = (crate::kinds().get("null_source").unwrap().schema)().to_value().to_string();
         let of_types = Dtype::WHOLE_BYTES.map(|dtype| dtype.to_string());
         for name in of_types.iter().map(String::as_str).chain(axes::NAMES.iter().copied()) {
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_band_without_the_axis_is_refused() {
+    fn null_source_rejects_a_band_that_does_not_fit_the_axis() {
         let band = |channels: usize, first_channel: usize, bandwidth_hz: f64| {
             let source = NullSource {
                 band: Some(BandParameter { channels, first_channel, centre_hz: 1e9, bandwidth_hz }),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_parameter_is_refused_at_once() {
+    fn bad_parameters_are_all_reported_at_once() {
         let source = parameters(serde_json::json!({
             "dtype": "i99", "axes": [{"name": "chanel", "len": 1}, {"name": "pol", "len": 0}],
             "samples_per_frame": 0, "adc_sample_rate_hz": -1.0,
