@@ -1,11 +1,11 @@
-//! Examples that kinds carry.
+//! Examples of kinds.
 
 use fxgraph::flowgraph::load_in;
 use fxgraph::{DeviceName, KindEntry};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Where examples find the files that they name.
+/// Returns a directory with the files named in examples.
 pub fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("samples.dat"), vec![0; 1 << 16]).unwrap();

@@ -68,7 +68,7 @@ fn spead_sink_rejects_validity_that_does_not_fit_the_heaps() {
     let mut input = f_engine_input(64);
     input.validity = ValidityType::flags(vec![]);
     let all = refusals(&parameters, &input);
-    assert_eq!(all[0].message, "validity has to be [heap 2], here it is one flag");
+    assert_eq!(all[0].message, "the input's validity must be [heap 2], got one flag");
 }
 
 #[test]
