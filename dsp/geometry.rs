@@ -1,4 +1,4 @@
-//! Where antennas stand and when a wave front reaches them.
+//! Directions, and geometric delays of antennas.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 /// Speed of light in vacuum, in metres per second.
 pub const SPEED_OF_LIGHT: f64 = 299_792_458.0;
 
-/// A direction on the sky as seen from the array.
+/// Direction on the sky as seen from the array.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Direction {
@@ -17,8 +17,8 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// Time after the array's origin at which a plane wave from here reaches `enu_metres`
-    /// (east, north, up): `-(b . s) / c`, negative for antennas nearer to the source.
+    /// Returns the delay of a plane wave from this direction at `enu_metres` (east, north, up) relative to the
+    /// array's origin, in seconds: `-(b . s) / c`, negative for antennas nearer to the source.
     #[must_use]
     pub fn delay_seconds(self, enu_metres: [f64; 3]) -> f64 {
         let (azimuth, elevation) =
@@ -29,8 +29,7 @@ impl Direction {
         -along / SPEED_OF_LIGHT
     }
 
-    /// How fast that time changes, in seconds per second, while azimuth and elevation change at
-    /// these rates.
+    /// Returns the rate of the delay, in seconds per second, while azimuth and elevation change at these rates.
     #[must_use]
     pub fn delay_rate(
         self,

@@ -20,7 +20,7 @@ pub type Step = [[f64; LANES]; 2];
 ///
 /// # Panics
 /// If `sums` is not as long as a tile, or `first` and the rows reach beyond the panel.
-#[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+#[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 pub fn add_products(form: Form, rows: &[Step], first: usize, columns: &[Step], sums: &mut [f64]) {
     match form {
         Form::Portable => add::<false>(rows, first, columns, sums),

@@ -1,5 +1,5 @@
 //! Spreading with the vector instructions of x86-64, four antennas at a time.
-#![allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+#![allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 
 use super::kernel::Kernel;
 use super::spread::{Words, portable};

@@ -15,7 +15,7 @@ const ROWS: usize = 4;
 ///
 /// # Panics
 /// If `x` is shorter than the samples that `out` and the taps reach.
-#[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+#[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 pub fn filter(
     samples: &[i16],
     x: &mut [f32],
@@ -26,10 +26,10 @@ pub fn filter(
 ) {
     match form {
         Form::Portable => filter_portable(samples, x, g, subsampling, out),
-        // SAFETY: a form is chosen only if the processor has it.
+        // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
         Form::Avx2 => unsafe { x86::avx2(samples, x, g, subsampling, out) },
-        // SAFETY: likewise.
+        // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Form::Avx512 => unsafe { x86::avx512(samples, x, g, subsampling, out) },
     }

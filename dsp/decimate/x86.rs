@@ -1,4 +1,4 @@
-//! The filter with the registers of x86 processors.
+//! The filter with the registers of x86 CPUs.
 #![allow(unsafe_code, reason = "loads and stores of whole registers, within slices")]
 
 use super::{ROWS, widen};

@@ -1,4 +1,4 @@
-//! Dither with the registers of x86 processors.
+//! Dither with the registers of x86 CPUs.
 
 use super::GOLDEN;
 use std::arch::x86_64::{

@@ -37,7 +37,7 @@ impl RealFixup {
     ///
     /// # Panics
     /// If `spectrum` has fewer than two channels.
-    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
     pub fn apply(&self, spectrum: &mut [Complex32]) {
         let half = spectrum.len() / 2;
         debug_assert_eq!(half, self.twiddles.len() + 1);

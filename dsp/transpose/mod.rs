@@ -41,12 +41,12 @@ impl Transposition {
     ///
     /// # Panics
     /// If `quantised` lacks rows or channels, or `spectra` reach beyond the heap.
-    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
     pub fn run(&self, quantised: &[u16], first: usize, spectra: &Range<usize>, out: &mut [u8]) {
         let mut done = 0;
         #[cfg(target_arch = "x86_64")]
         if self.form == Form::Avx512 && self.pols == 2 && spectra.len() == x86::TILE {
-            // SAFETY: a form is chosen only if the processor has it.
+            // SAFETY: an implementation is chosen only if the CPU supports it.
             done = unsafe { x86::transpose(self, &quantised[first..], spectra, out) };
         }
         let channels = out.chunks_exact_mut(self.channel_bytes()).enumerate();

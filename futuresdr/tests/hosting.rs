@@ -1,4 +1,4 @@
-//! A block of FutureSDR in a block of fxgraph, driven by hand.
+//! FutureSDR blocks in a block of fxgraph, called directly.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -40,13 +40,13 @@ fn ports(dtype: Dtype, timing: &Timing, samples: Option<usize>) -> Ports {
     Ports { inputs, outputs }
 }
 
-/// The sample at an ADC sample.
+/// Returns the input sample at an ADC sample.
 fn signal(timestamp: u64) -> f32 {
     let n = timestamp / STEP;
     ((n * n % 1009) as f32 - 504.0) / 504.0
 }
 
-/// Frames at these timestamps through `block`, all that come out.
+/// Sends frames with these timestamps and validities through `block`; returns all output frames.
 fn run(block: Box<dyn Block>, ports: &Ports, frames: &[(u64, [u32; 4])]) -> Vec<Arc<Frame>> {
     let mut harness = Harness::new(block, ports, 16).unwrap();
     let mut received = Vec::new();
@@ -70,7 +70,7 @@ fn send(harness: &mut Harness, timestamp: u64, validity: [u32; 4]) -> bool {
     })
 }
 
-/// Calls `work` until the block waits, and takes what comes out.
+/// Calls `work` until the block waits, and collects the output.
 fn drive(harness: &mut Harness, received: &mut Vec<Arc<Frame>>) -> Next {
     loop {
         let next = Harness::block_on(harness.step()).unwrap();
@@ -97,7 +97,7 @@ fn fir(taps: &[f32], decimation: usize, ports: &Ports, env: &Env) -> Box<dyn Blo
     Box::new(host.unwrap())
 }
 
-/// The filter in double precision, centred at this time.
+/// Returns the output of the filter in double precision, centred at this time.
 fn filtered(taps: &[f32], timestamp: u64) -> f64 {
     let first = timestamp - (taps.len() / 2) as u64 * STEP;
     let product =
@@ -105,7 +105,7 @@ fn filtered(taps: &[f32], timestamp: u64) -> f64 {
     taps.iter().enumerate().map(product).sum()
 }
 
-/// Samples of `frames` with their times, and whether their heap is marked as whole.
+/// Returns the samples of `frames` with their times, and whether their heap is flagged as complete.
 fn samples(frames: &[Arc<Frame>], port: &PortType) -> Vec<(u64, f32, bool)> {
     let step = port.clock.samples_per_frame / port.elements() as u64;
     let mut samples = Vec::new();
@@ -142,9 +142,9 @@ fn samples_are_those_of_a_double_precision_filter_at_the_same_times() {
         for (time, value, is_whole) in samples(&received, &ports.outputs[0]) {
             let before = (len - 1) / 2;
             let is_inside = time >= begins + before * STEP && time + len / 2 * STEP < ends;
-            // The decimating filter leaves out a sample at the start, which is 0 and marked as missing.
+            // The decimating filter skips a sample at the start, which is 0 and flagged as missing.
             if is_inside && (is_whole || value != 0.0) {
-                // Of two samples in the middle the first one's time counts.
+                // With an even number of taps, the time is that of the first of the two middle samples.
                 let middle = time + (1 - len % 2) * STEP;
                 assert!((f64::from(value) - filtered(&taps, middle)).abs() < 1e-5, "{time}");
             }
@@ -190,7 +190,7 @@ fn gap_ends_the_stream_and_a_fresh_one_begins_behind_it() {
     let taps = taps(31);
     let ports = ports(Dtype::F32, &Timing::fir(31, 1), None);
     let env = Env::detached("fir");
-    // A whole frame is missing, then half of one; one is late.
+    // A whole frame is missing, then half of one; one frame is late.
     let half = FRAME / 2;
     let frames =
         [0, FRAME, 3 * FRAME, 4 * FRAME + half, 2 * FRAME, 5 * FRAME + half, 6 * FRAME + half];
@@ -266,7 +266,7 @@ enum What {
     Double,
 }
 
-/// A block that copies its samples, and does something else at the first of frame 1. It counts those that are there.
+/// Block that copies its samples, and performs an action at the first sample of frame 1. Counts its live instances.
 #[derive(futuresdr::runtime::macros::Block)]
 struct Tester {
     #[input]
@@ -407,7 +407,7 @@ fn readers_without_room_hold_the_input_back() {
     let ports = ports(Dtype::F32, &Timing::SAMPLE_BY_SAMPLE, None);
     let mut harness = tester(What::Copy, &ports, &Arc::default());
     let mut sent = 0;
-    // FutureSDR's buffers hold some frames, then nothing is taken any more.
+    // FutureSDR's buffers hold some frames, then no input is accepted any more.
     for _ in 0..10_000 {
         sent += u64::from(send(&mut harness, sent * FRAME, WHOLE));
         Harness::block_on(harness.step()).unwrap();
@@ -462,7 +462,7 @@ fn wrong_timing_and_wrong_connections_are_errors() {
     });
     assert!(text.starts_with("FutureSDR cannot connect `output` of block 0"), "{text}");
     let text = refused(Timing::SAMPLE_BY_SAMPLE, |_| panic!("no taps"));
-    assert_eq!(text, "building the FutureSDR flowgraph panicked: no taps");
+    assert_eq!(text, "panic while building the FutureSDR flowgraph: no taps");
 }
 
 #[test]

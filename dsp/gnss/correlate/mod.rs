@@ -81,7 +81,7 @@ impl Rotors {
 
 /// Writes the code at phase `code` and after it to `out` `[ROW]`, one element for each of `len` samples; what lies
 /// beyond them is of no meaning.
-#[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+#[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 pub fn write_code(form: Form, replica: &Replica, nco: &Nco, code: u64, len: usize, out: &mut [i8]) {
     let entries = &replica.extended()[(code >> CODE_FRACTION_BITS) as usize..];
     let (fraction, step) = (code % ENTRY, nco.code_step);
@@ -91,7 +91,7 @@ pub fn write_code(form: Form, replica: &Replica, nco: &Nco, code: u64, len: usiz
         return write_runs(entries, fraction, step, &mut out[..len + RUN]);
     }
     match form {
-        // SAFETY: `available` offers a form only after the processor was asked for it.
+        // SAFETY: `available` lists an implementation only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
         Form::Avx2 | Form::Avx512 if step <= ENTRY => unsafe {
             x86::look_up(entries, fraction, step, &mut out[..len.next_multiple_of(x86::AT_ONCE)]);
@@ -158,7 +158,7 @@ impl Correlator {
 
     /// Adds the correlations of some samples, at most [`BLOCK_SAMPLES`], to `sums` `[antenna][tap]`. `nco` holds the
     /// phases of the first of them, `taps` the offsets of the code; `rotors` are set to its frequency.
-    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
     pub fn add(
         &mut self,
         (planes, range): (&Planes, Range<usize>),
@@ -175,7 +175,7 @@ impl Correlator {
         for (antenna, sums) in sums.chunks_exact_mut(self.taps).enumerate() {
             let (re, im) = planes.parts(antenna, range.clone());
             let piece = Piece { re, im, rotors };
-            // SAFETY: `available` offers a form only after the processor was asked for it.
+            // SAFETY: `available` lists an implementation only if the CPU supports it.
             match self.form {
                 Form::Portable => piece.sum(&self.codes, &mut self.sums),
                 #[cfg(target_arch = "x86_64")]

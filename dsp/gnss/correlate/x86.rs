@@ -1,4 +1,4 @@
-//! The codes and the sums of a block with the registers of x86 processors.
+//! The codes and the sums of a block with the registers of x86 CPUs.
 //!
 //! Nothing here goes through closures: one that is called by a function compiled for the baseline, such as
 //! `array::map`, is not put in its place, and each register would travel through memory.

@@ -27,7 +27,7 @@ impl Edges {
     }
 
     /// Those of `len` samples of codes that begin at the phases `codes`, one for each tap.
-    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
     pub fn find(
         &mut self,
         form: Form,
@@ -43,7 +43,7 @@ impl Edges {
             let entries = &replica.extended()[(code >> CODE_FRACTION_BITS) as usize..];
             let left = ENTRY - code % ENTRY;
             match form {
-                // SAFETY: `available` offers a form only after the processor was asked for it.
+                // SAFETY: `available` lists an implementation only if the CPU supports it.
                 #[cfg(target_arch = "x86_64")]
                 Form::Avx512 => unsafe {
                     x86::ends_avx512((left, step), entries, len, (at, change), most);

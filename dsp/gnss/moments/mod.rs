@@ -103,10 +103,10 @@ impl Moments {
     }
 
     /// Takes the samples of a block, mixed with `rotors`.
-    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
     pub fn read(&mut self, form: Form, samples: (&[f32], &[f32]), rotors: &Rotors) {
         self.len = samples.0.len();
-        // SAFETY: `available` offers a form only after the processor was asked for it.
+        // SAFETY: `available` lists an implementation only if the CPU supports it.
         match form {
             Form::Portable => {
                 self.mix(samples, rotors);
@@ -217,7 +217,7 @@ impl EdgeCorrelator {
     /// Adds the correlations of the samples of which there are `moments`, one for each antenna, to `sums`
     /// `[antenna][tap]`. `nco` holds the phases of the first sample, `taps` the offsets of the code; `weights` are set
     /// to its frequency.
-    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
     pub fn add(
         &mut self,
         moments: &[Moments],
@@ -231,7 +231,7 @@ impl EdgeCorrelator {
         self.edges.find(self.form, replica, nco.code_step, first.len, codes);
         let turn = rotor(nco.carrier) * replica.scale();
         for (moments, sums) in moments.iter().zip(sums.chunks_exact_mut(self.taps)) {
-            // SAFETY: `available` offers a form only after the processor was asked for it.
+            // SAFETY: `available` lists an implementation only if the CPU supports it.
             match self.form {
                 Form::Portable => self.sum(moments, weights),
                 #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! The same with the registers of x86 processors.
+//! The same with the registers of x86 CPUs.
 //!
 //! Registers of 8 floats do: with AVX-512 those of 16 gain a tenth.
 #![allow(
