@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delays_of_a_frame_are_those_of_its_spectra() {
+    fn delays_of_a_frame_equal_those_of_its_spectra() {
         let mut model = DelayModel::new(1e9, 1);
         model.queue(&piece(100, 7.25));
         model.queue(&Piece { rate: 1e-9, ..piece(300, -3.0) });
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn coarse_rounds_half_to_even_and_fine_is_the_rest() {
+    fn coarse_delay_rounds_half_to_even_and_fine_is_the_remainder() {
         for (delay, coarse) in [(0.5, 0), (1.5, 2), (-0.5, 0), (-1.5, -2), (7.3, 7), (-7.6, -8)] {
             let got = DelayModel::of(1e9, 1, &[piece(0, delay)]).at(12345);
             assert_eq!(got.coarse_samples, coarse, "delay {delay}");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_hold_from_their_start_until_the_next() {
+    fn piece_is_valid_until_the_next_one_starts() {
         let model = DelayModel::of(1e9, 1, &[piece(100, 3.0), piece(200, 5.0)]);
         let coarse: Vec<i64> =
             [99, 100, 199, 200, u64::MAX].iter().map(|&t| model.at(t).coarse_samples).collect();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_piece_replaces_those_queued_at_or_after_its_start() {
+    fn new_piece_replaces_pieces_at_or_after_its_start() {
         let mut model =
             DelayModel::of(1e9, 1, &[piece(100, 1.0), piece(200, 2.0), piece(300, 3.0)]);
         model.queue(&piece(200, 7.0));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_replaced_from_a_timestamp_on_and_keeps_its_own_times() {
+    fn model_is_replaced_from_a_timestamp_and_keeps_its_start_times() {
         let mut model = DelayModel::of(1e9, 1, &[piece(100, 1.0), piece(900, 9.0)]);
         let drifting = Piece { rate: 1e-3, ..piece(200, 50.0) };
         model.replace(500, &[piece(150, 4.0), drifting, piece(700, 6.0)]);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn model_of_a_stream_that_started_again_refers_to_its_new_timestamps() {
+    fn model_after_a_restart_refers_to_the_new_timestamps() {
         let mut model = DelayModel::of(1e9, 1, &[Piece { rate: 1e-9, ..piece(1000, 7.0) }]);
         // The piece from before the restart keeps its first value.
         assert_eq!(model.at(TURN + 5000).coarse_samples, 7);

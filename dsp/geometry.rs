@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_the_slope_of_the_delay() {
+    fn delay_rate_is_the_slope_of_the_delay() {
         let at = |seconds: f64| Direction {
             azimuth_degrees: 37.0 + 0.3 * seconds,
             elevation_degrees: 62.0 - 0.2 * seconds,
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn an_antenna_towards_the_source_hears_it_first() {
+    fn antenna_nearer_to_the_source_has_a_negative_delay() {
         let east = Direction { azimuth_degrees: 90.0, elevation_degrees: 0.0 };
         let delay = east.delay_seconds([SPEED_OF_LIGHT, 0.0, 0.0]);
         assert!((delay + 1.0).abs() < 1e-12);

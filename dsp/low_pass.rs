@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "takes minutes")]
-    fn filters_are_as_good_as_those_of_scipy() {
+    fn largest_errors_equal_those_of_scipy() {
         // scipy.signal.remez of SciPy 1.17.1 for the same bands and weights: largest error in the pass band
         // and in the stop bands.
         for (mode, subsampling, taps, of_scipy) in [

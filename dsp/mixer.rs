@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_phase_is_exact_after_days() {
+    fn phase_is_exact_after_days() {
         // 3/7 of the rate is not a binary fraction: sample t has the phase 3 t / 7 turns.
         let frequency = Frequency::new(3e8, 7e8);
         for t in [0_u64, 1, 5, 1 << 40, 1_712_000_000 * 86_400 * 30 + 3, 1 << 61] {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_of_the_rate_turns_by_quarters() {
+    fn quarter_of_the_rate_turns_by_quarter_turns() {
         let frequency = Frequency::new(0.25, 1.0);
         let expected = [(1.0, 0.0), (0.0, -1.0), (-1.0, 0.0), (0.0, 1.0)];
         for (t, (re, im)) in expected.into_iter().enumerate() {

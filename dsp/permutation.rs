@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_become_as_few_and_as_long_as_they_can() {
+    fn axes_are_merged_to_the_fewest_and_longest() {
         let permutation = |lengths: &[usize], order: &[usize], bytes: usize| {
             Permutation::new(&axes(lengths, order), bytes)
         };

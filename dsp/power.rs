@@ -59,7 +59,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn every_form_counts_exactly_whatever_the_width() {
+    fn every_implementation_is_exact_for_every_width() {
         let mut random = Random::new(2);
         let len = if cfg!(miri) { 403 } else { 40_003 };
         for bits in [2, 8, 10, 12, 16] {

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_can_be_skipped() {
+    fn after_skips_numbers() {
         let mut random = Random::new(5);
         let mut later = random.after(3);
         (0..3).for_each(|_| _ = random.bits());

@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "takes minutes")]
-    fn the_errors_alternate_as_often_as_the_theorem_asks_for() {
+    fn errors_alternate_as_required_by_the_theorem() {
         let band = |from, to, desired, weight| Band { from, to, desired, weight };
         for taps in [16, 21, 64, 65, 128] {
             for bands in [
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "takes minutes")]
-    fn a_filter_whose_coefficients_lose_the_design_is_refused() {
+    fn equiripple_rejects_designs_dominated_by_rounding() {
         // With the second weight, rounding errors of the coefficients reach 3.2 in the stop bands.
         let s = 12.0;
         let stop = |n: u8| Band {

@@ -63,7 +63,7 @@ mod tests {
     use num_complex::Complex64;
 
     #[test]
-    fn unzipped_parts_combine_to_the_whole_transform() {
+    fn combined_parts_equal_the_whole_transform() {
         let mut random = Random::new(3);
         let mut value = || random.normal_pair().map(|x| (100.0 * x) as f32);
         let z: Vec<Complex32> = (0..if cfg!(miri) { 16 } else { 64 })

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_out_of_order_are_refused() {
+    fn refuse_disorder_rejects_pieces_out_of_order() {
         let refused = |starts: &[u64]| {
             let pieces: Vec<Piece> = starts.iter().map(|start| piece(*start, 1.0)).collect();
             refuse_disorder("delays", &pieces).is_some()
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_range_is_refused() {
+    fn refuse_piece_rejects_values_out_of_range() {
         let bad = [
             Piece { delay_seconds: Some(80e-6), ..Piece::default() },
             Piece { delay_samples: Some(f64::NAN), ..Piece::default() },
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_within_limits_of_their_own_are_accepted() {
+    fn refuse_piece_accepts_rates_within_given_limits() {
         let fast = Piece { rate: -3e-6, phase_rate_radians_per_second: 4000.0, ..Piece::default() };
         assert_eq!(refusals(&fast, MaxRates::default()), 2);
         assert_eq!(refusals(&fast, MaxRates { delay: 3e-6, phase_radians_per_second: 4e3 }), 0);

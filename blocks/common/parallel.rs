@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_unit_is_visited_once_whatever_the_threads() {
+    fn every_unit_is_visited_once_for_any_number_of_threads() {
         for threads in [0, 1, 3] {
             let threads = Threads::new(threads).unwrap();
             let mut scratches = vec![0_usize; threads.count()];

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_version_is_sent_once_however_many_frames_are_never_made() {
+    fn each_version_is_sent_once_despite_skipped_frames() {
         let mut ring = Ring::default();
         let first: Vec<usize> = (0..3).map(|_| ring.next()).collect();
         assert_eq!(ring.send().collect::<Vec<_>>(), first);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn no_version_is_overwritten_that_jobs_in_flight_may_use() {
+    fn versions_used_by_jobs_in_flight_are_not_overwritten() {
         let mut ring = Ring::default();
         for is_sent in [true, false] {
             assert!(ring.has_room(true));

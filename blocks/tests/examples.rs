@@ -21,7 +21,7 @@ fn every_kind_has_an_example() {
 }
 
 #[test]
-fn examples_are_flowgraphs_with_a_block_of_their_kind() {
+fn examples_are_valid_flowgraphs_with_a_block_of_their_kind() {
     let (registry, folder) = (crate::kinds(), folder());
     for example in registry.examples(DeviceName::Cpu) {
         let name = Path::new("example.yaml");

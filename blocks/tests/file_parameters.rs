@@ -26,7 +26,7 @@ fn texts(schema: &Value, found: &mut Vec<(String, bool)>) {
 }
 
 #[test]
-fn parameters_that_name_files_are_declared_as_files() {
+fn parameters_with_file_names_are_declared_as_files() {
     let mut declared = 0;
     for kind in kinds().iter() {
         let mut found = Vec::new();

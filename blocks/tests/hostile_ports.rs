@@ -217,7 +217,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_port_makes_a_block_panic(
+    fn arbitrary_ports_do_not_panic(
         port in port(),
         first in select(vec![0, 4096, (1 << 48) - 4096, u64::MAX - 8191, u64::MAX - 5000]),
         noise in any::<u8>(),
@@ -233,7 +233,7 @@ proptest! {
 }
 
 #[test]
-fn every_block_takes_some_of_these_ports() {
+fn every_block_accepts_some_of_these_ports() {
     let mut runner = TestRunner::deterministic();
     let folder = folder();
     let victims = victims(folder.path());

@@ -169,7 +169,7 @@ fn joined<'a>(
 }
 
 #[test]
-fn gains_and_seeds_hold_from_the_first_spectrum_at_the_timestamp_on() {
+fn gains_and_seeds_apply_from_the_effective_timestamp() {
     for (in_one, pols) in [(false, 2), (false, 1), (true, 2)] {
         // Not at the start of a spectrum, a heap or a frame of the filter bank.
         let at = 45_003;
@@ -196,7 +196,7 @@ fn gains_and_seeds_hold_from_the_first_spectrum_at_the_timestamp_on() {
 }
 
 #[test]
-fn delays_hold_from_the_first_spectrum_at_the_timestamp_on() {
+fn delays_apply_from_the_effective_timestamp() {
     for in_one in [false, true] {
         let at = 50_001;
         let old = "[{delay_samples: 3.3}], [{delay_samples: -7.0, phase_radians: 0.3}]";
@@ -228,7 +228,7 @@ fn delays_hold_from_the_first_spectrum_at_the_timestamp_on() {
 }
 
 #[test]
-fn a_transaction_changes_all_of_its_blocks_at_one_timestamp_or_none() {
+fn transaction_updates_all_blocks_at_one_timestamp_or_none() {
     let text = flowgraph(false, 2, "[[{delay_samples: 1}], []]", "20", 3);
     let before = untouched(&text, 2);
     let refuse = |control: &Control, request: &str| {
@@ -283,7 +283,7 @@ fn a_transaction_changes_all_of_its_blocks_at_one_timestamp_or_none() {
 }
 
 #[test]
-fn several_changes_wait_for_their_times_in_order() {
+fn scheduled_updates_apply_in_order_of_their_timestamps() {
     let text = flowgraph(false, 2, "[]", "1", 3);
     let runs =
         [1, 20, 40, 30].map(|gain| untouched(&flowgraph(false, 2, "[]", &gain.to_string(), 3), 2));
@@ -300,7 +300,7 @@ fn several_changes_wait_for_their_times_in_order() {
 }
 
 #[test]
-fn simulated_signals_change_at_their_sample() {
+fn simulated_signals_change_at_the_exact_sample() {
     for (bits, at) in [(10, 9_001), (8, 9_001), (12, 9_003), (10, 8_192)] {
         let text = |signals: &str| {
             format!(
@@ -324,7 +324,7 @@ fn simulated_signals_change_at_their_sample() {
 }
 
 #[test]
-fn delays_beyond_the_room_that_is_kept_are_refused_with_what_makes_it() {
+fn pfb_rejects_delays_beyond_its_history_and_names_the_limit() {
     let text = flowgraph(false, 2, "[]", "1", 3).replace(", max_delay_seconds: 0.0001", "");
     run(&text, 2, |control| {
         let error = control.retune("{pfb: {delays: [[{delay_samples: 1}], []]}}", None, LIMIT);
@@ -353,7 +353,7 @@ fn beam_spectra(heaps: usize, spectra: usize, step: u64) -> Cut {
 }
 
 #[test]
-fn beams_are_formed_with_new_weights_from_their_spectrum_on() {
+fn beam_weights_apply_from_the_effective_timestamp() {
     let step = 10;
     let text = |beams: &str| {
         format!(
@@ -399,7 +399,7 @@ fn heaps(subsampling: u64) -> Cut {
 }
 
 #[test]
-fn another_part_of_the_band_comes_from_the_first_heap_at_the_timestamp_on() {
+fn ddc_centre_applies_from_the_first_heap_at_the_timestamp() {
     let text = |centre_hz: f64| {
         format!(
             "flowgraph: g\nblocks:\n  x: {{kind: null_source, parameters: {{dtype: i8p, axes: [\
@@ -426,7 +426,7 @@ fn another_part_of_the_band_comes_from_the_first_heap_at_the_timestamp_on() {
 }
 
 #[test]
-fn plan_after_a_change_of_the_band_says_so_at_every_edge_behind_it() {
+fn plan_after_a_band_change_updates_every_edge_downstream() {
     let text = "flowgraph: narrow\nblocks:\n  \
         end: {kind: null_sink, input: heaps}\n  \
         heaps: {kind: postproc, input: fft, parameters: {channels: 32}}\n  \
@@ -455,7 +455,7 @@ fn plan_after_a_change_of_the_band_says_so_at_every_edge_behind_it() {
 }
 
 #[test]
-fn gains_of_feeds_hold_from_their_spectrum_on() {
+fn feed_gains_apply_from_the_effective_timestamp() {
     let (spectra, step) = (64, 32);
     let text = |gains: &str| {
         format!(
@@ -496,7 +496,7 @@ fn gains_of_feeds_hold_from_their_spectrum_on() {
 }
 
 #[test]
-fn a_move_to_another_device_is_told_with_its_gap_and_not_made() {
+fn move_to_another_device_is_reported_with_its_gap_and_rejected() {
     let plan = load_text("test.yaml", &flowgraph(false, 2, "[]", "1", 3), &[], &kinds());
     let (control, prepared) = Control::prepared(plan.result.unwrap(), kinds()).ok().unwrap();
     let change = control.change("fft", "device: cuda:0").ok().unwrap();

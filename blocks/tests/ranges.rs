@@ -5,7 +5,7 @@ use fxgraph::tree::{Node, Reader};
 use serde_json::{Value, json};
 
 #[test]
-fn numbers_beyond_a_declared_range_are_refused() {
+fn numbers_outside_a_declared_range_are_rejected() {
     let mut tried = Vec::new();
     for kind in crate::kinds().iter() {
         let schema = (kind.schema)().to_value();

@@ -192,7 +192,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn every_form_gives_the_same_numbers() {
+    fn every_implementation_gives_the_same_numbers() {
         let mut random = Random::new(4);
         let (antennas, spectra) = (5, 21);
         let bytes: Vec<u8> = (0..4 * antennas * spectra).map(|_| random.bits() as u8).collect();

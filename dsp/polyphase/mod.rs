@@ -207,7 +207,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn every_form_filters_like_the_portable_one() {
+    fn every_implementation_filters_like_the_portable_one() {
         let mut random = Random::new(1);
         let sizes = [(8, 3, 5, 1), (16, 16, 8, 1), (64, 5, 9, 2), (256, 16, 17, 1), (512, 4, 3, 4)];
         let most = if cfg!(miri) { 64 } else { 512 };

@@ -169,7 +169,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn every_form_gives_the_bits_of_the_portable_one() {
+    fn every_implementation_equals_the_portable_one_bit_by_bit() {
         let mut random = Random::new(3);
         let most = if cfg!(miri) { 64 } else { 4096 };
         for channels in [4, 8, 64, 256, 4096].into_iter().filter(|n| *n <= most) {

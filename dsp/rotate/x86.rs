@@ -97,7 +97,7 @@ fn vectors(block: Block) -> u32 {
     let (most, least) = (_mm512_set1_ps(block.limit), _mm512_set1_ps(-block.limit));
     let mut saturated = 0;
     for i in (0..len).step_by(LANES) {
-        // SAFETY: i + LANES <= len, and all slices have that many values.
+        // SAFETY: `i + LANES <= len`, and all slices have that many values.
         let (z, table_re, table_im) = unsafe {
             (
                 _mm512_loadu_ps(block.spectrum.as_ptr().add(i).cast()),
@@ -117,7 +117,7 @@ fn vectors(block: Block) -> u32 {
             ),
         };
         if let Some(gains) = block.gains {
-            // SAFETY: i + LANES <= len, the length of the gains.
+            // SAFETY: `i + LANES <= len`, the length of the gains.
             let gain = Factor::of(unsafe { _mm512_loadu_ps(gains.as_ptr().add(i).cast()) });
             turn = turn.scaled(gain);
         }
@@ -129,7 +129,7 @@ fn vectors(block: Block) -> u32 {
         saturated += ((over | over >> 1) & 0x5555).count_ones();
         let clamped = _mm512_min_ps(_mm512_max_ps(z, least), most);
         let bytes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(clamped));
-        // SAFETY: i + LANES <= len, the length of the output.
+        // SAFETY: `i + LANES <= len`, the length of the output.
         unsafe { _mm_storeu_si128(block.out.as_mut_ptr().add(i).cast(), bytes) };
     }
     saturated

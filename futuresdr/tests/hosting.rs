@@ -124,7 +124,7 @@ fn samples(frames: &[Arc<Frame>], port: &PortType) -> Vec<(u64, f32, bool)> {
 const WHOLE: [u32; 4] = [1; 4];
 
 #[test]
-fn samples_are_those_of_a_double_precision_filter_at_the_same_times() {
+fn samples_equal_a_double_precision_filter_at_the_same_times() {
     for (decimation, len, start, frame_samples) in [
         (1, 31, 0, None),
         (3, 31, FRAME * 7, None),
@@ -156,7 +156,7 @@ fn samples_are_those_of_a_double_precision_filter_at_the_same_times() {
 }
 
 #[test]
-fn frames_before_and_after_are_as_many_and_only_their_ends_are_missing() {
+fn number_of_frames_is_kept_and_only_the_ends_are_missing() {
     let taps = taps(31);
     let ports = ports(Dtype::F32, &Timing::fir(31, 1), None);
     let env = Env::detached("fir");
@@ -172,7 +172,7 @@ fn frames_before_and_after_are_as_many_and_only_their_ends_are_missing() {
 }
 
 #[test]
-fn missing_samples_mark_the_outputs_that_depend_on_them() {
+fn missing_samples_flag_the_outputs_that_depend_on_them() {
     let taps = taps(31);
     let ports = ports(Dtype::F32, &Timing::fir(31, 1), None);
     let env = Env::detached("fir");
@@ -186,7 +186,7 @@ fn missing_samples_mark_the_outputs_that_depend_on_them() {
 }
 
 #[test]
-fn gap_ends_the_stream_and_a_fresh_one_begins_behind_it() {
+fn gap_ends_the_stream_and_a_new_one_begins_after_it() {
     let taps = taps(31);
     let ports = ports(Dtype::F32, &Timing::fir(31, 1), None);
     let env = Env::detached("fir");
@@ -214,7 +214,7 @@ fn gap_ends_the_stream_and_a_fresh_one_begins_behind_it() {
 }
 
 #[test]
-fn blocks_that_begin_at_different_frames_make_the_same_frames() {
+fn blocks_started_at_different_frames_output_the_same_frames() {
     let taps = taps(13);
     let ports = ports(Dtype::F32, &Timing::fir(13, 5), Some(32));
     let env = Env::detached("fir");
@@ -348,7 +348,7 @@ fn failure(harness: &mut Harness) -> String {
 }
 
 #[test]
-fn error_of_a_block_names_it_and_the_next_frame_begins_a_fresh_stream() {
+fn error_names_the_block_and_the_next_frame_begins_a_new_stream() {
     let ports = ports(Dtype::F32, &Timing::SAMPLE_BY_SAMPLE, None);
     let alive = Arc::default();
     let mut harness = tester(What::Fail, &ports, &alive);
@@ -370,7 +370,7 @@ fn error_of_a_block_names_it_and_the_next_frame_begins_a_fresh_stream() {
 }
 
 #[test]
-fn panic_of_a_block_is_one_of_the_host_and_leaves_nothing() {
+fn panic_of_a_block_propagates_through_the_host_and_leaks_nothing() {
     let ports = ports(Dtype::F32, &Timing::SAMPLE_BY_SAMPLE, None);
     let alive = Arc::default();
     let mut harness = tester(What::Panic, &ports, &alive);
@@ -384,7 +384,7 @@ fn panic_of_a_block_is_one_of_the_host_and_leaves_nothing() {
 }
 
 #[test]
-fn host_dropped_at_any_time_leaves_nothing() {
+fn host_dropped_at_any_time_leaks_nothing() {
     let ports = ports(Dtype::F32, &Timing::SAMPLE_BY_SAMPLE, None);
     for steps in 0..8 {
         for what in [What::Copy, What::Sleep] {
@@ -403,7 +403,7 @@ fn host_dropped_at_any_time_leaves_nothing() {
 }
 
 #[test]
-fn readers_without_room_hold_the_input_back() {
+fn full_output_stops_the_input() {
     let ports = ports(Dtype::F32, &Timing::SAMPLE_BY_SAMPLE, None);
     let mut harness = tester(What::Copy, &ports, &Arc::default());
     let mut sent = 0;
@@ -466,7 +466,7 @@ fn wrong_timing_and_wrong_connections_are_errors() {
 }
 
 #[test]
-fn inputs_that_are_no_stream_of_samples_are_rejected() {
+fn timing_rejects_inputs_that_are_not_samples() {
     let timing = Timing::fir(3, 2);
     let mut two = input(Dtype::F32);
     two.axes.insert(0, Axis::new("pol", 2));

@@ -15,7 +15,7 @@ macro_rules! target {
 
         #[cfg(test)]
         #[test]
-        fn seeds_are_taken_without_a_panic() {
+        fn seeds_run_without_a_panic() {
             let mut seeds = 0;
             for seed in std::fs::read_dir(concat!("seeds/", $seeds)).expect("seeds") {
                 $function(&std::fs::read(seed.expect("a seed").path()).expect("a seed"));
