@@ -48,7 +48,7 @@ impl Scratch {
 /// polarisation of each beam, 0 or 1.
 ///
 /// # Panics
-/// If `scratch` was made for other sizes than those of `layout`, or an antenna or a polarisation has no weight
+/// If `scratch` was allocated for other sizes than those of `layout`, or an antenna or a polarisation has no weight
 /// or voltages.
 #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 pub fn add_antennas<'a>(
@@ -78,7 +78,7 @@ pub fn add_antennas<'a>(
 /// Returns the number of complex values clamped.
 ///
 /// # Panics
-/// If `scratch` has no such beam.
+/// If `beam` is not a beam of `scratch`.
 #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 #[must_use]
 pub fn quantise_beam(

@@ -93,9 +93,9 @@ pub struct GnssAcquisition {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Candidate {
-    /// Its signal: `gps_l1_ca` or `galileo_e1b`.
+    /// Signal: `gps_l1_ca` or `galileo_e1b`.
     pub system: System,
-    /// Its number: 1 to 37 for `gps_l1_ca`, 1 to 50 for `galileo_e1b`.
+    /// Number of the satellite: 1 to 37 for `gps_l1_ca`, 1 to 50 for `galileo_e1b`.
     pub prn: usize,
 }
 

@@ -40,7 +40,7 @@ impl Rows {
             .map_err(|error| format!("cannot read {}: {}", self.name, reason(&error)))
     }
 
-    /// Rows of `row_bytes` at `place`; a last part that fills no row is left out.
+    /// Creates rows of `row_bytes` at `place`; an incomplete last row is ignored.
     pub fn plain(place: Place, row_bytes: usize) -> Self {
         let Place { file, name, start, end } = place;
         let row_bytes = (row_bytes as u64).max(1);
@@ -48,8 +48,8 @@ impl Rows {
         Self { file, name, offset: start, row_bytes, count, missing: 0 }
     }
 
-    /// The array at `place`, with `row_bytes(shape)` bytes a row or an error about the shape: as many
-    /// rows as are whole.
+    /// Opens the array at `place`, with the number of complete rows. `row_bytes(shape)` returns the bytes per row,
+    /// or an error about the shape.
     fn array(
         place: Place,
         descr: &str,
@@ -71,7 +71,7 @@ impl Rows {
     }
 }
 
-/// A recording, open.
+/// An open recording.
 pub struct Recording {
     data: Rows,
     timestamp: Rows,

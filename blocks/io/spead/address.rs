@@ -9,7 +9,7 @@ pub const MAX_GROUPS: u32 = 4096;
 /// Reason why a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// There is no port, or it is not a number from 1 to 65535.
+    /// The port is missing, or is not a number from 1 to 65535.
     #[error("`{0}` has no valid port; write `a.b.c.d:port` or `a.b.c.d+N:port`")]
     Port(String),
     /// The part before the port is not an IPv4 address.
@@ -18,7 +18,7 @@ pub enum AddressError {
     /// The text after `+` is not a number, or the number is too large.
     #[error("N in `{0}` must be a number below {MAX_GROUPS}, for N + 1 groups")]
     Groups(String),
-    /// The groups run out of the address range they begin in.
+    /// The groups extend beyond the address range of the first one.
     #[error(
         "the groups of `{0}` extend beyond the address range (multicast or unicast) of the first one"
     )]

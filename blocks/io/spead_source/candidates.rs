@@ -79,7 +79,7 @@ impl Candidate {
         self.evidence >= super::timeline::FEW
     }
 
-    /// Whether no packet was added for [`STALE`], so that another candidate may take its place.
+    /// Whether no packet was added for `STALE`, so that another candidate may take its place.
     pub fn is_stale(&self, now: Option<Instant>) -> bool {
         now.zip(self.grown).is_none_or(|(now, grown)| now - grown >= STALE)
     }

@@ -27,7 +27,7 @@ pub enum Stream {
     },
 }
 
-/// How heaps make up a frame.
+/// Layout of heaps in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Type of the stream.

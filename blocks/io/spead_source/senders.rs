@@ -11,7 +11,7 @@ const MOST_VOTES: u8 = 16;
 /// Silence of a sender after which another sender ahead of the stream may take its seat.
 const QUIET: Duration = Duration::from_millis(250);
 
-/// The sender of one part of the data: the address that sent most of the last packets.
+/// Sender of one part of the data: the address that sent most of the recent packets.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
     holder: SocketAddrV4,

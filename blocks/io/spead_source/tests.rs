@@ -200,7 +200,7 @@ fn count(env: &Env, name: &str) -> u64 {
     env.counters.list().iter().find(|c| c.name == name).unwrap().counter.get()
 }
 
-/// Lets the source work until `count` frames have come.
+/// Runs the source until it has sent `count` frames.
 fn frames(harness: &mut Harness, count: usize) {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut got = 0;

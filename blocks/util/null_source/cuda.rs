@@ -79,7 +79,7 @@ impl Block for Cuda {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let output = &mut io.outputs[0];
         self.ready.extend(self.lane.done()?);
-        // Frames stay in order: none overtakes one that is being filled.
+        // Frames stay in order: no frame overtakes one that is being filled.
         if !self.lane.is_idle() {
             return Ok(Next::Wait);
         }
