@@ -39,7 +39,8 @@ impl KindSpec for FileSink {
         let mut refusals = Vec::new();
         let stem = self.path.strip_suffix(".npy").or_else(|| self.path.strip_suffix(".npz"));
         if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
-            let message = format!("`path` must end in .npy or .npz, got `{}`", self.path);
+            let message =
+                format!("`path` must be a file name ending in .npy or .npz, got `{}`", self.path);
             refusals.push(Refusal::parameter("path", message).help("write a name such as vis.npz"));
         }
         if self.frames_per_file.is_some() && !self.path.contains(PLACEHOLDER) {

@@ -76,7 +76,7 @@ impl ImageSink {
         };
         let stem = self.path.strip_suffix(".png");
         if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
-            let message = format!("`path` must end in .png, got `{}`", self.path);
+            let message = format!("`path` must be a file name ending in .png, got `{}`", self.path);
             refuse("path", message, "write a name such as image.png".to_owned());
         }
         let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();

@@ -155,7 +155,10 @@ fn image_sink_rejects_invalid_parameters() {
         refusals.iter().map(|refusal| refusal.message.clone()).collect::<Vec<_>>().join("; ")
     };
     let text = refused(json!({"path": "a.jpg", "rows": "beam", "columns": "time"}));
-    assert_eq!(text, "`path` must end in .png, got `a.jpg`; the input has no axis `time`");
+    assert_eq!(
+        text,
+        "`path` must be a file name ending in .png, got `a.jpg`; the input has no axis `time`"
+    );
     let text = refused(json!({"path": "a.png", "rows": "beam", "columns": "beam"}));
     assert_eq!(text, "`rows` and `columns` must be different axes");
     let text =
