@@ -1,8 +1,8 @@
-//! The blocks of fxgraph, in families: one directory per kind. They use the framework's public API
-//! only, as blocks of other crates would.
+//! The blocks of fxgraph, in families: one directory per kind. They use only the framework's public API, like
+//! blocks of other crates.
 //!
-//! A block is added by its directory and `pub mod` in its family's `mod.rs`. The build script registers the kind
-//! `BandLimiter` of every directory `band_limiter` that has an `example.yaml`.
+//! To add a block, create its directory and add `pub mod` to its family's `mod.rs`. The build script registers
+//! the kind `BandLimiter` of every directory `band_limiter` that has an `example.yaml`.
 
 pub mod common;
 pub mod f_engine;
@@ -16,7 +16,7 @@ pub mod x_engine;
 
 use fxgraph::{KindEntry, Registry};
 
-/// All kinds in this crate.
+/// Returns all kinds in this crate.
 #[must_use]
 pub fn kinds() -> Registry {
     let kinds = include!(concat!(env!("OUT_DIR"), "/kinds.rs"));

@@ -1,6 +1,6 @@
-//! Delay models: pure arithmetic, no samples.
+//! Delay models: arithmetic without samples.
 //!
-//! A sample that arrived at t is to appear at t + d. The model is made of linear pieces:
+//! A sample that arrived at t must appear at t + d. The model consists of linear pieces:
 //! d(t) = d0 + rate (t - t0) and phase(t) = phi0 + phase_rate (t - t0) from each piece's t0 on;
 //! before the first piece there is neither delay nor phase.
 
@@ -8,11 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 
-/// One linear piece of a delay model, as a parameter.
+/// Linear piece of a delay model, as a parameter.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Piece {
-    /// First ADC sample (since sync time) for which the piece holds; until the next piece starts.
+    /// First ADC sample (since sync time) of the piece, which is valid until the next piece starts.
     pub start_samples: u64,
     /// Delay at the start of the piece, in ADC samples. Give this or `delay_seconds`.
     pub delay_samples: Option<f64>,
@@ -27,7 +27,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Delay at the start of the piece in seconds, 0 if none is given.
+    /// Returns the delay at the start of the piece in seconds, 0 if none is given.
     #[must_use]
     pub fn delay_seconds(&self, adc_sample_rate_hz: f64) -> f64 {
         let in_samples = || self.delay_samples.map(|samples| samples / adc_sample_rate_hz);
@@ -35,13 +35,13 @@ impl Piece {
     }
 }
 
-/// Bits of a timestamp on the wire, after which timestamps begin again at 0.
+/// Bits of a timestamp on the wire; timestamps wrap to 0.
 pub const TIMESTAMP_BITS: u32 = 48;
-/// Timestamps on the wire.
+/// Number of timestamps on the wire: length of a turn.
 const TURN: u64 = 1 << TIMESTAMP_BITS;
 
-/// The timestamp `start`, given on the wire's timeline at timestamp `now` of a stream that may have
-/// started again (then its timestamps go on in the next turn of the 48 bits).
+/// Converts `start`, a timestamp on the wire, to the timeline of a stream at timestamp `now`. After a restart the
+/// timestamps of the stream continue in the next turn of the 48 bits.
 fn in_turn_of(now: u64, start: u64) -> u64 {
     let turned = (now - now % TURN) + start % TURN;
     // Just before a wrap of the timestamps, not far ahead.
@@ -49,23 +49,23 @@ fn in_turn_of(now: u64, start: u64) -> u64 {
     if is_past { start } else { turned }
 }
 
-/// What the model says for one output spectrum.
+/// Delay and phase of one output spectrum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Delay {
-    /// Whole samples of the input, rounded half to even.
+    /// Coarse delay in whole input samples, rounded half to even.
     pub coarse_samples: i64,
-    /// The rest, in samples of a real stream of the same bandwidth: -1/2 to 1/2 of one, or -1 to 1
-    /// if the samples are complex, of which there are half as many.
+    /// Fine delay, in samples of a real stream of the same bandwidth: -1/2 to 1/2, or -1 to 1 for complex samples,
+    /// of which there are half as many.
     pub fine_samples: f64,
-    /// Phase of the centre of the band, in turns (0 to 1), with the quarter turns of the coarse delay
-    /// if the input is real.
+    /// Phase of the centre of the band, in turns (0 to 1), including the quarter turns of the coarse delay if the
+    /// input is real.
     pub phase_turns: f64,
 }
 
-/// A piece in the model's own units.
+/// Piece in the internal units of the model.
 #[derive(Clone, Copy, Debug)]
 struct Linear {
-    /// First timestamp for which it holds: its start, or the moment from which it was the model.
+    /// First timestamp for which the piece is valid: its start, or the effective timestamp of its update.
     from: u64,
     start: u64,
     delay_samples: f64,
@@ -74,24 +74,24 @@ struct Linear {
     phase_turns_per_sample: f64,
 }
 
-/// The delay model of one polarisation.
+/// Delay model of one polarisation.
 #[derive(Clone, Debug)]
 pub struct DelayModel {
     adc_sample_rate_hz: f64,
-    /// ADC samples from one sample of the input to the next: 1 for a real one, more for a complex one.
+    /// ADC samples per input sample: 1 for real input, more for complex input.
     subsampling: usize,
-    /// By the timestamp from which they hold.
+    /// Pieces in order of the timestamp from which they are valid.
     pieces: Vec<Linear>,
 }
 
 impl DelayModel {
-    /// A model without delay.
+    /// Creates a model without delay.
     #[must_use]
     pub fn new(adc_sample_rate_hz: f64, subsampling: usize) -> Self {
         Self { adc_sample_rate_hz, subsampling, pieces: Vec::new() }
     }
 
-    /// A model of these pieces, queued in order.
+    /// Creates a model of these pieces, queued in order.
     #[must_use]
     pub fn of(adc_sample_rate_hz: f64, subsampling: usize, pieces: &[Piece]) -> Self {
         let mut model = Self::new(adc_sample_rate_hz, subsampling);
@@ -99,13 +99,13 @@ impl DelayModel {
         model
     }
 
-    /// Adds a piece; it replaces those that start at or after it.
+    /// Adds a piece, which replaces all pieces that start at the same time or later.
     pub fn queue(&mut self, piece: &Piece) {
         self.add(piece.start_samples, piece);
     }
 
-    /// Goes over to these pieces at timestamp `from`. As long as none of them has started, what there
-    /// was before goes on; without any there is no delay.
+    /// Replaces the model by these pieces from timestamp `from` on. Until the first of them starts, the previous
+    /// piece stays valid; an empty list means no delay.
     pub fn replace(&mut self, from: u64, pieces: &[Piece]) {
         if pieces.is_empty() {
             self.add(from, &Piece { start_samples: from, ..Piece::default() });
@@ -118,7 +118,7 @@ impl DelayModel {
         }
     }
 
-    /// Forgets the pieces that only hold before timestamp `t`.
+    /// Forgets pieces that are valid only before timestamp `t`.
     pub fn forget_before(&mut self, t: u64) {
         let in_force = self.pieces.partition_point(|piece| piece.from <= t);
         self.pieces.drain(..in_force.saturating_sub(1));
@@ -140,16 +140,16 @@ impl DelayModel {
         });
     }
 
-    /// All of a delay, in seconds.
+    /// Returns the whole delay in seconds.
     #[must_use]
     pub fn seconds(&self, delay: &Delay) -> f64 {
         let subsampling = self.subsampling as f64;
-        // The rest is in samples of a real stream of the same bandwidth.
+        // The fine delay is in samples of a real stream of the same bandwidth.
         let fine = if self.subsampling == 1 { 1.0 } else { subsampling / 2.0 } * delay.fine_samples;
         (delay.coarse_samples as f64 * subsampling + fine) / self.adc_sample_rate_hz
     }
 
-    /// The delay for all timestamps from `start` up to `end`, if it does not change.
+    /// Returns the delay for all timestamps from `start` up to `end`, if it does not change.
     #[must_use]
     pub fn constant(&self, start: u64, end: u64) -> Option<Delay> {
         let changes = |piece: &Linear| piece.rate != 0.0 || piece.phase_turns_per_sample != 0.0;
@@ -159,13 +159,13 @@ impl DelayModel {
         is_constant.then(|| self.at(start))
     }
 
-    /// The delays for `count` spectra from timestamp `start` on, `step` apart.
+    /// Returns the delays for `count` spectra from timestamp `start` on, `step` apart.
     pub fn each(&self, start: u64, step: u64, count: usize) -> impl Iterator<Item = Delay> {
         let constant = self.constant(start, start + step * count as u64);
         (0..count as u64).map(move |n| constant.unwrap_or_else(|| self.at(start + n * step)))
     }
 
-    /// The delay for the spectrum with timestamp `t`.
+    /// Returns the delay for the spectrum with timestamp `t`.
     #[must_use]
     pub fn at(&self, t: u64) -> Delay {
         let after = self.pieces.partition_point(|piece| piece.from <= t);
@@ -173,15 +173,15 @@ impl DelayModel {
             return Delay { coarse_samples: 0, fine_samples: 0.0, phase_turns: 0.0 };
         };
         let elapsed = t - piece.start;
-        // What it was before the sender of the stream was restarted is not extrapolated.
+        // A piece from before a restart of the sender is not extrapolated.
         let is_outdated = t / TURN != piece.start / TURN && elapsed > TURN / 4;
         let dt = if is_outdated { 0.0 } else { elapsed as f64 };
         let delay = piece.delay_samples + piece.rate * dt;
         let subsampling = self.subsampling as f64;
         let coarse = (delay / subsampling).round_ties_even();
         let rest = delay - coarse * subsampling;
-        // A coarse delay of c real samples turns the centre of the band by c quarter cycles; complex
-        // ones have their centre at frequency 0, which stands still.
+        // A coarse delay of c real samples turns the centre of the band by c quarter cycles; complex samples have
+        // their centre at frequency 0, which is not turned.
         let (fine_samples, quarter_turns) = match self.subsampling {
             1 => (rest, coarse.rem_euclid(4.0) / 4.0),
             _ => (2.0 * rest / subsampling, 0.0),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delays_of_a_frame_are_those_of_its_spectra() {
+    fn delays_of_a_frame_equal_those_of_its_spectra() {
         let mut model = DelayModel::new(1e9, 1);
         model.queue(&piece(100, 7.25));
         model.queue(&Piece { rate: 1e-9, ..piece(300, -3.0) });
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn coarse_rounds_half_to_even_and_fine_is_the_rest() {
+    fn coarse_delay_rounds_half_to_even_and_fine_is_the_remainder() {
         for (delay, coarse) in [(0.5, 0), (1.5, 2), (-0.5, 0), (-1.5, -2), (7.3, 7), (-7.6, -8)] {
             let got = DelayModel::of(1e9, 1, &[piece(0, delay)]).at(12345);
             assert_eq!(got.coarse_samples, coarse, "delay {delay}");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_hold_from_their_start_until_the_next() {
+    fn piece_is_valid_until_the_next_one_starts() {
         let model = DelayModel::of(1e9, 1, &[piece(100, 3.0), piece(200, 5.0)]);
         let coarse: Vec<i64> =
             [99, 100, 199, 200, u64::MAX].iter().map(|&t| model.at(t).coarse_samples).collect();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_piece_replaces_those_queued_at_or_after_its_start() {
+    fn new_piece_replaces_pieces_at_or_after_its_start() {
         let mut model =
             DelayModel::of(1e9, 1, &[piece(100, 1.0), piece(200, 2.0), piece(300, 3.0)]);
         model.queue(&piece(200, 7.0));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_replaced_from_a_timestamp_on_and_keeps_its_own_times() {
+    fn model_is_replaced_from_a_timestamp_and_keeps_its_start_times() {
         let mut model = DelayModel::of(1e9, 1, &[piece(100, 1.0), piece(900, 9.0)]);
         let drifting = Piece { rate: 1e-3, ..piece(200, 50.0) };
         model.replace(500, &[piece(150, 4.0), drifting, piece(700, 6.0)]);
@@ -269,7 +269,7 @@ mod tests {
         };
         let times = [99, 100, 499, 500, 699, 700, 2000];
         assert_eq!(delays(&model, &times), [0.0, 1.0, 1.0, 50.3, 50.499, 6.0, 6.0]);
-        // A model for later: until then the one before goes on.
+        // A scheduled model: until then the previous one stays valid.
         model.replace(600, &[piece(800, 8.0)]);
         assert_eq!(delays(&model, &[600, 750, 799, 800]), [50.4, 6.0, 6.0, 8.0]);
         model.forget_before(750);
@@ -280,15 +280,15 @@ mod tests {
     }
 
     #[test]
-    fn model_of_a_stream_that_started_again_refers_to_its_new_timestamps() {
+    fn model_after_a_restart_refers_to_the_new_timestamps() {
         let mut model = DelayModel::of(1e9, 1, &[Piece { rate: 1e-9, ..piece(1000, 7.0) }]);
-        // The model of the timeline before holds its first value.
+        // The piece from before the restart keeps its first value.
         assert_eq!(model.at(TURN + 5000).coarse_samples, 7);
         assert!(model.at(TURN + 5000).fine_samples.abs() < 1e-12);
         model.replace(TURN + 6000, &[Piece { rate: 0.5, ..piece(5000, 3.0) }, piece(9000, 1.0)]);
         assert_eq!(model.at(TURN + 6000).coarse_samples, 503);
         assert_eq!(model.at(TURN + 9000).coarse_samples, 1);
-        // A wrap in between is no restart.
+        // A wrap between the pieces is not a restart.
         let mut model = DelayModel::new(1e9, 1);
         model.replace(TURN + 10, &[Piece { rate: 0.5, ..piece(TURN - 10, 1.0) }]);
         assert_eq!(model.at(TURN + 10).coarse_samples, 11);

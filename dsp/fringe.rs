@@ -1,25 +1,25 @@
-//! The fringe of one baseline: what is expected, and what the visibilities say.
+//! Fringe of one baseline: expected and measured.
 
 use num_complex::Complex64;
 use rustfft::FftPlanner;
 use std::f64::consts::TAU;
 
-/// The transform that looks for the delay is this much finer than the channels give.
+/// Oversampling of the transform that searches for the delay.
 const FINER: usize = 8;
 
-/// What one baseline should show.
+/// Expected fringe of one baseline.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Expected {
-    /// Delay of the first antenna against the second on the sky, in seconds.
+    /// Geometric delay of the first antenna relative to the second, in seconds.
     pub delay_seconds: f64,
-    /// The same of the delays that were applied, about the centre of the band.
+    /// Difference of the applied delays, relative to the centre of the band, in seconds.
     pub applied_seconds: f64,
-    /// Phase difference that was applied, in radians.
+    /// Applied phase difference, in radians.
     pub applied_radians: f64,
 }
 
 impl Expected {
-    /// Phase in radians at `hz`, for a band around `centre_hz`.
+    /// Returns the phase in radians at `hz`, for a band around `centre_hz`.
     #[must_use]
     pub fn phase(&self, hz: f64, centre_hz: f64) -> f64 {
         let turns = hz * self.delay_seconds + (hz - centre_hz) * self.applied_seconds;
@@ -27,14 +27,14 @@ impl Expected {
     }
 }
 
-/// What one baseline shows.
+/// Measured fringe of one baseline.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     /// Slope of the phase across the band, as a delay in seconds.
     pub delay_seconds: f64,
-    /// Phase against the expected one in the middle of the channels, in degrees.
+    /// Deviation from the expected phase in the middle of the channels, in degrees.
     pub deviation_degrees: f64,
-    /// 1 if all channels have the expected phase, 0 if they have nothing to do with it.
+    /// Coherence with the expected phase: 1 if all channels have it, 0 for random phases.
     pub coherence: f64,
 }
 
@@ -58,8 +58,8 @@ pub fn measure(
     }
     let step_hz = if hz.len() > 1 { hz[1] - hz[0] } else { 0.0 };
     let remaining_seconds = remaining_delay(&turned, step_hz);
-    // In the middle, with the delay that is there: with another one the phases of the band's two
-    // halves would add up to anything.
+    // In the middle of the band, with the measured delay: with a wrong delay the phases across the band would
+    // not add coherently.
     let middle_hz = hz.iter().sum::<f64>() / hz.len() as f64;
     let turn = |hz: f64| Complex64::cis(TAU * (hz - middle_hz) * remaining_seconds);
     let straight: Complex64 = turned.iter().zip(hz).map(|(v, hz)| v * turn(*hz)).sum();
@@ -70,7 +70,7 @@ pub fn measure(
     })
 }
 
-/// The `tau` for which `|sum v_k exp(2 pi j k step tau)|` is greatest.
+/// Returns the `tau` that maximises `|sum v_k exp(2 pi j k step tau)|`, in seconds.
 fn remaining_delay(values: &[Complex64], step_hz: f64) -> f64 {
     if values.len() < 2 || step_hz == 0.0 {
         return 0.0;
@@ -81,7 +81,7 @@ fn remaining_delay(values: &[Complex64], step_hz: f64) -> f64 {
     FftPlanner::new().plan_fft_inverse(len).process(&mut lags);
     let power = |n: usize| lags[n % len].norm_sqr();
     let peak = (0..len).max_by(|a, b| power(*a).total_cmp(&power(*b))).unwrap_or(0);
-    // The top of the parabola through the peak and its neighbours.
+    // Maximum of the parabola through the peak and its neighbours.
     let (left, top, right) = (power(peak + len - 1), power(peak), power(peak + 1));
     let curvature = left - 2.0 * top + right;
     let offset = if curvature < 0.0 { 0.5 * (left - right) / curvature } else { 0.0 };

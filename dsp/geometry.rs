@@ -1,4 +1,4 @@
-//! Where antennas stand and when a wave front reaches them.
+//! Directions, and geometric delays of antennas.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 /// Speed of light in vacuum, in metres per second.
 pub const SPEED_OF_LIGHT: f64 = 299_792_458.0;
 
-/// A direction on the sky as seen from the array.
+/// Direction on the sky as seen from the array.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Direction {
@@ -17,8 +17,8 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// Time after the array's origin at which a plane wave from here reaches `enu_metres`
-    /// (east, north, up): `-(b . s) / c`, negative for antennas nearer to the source.
+    /// Returns the delay of a plane wave from this direction at `enu_metres` (east, north, up) relative to the
+    /// array's origin, in seconds: `-(b . s) / c`, negative for antennas nearer to the source.
     #[must_use]
     pub fn delay_seconds(self, enu_metres: [f64; 3]) -> f64 {
         let (azimuth, elevation) =
@@ -29,8 +29,7 @@ impl Direction {
         -along / SPEED_OF_LIGHT
     }
 
-    /// How fast that time changes, in seconds per second, while azimuth and elevation change at
-    /// these rates.
+    /// Returns the rate of the delay, in seconds per second, while azimuth and elevation change at these rates.
     #[must_use]
     pub fn delay_rate(
         self,
@@ -54,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_the_slope_of_the_delay() {
+    fn delay_rate_is_the_slope_of_the_delay() {
         let at = |seconds: f64| Direction {
             azimuth_degrees: 37.0 + 0.3 * seconds,
             elevation_degrees: 62.0 - 0.2 * seconds,
@@ -66,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn an_antenna_towards_the_source_hears_it_first() {
+    fn antenna_nearer_to_the_source_has_a_negative_delay() {
         let east = Direction { azimuth_degrees: 90.0, elevation_degrees: 0.0 };
         let delay = east.delay_seconds([SPEED_OF_LIGHT, 0.0, 0.0]);
         assert!((delay + 1.0).abs() < 1e-12);

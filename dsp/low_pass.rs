@@ -5,39 +5,39 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 
-/// What becomes of the channels at the edges, which the filter does not keep clean.
+/// Treatment of the channels at the band edges, which contain aliases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// The output covers twice the band: the outer halves are left out after the channels are made
-    /// (`channels` of `postproc`), and the whole band is clean.
+    /// The output covers twice the band: the outer channels are discarded after the channelisation
+    /// (`channels` of `postproc`), and the whole band is free of aliases.
     #[default]
     Discard,
-    /// The output covers the band and no more, and its edges roll off.
+    /// The output covers only the band, and its edges roll off.
     NoDiscard,
 }
 
-/// What the low-pass filter of a block is made from.
+/// Specification of the low-pass filter of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LowPass {
-    /// Which bands it passes and stops.
+    /// Treatment of the band edges.
     pub mode: Mode,
-    /// Input samples for each output sample, S.
+    /// Input samples per output sample, S.
     pub subsampling: usize,
-    /// Number of its weights.
+    /// Number of taps.
     pub taps: usize,
-    /// Part of the kept band that passes, for [`Mode::NoDiscard`].
+    /// Fraction of the output band that is the pass band, for [`Mode::NoDiscard`].
     pub pass: f64,
-    /// Factor by which errors in the pass band count, against 1 in the stop bands.
+    /// Weight of errors in the pass band, relative to 1 in the stop bands.
     pub pass_weight: f64,
 }
 
 impl LowPass {
-    /// The bands, in cycles per input sample.
+    /// Returns pass and stop bands, in cycles per input sample.
     ///
-    /// In units of the output's rate, `discard` passes 0 to 1/4, the half that is kept, and stops what
-    /// decimation would put there: a quarter to both sides of each whole number. What it puts into the
-    /// other half is of no interest. `no_discard` passes 0 to p/2 and stops from 1 - p/2 on.
+    /// In units of the output rate, `discard` passes 0 to 1/4, the part of the output band that is kept, and stops
+    /// the frequencies that alias into it: 1/4 to both sides of each whole number. Aliases in the discarded part are
+    /// irrelevant. `no_discard` passes 0 to p/2 and stops from 1 - p/2 on.
     #[must_use]
     pub fn bands(&self) -> Vec<Band> {
         let s = self.subsampling as f64;
@@ -60,8 +60,8 @@ impl LowPass {
         }
     }
 
-    /// The weights h, times the square root of S: white noise then keeps its level. `None`: there is
-    /// no such filter within the precision of numbers.
+    /// Returns the weights h, times the square root of S, so that white noise keeps its level. `None` if rounding
+    /// errors prevent the design.
     #[must_use]
     pub fn weights(&self) -> Option<Vec<f64>> {
         let mut weights = equiripple(self.taps, &self.bands())?;
@@ -70,8 +70,8 @@ impl LowPass {
         Some(weights)
     }
 
-    /// The largest errors of the amplitude, that in the pass band and that in the stop bands, each
-    /// against the amplitude that is asked for. `None`: as for [`weights`](Self::weights).
+    /// Returns the largest errors of the amplitude in the pass band and in the stop bands, relative to the desired
+    /// amplitude. `None` as for [`weights`](Self::weights).
     #[must_use]
     pub fn largest_errors(&self) -> Option<[f64; 2]> {
         let scale = (self.subsampling as f64).sqrt();
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "takes minutes")]
-    fn filters_are_as_good_as_those_of_scipy() {
+    fn largest_errors_equal_those_of_scipy() {
         // scipy.signal.remez of SciPy 1.17.1 for the same bands and weights: largest error in the pass band
         // and in the stop bands.
         for (mode, subsampling, taps, of_scipy) in [
@@ -121,7 +121,7 @@ mod tests {
         ] {
             let found = low_pass(mode, subsampling, taps).largest_errors().unwrap();
             for (found, of_scipy) in found.iter().zip(of_scipy) {
-                // Both are the optimum, as exactly as they are computed.
+                // Both are the optimum within their precision.
                 let ratio = found / of_scipy;
                 assert!(
                     (0.9..1.03).contains(&ratio),

@@ -1,4 +1,4 @@
-//! The oscillator, and the filter that is turned with it.
+//! Oscillator, and the filter shifted in frequency by the oscillator.
 //!
 //! With f in turns per sample, mixing and filtering are one sum of real samples with complex weights:
 //!
@@ -9,18 +9,18 @@ use std::f64::consts::TAU;
 
 /// Output samples that share a factor computed from their time.
 pub const ANCHOR: usize = 64;
-/// Weights that go together.
+/// Weights in a vector.
 pub const LANES: usize = 16;
 
-/// A frequency as turns per sample, in units of 2^-128: its phase is exact to that at any time.
+/// Frequency in turns per sample, in units of 2^-128, so that the phase is precise at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frequency(u128);
 
 impl Frequency {
-    /// Of `hz`, 0 up to the rate, in samples at `rate_hz`.
+    /// Creates the frequency `hz`, from 0 up to the rate, for samples at `rate_hz`.
     #[must_use]
     pub fn new(hz: f64, rate_hz: f64) -> Self {
-        // Long division. Each step is exact: the rest stays below the rate.
+        // Long division. Each step is exact: the remainder stays below the rate.
         let mut rest = hz;
         let mut turns = 0;
         for _ in 0..u128::BITS {
@@ -34,30 +34,30 @@ impl Frequency {
         Self(turns)
     }
 
-    /// The phase at sample `t`, in turns of 2^-64.
+    /// Returns the phase at sample `t`, in units of 2^-64 turns.
     #[inline]
     #[must_use]
     pub fn phase(self, t: u64) -> u64 {
         (self.0.wrapping_mul(u128::from(t)) >> 64) as u64
     }
 
-    /// e^{-2 pi i f t}.
+    /// Returns e^{-2 pi i f t}.
     #[inline]
     #[must_use]
     pub fn phasor(self, t: u64) -> Complex64 {
-        // Signed, so that small angles are as exact as they can be.
+        // Signed, so that small angles have full precision.
         let turns = self.phase(t).cast_signed() as f64 / 2.0_f64.powi(64);
         let (sin, cos) = (TAU * turns).sin_cos();
         Complex64::new(cos, -sin)
     }
 }
 
-/// What mixes, filters and decimates at one centre frequency.
+/// Mixer and decimating filter for one centre frequency.
 #[derive(Clone, Debug)]
 pub struct Mixer {
     frequency: Frequency,
     subsampling: usize,
-    /// Real and imaginary parts of g, for each tap, and zeros up to a multiple of [`LANES`].
+    /// Real and imaginary parts of g for each tap, padded with zeros to a multiple of [`LANES`].
     re: Vec<f32>,
     im: Vec<f32>,
     /// e^{-2 pi i f S j}.
@@ -65,7 +65,7 @@ pub struct Mixer {
 }
 
 impl Mixer {
-    /// With the low-pass `filter` h, its pass band moved to `centre_hz`.
+    /// Creates a mixer with the low-pass `filter` h, whose pass band is moved to `centre_hz`.
     #[must_use]
     pub fn new(filter: &[f64], subsampling: usize, centre_hz: f64, rate_hz: f64) -> Self {
         let frequency = Frequency::new(centre_hz, rate_hz);
@@ -85,21 +85,22 @@ impl Mixer {
         }
     }
 
-    /// The frequency of the oscillator.
+    /// Returns the frequency of the oscillator.
     #[inline]
     #[must_use]
     pub fn frequency(&self) -> Frequency {
         self.frequency
     }
 
-    /// Real and imaginary parts of g, for each tap, and zeros up to a multiple of [`LANES`].
+    /// Returns the real and imaginary parts of g for each tap, padded with zeros to a multiple of [`LANES`].
     #[inline]
     #[must_use]
     pub fn weights(&self) -> (&[f32], &[f32]) {
         (&self.re, &self.im)
     }
 
-    /// Turns the sums of adjacent output samples, of which the first starts with input sample `t`.
+    /// Applies the oscillator's phase to the sums of adjacent output samples, the first of which starts at input
+    /// sample `t`.
     pub fn turn(&self, t: u64, sums: &mut [Complex32]) {
         for (n, sums) in sums.chunks_mut(ANCHOR).enumerate() {
             let anchor = self.frequency.phasor(t + (n * ANCHOR * self.subsampling) as u64);
@@ -116,8 +117,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_phase_is_exact_after_days() {
-        // 3/7 of the rate, which no binary fraction is: t turns by 3 t / 7.
+    fn phase_is_exact_after_days() {
+        // 3/7 of the rate is not a binary fraction: sample t has the phase 3 t / 7 turns.
         let frequency = Frequency::new(3e8, 7e8);
         for t in [0_u64, 1, 5, 1 << 40, 1_712_000_000 * 86_400 * 30 + 3, 1 << 61] {
             let expected = (3 * (t % 7) % 7) as f64 / 7.0;
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_of_the_rate_turns_by_quarters() {
+    fn quarter_of_the_rate_turns_by_quarter_turns() {
         let frequency = Frequency::new(0.25, 1.0);
         let expected = [(1.0, 0.0), (0.0, -1.0), (-1.0, 0.0), (0.0, 1.0)];
         for (t, (re, im)) in expected.into_iter().enumerate() {

@@ -1,11 +1,11 @@
-//! A permutation of axes, brought to the fewest and longest runs of memory it can be done with.
+//! Permutation of axes, reduced to the fewest and longest contiguous runs of memory.
 
-/// Bytes of the longest element that is moved as a whole.
+/// Largest element that is moved as a unit, in bytes.
 const MOST_ELEMENT_BYTES: usize = 16;
-/// Bytes that the sides of a matrix should have: longer ones gain nothing.
+/// Desired side of a matrix in bytes: longer sides are not faster.
 const LONG_BYTES: usize = 256;
 
-/// An axis, and how many elements apart its elements lie in input and output.
+/// An axis, with its strides in input and output, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axis {
     /// Elements along the axis.
@@ -16,34 +16,34 @@ pub struct Axis {
     pub to: usize,
 }
 
-/// Where the elements of a frame go.
+/// Permutation of the elements of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permutation {
-    /// Bytes of what is moved as a whole: an element, or several that stay together.
+    /// Size of the unit that is moved in bytes: an element, or several that stay adjacent.
     pub element_bytes: usize,
-    /// How they are moved.
+    /// Method of the permutation.
     pub way: Way,
 }
 
-/// The axes, merged where they stay neighbours. In every list the fastest comes first; lengths and
-/// strides count elements of `element_bytes`.
+/// Method of a permutation, with its axes, merged if they stay adjacent. In every list the fastest axis comes first;
+/// lengths and strides count elements of `element_bytes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Runs that are copied: the first axis is contiguous in input and output.
     Copy(Vec<Axis>),
     /// Matrices that are transposed.
     Matrices {
-        /// Together contiguous in the output.
+        /// Axes that are together contiguous in the output.
         rows: Vec<Axis>,
-        /// Together contiguous in the input; empty only if no axis is.
+        /// Axes that are together contiguous in the input; empty only if there are none.
         columns: Vec<Axis>,
-        /// The others: so many matrices.
+        /// The other axes, which count the matrices.
         batch: Vec<Axis>,
     },
 }
 
-/// The axes of the output, slowest first, for an input of these lengths of which axis `order[i]`
-/// becomes axis `i`.
+/// Returns the axes of the output, slowest first, for an input with these lengths; input axis `order[i]` becomes
+/// output axis `i`.
 #[must_use]
 pub fn axes(lengths: &[usize], order: &[usize]) -> Vec<Axis> {
     let mut axes: Vec<Axis> = Vec::with_capacity(order.len());
@@ -57,14 +57,14 @@ pub fn axes(lengths: &[usize], order: &[usize]) -> Vec<Axis> {
     axes
 }
 
-/// Elements along all these axes.
+/// Returns the number of elements of all these axes.
 #[inline]
 #[must_use]
 pub fn elements(axes: &[Axis]) -> usize {
     axes.iter().map(|axis| axis.len).product()
 }
 
-/// Where element `index` along these axes lies in input and output.
+/// Returns the offsets of element `index` of these axes in input and output.
 #[inline]
 #[must_use]
 pub fn offsets(axes: &[Axis], mut index: usize) -> [usize; 2] {
@@ -78,7 +78,7 @@ pub fn offsets(axes: &[Axis], mut index: usize) -> [usize; 2] {
 }
 
 impl Permutation {
-    /// The same for these axes of the output, slowest first.
+    /// Creates the permutation for these axes of the output, slowest first.
     #[must_use]
     pub fn new(axes: &[Axis], element_bytes: usize) -> Self {
         let mut merged = merge(axes);
@@ -93,7 +93,7 @@ impl Permutation {
         if merged.len() == 1 || !run_bytes.is_power_of_two() || run_bytes > MOST_ELEMENT_BYTES {
             return Self { element_bytes, way: Way::Copy(merged) };
         }
-        // What stays together is one element.
+        // Elements that stay adjacent are moved as one element.
         merged.remove(0);
         for axis in &mut merged {
             axis.from /= fastest.len;
@@ -103,7 +103,7 @@ impl Permutation {
     }
 }
 
-/// The axes, fastest first, without those of length 1, neighbours in both orders joined.
+/// Returns the axes, fastest first, without axes of length 1; axes adjacent in both orders are merged.
 fn merge(axes: &[Axis]) -> Vec<Axis> {
     let mut merged: Vec<Axis> = Vec::with_capacity(axes.len());
     for axis in axes.iter().rev().filter(|axis| axis.len > 1) {
@@ -117,8 +117,8 @@ fn merge(axes: &[Axis]) -> Vec<Axis> {
     merged
 }
 
-/// Shares the axes out: each side takes the next one that is contiguous with it until it is
-/// `long`, the shorter side first.
+/// Assigns axes to rows and columns: each side takes the next contiguous axis until it is `long`, the shorter side
+/// first.
 fn matrices(mut batch: Vec<Axis>, long: usize) -> Way {
     let (mut rows, mut columns) = (Vec::new(), Vec::new());
     loop {
@@ -140,15 +140,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_become_as_few_and_as_long_as_they_can() {
+    fn axes_are_merged_to_the_fewest_and_longest() {
         let permutation = |lengths: &[usize], order: &[usize], bytes: usize| {
             Permutation::new(&axes(lengths, order), bytes)
         };
         let axis = |len, from, to| Axis { len, from, to };
-        // Nothing changes.
+        // Identity.
         let same = permutation(&[3, 1, 5], &[1, 0, 2], 2);
         assert_eq!(same.way, Way::Copy(vec![axis(15, 1, 1)]));
-        // Both polarisations of a spectrum stay together: 4 bytes.
+        // Both polarisations of a spectrum stay adjacent: 4 bytes.
         let heaps = permutation(&[64, 256, 2], &[1, 0, 2], 2);
         assert_eq!(heaps.element_bytes, 4);
         let (rows, columns) = (vec![axis(64, 256, 1)], vec![axis(256, 1, 64)]);

@@ -2,17 +2,17 @@
 
 use crate::simd::Form;
 
-/// Sum of the squares of `samples`, in units of their least significant bit, and how many of them are `limit`
-/// or more from 0.
+/// Returns the sum of the squares of `samples`, in units of their least significant bit, and the number of samples
+/// with a magnitude of at least `limit`.
 #[must_use]
-#[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+#[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 pub fn power(samples: &[i16], limit: i16, form: Form) -> (u64, u64) {
     match form {
         Form::Portable => power_any(samples, limit),
-        // SAFETY: a form is chosen only if the processor has it.
+        // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
         Form::Avx2 => unsafe { x86::avx2(samples, limit) },
-        // SAFETY: likewise.
+        // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Form::Avx512 => unsafe { x86::avx512(samples, limit) },
     }
@@ -35,7 +35,7 @@ mod x86 {
 
 #[inline(always)]
 fn power_any(samples: &[i16], limit: i16) -> (u64, u64) {
-    // So many squares fit 32 bits, and their number 16 bits; then vectors hold more of them.
+    // Number of squares whose sum fits 32 bits, and whose count fits 16 bits, so that vectors hold more of them.
     let largest = (i64::from(limit) + 1).pow(2);
     let run = (i64::from(u32::MAX) / largest).min(i64::from(u16::MAX)) as usize;
     let (run, is_wide) = if run < 64 { (usize::from(u16::MAX), true) } else { (run, false) };
@@ -59,13 +59,13 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn every_form_counts_exactly_whatever_the_width() {
+    fn every_implementation_is_exact_for_every_width() {
         let mut random = Random::new(2);
         let len = if cfg!(miri) { 403 } else { 40_003 };
         for bits in [2, 8, 10, 12, 16] {
             let mut samples: Vec<i16> =
                 (0..len).map(|_| random.bits() as i16 >> (16 - bits)).collect();
-            // The worst for sums of squares.
+            // Largest squares.
             samples[..len / 2].fill(i16::MIN >> (16 - bits));
             let limit = i16::MAX >> (16 - bits);
             let squares: i64 = samples.iter().map(|x| i64::from(*x).pow(2)).sum();

@@ -1,6 +1,6 @@
-//! Reproducible random numbers: the same seed gives the same signal on every machine.
+//! Reproducible random numbers: the same seed gives the same signal on every host.
 
-/// By how much the state advances with each number.
+/// Increment of the state per number.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The `SplitMix64` generator (Steele, Lea and Flood 2014).
@@ -8,14 +8,14 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence number `seed`.
+    /// Creates the sequence with this seed.
     #[inline]
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A sequence for part `index` of the thing that has `seed`, unrelated to its neighbours.
+    /// Creates sequence number `index` of `seed`, uncorrelated with the others.
     #[must_use]
     pub fn of(seed: u64, index: u64) -> Self {
         let mut outer = Self(seed);
@@ -23,7 +23,7 @@ impl Random {
         Self(inner.bits())
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
@@ -32,20 +32,20 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// What comes after `count` more calls of [`bits`](Self::bits).
+    /// Returns the generator after `count` more calls of [`bits`](Self::bits).
     #[inline]
     #[must_use]
     pub fn after(&self, count: u64) -> Self {
         Self(self.0.wrapping_add(count.wrapping_mul(STEP)))
     }
 
-    /// Uniform in the open interval (0, 1).
+    /// Returns a number uniform in the open interval (0, 1).
     #[inline]
     pub fn uniform(&mut self) -> f64 {
         ((self.bits() >> 12) as f64 + 0.5) / (1u64 << 52) as f64
     }
 
-    /// Two independent values of mean 0 and variance 1, by the Box-Muller transform.
+    /// Returns two independent normal values with mean 0 and variance 1, by the Box-Muller transform.
     #[inline]
     pub fn normal_pair(&mut self) -> [f64; 2] {
         let radius = (-2.0 * self.uniform().ln()).sqrt();
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_can_be_skipped() {
+    fn after_skips_numbers() {
         let mut random = Random::new(5);
         let mut later = random.after(3);
         (0..3).for_each(|_| _ = random.bits());

@@ -1,52 +1,52 @@
-//! Equiripple filters with linear phase: the exchange algorithm of Parks and McClellan.
+//! Equiripple filters with linear phase: the Parks-McClellan (Remez) algorithm.
 //!
-//! With f in cycles per sample, a filter of n taps that is its own mirror image has the amplitude
+//! With f in cycles per sample, a symmetric filter of n taps has the amplitude
 //! A(f) = Q(f) P(cos 2 pi f), where Q = 1 for odd n and cos(pi f) for even n, and P is a polynomial
-//! with ceil(n/2) coefficients. The best one is that whose weighted error has one more extremum than
-//! P has coefficients, all of one magnitude and of alternating sign.
+//! with ceil(n/2) coefficients. The filter is optimal if its weighted error has one more extremum than
+//! P has coefficients, all of equal magnitude and alternating sign.
 
 use std::f64::consts::PI;
 
 /// Points of the grid for each coefficient of P.
 const DENSITY: usize = 32;
-/// The exchange ends when the largest error is this little above that of the extrema, or so small that
-/// nobody could tell.
+/// The iteration ends when the largest error exceeds that of the extrema by at most this fraction, or is
+/// negligible.
 const TOLERANCE: f64 = 1e-5;
 const NEGLIGIBLE: f64 = 1e-9;
-/// Largest error of the computed coefficients: this factor times the error of the design, or this amplitude
-/// (-100 dB).
+/// Largest accepted error of the computed coefficients: this factor times the error of the design, or this
+/// amplitude (-100 dB).
 const ROUNDING: f64 = 1.5;
 const ROUNDING_AMPLITUDE: f64 = 1e-5;
-/// Fewest steps of the grid in the width of a band.
+/// Least number of grid steps in a band.
 const BAND_STEPS: usize = 16;
-/// Where in its share of the grid each extremum is looked for at first. Mostly the first one leads to the
-/// filter; from a few beginnings the errors never alternate often enough.
+/// Initial positions of each extremum within its share of the grid. Usually the first one converges; from some
+/// initial positions the errors never alternate often enough.
 const BEGINNINGS: [f64; 4] = [0.5, 0.0, 0.25, 0.75];
-/// Exchanges after which there is no hope; some ten are usual.
+/// Largest number of iterations; some ten are usual.
 const MOST_EXCHANGES: usize = 60;
 
-/// What a filter has to do in a band of frequencies.
+/// Desired response of a filter in a band of frequencies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Band {
     /// Lower edge in cycles per sample.
     pub from: f64,
     /// Upper edge in cycles per sample, at most 1/2.
     pub to: f64,
-    /// Amplitude.
+    /// Desired amplitude.
     pub desired: f64,
-    /// Factor by which errors count.
+    /// Weight of errors.
     pub weight: f64,
 }
 
-/// A frequency at which the error counts.
+/// Grid point at which the error is evaluated.
 #[derive(Clone, Copy)]
 struct Point {
     /// cos 2 pi f.
     x: f64,
-    /// The amplitude of P, and the factor of its error.
+    /// Desired amplitude of P, and the weight of its error.
     desired: f64,
     weight: f64,
-    /// Whether it is the first or last of its band.
+    /// Whether the point is the first or last of its band.
     is_first: bool,
     is_last: bool,
 }
@@ -61,7 +61,7 @@ fn grid(taps: usize, bands: &[Band]) -> Vec<Point> {
     let mut grid = Vec::new();
     for band in bands {
         let spacing = spacing.min((band.to - band.from) / BAND_STEPS as f64);
-        // Where Q = 0 there is nothing to be gained.
+        // At Q = 0 the amplitude is fixed.
         let to = if taps.is_multiple_of(2) { band.to.min(0.5 - spacing) } else { band.to };
         let steps = (((to - band.from) / spacing).ceil() as usize).max(1);
         grid.extend((0..=steps).map(|i| {
@@ -79,16 +79,16 @@ fn grid(taps: usize, bands: &[Band]) -> Vec<Point> {
     grid
 }
 
-/// A polynomial given by its values at some places, in barycentric form.
+/// Polynomial given by its values at some nodes, in barycentric form.
 struct Polynomial {
-    /// (place, value, 1 / product of the distances to the others, scaled).
+    /// (position, value, 1 / product of the distances to the others, scaled).
     nodes: Vec<(f64, f64, f64)>,
 }
 
 impl Polynomial {
-    /// 1 / product of the distances of each place to the others, but for a common factor.
+    /// Returns 1 / product of the distances of each position to the others, up to a common factor.
     fn barycentric(places: &[f64]) -> Vec<f64> {
-        // The products leave the range of numbers when there are hundreds of places.
+        // With hundreds of nodes the products exceed the range of doubles, so logarithms are added.
         let mut log2 = vec![0.0; places.len()];
         let mut signs = vec![1.0; places.len()];
         for (i, a) in places.iter().enumerate() {
@@ -116,7 +116,7 @@ impl Polynomial {
     }
 }
 
-/// The polynomial whose errors at the points alternate, and the magnitude of these errors.
+/// Returns the polynomial whose errors at the points alternate, and the magnitude of these errors.
 fn alternating(points: &[Point]) -> (Polynomial, f64) {
     let places: Vec<f64> = points.iter().map(|point| point.x).collect();
     let weights = Polynomial::barycentric(&places);
@@ -131,7 +131,7 @@ fn alternating(points: &[Point]) -> (Polynomial, f64) {
     (Polynomial { nodes: all().map(node).collect() }, error.abs())
 }
 
-/// The `count` points at which the errors are extreme and alternate, if there are so many.
+/// Returns `count` points at which the errors are extreme and alternate; `None` if there are fewer.
 fn extrema(grid: &[Point], errors: &[f64], count: usize) -> Option<Vec<usize>> {
     let is_extreme = |i: &usize| {
         let (point, error) = (&grid[*i], errors[*i]);
@@ -143,7 +143,7 @@ fn extrema(grid: &[Point], errors: &[f64], count: usize) -> Option<Vec<usize>> {
     let mut found: Vec<usize> = Vec::with_capacity(2 * count);
     for i in (0..grid.len()).filter(is_extreme) {
         match found.last_mut() {
-            // Of several with one sign in a row the largest counts.
+            // Of several successive extrema with the same sign, the largest is kept.
             Some(last) if errors[*last] * errors[i] > 0.0 => {
                 if errors[i].abs() > errors[*last].abs() {
                     *last = i;
@@ -157,7 +157,7 @@ fn extrema(grid: &[Point], errors: &[f64], count: usize) -> Option<Vec<usize>> {
         let last = found.len() - 1;
         let smallest = (0..=last).min_by(|a, b| size(&found, *a).total_cmp(&size(&found, *b)))?;
         if found.len() == count + 1 || smallest == 0 || smallest == last {
-            // One alone can only go from an end, or two would be left with one sign.
+            // A single extremum can be removed only at an end, otherwise two neighbours have the same sign.
             found.remove(if size(&found, 0) < size(&found, last) { 0 } else { last });
         } else {
             let after = size(&found, smallest + 1) < size(&found, smallest - 1);
@@ -168,8 +168,8 @@ fn extrema(grid: &[Point], errors: &[f64], count: usize) -> Option<Vec<usize>> {
     (found.len() == count).then_some(found)
 }
 
-/// The coefficients of the best filter for these bands, which are in ascending order and apart from
-/// each other. `None`: rounding errors were in the way.
+/// Returns the coefficients of the optimal filter for these bands, which must be disjoint and in ascending order.
+/// `None` if rounding errors prevent the design.
 #[must_use]
 pub fn equiripple(taps: usize, bands: &[Band]) -> Option<Vec<f64>> {
     let grid = grid(taps, bands);
@@ -182,14 +182,14 @@ pub fn equiripple(taps: usize, bands: &[Band]) -> Option<Vec<f64>> {
         exchange(&grid, (0..count).map(first).collect())
     })?;
     let filter = coefficients(taps, &polynomial);
-    // Where the polynomial is huge between the bands, rounding errors of the coefficients reach into the bands.
+    // If the polynomial is very large between the bands, rounding errors of the coefficients extend into the bands.
     let is_met = |band: &Band| {
         largest_error(&filter, band) <= (ROUNDING * error / band.weight).max(ROUNDING_AMPLITUDE)
     };
     bands.iter().all(is_met).then_some(filter)
 }
 
-/// Largest error of a filter in `band`; not a number, or infinite, if a coefficient is.
+/// Returns the largest error of a filter in `band`; NaN or infinite if a coefficient is.
 fn largest_error(filter: &[f64], band: &Band) -> f64 {
     let spacing = 0.5 / (4 * filter.len()) as f64;
     let steps = (((band.to - band.from) / spacing).ceil() as usize).max(BAND_STEPS);
@@ -202,12 +202,12 @@ fn largest_error(filter: &[f64], band: &Band) -> f64 {
         .fold(0.0, |largest: f64, error| if error <= largest { largest } else { error })
 }
 
-/// The amplitude at f of a filter that is its own mirror image.
+/// Returns the amplitude at f of a symmetric filter.
 fn amplitude(filter: &[f64], f: f64) -> f64 {
     let half = filter.len() / 2;
     let is_even = filter.len().is_multiple_of(2);
     let step = 2.0 * PI * f;
-    // The cosines of k or k + 1/2 steps, by their recurrence.
+    // Cosines of k or k + 1/2 steps, by their recurrence.
     let first = if is_even { 0.5 } else { 1.0 };
     let (mut before, mut cos) = ((step * (first - 1.0)).cos(), (step * first).cos());
     let twice = 2.0 * step.cos();
@@ -219,8 +219,8 @@ fn amplitude(filter: &[f64], f: f64) -> f64 {
     sum
 }
 
-/// The best polynomial on this grid and its largest weighted error; `at` are the first guesses of where its errors
-/// are extreme.
+/// Returns the optimal polynomial on this grid and its largest weighted error; `at` are the initial positions of
+/// the extrema.
 fn exchange(grid: &[Point], mut at: Vec<usize>) -> Option<(Polynomial, f64)> {
     for _ in 0..MOST_EXCHANGES {
         let points: Vec<Point> = at.iter().map(|i| grid[*i]).collect();
@@ -239,7 +239,7 @@ fn exchange(grid: &[Point], mut at: Vec<usize>) -> Option<(Polynomial, f64)> {
     None
 }
 
-/// The filter of that polynomial: its amplitude at as many frequencies as it has taps, transformed.
+/// Returns the filter of a polynomial: the transform of its amplitudes at as many frequencies as taps.
 fn coefficients(taps: usize, polynomial: &Polynomial) -> Vec<f64> {
     let amplitude = |k: usize| {
         let f = k as f64 / taps as f64;
@@ -254,7 +254,7 @@ fn coefficients(taps: usize, polynomial: &Polynomial) -> Vec<f64> {
         };
         amplitudes.iter().enumerate().map(term).sum::<f64>() / taps as f64
     };
-    // Exactly its own mirror image.
+    // Exactly symmetric.
     let half: Vec<f64> = (0..taps.div_ceil(2)).map(tap).collect();
     (0..taps).map(|n| half[n.min(taps - 1 - n)]).collect()
 }
@@ -270,7 +270,7 @@ mod tests {
         filter.iter().enumerate().map(term).sum()
     }
 
-    /// Extremes of the weighted error: number of alternations, largest magnitude, smallest one.
+    /// Returns the number of alternations of the weighted error, and the largest and smallest magnitude of its extrema.
     fn alternations(filter: &[f64], bands: &[Band]) -> (usize, f64, f64) {
         let mut extremes: Vec<f64> = Vec::new();
         for band in bands {
@@ -297,7 +297,7 @@ mod tests {
             }
         }
         let largest = extremes.iter().fold(0.0_f64, |a, b| a.max(b.abs()));
-        // Between the points of the filter's grid they may be a little larger.
+        // Between the points of the filter's grid the errors may be slightly larger.
         extremes.retain(|error| error.abs() > 0.98 * largest);
         let smallest = extremes.iter().fold(largest, |a, b| a.min(b.abs()));
         (extremes.len(), largest, smallest)
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "takes minutes")]
-    fn the_errors_alternate_as_often_as_the_theorem_asks_for() {
+    fn errors_alternate_as_required_by_the_theorem() {
         let band = |from, to, desired, weight| Band { from, to, desired, weight };
         for taps in [16, 21, 64, 65, 128] {
             for bands in [
@@ -317,12 +317,12 @@ mod tests {
                 ],
             ] {
                 let Some(filter) = equiripple(taps, &bands) else {
-                    // The errors of the best one would drown in those of rounding.
+                    // The errors of the optimal filter are smaller than the rounding errors.
                     assert_eq!((taps, bands.len()), (128, 3));
                     continue;
                 };
                 let (count, largest, smallest) = alternations(&filter, &bands);
-                // Beyond that the second is as good as it needs to be.
+                // Otherwise the filter need not be optimal.
                 if largest > 2.0 * NEGLIGIBLE {
                     assert!(count > taps.div_ceil(2), "{taps} taps: {count} {largest} {smallest}");
                 }
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "takes minutes")]
-    fn a_filter_whose_coefficients_lose_the_design_is_refused() {
+    fn equiripple_rejects_designs_dominated_by_rounding() {
         // With the second weight, rounding errors of the coefficients reach 3.2 in the stop bands.
         let s = 12.0;
         let stop = |n: u8| Band {

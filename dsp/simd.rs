@@ -1,12 +1,12 @@
-//! Which form of an inner loop the processor has instructions for, and floats where its registers load them best.
+//! Instruction sets of the CPU for inner loops, and floats aligned to cache lines.
 
 use bytemuck::{Pod, Zeroable};
 use std::ops::{Deref, DerefMut};
 
-/// What the processor can do. Only a form of [`available`](Form::available) may be given to a function.
+/// Instruction set of an implementation. Functions accept only values of [`available`](Form::available).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Anything: the definition of the others.
+    /// Any CPU: the reference implementation.
     Portable,
     /// AVX2 and FMA.
     #[cfg(target_arch = "x86_64")]
@@ -17,7 +17,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Those that this processor has, the fastest last.
+    /// Returns the instruction sets of this CPU, the fastest last.
     #[must_use]
     pub fn available() -> Vec<Self> {
         let mut forms = vec![Self::Portable];
@@ -36,24 +36,24 @@ impl Form {
         forms
     }
 
-    /// The fastest.
+    /// Returns the fastest instruction set of this CPU.
     #[must_use]
     pub fn best() -> Self {
         *Self::available().last().unwrap_or(&Self::Portable)
     }
 }
 
-/// A line of the cache.
+/// A cache line.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Line([f32; 16]);
 
-/// Floats that begin on a line of the cache, so that no register is loaded from two.
+/// Floats aligned to a cache line, so that no register is loaded from two lines.
 #[derive(Clone)]
 pub struct Lines(Vec<Line>);
 
 impl Lines {
-    /// At least `len` zeros.
+    /// Creates at least `len` zeros.
     #[must_use]
     pub fn new(len: usize) -> Self {
         Self(vec![Line([0.0; 16]); len.div_ceil(16)])

@@ -1,4 +1,4 @@
-//! The last radix-n step of a transform that was done as n interleaved ones.
+//! Last radix-n step of a transform that was computed as n interleaved ones.
 
 use num_complex::Complex32;
 use std::f64::consts::TAU;
@@ -19,7 +19,7 @@ fn root(i: usize, of: usize) -> Complex32 {
 }
 
 impl Unzip {
-    /// The step for `channels` = N and `n` series, of which N is a multiple.
+    /// Creates the step for `channels` = N and `n` series; N must be a multiple of `n`.
     ///
     /// # Panics
     /// If `n` is 0.
@@ -63,7 +63,7 @@ mod tests {
     use num_complex::Complex64;
 
     #[test]
-    fn unzipped_parts_combine_to_the_whole_transform() {
+    fn combined_parts_equal_the_whole_transform() {
         let mut random = Random::new(3);
         let mut value = || random.normal_pair().map(|x| (100.0 * x) as f32);
         let z: Vec<Complex32> = (0..if cfg!(miri) { 16 } else { 64 })

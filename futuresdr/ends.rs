@@ -1,6 +1,6 @@
-//! The ends of a sub-flowgraph: frames to a stream of samples, and a stream of samples to frames.
+//! Ends of a sub-flowgraph: from frames to a stream of samples, and from a stream of samples to frames.
 //!
-//! FutureSDR has buffers of its own, so every sample is copied once at each end. The locks are never contended: both
+//! FutureSDR has its own buffers, so every sample is copied once at each end. The locks are never contended: both
 //! ends run on the thread of the hosting block.
 
 use crate::{Sample, lock};
@@ -12,23 +12,23 @@ use futuresdr::runtime::dev::{
 use fxgraph::{Frame, FrameMut};
 use std::sync::{Arc, Mutex};
 
-/// What the first block of the sub-flowgraph reads.
+/// Input of the first block of the sub-flowgraph.
 #[derive(Default)]
 pub(crate) struct Inlet {
-    /// The frame that is being read.
+    /// The frame being read.
     pub frame: Option<Arc<Frame>>,
-    /// Samples of the frame that have been read.
+    /// Number of samples of the frame that have been read.
     at: usize,
-    /// Samples still to be left out before the first one.
+    /// Number of samples still to skip before the first one.
     skip: u64,
-    /// Samples given to the sub-flowgraph.
+    /// Number of samples given to the sub-flowgraph.
     pub fed: u64,
-    /// No frame follows.
+    /// Whether the last frame has been put.
     pub ended: bool,
 }
 
 impl Inlet {
-    /// Begins a stream without its first `skip` samples.
+    /// Begins a stream and skips its first `skip` samples.
     pub fn begin(&mut self, skip: u64) {
         *self = Self { skip, ..Self::default() };
     }
@@ -38,7 +38,7 @@ impl Inlet {
         self.at = 0;
     }
 
-    /// Copies samples; returns how many.
+    /// Copies samples; returns their number.
     fn read<T: Sample>(&mut self, to: &mut [T]) -> Result<usize> {
         let Some(frame) = &self.frame else { return Ok(0) };
         let samples = frame.as_slice::<T>()?;
@@ -56,21 +56,21 @@ impl Inlet {
     }
 }
 
-/// What the last block of the sub-flowgraph writes.
+/// Output of the last block of the sub-flowgraph.
 #[derive(Default)]
 pub(crate) struct Outlet {
-    /// The frame that is being filled.
+    /// The frame being filled.
     pub frame: Option<FrameMut>,
-    /// Samples of the frame that have been filled.
+    /// Number of samples of the frame that have been filled.
     pub at: usize,
-    /// Samples that came out of the sub-flowgraph.
+    /// Number of samples output by the sub-flowgraph.
     pub made: u64,
-    /// Whether one of them is in the frame.
+    /// Whether the frame contains any of these samples.
     pub has_samples: bool,
 }
 
 impl Outlet {
-    /// Copies samples; returns how many.
+    /// Copies samples; returns their number.
     fn write<T: Sample>(&mut self, from: &[T]) -> Result<usize> {
         let Some(frame) = &mut self.frame else { return Ok(0) };
         let samples = &mut frame.as_mut_slice::<T>()?[self.at..];
@@ -92,7 +92,7 @@ impl Outlet {
     }
 }
 
-/// The first block: its output carries the samples of the frames.
+/// First block of the sub-flowgraph: outputs the samples of the frames.
 #[derive(futuresdr::runtime::macros::Block)]
 pub(crate) struct FramesToStream<T: Sample> {
     #[output]
@@ -123,7 +123,7 @@ impl<T: Sample> Kernel for FramesToStream<T> {
     }
 }
 
-/// The last block: what reaches its input goes into frames.
+/// Last block of the sub-flowgraph: writes its input to frames.
 #[derive(futuresdr::runtime::macros::Block)]
 pub(crate) struct StreamToFrames<T: Sample> {
     #[input]

@@ -1,7 +1,7 @@
-//! FutureSDR's scheduler on the thread of the hosting block: tasks run inside the block's `work`, and nowhere else.
+//! FutureSDR's scheduler on the thread of the hosting block: tasks run only inside the block's `work`.
 //!
-//! FutureSDR's own schedulers start threads, end the process when a block panics, and keep an executor for ever. Here
-//! a panic leaves through `work`, and dropping the executor drops every block of the sub-flowgraph.
+//! FutureSDR's own schedulers start threads, end the process when a block panics, and never drop an executor. Here
+//! a panic propagates through `work`, and dropping the executor drops every block of the sub-flowgraph.
 
 use crate::lock;
 use async_task::Runnable;
@@ -15,32 +15,32 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-/// Tasks run in one call, after which the hosting block lets others have its thread.
+/// Number of tasks run in one call, after which the hosting block yields its thread.
 const TURN: usize = 256;
 
 /// Owner of all tasks of one sub-flowgraph.
 pub(crate) struct Executor(Arc<Shared>);
 
-/// The executor as FutureSDR sees it.
+/// Scheduler interface of the executor for FutureSDR.
 #[derive(Clone)]
 pub(crate) struct Tasks(Arc<Shared>);
 
 struct Shared {
     queue: Mutex<Queue>,
     futures: Mutex<Vec<Arc<dyn Kill>>>,
-    /// Wake the blocks of the sub-flowgraph, in the order of their numbers.
+    /// Notifiers of the blocks of the sub-flowgraph, in the order of their numbers.
     notifiers: Mutex<Vec<BlockNotifier>>,
-    /// Wakes the hosting block.
+    /// Waker of the hosting block.
     wake: Waker,
 }
 
 struct Queue {
     ready: VecDeque<Runnable>,
-    /// The hosting block is at work, and finds whatever becomes ready.
+    /// Whether the hosting block is running, and finds tasks that become ready without being woken.
     is_running: bool,
 }
 
-/// The future of a task, which can be dropped while wakers still hold the task.
+/// Future of a task, which can be dropped while wakers still reference the task.
 struct Held<T>(Mutex<Option<Pin<Box<dyn Future<Output = T> + Send>>>>);
 
 trait Kill: Send + Sync {
@@ -50,7 +50,7 @@ trait Kill: Send + Sync {
 impl<T> Kill for Held<T> {
     fn kill(&self) {
         let future = lock(&self.0).take();
-        // Outside the lock: it may cancel other tasks.
+        // Dropped outside the lock, because it may cancel other tasks.
         drop(future);
     }
 }
@@ -81,14 +81,14 @@ impl Executor {
         Tasks(Arc::clone(&self.0))
     }
 
-    /// Wakes those of `blocks` that have something to do, and runs what is ready; `false` if more is ready than one turn
-    /// allows. A panic of a task is a panic of this call.
+    /// Wakes the `blocks` that have work, and runs tasks that are ready; returns `false` if more tasks are ready than
+    /// one turn allows. A panic of a task is a panic of this call.
     pub fn run(&self, blocks: &[(BlockId, bool)]) -> bool {
-        // First, so that the blocks woken here do not wake the hosting block for another call.
+        // Set first, so that the blocks woken here do not wake the hosting block for another call.
         lock(&self.0.queue).is_running = true;
         let notifiers = lock(&self.0.notifiers);
         for (id, _) in blocks.iter().filter(|(_, is_woken)| *is_woken) {
-            // Until the flowgraph has started there is none, and every block begins with a call of `work`.
+            // Before the flowgraph has started there is no notifier, and every block begins with a call of `work`.
             if let Some(notifier) = notifiers.get(id.0) {
                 notifier.notify();
             }
@@ -110,7 +110,7 @@ impl Executor {
 
 impl Drop for Executor {
     fn drop(&mut self) {
-        // The hosting block is not woken for tasks that are cancelled.
+        // Cancelled tasks must not wake the hosting block.
         lock(&self.0.queue).is_running = true;
         let futures = std::mem::take(&mut *lock(&self.0.futures));
         futures.iter().for_each(|future| future.kill());
@@ -162,7 +162,7 @@ impl Scheduler for Tasks {
         let (runnable, task) = async_task::spawn(
             std::future::poll_fn(move |context| held.poll(context)),
             move |runnable| {
-                // A timer may fire after the sub-flowgraph is gone.
+                // A timer may fire after the sub-flowgraph has been dropped.
                 if let Some(shared) = shared.upgrade() {
                     shared.schedule(runnable);
                 }
@@ -172,7 +172,7 @@ impl Scheduler for Tasks {
         task
     }
 
-    /// There is no other thread; [`Graph::add`](crate::Graph::add) rejects blocks that need one.
+    /// Not supported: there is no other thread, and [`Graph::add`](crate::Graph::add) rejects blocks that need one.
     fn spawn_blocking<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,

@@ -1,4 +1,4 @@
-//! A sub-flowgraph while it is built.
+//! Construction of a sub-flowgraph.
 
 use crate::ends::{FramesToStream, Inlet, Outlet, StreamToFrames};
 use crate::watched::{Cause, Watched};
@@ -10,16 +10,16 @@ use fxgraph::BlockError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-/// The block whose port `output` carries the samples of the input frames.
+/// Block whose port `output` carries the samples of the input frames.
 pub const INPUT: BlockId = BlockId(0);
-/// The block whose port `input` takes the samples of the output frames.
+/// Block whose port `input` accepts the samples of the output frames.
 pub const OUTPUT: BlockId = BlockId(1);
 
-/// Bytes of the stream buffer between two blocks, for `KindSpec::resources`; more where a block asks for more. The samples
-/// of a filter of some thousand taps fit.
+/// Size of the stream buffer between two blocks in bytes, for `KindSpec::resources`; a block may request more.
+/// The buffer holds the samples for a filter with some thousand taps.
 pub const BUFFER_BYTES: usize = 1 << 16;
 
-/// Builds the blocks of a sub-flowgraph and their connections.
+/// Function that adds the blocks of a sub-flowgraph and connects them.
 pub(crate) type Build = Box<dyn FnMut(&mut Graph) -> Result<(), BlockError> + Send>;
 
 /// A FutureSDR flowgraph between one input and one output of the hosting block.
@@ -29,13 +29,13 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// The sub-flowgraph that `build` builds between `inlet` and `outlet`.
+    /// Creates the sub-flowgraph that `build` builds between `inlet` and `outlet`.
     pub(crate) fn new<I: Sample, O: Sample>(
         inlet: &Arc<Mutex<Inlet>>,
         outlet: &Arc<Mutex<Outlet>>,
         build: &mut Build,
     ) -> Result<Self, BlockError> {
-        // FutureSDR panics on settings that it cannot read, and on buffers that it cannot map.
+        // FutureSDR panics on invalid settings, and on buffers that it cannot map.
         let built = catch_unwind(AssertUnwindSafe(|| {
             configure();
             let mut graph = Self { flowgraph: Flowgraph::new(), cause: Cause::default() };
@@ -47,19 +47,21 @@ impl Graph {
         built.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
-            Err(BlockError::new(format!("building the FutureSDR flowgraph panicked: {text}")))
+            Err(BlockError::new(format!("panic while building the FutureSDR flowgraph: {text}")))
         })
     }
 
-    /// Adds a block. One that FutureSDR would run on a thread of its own (`#[blocking]`) is rejected: all blocks of
-    /// the sub-flowgraph run on the thread of the hosting block.
+    /// Adds a block. Blocks that FutureSDR would run on a separate thread (`#[blocking]`) are rejected: all blocks
+    /// of the sub-flowgraph run on the thread of the hosting block.
     pub fn add<K>(&mut self, block: K) -> Result<BlockId, BlockError>
     where
         K: Kernel + KernelInterface + 'static,
     {
         if K::is_blocking() {
-            let text =
-                format!("the FutureSDR block `{}` needs a thread of its own", K::type_name());
+            let text = format!(
+                "the FutureSDR block `{}` needs a separate thread (`#[blocking]`)",
+                K::type_name()
+            );
             return Err(BlockError::new(text));
         }
         Ok(self.flowgraph.add(Watched::new(block, Arc::clone(&self.cause))).id())
@@ -90,12 +92,12 @@ impl Graph {
         })
     }
 
-    /// The flowgraph itself: for message connections.
+    /// Returns the FutureSDR flowgraph, for message connections.
     pub fn flowgraph(&mut self) -> &mut Flowgraph {
         &mut self.flowgraph
     }
 
-    /// What became of the sub-flowgraph, as an error of the hosting block.
+    /// Returns the failure of the sub-flowgraph as an error of the hosting block.
     pub(crate) fn error(cause: &Cause, said: String) -> BlockError {
         let error = BlockError::new("the FutureSDR flowgraph failed");
         match lock(cause).take() {
@@ -105,9 +107,9 @@ impl Graph {
     }
 }
 
-/// Takes FutureSDR's global settings out of the hands of its configuration files and variables.
+/// Overrides FutureSDR's global settings from configuration files and environment variables.
 fn configure() {
-    // fxgraph sets these two when it starts a flowgraph; a block may be built before.
+    // fxgraph sets the first two when it starts a flowgraph; a block may be built before that.
     config::set("ctrlport_enable", false);
     config::set("log_level", "off");
     config::set("buffer_size", BUFFER_BYTES as i64);

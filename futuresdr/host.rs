@@ -1,4 +1,4 @@
-//! The block that hosts a sub-flowgraph.
+//! Block that hosts a sub-flowgraph.
 
 use crate::ends::{Inlet, Outlet};
 use crate::executor::Executor;
@@ -13,19 +13,19 @@ use fxgraph::{Block, BlockError, Counter, Counters, Env, Frame, Input, Io, Next,
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 
-/// A block with one input and one output that hosts a sub-flowgraph of FutureSDR: samples of type `I` go in, samples of
-/// type `O` come out. The [crate's page](crate) says what becomes of timestamps, missing data, ends and faults.
+/// Block with one input and one output that hosts a sub-flowgraph of FutureSDR, from samples of type `I` to samples
+/// of type `O`. The [crate's page](crate) describes timestamps, missing data, ends and faults.
 pub struct Host<I, O> {
     build: Build,
-    /// Built, and to be run next.
+    /// The sub-flowgraph that runs next, already built.
     ready: Option<Graph>,
     running: Option<Running>,
     inlet: Arc<Mutex<Inlet>>,
     outlet: Arc<Mutex<Outlet>>,
     timeline: Timeline,
-    /// Timestamp of the next input frame, if none is missing.
+    /// Timestamp of the next input frame, if no frame is missing.
     expected: u64,
-    /// Timestamp of the output frame that is being filled.
+    /// Timestamp of the output frame being filled.
     filling: u64,
     samples: usize,
     wake: Waker,
@@ -44,21 +44,21 @@ impl Count {
         Self {
             gaps: counters.count(
                 "gaps",
-                "gaps between the timestamps of input frames, at which the stream began again",
+                "gaps between the timestamps of input frames; a new stream begins after each gap",
             ),
             misplaced: counters.loss(
                 "frames_misplaced",
-                "input frames dropped because they were late or their timestamps beyond 2^62",
+                "input frames dropped because of a late timestamp or one beyond 2^62",
             ),
             flagged: counters.loss(
                 "heaps_missing",
-                "heaps of output samples that touch missing samples or an end of the stream",
+                "output heaps that depend on missing samples or contain an end of the stream",
             ),
         }
     }
 }
 
-/// A sub-flowgraph at work on one stream without gaps.
+/// A sub-flowgraph that processes one stream without gaps.
 struct Running {
     executor: Executor,
     cause: Cause,
@@ -85,8 +85,8 @@ impl Running {
 }
 
 impl<I: Sample, O: Sample> Host<I, O> {
-    /// A block between `ports`, one input and one output as [`Timing::output`] has it. `build` adds the blocks of the
-    /// sub-flowgraph and connects them from [`INPUT`] to [`OUTPUT`]. It is called at once, and again for each stream
+    /// Creates a block for `ports`: one input, and one output from [`Timing::output`]. `build` adds the blocks of the
+    /// sub-flowgraph and connects them from [`INPUT`] to [`OUTPUT`]; it is called at once, and again for each stream
     /// after a gap in the timestamps or a fault.
     pub fn new(
         timing: &Timing,
@@ -127,7 +127,7 @@ impl<I: Sample, O: Sample> Host<I, O> {
         Ok(())
     }
 
-    /// Gives the sub-flowgraph the next input frame, or the end of its stream; `false` if there is neither.
+    /// Gives the sub-flowgraph the next input frame, or the end of its stream; returns `false` if there is neither.
     fn feed(&mut self, input: &mut Input) -> bool {
         let mut inlet = lock(&self.inlet);
         if inlet.frame.is_some() || inlet.ended {
@@ -150,7 +150,7 @@ impl<I: Sample, O: Sample> Host<I, O> {
         true
     }
 
-    /// Brings the output frame to the place of the next sample of the stream; `false` if there is no frame.
+    /// Advances the output frame to the position of the next sample of the stream; returns `false` without a frame.
     fn align(&mut self, output: &mut Output) -> Result<bool, BlockError> {
         let next = self.timeline.time(lock(&self.outlet).made);
         let (start, sample) = self.timeline.place(next);
@@ -170,7 +170,7 @@ impl<I: Sample, O: Sample> Host<I, O> {
         Ok(outlet.frame.is_some())
     }
 
-    /// Hands on the output frame; what is not filled is missing. A frame without any sample is kept for later ones.
+    /// Sends the output frame; samples that were not filled are missing. A frame without any sample is kept.
     fn complete(&mut self, output: &mut Output) -> Result<(), BlockError> {
         let mut outlet = lock(&self.outlet);
         if !outlet.has_samples {
@@ -189,7 +189,7 @@ impl<I: Sample, O: Sample> Host<I, O> {
         Ok(())
     }
 
-    /// Drops input frames at its front that lie before what was read already.
+    /// Drops input frames at the front of the queue with timestamps that were already read.
     fn drop_misplaced(&mut self, input: &mut Input) {
         let is_misplaced = |frame: &Arc<Frame>| {
             let timestamp = frame.header().timestamp;
@@ -201,7 +201,7 @@ impl<I: Sample, O: Sample> Host<I, O> {
         }
     }
 
-    /// One round: at most a frame in, what the blocks make of it, at most a frame out.
+    /// Reads at most one frame, runs the blocks, and sends at most one frame.
     fn round(&mut self, input: &mut Input, output: &mut Output) -> Result<Next, BlockError> {
         self.drop_misplaced(input);
         if self.running.is_none() {
@@ -220,7 +220,7 @@ impl<I: Sample, O: Sample> Host<I, O> {
         let is_idle = running.executor.run(&[(INPUT, is_fed), (OUTPUT, has_frame)]);
         let made = lock(&self.outlet).made;
         if made > self.timeline.most(lock(&self.inlet).fed) {
-            let text = "the FutureSDR flowgraph made more samples than its `Timing` allows";
+            let text = "the FutureSDR flowgraph output more samples than its `Timing` allows";
             return Err(BlockError::new(text));
         }
         let ended = lock(&running.outcome).take();
@@ -234,7 +234,7 @@ impl<I: Sample, O: Sample> Host<I, O> {
         if ended.is_some() {
             self.running = None;
             if !lock(&self.inlet).ended {
-                // Its blocks wanted no more, as `Head` does: the stream ends here.
+                // The blocks finished early, like `Head`: the stream ends here.
                 self.complete(output)?;
                 return Ok(Next::Finished);
             }
@@ -248,7 +248,7 @@ impl<I: Sample, O: Sample> Block for Host<I, O> {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let next = self.round(&mut io.inputs[0], &mut io.outputs[0]);
         if next.is_err() {
-            // The next frame begins a stream of its own.
+            // The next frame begins a new stream.
             self.running = None;
         }
         next

@@ -1,13 +1,13 @@
 #![doc = include_str!("README.md")]
 //!
 //! # Layout
-//! - [`host`]: the block that hosts a sub-flowgraph
-//! - [`graph`]: the sub-flowgraph, while it is built
-//! - [`timing`]: which samples of the input make a sample of the output
+//! - [`host`]: block that hosts a sub-flowgraph
+//! - [`graph`]: construction of the sub-flowgraph
+//! - [`timing`]: relation between input and output samples
 //! - `timeline`: timestamps and validity of the output
-//! - `ends`: the first and the last block of the sub-flowgraph, which read and write frames
-//! - `executor`: FutureSDR's tasks, run by the hosting block
-//! - `watched`: errors of FutureSDR's blocks, kept with their cause
+//! - `ends`: first and last block of the sub-flowgraph, which read and write frames
+//! - `executor`: scheduler that runs FutureSDR's tasks in the hosting block
+//! - `watched`: wrapper that stores the errors of FutureSDR's blocks with their cause
 
 mod ends;
 mod executor;
@@ -25,12 +25,12 @@ pub use timing::Timing;
 use futuresdr::runtime::dev::CpuSample;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A sample that frames and FutureSDR's buffers both carry: `f32`, `Complex32`, integers.
+/// Sample type supported by frames and by FutureSDR's buffers: `f32`, `Complex32`, integers.
 pub trait Sample: CpuSample + bytemuck::Pod {}
 
 impl<T: CpuSample + bytemuck::Pod> Sample for T {}
 
-/// Locks `mutex`. A panic of one holder leaves nothing half done here.
+/// Locks `mutex`, also after a panic of a holder: the data stay consistent.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

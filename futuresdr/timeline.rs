@@ -1,37 +1,37 @@
 //! Timestamps and validity of the output.
 //!
-//! Frames of the output stand on a grid: their timestamps are multiples of their length. So two blocks that began at
-//! different frames of the input make the same frames, which is what a swap needs.
+//! The timestamps of output frames are multiples of their length. Two blocks that began at different frames of the
+//! input therefore output the same frames, as needed for a swap.
 
 use crate::Timing;
 use fxgraph::{PortType, Ports};
 use std::ops::Range;
 
-/// Timestamps beyond this are not believed: no telescope runs for so long, and sums cannot overflow.
+/// Largest valid timestamp: no telescope runs that long, and sums of timestamps cannot overflow.
 pub(crate) const LAST_TIMESTAMP: u64 = 1 << 62;
 
-/// What relates the samples of input and output, in ADC samples.
+/// Relation between the samples of input and output, in ADC samples.
 pub(crate) struct Timeline {
     decimation: u64,
     reads: Range<u64>,
     centre: u64,
-    /// Of a sample of the input.
+    /// Length of an input sample.
     input_step: u64,
-    /// Of a frame of the input.
+    /// Length of an input frame.
     pub input_frame: u64,
-    /// Of a sample of the output.
+    /// Length of an output sample.
     output_step: u64,
-    /// Of a frame of the output.
+    /// Length of an output frame.
     pub output_frame: u64,
-    /// Samples of the input that its validity counts together, and the count of a whole unit.
+    /// Input samples per unit of validity, and the count of a complete unit.
     input_unit: u64,
     input_full: u32,
-    /// Timestamp of input sample 0 of the stream, behind what was left out.
+    /// Timestamp of input sample 0 of the stream, after the skipped samples.
     origin: u64,
     /// Timestamp of output sample 0 of the stream.
     first: u64,
-    /// Times for which there are no output samples, or such of missing input. As many as validity units of the input
-    /// are on their way through the sub-flowgraph, at most.
+    /// Time ranges without output samples, or with output samples that depend on missing input. At most as many as
+    /// validity units of the input are inside the sub-flowgraph.
     missing: Vec<Range<u64>>,
 }
 
@@ -55,8 +55,8 @@ impl Timeline {
         }
     }
 
-    /// Begins a stream whose first input sample has this timestamp. Returns how many input samples are left out, so
-    /// that output samples stand on their grid.
+    /// Begins a stream whose first input sample has this timestamp. Returns the number of input samples to skip, so
+    /// that output samples have multiples of their length as timestamps.
     pub fn begin(&mut self, timestamp: u64) -> u64 {
         let centre = timestamp / self.input_step + self.centre;
         let skip = (self.decimation - centre % self.decimation) % self.decimation;
@@ -65,33 +65,33 @@ impl Timeline {
         skip
     }
 
-    /// ADC samples of an output sample.
+    /// Returns the length of an output sample in ADC samples.
     pub fn output_step(&self) -> u64 {
         self.output_step
     }
 
-    /// Timestamp of output sample number `made` of the stream.
+    /// Returns the timestamp of output sample number `made` of the stream.
     pub fn time(&self, made: u64) -> u64 {
         self.first + made * self.output_step
     }
 
-    /// Timestamp of the output frame in which `time` lies, and the number of its sample there.
+    /// Returns the timestamp of the output frame that contains `time`, and the number of the sample in the frame.
     pub fn place(&self, time: u64) -> (u64, usize) {
         let sample = time % self.output_frame / self.output_step;
         (time - sample * self.output_step, sample as usize)
     }
 
-    /// Most output samples that `fed` input samples can make.
+    /// Returns the largest number of output samples from `fed` input samples.
     pub fn most(&self, fed: u64) -> u64 {
         fed.checked_sub(self.reads.end).map_or(0, |more| more / self.decimation + 1)
     }
 
-    /// Notes which output samples depend on missing units of the input frame with this timestamp.
+    /// Notes the output samples that depend on missing units of the input frame with this timestamp.
     pub fn note_input(&mut self, timestamp: u64, validity: &[u32]) {
         let (unit, full) = (self.input_unit * self.input_step, self.input_full);
         for (number, _) in validity.iter().enumerate().filter(|(_, count)| **count != full) {
             let begins = timestamp + number as u64 * unit;
-            // In samples of the stream; what was left out touches nothing.
+            // In samples of the stream; skipped samples affect no output.
             let sample = |time: u64| time.saturating_sub(self.origin) / self.input_step;
             let (from, to) = (sample(begins), sample(begins + unit));
             // Output sample k reads k decimation + reads.
@@ -101,7 +101,7 @@ impl Timeline {
         }
     }
 
-    /// Notes that there is nothing valid at these times.
+    /// Notes that output samples at these times are missing.
     pub fn note(&mut self, times: Range<u64>) {
         if times.is_empty() {
             return;
@@ -115,7 +115,8 @@ impl Timeline {
         }
     }
 
-    /// Sets the flags of the output frame with this timestamp, and forgets what was noted of it. Returns how many are 0.
+    /// Sets the flags of the output frame with this timestamp, and forgets its notes. Returns the number of flags
+    /// that are 0.
     pub fn flag(&mut self, timestamp: u64, validity: &mut [u32]) -> u64 {
         let unit = self.output_frame / validity.len().max(1) as u64;
         let mut flagged = 0;

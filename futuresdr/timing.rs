@@ -1,36 +1,36 @@
-//! Which samples of the input make a sample of the output.
+//! Relation between the samples of input and output.
 
 use crate::timeline::LAST_TIMESTAMP;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Axis, Band, BlockError, Clock, Dtype, PortType, Refusal, ValidityType};
 use std::ops::Range;
 
-/// How the output of a sub-flowgraph follows from its input: output sample `k`, counted from the start of the stream,
-/// is computed from the input samples `k decimation + reads`, and has the time of input sample `k decimation + centre`.
+/// Timing of a sub-flowgraph: output sample `k`, counted from the start of the stream, is computed from the input
+/// samples `k decimation + reads`, and has the time of input sample `k decimation + centre`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Input samples for each output sample.
+    /// Input samples per output sample.
     pub decimation: usize,
-    /// Input samples that output sample 0 depends on; one that is missing marks it as missing.
+    /// Input samples on which output sample 0 depends; if one is missing, the output sample is missing.
     pub reads: Range<usize>,
-    /// Input sample whose time output sample 0 has.
+    /// Input sample with the time of output sample 0.
     pub centre: usize,
 }
 
 impl Timing {
-    /// A block that makes one sample of each, without a delay.
+    /// Timing of a block that outputs one sample per input sample, without delay.
     pub const SAMPLE_BY_SAMPLE: Self = Self { decimation: 1, reads: 0..1, centre: 0 };
 
-    /// FutureSDR's `Fir` with `taps` symmetric taps: it keeps every `decimation`-th sample. A sample has the time of the
-    /// middle of its filter, which takes the filter's constant delay out.
+    /// Returns the timing of FutureSDR's `Fir` with `taps` symmetric taps, which keeps every `decimation`-th sample.
+    /// A sample has the time of the middle of its filter window, which removes the constant delay of the filter.
     #[must_use]
     pub fn fir(taps: usize, decimation: usize) -> Self {
-        // Its first sum begins at sample `decimation - 1`.
+        // The filter's first sum begins at sample `decimation - 1`.
         let first = decimation.saturating_sub(1);
         Self { decimation, reads: first..first + taps, centre: first + taps.saturating_sub(1) / 2 }
     }
 
-    /// Why there is no such timing.
+    /// Checks the timing.
     pub(crate) fn check(&self) -> Result<(), BlockError> {
         let is_possible =
             self.decimation > 0 && !self.reads.is_empty() && self.centre < self.reads.end;
@@ -38,8 +38,8 @@ impl Timing {
         is_possible.then_some(()).ok_or_else(|| BlockError::new(text))
     }
 
-    /// The output port of a kind that hosts such a sub-flowgraph: frames of `samples` samples of type `dtype`, by default
-    /// as many as one input frame makes.
+    /// Returns the output port of a kind that hosts such a sub-flowgraph: frames of `samples` samples of type `dtype`,
+    /// by default the number of output samples of one input frame.
     pub fn output(
         &self,
         input: &PortType,
@@ -49,13 +49,17 @@ impl Timing {
         let refuse = |text: String| Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), text)]);
         let (len, units) = match input.axes.as_slice() {
             [axis] if axis.name == "sample" => (axis.len, input.validity.units()),
-            _ => return refuse(format!("the input must be [sample], got `{input}`")),
+            _ => return refuse(format!("the input must have the axis [sample], got `{input}`")),
         };
         if !input.clock.samples_per_frame.is_multiple_of(len as u64) {
-            return refuse(format!("a sample of `{input}` is no whole number of ADC samples"));
+            return refuse(format!(
+                "a sample must be a whole number of ADC samples, got `{input}`"
+            ));
         }
         if !len.is_multiple_of(units) {
-            return refuse(format!("{len} samples of a frame are no multiple of {units} flags"));
+            return refuse(format!(
+                "the samples of a frame must be a multiple of its {units} flags, got {len} samples"
+            ));
         }
         let samples = samples.unwrap_or(len / self.decimation.max(1));
         let step = input.clock.samples_per_frame / len as u64;
@@ -66,10 +70,10 @@ impl Timing {
         let Some(samples_per_frame) = frame.filter(|frame| {
             whole.contains(frame) && whole.contains(&input.clock.samples_per_frame)
         }) else {
-            let text = "frames of input and output must be 1 to 2^62 ADC samples long";
-            return refuse(format!("{text}: {len} samples in, {samples} out"));
+            let text = "frames of input and output must have 1 to 2^62 ADC samples";
+            return refuse(format!("{text}, got {len} input samples and {samples} output samples"));
         };
-        // Flags for as many samples as those of the input stand for, if these are whole frames.
+        // Flags of the output cover the same time as flags of the input, if that divides the frame.
         let unit = (len / units / self.decimation.max(1)).max(1);
         let units = if samples.is_multiple_of(unit) { samples / unit } else { 1 };
         Ok(PortType {
@@ -81,7 +85,7 @@ impl Timing {
         })
     }
 
-    /// The band of the output. Where samples are real, a decimated one need not begin at 0 Hz, and is not stated.
+    /// Returns the band of the output. `None` for decimated real samples, whose band may not begin at 0 Hz.
     fn band(&self, band: Band, dtype: Dtype) -> Option<Band> {
         let is_complex = matches!(
             dtype,

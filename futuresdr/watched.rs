@@ -1,4 +1,4 @@
-//! A FutureSDR block whose errors are kept: FutureSDR itself only logs them.
+//! Wrapper that stores the errors of a FutureSDR block: FutureSDR itself only logs them.
 
 use crate::lock;
 use futuresdr::runtime::__private::KernelInterface;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 /// The first error of a sub-flowgraph.
 pub(crate) type Cause = Arc<Mutex<Option<Failed>>>;
 
-/// Why a block of the sub-flowgraph failed.
+/// Failure of a block of the sub-flowgraph.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("its block `{block}` failed: {reason}")]
 pub(crate) struct Failed {
@@ -18,7 +18,7 @@ pub(crate) struct Failed {
     reason: String,
 }
 
-/// `kernel`, whose first error goes to `cause`.
+/// Wraps `kernel` and stores its first error in `cause`.
 pub(crate) struct Watched<K> {
     kernel: K,
     cause: Cause,

@@ -465,11 +465,11 @@ blocks:
     let said = stderr(&played);
     assert!(played.status.success(), "{said}");
     assert!(
-        said.contains("warning: `source`: large.npy was not finished: frames after the 15"),
+        said.contains("warning: `source`: large.npy was not closed: frames after the 15"),
         "{said}"
     );
     assert!(
-        said.contains("warning: `again`: large.npy exists, recording to large_2.npy"),
+        said.contains("warning: `again`: large.npy exists; recording to large_2.npy"),
         "{said}"
     );
 }

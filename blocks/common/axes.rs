@@ -1,12 +1,12 @@
-//! What streams between blocks have in common: the names of axes, and how large frames are at most.
+//! Names of axes of all streams between blocks, and the largest size of a frame.
 
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, PortType, Refusal};
 
-/// Largest frame: larger ones are surely a mistake.
+/// Largest frame in bytes: a larger frame is surely a mistake.
 pub const MAX_FRAME_BYTES: usize = 4 << 30;
 
-/// Every name, in the order of a signal's way through the chain.
+/// All names of axes, in the order of the signal chain.
 pub const NAMES: &[&str] = &[
     "sample",
     "heap",
@@ -26,7 +26,7 @@ pub const NAMES: &[&str] = &[
     "value",
 ];
 
-/// Refuses input `index` of a block unless its validity has exactly these axes.
+/// Returns a diagnostic unless the validity of input `index` of a block has exactly these axes.
 #[must_use]
 pub fn refuse_validity(index: usize, port: &PortType, wanted: &[(&str, usize)]) -> Option<Refusal> {
     let units = |axes: &[(&str, usize)]| {
@@ -35,13 +35,15 @@ pub fn refuse_validity(index: usize, port: &PortType, wanted: &[(&str, usize)]) 
     };
     let found: Vec<_> = port.validity.axes.iter().map(|axis| (axis.name, axis.len)).collect();
     (found != wanted).then(|| {
-        let message = format!("validity has to be {}, here it is {}", units(wanted), units(&found));
-        Refusal::new(codes::INPUT_AXIS, At::Input(index), message)
-            .help("the flags say what of a frame is missing; the block before decides on them")
+        let message =
+            format!("the input's validity must be {}, got {}", units(wanted), units(&found));
+        Refusal::new(codes::INPUT_AXIS, At::Input(index), message).help(
+            "set the validity axes in the block upstream, such as `validity_axes` of `null_source`",
+        )
     })
 }
 
-/// The name as axes keep it, if it is one of [`NAMES`].
+/// Returns the name with static lifetime, if it is one of [`NAMES`].
 #[must_use]
 pub fn known(name: &str) -> Option<&'static str> {
     NAMES.iter().find(|known| **known == name).copied()

@@ -1,27 +1,27 @@
-//! What the benchmarks of several kinds share.
+//! Shared code of the benchmarks of several kinds.
 //!
-//! In each a block is fed with random frames that lie where it runs, made before the start, so that
-//! what is measured is the block.
+//! Each benchmark feeds a block with random frames that are in the memory of its device before the start,
+//! so that only the block is measured.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::Benchmark;
 
-/// How much a frame holds, by device.
+/// Frame sizes, by device.
 pub struct Sizes {
-    /// Binary logarithm of the samples that an F-engine's frame has.
+    /// Binary logarithm of the samples in an F-engine's frame.
     pub f_engine_log2_samples: u32,
-    /// The same for narrowband frames, which take a GPU less time.
+    /// The same for narrowband frames, which take less time on a GPU.
     pub ddc_log2_samples: u32,
-    /// Samples of a correlator's frame.
+    /// Spectra in a correlator's frame.
     pub correlator_spectra: usize,
-    /// Spectra of a frame of feeds of cylinders: a multiple of 384.
+    /// Spectra in a frame of cylinder feeds: a multiple of 384.
     pub frb_spectra: usize,
-    /// Bytes of the frames of copies and transpositions.
+    /// Bytes in a frame for copies and transpositions.
     pub copy_bytes: usize,
 }
 
 impl Sizes {
-    /// The sizes of frames on `device`.
+    /// Returns the sizes for `device`.
     pub fn on(device: DeviceName) -> Self {
         match device {
             DeviceName::Cpu => Self {
@@ -42,10 +42,10 @@ impl Sizes {
     }
 }
 
-/// Spectra of a heap.
+/// Spectra in a heap.
 pub const HEAP: usize = 256;
 
-/// `cpu` on the CPU, these implementations on a GPU.
+/// Returns `cpu` for the CPU, `cuda` for a GPU.
 pub fn implementations(
     device: DeviceName,
     cuda: &'static [&'static str],
@@ -53,17 +53,17 @@ pub fn implementations(
     if device == DeviceName::Cpu { &["cpu"] } else { cuda }
 }
 
-/// The benchmark `name` of `block` in these `blocks`, which run on `device`.
+/// Returns the benchmark `name` of the block `block` in these `blocks`, which run on `device`.
 pub fn benchmark(name: String, device: DeviceName, blocks: &str) -> Benchmark {
     Benchmark { name, flowgraph: flowgraph(device, blocks), blocks: &["block"] }
 }
 
-/// A flowgraph of these `blocks` on `device`.
+/// Returns a flowgraph of these `blocks` on `device`.
 pub fn flowgraph(device: DeviceName, blocks: &str) -> String {
     format!("flowgraph: bench\ndevice: \"{device}\"\nblocks:\n{blocks}")
 }
 
-/// Two polarisations of packed 10-bit samples.
+/// Returns sources of two polarisations of packed 10-bit samples.
 pub fn digitisers(samples: usize) -> String {
     format!(
         "  source:\n    kind: null_source\n    replicate: 2\n    parameters: {{dtype: i10p, axes: \
@@ -72,7 +72,7 @@ pub fn digitisers(samples: usize) -> String {
     )
 }
 
-/// Random quantised spectra of all antennas.
+/// Returns a source of random quantised spectra of all antennas.
 pub fn stacked(
     (layout, dtype): (&str, &str),
     heaps: usize,

@@ -1,18 +1,18 @@
-//! Limits of delay models, and what is shown of delays.
+//! Limits of delay models, and the gauge of the group delay.
 
 use crate::io::spead::packet::VALUE_BITS;
 use fxgraph::{Counters, Refusal};
 use fxgraph_dsp::delay::{Piece, TIMESTAMP_BITS};
 
-// Models begin again where the timestamps on the wire do.
+// Delay models wrap with the timestamps on the wire.
 const _: () = assert!(TIMESTAMP_BITS == VALUE_BITS);
 
-/// Largest rates of a delay model, in either direction.
+/// Largest magnitudes of the rates of a delay model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MaxRates {
-    /// Of the delay, in seconds per second.
+    /// Delay rate, in seconds per second.
     pub delay: f64,
-    /// Of the phase, in radians per second.
+    /// Phase rate, in radians per second.
     pub phase_radians_per_second: f64,
 }
 
@@ -22,32 +22,32 @@ impl Default for MaxRates {
     }
 }
 
-/// Largest delay rate unless the block's parameters say otherwise, in seconds per second.
+/// Returns the default of the largest delay rate, in seconds per second.
 #[must_use]
 pub fn default_max_rate() -> f64 {
     2.56e-9
 }
 
-/// Largest fringe rate unless the block's parameters say otherwise, in radians per second.
+/// Returns the default of the largest fringe rate, in radians per second.
 #[must_use]
 pub fn default_max_phase_rate() -> f64 {
     49.22
 }
 
-/// Largest delay unless the block's parameters say otherwise, in seconds.
+/// Default of the largest delay, in seconds.
 pub const MAX_DELAY_SECONDS: f64 = 79.53e-6;
 
-/// Shows the delay of a filter of so many taps, `step` ADC samples apart: half of its length. The timestamps of its output
-/// are those of the first sample of a window.
+/// Sets the gauge of the group delay of a filter with `taps` taps, `step` ADC samples apart: half of its length.
+/// The timestamps of the filter's output are those of the first sample of a window.
 pub fn show_group_delay(counters: &Counters, taps: usize, step: usize, adc_sample_rate_hz: f64) {
     let gauge = counters.gauge(
         "filter_group_delay_seconds",
-        "time from the timestamp of an output to the centre of the filter's window; add up the blocks of a chain",
+        "time from the timestamp of an output to the centre of the filter's window; add the delays of all blocks in the chain",
     );
     gauge.set(taps.saturating_sub(1) as f64 / 2.0 * step as f64 / adc_sample_rate_hz);
 }
 
-/// Why the piece cannot be used, pointing at `parameter`.
+/// Returns diagnostics for an invalid piece, at `parameter`.
 #[must_use]
 pub fn refuse_piece(
     piece: &Piece,
@@ -60,8 +60,8 @@ pub fn refuse_piece(
     let mut refusals = Vec::new();
     if piece.delay_samples.is_some() && piece.delay_seconds.is_some() {
         refusals.push(refuse(
-            "a delay is given both in samples and in seconds".to_owned(),
-            "keep one of `delay_samples` and `delay_seconds`".to_owned(),
+            "a piece must not have both `delay_samples` and `delay_seconds`".to_owned(),
+            "remove one of `delay_samples` and `delay_seconds`".to_owned(),
         ));
     }
     let delay_seconds = piece.delay_seconds(adc_sample_rate_hz);
@@ -77,34 +77,36 @@ pub fn refuse_piece(
         ),
     ];
     for (what, unit, value, limit, name) in limited {
-        // Written so that NaN is refused too.
+        // Written so that NaN is rejected, too.
         let within = value.abs() <= limit;
         if !within {
             refusals.push(refuse(
-                format!("a {what} of {value:e} {unit} is beyond range"),
-                format!("the range is -{limit:e} to {limit:e} {unit}; `{name}` sets it"),
+                format!(
+                    "the {what} must be between -{limit:e} and {limit:e} {unit}, got {value:e}"
+                ),
+                format!("give a smaller {what}, or raise `{name}`"),
             ));
         }
     }
     if !piece.phase_radians.is_finite() {
         refusals.push(refuse(
-            "a phase is not a number".to_owned(),
-            "give the phase in radians".to_owned(),
+            format!("`phase_radians` must be finite, got {}", piece.phase_radians),
+            "give a phase in radians, such as 0.5".to_owned(),
         ));
     }
     refusals
 }
 
-/// Refuses a list whose pieces do not follow each other in time: a later entry replaces all that
-/// start after it.
+/// Returns a diagnostic for a list whose pieces are not in order of time: a later entry replaces all
+/// pieces that start after it.
 #[must_use]
 pub fn refuse_disorder(parameter: &'static str, pieces: &[Piece]) -> Option<Refusal> {
     let pair = pieces.windows(2).find(|pair| pair[1].start_samples <= pair[0].start_samples)?;
     let message = format!(
-        "a piece that starts at {} comes after one that starts at {}",
+        "pieces must be in order of `start_samples`, got {} after {}",
         pair[1].start_samples, pair[0].start_samples
     );
-    Some(Refusal::parameter(parameter, message).help("order the pieces by `start_samples`"))
+    Some(Refusal::parameter(parameter, message).help("sort the pieces by `start_samples`"))
 }
 
 #[cfg(test)]
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_out_of_order_are_refused() {
+    fn refuse_disorder_rejects_pieces_out_of_order() {
         let refused = |starts: &[u64]| {
             let pieces: Vec<Piece> = starts.iter().map(|start| piece(*start, 1.0)).collect();
             refuse_disorder("delays", &pieces).is_some()
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_range_is_refused() {
+    fn refuse_piece_rejects_values_out_of_range() {
         let bad = [
             Piece { delay_seconds: Some(80e-6), ..Piece::default() },
             Piece { delay_samples: Some(f64::NAN), ..Piece::default() },
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_within_limits_of_their_own_are_accepted() {
+    fn refuse_piece_accepts_rates_within_given_limits() {
         let fast = Piece { rate: -3e-6, phase_rate_radians_per_second: 4000.0, ..Piece::default() };
         assert_eq!(refusals(&fast, MaxRates::default()), 2);
         assert_eq!(refusals(&fast, MaxRates { delay: 3e-6, phase_radians_per_second: 4e3 }), 0);

@@ -1,4 +1,4 @@
-//! The parameter that says whether values are dithered.
+//! The parameter `dither`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Dither {
-    /// Uniform in (-1/2, 1/2), real and imaginary part on their own.
+    /// Uniform in (-1/2, 1/2), independent for real and imaginary part.
     #[default]
     Uniform,
-    /// None.
+    /// No dither.
     None,
 }

@@ -1,4 +1,4 @@
-//! From this crate's kernels to the framework's programs, and the tables that go with jobs.
+//! CUDA programs from this crate's kernels, and tables that belong to jobs.
 
 use bytemuck::Pod;
 use fxgraph::BlockError;
@@ -8,7 +8,7 @@ use fxgraph::cuda::{
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The kernels of the file `name`, compiled for `device` with `defines` as macros.
+/// Compiles the kernels of the file `name` for `device`, with `defines` as macros.
 pub fn program(
     device: &Arc<Device>,
     name: &'static str,
@@ -16,30 +16,30 @@ pub fn program(
 ) -> Result<Arc<Program>, CudaError> {
     let program = fxgraph_kernels::program(name).ok_or_else(|| CudaError::Compile {
         name: name.to_owned(),
-        log: "there is no such source".to_owned(),
+        log: "unknown source file".to_owned(),
     })?;
     Program::compile(program, device, defines)
 }
 
-/// Macros with these numbers.
+/// Returns macros with these numbers as values.
 #[must_use]
 pub fn numbers<const N: usize>(macros: [(&'static str, usize); N]) -> Defines {
     macros.map(|(name, number)| (name, number.to_string())).to_vec()
 }
 
-/// One of something for each slot of a lane.
+/// Creates one `T` for each slot of a CUDA pipeline.
 pub fn for_each_slot<T>(make: impl Fn() -> Result<T, CudaError>) -> Result<Vec<T>, CudaError> {
     (0..IN_FLIGHT).map(|_| make()).collect()
 }
 
-/// A table that goes with each job of a lane: for each slot one on the host and one on the device.
+/// Table that belongs to each job of a CUDA pipeline: for each slot one on the host and one on the device.
 pub struct Table<T> {
     host: Vec<Pinned<T>>,
     device: Vec<DeviceArray<T>>,
 }
 
 impl<T: Pod> Table<T> {
-    /// Tables of `len` elements, all zeros.
+    /// Creates tables of `len` elements, all zeros.
     pub fn new(device: &Arc<Device>, len: usize) -> Result<Self, CudaError> {
         Ok(Self {
             host: for_each_slot(|| Pinned::new(device, len))?,
@@ -47,29 +47,29 @@ impl<T: Pod> Table<T> {
         })
     }
 
-    /// Bytes on the device of tables of `len` elements.
+    /// Returns the size of tables of `len` elements on the device, in bytes.
     #[must_use]
     pub const fn device_bytes(len: usize) -> usize {
         IN_FLIGHT * len * size_of::<T>()
     }
 
-    /// The slot's elements on the host, unless a job that is not over fetches them.
+    /// Returns the slot's elements on the host; an error while a running job copies them.
     pub fn host(&self, slot: usize) -> Result<&[T], InUse> {
         self.host[slot].get()
     }
 
-    /// The same, to be written before they are sent.
+    /// Returns the slot's elements on the host for writing, before they are sent.
     pub fn host_mut(&mut self, slot: usize) -> Result<&mut [T], InUse> {
         self.host[slot].get_mut()
     }
 
-    /// Elements of a slot.
+    /// Returns the number of elements of a slot.
     #[must_use]
     pub fn slot_len(&self) -> usize {
         self.host[0].len()
     }
 
-    /// Where the slot's elements are on the device.
+    /// Returns the device address of the slot's elements.
     #[must_use]
     pub fn address(&self, slot: usize) -> u64 {
         self.device[slot].address()

@@ -1,10 +1,10 @@
-//! Parameters of the F-engine's blocks that change while they run.
+//! Live parameters of the F-engine's blocks.
 
 use fxgraph_dsp::delay::Piece;
 use fxgraph_dsp::mixer::Mixer;
 use fxgraph_dsp::rotate::ChannelGains;
 
-/// A new value.
+/// New value of a live parameter.
 pub enum Live {
     /// Delay model of each polarisation.
     Delays(Vec<Vec<Piece>>),
@@ -12,6 +12,6 @@ pub enum Live {
     Gains(Vec<ChannelGains>),
     /// Seed of the dither.
     DitherSeed(u64),
-    /// Filter around another centre frequency.
+    /// Mixer and filter for another centre frequency.
     Mixer(Mixer),
 }

@@ -1,4 +1,4 @@
-//! Code that several families use.
+//! Code shared by several families.
 
 pub(crate) mod axes;
 pub(crate) mod bench;

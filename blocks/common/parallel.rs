@@ -1,29 +1,28 @@
-//! Work of one block spread over several cores.
+//! Distribution of one block's work over several cores.
 //!
-//! The parameter `threads` means the same in every block that has one: so many threads share the
-//! work of each frame, and 0 takes all cores. Each block's own documentation says what it does
-//! without the parameter: blocks of which a flowgraph has one for each antenna (`pfb`, `fft`,
-//! `postproc`) take 1, because together they already use the cores; those that it has one of
-//! (`correlator`, `beamformer`) take all cores.
+//! The parameter `threads` has the same meaning in all blocks: the number of threads that share the work
+//! of each frame, 0 for all cores. The default depends on the block: blocks with one instance per antenna
+//! (`pfb`, `fft`, `postproc`) use 1, because together they already use the cores; blocks with a single
+//! instance (`correlator`, `beamformer`) use all cores.
 
 use fxgraph::BlockError;
 use rayon::prelude::*;
 
-/// The threads of one block: its own one, or a pool of more.
+/// Threads of one block: the calling thread, or a pool.
 pub enum Threads {
     /// The thread that calls the block.
     Own,
-    /// The pool that all blocks of the process share, one thread per core.
+    /// The pool shared by all blocks of the process, one thread per core.
     Shared,
-    /// A pool of this block alone.
+    /// A pool used by this block only.
     Pool(rayon::ThreadPool),
 }
 
-/// Most threads a block may ask for.
+/// Largest value of the parameter `threads`.
 pub const MAX_THREADS: usize = 1024;
 
-/// How many threads to start for the parameter `threads` and so many operations per frame: all
-/// cores are not worth waking for less than a moment's work.
+/// Returns the number of threads for the parameter `threads` and the number of operations per frame: little
+/// work is not worth waking all cores.
 #[must_use]
 pub fn threads_for(threads: usize, operations: f64) -> usize {
     const WORTH_SHARING: f64 = 1e7;
@@ -34,7 +33,7 @@ pub fn threads_for(threads: usize, operations: f64) -> usize {
     }
 }
 
-/// A pool of that many threads; none for one thread, which works where it is called.
+/// Creates a pool of `threads` threads; `None` for one thread, the caller's.
 pub fn pool(threads: usize) -> Result<Option<rayon::ThreadPool>, BlockError> {
     if threads < 2 {
         return Ok(None);
@@ -45,7 +44,7 @@ pub fn pool(threads: usize) -> Result<Option<rayon::ThreadPool>, BlockError> {
 }
 
 impl Threads {
-    /// Those that the parameter `threads` asks for.
+    /// Creates the threads for the parameter `threads`.
     pub fn new(threads: usize) -> Result<Self, BlockError> {
         if threads == 0 {
             return Ok(Self::Shared);
@@ -53,7 +52,7 @@ impl Threads {
         Ok(pool(threads)?.map_or(Self::Own, Self::Pool))
     }
 
-    /// How many pieces to cut work into.
+    /// Returns the number of pieces into which to divide work.
     #[must_use]
     pub fn count(&self) -> usize {
         match self {
@@ -63,8 +62,8 @@ impl Threads {
         }
     }
 
-    /// Cuts `data`, made of units of `unit` elements, into as many equal runs of units as there
-    /// are scratches, and calls `work` with the first unit's number, the run and a scratch.
+    /// Divides `data`, in units of `unit` elements, into one equal run of units per scratch, and calls `work`
+    /// with the number of the first unit, the run and the scratch.
     pub fn each<T: Send, S: Send>(
         &self,
         data: &mut [T],
@@ -99,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_unit_is_visited_once_whatever_the_threads() {
+    fn every_unit_is_visited_once_for_any_number_of_threads() {
         for threads in [0, 1, 3] {
             let threads = Threads::new(threads).unwrap();
             let mut scratches = vec![0_usize; threads.count()];

@@ -1,19 +1,19 @@
-//! The streams of spectra between `pfb`, `fft` and `postproc`.
+//! Streams of spectra between `pfb`, `fft` and `postproc`.
 
 use fxgraph::{Band, Dtype, PortType};
 
-/// The lengths of such a stream's axes.
+/// Lengths of the axes of such a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Polarisations.
     pub pols: usize,
     /// Spectra of a frame.
     pub spectra: usize,
-    /// Interleaved series that each spectrum is cut into, 1 for none.
+    /// Interleaved series into which each spectrum is divided, 1 for none.
     pub unzip: usize,
-    /// Channels of the whole spectrum, or those in its middle that are of interest.
+    /// Channels of the whole spectrum, or selected channels in its middle.
     pub channels: usize,
-    /// Channels from one spectrum to the next, as they lie in memory.
+    /// Channels from one spectrum to the next in memory.
     pub pitch: usize,
     /// ADC samples from one spectrum to the next.
     pub step: usize,
@@ -28,8 +28,9 @@ impl Shape {
         Self { pols, spectra, unzip, channels, pitch: channels, step, adc_sample_rate_hz }
     }
 
-    /// The shape of filtered samples, if `port` carries such: `f32` or `cf32` \[pol\]\[spectrum\]\[sample\],
-    /// or `cf32` \[pol\]\[spectrum\]\[unzip\]\[sample\], where pairs of reals are the complex numbers.
+    /// Returns the shape of filtered samples, if `port` carries them: `f32` or `cf32`
+    /// \[pol\]\[spectrum\]\[sample\], or `cf32` \[pol\]\[spectrum\]\[unzip\]\[sample\], where complex numbers are
+    /// pairs of real samples.
     #[must_use]
     pub fn of_samples(port: &PortType) -> Option<Self> {
         let (pols, spectra, unzip, channels) = match (port.dtype, lengths(port).as_slice()) {
@@ -48,7 +49,7 @@ impl Shape {
         Some(Self::new(port, pols, spectra, unzip, channels))
     }
 
-    /// The shape of transformed spectra, if `port` carries such: `cf32` \[pol\]\[spectrum\]\[channel\] or
+    /// Returns the shape of transformed spectra, if `port` carries them: `cf32` \[pol\]\[spectrum\]\[channel\] or
     /// \[pol\]\[spectrum\]\[unzip\]\[channel\].
     #[must_use]
     pub fn of_channels(port: &PortType) -> Option<Self> {
@@ -65,13 +66,13 @@ impl Shape {
         Some(Self::new(port, pols, spectra, unzip, channels))
     }
 
-    /// The same, of which only so many channels, those in the middle, are of interest.
+    /// Returns the shape with only the middle `channels` channels selected.
     #[must_use]
     pub fn middle(self, channels: usize) -> Self {
         Self { channels, ..self }
     }
 
-    /// What of the `band` the channels of interest cover.
+    /// Returns the part of `band` that the selected channels cover.
     #[must_use]
     pub fn band(&self, band: Band) -> Band {
         if self.channels == self.pitch {
@@ -81,14 +82,14 @@ impl Shape {
         Band { channels: self.channels, bandwidth_hz, ..band }
     }
 
-    /// The first channel of interest.
+    /// Returns the index of the first selected channel.
     #[must_use]
     pub fn first(&self) -> usize {
         (self.pitch - self.channels) / 2
     }
 }
 
-/// Whether the filtered samples of `port` are complex ones, of a part of the band, and not pairs of reals.
+/// Whether the filtered samples of `port` are complex samples of a part of the band, not pairs of real samples.
 #[must_use]
 pub fn are_complex(port: &PortType) -> bool {
     port.dtype == Dtype::Cf32 && port.axis_len("unzip").is_none()

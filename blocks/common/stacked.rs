@@ -1,4 +1,4 @@
-//! The stream of stacked antennas that correlator and beamformer read:
+//! Stream of stacked antennas, the input of correlator and beamformer:
 //! `ci8`, `ci4` or `cf16` `[heap][antenna][channel][spectrum][pol 2]`, or K-major
 //! `[heap][antenna][channel][pol 2][spectrum]`.
 
@@ -12,17 +12,17 @@ use half::f16;
 pub struct Stacked {
     /// Heaps (batches) per frame.
     pub heaps: usize,
-    /// Antennas.
+    /// Number of antennas.
     pub antennas: usize,
-    /// Channels of the frame.
+    /// Channels in the frame.
     pub channels: usize,
     /// Spectra per heap.
     pub spectra: usize,
     /// ADC samples from one spectrum to the next.
     pub samples_per_spectrum: u64,
-    /// Polarisation is slower than spectrum.
+    /// Whether polarisation is slower than spectrum.
     pub k_major: bool,
-    /// `ci4`, `ci8` or `cf16`.
+    /// Element type: `ci4`, `ci8` or `cf16`.
     pub dtype: Dtype,
 }
 
@@ -30,17 +30,17 @@ const STANDARD: [&str; 5] = ["heap", "antenna", "channel", "spectrum", "pol"];
 const K_MAJOR: [&str; 5] = ["heap", "antenna", "channel", "pol", "spectrum"];
 
 impl Stacked {
-    /// Reads the sizes off a port, or says why it cannot be such a stream of one of the types that
-    /// the block works on.
+    /// Reads the sizes from a port; returns diagnostics if the port does not carry such a stream with one of
+    /// `dtypes`.
     pub fn of_port(port: &PortType, dtypes: &[Dtype]) -> Result<Self, Vec<Refusal>> {
         let mut refusals = Vec::new();
         if !dtypes.contains(&port.dtype) {
             let names: Vec<_> = dtypes.iter().map(|dtype| format!("`{dtype}`")).collect();
             let names = names.join(" or ");
-            let message = format!("this block reads voltages of {names}, not of `{}`", port.dtype);
+            let message = format!("the input must carry {names}, got `{}`", port.dtype);
             refusals.push(
                 Refusal::new(codes::INPUT_DTYPE, At::Input(0), message)
-                    .help("put `postproc` and `antenna_stack` before this block"),
+                    .help("insert `postproc` and `antenna_stack` before this block"),
             );
         }
         let names: Vec<&str> = port.axes.iter().map(|axis| axis.name).collect();
@@ -50,7 +50,7 @@ impl Stacked {
                  [heap][antenna][channel][pol][spectrum], got [{}]",
                 names.join("][")
             );
-            let help = "`antenna_stack` joins the streams of antennas, one of them too";
+            let help = "insert an `antenna_stack`, also for a single antenna";
             refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
             return Err(refusals);
         }
@@ -59,12 +59,12 @@ impl Stacked {
             refusals.push(Refusal::new(
                 codes::INPUT_AXIS,
                 At::InputAxis(0, "pol"),
-                format!("two polarisations are needed, the input has {}", len("pol")),
+                format!("the input must have 2 polarisations, got {}", len("pol")),
             ));
         }
         for name in ["heap", "antenna", "channel", "spectrum"] {
             if len(name) == 0 {
-                let message = format!("the {name} axis of the input is empty");
+                let message = format!("the {name} axis of the input must not be empty");
                 refusals.push(Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, name), message));
             }
         }
@@ -77,7 +77,7 @@ impl Stacked {
                 codes::RATE,
                 At::Input(0),
                 format!(
-                    "a frame of {} samples cannot hold {spectra} spectra of equal length",
+                    "the length of a frame, {} samples, must be a multiple of its {spectra} spectra",
                     port.clock.samples_per_frame
                 ),
             ));
@@ -96,37 +96,37 @@ impl Stacked {
         })
     }
 
-    /// Bytes of one complex value.
+    /// Returns the size of one complex value in bytes.
     #[must_use]
     pub const fn value_bytes(&self) -> usize {
         self.dtype.bytes(1)
     }
 
-    /// Bytes of both polarisations of one channel of one heap of one antenna: they lie together.
+    /// Returns the size of both polarisations of one channel, heap and antenna in bytes; they are contiguous.
     #[must_use]
     pub const fn row_bytes(&self) -> usize {
         2 * self.spectra * self.value_bytes()
     }
 
-    /// Payload bytes of one frame.
+    /// Returns the payload of one frame in bytes.
     #[must_use]
     pub const fn frame_bytes(&self) -> usize {
         self.heaps * self.antennas * self.channels * self.row_bytes()
     }
 
-    /// ADC samples of one heap.
+    /// Returns the ADC samples in one heap.
     #[must_use]
     pub const fn samples_per_heap(&self) -> u64 {
         self.spectra as u64 * self.samples_per_spectrum
     }
 
-    /// Baselines, autocorrelations included.
+    /// Returns the number of baselines, including autocorrelations.
     #[must_use]
     pub const fn baselines(&self) -> usize {
         self.antennas * (self.antennas + 1) / 2
     }
 
-    /// The bytes of one heap, antenna and channel within a frame's payload.
+    /// Returns the bytes of one heap, antenna and channel within a frame's payload.
     #[must_use]
     pub fn row<'a>(
         &self,
@@ -139,13 +139,13 @@ impl Stacked {
         &payload[index * self.row_bytes()..][..self.row_bytes()]
     }
 
-    /// Number of a complex value in a [`row`](Self::row).
+    /// Returns the index of a complex value in a [`row`](Self::row).
     #[must_use]
     pub const fn index(&self, spectrum: usize, pol: usize) -> usize {
         if self.k_major { pol * self.spectra + spectrum } else { 2 * spectrum + pol }
     }
 
-    /// One complex value of a [`row`](Self::row) of integers.
+    /// Returns one complex value of a [`row`](Self::row) of integers.
     #[must_use]
     pub fn value(&self, row: &[u8], spectrum: usize, pol: usize) -> [i8; 2] {
         let index = self.index(spectrum, pol);
@@ -157,7 +157,7 @@ impl Stacked {
         }
     }
 
-    /// One complex value of a [`row`](Self::row) of halves.
+    /// Returns one complex value of a [`row`](Self::row) in half precision.
     #[must_use]
     pub fn half_value(&self, row: &[u8], spectrum: usize, pol: usize) -> [f16; 2] {
         let value = &row[4 * self.index(spectrum, pol)..];

@@ -1,4 +1,4 @@
-//! Tables on a device whose values change at timestamps.
+//! Tables on a device whose values change at timestamps (live updates).
 
 use bytemuck::Pod;
 use fxgraph::BlockError;
@@ -6,15 +6,15 @@ use fxgraph::cuda::{CudaError, Device, DeviceArray, InUse, Lane, Pinned};
 use fxgraph::retune::{Change, Changes, Timed};
 use std::sync::Arc;
 
-/// Versions of a table that there is room for: one that holds, those that jobs in flight may still
-/// use, and those that are to come.
+/// Number of versions of a table: the current one, those that jobs in flight may still use, and scheduled
+/// ones.
 pub const PLACES: usize = 9;
 
-/// Changes of a table that may wait for their timestamps: all of them may come within one frame, and one
-/// that comes at once besides.
+/// Largest number of scheduled changes of a table: all of them, and one immediate change, may fall within
+/// one frame.
 const MOST_WAITING: usize = PLACES - 3;
 
-/// Refuses a change of one of `tables`, parameters that are kept so, if too many changes of it wait.
+/// Returns an error for a change of one of `tables` if too many changes of this parameter are scheduled.
 pub fn refuse_many<V: 'static>(
     tables: &[&'static str],
     changes: &Changes<V>,
@@ -25,35 +25,35 @@ pub fn refuse_many<V: 'static>(
     match change.parameters().find(is_full) {
         Some(name) => {
             let text =
-                format!("on a GPU it keeps {MOST_WAITING} changes of `{name}` for later at most");
+                format!("on a GPU at most {MOST_WAITING} changes of `{name}` can be scheduled");
             Err(BlockError::new(text))
         }
         None => Ok(()),
     }
 }
 
-/// A table of which several versions are on the device, each from a timestamp on.
+/// Table with several versions on the device, each valid from a timestamp on.
 ///
-/// The block writes a version when it begins the frame in which it first holds, and sends it with
-/// that frame's job, ahead of the kernels; nothing is allocated, and nothing waits for the device.
+/// The block writes a version when it begins the first frame in which the version is valid, and sends it with
+/// the job of that frame, before the kernels; nothing is allocated, and the block does not wait for the device.
 pub struct Versions<T> {
     host: Vec<Pinned<T>>,
     device: Vec<DeviceArray<T>>,
-    /// Places by the timestamps from which their versions hold.
+    /// Places of the versions by the timestamps from which they are valid.
     places: Timed<usize>,
     ring: Ring,
-    /// Why a version could not be written: the next job fails.
+    /// Error of a version that could not be written; the next job returns it.
     failed: Option<InUse>,
 }
 
-/// Which places versions are written to, one after the other and round.
+/// Ring of the places to which versions are written.
 #[derive(Default)]
 struct Ring {
-    /// Place of the version that was written last.
+    /// Place of the newest version.
     newest: usize,
-    /// Versions that were written and not sent.
+    /// Number of versions written but not sent.
     unsent: usize,
-    /// Versions that were written since the lane was idle.
+    /// Number of versions written since the CUDA pipeline was idle.
     written: usize,
 }
 
@@ -66,16 +66,16 @@ impl Ring {
         self.written + MOST_WAITING + 1 < PLACES
     }
 
-    /// The place of another version.
+    /// Returns the place for another version.
     fn next(&mut self) -> usize {
         self.newest = (self.newest + 1) % PLACES;
         self.written += 1;
-        // Of frames that are never made, versions are never sent: they may be more than there are places.
+        // Versions of frames that are never computed are never sent; there may be more than places.
         self.unsent = (self.unsent + 1).min(PLACES);
         self.newest
     }
 
-    /// The places to be sent, which are from now on.
+    /// Returns the places to send, and marks them as sent.
     fn send(&mut self) -> impl Iterator<Item = usize> + use<> {
         let newest = self.newest;
         let back = 0..std::mem::take(&mut self.unsent);
@@ -84,7 +84,7 @@ impl Ring {
 }
 
 impl<T: Pod> Versions<T> {
-    /// A table that holds `first` until it is changed. Waits for the device: for the start.
+    /// Creates a table with the values `first`. Waits for the device; called at the start.
     pub fn new(device: &Arc<Device>, first: &[T]) -> Result<Self, CudaError> {
         let places = 0..PLACES;
         let mut on_device = places
@@ -101,22 +101,22 @@ impl<T: Pod> Versions<T> {
         })
     }
 
-    /// Bytes on the device of a table of `len` elements.
+    /// Returns the size of a table of `len` elements on the device, in bytes.
     #[must_use]
     pub const fn device_bytes(len: usize) -> usize {
         PLACES * len * size_of::<T>()
     }
 
-    /// Whether all changes that there may be can come with the next frame, which is not begun yet; if not,
-    /// that has to be begun when the lane is idle.
+    /// Whether the next frame can be begun with any number of changes; if not, it must be begun when the
+    /// CUDA pipeline is idle.
     pub fn has_room(&mut self, lane_is_idle: bool) -> bool {
         self.ring.has_room(lane_is_idle)
     }
 
-    /// From timestamp `from` on the table holds what `write` writes.
+    /// Schedules the values that `write` writes, valid from timestamp `from`.
     pub fn set(&mut self, from: u64, write: impl FnOnce(&mut [T])) {
         let place = self.ring.next();
-        // A place comes round only when no job uses it any more.
+        // A place is reused only when no job uses it any more.
         match self.host[place].get_mut() {
             Ok(table) => write(table),
             Err(error) => self.failed = Some(error),
@@ -124,7 +124,7 @@ impl<T: Pod> Versions<T> {
         self.places.set(from, place);
     }
 
-    /// Queues the copies of what was written, as tables of the lane's job.
+    /// Queues the copies of new versions, as tables of the present job.
     pub fn send<J>(&mut self, lane: &mut Lane<J>) -> Result<(), BlockError> {
         if let Some(error) = self.failed.take() {
             return Err(error.into());
@@ -133,24 +133,24 @@ impl<T: Pod> Versions<T> {
         for place in self.ring.send() {
             let device = &self.device[place];
             let sent = lane.send(&mut self.host[place], device, 0..device.len());
-            // The next job sends them again.
+            // After an error the next job sends the versions again.
             sent.inspect_err(|_| self.ring.unsent = unsent)?;
         }
         Ok(())
     }
 
-    /// Forgets what held before `timestamp` only.
+    /// Forgets versions that are valid only before `timestamp`.
     pub fn advance(&mut self, timestamp: u64) {
         self.places.advance(timestamp);
     }
 
-    /// Where the version that holds at `timestamp` is on the device.
+    /// Returns the device address of the version valid at `timestamp`.
     #[must_use]
     pub fn address(&self, timestamp: u64) -> u64 {
         self.device[*self.places.at(timestamp)].address()
     }
 
-    /// How many timestamps from `start` on, `step` apart and at most `most`, have one version.
+    /// Returns the number of timestamps from `start` on, `step` apart, with the same version; at most `most`.
     #[must_use]
     pub fn run(&self, start: u64, step: u64, most: usize) -> usize {
         self.places.run(start, step, most)
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_version_is_sent_once_however_many_frames_are_never_made() {
+    fn each_version_is_sent_once_despite_skipped_frames() {
         let mut ring = Ring::default();
         let first: Vec<usize> = (0..3).map(|_| ring.next()).collect();
         assert_eq!(ring.send().collect::<Vec<_>>(), first);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn no_version_is_overwritten_that_jobs_in_flight_may_use() {
+    fn versions_used_by_jobs_in_flight_are_not_overwritten() {
         let mut ring = Ring::default();
         for is_sent in [true, false] {
             assert!(ring.has_room(true));
@@ -190,7 +190,7 @@ mod tests {
                     assert_eq!(ring.send().count(), 1);
                 }
             }
-            // All that can come with the last frame that had room.
+            // All changes that can fall within the last frame for which there was room.
             taken.extend((0..MOST_WAITING).map(|_| ring.next()));
             taken.sort_unstable();
             taken.dedup();

@@ -1,15 +1,16 @@
-//! What satellites and samples parameters may ask for.
+//! Checks of satellites in parameters.
 
 use fxgraph::Refusal;
 use fxgraph_dsp::gnss::satellite::MAX_DOPPLER_HZ;
 use fxgraph_dsp::gnss::{Satellite, System};
 
-/// Most satellites of one block.
+/// Largest number of satellites of one block.
 pub const MAX_SATELLITES: usize = 1024;
-/// Largest phase of either sign: beyond it a double has no fractions worth the name.
+/// Largest magnitude of a phase: beyond it double precision has too few fractional bits.
 const MAX_PHASE: f64 = 1e12;
 
-/// Why `rate_hz` complex samples per second cannot carry a signal whose carrier lies at `carrier_hz`, if so.
+/// Returns message and help if a signal with its carrier at `carrier_hz` does not fit in complex samples at
+/// `rate_hz`.
 #[must_use]
 pub fn outside_band(system: System, carrier_hz: f64, rate_hz: f64) -> Option<(String, String)> {
     let half_hz = rate_hz / 2.0;
@@ -17,23 +18,23 @@ pub fn outside_band(system: System, carrier_hz: f64, rate_hz: f64) -> Option<(St
     let name = system.name();
     if needed_hz > half_hz {
         let message = format!(
-            "{name} is {:.3} MHz wide, {:.3} MS/s carry less",
+            "the sample rate must be at least {:.3} MS/s for {name}, got {:.3} MS/s",
             2e-6 * needed_hz,
             1e-6 * rate_hz
         );
-        let help = format!("its code needs {:.3} MS/s at least", 2e-6 * needed_hz);
+        let help = "raise `adc_sample_rate_hz` of the source".to_owned();
         Some((message, help))
     } else if carrier_hz.abs() > half_hz {
         let message = format!(
-            "a carrier of {name} at {carrier_hz} Hz is outside the band, which is {half_hz} Hz to either side"
+            "the carrier of {name} at {carrier_hz} Hz is outside the band of +-{half_hz} Hz"
         );
-        Some((message, "change `intermediate_hz`, or take a smaller Doppler shift".to_owned()))
+        Some((message, "change `intermediate_hz`, or use a smaller Doppler shift".to_owned()))
     } else {
         None
     }
 }
 
-/// Refuses satellites that do not exist, or whose signals the samples cannot carry.
+/// Returns diagnostics for satellites that do not exist, or whose signals do not fit in the band.
 #[must_use]
 pub fn refuse_satellites<'a>(
     satellites: impl ExactSizeIterator<Item = &'a Satellite>,
@@ -46,13 +47,16 @@ pub fn refuse_satellites<'a>(
     };
     let count = satellites.len();
     if count == 0 || count > MAX_SATELLITES {
-        refuse(format!("{count} satellites are out of range"), format!("1 to {MAX_SATELLITES}"));
+        let message = format!("`satellites` must have 1 to {MAX_SATELLITES} entries, got {count}");
+        refuse(message, "list satellites such as {system: gps_l1_ca, prn: 7}".to_owned());
     }
     for satellite in satellites.take(MAX_SATELLITES) {
         let system = satellite.system;
         if satellite.prn == 0 || satellite.prn > system.last_prn() {
-            let message = format!("there is no satellite {} of {}", satellite.prn, system.name());
-            refuse(message, format!("1 to {}", system.last_prn()));
+            let (name, last) = (system.name(), system.last_prn());
+            let message =
+                format!("`prn` of {name} must be between 1 and {last}, got {}", satellite.prn);
+            refuse(message, format!("give a number from 1 to {last}"));
         }
         let numbers = [
             ("doppler_hz", satellite.doppler_hz, MAX_DOPPLER_HZ),
@@ -62,8 +66,11 @@ pub fn refuse_satellites<'a>(
         let is_outside =
             |(_, value, most): &(&str, f64, f64)| value.is_nan() || value.abs() > *most;
         if let Some((name, value, most)) = numbers.into_iter().find(is_outside) {
-            let message = format!("`{name}` of {} is {value:e}", satellite.label());
-            refuse(message, format!("up to {most:e} of either sign"));
+            let message = format!(
+                "`{name}` of {} must be between -{most:e} and {most:e}, got {value:e}",
+                satellite.label()
+            );
+            refuse(message, "give a smaller value".to_owned());
         } else if let Some(rate_hz) = rate_hz
             && let Some((message, help)) =
                 outside_band(system, intermediate_hz + satellite.doppler_hz, rate_hz)

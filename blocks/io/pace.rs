@@ -1,8 +1,8 @@
-//! Pacing against absolute time, with a limit on how fast a delay is made good.
+//! Pacing against absolute time, with a limit on the rate at which a delay is recovered.
 //!
-//! A piece of a stream is due at a time that depends on its place in the stream only, never on when
-//! the pieces before left: a sender that slept too long, or was not scheduled for seconds, sends what
-//! is overdue until it is on schedule again. [`CatchUp`] keeps that from becoming a burst.
+//! The due time of a piece of a stream depends only on its position in the stream, never on the times
+//! when earlier pieces left: a sender that slept too long, or was not scheduled for seconds, sends
+//! overdue pieces until it is on schedule again. [`CatchUp`] prevents a burst.
 
 use fxgraph::runtime::{BlockEvents, EventKind};
 use fxgraph::{Env, Gauge, Refusal};
@@ -11,44 +11,44 @@ use std::time::{Duration, Instant};
 /// Default of the parameter `catch_up`.
 pub const CATCH_UP: f64 = 1.25;
 
-/// Stream time that may leave at once, beyond the catch-up rate: the time for which a busy machine
-/// lets a process that slept wait for a core. 20 ms of a digitiser fill two thirds of a socket buffer
-/// of 32 MiB.
+/// Stream time that may leave at once, beyond the catch-up rate: the time for which a process on a busy
+/// host may wait for a core after sleeping. 20 ms of a digitiser fill two thirds of a socket buffer of
+/// 32 MiB.
 const CREDIT: Duration = Duration::from_millis(20);
 
-/// A sender this much behind its schedule says so.
+/// Delay from which a sender reports the event `fell_behind`.
 const BEHIND: Duration = Duration::from_secs(1);
-/// A sender that said so is on schedule again within this time of it.
+/// Delay below which a sender that reported `fell_behind` is on schedule again.
 const ON_SCHEDULE: Duration = Duration::from_millis(100);
 
-/// The default value of `catch_up`.
+/// Returns the default of the parameter `catch_up`.
 pub fn default_catch_up() -> f64 {
     CATCH_UP
 }
 
-/// A diagnostic for a value of `catch_up` that is out of range.
+/// Returns a diagnostic if `catch_up` is out of range.
 pub fn refuse_catch_up(catch_up: f64) -> Option<Refusal> {
     let is_valid = (1.01..=1000.0).contains(&catch_up);
     (!is_valid).then(|| {
-        let message = format!("`catch_up` must be from 1.01 to 1000, got {catch_up}");
-        Refusal::parameter("catch_up", message).help(format!("{CATCH_UP} is usual"))
+        let message = format!("`catch_up` must be between 1.01 and 1000, got {catch_up}");
+        Refusal::parameter("catch_up", message).help(format!("{CATCH_UP} is the default"))
     })
 }
 
-/// Limits how fast pieces that are overdue leave.
+/// Limits the rate at which overdue pieces leave.
 pub struct CatchUp {
     rate: f64,
-    /// When the next piece may leave by the catch-up rate alone.
+    /// Time from which the catch-up rate allows the next piece to leave.
     allowed: Option<Instant>,
 }
 
 impl CatchUp {
-    /// A limit of `rate` seconds of the stream per second.
+    /// Creates a limit of `rate` seconds of the stream per second.
     pub fn new(rate: f64) -> Self {
         Self { rate, allowed: None }
     }
 
-    /// Returns how long a piece that is due at `due` must still wait.
+    /// Returns the time that a piece due at `due` must still wait.
     pub fn wait(&self, due: Instant, now: Instant) -> Duration {
         self.allowed.map_or(due, |allowed| due.max(allowed)).saturating_duration_since(now)
     }
@@ -62,20 +62,20 @@ impl CatchUp {
     }
 }
 
-/// Tells users how far a sender is behind its schedule.
+/// Reports the delay of a sender behind its schedule, as a gauge and as events.
 pub struct Delay {
     gauge: Gauge,
     events: BlockEvents,
     rate: f64,
-    /// While it is behind: since when, the longest delay, and the delay of the last event.
+    /// While the sender is behind: start time, longest delay, and delay of the last event.
     behind: Option<(Instant, Duration, Duration)>,
 }
 
 impl Delay {
     /// Reports as the block of `env`, which catches up at `rate` times real time.
     pub fn new(rate: f64, env: &Env) -> Self {
-        let help = "Time by which the block sends later than its schedule. If it stays above 1 s, the \
-                    machine is too busy for this sender.";
+        let help =
+            "time behind schedule; if it stays above 1 s, the host is too busy for this block";
         let gauge = env.counters.gauge("pace_delay_seconds", help);
         Self { gauge, events: env.events.clone(), rate, behind: None }
     }
@@ -86,7 +86,7 @@ impl Delay {
         let told = self.behind.map(|(_, _, told)| told);
         if delay > told.map_or(BEHIND, |told| told * 2) {
             let text = format!(
-                "{:.1} s behind schedule; catches up at {} times real time",
+                "{:.1} s behind schedule; catching up at {} times real time",
                 delay.as_secs_f64(),
                 self.rate
             );
@@ -98,7 +98,7 @@ impl Delay {
         *longest = delay.max(*longest);
         if delay < ON_SCHEDULE {
             let text = format!(
-                "on schedule again after {:.1} s; was up to {:.1} s behind",
+                "on schedule again after {:.1} s; the longest delay was {:.1} s",
                 now.saturating_duration_since(*since).as_secs_f64(),
                 longest.as_secs_f64()
             );
@@ -108,7 +108,7 @@ impl Delay {
     }
 }
 
-/// Real time of a source: when each of its frames is due.
+/// Schedule of a source in real time.
 pub struct RealTime {
     start: Instant,
     catch_up: CatchUp,
@@ -116,24 +116,24 @@ pub struct RealTime {
 }
 
 impl RealTime {
-    /// The stream begins at `start`.
+    /// Creates the schedule of a stream that begins at `start`.
     pub fn new(start: Instant, delay: Delay) -> Self {
         Self { start, catch_up: CatchUp::new(delay.rate), delay }
     }
 
-    /// Time `seconds` after the beginning of the stream.
+    /// Returns the time `seconds` after the beginning of the stream.
     fn due(&self, seconds: f64) -> Instant {
-        // Counted from the start each time, so that nothing adds up.
+        // Computed from the start each time, so that rounding errors do not add up.
         let span = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(1 << 40));
         self.start.checked_add(span).unwrap_or(self.start)
     }
 
-    /// Returns how long a frame that is due `seconds` after the beginning must still wait.
+    /// Returns the time that a frame due `seconds` after the beginning must still wait.
     pub fn wait(&self, seconds: f64, now: Instant) -> Duration {
         self.catch_up.wait(self.due(seconds), now)
     }
 
-    /// Returns how long ago a frame was due that is due `seconds` after the beginning, and reports it.
+    /// Returns, and reports, the delay of a frame due `seconds` after the beginning.
     pub fn note(&mut self, seconds: f64, now: Instant) -> Duration {
         let delay = now.saturating_duration_since(self.due(seconds));
         self.delay.note(delay, now);
@@ -150,7 +150,7 @@ impl RealTime {
 mod tests {
     use super::*;
 
-    /// Frames of 1 ms that leave until `until`, at moments that are multiples of `wake` apart.
+    /// Sends frames of 1 ms from `from` until `until`, waking every `wake`; returns the number of the next frame.
     fn frames(
         time: &mut RealTime,
         first: u64,
@@ -178,10 +178,10 @@ mod tests {
         let second = Duration::from_secs(1);
         let tick = Duration::from_micros(100);
         let resumed = start + 3 * second;
-        // The credit, and a second at the catch-up rate.
+        // The credit of 20 ms, and a second at the catch-up rate.
         let sent = frames(&mut time, 0, resumed, resumed + second, tick);
         assert!((1250..=1276).contains(&sent), "{sent}");
-        // 3 s are made good within 12 s, and not more than that is sent.
+        // A delay of 3 s is recovered within 12 s, and no more frames are sent.
         let sent = frames(&mut time, sent, resumed + second, resumed + 13 * second, tick);
         assert!((15_998..=16_000).contains(&sent), "{sent}");
     }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn delay_is_told_once_when_it_doubles_and_when_it_is_over() {
+    fn delay_is_reported_at_start_at_doubling_and_at_the_end() {
         let env = Env::detached("source");
         let mut delay = Delay::new(1.25, &env);
         let now = Instant::now();

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 pub const RATE_HZ: f64 = 1.712e9;
 
-/// What a frame holds.
+/// Content of a frame.
 #[derive(Clone, Debug)]
 pub struct Plain {
     pub timestamp: u64,
@@ -33,13 +33,13 @@ impl Plain {
     }
 }
 
-/// What came out of a block.
+/// Output of a block.
 pub struct Out {
-    /// The output's type, of a sink the input's.
+    /// Type of the output; for a sink, of the input.
     pub port: PortType,
     pub frames: Vec<Plain>,
     pub counters: Counters,
-    /// What the block said at its end.
+    /// Summary of the block at its end.
     pub summary: String,
 }
 
@@ -54,7 +54,7 @@ pub fn kind<K: KindSpec>(parameters: Value) -> K {
     fxgraph::kind::read(&parameters).unwrap()
 }
 
-/// A block of this kind and implementation behind `inputs`.
+/// Creates a block of this kind and implementation for `inputs`.
 pub fn connected(
     kind: &str,
     implementation: &str,
@@ -127,7 +127,7 @@ pub fn drive_block(
     }
 }
 
-/// The samples of one polarisation on their way into the F-engine.
+/// Digitised samples of one polarisation, input of the F-engine.
 #[derive(Clone)]
 pub struct Digitised {
     pub bits: u8,
@@ -136,9 +136,9 @@ pub struct Digitised {
     pub start: u64,
     pub heap_samples: usize,
     pub frame_samples: usize,
-    /// Heaps, counted from `start`, that got lost.
+    /// Numbers of missing heaps, counted from `start`.
     pub lost_heaps: Vec<usize>,
-    /// Frames, counted from `start`, that got lost.
+    /// Numbers of missing frames, counted from `start`.
     pub lost_frames: Vec<usize>,
 }
 
@@ -212,7 +212,7 @@ pub fn then<K: KindSpec>(parameters: Value, before: Out) -> Out {
     drive(&kind::<K>(parameters), &[before.port], vec![before.frames])
 }
 
-/// The output of `fft`: for each polarisation the timestamps, validities and spectra.
+/// Returns the output of `fft`: for each polarisation the timestamps, validities and spectra.
 pub fn spectra(out: &Out) -> Vec<Vec<(u64, bool, Vec<Complex32>)>> {
     let pols = out.port.axis_len("pol").unwrap();
     let per_frame = out.port.axis_len("spectrum").unwrap();
@@ -230,14 +230,14 @@ pub fn spectra(out: &Out) -> Vec<Vec<(u64, bool, Vec<Complex32>)>> {
     all
 }
 
-/// Normal noise of this standard deviation, within the range of `bits` bits.
+/// Returns normal noise with standard deviation `std`, clamped to the range of `bits` bits.
 pub fn noise(seed: u64, len: usize, std: f64, bits: u8) -> Vec<i16> {
     let mut random = Random::new(seed);
     let limit = f64::from((1 << (bits - 1)) - 1);
     (0..len).map(|_| (random.normal_pair()[0] * std).round().clamp(-limit, limit) as i16).collect()
 }
 
-/// The weights of the filter, straight from their formula.
+/// Returns the weights of the filter, directly from their formula.
 pub fn weights(step: usize, taps: usize, hann: bool, w_cutoff: f64) -> Vec<f64> {
     let len = step * taps;
     let mut w: Vec<f64> = (0..len)
@@ -253,14 +253,14 @@ pub fn weights(step: usize, taps: usize, hann: bool, w_cutoff: f64) -> Vec<f64> 
     w
 }
 
-/// The filtered samples of the spectrum whose window starts with `window`.
+/// Returns the filtered samples of the spectrum whose window starts with `window`.
 pub fn filtered(window: &[i16], weights: &[f64], step: usize) -> Vec<f64> {
     let taps = weights.len() / step;
     let sum = |s| (0..taps).map(|t| weights[t * step + s] * f64::from(window[t * step + s])).sum();
     (0..step).map(sum).collect()
 }
 
-/// sum over i of x_i exp(-2 pi j i k / len), for the first `channels` k, in double, directly.
+/// Returns sum over i of x_i exp(-2 pi j i k / len) for the first `channels` k, in double precision, directly.
 pub fn dft(x: &[f64], channels: usize) -> Vec<Complex64> {
     let len = x.len();
     let roots: Vec<Complex64> = (0..len)

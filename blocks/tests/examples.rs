@@ -1,11 +1,11 @@
-//! Examples that kinds carry.
+//! Examples of kinds.
 
 use fxgraph::flowgraph::load_in;
 use fxgraph::{DeviceName, KindEntry};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Where examples find the files that they name.
+/// Returns a directory with the files named in examples.
 pub fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("samples.dat"), vec![0; 1 << 16]).unwrap();
@@ -21,7 +21,7 @@ fn every_kind_has_an_example() {
 }
 
 #[test]
-fn examples_are_flowgraphs_with_a_block_of_their_kind() {
+fn examples_are_valid_flowgraphs_with_a_block_of_their_kind() {
     let (registry, folder) = (crate::kinds(), folder());
     for example in registry.examples(DeviceName::Cpu) {
         let name = Path::new("example.yaml");

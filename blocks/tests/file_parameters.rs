@@ -1,12 +1,12 @@
-//! Files that parameters name: every kind declares them.
+//! Parameters with file names: every kind declares them as files.
 
 use crate::kinds;
 use serde_json::Value;
 
-/// Names that a parameter for a file may have, as a part of a longer name too.
+/// Words in the names of parameters for files.
 const FILE_WORDS: [&str; 6] = ["path", "file", "folder", "directory", "pcap", "filename"];
 
-/// Names of the properties of `schema` that take text, with whether they are declared as files.
+/// Collects the names of text properties in `schema`, and whether they are declared as files.
 fn texts(schema: &Value, found: &mut Vec<(String, bool)>) {
     if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
         for (name, property) in properties {
@@ -26,7 +26,7 @@ fn texts(schema: &Value, found: &mut Vec<(String, bool)>) {
 }
 
 #[test]
-fn parameters_that_name_files_are_declared_as_files() {
+fn parameters_with_file_names_are_declared_as_files() {
     let mut declared = 0;
     for kind in kinds().iter() {
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Whatever stands before a block: it refuses the port, or works on it without a panic.
+//! Arbitrary input ports: a block rejects the port, or processes its frames without a panic.
 
 use super::examples::folder;
 use crate::gnss::{gnss_acquisition, gnss_tracker};
@@ -14,7 +14,7 @@ use proptest::test_runner::TestRunner;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Streams that the chain has, to be changed here and there.
+/// Streams of the signal chain, which the test modifies.
 const STREAMS: &[(Dtype, &[&str])] = &[
     (Dtype::Packed(10), &["sample"]),
     (Dtype::I16, &["sample"]),
@@ -39,7 +39,7 @@ const STREAMS: &[(Dtype, &[&str])] = &[
     (Dtype::F64, &["satellite", "value"]),
 ];
 
-/// A port, each length and each validity axis drawn anew.
+/// Returns a port with random lengths of axes and random validity axes.
 fn port() -> impl Strategy<Value = PortType> {
     let lengths = proptest::collection::vec(select(vec![1, 2, 3, 4, 8, 16, 64]), 5);
     let validity = (0..4_usize, proptest::collection::vec(1..3_usize, 2), 1..6_u32);
@@ -56,14 +56,14 @@ fn port() -> impl Strategy<Value = PortType> {
                 band,
                 fit,
             )| {
-                // Mostly the lengths that are always the same, and a frame without gaps.
+                // Mostly the usual lengths, and frames without gaps.
                 let mut samples_per_frame = samples_per_frame;
                 for (name, len) in names.iter().zip(&mut lengths) {
                     match *name {
                         "pol" if fit > 1 => *len = 2,
                         "product" if fit > 1 => *len = 4,
                         "baseline" if fit > 1 => *len = 3,
-                        // Two periods of a satellite's code.
+                        // At least two periods of a satellite's code.
                         "sample" if fit > 1 && dtype == Dtype::Ci16 => *len = 8192,
                         "value" if fit > 1 && fit % 2 == 0 => *len = gnss_acquisition::VALUES,
                         "value" if fit > 1 => *len = gnss_tracker::VALUES,
@@ -103,7 +103,7 @@ fn port() -> impl Strategy<Value = PortType> {
                     _ => fitting,
                 };
                 let channels = len("channel").max(1);
-                // Mostly none or all of the band, or the last of as many channels as can be counted.
+                // Mostly no band or the whole band, or the last channels of the largest possible number.
                 let band = match band {
                     0 | 1 => None,
                     2 => Some((channels, 0)),
@@ -115,7 +115,7 @@ fn port() -> impl Strategy<Value = PortType> {
                     centre_hz: 1e9,
                     bandwidth_hz: 1e9,
                 });
-                // A satellite's code is wider than what the rest is made of.
+                // A satellite's code needs a higher sample rate than the other streams.
                 let is_of_satellites = dtype == Dtype::Ci16 || *names == ["antenna", "sample"];
                 let fitting_hz = if is_of_satellites { 4.096e6 } else { 1e6 };
                 PortType {
@@ -134,15 +134,15 @@ fn port() -> impl Strategy<Value = PortType> {
         .prop_filter("large frames only take time", |port| port.frame_bytes() <= 1 << 18)
 }
 
-/// A block of an example, with one of its inputs for hostile ports, or all of them.
+/// A block of an example, and the input that gets the hostile port.
 struct Victim {
     kind: &'static str,
     block: Arc<dyn AnyConfigured>,
-    /// `None` for all.
+    /// Index of the input; `None` for all inputs.
     input: Option<usize>,
 }
 
-/// The blocks of all examples.
+/// Returns the blocks of all examples.
 fn victims(folder: &Path) -> Vec<Victim> {
     let registry = crate::kinds();
     let mut victims = Vec::new();
@@ -161,7 +161,7 @@ fn victims(folder: &Path) -> Vec<Victim> {
 }
 
 impl Victim {
-    /// Its inputs with the hostile port. They all count the samples of one clock.
+    /// Returns the inputs with the hostile port; all have the same clock.
     fn inputs(&self, port: &PortType) -> Vec<PortType> {
         let mut inputs = self.block.ports().inputs.clone();
         match self.input {
@@ -175,7 +175,7 @@ impl Victim {
     }
 }
 
-/// Whether the block took the port. It must not panic, whatever the frames hold.
+/// Runs the block; returns whether it accepted the port. It must not panic for any content of the frames.
 fn drive(victim: &Victim, port: &PortType, timestamps: &[u64], noise: u8, folder: &Path) -> bool {
     let Ok(block) = victim.block.connect(&victim.inputs(port)) else { return false };
     let (_, _) = (block.resources(), block.check(None));
@@ -200,7 +200,7 @@ fn drive(victim: &Victim, port: &PortType, timestamps: &[u64], noise: u8, folder
             });
         }
         for _ in 0..8 {
-            // An error is an answer too.
+            // An error is a valid result, too.
             let Ok(next) = Harness::block_on(harness.step()) else { return true };
             for output in 0..ports.outputs.len() {
                 while harness.receive(output).is_some() {}
@@ -217,7 +217,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_port_makes_a_block_panic(
+    fn arbitrary_ports_do_not_panic(
         port in port(),
         first in select(vec![0, 4096, (1 << 48) - 4096, u64::MAX - 8191, u64::MAX - 5000]),
         noise in any::<u8>(),
@@ -233,7 +233,7 @@ proptest! {
 }
 
 #[test]
-fn every_block_takes_some_of_these_ports() {
+fn every_block_accepts_some_of_these_ports() {
     let mut runner = TestRunner::deterministic();
     let folder = folder();
     let victims = victims(folder.path());
@@ -244,7 +244,7 @@ fn every_block_takes_some_of_these_ports() {
             *taken += u32::from(victim.block.connect(&victim.inputs(&port)).is_ok());
         }
     }
-    // Each kind in one of its examples: some are for streams that are not among these.
+    // Each kind must accept ports in one of its examples: other examples may need other streams.
     for kind in crate::kinds().iter() {
         let of_kind = victims.iter().zip(&taken).filter(|(victim, _)| victim.kind == kind.name);
         let most = of_kind.map(|(_, taken)| *taken).max();

@@ -1,5 +1,5 @@
-//! Parameters of running flowgraphs, changed at a timestamp: what comes out before it is what came out
-//! with the old values, and after it what comes out with the new ones, spectrum by spectrum.
+//! Live updates of running flowgraphs: before the effective timestamp the output equals that of a run with the
+//! old values, after it that of a run with the new values, spectrum by spectrum.
 
 use crate::kinds;
 use fxgraph::control::{RetuneError, Retuned, Way};
@@ -28,7 +28,7 @@ fn every_live_parameter_is_marked_in_its_schema() {
     assert!(live > 0);
 }
 
-/// One spectrum of all polarisations on its way out.
+/// One output spectrum of all polarisations.
 #[derive(Clone, Debug, PartialEq)]
 struct Spectrum {
     timestamp: u64,
@@ -37,17 +37,17 @@ struct Spectrum {
     values: Vec<u8>,
 }
 
-/// Keeps what it reads, as far as it may.
+/// Sink that stores the spectra it reads, up to a limit.
 struct Watch {
     seen: Arc<Mutex<Vec<Spectrum>>>,
     allowed: Arc<AtomicUsize>,
     cut: Cut,
 }
 
-/// What a frame of so many polarisations holds.
+/// Function that divides a frame into spectra.
 type Cut = Box<dyn Fn(&Frame) -> Vec<Spectrum> + Send>;
 
-/// The spectra of a heap of `pols` polarisations, \[channel\]\[spectrum\]\[pol\].
+/// Divides a heap of `pols` polarisations, \[channel\]\[spectrum\]\[pol\], into spectra.
 fn spectra(pols: usize) -> Cut {
     Box::new(move |frame| {
         let (header, payload) = (frame.header(), frame.as_slice::<u8>().unwrap());
@@ -65,7 +65,7 @@ fn spectra(pols: usize) -> Cut {
     })
 }
 
-/// The bits of each sample.
+/// Divides a frame of packed samples into samples of `bits` bits.
 fn samples(bits: usize) -> Cut {
     Box::new(move |frame| {
         let (header, payload) = (frame.header(), frame.as_slice::<u8>().unwrap());
@@ -94,7 +94,7 @@ impl Block for Watch {
     }
 }
 
-/// An F-engine: `pfb`, `fft` and `post`, or `post` alone as `f_engine`.
+/// Returns a flowgraph with an F-engine: `pfb`, `fft` and `post`, or only `post` as `f_engine`.
 fn flowgraph(in_one: bool, pols: usize, delays: &str, gains: &str, seed: u64) -> String {
     let inputs = if pols == 2 { "[dig.pol0, dig.pol1]" } else { "[dig.pol0]" };
     let filter =
@@ -114,15 +114,15 @@ fn flowgraph(in_one: bool, pols: usize, delays: &str, gains: &str, seed: u64) ->
     };
     let unread = if pols == 2 { "" } else { "  unread: {kind: null_sink, input: dig.pol1}\n" };
     format!(
-        "flowgraph: retuned\nblocks:\n  \
+        "flowgraph: updated\nblocks:\n  \
          dig: {{kind: digitiser_simulator, parameters: {{signals: \"wgn(0.1)\", frames: 40, \
          adc_sample_rate_hz: 1.0e+6, samples_per_frame: 2048, samples_per_heap: 256, \
          period_samples: 65536}}}}\n{blocks}{unread}  end: {{kind: null_sink, input: post}}\n"
     )
 }
 
-/// Runs a flowgraph to its end; `change` is called when some of its spectra have come out and the
-/// rest waits.
+/// Runs a flowgraph to its end; `change` is called when some of its spectra have been output and the
+/// others wait.
 fn run(text: &str, pols: usize, change: impl FnOnce(&Control)) -> Vec<Spectrum> {
     run_to("post", text, spectra(pols), change)
 }
@@ -153,12 +153,12 @@ fn untouched(text: &str, pols: usize) -> Vec<Spectrum> {
     run(text, pols, |_| {})
 }
 
-/// The values and no more: what made them has another identity.
+/// Returns only the values of spectra, without the identifier of the configuration.
 fn values(spectra: &[Spectrum]) -> Vec<(u64, bool, &[u8])> {
     spectra.iter().map(|s| (s.timestamp, s.is_valid, &*s.values)).collect()
 }
 
-/// `before` up to the timestamp, `after` from there on.
+/// Returns `before` up to the timestamp, and `after` from there on.
 fn joined<'a>(
     before: &'a [Spectrum],
     after: &'a [Spectrum],
@@ -169,9 +169,9 @@ fn joined<'a>(
 }
 
 #[test]
-fn gains_and_seeds_hold_from_the_first_spectrum_at_the_timestamp_on() {
+fn gains_and_seeds_apply_from_the_effective_timestamp() {
     for (in_one, pols) in [(false, 2), (false, 1), (true, 2)] {
-        // Not where a spectrum, a heap or a frame of the filter bank begins.
+        // Not at the start of a spectrum, a heap or a frame of the filter bank.
         let at = 45_003;
         let text = flowgraph(in_one, pols, "[]", "20", 3);
         let before = untouched(&text, pols);
@@ -186,7 +186,7 @@ fn gains_and_seeds_hold_from_the_first_spectrum_at_the_timestamp_on() {
         });
         assert!(values(&found) == joined(&before, &after, at), "{in_one} {pols}");
         assert_ne!(values(&found), values(&before));
-        // A frame is one heap: that in which the change comes is made of both.
+        // A frame is one heap: the heap with the change contains spectra of both configurations.
         let heap = SPECTRA_PER_HEAP as u64 * STEP;
         let ids: Vec<u64> = [before[0].config_id, after[0].config_id].into();
         for Spectrum { timestamp, config_id, .. } in &found {
@@ -196,7 +196,7 @@ fn gains_and_seeds_hold_from_the_first_spectrum_at_the_timestamp_on() {
 }
 
 #[test]
-fn delays_hold_from_the_first_spectrum_at_the_timestamp_on() {
+fn delays_apply_from_the_effective_timestamp() {
     for in_one in [false, true] {
         let at = 50_001;
         let old = "[{delay_samples: 3.3}], [{delay_samples: -7.0, phase_radians: 0.3}]";
@@ -213,7 +213,7 @@ fn delays_hold_from_the_first_spectrum_at_the_timestamp_on() {
             new0.replace("40000", "50001"),
             new1.replace("40000", "50001"),
         );
-        // Models that do not move: when they started does not show.
+        // Models without a rate: their start does not affect the output.
         let expected = untouched(&flowgraph(in_one, 2, &queued, "20", 3), 2);
         let block = if in_one { "post" } else { "pfb" };
         let found = run(&text, 2, |control| {
@@ -228,7 +228,7 @@ fn delays_hold_from_the_first_spectrum_at_the_timestamp_on() {
 }
 
 #[test]
-fn a_transaction_changes_all_of_its_blocks_at_one_timestamp_or_none() {
+fn transaction_updates_all_blocks_at_one_timestamp_or_none() {
     let text = flowgraph(false, 2, "[[{delay_samples: 1}], []]", "20", 3);
     let before = untouched(&text, 2);
     let refuse = |control: &Control, request: &str| {
@@ -243,9 +243,9 @@ fn a_transaction_changes_all_of_its_blocks_at_one_timestamp_or_none() {
         assert_eq!(message, "`bits` of `postproc` cannot change while the block runs");
         let message =
             refuse(control, "{pfb: {delays: [[{delay_samples: 900}], []]}, post: {gains: 2}}");
-        assert!(message.contains("beyond range"), "{message}");
+        assert!(message.contains("the delay must be between"), "{message}");
         refuse(control, "{post: {gains: [1, 2, 3]}}");
-        // The last of them does not take its values, when the others have.
+        // The last block rejects its values after the others have accepted theirs.
         let gone = control.retune("{post: {gains: 1}, fft: {threads: 1}, end: {}}", None, LIMIT);
         assert!(gone.is_err());
         assert!(control.retune("{}", None, LIMIT).is_err());
@@ -260,7 +260,7 @@ fn a_transaction_changes_all_of_its_blocks_at_one_timestamp_or_none() {
         let first: Retuned = control.retune(request, None, LIMIT).unwrap();
         assert!(!first.is_late);
         assert_eq!(control.steady_state_timestamp(), first.effective_timestamp);
-        // A time that has passed: at once, and it says so.
+        // A timestamp in the past: the change applies at once and the answer reports that.
         let late = control.retune("{post: {gains: 30}}", Some(10), LIMIT).unwrap();
         assert!(late.is_late && late.effective_timestamp > 10);
         assert!(late.effective_timestamp <= first.effective_timestamp);
@@ -284,7 +284,7 @@ fn a_transaction_changes_all_of_its_blocks_at_one_timestamp_or_none() {
 }
 
 #[test]
-fn several_changes_wait_for_their_times_in_order() {
+fn scheduled_updates_apply_in_order_of_their_timestamps() {
     let text = flowgraph(false, 2, "[]", "1", 3);
     let runs =
         [1, 20, 40, 30].map(|gain| untouched(&flowgraph(false, 2, "[]", &gain.to_string(), 3), 2));
@@ -301,7 +301,7 @@ fn several_changes_wait_for_their_times_in_order() {
 }
 
 #[test]
-fn simulated_signals_change_at_their_sample() {
+fn simulated_signals_change_at_the_exact_sample() {
     for (bits, at) in [(10, 9_001), (8, 9_001), (12, 9_003), (10, 8_192)] {
         let text = |signals: &str| {
             format!(
@@ -325,7 +325,7 @@ fn simulated_signals_change_at_their_sample() {
 }
 
 #[test]
-fn delays_beyond_the_room_that_is_kept_are_refused_with_what_makes_it() {
+fn pfb_rejects_delays_beyond_its_history_and_names_the_limit() {
     let text = flowgraph(false, 2, "[]", "1", 3).replace(", max_delay_seconds: 0.0001", "");
     run(&text, 2, |control| {
         let error = control.retune("{pfb: {delays: [[{delay_samples: 1}], []]}}", None, LIMIT);
@@ -334,7 +334,7 @@ fn delays_beyond_the_room_that_is_kept_are_refused_with_what_makes_it() {
     });
 }
 
-/// The spectra of beams, \[heap\]\[beam\]\[channel\]\[spectrum\].
+/// Divides beams, \[heap\]\[beam\]\[channel\]\[spectrum\], into spectra.
 fn beam_spectra(heaps: usize, spectra: usize, step: u64) -> Cut {
     Box::new(move |frame| {
         let (header, payload) = (frame.header(), frame.as_slice::<u8>().unwrap());
@@ -354,7 +354,7 @@ fn beam_spectra(heaps: usize, spectra: usize, step: u64) -> Cut {
 }
 
 #[test]
-fn beams_are_formed_with_new_weights_from_their_spectrum_on() {
+fn beam_weights_apply_from_the_effective_timestamp() {
     let step = 10;
     let text = |beams: &str| {
         format!(
@@ -385,7 +385,7 @@ fn beams_are_formed_with_new_weights_from_their_spectrum_on() {
     }
 }
 
-/// Heaps of 256 complex samples.
+/// Divides a frame into heaps of 256 complex samples.
 fn heaps(subsampling: u64) -> Cut {
     Box::new(move |frame| {
         let (header, payload) = (frame.header(), frame.as_slice::<u8>().unwrap());
@@ -400,7 +400,7 @@ fn heaps(subsampling: u64) -> Cut {
 }
 
 #[test]
-fn another_part_of_the_band_comes_from_the_first_heap_at_the_timestamp_on() {
+fn ddc_centre_applies_from_the_first_heap_at_the_timestamp() {
     let text = |centre_hz: f64| {
         format!(
             "flowgraph: g\nblocks:\n  x: {{kind: null_source, parameters: {{dtype: i8p, axes: [\
@@ -427,7 +427,7 @@ fn another_part_of_the_band_comes_from_the_first_heap_at_the_timestamp_on() {
 }
 
 #[test]
-fn plan_after_a_change_of_the_band_says_so_at_every_edge_behind_it() {
+fn plan_after_a_band_change_updates_every_edge_downstream() {
     let text = "flowgraph: narrow\nblocks:\n  \
         end: {kind: null_sink, input: heaps}\n  \
         heaps: {kind: postproc, input: fft, parameters: {channels: 32}}\n  \
@@ -446,7 +446,7 @@ fn plan_after_a_change_of_the_band_says_so_at_every_edge_behind_it() {
         })
     };
     assert_eq!(centres(&plan), [300_000_000; 5]);
-    // Until both polarisations have changed, spectra stay those of the band before.
+    // Until both polarisations have changed, spectra have the previous band.
     let one = plan.with_change(&registry, "{ddc0: {centre_hz: 4.0e+8}}", 0).ok().unwrap();
     assert_eq!(centres(&one), [400_000_000, 300_000_000, 300_000_000, 300_000_000, 300_000_000]);
     let both = one.with_change(&registry, "{ddc1: {centre_hz: 4.0e+8}}", 0).ok().unwrap();
@@ -456,7 +456,7 @@ fn plan_after_a_change_of_the_band_says_so_at_every_edge_behind_it() {
 }
 
 #[test]
-fn gains_of_feeds_hold_from_their_spectrum_on() {
+fn feed_gains_apply_from_the_effective_timestamp() {
     let (spectra, step) = (64, 32);
     let text = |gains: &str| {
         format!(
@@ -486,7 +486,7 @@ fn gains_of_feeds_hold_from_their_spectrum_on() {
     let new = "gains: [[1, 2, 3, 4, 5, 6, 7, 8], [8, 7, {im: 6}, 5, 4, 3, 2, 1]]";
     let whole = |gains| run_to("b", &text(gains), cut(), |_| {});
     let (before, after) = (whole(old), whole(new));
-    // Not where a spectrum or a frame begins.
+    // Not at the start of a spectrum or a frame.
     let at = 45_003;
     let found = run_to("b", &text(old), cut(), |control| {
         let done = control.retune(&format!("{{b: {{{new}}}}}"), Some(at), LIMIT).unwrap();
@@ -497,7 +497,7 @@ fn gains_of_feeds_hold_from_their_spectrum_on() {
 }
 
 #[test]
-fn a_move_to_another_device_is_told_with_its_gap_and_not_made() {
+fn move_to_another_device_is_reported_with_its_gap_and_rejected() {
     let plan = load_text("test.yaml", &flowgraph(false, 2, "[]", "1", 3), &[], &kinds());
     let (control, prepared) = Control::prepared(plan.result.unwrap(), kinds()).ok().unwrap();
     let change = control.change("fft", "device: cuda:0").ok().unwrap();

@@ -1,4 +1,4 @@
-//! Tests over all kinds, and what tests of blocks share.
+//! Tests over all kinds, and shared code of tests of blocks.
 #![allow(clippy::unwrap_used)]
 
 pub mod chain;

@@ -1,11 +1,11 @@
-//! Ranges that parameters declare: numbers outside of them are refused where they are read.
+//! Declared ranges of parameters: numbers outside the range are rejected when they are read.
 
 use fxgraph::diagnostic::Span;
 use fxgraph::tree::{Node, Reader};
 use serde_json::{Value, json};
 
 #[test]
-fn numbers_beyond_a_declared_range_are_refused() {
+fn numbers_outside_a_declared_range_are_rejected() {
     let mut tried = Vec::new();
     for kind in crate::kinds().iter() {
         let schema = (kind.schema)().to_value();
@@ -34,7 +34,7 @@ fn numbers_beyond_a_declared_range_are_refused() {
     }
 }
 
-/// `number`, an integer where it is one.
+/// Returns `number` as JSON, as an integer if it is one.
 fn whole(number: f64) -> Value {
     if number.fract() == 0.0 && number.abs() < 9e15 { json!(number as i64) } else { json!(number) }
 }

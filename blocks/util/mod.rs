@@ -1,4 +1,4 @@
-//! Blocks that test, adapt or end a flowgraph.
+//! Blocks for testing, conversion and the end of streams.
 
 pub mod convert;
 pub mod fault_injector;

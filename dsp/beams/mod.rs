@@ -1,5 +1,5 @@
-//! The arithmetic of one channel of one heap, compiled for several processors.
-#![allow(clippy::inline_always)] // bodies are compiled anew inside each of those functions
+//! Beamforming of one channel of one heap, compiled for several instruction sets.
+#![allow(clippy::inline_always)] // bodies are compiled again inside each of these functions
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -11,17 +11,17 @@ use num_complex::Complex32;
 /// Sizes of a row of voltages: both polarisations of one channel of one heap of an antenna.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Antennas of the weights.
+    /// Number of antennas in the weights.
     pub antennas: usize,
-    /// Spectra of a row.
+    /// Spectra in a row.
     pub spectra: usize,
-    /// Polarisation is slower than spectrum.
+    /// Whether polarisation is slower than spectrum.
     pub k_major: bool,
-    /// Complex numbers of 4 bits for each part, not 8.
+    /// Whether complex numbers have 4 bits per part; otherwise 8.
     pub is_4_bit: bool,
 }
 
-/// What one thread needs for one channel of one heap.
+/// Working memory of one thread for one channel of one heap.
 pub struct Scratch {
     /// Voltages of one antenna, `[pol][re, im][spectrum]`.
     volts: Vec<f32>,
@@ -30,27 +30,27 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// For heaps of `spectra` spectra and `beams` beams.
+    /// Allocates the memory for heaps of `spectra` spectra and `beams` beams.
     #[must_use]
     pub fn new(spectra: usize, beams: usize) -> Self {
         Self { volts: vec![0.0; 4 * spectra], sums: vec![0.0; 2 * beams * spectra] }
     }
 
-    /// Takes the sums of each beam from spectrum `first` on from `other`.
+    /// Copies the sums of each beam from spectrum `first` on from `other`.
     pub fn replace_from(&mut self, first: usize, other: &Self, spectra: usize) {
         let rows = self.sums.chunks_exact_mut(spectra).zip(other.sums.chunks_exact(spectra));
         rows.for_each(|(to, from)| to[first..].copy_from_slice(&from[first..]));
     }
 }
 
-/// Sets the sums of `scratch` to those of all `rows`, antenna after antenna. `rows` gives each antenna's number
-/// and bytes (`[spectrum][pol]`, K-major `[pol][spectrum]`), `weights` is `[beam][antenna]`, `pols` the
+/// Sets the sums of `scratch` to the weighted sums of all `rows`, antenna after antenna. `rows` contains each antenna's
+/// number and bytes (`[spectrum][pol]`, K-major `[pol][spectrum]`), `weights` is `[beam][antenna]`, `pols` the
 /// polarisation of each beam, 0 or 1.
 ///
 /// # Panics
-/// If `scratch` was made for other sizes than those of `layout`, or an antenna or a polarisation has no weight
+/// If `scratch` was allocated for other sizes than those of `layout`, or an antenna or a polarisation has no weight
 /// or voltages.
-#[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+#[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 pub fn add_antennas<'a>(
     form: Form,
     layout: &Layout,
@@ -61,7 +61,7 @@ pub fn add_antennas<'a>(
 ) {
     scratch.sums.fill(0.0);
     for (antenna, row) in rows {
-        // SAFETY: `available` offers a form only after the processor was asked for it.
+        // SAFETY: `available` lists an implementation only if the CPU supports it.
         match form {
             Form::Portable => add(layout, row, antenna, weights, pols, scratch),
             #[cfg(target_arch = "x86_64")]
@@ -74,12 +74,12 @@ pub fn add_antennas<'a>(
     }
 }
 
-/// Rounds the sums of beam `beam`, plus the dither of this key if any, to `output` `[spectrum]`, within 127 of 0.
-/// Returns how many complex values were clamped.
+/// Rounds the sums of beam `beam`, plus the dither of this key if any, to `output` `[spectrum]`, clamped to +-127.
+/// Returns the number of complex values clamped.
 ///
 /// # Panics
-/// If `scratch` has no such beam.
-#[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+/// If `beam` is not a beam of `scratch`.
+#[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 #[must_use]
 pub fn quantise_beam(
     form: Form,
@@ -122,7 +122,7 @@ fn add(
     }
 }
 
-/// A row's bytes as numbers `[pol][re, im][spectrum]`.
+/// Converts a row's bytes to numbers `[pol][re, im][spectrum]`.
 #[inline(always)]
 fn unpack(layout: &Layout, row: &[u8], volts: &mut [f32]) {
     let spectra = layout.spectra;
@@ -192,7 +192,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn every_form_gives_the_same_numbers() {
+    fn every_implementation_gives_the_same_numbers() {
         let mut random = Random::new(4);
         let (antennas, spectra) = (5, 21);
         let bytes: Vec<u8> = (0..4 * antennas * spectra).map(|_| random.bits() as u8).collect();

@@ -1,4 +1,4 @@
-//! The arithmetic compiled for x86 processors.
+//! The arithmetic compiled for x86 CPUs.
 
 use super::{Layout, Scratch, add, quantise};
 use num_complex::Complex32;

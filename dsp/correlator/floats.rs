@@ -1,30 +1,30 @@
-//! The inner loop for floats: sums of exact products in double precision, each in the order of the
+//! Inner loop for floats: sums of exact products in double precision, each in the order of the
 //! spectra.
 
 use super::Geometry;
 use crate::simd::Form;
 
-/// Columns of a tile, which are the inputs of a panel.
+/// Columns of a tile: the inputs of a panel.
 pub const LANES: usize = 8;
 /// Rows of a tile; their sums fill the vector registers.
 pub const ROWS: usize = 2;
 /// Sizes of a tile.
 pub const GEOMETRY: Geometry = Geometry { lanes: LANES, rows: ROWS, bytes: false };
 
-/// One spectrum of the inputs of a panel: real parts, imaginary parts.
+/// One spectrum of the inputs of a panel: real parts, then imaginary parts.
 pub type Step = [[f64; LANES]; 2];
 
 /// Adds the products of [`ROWS`] rows from `first` on with all columns, spectrum after spectrum, to
 /// `sums` `[row][re, im][lane]`. `rows` and `columns` are `[spectrum]` of a panel each. The result is
-/// the same for every `form` as long as the products are exact in double precision.
+/// identical for every `form` if the products are exact in double precision.
 ///
 /// # Panics
-/// If `sums` is not as long as a tile, or `first` and the rows reach beyond the panel.
-#[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+/// If the length of `sums` is not that of a tile, or `first` and the rows exceed the panel.
+#[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 pub fn add_products(form: Form, rows: &[Step], first: usize, columns: &[Step], sums: &mut [f64]) {
     match form {
         Form::Portable => add::<false>(rows, first, columns, sums),
-        // SAFETY: a form is chosen only if the processor has it; each has AVX2 and FMA.
+        // SAFETY: an implementation is chosen only if the CPU supports it; both include AVX2 and FMA.
         #[cfg(target_arch = "x86_64")]
         _ => unsafe { x86::add_products(rows, first, columns, sums) },
     }
@@ -34,7 +34,7 @@ pub fn add_products(form: Form, rows: &[Step], first: usize, columns: &[Step], s
 mod x86 {
     use super::{Step, add};
 
-    /// See [`add_products`](super::add_products).
+    /// Implementation of [`add_products`](super::add_products).
     #[target_feature(enable = "avx2,fma")]
     pub(super) fn add_products(rows: &[Step], first: usize, columns: &[Step], sums: &mut [f64]) {
         add::<true>(rows, first, columns, sums);
@@ -42,7 +42,7 @@ mod x86 {
 }
 
 /// Adds the products of `ROWS` rows from `first` on with all columns, spectrum after spectrum, to
-/// `sums` `[row][re, im][lane]`. As the products are exact, it is the same whether they
+/// `sums` `[row][re, im][lane]`. Because the products are exact, the result does not depend on whether they
 /// are `FUSED` with the additions.
 #[inline(always)]
 fn add<const FUSED: bool>(rows: &[Step], first: usize, columns: &[Step], sums: &mut [f64]) {

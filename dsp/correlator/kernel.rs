@@ -1,42 +1,42 @@
-//! The inner loop: sums of products of a few rows with a few columns, over a block of spectra.
+//! Inner loop: sums of products of a few rows with a few columns, over a block of spectra.
 //!
 //! Inputs (antenna x 2 + polarisation) are packed in panels of `LANES` inputs. One step of a
 //! panel is a 32-bit word per input: two spectra of 8-bit numbers, or one of 16-bit numbers.
-//! Row inputs are broadcast, column inputs fill the lanes of a vector register; each word pair
-//! gives one multiply-accumulate for the real part and one for the imaginary part.
+//! Row inputs are broadcast, column inputs fill the elements of a vector register; each word pair
+//! needs one multiply-accumulate for the real part and one for the imaginary part.
 //!
-//! | form | `row` word | `column_re` | `column_im` |
+//! | format | `row` word | `column_re` | `column_im` |
 //! |---|---|---|---|
 //! | words | `(re, im)` i16 | `(re, im)` i16 | `(-im, re)` i16 |
 //! | bytes | `(re, im)` i8 x 2 | `(re + 128, im + 128)` u8 x 2 | `(127 - im, re + 128)` u8 x 2 |
 //!
-//! The byte form suits the instruction that multiplies unsigned by signed bytes. What the
-//! offsets add depends on the row only and is taken off when the sums are read; sums wrap, so
-//! they may leave the range in between. `127 - im` is exact for -128 too.
+//! The byte format is for the instruction that multiplies unsigned by signed bytes. The correction for the
+//! offsets depends only on the row and is subtracted when the sums are read; sums wrap, so
+//! they may temporarily exceed the range. `127 - im` is exact for -128, too.
 
-/// How many column inputs and row inputs of a tile, and what one word holds.
+/// Numbers of column inputs and row inputs of a tile, and the format of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Inputs of a panel, and columns of a tile.
     pub lanes: usize,
     /// Rows of a tile.
     pub rows: usize,
-    /// Words are two spectra of bytes, not one of 16-bit numbers.
+    /// Whether words are two spectra of bytes; otherwise one spectrum of 16-bit numbers.
     pub bytes: bool,
 }
 
 impl Geometry {
-    /// 32-bit sums of one tile: `[row][re, im][lane]`.
+    /// Returns the number of 32-bit sums of one tile: `[row][re, im][lane]`.
     #[must_use]
     pub const fn tile_len(self) -> usize {
         self.rows * 2 * self.lanes
     }
 }
 
-/// A form of the inner loop. Only one of [`available`](Kernel::available) may be used.
+/// Implementation of the inner loop. Only those in [`available`](Kernel::available) may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// Any processor.
+    /// Any CPU.
     Portable,
     /// 256-bit vectors of 16-bit numbers.
     Avx2,
@@ -47,7 +47,7 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// Every form that this processor can run, the plainest first.
+    /// Returns the implementations that this CPU supports, the simplest first.
     #[must_use]
     pub fn available() -> Vec<Self> {
         let mut kernels = vec![Self::Portable];
@@ -63,18 +63,18 @@ impl Kernel {
         kernels
     }
 
-    /// The fastest form for `inputs` inputs on this processor.
+    /// Returns the fastest implementation for `inputs` inputs on this CPU.
     #[must_use]
     pub fn best(inputs: usize) -> Self {
         let kernels = Self::available();
-        // Lanes without an input are work for nothing.
+        // Vector elements without an input are wasted work.
         if inputs <= 8 && kernels.contains(&Self::Vnni256) {
             return Self::Vnni256;
         }
         kernels.last().copied().unwrap_or(Self::Portable)
     }
 
-    /// Sizes of its tiles.
+    /// Returns the sizes of its tiles.
     #[must_use]
     pub const fn geometry(self) -> Geometry {
         match self {
@@ -89,7 +89,7 @@ impl Kernel {
     /// `column_re` and `column_im` are whole panels `[step][lanes]`.
     ///
     /// # Panics
-    /// If the slices are shorter than the columns' number of steps asks for.
+    /// If the slices are too short for the number of steps of the columns.
     #[inline]
     pub fn tile(self, row: &[u32], column_re: &[u32], column_im: &[u32], sums: &mut [i32]) {
         let Geometry { lanes, rows, .. } = self.geometry();
@@ -104,13 +104,13 @@ impl Kernel {
     }
 }
 
-/// The two 16-bit numbers of a word.
+/// Returns the two 16-bit numbers of a word.
 #[inline]
 fn pair(word: u32) -> [i32; 2] {
     [i32::from(word as i16), i32::from((word >> 16) as i16)]
 }
 
-/// [`Kernel::Portable`], in a shape that compilers turn to vector instructions.
+/// [`Kernel::Portable`], written so that compilers vectorise it.
 pub(super) fn portable(row: &[u32], column_re: &[u32], column_im: &[u32], sums: &mut [i32]) {
     const LANES: usize = 8;
     const ROWS: usize = 4;

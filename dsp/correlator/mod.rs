@@ -1,4 +1,4 @@
-//! Products of every input with every other, summed over time. An input is one polarisation of one
+//! Products of all pairs of inputs, summed over time. An input is one polarisation of one
 //! antenna: number 2 x antenna + polarisation.
 
 pub mod floats;

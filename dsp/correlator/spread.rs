@@ -1,16 +1,16 @@
-//! From pairs of spectra to the words of the inner loop; see [`super::kernel`] for their forms.
+//! Conversion of pairs of spectra to the words of the inner loop; see [`super::kernel`] for their formats.
 
 use super::kernel::Kernel;
 
-/// The words of one panel, `[step][lane]` each: rows, and columns for the real and imaginary sums.
+/// Words of one panel, `[step][lane]` each: rows, and columns for the real and imaginary sums.
 pub type Words<'a> = [&'a mut [u32]; 3];
 
-/// Spreads `stage` `[antenna][pair]` in the form of `kernel`, and adds what the offsets of the byte
-/// form do to the sums of each lane's row to `offsets` `[lane][re, im]`. A number of `stage` is two spectra of an
-/// antenna: `[pol][spectrum][re, im]`, 8 bits each. There are as many antennas as lanes have room for, two lanes each.
+/// Converts `stage` `[antenna][pair]` to the format of `kernel`, and adds the corrections for the offsets of the byte
+/// format to `offsets` `[lane][re, im]`, for the row of each input. A number of `stage` is two spectra of an antenna:
+/// `[pol][spectrum][re, im]`, 8 bits each. A panel has `LANES` inputs, two for each antenna.
 ///
 /// # Panics
-/// If `words` or `stage` are shorter than `pairs` ask for.
+/// If `words` or `stage` are too short for `pairs`.
 pub fn spread(kernel: Kernel, stage: &[u64], pairs: usize, words: Words, offsets: &mut [[i32; 2]]) {
     #[cfg(target_arch = "x86_64")]
     super::spread_x86::spread(kernel, stage, pairs, words, offsets);
@@ -18,7 +18,7 @@ pub fn spread(kernel: Kernel, stage: &[u64], pairs: usize, words: Words, offsets
     portable(kernel, stage, pairs, words, offsets);
 }
 
-/// [`spread`] as it is defined.
+/// Reference implementation of [`spread`].
 pub(super) fn portable(
     kernel: Kernel,
     stage: &[u64],
@@ -33,7 +33,7 @@ pub(super) fn portable(
     }
 }
 
-/// Panels `[pair][antenna][pol]` of bytes.
+/// Writes panels `[pair][antenna][pol]` of bytes.
 fn spread_bytes(stage: &[u64], pairs: usize, words: Words, offsets: &mut [[i32; 2]]) {
     let [row, column_re, column_im] = words;
     let lanes = offsets.len();
@@ -55,7 +55,7 @@ fn spread_bytes(stage: &[u64], pairs: usize, words: Words, offsets: &mut [[i32; 
     }
 }
 
-/// Panels `[spectrum][antenna][pol]` of 16-bit numbers.
+/// Writes panels `[spectrum][antenna][pol]` of 16-bit numbers.
 fn spread_words(stage: &[u64], pairs: usize, words: Words) {
     let [row, column_re, column_im] = words;
     let lanes = 2 * stage.len() / pairs;
@@ -82,7 +82,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn every_form_spreads_as_the_definition_whatever_the_number_of_pairs() {
+    fn every_implementation_equals_the_reference_for_any_number_of_pairs() {
         for kernel in Kernel::available() {
             let lanes = kernel.geometry().lanes;
             let most = if cfg!(miri) { 8 } else { 128 };

@@ -1,5 +1,5 @@
-//! Spreading with the vector instructions of x86-64, four antennas at a time.
-#![allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+//! Implementation of [`super::spread`] with the vector instructions of x86-64, four antennas at a time.
+#![allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 
 use super::kernel::Kernel;
 use super::spread::{Words, portable};
@@ -12,18 +12,18 @@ use std::arch::x86_64::{
     _mm256_xor_si256,
 };
 
-/// Lanes of four antennas.
+/// Inputs of four antennas.
 const GROUP: usize = 8;
 
-// Orders of the bytes of a 128-bit half.
-/// Exchanges the bytes of every 16-bit number.
+// Permutations of the bytes of 128 bits.
+/// Swaps the bytes of every 16-bit number.
 const SWAP_BYTES: [u64; 2] = [0x0607_0405_0203_0001, 0x0e0f_0c0d_0a0b_0809];
-/// Exchanges the halves of every 32-bit word.
+/// Swaps the two 16-bit numbers of every 32-bit word.
 const SWAP_HALVES: [u64; 2] = [0x0504_0706_0100_0302, 0x0d0c_0f0e_0908_0b0a];
 /// The first spectra of two antennas, then the second ones.
 const BY_SPECTRUM: [u64; 2] = [0x0d0c_0908_0504_0100, 0x0f0e_0b0a_0706_0302];
 
-/// [`super::spread::spread`].
+/// Implementation of [`super::spread::spread`].
 pub(super) fn spread(
     kernel: Kernel,
     stage: &[u64],
@@ -31,8 +31,7 @@ pub(super) fn spread(
     words: Words,
     offsets: &mut [[i32; 2]],
 ) {
-    // SAFETY: `Kernel::available` offers a form only after the processor was asked for its
-    // features.
+    // SAFETY: `Kernel::available` lists an implementation only if the CPU supports it.
     match kernel {
         Kernel::Portable => portable(kernel, stage, pairs, words, offsets),
         Kernel::Avx2 => unsafe { spread_words(stage, pairs, words) },
@@ -40,7 +39,7 @@ pub(super) fn spread(
     }
 }
 
-/// Calls `step` with the number of each pair and that pair of four antennas.
+/// Calls `step` with the number of each pair, and the pair of four antennas.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn for_each_pair(stage: &[u64], pairs: usize, group: usize, mut step: impl FnMut(usize, __m256i)) {
@@ -49,7 +48,7 @@ fn for_each_pair(stage: &[u64], pairs: usize, group: usize, mut step: impl FnMut
     let [(a, rest), (b, _), (c, _), (d, _)] = streams.map(<[u64]>::as_chunks::<4>);
     for (quad, (((a, b), c), d)) in a.iter().zip(b).zip(c).zip(d).enumerate() {
         let [a, b, c, d]: [__m256i; 4] = [cast(*a), cast(*b), cast(*c), cast(*d)];
-        // Pairs 0 and 2, 1 and 3, of two antennas each.
+        // Pairs 0 and 2, 1 and 3, each of two antennas.
         let [ab_even, ab_odd] = [_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)];
         let [cd_even, cd_odd] = [_mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d)];
         step(4 * quad, _mm256_permute2x128_si256::<0x20>(ab_even, cd_even));
@@ -62,7 +61,7 @@ fn for_each_pair(stage: &[u64], pairs: usize, group: usize, mut step: impl FnMut
     }
 }
 
-/// The lanes of group `group` in step `step`.
+/// Writes the words of the inputs of group `group` in step `step`.
 #[inline]
 fn put(words: &mut [u32], lanes: usize, step: usize, group: usize, value: __m256i) {
     words[step * lanes + GROUP * group..][..GROUP].copy_from_slice(&cast::<_, [u32; GROUP]>(value));
@@ -83,7 +82,7 @@ fn spread_bytes(stage: &[u64], pairs: usize, words: Words, offsets: &mut [[i32; 
             // For the byte y, 127 - y is y ^ 0x7f.
             let swapped = _mm256_shuffle_epi8(pair, swap);
             put(column_im, lanes, step, group, _mm256_xor_si256(swapped, alternating));
-            // The unsigned bytes are 128 in all places, and 127, 128 in turn.
+            // The unsigned bytes are all 128, and alternately 127 and 128.
             sums[0] = _mm256_dpbusd_epi32(sums[0], all, pair);
             sums[1] = _mm256_dpbusd_epi32(sums[1], alternating, pair);
         });

@@ -1,8 +1,8 @@
-//! Where the sums of a channel stand while they are summed.
+//! Layout of the sums of a channel during the summation.
 
 use super::kernel::Geometry;
 
-/// How the products of a channel are cut into tiles: for each panel of columns, the rows up to
+/// Division of the products of a channel into tiles: for each panel of columns, the rows up to
 /// the end of that panel.
 #[derive(Clone, Copy)]
 pub struct Tiles {
@@ -12,20 +12,20 @@ pub struct Tiles {
 }
 
 impl Tiles {
-    /// The tiles of the inputs of `antennas` antennas, two each.
+    /// Creates the tiles for `antennas` antennas with two inputs each.
     #[must_use]
     pub fn new(geometry: Geometry, antennas: usize) -> Self {
         Self { geometry, inputs: 2 * antennas }
     }
 
-    /// Panels of columns.
+    /// Returns the number of panels of columns.
     #[inline]
     #[must_use]
     pub fn panels(&self) -> usize {
         self.inputs.div_ceil(self.geometry.lanes)
     }
 
-    /// Number of the first sum of the tile of panel `panel` and row block `block`.
+    /// Returns the index of the first sum of the tile of panel `panel` and row block `block`.
     #[inline]
     #[must_use]
     pub fn start(&self, panel: usize, block: usize) -> usize {
@@ -33,21 +33,21 @@ impl Tiles {
         (panel * (panel + 1) / 2 * (lanes / rows) + block) * self.geometry.tile_len()
     }
 
-    /// Sums of one channel.
+    /// Returns the number of sums of one channel.
     #[inline]
     #[must_use]
     pub fn sums(&self) -> usize {
         self.start(self.panels(), 0)
     }
 
-    /// Row blocks of panel `panel`; the last panel need not be full.
+    /// Returns the number of row blocks of panel `panel`; the last panel need not be full.
     #[inline]
     #[must_use]
     pub fn blocks(&self, panel: usize) -> usize {
         ((panel + 1) * self.geometry.lanes).min(self.inputs).div_ceil(self.geometry.rows)
     }
 
-    /// Numbers of the real and the imaginary sum of row input `i` and column input `j`.
+    /// Returns the indices of the real and the imaginary sum of row input `i` and column input `j`.
     #[inline]
     fn place(&self, i: usize, j: usize) -> [usize; 2] {
         let Geometry { lanes, rows, .. } = self.geometry;
@@ -56,7 +56,7 @@ impl Tiles {
         [real, real + lanes]
     }
 
-    /// The places of the four products of each baseline, all in the order of the output.
+    /// Returns the indices of the four products of each baseline, all in the order of the output.
     #[inline]
     pub fn baselines(self) -> impl Iterator<Item = [[usize; 2]; 4]> {
         (0..self.inputs / 2).flat_map(move |a2| {

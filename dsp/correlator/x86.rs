@@ -1,4 +1,4 @@
-//! The inner loop with the vector instructions of x86-64.
+//! Inner loop with the vector instructions of x86-64.
 #![allow(unsafe_code, reason = "loads and stores of whole registers, within checked slices")]
 
 use super::kernel::{Kernel, portable};
@@ -9,7 +9,7 @@ use std::arch::x86_64::{
     _mm512_storeu_si512,
 };
 
-/// Whether the byte forms can run here.
+/// Whether the CPU supports the byte implementations.
 pub(super) fn has_vnni() -> bool {
     is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
@@ -17,7 +17,7 @@ pub(super) fn has_vnni() -> bool {
         && is_x86_feature_detected!("avx512vnni")
 }
 
-/// [`Kernel::tile`], which has checked the lengths of the slices.
+/// Implementation of [`Kernel::tile`], which has checked the lengths of the slices.
 #[inline]
 pub(super) fn tile(
     kernel: Kernel,
@@ -26,8 +26,8 @@ pub(super) fn tile(
     column_im: &[u32],
     sums: &mut [i32],
 ) {
-    // SAFETY: `Kernel::available` offers a form only after the processor was asked for its
-    // features; the caller has checked the lengths that the loads and stores rely on.
+    // SAFETY: `Kernel::available` lists an implementation only if the CPU supports it; the caller has
+    // checked the lengths on which the loads and stores rely.
     match kernel {
         Kernel::Portable => portable(row, column_re, column_im, sums),
         Kernel::Avx2 => unsafe { avx2(row, column_re, column_im, sums) },
@@ -41,8 +41,8 @@ macro_rules! tile {
      $zero:ident, $load:ident, $store:ident, $broadcast:ident, $add:ident,
      |$sum:ident, $column:ident, $row:ident| $step:expr) => {
         /// # Safety
-        /// The processor has the features; `column_re` and `column_im` have the same number of
-        /// words, a multiple of the lanes; `row` has `ROWS` words from each step on; `sums`
+        /// The CPU supports the features; `column_re` and `column_im` have the same number of
+        /// words, a multiple of `LANES`; `row` has `ROWS` words from each step on; `sums`
         /// has `ROWS x 2 x LANES` elements.
         #[target_feature(enable = $features)]
         unsafe fn $name(row: &[u32], column_re: &[u32], column_im: &[u32], sums: &mut [i32]) {
@@ -66,7 +66,7 @@ macro_rules! tile {
             }
             for r in 0..ROWS {
                 for (part, total) in [re[r], im[r]].into_iter().enumerate() {
-                    // SAFETY: `sums` has LANES elements for each row and part.
+                    // SAFETY: `sums` has `LANES` elements for each row and part.
                     unsafe {
                         let sum = sums.as_mut_ptr().add((2 * r + part) * LANES);
                         $store(sum.cast(), $add($load(sum.cast()), total));

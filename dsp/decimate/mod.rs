@@ -1,4 +1,4 @@
-//! A decimating FIR filter of real samples with complex weights.
+//! Decimating FIR filter of real samples with complex weights.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -7,15 +7,15 @@ use crate::mixer::LANES;
 use crate::simd::Form;
 use num_complex::Complex32;
 
-/// Output samples that share each weight read.
+/// Output samples that share each load of a weight.
 const ROWS: usize = 4;
 
-/// out_j = sum over k of x_{Sj+k} g_k, for real and imaginary parts of g, whose taps are a multiple of [`LANES`]
-/// and reach at most into the zeros behind the samples in `x`.
+/// Computes out_j = sum over k of x_{Sj+k} g_k, for real and imaginary parts of g. The number of taps is a multiple of
+/// [`LANES`]; the last taps may extend into the zeros after the samples in `x`.
 ///
 /// # Panics
-/// If `x` is shorter than the samples that `out` and the taps reach.
-#[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+/// If `x` is shorter than the samples needed for `out` and the taps.
+#[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 pub fn filter(
     samples: &[i16],
     x: &mut [f32],
@@ -26,16 +26,16 @@ pub fn filter(
 ) {
     match form {
         Form::Portable => filter_portable(samples, x, g, subsampling, out),
-        // SAFETY: a form is chosen only if the processor has it.
+        // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
         Form::Avx2 => unsafe { x86::avx2(samples, x, g, subsampling, out) },
-        // SAFETY: likewise.
+        // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Form::Avx512 => unsafe { x86::avx512(samples, x, g, subsampling, out) },
     }
 }
 
-/// Samples as single-precision numbers.
+/// Converts samples to single precision.
 #[inline(always)]
 fn widen(samples: &[i16], to: &mut [f32]) {
     to.iter_mut().zip(samples).for_each(|(to, from)| *to = f32::from(*from));
@@ -66,7 +66,7 @@ fn filter_portable(
     }
 }
 
-/// The sum of all lanes, in pairs.
+/// Returns the sum of all elements, in pairs.
 fn total(lanes: &[f32; LANES]) -> f32 {
     let mut lanes = *lanes;
     let mut half = LANES / 2;
@@ -85,7 +85,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn every_form_filters_like_the_portable_one() {
+    fn every_implementation_filters_like_the_portable_one() {
         let mut random = Random::new(4);
         let mut values =
             |len: usize| -> Vec<f32> { (0..len).map(|_| random.normal_pair()[0] as f32).collect() };

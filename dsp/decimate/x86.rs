@@ -1,4 +1,4 @@
-//! The filter with the registers of x86 processors.
+//! The filter with the registers of x86 CPUs.
 #![allow(unsafe_code, reason = "loads and stores of whole registers, within slices")]
 
 use super::{ROWS, widen};
@@ -9,7 +9,7 @@ use std::arch::x86_64::{
     _mm512_extractf32x8_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_setzero_ps,
 };
 
-/// Four output samples of the lanes of their real and imaginary parts.
+/// Sums the vectors of real and imaginary parts of four output samples.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn totals(sums: &[[__m256; 2]; ROWS]) -> __m256 {
@@ -36,12 +36,12 @@ fn of_avx512(lanes: __m512) -> __m256 {
     _mm256_add_ps(_mm512_castps512_ps256(lanes), _mm512_extractf32x8_ps::<1>(lanes))
 }
 
-/// A filter, for four output samples at a time: their sums stay in registers.
+/// Defines a filter for four output samples at a time, whose sums stay in registers.
 macro_rules! filter {
     (
         $features:literal, $name:ident, $lanes:literal, $zero:ident, $load:ident, $multiply_add:ident, $to_eight:ident
     ) => {
-        /// See [`filter`](super::filter).
+        /// Implementation of [`filter`](super::filter).
         #[target_feature(enable = $features)]
         pub fn $name(
             samples: &[i16],
@@ -63,7 +63,7 @@ macro_rules! filter {
                     // SAFETY: both arrays fill a register.
                     let g = unsafe { [$load(re.as_ptr()), $load(im.as_ptr())] };
                     for (sums, row) in sums.iter_mut().zip(rows) {
-                        // SAFETY: a row has `taps` numbers, the lanes of all k.
+                        // SAFETY: a row has `taps` numbers, enough for the vectors of all k.
                         let x = unsafe { $load(row.as_ptr().add($lanes * k)) };
                         sums[0] = $multiply_add(x, g[0], sums[0]);
                         sums[1] = $multiply_add(x, g[1], sums[1]);

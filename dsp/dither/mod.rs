@@ -1,4 +1,4 @@
-//! Reproducible dither: noise that depends on nothing but a seed and the place of the value.
+//! Reproducible dither: noise that depends only on a seed and the index of the value.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86;
@@ -13,7 +13,7 @@ const fn mix(z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The key of a row of values, from the seed and whatever numbers say which row it is.
+/// Returns the key of a row of values, from the seed and the indices `place` of the row.
 #[must_use]
 pub fn key(seed: u64, place: &[u64]) -> u64 {
     place.iter().fold(mix(seed.wrapping_add(GOLDEN)), |key, &part| {
@@ -21,12 +21,12 @@ pub fn key(seed: u64, place: &[u64]) -> u64 {
     })
 }
 
-/// Two independent values, uniform in (-1/2, 1/2), for the complex value `index` of a row.
+/// Returns two independent values, uniform in (-1/2, 1/2), for the complex value `index` of a row.
 #[inline]
 #[must_use]
 pub fn uniform_pair(key: u64, index: u64) -> [f32; 2] {
     let bits = mix(key.wrapping_add(index.wrapping_mul(GOLDEN)));
-    // 23 bits and a half are exact in single precision, so neither end is ever reached.
+    // 23 bits plus 1/2 are exact in single precision, so neither end is reached.
     [bits as u32, (bits >> 32) as u32]
         .map(|bits| ((bits >> 9) as f32 + 0.5) * (1.0 / 8_388_608.0) - 0.5)
 }

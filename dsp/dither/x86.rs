@@ -1,4 +1,4 @@
-//! Dither with the registers of x86 processors.
+//! Dither with the registers of x86 CPUs (AVX-512).
 
 use super::GOLDEN;
 use std::arch::x86_64::{
@@ -7,7 +7,7 @@ use std::arch::x86_64::{
     _mm512_srli_epi32, _mm512_srli_epi64, _mm512_sub_ps, _mm512_xor_si512,
 };
 
-/// The values of [`super::uniform_pair`] for `index` and the seven after it, pair by pair.
+/// Returns the values of [`super::uniform_pair`] for `index` and the seven after it, pair by pair.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 pub fn uniform_pairs(key: u64, index: u64) -> __m512 {
@@ -28,7 +28,7 @@ pub fn uniform_pairs(key: u64, index: u64) -> __m512 {
     let z = _mm512_xor_si512(z, _mm512_srli_epi64::<27>(z));
     let z = _mm512_mullo_epi64(z, by(0x94d0_49bb_1331_11eb));
     let bits = _mm512_xor_si512(z, _mm512_srli_epi64::<31>(z));
-    // The bits as the fraction of a number from 1 to 2; all steps down from there are exact.
+    // The bits become the fraction of a number from 1 to 2; all subtractions from there are exact.
     let one = _mm512_set1_epi32(0x3f80_0000);
     let uniform = _mm512_castsi512_ps(_mm512_or_si512(_mm512_srli_epi32::<9>(bits), one));
     let half_a_step = _mm512_set1_ps(0.5 / 8_388_608.0);

@@ -1,18 +1,18 @@
-//! Primary codes, as their interface specifications give them.
+//! Primary codes from the interface specifications.
 
 use super::System;
 
-/// By how many chips the second register's sequence is late, satellite 1 first (IS-GPS-200, table 3-I).
+/// Delay of the second register's sequence in chips, satellite 1 first (IS-GPS-200, table 3-I).
 const G2_DELAY_CHIPS: [usize; 37] = [
     5, 6, 7, 8, 17, 18, 139, 140, 141, 251, 252, 254, 255, 256, 257, 258, 469, 470, 471, 472, 473,
     474, 509, 512, 513, 514, 515, 516, 859, 860, 861, 862, 863, 950, 947, 948, 950,
 ];
 
-/// The memory codes of E1-B, satellite 1 first, four chips to a digit, earliest first: the published table
+/// Memory codes of E1-B, satellite 1 first, four chips per digit, earliest first: the published table
 /// of the Galileo interface control document, annex C.
 const GALILEO_E1B: &str = include_str!("galileo_e1b.hex");
 
-/// The chips of satellite `prn`, each 1 (logic 0) or -1 (logic 1); none if there is no such satellite.
+/// Returns the chips of satellite `prn`, each 1 (logic 0) or -1 (logic 1); `None` if the satellite does not exist.
 #[must_use]
 pub fn chips(system: System, prn: usize) -> Option<Vec<i8>> {
     if prn == 0 || prn > system.last_prn() {
@@ -24,7 +24,7 @@ pub fn chips(system: System, prn: usize) -> Option<Vec<i8>> {
     }
 }
 
-/// Two sequences of registers with 10 stages, the second one late by `delay` chips.
+/// Combines the sequences of two registers with 10 stages, the second one delayed by `delay` chips.
 fn gps_l1_ca(delay: usize) -> Vec<i8> {
     let g1 = register(&[3, 10]);
     let g2 = register(&[2, 3, 6, 8, 9, 10]);
@@ -32,7 +32,7 @@ fn gps_l1_ca(delay: usize) -> Vec<i8> {
     (0..length).map(|i| if g1[i] ^ g2[(i + length - delay) % length] { -1 } else { 1 }).collect()
 }
 
-/// Output of a shift register of ones that feeds back the sum of these stages, counted from 1.
+/// Returns the output of a shift register, initially all ones, with feedback from these stages, counted from 1.
 fn register(stages: &[usize]) -> Vec<bool> {
     let mut state = [true; 10];
     let step = |_| {
@@ -67,7 +67,7 @@ mod tests {
         0o1713, 0o1134, 0o1456, 0o1713,
     ];
 
-    /// Circular correlations of two codes at all lags.
+    /// Returns the circular correlations of two codes at all lags.
     fn correlations(a: &[i8], b: &[i8]) -> Vec<i64> {
         let n = a.len();
         let mut planner = FftPlanner::new();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn galileo_codes_are_balanced_and_hardly_alike() {
+    fn galileo_codes_are_balanced_and_nearly_orthogonal() {
         let codes: Vec<_> = (1..=50).map(|prn| chips(System::GalileoE1b, prn).unwrap()).collect();
         for (i, a) in codes.iter().enumerate() {
             assert_eq!(a.len(), 4092);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_other_satellites() {
+    fn other_satellites_have_no_chips() {
         for system in System::ALL {
             assert!(chips(system, 0).is_none() && chips(system, system.last_prn() + 1).is_none());
         }

@@ -1,5 +1,5 @@
-//! Signals of navigation satellites: their codes, their phases as integers, and the arithmetic that
-//! takes carrier and code off the samples.
+//! Signals of navigation satellites: codes, phases as integers, and correlation of samples with carrier and
+//! code.
 
 pub mod codes;
 pub mod correlate;

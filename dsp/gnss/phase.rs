@@ -1,43 +1,43 @@
-//! Phases of code and carrier as integers: what is added up over days stays exact.
+//! Phases of code and carrier as integers, so that sums over days stay exact.
 
 use super::{Replica, Satellite};
 use crate::gnss::system::{CARRIER_HZ, CHIP_RATE_HZ};
 
-/// Bits behind the point of a code phase; the 16 before it count entries of the replica.
+/// Fractional bits of a code phase; the 16 integer bits count entries of the replica.
 pub const CODE_FRACTION_BITS: u32 = 48;
-/// One entry.
+/// One entry of the replica as a code phase.
 pub const ENTRY: u64 = 1 << CODE_FRACTION_BITS;
 
-/// The phases of one satellite at a sample, and by how much they grow with each sample.
+/// Phases of one satellite at a sample, and their increments per sample.
 ///
-/// The step of the code is rounded to 2^-48 entries, that of the carrier to 2^-64 turns; from there on all is
-/// exact. Over 100 000 samples the index of the code differs from that of real numbers only within 2e-10
+/// The step of the code is rounded to 2^-48 entries, that of the carrier to 2^-64 turns; all further arithmetic is
+/// exact. Over 100 000 samples the index of the code differs from that of exact arithmetic only within 2e-10
 /// entries of a boundary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Nco {
-    /// Entries of the replica, 16.48 bits, less than `code_wrap`.
+    /// Phase of the code in entries of the replica, 16.48 bits, less than `code_wrap`.
     pub code: u64,
-    /// Entries per sample.
+    /// Increment of `code` per sample.
     pub code_step: u64,
-    /// Length of the replica.
+    /// Length of the replica, as a phase.
     pub code_wrap: u64,
-    /// Turns in units of 2^-64.
+    /// Phase of the carrier in units of 2^-64 turns.
     pub carrier: u64,
-    /// Turns per sample.
+    /// Increment of `carrier` per sample.
     pub carrier_step: u64,
 }
 
-/// A fraction of a turn in units of 2^-64.
+/// Returns the fractional part of `turns` in units of 2^-64 turns.
 #[inline]
 #[must_use]
 pub fn turns(turns: f64) -> u64 {
     let fraction = turns - turns.floor();
-    // The largest fractions round to a whole turn, which is none.
+    // The largest fractions round to a whole turn, which is 0.
     (fraction * 2.0_f64.powi(64)) as u128 as u64
 }
 
 impl Nco {
-    /// The phases that `satellite` has at `timestamp`, at `rate_hz` samples per second, its carrier at
+    /// Returns the phases of `satellite` at `timestamp`, for samples at `rate_hz`, with the carrier at
     /// `intermediate_hz` plus its Doppler shift.
     #[must_use]
     pub fn new(
@@ -58,7 +58,7 @@ impl Nco {
         };
         nco.set_code_rate(satellite.code_rate_hz() * per_chip / rate_hz);
         nco.set_code(satellite.code_phase_chips * per_chip);
-        // Phases may be stated for a moment that has passed as well as for one that comes.
+        // The timestamp of the phases may be earlier or later than `timestamp`.
         if timestamp >= satellite.at_timestamp {
             nco.advance(timestamp - satellite.at_timestamp);
         } else {
@@ -78,7 +78,7 @@ impl Nco {
     /// Sets the rate of the code, in entries per sample.
     #[inline]
     pub fn set_code_rate(&mut self, entries_per_sample: f64) {
-        // A code that stands still would never come to its end.
+        // A code with a step of 0 would never end.
         self.code_step = (entries_per_sample * ENTRY as f64).round().max(1.0) as u64;
     }
 
@@ -88,12 +88,12 @@ impl Nco {
         self.carrier_step = turns(turns_per_sample);
     }
 
-    /// Goes `samples` on.
+    /// Advances the phases by `samples`.
     #[inline]
     pub fn advance(&mut self, samples: u64) {
         let wrap = u128::from(self.code_wrap);
         let ahead = u128::from(self.code) + u128::from(samples) * u128::from(self.code_step);
-        // Most ways are short, and divisions of such numbers slow.
+        // Most steps are short, and divisions of 128-bit numbers are slow.
         let code = if ahead < 2 * wrap {
             ahead - if ahead < wrap { 0 } else { wrap }
         } else {
@@ -103,7 +103,7 @@ impl Nco {
         self.carrier = self.carrier.wrapping_add(samples.wrapping_mul(self.carrier_step));
     }
 
-    /// Goes `samples` back.
+    /// Moves the phases back by `samples`.
     #[inline]
     pub fn go_back(&mut self, samples: u64) {
         let wrap = u128::from(self.code_wrap);
@@ -114,7 +114,7 @@ impl Nco {
         self.carrier = self.carrier.wrapping_sub(samples.wrapping_mul(self.carrier_step));
     }
 
-    /// Phase of the code at a tap; see [`tap`].
+    /// Returns the phase of the code at a correlator tap; see [`tap`].
     #[inline]
     #[must_use]
     pub fn code_at(&self, tap: u64) -> u64 {
@@ -122,14 +122,14 @@ impl Nco {
         if self.code < to_end { self.code + tap } else { self.code - to_end }
     }
 
-    /// Phase of the code in entries.
+    /// Returns the phase of the code in entries.
     #[inline]
     #[must_use]
     pub fn entries(&self) -> f64 {
         self.code as f64 / ENTRY as f64
     }
 
-    /// Phase of the carrier in turns.
+    /// Returns the phase of the carrier in turns.
     #[inline]
     #[must_use]
     pub fn carrier_turns(&self) -> f64 {
@@ -137,13 +137,14 @@ impl Nco {
     }
 }
 
-/// Chips per second of a signal whose carrier is shifted by `doppler_hz`: the same motion stretches both.
+/// Returns the chip rate of a signal whose carrier is shifted by `doppler_hz`, in chips per second: code and carrier
+/// are shifted by the same fraction.
 #[must_use]
 pub fn code_rate_hz(doppler_hz: f64) -> f64 {
     CHIP_RATE_HZ * (1.0 + doppler_hz / CARRIER_HZ)
 }
 
-/// A tap that is `chips` ahead, as a phase of the code: less than its length.
+/// Returns a correlator tap that is `chips` ahead (early), as a phase of the code less than its length.
 #[must_use]
 pub fn tap(chips: f64, replica: &Replica) -> u64 {
     let ahead = (chips * replica.per_chip() as f64 * ENTRY as f64).round() as i128;
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_hold_at_the_timestamp_they_are_stated_for() {
+    fn phases_apply_at_their_timestamp() {
         let replica = Replica::new(System::GalileoE1b, 4).unwrap();
         let late = Nco::new(&satellite(1000), &replica, 0.0, 25e6, 1000);
         assert!((late.entries() - 4091.7 * 12.0).abs() < 1e-9);
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_way_in_one_step_is_the_same_as_in_many() {
+    fn advancing_in_one_step_equals_many_steps() {
         let replica = Replica::new(System::GalileoE1b, 4).unwrap();
         let mut stepped = Nco::new(&satellite(0), &replica, 1e5, 25e6, 0);
         let mut at_once = stepped;
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_may_lead_beyond_either_end() {
+    fn tap_offsets_wrap_at_both_ends() {
         let replica = Replica::new(System::GalileoE1b, 4).unwrap();
         let mut nco = Nco::new(&satellite(0), &replica, 0.0, 25e6, 0);
         nco.code = 0;

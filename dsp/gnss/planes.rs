@@ -1,30 +1,30 @@
-//! Complex samples of any type as two rows of floats for each antenna.
+//! Complex samples of any type, converted to two rows of floats per antenna.
 
 use crate::simd::Lines;
 use std::ops::Range;
 
-/// Some samples of each antenna as floats.
+/// Samples of each antenna as floats.
 pub struct Planes {
     re: Lines,
     im: Lines,
-    /// Samples that fit.
+    /// Capacity in samples.
     room: usize,
-    /// Samples that there are.
+    /// Number of samples.
     len: usize,
 }
 
 impl Planes {
-    /// Room for `room` samples of each of `antennas` antennas.
+    /// Allocates `room` samples for each of `antennas` antennas.
     #[must_use]
     pub fn new(antennas: usize, room: usize) -> Self {
         Self { re: Lines::new(antennas * room), im: Lines::new(antennas * room), room, len: 0 }
     }
 
-    /// Takes the samples `range` of each antenna from `samples` `[antenna][row]`, pairs of real and
-    /// imaginary part; of a longer range as many as fit.
+    /// Copies the samples `range` of each antenna from `samples` `[antenna][row]`, pairs of real and
+    /// imaginary part; at most as many as fit.
     ///
     /// # Panics
-    /// If there is no room for so many antennas, or `range` reaches beyond a row.
+    /// If there are more antennas than allocated, or `range` exceeds a row.
     pub fn read<T: Copy + Into<f32>>(
         &mut self,
         samples: &[[T; 2]],
@@ -42,7 +42,7 @@ impl Planes {
         }
     }
 
-    /// Real and imaginary parts of some samples of an antenna.
+    /// Returns real and imaginary parts of the samples `range` of an antenna.
     #[inline]
     #[must_use]
     pub fn parts(&self, antenna: usize, range: Range<usize>) -> (&[f32], &[f32]) {
@@ -50,14 +50,14 @@ impl Planes {
         (&self.re[at + range.start..at + range.end], &self.im[at + range.start..at + range.end])
     }
 
-    /// Samples that were read.
+    /// Returns the number of samples.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none were.
+    /// Whether there are no samples.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,25 +1,25 @@
-//! What a satellite's code looks like at the receiver: chips with their subcarrier.
+//! Replica of a satellite's code at the receiver: chips with their subcarrier.
 
 use super::codes::chips;
 use super::{BLOCK_SAMPLES, Satellite, System};
 use std::sync::Arc;
 
-/// Levels of the two square waves of CBOC(6,1,1/11), whose powers are as 10 to 1: the smallest whole numbers whose
-/// ratio is that of the roots within 0.1 %.
+/// Levels of the two square waves of CBOC(6,1,1/11), whose powers have the ratio 10 to 1: the smallest integers whose
+/// ratio is the square root of 10 within 0.1 %.
 const CBOC_LEVELS: [i8; 2] = [79, 25];
 
-/// Entries behind a period: more than go by in a block of samples. Where the band holds the main lobes there are three
-/// entries to a sample at most, and a hundredth more with the largest Doppler shift that is not refused.
+/// Entries after a period: more than a block of samples can advance. If the band contains the main lobes, there are at
+/// most three entries per sample, and 1 % more with the largest accepted Doppler shift.
 const EXTENSION: usize = 4 * BLOCK_SAMPLES;
 
 fn extend(entries: &[i8]) -> Arc<[i8]> {
     entries.iter().cycle().take(entries.len() + EXTENSION).copied().collect()
 }
 
-/// One period of a code, cut into equal entries within which it is constant.
+/// One period of a code, divided into equal entries within which the code is constant.
 #[derive(Clone, Debug)]
 pub struct Replica {
-    /// A period, and what of the next one a block of samples may lead to.
+    /// A period, and the part of the next one that a block of samples may reach.
     extended: Arc<[i8]>,
     period: usize,
     per_chip: usize,
@@ -27,13 +27,13 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// Bytes of memory of a replica of `system`.
+    /// Returns the memory of a replica of `system` in bytes.
     #[must_use]
     pub fn bytes(system: System) -> usize {
         system.entries() + EXTENSION
     }
 
-    /// The replica of satellite `prn`; none if there is no such satellite.
+    /// Creates the replica of satellite `prn`; `None` if the satellite does not exist.
     ///
     /// E1-B: `c (sqrt(10/11) sign(sin(2 pi t)) + sqrt(1/11) sign(sin(12 pi t)))`, `t` in chips.
     #[must_use]
@@ -59,41 +59,41 @@ impl Replica {
         })
     }
 
-    /// The values, of one period.
+    /// Returns the entries of one period.
     #[inline]
     #[must_use]
     pub fn entries(&self) -> &[i8] {
         &self.extended[..self.period]
     }
 
-    /// The values of a period and of the beginning of the next one.
+    /// Returns the entries of a period and of the beginning of the next one.
     #[inline]
     #[must_use]
     pub fn extended(&self) -> &[i8] {
         &self.extended
     }
 
-    /// Entries of a chip.
+    /// Returns the number of entries per chip.
     #[inline]
     #[must_use]
     pub fn per_chip(&self) -> usize {
         self.per_chip
     }
 
-    /// Factor that gives the entries a mean power of 1.
+    /// Returns the factor that gives the entries a mean power of 1.
     #[inline]
     #[must_use]
     pub fn scale(&self) -> f64 {
         self.scale
     }
 
-    /// The replica of a checked satellite.
+    /// Creates the replica of a satellite.
     #[must_use]
     pub fn of(satellite: &Satellite) -> Option<Self> {
         Self::new(satellite.system, satellite.prn)
     }
 
-    /// Its circular correlation with itself at `chips` chips, 1 at none.
+    /// Returns the circular autocorrelation at a lag of `chips` chips, normalised to 1 at lag 0.
     #[must_use]
     pub fn autocorrelation(&self, chips: f64) -> f64 {
         let entries = self.entries();
@@ -104,7 +104,7 @@ impl Replica {
             entries.iter().zip(shifted).map(|(a, b)| i64::from(*a) * i64::from(*b)).sum::<i64>()
                 as f64
         };
-        // Between two entries the correlation of rectangles is a straight line.
+        // Between two entries the correlation of rectangles is linear.
         let part = shift - shift.floor();
         (at(whole) * (1.0 - part) + at(whole + 1) * part) / at(0)
     }
@@ -112,7 +112,7 @@ impl Replica {
 
 #[cfg(test)]
 impl Replica {
-    /// One as long as `like`, with other values.
+    /// Creates a replica with the length of `like` and other values.
     pub fn marked(like: &Self, value: impl Fn(usize) -> i8) -> Self {
         let entries: Vec<i8> = (0..like.period).map(value).collect();
         Self { extended: extend(&entries), ..like.clone() }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replicas_are_as_long_as_their_systems_say() {
+    fn replica_length_is_that_of_its_system() {
         for system in System::ALL {
             let replica = Replica::new(system, 1).unwrap();
             assert_eq!(replica.per_chip(), system.entries_per_chip());
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_subcarriers_share_the_power_as_ten_to_one() {
+    fn subcarriers_have_power_ratio_ten_to_one() {
         let replica = Replica::new(System::GalileoE1b, 1).unwrap();
         assert_eq!((replica.entries().len(), replica.per_chip()), (49104, 12));
         let power: f64 = replica.entries().iter().map(|v| f64::from(*v).powi(2)).sum();
@@ -148,13 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn autocorrelations_are_those_of_the_modulations() {
+    fn autocorrelation_is_that_of_the_modulation() {
         let gps = Replica::new(System::GpsL1Ca, 3).unwrap();
         assert!((gps.autocorrelation(0.5) - 0.5).abs() < 1e-3);
         assert!((gps.autocorrelation(-0.25) - 0.75).abs() < 1e-3);
         let galileo = Replica::new(System::GalileoE1b, 3).unwrap();
         assert!((galileo.autocorrelation(0.0) - 1.0).abs() < 1e-12);
-        // BOC(1,1) alone has -1/2 here, BOC(6,1) 1/2, each by its share of the power.
+        // BOC(1,1) alone is -1/2 here, BOC(6,1) is 1/2, weighted by their fractions of the power.
         let shares = [10.0 / 11.0, 1.0 / 11.0];
         assert!((galileo.autocorrelation(0.5) - (-0.5 * shares[0] + 0.5 * shares[1])).abs() < 0.1);
     }

@@ -1,9 +1,9 @@
-//! The signals that are known, with the numbers of their interface specifications.
+//! Supported signals, with the constants of their interface specifications.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// A signal of a satellite navigation system.
+/// Signal of a satellite navigation system.
 ///
 /// Sources: IS-GPS-200 for GPS L1 C/A; the Galileo open service signal-in-space interface control document for E1-B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -15,39 +15,39 @@ pub enum System {
     GalileoE1b,
 }
 
-/// Whether a float stands for a whole number.
+/// Whether `float` equals the integer `number`.
 fn is_number(float: f64, number: usize) -> bool {
     (float - number as f64).abs() < 1e-6
 }
 
-/// Chips per second of both.
+/// Chip rate of both signals, in chips per second.
 pub const CHIP_RATE_HZ: f64 = 1.023e6;
-/// Frequency of both carriers.
+/// Carrier frequency of both signals.
 pub const CARRIER_HZ: f64 = 1575.42e6;
 
 impl System {
-    /// All of them; the place of each is its number in streams.
+    /// All signals; the index of each is its number in streams.
     pub const ALL: [Self; 2] = [Self::GpsL1Ca, Self::GalileoE1b];
 
-    /// Its number in streams.
+    /// Returns its number in streams.
     #[must_use]
     pub fn number(self) -> usize {
         self as usize
     }
 
-    /// The one that has this number in a stream.
+    /// Returns the signal with this number in a stream.
     #[must_use]
     pub fn numbered(number: f64) -> Option<Self> {
         Self::ALL.into_iter().find(|system| is_number(number, system.number()))
     }
 
-    /// The satellite that has this number in a stream, if there is one.
+    /// Returns the satellite with this number in a stream, if it exists.
     #[must_use]
     pub fn satellite(self, number: f64) -> Option<usize> {
         (1..=self.last_prn()).find(|prn| is_number(number, *prn))
     }
 
-    /// The word for it in flowgraphs.
+    /// Returns its name in flowgraphs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl System {
         }
     }
 
-    /// Largest number of a satellite; the smallest is 1.
+    /// Returns the largest number of a satellite; the smallest is 1.
     #[must_use]
     pub fn last_prn(self) -> usize {
         match self {
@@ -65,7 +65,7 @@ impl System {
         }
     }
 
-    /// Chips of the code.
+    /// Returns the number of chips of the code.
     #[must_use]
     pub fn chips(self) -> usize {
         match self {
@@ -74,29 +74,29 @@ impl System {
         }
     }
 
-    /// Equal parts of a chip within which the signal is constant.
+    /// Returns the number of entries of a chip: equal parts within which the signal is constant.
     #[must_use]
     pub fn entries_per_chip(self) -> usize {
         match self {
             Self::GpsL1Ca => 1,
-            // Both half periods of the subcarrier of 6.138 MHz.
+            // Half periods of the subcarrier of 6.138 MHz.
             Self::GalileoE1b => 12,
         }
     }
 
-    /// The same of the code.
+    /// Returns the number of entries of the code.
     #[must_use]
     pub fn entries(self) -> usize {
         self.chips() * self.entries_per_chip()
     }
 
-    /// Length of the code in seconds.
+    /// Returns the period of the code in seconds.
     #[must_use]
     pub fn period_seconds(self) -> f64 {
         self.chips() as f64 / CHIP_RATE_HZ
     }
 
-    /// Periods of the code that one symbol of the data takes.
+    /// Returns the number of code periods per data symbol.
     #[must_use]
     pub fn periods_per_symbol(self) -> u64 {
         match self {
@@ -105,17 +105,17 @@ impl System {
         }
     }
 
-    /// Half the width of the main lobes, in Hz: what of the band the signal needs on either side.
+    /// Returns half the width of the main lobes, in Hz: the band that the signal needs on either side.
     #[must_use]
     pub fn main_lobe_hz(self) -> f64 {
         match self {
             Self::GpsL1Ca => CHIP_RATE_HZ,
-            // The square subcarrier puts a lobe on either side.
+            // The square subcarrier has a lobe on either side.
             Self::GalileoE1b => 2.0 * CHIP_RATE_HZ,
         }
     }
 
-    /// The satellite's name as receivers write it: `G07`, `E11`.
+    /// Returns the satellite's name as in receivers: `G07`, `E11`.
     #[must_use]
     pub fn label(self, prn: usize) -> String {
         let letter = match self {

@@ -1,8 +1,8 @@
 //! Decoding of packed two's-complement samples, most significant bit first.
 //!
-//! Eight samples of b bits take b bytes, and for every width here each sample lies within two
-//! adjacent bytes. So one shuffle fetches the two bytes of eight samples, one multiplication by
-//! powers of two puts each sample into the high bits, and one arithmetic shift brings it down
+//! Eight samples of b bits take b bytes, and for every supported width each sample is within two
+//! adjacent bytes. Therefore one shuffle fetches the two bytes of eight samples, one multiplication by
+//! powers of two moves each sample to the high bits, and one arithmetic shift moves it down
 //! again with its sign.
 
 #[cfg(target_arch = "x86_64")]
@@ -20,7 +20,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder for samples of `bits` bits, one of [`WIDTHS`].
+    /// Creates a decoder for samples of `bits` bits; `None` unless it is one of [`WIDTHS`].
     #[must_use]
     pub fn new(bits: u8) -> Option<Self> {
         WIDTHS.contains(&bits).then(|| Self {
@@ -30,7 +30,7 @@ impl Decoder {
         })
     }
 
-    /// Decodes the samples from number `first`, a multiple of 8, into all of `out`. Samples past
+    /// Decodes samples from number `first` on, a multiple of 8, to all of `out`. Samples after
     /// the end of `packed` become 0.
     pub fn decode(&self, packed: &[u8], first: usize, out: &mut [i16]) {
         debug_assert!(first.is_multiple_of(8));
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Packs bit by bit: nothing in common with the decoder.
+    /// Packs bit by bit, independently of the decoder.
     fn pack(samples: &[i16], bits: u8) -> Vec<u8> {
         let mut packed = vec![0_u8; (samples.len() * usize::from(bits)).div_ceil(8)];
         let mut position = 0;
@@ -74,7 +74,7 @@ mod tests {
         packed
     }
 
-    /// Miri keeps tests from files, and is slow.
+    /// Returns the configuration of property tests: under Miri without files and with few cases.
     fn config() -> ProptestConfig {
         if !cfg!(miri) {
             return ProptestConfig::default();
@@ -86,7 +86,7 @@ mod tests {
         #![proptest_config(config())]
 
         #[test]
-        fn what_was_packed_comes_back(
+        fn packed_samples_are_decoded_exactly(
             width in 0..WIDTHS.len(),
             raw in prop::collection::vec(any::<i16>(), 1..300),
             first in 0_usize..20,
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_buffer_gives_zeros_and_no_panic() {
+    fn short_buffer_gives_zeros_without_panic() {
         let mut out = [7_i16; 64];
         Decoder::new(10).unwrap().decode(&[], 1 << 40, &mut out);
         assert_eq!(out, [0; 64]);

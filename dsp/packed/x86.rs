@@ -7,18 +7,18 @@ use std::arch::x86_64::{
     _mm256_storeu_si256,
 };
 
-/// Constants of the decoding of one width.
+/// Constants for decoding one width.
 #[derive(Clone, Debug)]
 pub(super) struct Tables {
     bits: usize,
-    /// For each of eight samples the low and the high byte of its little-endian pair.
+    /// Indices of the low and the high byte of the little-endian pair of each of eight samples.
     shuffle: [u8; 16],
-    /// Powers of two that move each sample to the top of its pair.
+    /// Powers of two that move each sample to the high bits of its pair.
     multiply: [i16; 8],
 }
 
 impl Tables {
-    /// Those of samples of `bits` bits; none if the processor lacks AVX2.
+    /// Creates the tables for samples of `bits` bits; `None` if the CPU lacks AVX2.
     pub(super) fn new(bits: u8) -> Option<Self> {
         if !is_x86_feature_detected!("avx2") {
             return None;
@@ -27,7 +27,7 @@ impl Tables {
         let mut tables = Self { bits, shuffle: [0; 16], multiply: [0; 8] };
         for i in 0..8 {
             let first = i * bits / 8;
-            // The last sample may end with its first byte; then the second is shifted out.
+            // The last sample may end with its first byte; the second byte is then shifted out.
             tables.shuffle[2 * i] = (first + 1).min(15) as u8;
             tables.shuffle[2 * i + 1] = first as u8;
             tables.multiply[i] = 1 << (i * bits % 8);
@@ -35,9 +35,9 @@ impl Tables {
         Some(tables)
     }
 
-    /// Decodes as many whole vectors as both slices have room for; returns how many samples.
+    /// Decodes as many whole vectors as fit both slices; returns the number of samples.
     pub(super) fn decode(&self, packed: &[u8], out: &mut [i16]) -> usize {
-        // SAFETY: the tables exist only if the processor has AVX2.
+        // SAFETY: the tables exist only if the CPU has AVX2.
         unsafe { decode(self, packed, out) }
     }
 }
@@ -62,7 +62,7 @@ fn decode(tables: &Tables, packed: &[u8], out: &mut [i16]) -> usize {
         None => 0,
     };
     for v in 0..vectors {
-        // SAFETY: `vectors` is such that both loads end within `packed` and the store
+        // SAFETY: `vectors` is limited so that both loads end within `packed` and the store
         // within `out`.
         unsafe {
             let from = packed.as_ptr().add(2 * v * bits);

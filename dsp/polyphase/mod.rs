@@ -1,8 +1,8 @@
-//! The filter of a polyphase filter bank: y\[n, s\] = sum over t of w\[t step + s\] x\[(n + t) step + s\].
+//! Filter of a polyphase filter bank: y\[n, s\] = sum over t of w\[t step + s\] x\[(n + t) step + s\].
 //!
-//! Rows of x are `step` samples apart, a power of two, so that working on them in place would
-//! fight over few cache sets. A tile of some columns of all rows of a batch is therefore copied
-//! (and converted to float) first; weights are stored in the order in which they are used.
+//! Rows of x are `step` samples apart, a power of two, so processing them in place would use only a few cache
+//! sets. A tile of some columns of all rows of a batch is therefore copied (and converted to float) first;
+//! weights are stored in the order of their use.
 
 mod weights;
 #[cfg(target_arch = "x86_64")]
@@ -14,9 +14,9 @@ use crate::simd::Form;
 
 /// Columns of a tile: 64 floats times some 80 rows stay in the first-level cache.
 const TILE: usize = 64;
-/// Rows whose sums are kept in registers together.
+/// Rows whose sums are in registers at the same time.
 const ROWS: usize = 8;
-/// Columns that are computed together: a cache line of output, so that it is written at once.
+/// Columns computed at the same time: a cache line of output, which is written at once.
 const LANES: usize = 16;
 
 /// Working memory of one thread; see [`Fir::scratch`].
@@ -25,7 +25,7 @@ pub struct Scratch {
     filtered: Vec<f32>,
 }
 
-/// The filter of one block.
+/// Filter of one block.
 pub struct Fir {
     /// \[group of `lanes` columns\]\[tap\]\[column in group\]
     weights: Vec<f32>,
@@ -38,7 +38,7 @@ pub struct Fir {
 }
 
 impl Fir {
-    /// A filter with these `weights` `[tap][step]`, `step` a power of two. The output is cut into `unzip`
+    /// Creates a filter with these `weights` `[tap][step]`, `step` a power of two. The output is divided into `unzip`
     /// interleaved complex series, 1 for none.
     ///
     /// # Panics
@@ -53,28 +53,28 @@ impl Fir {
         Self { weights: order.map(|i| weights[i]).collect(), step, taps, unzip, lanes, form }
     }
 
-    /// Numbers from one spectrum to the next.
+    /// Returns the number of samples from one spectrum to the next.
     #[inline]
     #[must_use]
     pub fn step(&self) -> usize {
         self.step
     }
 
-    /// What of the processor it uses.
+    /// Returns the instruction set of the implementation.
     #[inline]
     #[must_use]
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// Spectra over which a window extends.
+    /// Returns the number of taps: spectra over which a window extends.
     #[inline]
     #[must_use]
     pub fn taps(&self) -> usize {
         self.taps
     }
 
-    /// Working memory for up to `rows` spectra at once.
+    /// Allocates working memory for up to `rows` spectra at once.
     #[must_use]
     pub fn scratch(&self, rows: usize) -> Scratch {
         let columns = TILE.min(self.step);
@@ -84,19 +84,19 @@ impl Fir {
         }
     }
 
-    /// Filters `out.len() / step` spectra, `[spectrum][step]`, of which the first one's window starts with the
-    /// first of `samples`. Cut into series, a spectrum is `[series][complex number]`.
+    /// Filters `out.len() / step` spectra, `[spectrum][step]`; the window of the first one starts at the first of
+    /// `samples`. Divided into series, a spectrum is `[series][complex number]`.
     ///
     /// # Panics
     /// If `samples` end before the last window, or `scratch` is for fewer spectra.
-    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
     pub fn run<T: Copy + Into<f32>>(&self, samples: &[T], out: &mut [f32], scratch: &mut Scratch) {
         match self.form {
             Form::Portable => self.run_portable(samples, out, scratch),
-            // SAFETY: a form is chosen only if the processor has it.
+            // SAFETY: an implementation is chosen only if the CPU supports it.
             #[cfg(target_arch = "x86_64")]
             Form::Avx2 => unsafe { self.run_avx2(samples, out, scratch) },
-            // SAFETY: likewise.
+            // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Form::Avx512 => unsafe { self.run_avx512(samples, out, scratch) },
         }
@@ -111,7 +111,7 @@ impl Fir {
         self.run_with(samples, out, scratch, portable);
     }
 
-    /// Inlined into each form, so that the copying is compiled for it too.
+    /// Inlined into each implementation, so that the copy loop is compiled for its instruction set, too.
     #[inline(always)]
     fn run_with<T: Copy + Into<f32>>(
         &self,
@@ -137,7 +137,7 @@ impl Fir {
         }
     }
 
-    /// The columns of a tile, which begins with column `first`.
+    /// Filters the columns of a tile that begins at column `first`.
     #[inline(always)]
     fn tile(
         &self,
@@ -162,7 +162,7 @@ impl Fir {
         }
     }
 
-    /// Puts complex number i = q n + r of each row at place q of part r.
+    /// Copies complex number i = q n + r of each row to index q of part r.
     fn scatter(&self, filtered: &[f32], first: usize, columns: usize, out: &mut [f32]) {
         let part = self.step / 2 / self.unzip;
         for (row, out) in filtered.chunks_exact(columns).zip(out.chunks_exact_mut(self.step)) {
@@ -175,12 +175,12 @@ impl Fir {
     }
 }
 
-/// Some columns of some rows of output. Rows of `x` and `out` are their pitches apart, and both
+/// Computation of some columns of some rows of output. Rows of `x` and `out` are their pitches apart, and both
 /// end with the last column of their last row.
 struct Task<'a> {
     /// \[tap\]\[column\]
     weights: &'a [f32],
-    /// Number of columns; `LANES` for the vector forms.
+    /// Number of columns; `LANES` for the vector implementations.
     lanes: usize,
     x: &'a [f32],
     x_pitch: usize,
@@ -207,7 +207,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn every_form_filters_like_the_portable_one() {
+    fn every_implementation_filters_like_the_portable_one() {
         let mut random = Random::new(1);
         let sizes = [(8, 3, 5, 1), (16, 16, 8, 1), (64, 5, 9, 2), (256, 16, 17, 1), (512, 4, 3, 4)];
         let most = if cfg!(miri) { 64 } else { 512 };
@@ -225,7 +225,7 @@ mod tests {
             let expected = run(Form::Portable);
             for form in Form::available() {
                 let got = run(form);
-                // They differ in the rounding of each product only.
+                // The implementations differ only in the rounding of each product.
                 let close = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-6 * 2048.0 * taps as f32;
                 assert!(got.iter().zip(&expected).all(close), "{form:?} {step} {taps}");
             }

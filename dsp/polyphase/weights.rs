@@ -4,19 +4,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
-/// Shape of the window that the sinc of the filter is multiplied with.
+/// Window by which the sinc of the filter is multiplied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Window {
-    /// A raised cosine, sin^2(pi i / (W - 1)).
+    /// Raised cosine, sin^2(pi i / (W - 1)).
     #[default]
     Hann,
     /// 1 everywhere.
     Rect,
 }
 
-/// w\[i\] = window\[i\] x sinc(w_cutoff x ((i + 1/2)/step - taps/2)), scaled so that the sum of
-/// the squares is 1; in double until the end.
+/// Returns the weights w\[i\] = window\[i\] x sinc(w_cutoff x ((i + 1/2)/step - taps/2)), scaled so that the sum of
+/// their squares is 1; computed in double precision.
 #[must_use]
 pub fn weights(step: usize, taps: usize, window: Window, w_cutoff: f64) -> Vec<f32> {
     let len = step * taps;

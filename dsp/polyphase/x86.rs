@@ -1,4 +1,4 @@
-//! The filter with the registers of x86 processors.
+//! The filter with the registers of x86 CPUs.
 #![allow(unsafe_code, reason = "loads and stores of whole registers, within slices")]
 
 use super::{Fir, LANES, ROWS, Scratch, Task};
@@ -28,19 +28,19 @@ impl Fir {
         out: &mut [f32],
         scratch: &mut Scratch,
     ) {
-        // SAFETY: likewise.
+        // SAFETY: as above.
         self.run_with(samples, out, scratch, |mut task| unsafe { avx512(&mut task) });
     }
 }
 
-/// Makes the form for one kind of vectors. A block of `$block` weights stays in registers, and
+/// Defines the implementation for one type of vectors. A block of `$block` weights stays in registers, and
 /// each vector of x, loaded once for the block, serves all rows that need it. Each sum is
-/// taken in the order of the taps, however many rows go together.
+/// computed in the order of the taps, for any number of rows.
 macro_rules! form {
     ($form:ident, $rows:ident, $taps:ident, $features:literal, $block:literal, $vector:ty,
      $zero:ident, $load:ident, $store:ident, $fmadd:ident) => {
         /// # Safety
-        /// The slices of `task` are as long as it says.
+        /// The slices of `task` have the lengths given in `task`.
         #[inline]
         #[target_feature(enable = $features)]
         unsafe fn $form(task: &mut Task) {

@@ -1,4 +1,4 @@
-//! The last step from a complex transform to the transform of twice as many reals.
+//! Last step from a complex transform to the transform of twice as many real samples.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -6,7 +6,7 @@ mod x86;
 use num_complex::Complex32;
 use std::f64::consts::PI;
 
-/// Turns Z, the transform of z_i = x_{2i} + j x_{2i+1}, into X_k, k = 0 .. N-1.
+/// Converts Z, the transform of z_i = x_{2i} + j x_{2i+1}, to X_k, k = 0 .. N-1.
 ///
 /// With U = (Z_k + conj Z_{N-k}) / 2 and jV = (Z_k - conj Z_{N-k}) / 2:
 /// X_k = U + e^{-j pi k/N} V and X_{N-k} = conj(U - e^{-j pi k/N} V).
@@ -18,7 +18,7 @@ pub struct RealFixup {
 }
 
 impl RealFixup {
-    /// The step for `channels` = N channels, an even number.
+    /// Creates the step for `channels` = N channels, an even number.
     #[must_use]
     pub fn new(channels: usize) -> Self {
         let twiddle = |k: usize| {
@@ -33,11 +33,11 @@ impl RealFixup {
         Self { twiddles: (1..channels / 2).map(twiddle).collect(), has_avx2 }
     }
 
-    /// Turns one spectrum of N channels into that of the real samples, in place.
+    /// Converts one spectrum of N channels to that of the real samples, in place.
     ///
     /// # Panics
     /// If `spectrum` has fewer than two channels.
-    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
     pub fn apply(&self, spectrum: &mut [Complex32]) {
         let half = spectrum.len() / 2;
         debug_assert_eq!(half, self.twiddles.len() + 1);
@@ -48,7 +48,7 @@ impl RealFixup {
         let mut done = 0;
         #[cfg(target_arch = "x86_64")]
         if self.has_avx2 {
-            // SAFETY: the processor has AVX2.
+            // SAFETY: the CPU has AVX2.
             done = unsafe { x86::pairs(low, high, &self.twiddles) };
         }
         let left = high.len() - done;
@@ -56,7 +56,7 @@ impl RealFixup {
     }
 }
 
-/// All pairs of Z_k from the start of `low` and Z_{N-k} from the end of `high`.
+/// Processes all pairs of Z_k from the start of `low` and Z_{N-k} from the end of `high`.
 fn pairs(low: &mut [Complex32], high: &mut [Complex32], twiddles: &[Complex32]) {
     let pairs = low.iter_mut().zip(high.iter_mut().rev());
     for ((a, b), t) in pairs.zip(twiddles) {
@@ -75,7 +75,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn the_vector_form_gives_the_same_as_the_scalar_form() {
+    fn vector_implementation_equals_the_scalar_one() {
         let most = if cfg!(miri) { 32 } else { 4096 };
         for channels in [2, 4, 8, 16, 32, 256, 4096].into_iter().filter(|n| *n <= most) {
             let mut random = Random::new(channels as u64);

@@ -18,8 +18,8 @@ fn reverse(x: __m256) -> __m256 {
     _mm256_castpd_ps(_mm256_permute4x64_pd::<0b00_01_10_11>(_mm256_castps_pd(x)))
 }
 
-/// The pairs that fill whole vectors; returns how many they were. Every operation is that of
-/// the scalar form, so that the results are the same.
+/// Processes the pairs that fill whole vectors; returns their number. Every operation equals that of
+/// the scalar implementation, so the results are identical.
 #[target_feature(enable = "avx2")]
 pub(super) fn pairs(
     low: &mut [Complex32],
@@ -32,7 +32,7 @@ pub(super) fn pairs(
     let vectors = len / LANES;
     let (low, end) = (low.as_mut_ptr(), high.as_mut_ptr_range().end);
     for v in 0..vectors {
-        // SAFETY: LANES (v + 1) <= len: within all three, counting `high` from its end.
+        // SAFETY: `LANES (v + 1) <= len`: within all three, counting `high` from its end.
         unsafe {
             let low = low.add(LANES * v).cast::<f32>();
             let high = end.sub(LANES * (v + 1)).cast::<f32>();

@@ -9,38 +9,38 @@ use crate::dither::uniform_pair;
 use crate::simd::Form;
 use num_complex::{Complex32, Complex64};
 
-/// Adding this to a small float leaves its nearest integer, half to even, in the low bits.
+/// Constant that, added to a small float, leaves its nearest integer, half to even, in the low bits.
 const ROUNDER: f32 = 12_582_912.0;
 
-/// Factors of one polarisation.
+/// Gains of one polarisation.
 pub struct ChannelGains {
-    /// The one gain of all channels, or 1.
+    /// Gain common to all channels, or 1.
     common: Complex64,
-    /// For each channel, if they differ.
+    /// Gain of each channel, if they differ.
     of_each: Option<Vec<Complex32>>,
 }
 
 impl ChannelGains {
-    /// One gain for all channels.
+    /// Creates one gain for all channels.
     #[must_use]
     pub fn same(gain: Complex32) -> Self {
         Self { common: Complex64::new(f64::from(gain.re), f64::from(gain.im)), of_each: None }
     }
 
-    /// A gain for each channel.
+    /// Creates a gain for each channel.
     #[must_use]
     pub fn each(gains: Vec<Complex32>) -> Self {
         Self { common: Complex64::new(1.0, 0.0), of_each: Some(gains) }
     }
 
-    /// The gain that all channels share.
+    /// Returns the gain common to all channels.
     #[inline]
     #[must_use]
     pub fn common(&self) -> Complex64 {
         self.common
     }
 
-    /// What each channel has besides, if they differ.
+    /// Returns the additional gain of each channel, if they differ.
     #[inline]
     #[must_use]
     pub fn of_each(&self) -> Option<&[Complex32]> {
@@ -52,8 +52,8 @@ impl ChannelGains {
 pub struct Turn {
     /// Phase of the centre of the band, in turns.
     pub phase_turns: f64,
-    /// Fine delay in samples of a real stream of the same bandwidth, which turns the channels against each
-    /// other by pi for each sample over the whole band.
+    /// Fine delay in samples of a real stream of the same bandwidth: each sample is a phase slope of pi across
+    /// the whole band.
     pub fine_delay_samples: f64,
     /// Key of the spectrum's dither.
     pub dither_key: Option<u64>,
@@ -61,27 +61,28 @@ pub struct Turn {
     pub limit: f32,
 }
 
-/// What is to be done to one block of a spectrum.
+/// Parameters of the rotation of one block of a spectrum.
 struct Block<'a> {
     spectrum: &'a [Complex32],
     table: &'a Table,
     factor: Complex32,
     gains: Option<&'a [Complex32]>,
     dither_key: Option<u64>,
-    /// Number of its first channel.
+    /// Index of its first channel.
     first: usize,
     limit: f32,
     out: &'a mut [u16],
 }
 
-/// Turns, scales and quantises `spectrum` into `out`: the real part in the low byte, the
-/// imaginary part in the high byte. Returns how many complex values were clamped.
+/// Rotates, scales and quantises `spectrum` to `out`, with the real part in the low byte and the
+/// imaginary part in the high byte. Returns the number of complex values clamped.
 ///
-/// `spectrum`, `out` and the gains of each channel are `[channel]`. The shorter one of `spectrum` and `out` counts.
+/// `spectrum`, `out` and the gains of each channel are `[channel]`. The shorter of `spectrum` and `out` determines
+/// the number of channels.
 ///
 /// # Panics
 /// If there are fewer gains than channels.
-#[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+#[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 pub fn rotate(
     spectrum: &[Complex32],
     turn: &Turn,
@@ -91,10 +92,10 @@ pub fn rotate(
 ) -> u32 {
     match form {
         Form::Portable => rotate_with(spectrum, turn, gains, out, portable),
-        // SAFETY: a form is chosen only if the processor has it.
+        // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
         Form::Avx2 => unsafe { x86::avx2(spectrum, turn, gains, out) },
-        // SAFETY: likewise.
+        // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Form::Avx512 => unsafe { x86::avx512(spectrum, turn, gains, out) },
     }
@@ -122,8 +123,8 @@ fn rotate_with(
     saturated
 }
 
-/// The definition; compiled for AVX2 too. Each step is a loop without branches, so that the
-/// compiler makes vectors of it.
+/// Reference implementation, also compiled for AVX2. Each step is a loop without branches, which the compiler
+/// vectorises.
 #[inline(always)]
 fn portable(block: Block) -> u32 {
     let Block { spectrum, table, factor, limit, out, .. } = block;
@@ -156,7 +157,7 @@ fn portable(block: Block) -> u32 {
     saturated
 }
 
-/// a b, rounded in the order in which the vector form does.
+/// Returns a b, rounded in the same order as the vector implementation.
 #[inline(always)]
 fn times(a: Complex32, b: Complex32) -> Complex32 {
     Complex32::new(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re)
@@ -168,7 +169,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn every_form_gives_the_bits_of_the_portable_one() {
+    fn every_implementation_equals_the_portable_one_bit_by_bit() {
         let mut random = Random::new(3);
         let most = if cfg!(miri) { 64 } else { 4096 };
         for channels in [4, 8, 64, 256, 4096].into_iter().filter(|n| *n <= most) {

@@ -1,48 +1,48 @@
-//! The factors that turn the channels of one spectrum.
+//! Phase factors of the channels of one spectrum.
 //!
 //! The factor of channel k is exp(j 2 pi (phase - fine (k - N/2) / 2N)), phase in turns. Within
-//! blocks of 64 channels it is a table of rotations (made in double for each spectrum) times the
-//! factor of the block's first channel, which is turned on from block to block in double and
-//! computed anew every 16 blocks.
+//! blocks of 64 channels it is a table of rotations (computed in double precision for each spectrum) times the
+//! factor of the block's first channel, which is advanced from block to block in double precision and
+//! recomputed every 16 blocks.
 
 use num_complex::{Complex32, Complex64};
 use std::f64::consts::TAU;
 
 /// Channels that share a block factor.
 pub const BLOCK: usize = 64;
-/// Blocks after which the block factor is computed anew.
+/// Blocks after which the block factor is recomputed.
 const ANCHOR: usize = 16;
 
-/// Factors of the first channels of a block relative to the very first one. Each number stands
-/// twice, so that vectors of interleaved complex numbers find it where they need it.
+/// Factors of the channels of a block relative to the first channel. Each number is stored twice, for vectors of
+/// interleaved complex numbers.
 pub struct Table {
     pub re: [f32; 2 * BLOCK],
     pub im: [f32; 2 * BLOCK],
 }
 
-/// The factors of one spectrum.
+/// Factors of one spectrum.
 pub struct Phases {
     pub table: Table,
     turns_per_channel: f64,
     at_zero_turns: f64,
-    /// From one block to the next.
+    /// Rotation from one block to the next.
     by_block: Complex64,
-    /// Of all channels.
+    /// Gain of all channels.
     gain: Complex64,
-    /// Of the block at hand.
+    /// Factor of the present block.
     factor: Complex64,
 }
 
-/// exp(j 2 pi turns).
+/// Returns exp(j 2 pi turns).
 fn phasor(turns: f64) -> Complex64 {
-    // Reduced first, so that the accuracy does not depend on how often it went round.
+    // Reduced first, so that the precision does not depend on the number of whole turns.
     let (sin, cos) = (TAU * (turns - turns.round())).sin_cos();
     Complex64::new(cos, sin)
 }
 
 impl Phases {
-    /// The factors of a spectrum of `channels` channels: `phase_turns` at their centre, and
-    /// `gain` for all of them.
+    /// Creates the factors of a spectrum of `channels` channels, with `phase_turns` at the centre and `gain` for all
+    /// channels.
     #[inline(always)]
     pub fn new(
         channels: usize,
@@ -53,7 +53,7 @@ impl Phases {
         let turns_per_channel = -fine_delay_samples / (2 * channels) as f64;
         let (mut re, mut im) = ([0.0_f64; BLOCK], [0.0_f64; BLOCK]);
         re[0] = 1.0;
-        // Squaring doubles the angle; six times lose nothing in double that single would notice.
+        // Squaring doubles the angle; the error of six squarings in double is negligible in single precision.
         let (mut known, mut by) = (1, phasor(turns_per_channel));
         while known < BLOCK {
             for i in 0..known {
@@ -75,7 +75,7 @@ impl Phases {
         }
     }
 
-    /// The factor of the first channel of block `number`; blocks are asked for in order.
+    /// Returns the factor of the first channel of block `number`; must be called in the order of the blocks.
     #[inline(always)]
     pub fn block(&mut self, number: usize) -> Complex32 {
         if number.is_multiple_of(ANCHOR) {

@@ -1,4 +1,4 @@
-//! Rotation with the registers of x86 processors.
+//! Rotation with the registers of x86 CPUs.
 #![allow(unsafe_code, reason = "loads and stores of whole registers, within slices")]
 
 use super::{Block, ChannelGains, Turn, portable, rotate_with};
@@ -47,8 +47,8 @@ fn negate_re(z: __m512) -> __m512 {
     _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(z), sign))
 }
 
-/// The real and imaginary parts of a factor, both of them in both places; the imaginary part
-/// with its sign changed where it meets another imaginary part.
+/// Real and imaginary part of a factor, each duplicated for both elements of a pair; the imaginary part is negated
+/// where it multiplies another imaginary part.
 #[derive(Clone, Copy)]
 struct Factor {
     re: __m512,
@@ -62,17 +62,17 @@ impl Factor {
         Self { re: _mm512_moveldup_ps(z), im: negate_re(_mm512_movehdup_ps(z)) }
     }
 
-    /// The product with another one.
+    /// Returns the product with another factor.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn scaled(self, by: Self) -> Self {
-        // Both imaginary parts have the same signs, so those of their product are right.
+        // Both imaginary parts have the same signs, so the signs of the product are right.
         let re = _mm512_sub_ps(_mm512_mul_ps(self.re, by.re), _mm512_mul_ps(self.im, by.im));
         let im = _mm512_add_ps(_mm512_mul_ps(self.re, by.im), _mm512_mul_ps(self.im, by.re));
         Self { re, im }
     }
 
-    /// `z` times this.
+    /// Returns `z` times this factor.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn times(self, z: __m512) -> __m512 {
@@ -81,7 +81,7 @@ impl Factor {
     }
 }
 
-/// The same as `portable`, bit by bit.
+/// Implementation identical to `portable` bit by bit.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,popcnt")]
 fn vectors(block: Block) -> u32 {
@@ -97,7 +97,7 @@ fn vectors(block: Block) -> u32 {
     let (most, least) = (_mm512_set1_ps(block.limit), _mm512_set1_ps(-block.limit));
     let mut saturated = 0;
     for i in (0..len).step_by(LANES) {
-        // SAFETY: i + LANES <= len, and all slices have that many values.
+        // SAFETY: `i + LANES <= len`, and all slices have that many values.
         let (z, table_re, table_im) = unsafe {
             (
                 _mm512_loadu_ps(block.spectrum.as_ptr().add(i).cast()),
@@ -105,7 +105,7 @@ fn vectors(block: Block) -> u32 {
                 _mm512_loadu_ps(block.table.im.as_ptr().add(2 * i)),
             )
         };
-        // table times factor, in the two arrangements that the next product needs.
+        // Table times factor, in the two arrangements for the next product.
         let mut turn = Factor {
             re: _mm512_sub_ps(
                 _mm512_mul_ps(table_re, factor_re),
@@ -117,7 +117,7 @@ fn vectors(block: Block) -> u32 {
             ),
         };
         if let Some(gains) = block.gains {
-            // SAFETY: i + LANES <= len, the length of the gains.
+            // SAFETY: `i + LANES <= len`, the length of the gains.
             let gain = Factor::of(unsafe { _mm512_loadu_ps(gains.as_ptr().add(i).cast()) });
             turn = turn.scaled(gain);
         }
@@ -129,7 +129,7 @@ fn vectors(block: Block) -> u32 {
         saturated += ((over | over >> 1) & 0x5555).count_ones();
         let clamped = _mm512_min_ps(_mm512_max_ps(z, least), most);
         let bytes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(clamped));
-        // SAFETY: i + LANES <= len, the length of the output.
+        // SAFETY: `i + LANES <= len`, the length of the output.
         unsafe { _mm_storeu_si128(block.out.as_mut_ptr().add(i).cast(), bytes) };
     }
     saturated

@@ -1,4 +1,4 @@
-//! From rows of quantised channels to the order of the output.
+//! Transposition from rows of quantised channels to the order of the output.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -6,47 +6,47 @@ mod x86;
 use crate::simd::Form;
 use std::ops::Range;
 
-/// How the output is laid out.
+/// Layout of the output.
 #[derive(Clone, Copy, Debug)]
 pub struct Transposition {
-    /// Polarisations.
+    /// Number of polarisations.
     pub pols: usize,
-    /// Rows of the quantised spectra are this far apart. Not a power of two, or all rows would
+    /// Distance of the rows of the quantised spectra. Not a power of two, otherwise all rows would
     /// share a few sets of the cache.
     pub pitch: usize,
     /// Rows of a polarisation in the quantised spectra.
     pub rows: usize,
-    /// Spectra of a heap.
+    /// Spectra in a heap.
     pub spectra_per_heap: usize,
-    /// Polarisation is slower than spectrum.
+    /// Whether polarisation is slower than spectrum.
     pub k_major: bool,
-    /// Values are written with 4 bits for each part, not 8.
+    /// Whether values are written with 4 bits per part; otherwise 8.
     pub is_4_bit: bool,
-    /// What of the processor is used.
+    /// Instruction set.
     pub form: Form,
 }
 
 impl Transposition {
-    /// Bytes of one channel of a heap.
+    /// Returns the size of one channel of a heap in bytes.
     #[inline]
     #[must_use]
     pub fn channel_bytes(&self) -> usize {
         self.spectra_per_heap * self.pols * if self.is_4_bit { 1 } else { 2 }
     }
 
-    /// Copies rows from the first one on of `quantised` \[pol\]\[row\]\[channel\] to the places of these
-    /// `spectra` of a heap in `out`, its channels from number `first` on: \[channel\]\[spectrum\]\[pol\], K-major
-    /// \[channel\]\[pol\]\[spectrum\]. A value is two bytes, real part first, or one with the real part in the high
-    /// nibble.
+    /// Copies rows of `quantised` \[pol\]\[row\]\[channel\], from the first one on, to these `spectra` of a heap in
+    /// `out`, which contains the channels from number `first` on: \[channel\]\[spectrum\]\[pol\], K-major
+    /// \[channel\]\[pol\]\[spectrum\]. A value has two bytes, real part first, or one byte with the real part in the
+    /// high nibble.
     ///
     /// # Panics
-    /// If `quantised` lacks rows or channels, or `spectra` reach beyond the heap.
-    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    /// If `quantised` lacks rows or channels, or `spectra` exceed the heap.
+    #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
     pub fn run(&self, quantised: &[u16], first: usize, spectra: &Range<usize>, out: &mut [u8]) {
         let mut done = 0;
         #[cfg(target_arch = "x86_64")]
         if self.form == Form::Avx512 && self.pols == 2 && spectra.len() == x86::TILE {
-            // SAFETY: a form is chosen only if the processor has it.
+            // SAFETY: an implementation is chosen only if the CPU supports it.
             done = unsafe { x86::transpose(self, &quantised[first..], spectra, out) };
         }
         let channels = out.chunks_exact_mut(self.channel_bytes()).enumerate();
@@ -79,7 +79,7 @@ impl Transposition {
     }
 }
 
-/// Real part in the high nibble, imaginary part in the low one.
+/// Packs the real part in the high nibble, the imaginary part in the low one.
 fn nibbles(z: u16) -> u8 {
     ((z & 0x0f) << 4 | (z >> 8 & 0x0f)) as u8
 }
@@ -90,7 +90,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn every_form_puts_every_value_where_the_portable_one_does() {
+    fn every_implementation_transposes_like_the_portable_one() {
         let mut random = Random::new(4);
         let (rows, spectra_per_heap) = (16, 48);
         let channels = if cfg!(miri) { 5 } else { 37 };

@@ -10,10 +10,10 @@ use std::arch::x86_64::{
     _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
 };
 
-/// Channels and spectra of a tile: of both polarisations they are a cache line of output.
+/// Channels and spectra of a tile: with both polarisations, a cache line of output.
 pub(super) const TILE: usize = 16;
 
-/// Makes pairs of the first halves of two vectors.
+/// Permutation that interleaves the lower parts of two vectors to pairs.
 const PAIRS: [u16; 32] = {
     let (mut indices, mut i) = ([0; 32], 0);
     while i < 32 {
@@ -22,7 +22,7 @@ const PAIRS: [u16; 32] = {
     }
     indices
 };
-/// Puts the first of all pairs into one half and the second into the other.
+/// Permutation that collects the first elements of all pairs in the lower part, the second ones in the upper part.
 const HALVES: [u16; 32] = {
     let (mut indices, mut i) = ([0; 32], 0);
     while i < 32 {
@@ -32,7 +32,7 @@ const HALVES: [u16; 32] = {
     indices
 };
 
-/// Transposes the whole tiles of channels in `out`; returns how many channels those are.
+/// Transposes the whole tiles of channels in `out`; returns the number of channels in them.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) fn transpose(
     transposition: &Transposition,
@@ -50,7 +50,7 @@ pub(super) fn transpose(
     let pairs = unsafe { _mm512_loadu_si512(PAIRS.as_ptr().cast()) };
     for (tile, out) in out.chunks_exact_mut(unit * TILE).enumerate() {
         let lines = std::array::from_fn(|row| {
-            // SAFETY: by the assertion above, TILE channels from here on are there.
+            // SAFETY: by the assertion above, there are TILE channels from here on.
             unsafe {
                 let pol0 = quantised.as_ptr().add(row * pitch + tile * TILE);
                 let pol1 = _mm256_loadu_si256(pol0.add(rows * pitch).cast());
@@ -66,7 +66,7 @@ pub(super) fn transpose(
     channels
 }
 
-/// The transpose of 16 x 16 pairs.
+/// Returns the transpose of 16 x 16 pairs.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn square(rows: &[__m512i; TILE]) -> [__m512i; TILE] {
@@ -100,7 +100,7 @@ fn square(rows: &[__m512i; TILE]) -> [__m512i; TILE] {
     columns
 }
 
-/// Writes the values of 16 spectra, pairs of polarisations, to their places in a channel.
+/// Writes the values of 16 spectra, pairs of polarisations, to a channel of the output.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn store(transposition: &Transposition, line: __m512i, spectra: &Range<usize>, out: &mut [u8]) {
@@ -113,7 +113,7 @@ fn store(transposition: &Transposition, line: __m512i, spectra: &Range<usize>, o
     };
     // Arrays, so that the compiler keeps them in registers.
     if transposition.is_4_bit {
-        // Real part to the high nibble, imaginary part to the low one.
+        // Real part in the high nibble, imaginary part in the low one.
         let low = _mm512_set1_epi16(0x0f);
         let re = _mm512_slli_epi16::<4>(_mm512_and_si512(line, low));
         let im = _mm512_and_si512(_mm512_srli_epi16::<8>(line), low);

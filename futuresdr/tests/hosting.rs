@@ -1,4 +1,4 @@
-//! A block of FutureSDR in a block of fxgraph, driven by hand.
+//! FutureSDR blocks in a block of fxgraph, called directly.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -40,13 +40,13 @@ fn ports(dtype: Dtype, timing: &Timing, samples: Option<usize>) -> Ports {
     Ports { inputs, outputs }
 }
 
-/// The sample at an ADC sample.
+/// Returns the input sample at an ADC sample.
 fn signal(timestamp: u64) -> f32 {
     let n = timestamp / STEP;
     ((n * n % 1009) as f32 - 504.0) / 504.0
 }
 
-/// Frames at these timestamps through `block`, all that come out.
+/// Sends frames with these timestamps and validities through `block`; returns all output frames.
 fn run(block: Box<dyn Block>, ports: &Ports, frames: &[(u64, [u32; 4])]) -> Vec<Arc<Frame>> {
     let mut harness = Harness::new(block, ports, 16).unwrap();
     let mut received = Vec::new();
@@ -70,7 +70,7 @@ fn send(harness: &mut Harness, timestamp: u64, validity: [u32; 4]) -> bool {
     })
 }
 
-/// Calls `work` until the block waits, and takes what comes out.
+/// Calls `work` until the block waits, and collects the output.
 fn drive(harness: &mut Harness, received: &mut Vec<Arc<Frame>>) -> Next {
     loop {
         let next = Harness::block_on(harness.step()).unwrap();
@@ -97,7 +97,7 @@ fn fir(taps: &[f32], decimation: usize, ports: &Ports, env: &Env) -> Box<dyn Blo
     Box::new(host.unwrap())
 }
 
-/// The filter in double precision, centred at this time.
+/// Returns the output of the filter in double precision, centred at this time.
 fn filtered(taps: &[f32], timestamp: u64) -> f64 {
     let first = timestamp - (taps.len() / 2) as u64 * STEP;
     let product =
@@ -105,7 +105,7 @@ fn filtered(taps: &[f32], timestamp: u64) -> f64 {
     taps.iter().enumerate().map(product).sum()
 }
 
-/// Samples of `frames` with their times, and whether their heap is marked as whole.
+/// Returns the samples of `frames` with their times, and whether their heap is flagged as complete.
 fn samples(frames: &[Arc<Frame>], port: &PortType) -> Vec<(u64, f32, bool)> {
     let step = port.clock.samples_per_frame / port.elements() as u64;
     let mut samples = Vec::new();
@@ -124,7 +124,7 @@ fn samples(frames: &[Arc<Frame>], port: &PortType) -> Vec<(u64, f32, bool)> {
 const WHOLE: [u32; 4] = [1; 4];
 
 #[test]
-fn samples_are_those_of_a_double_precision_filter_at_the_same_times() {
+fn samples_equal_a_double_precision_filter_at_the_same_times() {
     for (decimation, len, start, frame_samples) in [
         (1, 31, 0, None),
         (3, 31, FRAME * 7, None),
@@ -142,9 +142,9 @@ fn samples_are_those_of_a_double_precision_filter_at_the_same_times() {
         for (time, value, is_whole) in samples(&received, &ports.outputs[0]) {
             let before = (len - 1) / 2;
             let is_inside = time >= begins + before * STEP && time + len / 2 * STEP < ends;
-            // The decimating filter leaves out a sample at the start, which is 0 and marked as missing.
+            // The decimating filter skips a sample at the start, which is 0 and flagged as missing.
             if is_inside && (is_whole || value != 0.0) {
-                // Of two samples in the middle the first one's time counts.
+                // With an even number of taps, the time is that of the first of the two middle samples.
                 let middle = time + (1 - len % 2) * STEP;
                 assert!((f64::from(value) - filtered(&taps, middle)).abs() < 1e-5, "{time}");
             }
@@ -156,7 +156,7 @@ fn samples_are_those_of_a_double_precision_filter_at_the_same_times() {
 }
 
 #[test]
-fn frames_before_and_after_are_as_many_and_only_their_ends_are_missing() {
+fn number_of_frames_is_kept_and_only_the_ends_are_missing() {
     let taps = taps(31);
     let ports = ports(Dtype::F32, &Timing::fir(31, 1), None);
     let env = Env::detached("fir");
@@ -172,7 +172,7 @@ fn frames_before_and_after_are_as_many_and_only_their_ends_are_missing() {
 }
 
 #[test]
-fn missing_samples_mark_the_outputs_that_depend_on_them() {
+fn missing_samples_flag_the_outputs_that_depend_on_them() {
     let taps = taps(31);
     let ports = ports(Dtype::F32, &Timing::fir(31, 1), None);
     let env = Env::detached("fir");
@@ -186,11 +186,11 @@ fn missing_samples_mark_the_outputs_that_depend_on_them() {
 }
 
 #[test]
-fn gap_ends_the_stream_and_a_fresh_one_begins_behind_it() {
+fn gap_ends_the_stream_and_a_new_one_begins_after_it() {
     let taps = taps(31);
     let ports = ports(Dtype::F32, &Timing::fir(31, 1), None);
     let env = Env::detached("fir");
-    // A whole frame is missing, then half of one; one is late.
+    // A whole frame is missing, then half of one; one frame is late.
     let half = FRAME / 2;
     let frames =
         [0, FRAME, 3 * FRAME, 4 * FRAME + half, 2 * FRAME, 5 * FRAME + half, 6 * FRAME + half];
@@ -214,7 +214,7 @@ fn gap_ends_the_stream_and_a_fresh_one_begins_behind_it() {
 }
 
 #[test]
-fn blocks_that_begin_at_different_frames_make_the_same_frames() {
+fn blocks_started_at_different_frames_output_the_same_frames() {
     let taps = taps(13);
     let ports = ports(Dtype::F32, &Timing::fir(13, 5), Some(32));
     let env = Env::detached("fir");
@@ -266,7 +266,7 @@ enum What {
     Double,
 }
 
-/// A block that copies its samples, and does something else at the first of frame 1. It counts those that are there.
+/// Block that copies its samples, and performs an action at the first sample of frame 1. Counts its live instances.
 #[derive(futuresdr::runtime::macros::Block)]
 struct Tester {
     #[input]
@@ -348,7 +348,7 @@ fn failure(harness: &mut Harness) -> String {
 }
 
 #[test]
-fn error_of_a_block_names_it_and_the_next_frame_begins_a_fresh_stream() {
+fn error_names_the_block_and_the_next_frame_begins_a_new_stream() {
     let ports = ports(Dtype::F32, &Timing::SAMPLE_BY_SAMPLE, None);
     let alive = Arc::default();
     let mut harness = tester(What::Fail, &ports, &alive);
@@ -370,7 +370,7 @@ fn error_of_a_block_names_it_and_the_next_frame_begins_a_fresh_stream() {
 }
 
 #[test]
-fn panic_of_a_block_is_one_of_the_host_and_leaves_nothing() {
+fn panic_of_a_block_propagates_through_the_host_and_leaks_nothing() {
     let ports = ports(Dtype::F32, &Timing::SAMPLE_BY_SAMPLE, None);
     let alive = Arc::default();
     let mut harness = tester(What::Panic, &ports, &alive);
@@ -384,7 +384,7 @@ fn panic_of_a_block_is_one_of_the_host_and_leaves_nothing() {
 }
 
 #[test]
-fn host_dropped_at_any_time_leaves_nothing() {
+fn host_dropped_at_any_time_leaks_nothing() {
     let ports = ports(Dtype::F32, &Timing::SAMPLE_BY_SAMPLE, None);
     for steps in 0..8 {
         for what in [What::Copy, What::Sleep] {
@@ -403,11 +403,11 @@ fn host_dropped_at_any_time_leaves_nothing() {
 }
 
 #[test]
-fn readers_without_room_hold_the_input_back() {
+fn full_output_stops_the_input() {
     let ports = ports(Dtype::F32, &Timing::SAMPLE_BY_SAMPLE, None);
     let mut harness = tester(What::Copy, &ports, &Arc::default());
     let mut sent = 0;
-    // FutureSDR's buffers hold some frames, then nothing is taken any more.
+    // FutureSDR's buffers hold some frames, then no input is accepted any more.
     for _ in 0..10_000 {
         sent += u64::from(send(&mut harness, sent * FRAME, WHOLE));
         Harness::block_on(harness.step()).unwrap();
@@ -462,11 +462,11 @@ fn wrong_timing_and_wrong_connections_are_errors() {
     });
     assert!(text.starts_with("FutureSDR cannot connect `output` of block 0"), "{text}");
     let text = refused(Timing::SAMPLE_BY_SAMPLE, |_| panic!("no taps"));
-    assert_eq!(text, "building the FutureSDR flowgraph panicked: no taps");
+    assert_eq!(text, "panic while building the FutureSDR flowgraph: no taps");
 }
 
 #[test]
-fn inputs_that_are_no_stream_of_samples_are_rejected() {
+fn timing_rejects_inputs_that_are_not_samples() {
     let timing = Timing::fir(3, 2);
     let mut two = input(Dtype::F32);
     two.axes.insert(0, Axis::new("pol", 2));

@@ -1,4 +1,4 @@
-//! Any datagrams through the packet parser and the window of open frames.
+//! Arbitrary datagrams for the packet parser and the window of open frames.
 #![cfg_attr(fuzzing, no_main)]
 
 #[macro_use]
@@ -36,7 +36,7 @@ fn datagrams(bytes: &[u8]) {
     let pool = Pool::new(&HostAllocator, 3, layout.slots() * 32, 6).expect("3 small buffers");
     let mut desk = Desk(pool);
     let mut window = Window::new(layout, Options::new(2, 1e6), &Env::detached("fuzz"));
-    // Length in two bytes, datagram, length, datagram, ...
+    // Input: length in two bytes, datagram, length, datagram, ...
     let mut rest = bytes;
     while let Some((length, after)) = rest.split_first_chunk() {
         let length = usize::from(u16::from_le_bytes(*length));

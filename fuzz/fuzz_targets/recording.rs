@@ -1,4 +1,4 @@
-//! Any bytes as a recording: a side file's length in four bytes, the side file, and an array or an archive.
+//! Arbitrary bytes as a recording: length of the side file in four bytes, side file, array or archive.
 #![cfg_attr(fuzzing, no_main)]
 
 #[macro_use]
@@ -9,7 +9,7 @@ use fxgraph::{Env, KindSpec, Ports};
 use fxgraph_blocks::io::file_source::FileSource;
 use std::fs;
 
-/// Frames of more bytes only take time.
+/// Largest frame in bytes: larger frames only take time.
 const MAX_FRAME_BYTES: usize = 1 << 20;
 
 target!(recording, "recording");
@@ -19,7 +19,7 @@ fn recording(bytes: &[u8]) {
     let length = u32::from_le_bytes(*length) as usize;
     let (side, data) = rest.split_at(length.min(rest.len()));
     let folder = std::env::temp_dir().join(format!("fxgraph-fuzz-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder for temporary files");
+    fs::create_dir_all(&folder).expect("a directory for temporary files");
     for extension in ["npy", "npz"] {
         let path = folder.join(format!("a.{extension}"));
         fs::write(&path, data).expect("room for the file");
@@ -34,7 +34,7 @@ fn recording(bytes: &[u8]) {
         let block =
             KindSpec::build(&source, &[], &Env::detached("in")).expect("nothing is opened yet");
         let Ok(mut harness) = Harness::new(block, &ports, 8) else { continue };
-        // Whatever is wrong is said in words.
+        // Errors must be returned, without a panic.
         let _ = Harness::block_on(async {
             harness.start().await?;
             harness.run().await

@@ -1,5 +1,5 @@
-//! A function of any bytes as what cargo-fuzz runs; else as a program that takes files, such as one
-//! that cargo-fuzz found, and as a test that takes the seeds.
+//! Wraps a function of arbitrary bytes as a target of cargo-fuzz; otherwise as a program that reads files,
+//! such as inputs found by cargo-fuzz, and as a test that reads the seeds.
 
 macro_rules! target {
     ($function:ident, $seeds:literal) => {
@@ -15,7 +15,7 @@ macro_rules! target {
 
         #[cfg(test)]
         #[test]
-        fn seeds_are_taken_without_a_panic() {
+        fn seeds_run_without_a_panic() {
             let mut seeds = 0;
             for seed in std::fs::read_dir(concat!("seeds/", $seeds)).expect("seeds") {
                 $function(&std::fs::read(seed.expect("a seed").path()).expect("a seed"));

@@ -70,7 +70,7 @@ fn survived_fault_is_reported_with_its_cause() {
         let program = Program::running(folder.path(), &drilled(policy), &[]);
         inject(&program, fault);
         let cause = told(&program, event);
-        let expected = format!("{verb}: a fault was injected at the frame of timestamp ");
+        let expected = format!("{verb}: injected fault at the frame with timestamp ");
         assert!(cause.starts_with(&expected), "{cause}");
         let block = program.get("/api/v1/blocks/drill").json();
         assert_eq!((&block["state"], &block["totals"]["faults"]), (&"running".into(), &1.into()));

@@ -1,4 +1,4 @@
-//! Some frequencies of one satellite with each call, so that others have a turn.
+//! The block: searches a few frequencies of one satellite per call, so that other blocks can run.
 
 use super::search::{Grid, Peak, Scratch, Search};
 use super::{Acquired, GnssAcquisition, VALUES};
@@ -7,7 +7,7 @@ use crate::gnss::samples::Samples;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next};
 use fxgraph_dsp::gnss::{Planes, System};
 
-/// Frequencies of a call for each thread.
+/// Frequencies per call and thread.
 const BINS_AT_ONCE: usize = 4;
 
 /// The running block.
@@ -19,13 +19,13 @@ pub(super) struct Acquisition {
     frames: u64,
     threads: Threads,
     searched: Option<Searched>,
-    /// Of the candidate that is searched, one for each frequency.
+    /// Peaks of the candidate being searched, one for each frequency.
     peaks: Vec<Peak>,
     searches: Counter,
     found: Counter,
 }
 
-/// A frame in work, of which the spectra are kept.
+/// A frame being searched, whose spectra are stored.
 struct Searched {
     output: FrameMut,
     system: usize,
@@ -62,12 +62,12 @@ impl Acquisition {
             threads,
             searched: None,
             peaks: vec![Peak::default(); bins],
-            searches: env.counters.count("searches", "Satellites that were looked for, each time."),
-            found: env.counters.count("found", "Satellites that were there."),
+            searches: env.counters.count("searches", "searches for a satellite"),
+            found: env.counters.count("found", "searches that found the satellite"),
         })
     }
 
-    /// Takes a frame; whether there is anything to search.
+    /// Starts a frame; returns the output at once if the frame is not searched.
     fn begin(&mut self, input: &Frame, mut output: FrameMut) -> Option<FrameMut> {
         let is_whole = input.header().validity.iter().all(|count| *count != 0);
         let is_due = self.frames.is_multiple_of(self.every_frames);
@@ -77,7 +77,7 @@ impl Acquisition {
         for (place, nothing) in self.systems.iter().flat_map(|(search, _)| search.unsearched()) {
             payload[place] = nothing.values();
         }
-        // A frame with losses is passed over; the next one is searched in its place.
+        // A frame with missing samples is skipped; the next one is searched instead.
         if !is_whole || !is_due {
             self.frames += u64::from(!is_due);
             return Some(output);
@@ -92,7 +92,7 @@ impl Acquisition {
         None
     }
 
-    /// Searches some more; the output once all is done.
+    /// Continues the search; returns the output at its end.
     fn search(&mut self, mut searched: Searched) -> Option<FrameMut> {
         let Some((search, scratches)) = self.systems.get_mut(searched.system) else {
             return Some(searched.output);

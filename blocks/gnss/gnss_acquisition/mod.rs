@@ -18,22 +18,22 @@ use schemars::JsonSchema;
 use search::Grid;
 use serde::Deserialize;
 
-/// What the numbers of a satellite in the output are, in their order.
+/// Names of the values of a satellite in the output, in order.
 pub const LABELS: [&str; 6] =
     ["system", "satellite", "statistic", "threshold", "doppler_hz", "code_phase_chips"];
-/// Numbers of a satellite in the output.
+/// Number of values of a satellite in the output.
 pub const VALUES: usize = LABELS.len();
 
-/// What a search found; in the order of [`LABELS`].
+/// Result of a search, in the order of [`LABELS`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Acquired {
     /// The signal.
     pub system: System,
     /// The satellite.
     pub prn: usize,
-    /// Largest power over the mean one; 0 if nothing was searched.
+    /// Largest power divided by the mean power; 0 without a search.
     pub statistic: f64,
-    /// What the statistic has to pass.
+    /// Value that the statistic must exceed.
     pub threshold: f64,
     /// Shift of the carrier in Hz.
     pub doppler_hz: f64,
@@ -42,14 +42,14 @@ pub struct Acquired {
 }
 
 impl Acquired {
-    /// As it stands in a frame.
+    /// Returns the values as in a frame.
     #[must_use]
     pub fn values(&self) -> [f64; VALUES] {
         let [system, prn] = [self.system.number() as f64, self.prn as f64];
         [system, prn, self.statistic, self.threshold, self.doppler_hz, self.code_phase_chips]
     }
 
-    /// From a frame; none if it says nothing sensible or nothing was found.
+    /// Reads the values from a frame; `None` if they are invalid or nothing was found.
     #[must_use]
     pub fn found(values: [f64; VALUES]) -> Option<Self> {
         let [system, prn, statistic, threshold, doppler_hz, code_phase_chips] = values;
@@ -70,18 +70,18 @@ impl Acquired {
     outputs("output")
 )]
 pub struct GnssAcquisition {
-    /// Which satellites to look for.
+    /// Satellites to search for.
     pub satellites: Vec<Candidate>,
     /// Largest Doppler shift of either sign, in Hz.
     #[param(default = 5000.0)]
     pub max_doppler_hz: f64,
-    /// Where the band's carrier lies in the samples, in Hz, before the satellites' Doppler shifts.
+    /// Frequency of the carrier in the samples without Doppler shift, in Hz.
     #[param(default)]
     pub intermediate_hz: f64,
-    /// How probable it is that a satellite is found that is not there, in each search.
+    /// Probability of a false detection, per satellite and search.
     #[param(default = 1e-3)]
     pub false_alarm_probability: f64,
-    /// One frame of so many is searched, beginning with the first.
+    /// Period of the search in frames, beginning with the first frame.
     #[param(default = 50)]
     pub every_frames: u64,
     /// Threads that share the Doppler shifts, 0 for all cores.
@@ -89,17 +89,17 @@ pub struct GnssAcquisition {
     pub threads: usize,
 }
 
-/// A satellite to look for.
+/// A satellite to search for.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Candidate {
-    /// Its signal: `gps_l1_ca` or `galileo_e1b`.
+    /// Signal: `gps_l1_ca` or `galileo_e1b`.
     pub system: System,
-    /// Its number: 1 to 37 for `gps_l1_ca`, 1 to 50 for `galileo_e1b`.
+    /// Number of the satellite: 1 to 37 for `gps_l1_ca`, 1 to 50 for `galileo_e1b`.
     pub prn: usize,
 }
 
-/// Largest Doppler shift: no orbit has more.
+/// Largest Doppler shift in Hz: no orbit has more.
 const MAX_DOPPLER_HZ: f64 = 1e5;
 
 impl GnssAcquisition {
@@ -111,35 +111,41 @@ impl GnssAcquisition {
         };
         let is_good = self.max_doppler_hz >= 0.0 && self.max_doppler_hz <= MAX_DOPPLER_HZ;
         if !is_good {
-            let message = format!("a Doppler shift of {} Hz is out of range", self.max_doppler_hz);
-            refuse("max_doppler_hz", message, "0 to 100000");
+            let message = format!(
+                "`max_doppler_hz` must be between 0 and 100000, got {}",
+                self.max_doppler_hz
+            );
+            refuse("max_doppler_hz", message, "5000 is the default");
         }
         let max_doppler_hz = if is_good { self.max_doppler_hz } else { 0.0 };
         if !self.intermediate_hz.is_finite() {
-            let message = "the intermediate frequency is not finite".to_owned();
-            refuse("intermediate_hz", message, "0 if the band is centred on the carrier");
+            let message = format!("`intermediate_hz` must be finite, got {}", self.intermediate_hz);
+            refuse("intermediate_hz", message, "give 0 if the band is centred on the carrier");
         }
         let probability = self.false_alarm_probability;
         let is_good = probability > 0.0 && probability < 1.0;
         if !is_good {
-            let message = format!("{probability} is not a probability of false alarms");
-            refuse("false_alarm_probability", message, "above 0 and below 1");
+            let message =
+                format!("`false_alarm_probability` must be above 0 and below 1, got {probability}");
+            refuse("false_alarm_probability", message, "0.001 is the default");
         }
         if self.every_frames == 0 {
-            refuse("every_frames", "every 0 frames is never".to_owned(), "1 searches all of them");
+            let message = "`every_frames` must be at least 1, got 0".to_owned();
+            refuse("every_frames", message, "give 1 to search all frames");
         }
-        // There are cells to search only where the numbers mean something.
+        // The search grid is defined for valid parameters only.
         if let (Some(samples), true) = (samples, refusals.is_empty()) {
             for system in System::ALL {
                 let is_searched = self.satellites.iter().any(|s| s.system == system);
                 if is_searched && Grid::new(self, system, &samples).is_none() {
                     let message = format!(
-                        "frames of {} samples are too short or too long for {}",
-                        samples.samples,
-                        system.name()
+                        "frames for {} must have at least two periods of the code and fewer than 2^26 \
+                         samples, got {} samples",
+                        system.name(),
+                        samples.samples
                     );
                     let at = At::InputAxis(0, "sample");
-                    let help = "two periods of the code or more, and fewer than 2^26 samples";
+                    let help = "change the frame length of the source, for example to 20 ms";
                     refusals.push(Refusal::new(codes::INPUT_AXIS, at, message).help(help));
                 }
             }
@@ -147,7 +153,7 @@ impl GnssAcquisition {
         let edge = |candidate: &Candidate| Satellite {
             system: candidate.system,
             prn: candidate.prn,
-            // The far end of the search is what may leave the band.
+            // The end of the search range farther from 0 may leave the band.
             doppler_hz: max_doppler_hz.copysign(self.intermediate_hz),
             code_phase_chips: 0.0,
             carrier_turns: 0.0,

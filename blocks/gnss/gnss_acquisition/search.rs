@@ -1,4 +1,4 @@
-//! One system's search: transforms of the samples, of the codes, and back.
+//! Search of one system, by Fourier transforms of the samples and of the codes.
 
 use super::{Acquired, GnssAcquisition};
 use crate::gnss::samples::Samples;
@@ -8,30 +8,30 @@ use num_complex::Complex32;
 use rustfft::{Fft, FftPlanner};
 use std::sync::Arc;
 
-/// The cells that are searched for one system.
+/// Grid of the cells searched for one system.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
     system: System,
     rate_hz: f64,
     intermediate_hz: f64,
-    /// Samples of a period of the code, not whole.
+    /// Samples in a period of the code, not an integer.
     period: f64,
-    /// Phases of the code.
+    /// Number of code phases.
     pub lags: usize,
-    /// Periods that are added up.
+    /// Number of periods added.
     pub periods: usize,
     /// Points of the transforms.
     pub length: usize,
-    /// First frequency, in steps of a transform.
+    /// First frequency, in bins of a transform.
     first_bin: i64,
-    /// Frequencies.
+    /// Number of frequencies.
     pub bins: usize,
     threshold: f64,
 }
 
 impl Grid {
-    /// The search of frames of `samples` with parameters that were not refused; none if the frames are too short for
-    /// two periods, or too long.
+    /// Creates the grid for frames of `samples` and valid parameters; `None` if the frames are shorter than two
+    /// periods, or too long.
     pub fn new(parameters: &GnssAcquisition, system: System, samples: &Samples) -> Option<Self> {
         const MAX_LENGTH: usize = 1 << 26;
         let period = system.period_seconds() * samples.rate_hz;
@@ -66,14 +66,14 @@ impl Grid {
         })
     }
 
-    /// Memory of a search for so many satellites on so many threads, nearly.
+    /// Returns the approximate memory of a search in bytes.
     pub fn host_bytes(&self, satellites: usize, threads: usize) -> usize {
         let of_thread = 2 * size_of::<Complex32>() * self.length + size_of::<f32>() * self.lags;
         size_of::<Complex32>() * self.length * (self.periods + satellites) + threads * of_thread
     }
 }
 
-/// The smallest number from `least` on that has no prime factors but 2, 3 and 5.
+/// Returns the smallest number of at least `least` with no prime factors but 2, 3 and 5.
 fn smooth(least: usize) -> usize {
     let is_smooth = |number: &usize| {
         let rest = [2, 3, 5].iter().fold(*number, |mut rest, prime| {
@@ -87,7 +87,7 @@ fn smooth(least: usize) -> usize {
     (least..=2 * least).find(is_smooth).unwrap_or(least)
 }
 
-/// What the mean of `count` exponential variables of mean 1 passes with this probability.
+/// Returns the value that the mean of `count` exponential variables of mean 1 exceeds with `probability`.
 fn threshold(count: usize, probability: f64) -> f64 {
     let passed = |mean: f64| {
         let x = mean * count as f64;
@@ -111,14 +111,14 @@ fn threshold(count: usize, probability: f64) -> f64 {
     high
 }
 
-/// Transforms of one system's signals.
+/// Search of one system.
 pub struct Search {
     grid: Grid,
     forward: Arc<dyn Fft<f32>>,
     inverse: Arc<dyn Fft<f32>>,
-    /// Of each candidate: its place in the block's list, its number, and its code's transform, conjugated.
+    /// For each candidate: index in the block's list, satellite number, and conjugated transform of its code.
     codes: Vec<(usize, usize, Vec<Complex32>)>,
-    /// Of each period of the frame, `[period][point]`.
+    /// Spectra of the periods of the frame, `[period][point]`.
     spectra: Vec<Complex32>,
 }
 
@@ -135,19 +135,19 @@ pub struct Scratch {
 pub struct Peak {
     lag: usize,
     power: f64,
-    /// Of the other lags.
+    /// Mean power at the other lags.
     mean: f64,
 }
 
 impl Peak {
-    /// How it stands out.
+    /// Returns the power of the peak divided by the mean.
     pub fn statistic(&self) -> f64 {
         if self.mean > 0.0 { self.power / self.mean } else { 0.0 }
     }
 }
 
 impl Search {
-    /// A search for satellites, each given by its place in the block's list and its number.
+    /// Creates a search for satellites, each given by its index in the block's list and its number.
     pub fn new(grid: Grid, satellites: &[(usize, usize)]) -> Self {
         let mut planner = FftPlanner::new();
         let forward = planner.plan_fft_forward(grid.length);
@@ -177,12 +177,12 @@ impl Search {
         &self.grid
     }
 
-    /// Candidates.
+    /// Returns the number of candidates.
     pub fn candidates(&self) -> usize {
         self.codes.len()
     }
 
-    /// Working memory of a thread.
+    /// Returns the working memory of a thread.
     pub fn scratch(&self) -> Scratch {
         let transform =
             self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
@@ -193,7 +193,7 @@ impl Search {
         }
     }
 
-    /// Takes the samples of a frame.
+    /// Transforms the samples of a frame.
     pub fn take(&mut self, planes: &Planes, scratch: &mut Scratch) {
         let Grid { period, lags, length, .. } = self.grid;
         for (m, spectrum) in self.spectra.chunks_exact_mut(length).enumerate() {
@@ -208,7 +208,8 @@ impl Search {
         }
     }
 
-    /// The largest power of a candidate at frequency number `bin`; the powers at all lags stay in `scratch`.
+    /// Returns the largest power of a candidate at frequency number `bin`; the powers at all lags stay in
+    /// `scratch`.
     pub fn peak(&self, candidate: usize, bin: i64, scratch: &mut Scratch) -> Peak {
         let Grid { lags, length, .. } = self.grid;
         let Scratch { product, transform, power } = scratch;
@@ -226,7 +227,7 @@ impl Search {
         }
         let largest = power.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
         let (lag, largest) = largest.map_or((0, 0.0), |(lag, power)| (lag, f64::from(*power)));
-        // Where the peak itself does not reach.
+        // The mean leaves out the lags of the peak itself.
         let near = (lags / self.grid.system.chips() + 1).min(lags / 4);
         let is_far = |at: &usize| {
             let apart = at.abs_diff(lag);
@@ -237,7 +238,7 @@ impl Search {
         Peak { lag, power: largest, mean: sum / f64::from(count.max(1)) }
     }
 
-    /// What stands in the output for a candidate, and its place there: the best of its `peaks`, looked at closely.
+    /// Returns the index of a candidate in the output, and its result: the best of its `peaks`, interpolated.
     pub fn conclude(
         &self,
         candidate: usize,
@@ -262,12 +263,12 @@ impl Search {
         let ratio = |difference: f64, bend: f64| {
             if bend > 0.0 { (0.5 * difference / bend).clamp(-0.5, 0.5) } else { 0.0 }
         };
-        // A correlation over the lags is a triangle, over the frequencies a parabola nearly.
+        // The correlation over the lags is a triangle, over the frequencies nearly a parabola.
         let lag = best.lag as f64 + ratio(late - early, here - early.min(late));
         let bin = bin as f64 + ratio(above - below, 2.0 * here - above - below);
         let hz = (grid.first_bin as f64 + bin) * grid.rate_hz / grid.length as f64;
         let doppler_hz = hz - grid.intermediate_hz;
-        // What is found is the lag in the middle of the periods, as the code's rate is not quite theirs.
+        // The peak is at the lag in the middle of the periods, because the code rate is Doppler-shifted.
         let middle = ((grid.periods - 1) / 2) as f64 * grid.period;
         let seconds = (middle + lag) / grid.rate_hz;
         let chips = grid.system.chips() as f64;
@@ -283,7 +284,7 @@ impl Search {
         (*place, acquired)
     }
 
-    /// What stands in the output for each candidate if nothing was searched.
+    /// Returns index and output of each candidate for a frame that is not searched.
     pub fn unsearched(&self) -> impl Iterator<Item = (usize, Acquired)> + '_ {
         self.codes.iter().map(|(place, prn, _)| {
             let acquired = Acquired {
@@ -305,7 +306,7 @@ mod tests {
     use fxgraph_dsp::random::Random;
 
     #[test]
-    fn thresholds_are_passed_as_often_as_they_say() {
+    fn thresholds_are_exceeded_with_the_given_probability() {
         assert!((threshold(1, 1e-6) - 1e6_f64.ln()).abs() < 1e-9);
         let mut random = Random::new(3);
         for count in [2, 5, 19] {

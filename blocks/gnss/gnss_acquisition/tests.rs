@@ -1,4 +1,4 @@
-//! Simulated satellites are found where they are, and others are not.
+//! Simulated satellites are found with the right values, absent satellites are not found.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -9,13 +9,13 @@ use fxgraph::{Env, Ports};
 use fxgraph_dsp::gnss::phase::code_rate_hz;
 use serde_json::{Value, json};
 
-/// What a search of simulated frames finds, `[frame][satellite]`.
+/// Returns the results of a search of simulated frames, `[frame][satellite]`.
 fn search(simulator: Value, parameters: Value) -> Vec<Vec<[f64; VALUES]>> {
     let sky: GnssSignalSimulator = serde_json::from_value(simulator).unwrap();
     search_in(&sky, parameters)
 }
 
-/// What a search of a source's frames finds.
+/// Returns the results of a search of a source's frames, `[frame][satellite]`.
 fn search_in(sky: &impl KindSpec, parameters: Value) -> Vec<Vec<[f64; VALUES]>> {
     let sky_ports = Ports { inputs: vec![], outputs: sky.outputs(&[]).unwrap() };
     let block = sky.build(&sky_ports.inputs, &Env::detached("sky")).unwrap();
@@ -41,7 +41,7 @@ fn search_in(sky: &impl KindSpec, parameters: Value) -> Vec<Vec<[f64; VALUES]>> 
 }
 
 #[test]
-fn satellites_are_found_with_their_shift_and_phase() {
+fn satellites_are_found_with_their_doppler_shift_and_code_phase() {
     for (rate_hz, intermediate_hz) in [(5e6, 0.0), (5.4321e6, 7e4)] {
         let sky = json!({
             "satellites": [
@@ -122,7 +122,7 @@ fn recorded_samples_are_searched_as_well() {
 }
 
 #[test]
-fn rows_that_say_nothing_sensible_are_no_satellites() {
+fn invalid_rows_are_not_satellites() {
     let row = [0.0, 7.0, 30.0, 20.0, 100.0, 5.0];
     assert_eq!(Acquired::found(row).unwrap().prn, 7);
     for (place, value) in
@@ -135,7 +135,7 @@ fn rows_that_say_nothing_sensible_are_no_satellites() {
 }
 
 #[test]
-fn what_cannot_be_searched_is_refused() {
+fn gnss_acquisition_rejects_invalid_parameters() {
     let port = |samples: usize| {
         let sky = json!({"satellites": [{"system": "gps_l1_ca", "prn": 1}], "samples_per_frame": samples});
         serde_json::from_value::<GnssSignalSimulator>(sky).unwrap().outputs(&[]).unwrap()
@@ -148,7 +148,7 @@ fn what_cannot_be_searched_is_refused() {
     let one = json!([{"system": "galileo_e1b", "prn": 1}]);
     assert!(
         refused(30_000, json!({"satellites": one}))
-            .contains("too short or too long for galileo_e1b")
+            .contains("frames for galileo_e1b must have at least two periods")
     );
     let many = refused(
         100_000,
@@ -156,13 +156,14 @@ fn what_cannot_be_searched_is_refused() {
             "satellites": [{"system": "gps_l1_ca", "prn": 99}], "max_doppler_hz": -1, "false_alarm_probability": 0, "every_frames": 0,
         }),
     );
-    for text in ["no satellite 99", "-1 Hz", "0 is not a probability", "every 0 frames"] {
+    for text in ["got 99", "100000, got -1", "below 1, got 0", "`every_frames`"] {
         assert!(many.contains(text), "{text} in {many}");
     }
     let one = json!([{"system": "gps_l1_ca", "prn": 1}]);
-    // One period can be added up: no threshold would be passed as often as that.
+    // With a single period, no threshold is exceeded with this probability.
     let never = json!({"satellites": one, "false_alarm_probability": -1});
-    assert_eq!(refused(10_000, never), "-1 is not a probability of false alarms");
+    let message = "`false_alarm_probability` must be above 0 and below 1, got -1";
+    assert_eq!(refused(10_000, never), message);
     let endless = json!({"satellites": one, "max_doppler_hz": 1e300});
-    assert!(refused(100_000, endless).ends_with("Hz is out of range"));
+    assert!(refused(100_000, endless).starts_with("`max_doppler_hz` must be between 0 and 100000"));
 }

@@ -1,4 +1,4 @@
-//! Adds up deviations, then judges.
+//! The block: accumulates deviations, and compares them with the limits at the end.
 
 use super::GnssCheck;
 use crate::gnss::gnss_signal_simulator::Transmission;
@@ -11,26 +11,27 @@ use std::fmt::Write;
 pub(super) struct Check {
     parameters: GnssCheck,
     clock: Clock,
-    /// Of each satellite of the parameters.
+    /// Sums of each satellite of the parameters.
     sums: Vec<Sums>,
-    /// The first one that is locked and not in the sky: its name.
+    /// Name of the first satellite that is locked but not in `satellites`.
     false_one: Option<String>,
     summary: Summary,
     frames: Counter,
 }
 
-/// What frames add up to.
+/// Sums over frames.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     frames: f64,
     cn0_db_hz: f64,
     doppler_hz: f64,
-    /// Deviation of the code in chips, and its square.
+    /// Sum of the deviation of the code in chips, and of its square.
     chips: [f64; 2],
 }
 
 impl Sums {
-    /// Deviations of C/N0 in dB and Doppler shift in Hz, and mean and rms deviation of the code in chips.
+    /// Returns the deviations of C/N0 in dB and Doppler shift in Hz, and mean and rms deviation of the code
+    /// in chips.
     fn deviations(&self, truth: &Transmission) -> Option<[f64; 4]> {
         let mean = |sum: f64| sum / self.frames;
         (self.frames > 0.0).then(|| {
@@ -44,7 +45,7 @@ impl Sums {
     }
 }
 
-/// Phase of the code `seconds` after timestamp 0.
+/// Returns the phase of the code in chips `seconds` after timestamp 0.
 fn true_phase_chips(truth: &Transmission, seconds: f64, rate_hz: f64) -> f64 {
     let satellite = truth.satellite();
     let passed_seconds = seconds - truth.at_timestamp as f64 / rate_hz;
@@ -60,7 +61,7 @@ impl Check {
             parameters,
             false_one: None,
             summary: env.summary.clone(),
-            frames: env.counters.count("frames", "Frames that were compared."),
+            frames: env.counters.count("frames", "frames compared"),
         }
     }
 
@@ -81,7 +82,7 @@ impl Check {
             let is_it = |truth: &Transmission| named == Some((truth.system, truth.prn));
             let Some(place) = self.parameters.satellites.iter().position(is_it) else {
                 let label =
-                    named.map_or("a nameless satellite".to_owned(), |(s, prn)| s.label(prn));
+                    named.map_or("an unknown satellite".to_owned(), |(s, prn)| s.label(prn));
                 self.false_one.get_or_insert(label);
                 continue;
             };
@@ -123,7 +124,7 @@ impl Check {
         text
     }
 
-    /// What is wrong, if something must not be.
+    /// Returns the error, if a limit is exceeded.
     fn fault(&self) -> Option<String> {
         let GnssCheck { max_cn0_error_db, max_doppler_error_hz, max_code_error_chips, .. } =
             self.parameters;
@@ -132,7 +133,7 @@ impl Check {
             return None;
         }
         if let Some(label) = &self.false_one {
-            return Some(format!("{label} is locked, but not in the sky"));
+            return Some(format!("{label} is locked, but is not in `satellites`"));
         }
         let names = [("C/N0", "dB"), ("Doppler shift", "Hz"), ("code", "chips"), ("code", "chips")];
         self.parameters.satellites.iter().zip(&self.sums).find_map(|(truth, sums)| {
@@ -144,7 +145,7 @@ impl Check {
             judged.into_iter().find_map(|((limit, deviation), (name, unit))| {
                 let most = limit.filter(|most| deviation.abs() > *most || deviation.is_nan())?;
                 Some(format!(
-                    "the {name} of {label} is off by {deviation:.4} {unit}, {most} are allowed"
+                    "the {name} of {label} deviates by {deviation:.4} {unit}, the limit is {most} {unit}"
                 ))
             })
         })

@@ -17,18 +17,18 @@ use fxgraph_dsp::gnss::Satellite;
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "gnss_check", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct GnssCheck {
-    /// What is in the sky.
+    /// Simulated satellites, with the parameters of the `gnss_signal_simulator`.
     pub satellites: Vec<Transmission>,
-    /// Time from timestamp 0 on that does not count.
+    /// Time after timestamp 0 that is left out of the comparison.
     #[param(default = 1.0, range = 0.., unit = "s")]
     pub settle_seconds: f64,
-    /// The run fails if the rms deviation of a code phase is larger, in chips.
+    /// Largest rms deviation of a code phase in chips; the block fails beyond it.
     #[param(range = 0..)]
     pub max_code_error_chips: Option<f64>,
-    /// The run fails if a mean Doppler shift is farther off, in Hz.
+    /// Largest deviation of a mean Doppler shift in Hz; the block fails beyond it.
     #[param(range = 0.., unit = "Hz")]
     pub max_doppler_error_hz: Option<f64>,
-    /// The run fails if a mean C/N0 is farther off, in dB.
+    /// Largest deviation of a mean C/N0 in dB; the block fails beyond it.
     #[param(range = 0.., unit = "dB")]
     pub max_cn0_error_db: Option<f64>,
 }
@@ -50,14 +50,14 @@ impl KindSpec for GnssCheck {
                 Refusal::new(
                     codes::INPUT_AXIS,
                     At::Input(0),
-                    "these are not satellites that are followed",
+                    "the input must be the output of `gnss_tracker` ([satellite][value 10])",
                 )
                 .label(format!("this is {input}"))
-                .help("`gnss_tracker` makes [satellite][value 10]"),
+                .help("connect the output of a `gnss_tracker`"),
             );
         }
         if input.dtype != Dtype::F64 {
-            let message = format!("satellites that are followed are f64, not {}", input.dtype);
+            let message = format!("the input must carry f64, got {}", input.dtype);
             refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(0), message));
         }
         if refusals.is_empty() { Ok(((), vec![])) } else { Err(refusals) }

@@ -1,4 +1,4 @@
-//! Rows made from the truth, with errors put in on purpose.
+//! Rows computed from the true values, with deliberate errors.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -19,7 +19,7 @@ fn input() -> PortType {
     }
 }
 
-/// Table and verdict for two rows, both of which are given at the end of each of ten frames.
+/// Returns the table and the result for two satellites, whose rows are given for each of ten frames.
 fn check(rows: impl Fn(f64) -> [[f64; VALUES]; 2]) -> (String, Result<(), String>) {
     let kind: GnssCheck = serde_json::from_str(
         r#"{"satellites": [
@@ -46,7 +46,7 @@ fn check(rows: impl Fn(f64) -> [[f64; VALUES]; 2]) -> (String, Result<(), String
     (env.summary.get(), result)
 }
 
-/// What a faultless receiver says at this time; one chip per second more for each 1540 Hz.
+/// Returns the rows of an ideal receiver at this time; 1540 Hz of Doppler shift are one chip per second.
 fn truth(seconds: f64) -> [[f64; VALUES]; 2] {
     let row = |system, prn, cn0, doppler, phase: f64, rate: f64, length| {
         let code = (phase + rate * seconds) % length;
@@ -68,7 +68,7 @@ fn changed(place: usize, value: usize, by: f64) -> String {
 }
 
 #[test]
-fn the_truth_passes_and_is_shown() {
+fn true_values_pass_and_are_in_the_table() {
     let (table, result) = check(truth);
     assert_eq!(result, Ok(()));
     for text in ["G07", "E11", "44.0", "-3080.00", "1000.000", "0.80 s"] {
@@ -77,27 +77,27 @@ fn the_truth_passes_and_is_shown() {
 }
 
 #[test]
-fn whatever_is_off_fails_by_name() {
-    assert!(changed(1, 5, 0.1).contains("code of G07 is off by 0.1000 chips"));
-    assert!(changed(0, 4, -2.0).contains("Doppler shift of E11 is off by -2.0000 Hz"));
-    assert!(changed(1, 3, 1.5).contains("C/N0 of G07 is off by 1.5000 dB, 1 are allowed"));
+fn deviation_fails_with_the_name_of_the_satellite() {
+    assert!(changed(1, 5, 0.1).contains("code of G07 deviates by 0.1000 chips"));
+    assert!(changed(0, 4, -2.0).contains("Doppler shift of E11 deviates by -2.0000 Hz"));
+    assert!(changed(1, 3, 1.5).contains("C/N0 of G07 deviates by 1.5000 dB, the limit is 1 dB"));
     assert!(changed(0, 2, -1.0).contains("E11 was never locked"));
-    assert!(changed(0, 1, 1.0).contains("E12 is locked, but not in the sky"));
+    assert!(changed(0, 1, 1.0).contains("E12 is locked, but is not in `satellites`"));
 }
 
 #[test]
-fn the_first_false_satellite_is_the_one_that_is_named() {
+fn error_names_the_first_false_satellite() {
     let rows = |seconds| {
         let mut rows = truth(seconds);
-        // At last one that no system has.
+        // At the end a satellite number that no system has.
         rows[0][1] = if seconds < 0.95 { 12.0 } else { 77.0 };
         rows
     };
-    assert_eq!(check(rows).1.unwrap_err(), "E12 is locked, but not in the sky");
+    assert_eq!(check(rows).1.unwrap_err(), "E12 is locked, but is not in `satellites`");
 }
 
 #[test]
-fn what_happens_before_it_has_settled_does_not_count() {
+fn frames_before_settle_seconds_do_not_count() {
     let early = |seconds| {
         let mut rows = truth(seconds);
         rows[0][5] += if seconds < 0.25 { 100.0 } else { 0.0 };
@@ -107,7 +107,7 @@ fn what_happens_before_it_has_settled_does_not_count() {
 }
 
 #[test]
-fn other_streams_are_refused() {
+fn gnss_check_rejects_other_streams() {
     let kind: GnssCheck =
         serde_json::from_str(r#"{"satellites": [{"system": "gps_l1_ca", "prn": 99}]}"#).unwrap();
     let other = PortType { dtype: Dtype::F32, axes: vec![Axis::new("value", 3)], ..input() };

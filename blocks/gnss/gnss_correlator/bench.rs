@@ -4,15 +4,15 @@ use crate::common::bench::benchmark;
 use fxgraph::DeviceName;
 use fxgraph::examples::Benchmark;
 
-/// The benchmarks on `device`.
+/// Returns the benchmarks on `device`.
 pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
     GNSS.iter().map(|setup| gnss(device, setup)).collect()
 }
 
-/// Antennas, samples of an epoch, epochs of a frame, samples per second in millions, satellites of GPS and of Galileo.
+/// Antennas, samples per epoch, epochs per frame, sample rate in MS/s, satellites of GPS and of Galileo.
 type GnssSetup = (usize, usize, usize, usize, [usize; 2]);
 
-/// Long frames of many satellites, then single epochs as receivers have them.
+/// Long frames of many satellites, then single epochs as in receivers.
 const GNSS: &[GnssSetup] = &[
     (1, 100_000, 64, 100, [32, 0]),
     (4, 100_000, 64, 100, [32, 0]),
@@ -31,7 +31,7 @@ const GNSS: &[GnssSetup] = &[
 
 fn gnss(device: DeviceName, setup: &GnssSetup) -> Benchmark {
     let (antennas, samples, epochs, rate, [gps, galileo]) = *setup;
-    // On a processor fewer epochs say the same.
+    // On a CPU fewer epochs suffice.
     let epochs = if device == DeviceName::Cpu { epochs.min(4) } else { epochs };
     let row = samples * epochs;
     let antenna = format!("{{name: antenna, len: {antennas}}}, ");

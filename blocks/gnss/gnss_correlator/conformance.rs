@@ -1,10 +1,11 @@
-//! Cases that hold the form for a GPU to the definition.
+//! Conformance cases of the GPU implementation against the CPU reference.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
 use serde_json::{Value, json};
 
-/// Type, antennas, samples of an epoch, epochs of a frame, samples per second, satellites of GPS and of Galileo, taps.
+/// Type, antennas, samples per epoch, epochs per frame, samples per second, satellites of GPS and of
+/// Galileo, correlator taps.
 type Setup = (&'static str, usize, usize, usize, f64, [usize; 2], usize);
 
 const CASES: &[Setup] = &[
@@ -24,7 +25,7 @@ const CASES: &[Setup] = &[
     ("ci8", 6, 4000, 2, 25e6, [3, 2], 3),
 ];
 
-/// Doppler shifts and phases are those of a list, so that lists differ.
+/// Returns satellites whose Doppler shifts and phases depend on the number of the list.
 fn satellites([gps, galileo]: [usize; 2], list: usize) -> Vec<Value> {
     let satellite = |(n, system): (usize, &str)| {
         let (number, list) = (n as f64, list as f64);
@@ -74,7 +75,8 @@ fn case(
     )
 }
 
-/// Satellites that change within an epoch, where one begins, twice within an epoch, and where a frame begins.
+/// Returns a case with satellites that change within an epoch, at the start of an epoch, twice within an
+/// epoch, and at the start of a frame.
 fn changed(setup: Setup, device: DeviceName) -> Case {
     let (_, _, samples, epochs, _, count, _) = setup;
     let epoch = |number: usize| (number * samples) as u64;
@@ -87,11 +89,11 @@ fn changed(setup: Setup, device: DeviceName) -> Case {
         .change(epoch(3 * epochs), list(5))
 }
 
-/// The cases, with the form on `device`.
+/// Returns the cases, with the candidate implementation on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
     let changed = [
-        // Few channels, which come with the launch, and so many that they come from memory.
+        // Few channels, which are arguments of the launch, and many, which are read from memory.
         changed(("ci16", 1, 5000, 4, 5e6, [3, 2], 3), device),
         changed(("ci8", 2, 10_000, 8, 25e6, [8, 6], 3), device),
     ];

@@ -1,4 +1,5 @@
-//! Blocks of samples go by; each satellite takes its sums of every block while it is in the cache.
+//! The CPU implementation, which is the reference: each satellite is correlated with a block of samples
+//! while the block is in the cache.
 
 use super::{Channel, Counts, Shape};
 use crate::common::parallel::Threads;
@@ -17,26 +18,28 @@ pub(super) struct Cpu {
     changes: Changes<Vec<Channel>>,
     threads: Threads,
     workers: Vec<Worker>,
-    /// Of one epoch, `[satellite][antenna][tap]`.
+    /// Sums of one epoch, `[satellite][antenna][tap]`.
     sums: Vec<Complex64>,
     counts: Counts,
 }
 
-/// What one thread has for itself.
+/// State of one thread.
 struct Worker {
     form: Form,
     planes: Planes,
-    /// Of what all satellites share: the intermediate frequency, `shared_step` turns per sample in units of 2^-64.
+    /// Rotors of the intermediate frequency, which all satellites share: `shared_step` turns per sample in
+    /// units of 2^-64.
     shared: Rotors,
     shared_step: u64,
-    /// Of each antenna.
+    /// Moments of each antenna.
     moments: Vec<Moments>,
     edges: EdgeCorrelator,
     correlator: Correlator,
     satellites: Vec<Steps>,
 }
 
-/// A satellite's phases at the next block, and what depends on its frequency alone: made when that changes.
+/// A satellite's phases at the next block, and tables that depend only on its frequency, computed when the
+/// frequency changes.
 struct Steps {
     nco: Nco,
     way: Way,
@@ -44,16 +47,16 @@ struct Steps {
     weights: Weights,
 }
 
-/// How a satellite is correlated.
+/// Method of correlation.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
-    /// By the moments of the samples, which all satellites share.
+    /// From the moments of the samples, which all satellites share.
     Moments,
-    /// With the samples themselves.
+    /// From the samples.
     Samples,
 }
 
-/// Bytes of a thread's memory and of the sums.
+/// Returns the memory of a thread and of the sums, in bytes.
 pub(super) fn worker_bytes(shape: &Shape) -> usize {
     let per_antenna = 8 * moments::BLOCK_SAMPLES + Moments::BYTES;
     let sums = 16 * shape.samples.antennas * shape.taps;
@@ -85,7 +88,7 @@ impl Worker {
         }
     }
 
-    /// Goes to the first sample of an epoch.
+    /// Sets the phases to the first sample of an epoch.
     fn begin(&mut self, channels: &[Channel], timestamp: u64) {
         let beside = |nco: &Nco| nco.carrier_step.wrapping_sub(self.shared_step);
         let mut smallest = None;
@@ -177,7 +180,7 @@ impl Cpu {
         })
     }
 
-    /// Sums of the samples from number `first` of the frame on.
+    /// Computes the sums of the epoch that begins at sample `first` of the frame.
     fn epoch(&mut self, payload: &[u8], first: usize, timestamp: u64) {
         let Self { shape, channels, threads, workers, sums, .. } = self;
         channels.advance(timestamp);

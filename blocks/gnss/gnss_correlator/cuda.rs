@@ -1,4 +1,4 @@
-//! The form for CUDA devices: one launch for each frame.
+//! The CUDA implementation: one launch per frame.
 #![allow(unsafe_code)] // launches on memory that the job and the block own
 
 use super::geometry::{Geometry, THREADS, alignment};
@@ -10,7 +10,7 @@ use fxgraph::{BlockError, Env};
 use fxgraph_dsp::gnss::{Nco, Replica, System, phase};
 use std::sync::Arc;
 
-/// Words of a `Channel` of the kernel.
+/// Number of 64-bit words of a `Channel` of the kernel.
 const CHANNEL_WORDS: usize = 10;
 
 /// The running block.
@@ -21,29 +21,29 @@ pub(super) struct Cuda {
     channels: Timed<Vec<Channel>>,
     changes: Changes<Vec<Channel>>,
     codes: Codes,
-    /// All codes of all systems, each as long again as a block reads.
+    /// All codes of all systems, each extended by the length that a thread block reads.
     replicas: DeviceArray<u8>,
     /// `Channel` of each epoch and satellite.
     words: Vec<u64>,
-    /// The same on the device, unless they are few: then they go with the launch, which costs no copy.
+    /// The same on the device; `None` if they are few enough to be arguments of the launch, without a copy.
     table: Option<Table<u64>>,
-    /// `[task][value][run]`, and how many runs of each task are done.
+    /// Partial sums `[task][value][run]`, and the number of completed runs per task.
     partial: DeviceArray<f32>,
     tickets: DeviceArray<u32>,
     counts: Counts,
 }
 
-/// Where codes lie, and what satellites of a system have in common.
+/// Locations of the codes, and values shared by the satellites of a system.
 struct Codes {
-    /// Of each system in use: where its codes begin, bytes of each, and what their entries are larger by.
+    /// For each system in use: offset of its codes, bytes per code, and the value subtracted from its entries.
     systems: Vec<(System, usize, usize, i8)>,
-    /// Of each system: the tap that is behind all others, as a phase of the code.
+    /// For each system: the latest correlator tap, as a phase of the code.
     last: Vec<u64>,
-    /// `[system][tap]`: how far each tap is before that one, as a phase of the code.
+    /// `[system][tap]`: lead of each correlator tap over the latest one, as a phase of the code.
     ahead: Vec<u64>,
 }
 
-/// Systems of the satellites, each once.
+/// Returns the systems of the satellites, each once.
 fn systems(parameters: &GnssCorrelator) -> Vec<System> {
     let is_used = |system: &System| parameters.satellites.iter().any(|s| s.system == *system);
     System::ALL.into_iter().filter(is_used).collect()
@@ -56,27 +56,27 @@ fn geometry(parameters: &GnssCorrelator, shape: &Shape, multiprocessors: usize) 
     Geometry::new(shape, &systems, parameters.intermediate_hz, span_chips, multiprocessors)
 }
 
-/// Offset of the tap that is behind all others, in chips.
+/// Returns the offset of the latest correlator tap in chips.
 fn last_tap(parameters: &GnssCorrelator) -> f64 {
     parameters.taps_chips.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// Bytes of the row of a code of `system`, for blocks that read `window` bytes from anywhere in it.
+/// Returns the bytes per code of `system`, for thread blocks that read `window` bytes from any entry.
 fn row_bytes(system: System, window: usize) -> usize {
     (system.entries() + window).next_multiple_of(16)
 }
 
-/// Words of the channels of a frame.
+/// Returns the number of words of the channels of a frame.
 fn channel_words(shape: &Shape) -> usize {
     shape.epochs * shape.satellites * CHANNEL_WORDS
 }
 
-/// Whether so many words of channels are an argument of the launch: of its 4 KiB the addresses take 40 bytes.
+/// Whether this number of words fits in the arguments of the launch: 4 KiB without 40 bytes of addresses.
 fn is_argument(words: usize) -> bool {
     words <= (4096 - 40) / 8
 }
 
-/// Bytes of the block's own arrays.
+/// Returns the size of the block's device arrays in bytes.
 pub(super) fn device_bytes(parameters: &GnssCorrelator, shape: &Shape) -> usize {
     const MANY_MULTIPROCESSORS: usize = 256;
     let geometry = geometry(parameters, shape, MANY_MULTIPROCESSORS);
@@ -89,7 +89,7 @@ pub(super) fn device_bytes(parameters: &GnssCorrelator, shape: &Shape) -> usize 
 }
 
 impl Codes {
-    /// The codes in one array, and where they lie.
+    /// Returns the codes in one array, and their locations.
     fn new(parameters: &GnssCorrelator, taps: usize, window: usize) -> (Vec<u8>, Self) {
         let mut bytes = Vec::new();
         let mut known = Vec::new();
@@ -106,7 +106,7 @@ impl Codes {
                 let entries = replica.entries().iter().cycle().take(row);
                 bytes.extend(entries.map(|entry| (i16::from(*entry) - i16::from(least)) as u8));
             }
-            // Differences of what the definition adds, so that no tap is rounded another time.
+            // Differences of the offsets that the reference adds, so that no tap is rounded twice.
             let wrap = (first.entries().len() as u128) << phase::CODE_FRACTION_BITS;
             let last = phase::tap(last_tap(parameters), first);
             let from_last = |chips: &f64| {
@@ -121,7 +121,7 @@ impl Codes {
         (bytes, Self { systems: known, last: lasts, ahead })
     }
 
-    /// The kernel's parameters that are made of them.
+    /// Returns the kernel's parameters for these codes.
     fn defines(&self) -> Defines {
         let phases = self.ahead.iter().map(|ahead| format!("{ahead:#x}")).collect::<Vec<_>>();
         let offsets = self.systems.iter().map(|(.., least)| (-i16::from(*least)).to_string());
@@ -132,7 +132,7 @@ impl Codes {
         ]
     }
 
-    /// The kernel's `Channel` of a satellite with these phases at the begin of its epoch, which is sample
+    /// Returns the kernel's `Channel` of a satellite with these phases at the start of the epoch, at sample
     /// `start` of the frame.
     fn describe(
         &self,
@@ -195,7 +195,7 @@ impl Cuda {
         })
     }
 
-    /// Writes down the channels of a frame.
+    /// Fills in the channels of a frame.
     fn describe(&mut self, frame_start: u64) {
         let Shape { epochs, satellites, .. } = self.shape;
         let (len, align) = (self.shape.samples_per_epoch(), alignment(&self.shape));
@@ -210,7 +210,7 @@ impl Cuda {
                     let words = self.codes.describe(channel, nco, (epoch * len, len, align));
                     let at = (epoch * satellites + satellite) * CHANNEL_WORDS;
                     self.words[at..at + CHANNEL_WORDS].copy_from_slice(&words);
-                    // From epoch to epoch: it takes no division, as that from timestamp 0 does.
+                    // Advancing from epoch to epoch avoids the division needed from timestamp 0.
                     nco.advance(len as u64);
                 }
             }
@@ -245,8 +245,9 @@ impl GpuMap for Cuda {
             self.tickets.address().into(),
             to.into(),
         ];
-        // SAFETY: arrays of the block and of the job's slot; frames of the job, whose sizes the
-        // kernel was compiled for. Jobs follow each other, so that they share the partial sums.
+        // SAFETY: the arrays belong to the block and the job's slot; the frames belong to the job and have
+        // the sizes that the kernel was compiled for. Jobs run one after the other, so they may share the
+        // partial sums.
         Ok(unsafe { self.kernel.launch(lane.stream(), self.grid, &arguments) }?)
     }
 
@@ -285,7 +286,7 @@ mod tests {
         }
     }
 
-    /// What the kernel is to make of the words of a channel, in double precision.
+    /// Computes the kernel's result for the words of a channel, in double precision.
     fn interpret(words: &[u64], codes: &[u8], all: &Codes, samples: &[[i16; 2]]) -> Vec<Complex64> {
         let taps = 3;
         let (length, system) = (words[5] & 0xffff_ffff, (words[5] >> 32) as usize);
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn taps_are_those_of_the_definition_to_the_last_bit() {
+    fn correlator_taps_equal_the_reference_bit_by_bit() {
         let taps_chips: Vec<f64> = (0..8).map(|tap| 0.5 - 0.37 * f64::from(tap)).collect();
         let kind: GnssCorrelator = serde_json::from_value(serde_json::json!({
             "satellites": [{"system": "gps_l1_ca", "prn": 1}, {"system": "galileo_e1b", "prn": 1}],
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_tables_say_what_the_definition_computes() {
+    fn kernel_tables_match_the_reference() {
         let kind: GnssCorrelator = serde_json::from_str(
             r#"{"satellites": [
                 {"system": "gps_l1_ca", "prn": 9, "doppler_hz": 2100, "code_phase_chips": 1022.9, "carrier_turns": 0.4},

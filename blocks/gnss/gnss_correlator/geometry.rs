@@ -1,4 +1,4 @@
-//! How the work is cut for a GPU.
+//! Launch configuration of the GPU kernel.
 
 use super::Shape;
 use fxgraph::cuda::Defines;
@@ -9,35 +9,35 @@ use fxgraph_dsp::gnss::system::{CARRIER_HZ, CHIP_RATE_HZ};
 
 /// Threads of a block.
 pub const THREADS: usize = 128;
-/// Most taps: their sums stay in registers.
+/// Largest number of correlator taps: their sums stay in registers.
 pub const MAX_TAPS: usize = 8;
-/// Entries of codes that a block keeps, of all its satellites together, and of one of them: phases within a block
-/// have 16 bits before the point.
+/// Code entries that a thread block stores, for all its satellites together, and for one satellite: phases
+/// within a block have 16 integer bits.
 const WINDOW_BYTES: usize = 36 << 10;
 const MOST_WINDOW_BYTES: usize = 30 << 10;
-/// Most rounds that are worth a longer block.
+/// Largest useful number of rounds per thread block.
 const MAX_ROUNDS: usize = 512;
-/// Blocks in y, and in z, that a grid may have.
+/// Largest number of blocks in y, and in z, of a grid.
 const MAX_BLOCKS: usize = 65_535;
 
-/// The kernel's parameters, but for those of the input.
+/// The kernel's parameters, except those of the input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Geometry {
     pub antennas_at_once: usize,
     pub satellites_at_once: usize,
     group: usize,
-    /// No code changes twice within a group.
+    /// Whether no code changes twice within a group.
     pub suffix: bool,
-    /// Blocks of threads that a multiprocessor is to hold.
+    /// Thread blocks resident on a multiprocessor.
     pub resident: usize,
     rounds: usize,
-    /// Blocks that share an epoch.
+    /// Thread blocks that share an epoch.
     pub runs: usize,
-    /// Bytes of each code that a block keeps.
+    /// Bytes of each code that a thread block stores.
     pub window: usize,
 }
 
-/// Samples that lie on 16 bytes together.
+/// Returns the number of samples in 16 bytes.
 pub fn alignment(shape: &Shape) -> usize {
     16 / shape.samples.dtype.bytes(1)
 }
@@ -46,7 +46,7 @@ fn component_bytes(shape: &Shape) -> usize {
     shape.samples.dtype.bytes(1) / 2
 }
 
-/// Most entries per sample that a code of `system` can have: its carrier lies in the band.
+/// Returns the largest number of code entries per sample of `system`, for a carrier within the band.
 fn most_entries(system: System, shape: &Shape, intermediate_hz: f64) -> f64 {
     let per_chip = system.entries_per_chip() as f64;
     let rate_hz = shape.samples.rate_hz;
@@ -54,11 +54,11 @@ fn most_entries(system: System, shape: &Shape, intermediate_hz: f64) -> f64 {
     CHIP_RATE_HZ * per_chip * stretch / rate_hz
 }
 
-/// The time of `blocks` blocks that a multiprocessor gets, of which it holds `resident` at once, each with
-/// so much `work`: one for a group of samples and one for each satellite of it.
+/// Estimates the time of `blocks` thread blocks on a multiprocessor with `resident` blocks at once, each
+/// with `work` units: one for a group of samples and one for each satellite of the group.
 ///
-/// A block's own work takes a quarter of its time, so that four share a multiprocessor's pipes, but each group of them
-/// comes to its first sum and to its last only after some memory latencies. Fitted to an H200.
+/// The work of a block occupies a quarter of its time, so four blocks share the pipes of a multiprocessor;
+/// each wave of blocks adds memory latencies at its start and end. Fitted to an H200.
 fn time(blocks: usize, resident: usize, work: usize) -> f64 {
     const LATENCIES: f64 = 8.0;
     const SHARE: f64 = 0.25;
@@ -67,7 +67,8 @@ fn time(blocks: usize, resident: usize, work: usize) -> f64 {
 }
 
 impl Geometry {
-    /// For satellites of `systems`, taps that are `span_chips` apart in all, and a GPU of so many multiprocessors.
+    /// Selects the configuration for satellites of `systems`, correlator taps that span `span_chips`, and a GPU
+    /// with this number of multiprocessors.
     pub fn new(
         shape: &Shape,
         systems: &[System],
@@ -79,7 +80,7 @@ impl Geometry {
         let step = systems.iter().map(step).fold(0.0, f64::max);
         let per_chip = systems.iter().map(|system| system.entries_per_chip()).max().unwrap_or(1);
         let antennas = shape.samples.antennas;
-        // Their samples lie in shared memory, floats twice as large as the others.
+        // The samples of the antennas are in shared memory; floats need twice the space of the other types.
         let most = if shape.samples.dtype == Dtype::Cf32 { 2 } else { 4 };
         let antennas_at_once = (1..=most).rev().find(|n| antennas.is_multiple_of(*n)).unwrap_or(1);
         let is_one = antennas_at_once == 1;
@@ -90,11 +91,11 @@ impl Geometry {
             (true, false) => &[16],
             (false, _) => &[8],
         };
-        // The longer a group, the less the taps cost, as long as its code changes once at most.
+        // A longer group makes taps cheaper, as long as its code changes at most once.
         let suffix_group = groups.iter().copied().find(|group| *group as f64 * step < 1.0);
         let suffix = suffix_group.is_some();
         let group = suffix_group.unwrap_or(if is_one { 16 } else { 8 });
-        // What the registers allow: satellites at once, and blocks of a multiprocessor.
+        // Limits from the registers: satellites at once, and blocks per multiprocessor.
         let choices: &[(usize, usize)] = match (suffix, is_one) {
             (true, true) if few_taps => &[(4, 4), (2, 4), (1, 4)],
             (true, true) => &[(2, 4), (1, 4)],
@@ -121,7 +122,7 @@ impl Geometry {
         };
         let best = cuts.min_by(|a, b| cost(a).total_cmp(&cost(b)));
         let (satellites_at_once, resident, rounds) = best.unwrap_or((1, 1, 1));
-        // One entry for each end, one that a change leads to, and what lies before it in its 16 bytes.
+        // One entry for each end, one after a change, and those before the first entry in its 16 bytes.
         let window = (of_round * rounds as f64 + span).ceil() as usize + 3 + 15;
         Self {
             antennas_at_once,
@@ -135,13 +136,13 @@ impl Geometry {
         }
     }
 
-    /// Blocks of threads in x, y and z.
+    /// Returns the number of thread blocks in x, y and z.
     pub fn blocks(&self, shape: &Shape) -> [usize; 3] {
         let sets = shape.satellites.div_ceil(self.satellites_at_once);
         [self.runs, shape.epochs * sets, shape.samples.antennas / self.antennas_at_once]
     }
 
-    /// Sums that the blocks of a task make, real and imaginary part.
+    /// Returns the number of sums of a task, counting real and imaginary parts.
     pub fn values(&self, shape: &Shape) -> usize {
         2 * self.satellites_at_once * self.antennas_at_once * shape.taps
     }
@@ -173,31 +174,38 @@ impl Geometry {
     }
 }
 
-/// What the kernel cannot do.
+/// Returns diagnostics for shapes that the kernel does not support.
 pub fn refusals(shape: &Shape) -> Vec<Refusal> {
     let mut refusals = Vec::new();
     let mut refuse = |at, message: String, help: &str| {
         refusals.push(Refusal::new(codes::IMPLEMENTATION, at, message).help(help));
     };
     if shape.taps > MAX_TAPS {
-        let message = format!("{} taps are more than fit in a thread's registers", shape.taps);
-        refuse(At::Parameter("taps_chips"), message, "up to 8, or several blocks");
+        let message = format!(
+            "`taps_chips` must have at most {MAX_TAPS} entries on a GPU, got {}",
+            shape.taps
+        );
+        refuse(At::Parameter("taps_chips"), message, "divide the taps among several blocks");
     }
     let Shape { samples, .. } = shape;
     if samples.antennas > 1 && !samples.samples.is_multiple_of(alignment(shape)) {
-        let message = format!("rows of {} samples do not lie on 16 bytes each", samples.samples);
-        refuse(At::InputAxis(0, "sample"), message, "frames of a multiple of 8 samples do");
+        let message = format!(
+            "the samples of each antenna must be a multiple of 16 bytes on a GPU, got {} samples",
+            samples.samples
+        );
+        refuse(At::InputAxis(0, "sample"), message, "use frames of a multiple of 8 samples");
     }
     if shape.epochs.saturating_mul(shape.satellites) > MAX_BLOCKS {
         let message = format!(
-            "{} epochs of {} satellites are too many at once",
+            "epochs times satellites must be at most {MAX_BLOCKS} on a GPU, got {} x {}",
             shape.epochs, shape.satellites
         );
-        refuse(At::Parameter("epochs_per_frame"), message, "up to 65535 together");
+        refuse(At::Parameter("epochs_per_frame"), message, "use shorter frames with fewer epochs");
     }
     if samples.antennas > MAX_BLOCKS {
-        let message = format!("{} antennas are too many at once", samples.antennas);
-        refuse(At::InputAxis(0, "antenna"), message, "up to 65535");
+        let message =
+            format!("the input must have at most {MAX_BLOCKS} antennas, got {}", samples.antennas);
+        refuse(At::InputAxis(0, "antenna"), message, "divide the antennas among several blocks");
     }
     refusals
 }
@@ -209,7 +217,7 @@ mod tests {
     use crate::gnss::samples::Samples;
 
     #[test]
-    fn whatever_the_shape_all_samples_are_covered_and_windows_are_long_enough() {
+    fn every_shape_covers_all_samples_with_sufficient_windows() {
         let systems: [&[System]; 3] = [&[System::GpsL1Ca], &[System::GalileoE1b], &System::ALL];
         for of in systems {
             for (samples, rate_hz) in [(5000, 5e6), (25_003, 25e6), (100_000, 100e6), (4092, 4.2e6)]
@@ -228,15 +236,15 @@ mod tests {
                         let step =
                             of.iter().map(|s| most_entries(*s, &shape, 1e4)).fold(0.0, f64::max);
                         let per_chip = if of.contains(&System::GalileoE1b) { 12.0 } else { 1.0 };
-                        // From the first entry's own fraction and 15 that are skipped to the one after the last.
+                        // From the fraction of the first entry and 15 skipped entries to the one after the last.
                         let last = 15.0 + 1.0 + block as f64 * step + 20.0 * per_chip + 1.0;
                         assert!(geometry.window as f64 > last, "{geometry:?} {last}");
                         assert!(
                             geometry.window < 1 << 15,
-                            "phases of a block have 16 bits before the point"
+                            "phases of a block have 16 integer bits"
                         );
                         assert!(!geometry.suffix || geometry.group as f64 * step < 1.0);
-                        // What the smallest of today's GPUs have.
+                        // Shared memory per block of the smallest current GPUs.
                         assert!(geometry.shared_bytes(&shape) <= 99 << 10, "{geometry:?}");
                     }
                 }

@@ -20,7 +20,7 @@ use fxgraph::{
 };
 use fxgraph_dsp::gnss::{Nco, Replica, Satellite, System, phase};
 
-/// Most taps, and how far they may be away.
+/// Largest number of correlator taps, and their largest offset in chips.
 const MAX_TAPS: usize = 64;
 const MAX_TAP_CHIPS: f64 = 500.0;
 /// Largest output frame.
@@ -36,37 +36,36 @@ const MAX_BYTES: usize = 1 << 32;
     outputs("output")
 )]
 pub struct GnssCorrelator {
-    /// The satellites, with the phases of their signals.
+    /// Satellites, with the phases of their signals.
     #[param(live)]
     pub satellites: Vec<Satellite>,
-    /// Offsets of the taps in chips; positive ones are early.
+    /// Offsets of the correlator taps in chips; positive offsets are early.
     #[param(default = vec![0.5, 0.0, -0.5])]
     pub taps_chips: Vec<f64>,
-    /// Where the band's carrier lies in the samples, in Hz, before the satellites' Doppler shifts.
+    /// Frequency of the carrier in the samples without Doppler shift, in Hz.
     #[param(default)]
     pub intermediate_hz: f64,
-    /// Sums that are made of a frame, each of an equal part of its samples.
+    /// Number of epochs in a frame: sums over equal parts of its samples.
     #[param(default = 1)]
     pub epochs_per_frame: usize,
-    /// Threads that share the satellites, 0 for all cores, or one if a frame is too little work to
-    /// share.
+    /// Threads that share the satellites; 0 uses all cores, or one thread if a frame has too little work.
     #[param(default, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
 
-/// A satellite's signal, ready to be compared.
+/// Replica and phases of a satellite's signal.
 pub struct Channel {
     system: System,
     prn: usize,
     replica: Replica,
-    /// At timestamp 0.
+    /// Phases at timestamp 0.
     nco: Nco,
-    /// Offset of each tap.
+    /// Offset of each correlator tap, as a phase of the code.
     taps: Vec<u64>,
 }
 
 impl Channel {
-    /// Its phases at `timestamp`.
+    /// Returns the phases at `timestamp`.
     fn at(&self, timestamp: u64) -> Nco {
         let mut nco = self.nco;
         nco.advance(timestamp);
@@ -100,29 +99,33 @@ impl GnssCorrelator {
         if taps == 0 || taps > MAX_TAPS {
             refuse(
                 "taps_chips",
-                format!("{taps} taps are out of range"),
-                format!("1 to {MAX_TAPS}"),
+                format!("`taps_chips` must have 1 to {MAX_TAPS} entries, got {taps}"),
+                "give offsets such as [0.5, 0, -0.5]".to_owned(),
             );
         }
         if let Some(tap) =
             self.taps_chips.iter().find(|tap| tap.is_nan() || tap.abs() > MAX_TAP_CHIPS)
         {
-            let help = format!("up to {MAX_TAP_CHIPS} chips to either side");
-            refuse("taps_chips", format!("a tap at {tap} chips is out of range"), help);
+            let message = format!(
+                "`taps_chips` must be between -{MAX_TAP_CHIPS} and {MAX_TAP_CHIPS} chips, got {tap}"
+            );
+            refuse("taps_chips", message, "give offsets such as [0.5, 0, -0.5]".to_owned());
         }
         let epochs = self.epochs_per_frame;
         if let Some(Samples { samples, .. }) = samples
             && (epochs == 0 || !samples.is_multiple_of(epochs))
         {
-            let message = format!("{samples} samples are not {epochs} equal epochs");
-            refuse("epochs_per_frame", message, "a divisor of the samples of a frame".to_owned());
+            let message = format!(
+                "`epochs_per_frame` must divide the {samples} samples of a frame, got {epochs}"
+            );
+            refuse("epochs_per_frame", message, "give a divisor such as 1".to_owned());
         }
         if !self.intermediate_hz.is_finite() {
-            let message = "the intermediate frequency is not finite".to_owned();
+            let message = format!("`intermediate_hz` must be finite, got {}", self.intermediate_hz);
             refuse(
                 "intermediate_hz",
                 message,
-                "0 if the band is centred on the carrier".to_owned(),
+                "give 0 if the band is centred on the carrier".to_owned(),
             );
         }
         let rate_hz = samples.map(|samples| samples.rate_hz);
@@ -138,7 +141,7 @@ impl GnssCorrelator {
     fn channels(&self, rate_hz: f64) -> Result<Vec<Channel>, BlockError> {
         let channel = |satellite: &Satellite| {
             let replica = Replica::of(satellite).ok_or_else(|| {
-                BlockError::new(format!("there is no satellite {}", satellite.label()))
+                BlockError::new(format!("satellite {} does not exist", satellite.label()))
             })?;
             let nco = Nco::new(satellite, &replica, self.intermediate_hz, rate_hz, 0);
             let taps = taps(self, &replica);
@@ -148,12 +151,12 @@ impl GnssCorrelator {
     }
 }
 
-/// Offsets of the taps in units of a code's phase.
+/// Returns the offsets of the correlator taps as phases of the code.
 fn taps(parameters: &GnssCorrelator, replica: &Replica) -> Vec<u64> {
     parameters.taps_chips.iter().map(|chips| phase::tap(*chips, replica)).collect()
 }
 
-/// What both forms count.
+/// Counter of both implementations.
 struct Counts {
     frames_incomplete: Counter,
 }
@@ -162,12 +165,12 @@ impl Counts {
     fn new(env: &Env) -> Self {
         let frames_incomplete = env.counters.count(
             "frames_incomplete",
-            "Frames of which samples were missing; look for losses upstream.",
+            "frames with missing samples; look for missing data upstream",
         );
         Self { frames_incomplete }
     }
 
-    /// Sums of a frame are valid if the frame is whole.
+    /// Flags the output as valid if the input frame is complete.
     fn validity(&self, input: &[u32], output: &mut [u32]) {
         let is_whole = input.iter().all(|count| *count != 0);
         self.frames_incomplete.add(u64::from(!is_whole));
@@ -206,9 +209,9 @@ impl KindSpec for GnssCorrelator {
         let lens = [shape.epochs, shape.satellites, shape.samples.antennas, shape.taps];
         let bytes = lens.iter().try_fold(8_usize, |bytes, len| bytes.checked_mul(*len));
         if bytes.is_none_or(|bytes| bytes > MAX_BYTES) {
-            let message = "the sums of a frame take more than 4 GiB";
+            let message = "an output frame must have at most 4 GiB";
             let refusal = Refusal::parameter("epochs_per_frame", message);
-            return Err(vec![refusal.help("fewer epochs, or shorter frames")]);
+            return Err(vec![refusal.help("use fewer epochs, satellites or correlator taps")]);
         }
         let axes = vec![
             Axis::new("epoch", shape.epochs).from_parameter("epochs_per_frame"),
@@ -234,7 +237,7 @@ impl KindSpec for GnssCorrelator {
         let products = (shape.satellites * shape.samples.antennas * shape.samples.samples) as f64;
         Resources {
             host_bytes: replicas + cpu::worker_bytes(shape),
-            // A complex product with the carrier; for each tap two products and sums.
+            // A complex product with the carrier; for each correlator tap two products and sums.
             operations_per_frame: products * (8.0 + 4.0 * shape.taps as f64),
             ..Resources::default()
         }
@@ -259,7 +262,8 @@ impl LiveKind for GnssCorrelator {
     ) -> Result<Vec<Channel>, BlockError> {
         let systems = |of: &Self| of.satellites.iter().map(|s| s.system).collect::<Vec<_>>();
         if systems(&new.parameters) != systems(&running.parameters) {
-            let message = "other numbers or systems of satellites need a new block";
+            let message =
+                "the number and systems of `satellites` cannot change while the block runs";
             return Err(BlockError::new(message));
         }
         new.parameters.channels(new.shape.samples.rate_hz)

@@ -1,4 +1,4 @@
-//! Signals whose correlations are known.
+//! Signals with known correlations.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -32,8 +32,8 @@ fn parameters(text: &str) -> GnssCorrelator {
     serde_json::from_str(text).unwrap()
 }
 
-/// Sums of two frames of the signal that the first satellite of `sky` sends, at two antennas of which the second
-/// gets it a quarter of a turn later.
+/// Returns the sums of two frames of the signal of `sky`, at two antennas; the second antenna receives the
+/// signal a quarter of a turn later.
 fn correlate(kind: &GnssCorrelator, sky: &Satellite) -> Vec<Vec<Complex32>> {
     let samples = 10_000;
     let port = input(Dtype::Cf32, 2, samples);
@@ -64,7 +64,7 @@ fn correlate(kind: &GnssCorrelator, sky: &Satellite) -> Vec<Vec<Complex32>> {
 }
 
 #[test]
-fn a_signal_with_the_right_phases_adds_up_and_others_do_not() {
+fn correlation_is_large_only_with_the_right_phases() {
     let kind = parameters(
         r#"{"satellites": [
             {"system": "gps_l1_ca", "prn": 9, "doppler_hz": 2100, "code_phase_chips": 300.25, "carrier_turns": 0.125},
@@ -85,7 +85,7 @@ fn a_signal_with_the_right_phases_adds_up_and_others_do_not() {
     }
 }
 
-/// The sum of products with a satellite's signal, in double precision.
+/// Returns the sum of products with a satellite's signal, in double precision.
 fn product(
     samples: &[[i16; 2]],
     (first, rate_hz): (usize, f64),
@@ -106,7 +106,7 @@ fn product(
 }
 
 #[test]
-fn slow_and_fast_carriers_around_any_frequency_are_correlated_in_one_block() {
+fn slow_and_fast_carriers_are_correlated_in_one_block() {
     let rate_hz = 25e6;
     let mut random = fxgraph_dsp::random::Random::new(4);
     let samples: Vec<[i16; 2]> =
@@ -149,7 +149,7 @@ fn slow_and_fast_carriers_around_any_frequency_are_correlated_in_one_block() {
 }
 
 #[test]
-fn what_cannot_be_received_is_refused() {
+fn gnss_correlator_rejects_invalid_parameters() {
     let refused = |text: &str| {
         let port = input(Dtype::Ci16, 1, 10_000);
         let refusals = parameters(text).outputs(&[port]).unwrap_err();
@@ -158,28 +158,31 @@ fn what_cannot_be_received_is_refused() {
     let satellite = |text: &str| refused(&format!(r#"{{"satellites": [{{{text}}}]}}"#));
     assert_eq!(
         satellite(r#""system": "gps_l1_ca", "prn": 38"#),
-        "there is no satellite 38 of gps_l1_ca"
+        "`prn` of gps_l1_ca must be between 1 and 37, got 38"
     );
-    assert!(satellite(r#""system": "galileo_e1b", "prn": 0"#).contains("no satellite 0"));
+    assert!(satellite(r#""system": "galileo_e1b", "prn": 0"#).contains("1 and 50, got 0"));
     assert!(
         satellite(r#""system": "galileo_e1b", "prn": 1, "doppler_hz": 3e6"#)
             .contains("outside the band")
     );
-    assert!(refused(r#"{"satellites": []}"#).contains("0 satellites"));
+    assert!(refused(r#"{"satellites": []}"#).contains("1 to 1024 entries, got 0"));
     let good = r#""satellites": [{"system": "gps_l1_ca", "prn": 1}]"#;
-    assert!(refused(&format!("{{{good}, \"epochs_per_frame\": 3}}")).contains("3 equal epochs"));
-    assert!(refused(&format!("{{{good}, \"taps_chips\": [1e9]}}")).contains("out of range"));
+    assert!(refused(&format!("{{{good}, \"epochs_per_frame\": 3}}")).contains("got 3"));
+    assert!(
+        refused(&format!("{{{good}, \"taps_chips\": [1e9]}}")).contains("`taps_chips` must be")
+    );
     let mut slow = input(Dtype::Ci16, 1, 10_000);
     slow.clock.adc_sample_rate_hz = 2e6;
     let slow = parameters(&format!("{{{good}}}")).outputs(&[slow]).unwrap_err();
-    assert_eq!(slow[0].message, "gps_l1_ca is 2.046 MHz wide, 2.000 MS/s carry less");
+    let message = "the sample rate must be at least 2.046 MS/s for gps_l1_ca, got 2.000 MS/s";
+    assert_eq!(slow[0].message, message);
     let mut gaps = input(Dtype::I16, 1, 10_000);
     gaps.clock.samples_per_frame = 20_000;
     assert_eq!(parameters(&format!("{{{good}}}")).outputs(&[gaps]).unwrap_err().len(), 2);
 }
 
 #[test]
-fn the_largest_doppler_shift_is_taken_at_the_lowest_rate_and_a_larger_one_refused() {
+fn largest_doppler_shift_is_accepted_and_a_larger_one_rejected() {
     let mut port = input(Dtype::Ci16, 1, 10_000);
     port.clock.adc_sample_rate_hz = 4.092e6;
     let kind = |doppler_hz: f64| {
@@ -190,7 +193,8 @@ fn the_largest_doppler_shift_is_taken_at_the_lowest_rate_and_a_larger_one_refuse
         ))
     };
     let refusals = kind(1e9).outputs(std::slice::from_ref(&port)).unwrap_err();
-    assert_eq!(refusals[0].message, "`doppler_hz` of E01 is 1e9");
+    let message = "`doppler_hz` of E01 must be between -1e7 and 1e7, got 1e9";
+    assert_eq!(refusals[0].message, message);
     let kind = kind(1e7);
     let outputs = kind.outputs(std::slice::from_ref(&port)).unwrap();
     let ports = Ports { inputs: vec![port], outputs };
@@ -202,7 +206,7 @@ fn the_largest_doppler_shift_is_taken_at_the_lowest_rate_and_a_larger_one_refuse
 }
 
 #[test]
-fn new_phases_hold_from_their_timestamp_on() {
+fn live_update_of_phases_applies_from_its_timestamp() {
     let right = parameters(
         r#"{"satellites": [{"system": "gps_l1_ca", "prn": 9, "code_phase_chips": 300.25}], "epochs_per_frame": 2}"#,
     );
@@ -224,7 +228,7 @@ fn new_phases_hold_from_their_timestamp_on() {
 }
 
 #[test]
-fn the_output_names_its_satellites_also_after_a_change() {
+fn output_labels_follow_a_live_update_of_satellites() {
     let text = "flowgraph: named
 blocks:
   source:

@@ -1,4 +1,4 @@
-//! Block by block of each frame: noise, then one satellite's signal after the other.
+//! The block: computes each frame in blocks of samples, first noise, then the signal of each satellite.
 
 use super::{GnssSignalSimulator, Transmission};
 use fxgraph::{Block, BlockError, Counter, Dtype, Env, FrameMut, Io, Next, PortType};
@@ -8,7 +8,7 @@ use fxgraph_dsp::random::Random;
 use fxgraph_dsp::simd::Form;
 use num_complex::Complex32;
 
-/// Memory of one satellite besides its replica.
+/// Memory of one satellite without its replica, in bytes.
 pub(super) const SIGNAL_BYTES: usize = 24 * BLOCK_SAMPLES;
 
 /// The running block.
@@ -22,23 +22,23 @@ pub(super) struct Simulator {
     frame: u64,
     frames: u64,
     code: Vec<i8>,
-    /// Samples of one antenna.
+    /// Samples of one antenna, before rounding.
     mixed: Vec<Complex32>,
     clipped: Counter,
 }
 
-/// What one satellite sends.
+/// Signal of one satellite.
 struct Signal {
     form: Form,
     replica: Replica,
-    /// At timestamp 0.
+    /// Phases at timestamp 0.
     nco: Nco,
     rotors: Rotors,
     amplitude: f64,
-    /// Of each antenna.
+    /// Phase at each antenna, in turns.
     turns: Vec<f64>,
     periods_per_symbol: u64,
-    /// Of its data, if it has any.
+    /// Seed of its data; `None` without data.
     seed: Option<u64>,
 }
 
@@ -50,11 +50,11 @@ impl Signal {
         let satellite = transmission.satellite();
         let label = satellite.label();
         let replica = Replica::of(&satellite)
-            .ok_or_else(|| BlockError::new(format!("there is no satellite {label}")))?;
+            .ok_or_else(|| BlockError::new(format!("satellite {label} does not exist")))?;
         let rate_hz = parameters.adc_sample_rate_hz;
         let nco = Nco::new(&satellite, &replica, parameters.intermediate_hz, rate_hz, 0);
         let mut rotors = Rotors::default();
-        // Rotors turn carriers back; these are to turn forward.
+        // Rotors remove carriers; a negative step adds the carrier.
         rotors.set(nco.carrier_step.wrapping_neg());
         let power = 2.0 * 10.0_f64.powf(transmission.cn0_db_hz / 10.0) / rate_hz;
         let number = satellite.system.number() * 100 + satellite.prn;
@@ -74,7 +74,7 @@ impl Signal {
         })
     }
 
-    /// The symbol at a sample, and how many samples the period of the code still goes on.
+    /// Returns the symbol at a sample, and the number of samples left in the period of the code.
     fn symbol(&self, timestamp: u64) -> (f64, u64) {
         let phase =
             u128::from(self.nco.code) + u128::from(timestamp) * u128::from(self.nco.code_step);
@@ -87,7 +87,7 @@ impl Signal {
         (if is_negative { -1.0 } else { 1.0 }, left)
     }
 
-    /// Adds the signal at `antenna` from `timestamp` on to as many samples as are in `mixed`, at most a block.
+    /// Adds the signal at `antenna` from `timestamp` on to the samples in `mixed`, at most a block.
     fn add(&self, antenna: usize, timestamp: u64, mixed: &mut [Complex32], code: &mut [i8]) {
         let mut done = 0;
         while done < mixed.len() {
@@ -129,7 +129,7 @@ impl Simulator {
             mixed: vec![Complex32::ZERO; BLOCK_SAMPLES],
             clipped: env.counters.count(
                 "samples_clipped",
-                "Samples of which a part was beyond the range of its type: lower `noise_rms`.",
+                "samples with a part clipped to the range of the dtype; lower `noise_rms`",
             ),
         })
     }
@@ -151,9 +151,9 @@ impl Simulator {
         }
     }
 
-    /// The samples of one antenna from `timestamp` on.
+    /// Computes the samples of one antenna from `timestamp` on.
     fn mix(&mut self, antenna: usize, timestamp: u64, len: usize) {
-        // Two numbers of the sequence make the noise of a sample.
+        // The noise of a sample uses two numbers of the sequence.
         let sequence = Random::of(self.seed, antenna as u64);
         let mut random = sequence.after(timestamp.wrapping_mul(2));
         let mixed = &mut self.mixed[..len];

@@ -13,10 +13,10 @@ use fxgraph::{
 use fxgraph_dsp::gnss::{Replica, Satellite};
 use fxgraph_dsp::satellite_parameters;
 
-/// Longest frame, and most antennas.
+/// Largest number of samples in a frame (all antennas together), and of antennas.
 const MAX_FRAME_SAMPLES: usize = 1 << 26;
 const MAX_ANTENNAS: usize = 1 << 10;
-/// Strongest noise and signals: their sums are floats that are finite.
+/// Strongest noise and signals, so that their sums are finite floats.
 const MAX_NOISE: f64 = 1e9;
 const MAX_CN0_DB_HZ: f64 = 300.0;
 
@@ -29,18 +29,18 @@ const MAX_CN0_DB_HZ: f64 = 300.0;
     outputs("output")
 )]
 pub struct GnssSignalSimulator {
-    /// What is in the sky.
+    /// Simulated satellites.
     pub satellites: Vec<Transmission>,
     /// Type of the samples: `ci8`, `ci16` or `cf32`.
     #[param(default = "ci16".to_owned())]
     pub dtype: String,
-    /// Antennas.
+    /// Number of antennas.
     #[param(default = 1)]
     pub antennas: usize,
     /// Standard deviation of the noise in real and imaginary part.
     #[param(default = 20.0)]
     pub noise_rms: f64,
-    /// Where the band's carrier lies in the samples, in Hz, before the satellites' Doppler shifts.
+    /// Frequency of the carrier in the samples without Doppler shift, in Hz.
     #[param(default)]
     pub intermediate_hz: f64,
     /// Samples per second.
@@ -49,33 +49,33 @@ pub struct GnssSignalSimulator {
     /// Unix time of timestamp 0 in seconds.
     #[param(default)]
     pub sync_time_seconds: f64,
-    /// Samples of a frame.
+    /// Samples of a frame, per antenna.
     #[param(default = 100_000)]
     pub samples_per_frame: usize,
-    /// Number of frames; without it the block goes on until the flowgraph stops.
+    /// Number of frames; by default the block runs until the flowgraph stops.
     pub frames: Option<u64>,
-    /// Selects noise and data.
+    /// Seed of noise and data.
     #[param(default)]
     pub seed: u64,
 }
 
 satellite_parameters! {
-    /// What one satellite sends.
+    /// Signal of one satellite.
     Transmission {
-        /// Carrier power over noise power density, in dB Hz.
+        /// Ratio of carrier power to noise power density, in dB Hz.
         #[serde(default = "default_cn0")]
         pub cn0_db_hz: f64,
-        /// Phase of the signal at each antenna, in turns; 0 where none is given.
+        /// Phase of the signal at each antenna, in turns; by default 0.
         #[serde(default)]
         pub antenna_turns: Vec<f64>,
-        /// Whether it carries data; without them the code goes on as it is.
+        /// Whether the signal is modulated with data.
         #[serde(default = "default_data")]
         pub data: bool,
     }
 }
 
 impl Transmission {
-    /// Its signal, without power and data.
+    /// Returns the signal without power and data.
     #[must_use]
     pub fn satellite(&self) -> Satellite {
         Satellite {
@@ -109,34 +109,41 @@ impl GnssSignalSimulator {
         if self.dtype().is_none() {
             refuse(
                 "dtype",
-                format!("there are no samples of `{}`", self.dtype),
-                "`ci8`, `ci16` or `cf32`",
+                format!("`dtype` must be `ci8`, `ci16` or `cf32`, got `{}`", self.dtype),
+                "`ci16` is the default",
             );
         }
         if self.antennas == 0 || self.antennas > MAX_ANTENNAS {
-            refuse("antennas", format!("{} antennas are out of range", self.antennas), "1 to 1024");
+            let message =
+                format!("`antennas` must be between 1 and {MAX_ANTENNAS}, got {}", self.antennas);
+            refuse("antennas", message, "1 is the default");
         }
         let of_all = self.samples_per_frame.checked_mul(self.antennas);
         if !of_all.is_some_and(|count| (1..=MAX_FRAME_SAMPLES).contains(&count)) {
-            let message = format!("frames of {} samples are out of range", self.samples_per_frame);
-            refuse("samples_per_frame", message, "1 to 67108864, of all antennas together");
+            let message = format!(
+                "`samples_per_frame` times `antennas` must be between 1 and {MAX_FRAME_SAMPLES}, got {} x {}",
+                self.samples_per_frame, self.antennas
+            );
+            refuse("samples_per_frame", message, "100000 is the default");
         }
         let rate_hz = self.adc_sample_rate_hz;
         let is_rate = rate_hz.is_finite() && rate_hz > 0.0;
         if !is_rate {
-            let message = format!("{rate_hz} Hz is not a sample rate");
-            refuse("adc_sample_rate_hz", message, "samples per second");
+            let message =
+                format!("`adc_sample_rate_hz` must be positive and finite, got {rate_hz}");
+            refuse("adc_sample_rate_hz", message, "give samples per second, such as 5e6");
         }
         if !(0.0..=MAX_NOISE).contains(&self.noise_rms) {
-            let message = format!("noise of {} is out of range", self.noise_rms);
-            refuse("noise_rms", message, "0 to 1e9");
+            let message = format!("`noise_rms` must be between 0 and 1e9, got {}", self.noise_rms);
+            refuse("noise_rms", message, "20 is the default");
         }
         for (parameter, value) in [
             ("intermediate_hz", self.intermediate_hz),
             ("sync_time_seconds", self.sync_time_seconds),
         ] {
             if !value.is_finite() {
-                refuse(parameter, format!("{value} is out of range"), "a finite number");
+                let message = format!("`{parameter}` must be finite, got {value}");
+                refuse(parameter, message, "0 is the default");
             }
         }
         for transmission in &self.satellites {
@@ -144,16 +151,21 @@ impl GnssSignalSimulator {
             let label = transmission.system.label(transmission.prn);
             let cn0_db_hz = transmission.cn0_db_hz;
             if cn0_db_hz.is_nan() || cn0_db_hz.abs() > MAX_CN0_DB_HZ {
-                let message = format!("`cn0_db_hz` of {label} is {cn0_db_hz}");
-                refuse("satellites", message, "up to 300 of either sign");
+                let message =
+                    format!("`cn0_db_hz` of {label} must be between -300 and 300, got {cn0_db_hz}");
+                refuse("satellites", message, "give a ratio such as 45");
             }
             if of_antennas.iter().any(|turns| turns.is_nan() || turns.abs() > 1e6) {
-                let message = format!("`antenna_turns` of {label} are out of range");
-                refuse("satellites", message, "up to 1e6 of either sign");
+                let message = format!("`antenna_turns` of {label} must be between -1e6 and 1e6");
+                refuse("satellites", message, "give phases such as [0, 0.25]");
             }
             if of_antennas.len() > self.antennas {
-                let message = format!("{label} has phases at more antennas than there are");
-                refuse("satellites", message, "one for each antenna at most");
+                let message = format!(
+                    "`antenna_turns` of {label} must have at most one entry per antenna ({}), got {}",
+                    self.antennas,
+                    of_antennas.len()
+                );
+                refuse("satellites", message, "remove entries, or raise `antennas`");
             }
         }
         let satellites: Vec<_> = self.satellites.iter().map(Transmission::satellite).collect();

@@ -1,4 +1,4 @@
-//! Against the formula, sample by sample, and the statistics of the noise.
+//! Comparison with the formula, sample by sample, and statistics of the noise.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -21,13 +21,13 @@ fn floats(frames: &[Vec<u8>]) -> Vec<Complex32> {
     frames.iter().flat_map(|frame| bytemuck::cast_slice::<u8, Complex32>(frame).to_vec()).collect()
 }
 
-/// A signal without noise to speak of: both have the same scale.
+/// A signal with negligible noise; C/N0 gives the amplitude relative to the noise.
 const SIGNAL: &str = r#"{"satellites": [{"system": "gps_l1_ca", "prn": 5, "doppler_hz": -1540, "code_phase_chips": 1000.3,
     "carrier_turns": 0.2, "cn0_db_hz": 190, "data": false, "antenna_turns": [0, 0.25]}],
     "dtype": "cf32", "noise_rms": 1e-6, "antennas": 2, "samples_per_frame": 3000, "frames": 2, "intermediate_hz": 4e5}"#;
 
 #[test]
-fn a_signal_is_that_of_the_formula() {
+fn signal_equals_the_formula() {
     let found = floats(&run(SIGNAL));
     let chips = fxgraph_dsp::gnss::codes::chips(System::GpsL1Ca, 5).unwrap();
     let amplitude = 1e-6 * f64::sqrt(2.0 * 1e19 / 5e6);
@@ -46,7 +46,7 @@ fn a_signal_is_that_of_the_formula() {
 }
 
 #[test]
-fn phases_hold_at_the_timestamp_they_are_stated_for() {
+fn phases_apply_at_their_timestamp() {
     let of_timestamp_0 = floats(&run(SIGNAL)[..1]);
     let stated = SIGNAL.replace("\"prn\": 5", "\"prn\": 5, \"at_timestamp\": 3000");
     let frames = run(&stated);
@@ -79,13 +79,13 @@ fn noise_has_its_power_and_c_n0_is_the_ratio() {
     for dtype in ["ci8", "ci16", "cf32"] {
         assert!((power("-300", dtype) / 800.0 - 1.0).abs() < 0.01);
     }
-    // As strong as the noise in all of the band.
+    // As strong as the noise in the whole band.
     let cn0 = 10.0 * 5e6_f64.log10();
     assert!((power(&cn0.to_string(), "cf32") / 1600.0 - 1.0).abs() < 0.02);
 }
 
 #[test]
-fn frames_do_not_depend_on_how_they_are_cut_and_seeds_differ() {
+fn samples_do_not_depend_on_the_frame_length_and_seeds_differ() {
     let text = |samples: usize, frames: usize, seed: u64| {
         format!(
             r#"{{"satellites": [{{"system": "galileo_e1b", "prn": 5}}], "dtype": "ci8", "samples_per_frame": {samples},
@@ -98,18 +98,18 @@ fn frames_do_not_depend_on_how_they_are_cut_and_seeds_differ() {
 }
 
 #[test]
-fn a_sample_that_is_clipped_counts_once() {
+fn clipped_sample_counts_once() {
     let text = r#"{"satellites": [{"system": "gps_l1_ca", "prn": 5}], "dtype": "ci8", "noise_rms": 1e6,
         "samples_per_frame": 1000, "frames": 2}"#;
     let kind: GnssSignalSimulator = serde_json::from_str(text).unwrap();
     let out = crate::tests::chain::drive(&kind, &[], vec![]);
     let clipped = out.count("samples_clipped");
-    // Both parts of nearly all of them are far beyond 127.
+    // Both parts of nearly all samples are far beyond 127.
     assert!((1990..=2000).contains(&clipped), "{clipped}");
 }
 
 #[test]
-fn data_turn_the_code_at_its_beginning_only() {
+fn data_invert_the_code_only_at_the_start_of_a_period() {
     let signal = |system: &str, data: bool| {
         let text = format!(
             r#"{{"satellites": [{{"system": "{system}", "prn": 2, "cn0_db_hz": 190, "data": {data}, "code_phase_chips": 100}}],
@@ -131,19 +131,21 @@ fn data_turn_the_code_at_its_beginning_only() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused() {
+fn gnss_signal_simulator_rejects_invalid_parameters() {
     let refused = |from: &str, to: &str| {
         assert!(SIGNAL.contains(from));
         let kind: GnssSignalSimulator = serde_json::from_str(&SIGNAL.replace(from, to)).unwrap();
         let refusals = kind.outputs(&[]).unwrap_err();
         refusals.iter().map(|r| r.message.clone()).collect::<Vec<_>>().join("; ")
     };
-    assert!(refused("\"prn\": 5", "\"prn\": 40").contains("no satellite 40"));
+    assert!(refused("\"prn\": 5", "\"prn\": 40").contains("1 and 37, got 40"));
     assert!(refused("4e5", "4e6").contains("outside the band"));
-    assert!(refused("[0, 0.25]", "[0, 0, 0]").contains("more antennas"));
-    assert!(refused("cf32", "ci4").contains("no samples of `ci4`"));
-    assert!(refused("\"antennas\": 2", "\"antennas\": 0").contains("0 antennas"));
-    assert!(refused("1e-6", "-1").contains("noise of -1 is out of range"));
-    assert!(refused("190", "301").contains("`cn0_db_hz` of G05 is 301"));
-    assert!(refused("-1540", "1e300").contains("`doppler_hz` of G05 is 1e300"));
+    assert!(refused("[0, 0.25]", "[0, 0, 0]").contains("`antenna_turns` of G05"));
+    assert!(refused("cf32", "ci4").contains("got `ci4`"));
+    assert!(refused("\"antennas\": 2", "\"antennas\": 0").contains("1 and 1024, got 0"));
+    assert!(refused("1e-6", "-1").contains("`noise_rms` must be between 0 and 1e9, got -1"));
+    assert!(
+        refused("190", "301").contains("`cn0_db_hz` of G05 must be between -300 and 300, got 301")
+    );
+    assert!(refused("-1540", "1e300").contains("got 1e300"));
 }

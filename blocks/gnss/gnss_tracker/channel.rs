@@ -1,4 +1,4 @@
-//! One satellite: its phases, the sums of a period of its code, and the loops.
+//! Channel of one satellite: phases, sums over a period of the code, and loops.
 
 use super::{GnssTracker, VALUES};
 use crate::gnss::gnss_acquisition::Acquired;
@@ -9,18 +9,18 @@ use fxgraph_dsp::gnss::{BLOCK_SAMPLES, Correlator, Nco, Planes, Replica, Satelli
 use num_complex::Complex64;
 use std::f64::consts::TAU;
 
-/// Memory of one satellite, nearly.
+/// Approximate memory of one satellite in bytes.
 pub const BYTES: usize = 49_104 + 24 * BLOCK_SAMPLES;
 
-/// How long the frequency is looked for before the phase.
+/// Duration of the frequency loop before the phase loop takes over.
 const PULL_IN_SECONDS: f64 = 0.2;
 /// Time over which power and lock are averaged.
 const MEMORY_SECONDS: f64 = 0.5;
-/// Mean of cos 2 phi that a locked carrier has at least, and below which it is given up.
+/// Mean of cos 2 phi above which the carrier is locked, and below which the satellite is dropped.
 const LOCKED: f64 = 0.4;
 const LOST: f64 = 0.2;
 
-/// Offset of the early and the late replica in chips: on the slope of the correlation's peak.
+/// Returns the offset of the early and the late replica in chips, on the slope of the correlation peak.
 fn spacing_chips(system: System) -> f64 {
     match system {
         System::GpsL1Ca => 0.5,
@@ -34,7 +34,7 @@ pub struct Loops {
     pub rate_hz: f64,
     pub intermediate_hz: f64,
     code_bandwidth_hz: f64,
-    /// Of the carrier's loop, in radians per second.
+    /// Natural frequency of the carrier loop, in radians per second.
     natural: f64,
 }
 
@@ -50,7 +50,7 @@ impl Loops {
     }
 }
 
-/// A satellite that is followed.
+/// A tracked satellite.
 pub struct Channel {
     system: System,
     prn: usize,
@@ -58,26 +58,26 @@ pub struct Channel {
     taps: [u64; 3],
     rotors: Rotors,
     nco: Nco,
-    /// Chips for a difference of early and late of one.
+    /// Gain of the code discriminator, in chips.
     gain_chips: f64,
-    /// What the carrier's loop has integrated.
+    /// Integrator of the carrier loop.
     doppler_hz: f64,
-    /// Early, prompt and late sum since the period began.
+    /// Early, prompt and late sum since the start of the period.
     sums: [Complex64; 3],
-    /// Samples until the period ends.
+    /// Samples until the end of the period.
     left: u64,
-    /// Whether the sums have all of the period.
+    /// Whether the sums cover the whole period.
     is_whole: bool,
     periods: u64,
     prompt: Complex64,
     /// Means of |P|^2, |P|^4 and cos 2 phi.
     means: [f64; 3],
-    /// Periods that the means are of.
+    /// Number of periods in the means.
     averaged: f64,
 }
 
 impl Channel {
-    /// A satellite as it was found in a frame, whose samples come next.
+    /// Creates the channel of a satellite found in a frame, whose samples follow.
     pub fn new(acquired: &Acquired, loops: &Loops) -> Option<Self> {
         let system = acquired.system;
         let carrier_hz = loops.intermediate_hz + acquired.doppler_hz;
@@ -116,7 +116,7 @@ impl Channel {
             averaged: 0.0,
         };
         channel.begin_period();
-        // The samples of the period before this frame are not there.
+        // The samples of the period before this frame are not available.
         channel.is_whole = false;
         Some(channel)
     }
@@ -125,13 +125,13 @@ impl Channel {
         self.sums = [Complex64::ZERO; 3];
         self.is_whole = true;
         let (code, wrap) = (u128::from(self.nco.code), u128::from(self.nco.code_wrap));
-        // The loop may have moved the phase back a little over the period's beginning.
+        // The loop may have moved the phase back across the start of the period.
         let end = if code > wrap / 2 { 2 * wrap } else { wrap };
         let samples = (end - code).div_ceil(u128::from(self.nco.code_step));
         self.left = u64::try_from(samples).unwrap_or(u64::MAX);
     }
 
-    /// Goes through a frame's samples; whether the satellite is still there.
+    /// Processes a frame's samples; returns whether the satellite is still tracked.
     pub fn follow(&mut self, planes: &Planes, correlator: &mut Correlator, loops: &Loops) -> bool {
         let mut at = 0;
         while at < planes.len() {
@@ -158,21 +158,21 @@ impl Channel {
         true
     }
 
-    /// Lets the phases run on over samples that are missing.
+    /// Extrapolates the phases over missing samples.
     pub fn coast(&mut self, samples: u64) {
         self.nco.advance(samples);
         self.begin_period();
         self.is_whole = false;
-        // From one prompt to the next the carrier turns as its frequency says, but not over a gap.
+        // The turn between two prompts measures the frequency, but not across a gap.
         self.prompt = Complex64::ZERO;
     }
 
-    /// Moves the phases by what the sums of a period say; whether the satellite is still there.
+    /// Corrects the phases from the sums of a period; returns whether the satellite is still tracked.
     fn steer(&mut self, loops: &Loops) -> bool {
         let period_seconds = self.system.period_seconds();
         let [early, prompt, late] = self.sums;
         if !self.sums.iter().all(|sum| sum.is_finite()) {
-            // Samples that are no numbers would stay in the loops for ever.
+            // NaN would stay in the loops for ever.
             return false;
         }
         let before = std::mem::replace(&mut self.prompt, prompt);
@@ -183,7 +183,7 @@ impl Channel {
             let turned = prompt * before.conj();
             if turned.re != 0.0 {
                 let error_hz = (turned.im / turned.re).atan() / (TAU * period_seconds);
-                // Less and less, as the errors become noise.
+                // The gain decreases as the errors become noise.
                 self.doppler_hz += error_hz / (2.0 + self.periods as f64 / 8.0);
                 frequency_hz = self.doppler_hz;
             }
@@ -194,7 +194,7 @@ impl Channel {
             self.average(prompt, period_seconds);
         }
         let rate_hz = loops.rate_hz;
-        // What samples that are no signal may lead to stays a frequency of the band.
+        // Keeps the frequency within the band, even without a signal.
         self.doppler_hz = self.doppler_hz.clamp(-0.5 * rate_hz, 0.5 * rate_hz);
         let per_chip = self.replica.per_chip() as f64;
         self.nco.set_frequency((loops.intermediate_hz + frequency_hz) / rate_hz);
@@ -223,7 +223,7 @@ impl Channel {
         }
     }
 
-    /// Carrier power over noise power density in dB Hz; 0 as long as it is not known.
+    /// Returns the ratio of carrier power to noise power density in dB Hz; 0 if not known yet.
     fn cn0_db_hz(&self) -> f64 {
         let [second, fourth, _] = self.means;
         let signal = (2.0 * second.powi(2) - fourth).max(0.0).sqrt();
@@ -234,7 +234,7 @@ impl Channel {
         10.0 * (signal / noise / self.system.period_seconds()).log10()
     }
 
-    /// Its row of the output.
+    /// Returns the row of the output.
     pub fn values(&self) -> [f64; VALUES] {
         let is_locked = self.averaged > 0.0 && self.means[2] > LOCKED;
         [
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn over_a_gap_the_turn_of_the_carrier_says_nothing_of_its_frequency() {
+    fn carrier_turn_across_a_gap_does_not_change_the_frequency() {
         let (mut channel, loops) = channel();
         for turns in [0.0, 0.2] {
             let sum = Complex64::cis(TAU * turns);
@@ -280,7 +280,7 @@ mod tests {
             assert!((channel.doppler_hz - 1000.0).abs() < 1e-9, "{}", channel.doppler_hz);
             channel.coast(1234);
         }
-        // Without one it does: an eighth of a turn in a millisecond.
+        // Without a gap it does: an eighth of a turn in a millisecond.
         for turns in [0.0, 0.125] {
             let sum = Complex64::cis(TAU * turns);
             channel.sums = [0.5 * sum, sum, 0.5 * sum];
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_that_are_no_numbers_end_the_channel() {
+    fn nan_sums_end_the_channel() {
         for part in [f64::NAN, f64::INFINITY] {
             for place in 0..3 {
                 let (mut channel, loops) = channel();

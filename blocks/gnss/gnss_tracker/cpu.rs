@@ -1,4 +1,4 @@
-//! Frames of samples and of what was found, side by side.
+//! The block: pairs frames of samples with frames of the acquisition, and tracks the satellites.
 
 use super::channel::{Channel, Loops};
 use super::{GnssTracker, VALUES};
@@ -8,7 +8,7 @@ use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next};
 use fxgraph_dsp::gnss::{Correlator, Planes};
 use fxgraph_dsp::simd::Form;
 
-/// Early, prompt and late.
+/// Correlator taps: early, prompt and late.
 const TAPS: usize = 3;
 
 /// The running block.
@@ -40,20 +40,20 @@ impl Tracker {
             next: None,
             begun: env.counters.count(
                 "satellites_begun",
-                "Times that a satellite was taken from the acquisition.",
+                "satellites taken from the acquisition",
             ),
             lost: env.counters.count(
                 "satellites_lost",
-                "Times that a satellite was given up: too weak, samples that are no numbers, or time that goes back.",
+                "satellites dropped because of a weak signal, NaN samples, or a timestamp that goes back",
             ),
         }
     }
 
-    /// Follows the satellites through the frame `input`, and begins with those that were found in it.
+    /// Tracks the satellites through the frame `input`, and starts those found in it.
     fn track(&mut self, input: &Frame, acquired: Option<&Frame>, output: &mut FrameMut) {
         let start = input.header().timestamp;
         let samples = self.samples.samples as u64;
-        // Samples that never came; time that goes back says nothing of where the phases are.
+        // Missing samples; after a timestamp that goes back, the phases are unknown.
         let gap = start.checked_sub(self.next.unwrap_or(start));
         self.next = Some(start.saturating_add(samples));
         let is_whole = input.header().validity.iter().all(|count| *count != 0);
@@ -75,7 +75,7 @@ impl Tracker {
                 }
             }
             if let (Some(row), None) = (rows.get(n), &channel) {
-                // Its code and its sums are made when a satellite is found, which is rare.
+                // Code and sums are allocated when a satellite is found, which is rare.
                 *channel = Acquired::found(*row).and_then(|found| Channel::new(&found, loops));
                 self.begun.add(u64::from(channel.is_some()));
             }
@@ -106,7 +106,7 @@ impl Block for Tracker {
             let is_over = input.ended() || acquired.ended();
             return Ok(if is_over { Next::Finished } else { Next::Wait });
         };
-        // Of these samples no search will be heard: whoever made it left the frame out.
+        // The acquisition skipped the frame of these samples.
         let is_ahead = found.header().timestamp > samples.header().timestamp;
         let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
         let Some(input) = input.pop() else { return Ok(Next::Wait) };

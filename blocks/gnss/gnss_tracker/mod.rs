@@ -13,7 +13,7 @@ use fxgraph::{
     PortType, Refusal, Resources, ValidityType,
 };
 
-/// What the numbers of a satellite in the output are, in their order.
+/// Names of the values of a satellite in the output, in order.
 pub const LABELS: [&str; 10] = [
     "system",
     "satellite",
@@ -26,7 +26,7 @@ pub const LABELS: [&str; 10] = [
     "prompt_imaginary",
     "periods",
 ];
-/// Numbers of a satellite in the output.
+/// Number of values of a satellite in the output.
 pub const VALUES: usize = LABELS.len();
 
 /// Parameters of `gnss_tracker`.
@@ -39,18 +39,18 @@ pub const VALUES: usize = LABELS.len();
     outputs("output")
 )]
 pub struct GnssTracker {
-    /// Where the band's carrier lies in the samples, in Hz, before the satellites' Doppler shifts.
+    /// Frequency of the carrier in the samples without Doppler shift, in Hz.
     #[param(default)]
     pub intermediate_hz: f64,
-    /// Noise bandwidth of the code's loop.
+    /// Noise bandwidth of the code loop, in Hz.
     #[param(default = 1.0)]
     pub code_bandwidth_hz: f64,
-    /// Noise bandwidth of the carrier's loop.
+    /// Noise bandwidth of the carrier loop, in Hz.
     #[param(default = 15.0)]
     pub carrier_bandwidth_hz: f64,
 }
 
-/// Widest loops: with periods of 4 ms wider ones swing.
+/// Widest loop bandwidth: with periods of 4 ms, wider loops oscillate.
 const MAX_BANDWIDTH_HZ: f64 = 40.0;
 
 impl GnssTracker {
@@ -63,14 +63,14 @@ impl GnssTracker {
                 Refusal::new(
                     codes::INPUT_AXIS,
                     At::Input(1),
-                    "these are not satellites that were found",
+                    "input `acquired` must be the output of `gnss_acquisition` ([satellite][value 6])",
                 )
                 .label(format!("this is {}", inputs[1]))
-                .help("`gnss_acquisition` makes [satellite][value 6]"),
+                .help("connect the output of a `gnss_acquisition`"),
             );
         }
         if inputs[1].dtype != Dtype::F64 {
-            let message = format!("satellites that were found are f64, not {}", inputs[1].dtype);
+            let message = format!("input `acquired` must carry f64, got {}", inputs[1].dtype);
             refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(1), message));
         }
         if inputs[1].clock != inputs[0].clock {
@@ -78,9 +78,9 @@ impl GnssTracker {
                 Refusal::new(
                     codes::INPUTS_DIFFER,
                     At::Input(1),
-                    "its frames are not those of the samples",
+                    "input `acquired` must have the same frames and clock as `input`",
                 )
-                .help("feed both from the same block"),
+                .help("connect `gnss_acquisition` and `gnss_tracker` to the same samples"),
             );
         }
         let mut refuse = |parameter, message: String, help: &str| {
@@ -94,15 +94,20 @@ impl GnssTracker {
             if !is_good {
                 refuse(
                     parameter,
-                    format!("a loop of {hz} Hz is out of range"),
-                    "above 0, up to 40",
+                    format!(
+                        "`{parameter}` must be above 0 and at most {MAX_BANDWIDTH_HZ}, got {hz}"
+                    ),
+                    "give a bandwidth such as 15",
                 );
             }
         }
         let is_inside = samples.is_none_or(|s| self.intermediate_hz.abs() <= s.rate_hz / 2.0);
         if !is_inside || self.intermediate_hz.is_nan() {
-            let message = format!("a carrier at {} Hz is outside the band", self.intermediate_hz);
-            refuse("intermediate_hz", message, "up to half the sample rate to either side");
+            let message = format!(
+                "`intermediate_hz` must be within half the sample rate of 0, got {}",
+                self.intermediate_hz
+            );
+            refuse("intermediate_hz", message, "give 0 if the band is centred on the carrier");
         }
         samples.filter(|_| refusals.is_empty()).ok_or(refusals)
     }
@@ -133,7 +138,7 @@ impl KindSpec for GnssTracker {
         let samples = input.clock.samples_per_frame as usize;
         Resources {
             host_bytes: 8 * samples + satellites * channel::BYTES,
-            // A complex product with the carrier, and two products and sums for each of three taps.
+            // A complex product with the carrier, and two products and sums per correlator tap.
             operations_per_frame: (satellites * samples) as f64 * (8.0 + 12.0),
             ..Resources::default()
         }

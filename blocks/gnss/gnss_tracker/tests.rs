@@ -1,4 +1,4 @@
-//! Loops that begin beside the signal end on it.
+//! Loops converge to the signal from wrong initial values.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 const RATE_HZ: f64 = 5e6;
 const SAMPLES: usize = 100_000;
 
-/// Rows of each frame of the simulated signal, begun with what `found` says; `lost` frames have no samples.
+/// Returns the rows of each frame of the simulated signal, started from `found`; frames in `lost` have no
+/// samples.
 fn track(sky: Value, found: &[Acquired], lost: &[usize], frames: usize) -> Vec<Vec<[f64; VALUES]>> {
     let sky: GnssSignalSimulator = serde_json::from_value(sky).unwrap();
     let sky_ports = Ports { inputs: vec![], outputs: sky.outputs(&[]).unwrap() };
@@ -65,7 +66,7 @@ fn acquired(system: System, prn: usize, doppler_hz: f64, code_phase_chips: f64) 
     Acquired { system, prn, statistic: 2.0, threshold: 1.0, doppler_hz, code_phase_chips }
 }
 
-/// How far a phase is from another, of a cycle of `length`.
+/// Returns the distance of two phases in a cycle of `length`.
 fn apart(a: f64, b: f64, length: f64) -> f64 {
     (a - b + length / 2.0).rem_euclid(length) - length / 2.0
 }
@@ -111,7 +112,7 @@ fn loops_converge_within_2000_periods() {
 }
 
 #[test]
-fn a_satellite_that_is_not_there_is_given_up_and_losses_are_bridged() {
+fn absent_satellite_is_dropped_and_missing_frames_are_bridged() {
     let sky = json!({
         "satellites": [{"system": "gps_l1_ca", "prn": 3, "doppler_hz": 700, "code_phase_chips": 9.5, "cn0_db_hz": 48}],
         "samples_per_frame": SAMPLES, "seed": 4,
@@ -127,7 +128,7 @@ fn a_satellite_that_is_not_there_is_given_up_and_losses_are_bridged() {
 }
 
 #[test]
-fn frames_that_were_not_searched_are_followed_and_time_that_goes_back_ends_it() {
+fn tracking_continues_without_acquisition_and_ends_when_time_goes_back() {
     let sky: GnssSignalSimulator =
         serde_json::from_value(json!({"satellites": [{"system": "gps_l1_ca", "prn": 3}]})).unwrap();
     let samples = sky.outputs(&[]).unwrap().remove(0);
@@ -147,7 +148,7 @@ fn frames_that_were_not_searched_are_followed_and_time_that_goes_back_ends_it() 
         let statistic = if n == 2 { 2.0 } else { 0.0 };
         frame(n, bytemuck::cast_slice(&Acquired { statistic, ..found }.values()).to_vec())
     };
-    // Frame 1 was left out by whoever searches; after frame 3 time goes back.
+    // The acquisition skipped frame 1; after frame 3 the timestamp goes back.
     let frames = vec![
         [0, 1, 2, 3, 1].map(|n| frame(n, vec![0; samples.frame_bytes()])).to_vec(),
         [0, 2, 3, 1].map(searched).to_vec(),
@@ -160,7 +161,7 @@ fn frames_that_were_not_searched_are_followed_and_time_that_goes_back_ends_it() 
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn gnss_tracker_rejects_invalid_inputs_and_parameters() {
     let sky: GnssSignalSimulator =
         serde_json::from_value(json!({"satellites": [{"system": "gps_l1_ca", "prn": 3}]})).unwrap();
     let samples = sky.outputs(&[]).unwrap().remove(0);

@@ -1,4 +1,4 @@
-//! The clock that hands out the packed periods.
+//! The block: copies the packed periods into frames, in real time if paced.
 
 use super::language::Program;
 use super::periods::Periods;
@@ -8,12 +8,12 @@ use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Most time between the looks at two clocks that are told to be of one moment.
+/// Longest time between readings of two clocks that count as simultaneous.
 const SIMULTANEOUS: Duration = Duration::from_micros(100);
-/// A paced frame this much behind counts as late.
+/// Delay from which a paced frame counts as late.
 const LATE: Duration = Duration::from_millis(100);
 
-/// Timestamps beyond this are too large for the blocks behind.
+/// Largest timestamp that blocks downstream accept.
 const MAX_TIMESTAMP: f64 = (1_u64 << 62) as f64;
 
 /// The running block.
@@ -26,12 +26,12 @@ pub struct Digitiser {
     first: u64,
     frame: u64,
     frames: u64,
-    /// The first polarisation's frame while the second one's is waited for.
+    /// The frame of the first polarisation while the block waits for a frame of the second one.
     held: Option<FrameMut>,
     /// Whether `first` and `pace` are known.
     begun: bool,
     real_time: fxgraph::real_time::RealTime,
-    /// Of a paced stream that has not begun.
+    /// Delay reports of a paced stream that has not begun.
     delay: Option<Delay>,
     pace: Option<RealTime>,
     clipped: Counter,
@@ -39,7 +39,7 @@ pub struct Digitiser {
 }
 
 impl Digitiser {
-    /// A digitiser with these parameters.
+    /// Creates a digitiser with these parameters.
     pub fn new(parameters: DigitiserSimulator, program: Program, env: &Env) -> Self {
         let frames = parameters.frame_limit().unwrap_or(u64::MAX);
         let delay = parameters.paced.then(|| Delay::new(parameters.catch_up, env));
@@ -58,15 +58,15 @@ impl Digitiser {
             pace: None,
             clipped: env
                 .counters
-                .count("samples_clipped", "Samples beyond full scale: lower the amplitudes."),
+                .count("samples_clipped", "samples clipped at full scale; lower the amplitudes"),
             late: env.counters.count(
                 "frames_late",
-                "Paced frames more than 100 ms late: the flowgraph cannot keep up.",
+                "paced frames sent more than 100 ms late; the flowgraph cannot keep up",
             ),
         }
     }
 
-    /// The first timestamp, and when the time has come that it stands for.
+    /// Returns the first timestamp, and the time at which the stream begins.
     fn beginning(&self) -> Result<(u64, Instant), BlockError> {
         let parameters = &self.parameters;
         let (unix, now) = both_clocks();
@@ -82,9 +82,9 @@ impl Digitiser {
         let rate = parameters.adc_sample_rate_hz;
         if !(0.0..=MAX_TIMESTAMP).contains(&(elapsed_seconds * rate)) {
             let message = if elapsed_seconds < 0.0 {
-                "`first_timestamp: now` cannot be: sync_time_seconds is in the future"
+                "`first_timestamp: now` is not possible: sync_time_seconds is in the future"
             } else {
-                "`first_timestamp: now` would be too large a number: give a later sync_time_seconds"
+                "`first_timestamp: now` exceeds the largest timestamp: set a later sync_time_seconds"
             };
             return Err(BlockError::new(message));
         }
@@ -103,7 +103,7 @@ impl Digitiser {
         self.first.wrapping_add(self.frame.wrapping_mul(step))
     }
 
-    /// Goes over to the signals of the next frame.
+    /// Applies scheduled signals that take effect in the next frame.
     fn begin(&mut self) {
         let start = self.timestamp();
         let samples = self.parameters.samples_per_frame as u64;
@@ -130,7 +130,7 @@ impl Digitiser {
         frame.header_mut().timestamp = start;
     }
 
-    /// Clipped samples, spread evenly over the frames of a period.
+    /// Counts clipped samples, spread evenly over the frames of a period.
     fn count_clipped(&self) {
         let part = |frames: u64| {
             let samples = u128::from(frames) * self.parameters.samples_per_frame as u128;
@@ -142,8 +142,8 @@ impl Digitiser {
     }
 }
 
-/// Time since 1970, and the same moment on the clock that paces. A process that loses its core in
-/// between would be late by that for as long as it runs.
+/// Returns the Unix time, and the same time on the monotonic clock. A process that is preempted between
+/// the two readings would be late by that time for its whole run, so the closest pair of readings is used.
 fn both_clocks() -> (Duration, Instant) {
     let look = || {
         let before = Instant::now();
@@ -193,7 +193,7 @@ impl Block for Digitiser {
         let [first, second] = io.outputs else {
             return Err(BlockError::new("the digitiser simulator has two outputs"));
         };
-        // Kept from call to call: a frame that goes back would wake this block again at once.
+        // Kept from call to call: a returned frame would wake this block again at once.
         if self.held.is_none() {
             self.held = first.take();
         }

@@ -10,19 +10,19 @@ use std::f64::consts::TAU;
 pub struct Generator {
     period: usize,
     adc_sample_rate_hz: f64,
-    /// Seed of what is different at each antenna.
+    /// Seed of the noise that differs between antennas.
     own_seed: u64,
     planner: RealFftPlanner<f64>,
 }
 
 impl Generator {
-    /// A generator of periods of `period` samples; `own_seed` selects the noise without a seed.
+    /// Creates a generator of periods of `period` samples; `own_seed` is the seed of noise without a seed.
     #[must_use]
     pub fn new(period: usize, adc_sample_rate_hz: f64, own_seed: u64) -> Self {
         Self { period, adc_sample_rate_hz, own_seed, planner: RealFftPlanner::new() }
     }
 
-    /// One period of each of `program`'s variables.
+    /// Returns one period of each variable of `program`.
     pub fn variables(&mut self, program: &Program, polarisation: u64) -> Vec<Vec<f64>> {
         let mut values: Vec<Vec<f64>> = Vec::new();
         for variable in &program.variables {
@@ -32,7 +32,7 @@ impl Generator {
         values
     }
 
-    /// One period of `expression`.
+    /// Returns one period of `expression`.
     pub fn expression(
         &mut self,
         expression: &Expression,
@@ -76,35 +76,36 @@ impl Generator {
         left
     }
 
-    /// Whole cycles per period nearest to a frequency, so that the period repeats seamlessly.
+    /// Returns the number of whole cycles per period nearest to a frequency, so that periods repeat
+    /// seamlessly.
     fn cycles(&self, frequency_hz: f64) -> usize {
         let cycles = frequency_hz / self.adc_sample_rate_hz * self.period as f64;
         cycles.round().rem_euclid(self.period as f64) as usize % self.period
     }
 
-    /// `sum a cos(2 pi f t)`, all lines in one inverse transform.
+    /// Returns `sum a cos(2 pi f t)`, all lines in one inverse transform.
     fn tones(&mut self, tones: &[(f64, f64)]) -> Vec<f64> {
         let half = self.period / 2;
         let mut spectrum = vec![Complex64::ZERO; half + 1];
         for (amplitude, frequency_hz) in tones {
             let cycles = self.cycles(*frequency_hz);
             let alias = cycles.min(self.period - cycles);
-            // A cosine has half its amplitude on either side, except where the sides coincide.
+            // A cosine has half its amplitude at f and at -f, except where both coincide.
             let both_sides = alias == 0 || alias == half;
             spectrum[alias] += if both_sides { *amplitude } else { amplitude / 2.0 };
         }
         self.inverse(&mut spectrum)
     }
 
-    /// Impulses at the first sample at or after each cycle's beginning.
+    /// Returns impulses at the first sample at or after the beginning of each cycle.
     fn comb(&self, amplitude: f64, frequency_hz: f64) -> Vec<f64> {
         let (period, cycles) = (self.period as u64, self.cycles(frequency_hz) as u64);
         let at = |t: u64| if t * cycles % period < cycles { amplitude } else { 0.0 };
         (0..period).map(at).collect()
     }
 
-    /// Moves `signal` to `samples` later, round the period; fractions exactly, by turning the
-    /// phase of each frequency by `-2 pi f tau`.
+    /// Delays `signal` cyclically by `samples`; fractions are exact, because the phase of each frequency is
+    /// turned by `-2 pi f tau`.
     pub fn delay(&mut self, signal: &mut [f64], samples: f64) {
         if samples.fract() == 0.0 {
             let whole = samples.rem_euclid(self.period as f64) as usize % self.period;
@@ -121,12 +122,11 @@ impl Generator {
         signal.copy_from_slice(&self.inverse(&mut spectrum));
     }
 
-    /// `signal` as a receiver sees it that it reaches `late + rate t` samples late and that takes
-    /// `oscillator_hz` off before it samples:
+    /// Delays `signal` by `late + rate t` samples, as received with a local oscillator of `oscillator_hz`:
     /// `Re(z(t - late - rate t) exp(-2 pi i oscillator (late + rate t)))`, z the analytic signal.
     ///
-    /// The lateness in the middle of the period is applied exactly; what it moves from there by a
-    /// series in powers of the move, which is a small part of a sample.
+    /// The delay in the middle of the period is applied exactly; the deviation from that delay, a small
+    /// fraction of a sample, by a power series.
     pub fn receive(&mut self, signal: &mut [f64], late: f64, rate: f64, oscillator_hz: f64) {
         let (period, middle) = (self.period as f64, self.period as f64 / 2.0);
         let turns_per_sample = oscillator_hz / self.adc_sample_rate_hz;
@@ -164,10 +164,10 @@ impl Generator {
         }
     }
 
-    /// Samples of a spectrum of which each line is scaled as it appears in time.
+    /// Returns the samples of a spectrum whose lines have the amplitudes of the time domain.
     fn inverse(&mut self, spectrum: &mut [Complex64]) -> Vec<f64> {
         let last = spectrum.len() - 1;
-        // A real signal has no other part there.
+        // The spectrum of a real signal is real there.
         spectrum[0].im = 0.0;
         spectrum[last].im = 0.0;
         let mut signal = vec![0.0; self.period];
@@ -177,7 +177,7 @@ impl Generator {
     }
 }
 
-/// White Gaussian noise.
+/// Returns `len` samples of white Gaussian noise with standard deviation `std`.
 #[must_use]
 pub fn noise(std: f64, seed: u64, len: usize) -> Vec<f64> {
     let mut random = Random::new(seed);
@@ -185,8 +185,8 @@ pub fn noise(std: f64, seed: u64, len: usize) -> Vec<f64> {
     pairs.take(len).map(|value| value * std).collect()
 }
 
-/// `round(clip(x full + dither, -full, full))`, packed most significant bit first. Returns how
-/// many samples were clipped.
+/// Writes `round(clip(x full + dither, -full, full))`, packed most significant bit first. Returns the
+/// number of clipped samples.
 pub fn quantise(
     signal: &[f64],
     bits: u32,
@@ -201,7 +201,7 @@ pub fn quantise(
         let dither = dither.as_mut().map_or(0.0, |random| random.uniform() - 0.5);
         let scaled = sample * full + dither;
         clipped += u64::from(scaled.abs() > full);
-        // A signal that is not a number is silence.
+        // NaN becomes 0.
         let value = scaled.clamp(-full, full).round_ties_even() as i64;
         held = held << bits | (value as u64 & mask);
         held_bits += bits;
@@ -215,8 +215,8 @@ pub fn quantise(
     clipped
 }
 
-/// The signal and dither of one polarisation as [`Program`] has it: the second of a text with
-/// one signal has its own noise.
+/// Returns the signal of one polarisation and the number that selects its noise: both polarisations of a
+/// text with one signal have different noise.
 #[must_use]
 pub fn signal_of(program: &Program, polarisation: usize) -> Option<(&Signal, u64)> {
     let shared = program.signals.len() == 1;

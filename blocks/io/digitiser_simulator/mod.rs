@@ -16,9 +16,9 @@ use periods::Periods;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Longest period: it is made in double precision, several times over.
+/// Longest period: several copies in double precision are needed to compute it.
 const MAX_PERIOD: usize = 1 << 26;
-/// Most that the delay may change over a period: the series that moves the source is short.
+/// Largest change of the delay over a period: the series that moves the source is short.
 const MAX_MOVED_SAMPLES: f64 = 0.2;
 /// Longest frame.
 const MAX_FRAME: usize = 1 << 28;
@@ -32,10 +32,10 @@ const MAX_FRAME: usize = 1 << 28;
     outputs("pol0", "pol1")
 )]
 pub struct DigitiserSimulator {
-    /// Signals of the two polarisations in the block's language; see its page. Empty is silence.
+    /// Signals of the two polarisations in the signal language of the block's page. Empty is silence.
     #[param(default, live)]
     pub signals: String,
-    /// Bits of a sample: 2 to 10, 12 or 16.
+    /// Bits per sample: 2 to 10, 12 or 16.
     #[param(default = 10)]
     pub bits: u8,
     /// ADC sample rate in Hz.
@@ -44,61 +44,61 @@ pub struct DigitiserSimulator {
     /// Unix time of timestamp 0 in seconds.
     #[param(default)]
     pub sync_time_seconds: f64,
-    /// Samples of a frame.
+    /// Samples in a frame.
     #[param(default = 1 << 18)]
     pub samples_per_frame: usize,
-    /// Samples of a heap: the unit that can be lost on the way.
+    /// Samples in a heap: the unit of validity.
     #[param(default = 4096)]
     pub samples_per_heap: usize,
-    /// Samples after which the signals repeat.
+    /// Period of the signals in samples.
     #[param(default = 1 << 20)]
     pub period_samples: usize,
     /// Timestamp of the first frame in ADC samples: a multiple of `samples_per_frame`, or `now` for
-    /// the next one of the present time since `sync_time_seconds`.
+    /// the next multiple at the present time since `sync_time_seconds`.
     #[param(default)]
     pub first_timestamp: FirstTimestamp,
-    /// Number of frames; without it the block goes on until the flowgraph stops.
+    /// Number of frames; by default the block runs until the flowgraph stops.
     pub frames: Option<u64>,
     /// Length of the stream in seconds of signal; rounded up to whole frames.
     pub duration_seconds: Option<f64>,
-    /// Whether frames leave in real time, or as fast as they are taken.
+    /// Whether frames are sent in real time; otherwise as fast as the readers take them.
     #[param(default)]
     pub paced: bool,
-    /// How many times real time a paced stream that is late catches up at, like 1.25.
+    /// Rate at which a late paced stream catches up, as a multiple of real time, such as 1.25.
     #[param(default = default_catch_up())]
     pub catch_up: f64,
-    /// Selects dither and the noise that is different at each antenna.
+    /// Seed of the dither and of the noise that differs between antennas.
     #[param(default)]
     pub seed: u64,
-    /// Which antenna this is: an index into `antennas_enu_metres`.
+    /// Number of this antenna: an index into `antennas_enu_metres`.
     #[param(default)]
     pub antenna: usize,
-    /// Place of each antenna: east, north, up in metres.
+    /// Position of each antenna: east, north, up in metres.
     #[param(default)]
     pub antennas_enu_metres: Vec<[f64; 3]>,
-    /// Frequency that the receivers take off before they sample: a source that comes later by
-    /// tau is turned by `-2 pi local_oscillator_hz tau` more.
+    /// Frequency by which the receivers shift the signal down before sampling: a source delayed by tau
+    /// turns by a further `-2 pi local_oscillator_hz tau`.
     #[param(default)]
     pub local_oscillator_hz: f64,
-    /// Point source that all antennas see.
+    /// Point source that all antennas receive.
     pub source: Option<Source>,
 }
 
-/// When a stream begins.
+/// First timestamp of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a number of ADC samples or `now`")]
 pub enum FirstTimestamp {
-    /// At this timestamp.
+    /// This timestamp.
     At(u64),
-    /// At the present time.
+    /// The present time.
     Present(Present),
 }
 
-/// The word for it.
+/// The present time, as a word in YAML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Present {
-    /// When the block starts.
+    /// The time when the block starts.
     Now,
 }
 
@@ -124,16 +124,16 @@ pub struct Source {
     pub elevation_rate_degrees_per_second: f64,
     /// Standard deviation in each polarisation; full scale is 1.
     pub amplitude: f64,
-    /// Selects the noise; the same at all antennas.
+    /// Seed of the noise, which is identical at all antennas with the same seed.
     #[serde(default)]
     pub seed: u64,
-    /// Part of the power that is the same in both polarisations, 0 to 1.
+    /// Fraction of the power that is identical in both polarisations, 0 to 1.
     #[serde(default)]
     pub polarised_fraction: f64,
 }
 
 impl Source {
-    /// Where it stands.
+    /// Returns the direction of the source at the beginning of a period.
     #[must_use]
     pub fn direction(&self) -> Direction {
         Direction {
@@ -146,7 +146,7 @@ impl Source {
         self.azimuth_rate_degrees_per_second != 0.0 || self.elevation_rate_degrees_per_second != 0.0
     }
 
-    /// Change of the delay at this place, in seconds per second.
+    /// Returns the rate of the delay at this position, in seconds per second.
     fn delay_rate(&self, enu_metres: [f64; 3]) -> f64 {
         let [azimuth, elevation] =
             [self.azimuth_rate_degrees_per_second, self.elevation_rate_degrees_per_second];
@@ -155,7 +155,7 @@ impl Source {
 }
 
 impl DigitiserSimulator {
-    /// Number of frames, if it is limited.
+    /// Returns the number of frames, if limited.
     fn frame_limit(&self) -> Option<u64> {
         let by_time = self.duration_seconds.map(|seconds| {
             (seconds * self.adc_sample_rate_hz / self.samples_per_frame as f64).ceil() as u64
@@ -173,26 +173,29 @@ impl DigitiserSimulator {
             refusals.push(
                 Refusal::parameter(
                     "samples_per_heap",
-                    format!("a heap of {heap} samples does not fill whole bytes"),
+                    format!("`samples_per_heap` must be a positive multiple of 8, got {heap}"),
                 )
-                .help(format!("{} is the nearest multiple of 8", nearest(heap, 8))),
+                .help(format!("the nearest valid value is {}", nearest(heap, 8))),
             );
         } else if frame > MAX_FRAME {
             refusals.push(
                 Refusal::parameter(
                     "samples_per_frame",
-                    format!("a frame of {frame} samples is too long"),
+                    format!("`samples_per_frame` must be at most {MAX_FRAME}, got {frame}"),
                 )
-                .help(format!("the most is {MAX_FRAME}")),
+                .help(format!("give at most {MAX_FRAME}")),
             );
         } else if frame == 0 || !frame.is_multiple_of(heap) {
             refusals.push(
                 Refusal::parameter(
                     "samples_per_frame",
-                    format!("a frame of {frame} samples is not whole heaps of {heap}"),
+                    format!(
+                        "`samples_per_frame` must be a multiple of `samples_per_heap` ({heap}), \
+                         got {frame}"
+                    ),
                 )
                 .help(format!(
-                    "{} is the nearest; the most is {MAX_FRAME}",
+                    "the nearest multiple is {}; the largest frame is {MAX_FRAME}",
                     nearest(frame, heap).min(MAX_FRAME)
                 )),
             );
@@ -201,20 +204,24 @@ impl DigitiserSimulator {
             && period > 0
             && (period.is_multiple_of(frame) || frame.is_multiple_of(period));
         if period > MAX_PERIOD {
-            let message = format!("a period of {period} samples is more than is kept in memory");
+            let message = format!("`period_samples` must be at most {MAX_PERIOD}, got {period}");
             refusals.push(
                 Refusal::parameter("period_samples", message)
-                    .help(format!("the most is {MAX_PERIOD}")),
+                    .help(format!("give at most {MAX_PERIOD}")),
             );
         } else if period == 0 || !period.is_multiple_of(8) || !fits {
             refusals.push(
                 Refusal::parameter(
                     "period_samples",
-                    format!("a period of {period} samples is not whole frames"),
+                    format!(
+                        "`period_samples` must be a multiple of 8, and a multiple or a divisor of \
+                         `samples_per_frame`, got {period}"
+                    ),
                 )
                 .note(At::Parameter("samples_per_frame"), "the length of a frame comes from here")
                 .help(format!(
-                    "{} is the nearest; the most is {MAX_PERIOD}",
+                    "the nearest multiple of `samples_per_frame` is {}; the longest period is \
+                     {MAX_PERIOD}",
                     nearest(period, frame.clamp(8, MAX_PERIOD))
                 )),
             );
@@ -224,9 +231,12 @@ impl DigitiserSimulator {
             && !first.is_multiple_of(frame as u64)
         {
             let next = first.div_ceil(frame as u64).saturating_mul(frame as u64);
+            let message = format!(
+                "`first_timestamp` must be a multiple of `samples_per_frame` ({frame}), got {first}"
+            );
             refusals.push(
-                Refusal::parameter("first_timestamp", "frames start at multiples of their length")
-                    .help(format!("{next} is the next")),
+                Refusal::parameter("first_timestamp", message)
+                    .help(format!("the next multiple is {next}")),
             );
         }
     }
@@ -236,39 +246,50 @@ impl DigitiserSimulator {
             refusals.push(
                 Refusal::parameter(
                     "bits",
-                    format!("there are no digitisers of {} bits", self.bits),
+                    format!("`bits` must be 2 to 10, 12 or 16, got {}", self.bits),
                 )
-                .help("2 to 10, 12 and 16 bits are known"),
+                .help("give a width such as 10"),
             );
         }
         if !(self.adc_sample_rate_hz > 0.0 && self.adc_sample_rate_hz.is_finite()) {
             refusals.push(Refusal::parameter(
                 "adc_sample_rate_hz",
-                format!("{} Hz is not a sample rate", self.adc_sample_rate_hz),
+                format!(
+                    "`adc_sample_rate_hz` must be positive and finite, got {}",
+                    self.adc_sample_rate_hz
+                ),
             ));
         }
         if !self.sync_time_seconds.is_finite() {
-            refusals.push(Refusal::parameter("sync_time_seconds", "the sync time is no number"));
+            let message =
+                format!("`sync_time_seconds` must be finite, got {}", self.sync_time_seconds);
+            refusals.push(Refusal::parameter("sync_time_seconds", message));
         }
-        if self.duration_seconds.is_some_and(|seconds| seconds.is_nan() || seconds < 0.0) {
-            refusals.push(Refusal::parameter("duration_seconds", "a duration is 0 or more"));
+        if let Some(seconds) = self.duration_seconds
+            && (seconds.is_nan() || seconds < 0.0)
+        {
+            let message = format!("`duration_seconds` must be at least 0, got {seconds}");
+            refusals.push(Refusal::parameter("duration_seconds", message));
         }
         refusals.extend(refuse_catch_up(self.catch_up));
         let Some(source) = self.source else { return };
         if self.antenna >= self.antennas_enu_metres.len() {
             refusals.push(
-                Refusal::parameter("antenna", format!("antenna {} has no place", self.antenna))
-                    .note(
-                        At::Parameter("antennas_enu_metres"),
-                        format!("{} antennas are placed here", self.antennas_enu_metres.len()),
-                    )
-                    .help("a source needs to know where the antenna stands"),
+                Refusal::parameter(
+                    "antenna",
+                    format!("antenna {} has no position, which `source` needs", self.antenna),
+                )
+                .note(
+                    At::Parameter("antennas_enu_metres"),
+                    format!("{} positions are given here", self.antennas_enu_metres.len()),
+                )
+                .help("add the position [east, north, up] in metres to `antennas_enu_metres`"),
             );
         }
         if self.antennas_enu_metres.iter().flatten().any(|v| !v.is_finite() || v.abs() > 1e7) {
             refusals.push(Refusal::parameter(
                 "antennas_enu_metres",
-                "an antenna stands farther than 10000 km away",
+                "positions in `antennas_enu_metres` must be finite and within 10000 km (1e7)",
             ));
         }
         let values = [
@@ -279,24 +300,29 @@ impl DigitiserSimulator {
             source.amplitude,
         ];
         if values.iter().any(|value| !value.is_finite()) {
-            refusals.push(Refusal::parameter("source", "direction and amplitude must be finite"));
+            let message = "direction, rates and amplitude of `source` must be finite";
+            refusals.push(Refusal::parameter("source", message));
         }
         if !self.local_oscillator_hz.is_finite() {
-            refusals
-                .push(Refusal::parameter("local_oscillator_hz", "the frequency must be finite"));
+            let message =
+                format!("`local_oscillator_hz` must be finite, got {}", self.local_oscillator_hz);
+            refusals.push(Refusal::parameter("local_oscillator_hz", message));
         }
         if let Some(place) = self.antennas_enu_metres.get(self.antenna) {
             let moved_samples = source.delay_rate(*place).abs() * self.period_samples as f64;
-            // Written so that NaN is refused too.
+            // Written so that NaN is rejected, too.
             let is_slow = moved_samples <= MAX_MOVED_SAMPLES;
             if !is_slow {
                 refusals.push(
                     Refusal::parameter(
                         "source",
-                        format!("the source moves by {moved_samples:.2} samples over a period"),
+                        format!(
+                            "the delay of the source must change by at most {MAX_MOVED_SAMPLES} samples \
+                             over a period, got {moved_samples:.2}"
+                        ),
                     )
                     .note(At::Parameter("period_samples"), "the period comes from here")
-                    .help(format!("up to {MAX_MOVED_SAMPLES} samples are possible")),
+                    .help("lower the rates of `source`, or shorten `period_samples`"),
                 );
             }
         }
@@ -304,14 +330,17 @@ impl DigitiserSimulator {
             refusals.push(
                 Refusal::parameter(
                     "source.polarised_fraction",
-                    format!("{} is not a fraction", source.polarised_fraction),
+                    format!(
+                        "`polarised_fraction` must be between 0 and 1, got {}",
+                        source.polarised_fraction
+                    ),
                 )
-                .help("0 (unpolarised) to 1 (the same in both polarisations)"),
+                .help("0 is unpolarised, 1 is identical in both polarisations"),
             );
         }
     }
 
-    /// The text of `signals`, read.
+    /// Parses `signals`.
     fn program(&self) -> Result<Program, Box<Refusal>> {
         let program = Program::parse(&self.signals).map_err(|error| {
             let column = self.signals[..error.start].chars().count() + 1;
@@ -327,22 +356,25 @@ impl DigitiserSimulator {
             })
         })?;
         if program.signals.len() > 2 {
-            let message = format!("{} signals for two polarisations", program.signals.len());
-            let help = "parts that are used by others are defined as `name = value;`";
+            let message = format!(
+                "`signals` must have at most two signals, one per polarisation, got {}",
+                program.signals.len()
+            );
+            let help = "define a part of a signal as a variable: `name = value;`";
             return Err(Box::new(Refusal::parameter("signals", message).help(help)));
         }
         Ok(program)
     }
 }
 
-/// The multiple of `of`, at least one, nearest to `value`.
+/// Returns the positive multiple of `of` nearest to `value`.
 fn nearest(value: usize, of: usize) -> usize {
     let of = of.max(1);
     (value / of + usize::from(value % of >= of.div_ceil(2))).max(1).saturating_mul(of)
 }
 
 impl KindSpec for DigitiserSimulator {
-    /// What `signals` says.
+    /// The parsed `signals`.
     type Shape = Program;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
         Ok(Box::new(cpu::Digitiser::new(block.parameters.clone(), block.shape.clone(), env)))
@@ -376,7 +408,7 @@ impl KindSpec for DigitiserSimulator {
     fn resources(block: &Configured<Self>) -> Resources {
         let Configured { parameters, shape: program, .. } = block;
         let packed = 2 * parameters.period_samples * usize::from(parameters.bits) / 8;
-        // While periods are made: the variables, the operands, and what the delays of a source need.
+        // While periods are computed: the variables, the operands, and the buffers for delaying the source.
         let signals = program.signals.iter().map(|signal| &signal.expression);
         let deepest = program.variables.iter().chain(signals).map(Expression::signals_held);
         let held = program.variables.len() + deepest.max().unwrap_or(1);

@@ -1,4 +1,4 @@
-//! The signals of both polarisations, packed: one period, which repeats.
+//! Packed signals of both polarisations: one period, which repeats.
 
 use super::DigitiserSimulator;
 use super::generate::{Generator, noise, quantise, signal_of};
@@ -8,15 +8,15 @@ use fxgraph_dsp::random::Random;
 /// One period of each polarisation.
 pub struct Periods {
     packed: [Vec<u8>; 2],
-    /// Clipped samples of both.
+    /// Clipped samples of both polarisations together.
     pub clipped: u64,
 }
 
 impl Periods {
-    /// Those of `program`; takes a while and much memory.
+    /// Computes the periods of `program`, which takes time and memory.
     pub fn new(parameters: &DigitiserSimulator, program: &Program) -> Self {
         let mut clipped = 0;
-        // One after the other: what making one needs is many times what it leaves.
+        // One after the other: computing a period needs many times the memory of the result.
         let packed = [0, 1].map(|polarisation| {
             let (packed, of_this) = period(parameters, program, polarisation);
             clipped += of_this;
@@ -25,7 +25,7 @@ impl Periods {
         Self { packed, clipped }
     }
 
-    /// None yet.
+    /// Returns periods without samples.
     pub fn silent() -> Self {
         Self { packed: [Vec::new(), Vec::new()], clipped: 0 }
     }
@@ -38,7 +38,7 @@ impl Periods {
         let before = frame.get(first).copied().filter(|_| !period.is_empty());
         let Some(before) = before else { return };
         let mut offset = (offset + first) % period.len();
-        // Period and frame are multiples of each other, so the pieces come out even.
+        // One of period and frame is a multiple of the other, so the pieces fit.
         let mut rest = &mut frame[first..];
         while !rest.is_empty() {
             let piece = rest.len().min(period.len() - offset);
@@ -52,7 +52,7 @@ impl Periods {
     }
 }
 
-/// One period of `polarisation`, packed, and its clipped samples.
+/// Returns one packed period of `polarisation`, and the number of clipped samples.
 fn period(
     parameters: &DigitiserSimulator,
     program: &Program,
@@ -79,7 +79,7 @@ fn period(
     (packed, clipped)
 }
 
-/// The point source as this antenna sees it.
+/// Returns one period of the point source as this antenna receives it.
 fn source_period(
     parameters: &DigitiserSimulator,
     generator: &mut Generator,

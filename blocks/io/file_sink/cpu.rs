@@ -1,4 +1,4 @@
-//! Which frame goes to which file.
+//! The block: writes frames to files.
 
 use super::{FileSink, PLACEHOLDER};
 use fxgraph::access::WrittenPath;
@@ -22,7 +22,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A sink for `port`.
+    /// Creates a sink for `port`.
     pub fn new(mut parameters: FileSink, port: &PortType, env: &Env) -> Self {
         parameters.path = parameters.path.begin_at(&env.output_folder);
         let blank = SideFile::of(port).made_by(env);
@@ -35,10 +35,10 @@ impl Sink {
             ended: false,
             events: env.events.clone(),
             summary: env.summary.clone(),
-            written: env.counters.count("frames_written", "Frames on disk."),
+            written: env.counters.count("frames_written", "frames on disk"),
             beyond: env
                 .counters
-                .count("frames_beyond_limit", "Frames after max_frames: taken, not written."),
+                .count("frames_beyond_limit", "frames after max_frames, consumed but not written"),
         }
     }
 
@@ -55,7 +55,7 @@ impl Sink {
         let recording = RecordingWriter::create_new(&path, &self.port, blank)?;
         if recording.path() != path.path() {
             let other = recording.path().display();
-            let text = format!("{path} exists, recording to {other}");
+            let text = format!("{path} exists; recording to {other}");
             self.events.add(EventKind::Warning, &text);
             self.summary.set(text);
         }
@@ -89,8 +89,8 @@ impl Sink {
 
 impl Block for Sink {
     fn start(&mut self) -> Result<(), BlockError> {
-        // A path that cannot be written shows before anything runs; nothing is written yet, as
-        // another block may fail to start, and an earlier recording shall survive that.
+        // Reports a path that cannot be written before the flowgraph runs. Nothing is written yet: if
+        // another block fails to start, an earlier recording must survive.
         let FileSink { path, overwrite, .. } = &self.parameters;
         if path.contains(PLACEHOLDER) { try_folder(path) } else { try_path(path, *overwrite) }
     }

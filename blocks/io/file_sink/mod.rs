@@ -8,23 +8,23 @@ use fxgraph::{
     Resources,
 };
 
-/// What stands for the first timestamp in a path.
+/// Placeholder of the first timestamp in a path.
 const PLACEHOLDER: &str = "{timestamp}";
 
 /// Parameters of `file_sink`.
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "file_sink", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct FileSink {
-    /// File to write, ending in `.npy` or `.npz`; `{timestamp}` becomes the first frame's
-    /// timestamp. Directories are created. If the file exists, the recording gets the next free
-    /// name: `x_2.npy`, `x_3.npy`, ...
+    /// File to write, ending in `.npy` or `.npz`; `{timestamp}` is replaced by the timestamp of the first
+    /// frame. Directories are created. If the file exists, the recording gets the next free name:
+    /// `x_2.npy`, `x_3.npy`, ...
     pub path: WrittenPath,
-    /// Overwrites a file that exists.
+    /// Overwrites an existing file.
     #[param(default)]
     pub overwrite: bool,
-    /// Frames to write at most; those after them are taken and dropped.
+    /// Largest number of frames to write; further frames are consumed and dropped.
     pub max_frames: Option<u64>,
-    /// Frames per file, after which the next file is begun; `path` must contain `{timestamp}`.
+    /// Frames per file; `path` must contain `{timestamp}`.
     #[param(range = 1..)]
     pub frames_per_file: Option<u64>,
 }
@@ -39,17 +39,16 @@ impl KindSpec for FileSink {
         let mut refusals = Vec::new();
         let stem = self.path.strip_suffix(".npy").or_else(|| self.path.strip_suffix(".npz"));
         if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
-            let message = format!("`{}` is not a NumPy file name", self.path);
-            refusals.push(
-                Refusal::parameter("path", message).help("the name must end in .npy or .npz"),
-            );
+            let message =
+                format!("`path` must be a file name ending in .npy or .npz, got `{}`", self.path);
+            refusals.push(Refusal::parameter("path", message).help("write a name such as vis.npz"));
         }
         if self.frames_per_file.is_some() && !self.path.contains(PLACEHOLDER) {
-            let message = "each file would overwrite the one before".to_owned();
+            let message = "`path` must contain {timestamp} with `frames_per_file`".to_owned();
             refusals.push(
                 Refusal::parameter("path", message)
-                    .note(At::Parameter("frames_per_file"), "several files are asked for here")
-                    .help("put {timestamp} into the name"),
+                    .note(At::Parameter("frames_per_file"), "several files are requested here")
+                    .help("write a name such as vis_{timestamp}.npz"),
             );
         }
         if refusals.is_empty() { Ok(((), vec![])) } else { Err(refusals) }

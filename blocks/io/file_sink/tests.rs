@@ -1,4 +1,4 @@
-//! What stands in the files, read by hand.
+//! Contents of the files, read without the library.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -23,7 +23,7 @@ fn sink(path: &str) -> FileSink {
     FileSink { path: path.into(), overwrite: false, max_frames: None, frames_per_file: None }
 }
 
-/// Records `frames` frames at `path`; ends the stream or breaks off.
+/// Records `frames` frames at `path`; ends the stream, or drops the block without an end.
 fn record(path: &str, frames: u64, per_file: Option<u64>, end: bool) -> Result<(), BlockError> {
     record_with(sink(path), frames, per_file, end)
 }
@@ -73,7 +73,7 @@ fn side(path: &str) -> serde_json::Value {
 }
 
 #[test]
-fn an_array_and_its_companions_hold_every_frame_and_the_side_file_explains_them() {
+fn npy_files_hold_every_frame_and_the_side_file_describes_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new/vis.npy").display().to_string();
     record(&path, 3, None, true).unwrap();
@@ -105,7 +105,7 @@ fn an_array_and_its_companions_hold_every_frame_and_the_side_file_explains_them(
 }
 
 #[test]
-fn an_archive_holds_the_same_arrays_and_leaves_no_parts() {
+fn npz_archive_holds_the_same_arrays_and_leaves_no_parts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vis.npz").display().to_string();
     record(&path, 2, None, true).unwrap();
@@ -120,7 +120,7 @@ fn an_archive_holds_the_same_arrays_and_leaves_no_parts() {
 }
 
 #[test]
-fn a_stream_that_breaks_off_is_readable_and_says_so() {
+fn incomplete_stream_is_readable_and_marked_incomplete() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vis.npy").display().to_string();
     record(&path, 2, None, false).unwrap();
@@ -129,7 +129,7 @@ fn a_stream_that_breaks_off_is_readable_and_says_so() {
 }
 
 #[test]
-fn files_are_rotated_and_named_by_their_first_frame_up_to_the_limit() {
+fn files_are_rotated_and_named_by_their_first_timestamp() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("v_{timestamp}.npy").display().to_string();
     record(&path, 7, Some(2), true).unwrap();
@@ -138,7 +138,7 @@ fn files_are_rotated_and_named_by_their_first_frame_up_to_the_limit() {
 }
 
 #[test]
-fn a_full_disk_and_a_folder_that_cannot_be_are_named() {
+fn full_disk_and_impossible_directory_are_named_in_the_error() {
     let folder = tempfile::tempdir().unwrap();
     let full = folder.path().join("full.npy");
     std::os::unix::fs::symlink("/dev/full", &full).unwrap();
@@ -151,7 +151,7 @@ fn a_full_disk_and_a_folder_that_cannot_be_are_named() {
 }
 
 #[test]
-fn paths_that_cannot_work_are_refused() {
+fn file_sink_rejects_invalid_paths() {
     let refusals = |path: &str, per_file| {
         let sink = FileSink { frames_per_file: per_file, ..sink(path) };
         sink.outputs(&[port()]).map_err(|refusals| refusals.len())
@@ -162,7 +162,7 @@ fn paths_that_cannot_work_are_refused() {
 }
 
 #[test]
-fn a_run_that_does_not_start_leaves_an_earlier_recording_alone() {
+fn failed_start_does_not_change_an_earlier_recording() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["vis.npy", "vis.npz"] {
         let path = folder.path().join(name).display().to_string();
@@ -192,7 +192,7 @@ fn file_sink_path_that_exists_gets_a_number() {
         record(&path, 1, None, true).unwrap();
         assert_eq!((fs::read(&path).unwrap(), side(&path)), before, "{name}");
         assert_eq!(side(&numbered)["frames"], 1);
-        // Not even what a program that was killed has left.
+        // Files left by a killed program are not overwritten either.
         let third = path.replace("vis.", "vis_3.");
         if name.ends_with("npz") {
             fs::create_dir(format!("{third}.parts")).unwrap();
@@ -224,7 +224,7 @@ fn file_sink_simultaneous_sinks_get_a_file_each() {
 }
 
 #[test]
-fn a_stream_without_frames_is_an_empty_recording() {
+fn stream_without_frames_is_an_empty_recording() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vis.npy").display().to_string();
     record(&path, 0, None, true).unwrap();
@@ -233,7 +233,7 @@ fn a_stream_without_frames_is_an_empty_recording() {
 }
 
 #[test]
-fn a_pipe_is_refused_at_once() {
+fn file_sink_rejects_a_pipe() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe.npy");
     let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
@@ -243,12 +243,12 @@ fn a_pipe_is_refused_at_once() {
 }
 
 #[test]
-fn arrays_that_cannot_be_put_together_stay_and_are_named() {
+fn arrays_that_cannot_be_assembled_stay_and_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vis.npz");
     let side_file = SideFile { block: String::new(), ..SideFile::of(&port()) };
     let recording = RecordingWriter::create(&path.as_path().into(), &port(), side_file).unwrap();
-    // Something that is no file takes the name while the stream runs.
+    // A directory takes the name while the stream runs.
     fs::create_dir(&path).unwrap();
     let error = recording.close(true).unwrap_err().to_string();
     assert!(error.contains("vis.npz.parts"), "{error}");

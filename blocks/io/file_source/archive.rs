@@ -1,4 +1,4 @@
-//! Where in a recording's files its arrays are.
+//! Location of the arrays in the files of a recording.
 
 use fxgraph::access::ReadPath;
 use fxgraph::files::{read_text, reason};
@@ -9,32 +9,32 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Longest side file that is read.
+/// Longest side file in bytes.
 const MAX_SIDE_FILE_BYTES: u64 = 1 << 26;
-/// Most members of an archive.
+/// Largest number of members of an archive.
 const MAX_MEMBERS: u64 = 1024;
 /// Longest directory of an archive.
 const MAX_DIRECTORY_BYTES: u64 = 1 << 20;
-/// Longest name of a member that can be one of a recording.
+/// Longest name of a member of a recording.
 const MAX_NAME: usize = 255;
 
-/// What the parts of an archive begin with, and the bytes of their fixed fields.
+/// Signatures of the parts of an archive, and the length of their fixed fields in bytes.
 const MEMBER: (&[u8; 4], usize) = (b"PK\x03\x04", 30);
 const ENTRY: (&[u8; 4], usize) = (b"PK\x01\x02", 46);
 const END: (&[u8; 4], usize) = (b"PK\x05\x06", 22);
 const LONG_END: (&[u8; 4], usize) = (b"PK\x06\x06", 56);
 const LOCATOR: (&[u8; 4], usize) = (b"PK\x06\x07", 20);
-/// Longest comment behind the end of an archive.
+/// Longest comment after the end of an archive.
 const MAX_COMMENT: u64 = u16::MAX as u64;
-/// The extra field with numbers of more than 32 bits.
+/// Identifier of the extra field with numbers of more than 32 bits (ZIP64).
 const LONG_NUMBERS: u16 = 1;
 
 fn cannot_read(path: &ReadPath, error: &io::Error) -> String {
     format!("cannot read {path}: {}", reason(error))
 }
 
-/// The description of the recording at `path`, out of its archive or from the file beside it, and the
-/// name for that place in errors.
+/// Returns the description of the recording at `path`, from its archive or from the side file, and the
+/// name of its source for errors.
 pub fn side_file(path: &ReadPath) -> Result<(SideFile, String), String> {
     let beside = path.with(format!("{path}.json"));
     let inside = if is_archive(path) && path.exists() { Some(described(path)) } else { None };
@@ -59,7 +59,7 @@ pub fn side_file(path: &ReadPath) -> Result<(SideFile, String), String> {
     }
 }
 
-/// The description inside the archive at `path`, if it has one.
+/// Returns the description inside the archive at `path`, if there is one.
 fn described(path: &ReadPath) -> Result<Option<String>, String> {
     let archive = Archive::open(path)?;
     if !archive.members.contains_key(DESCRIPTION) {
@@ -87,10 +87,10 @@ pub fn is_array(path: &ReadPath) -> bool {
     path.path().extension().is_some_and(|extension| extension == "npy")
 }
 
-/// An array of a recording: bytes from `start` to `end` of a file.
+/// Location of an array: bytes from `start` to `end` of a file.
 pub struct Place {
     pub file: File,
-    /// The file, or the member of an archive, for errors.
+    /// Name of the file, or of the member of an archive, for errors.
     pub name: String,
     pub start: u64,
     pub end: u64,
@@ -106,10 +106,10 @@ pub struct Arrays<'a> {
 }
 
 impl<'a> Arrays<'a> {
-    /// Those of the recording at `path`.
+    /// Opens the files of the recording at `path`.
     pub fn open(path: &'a ReadPath, side: &'a SideFile) -> Result<Self, String> {
         let parts = PathBuf::from(format!("{path}.parts"));
-        // An archive that was never put together is still in parts.
+        // An archive that was never assembled is still in parts.
         let is_in_parts = is_archive(path) && !path.exists() && path.files().is_directory(&parts);
         let is_whole = is_archive(path) && !is_in_parts;
         let archive = if is_whole { Some(Archive::open(path)?) } else { None };
@@ -118,16 +118,16 @@ impl<'a> Arrays<'a> {
         Ok(Self { path, side, archive, folder })
     }
 
-    /// The array `name`.
+    /// Returns the location of the array `name`.
     pub fn find(&self, name: &str) -> Result<Place, String> {
         let file_name = self.side.arrays.get(name);
-        let missing = || format!("the side file of {} names no `{name}`", self.path);
+        let missing = || format!("`arrays` in the side file of {} has no `{name}`", self.path);
         let file_name = file_name.ok_or_else(missing)?;
         let is_name = |text: &str| text.len() <= MAX_NAME && !text.chars().any(char::is_control);
         if !is_name(name) || !is_name(file_name) {
             let path = self.path;
             return Err(format!(
-                "`arrays` in the side file of {path} holds a name that no file has"
+                "`arrays` in the side file of {path} contains an invalid file name"
             ));
         }
         if let Some(archive) = &self.archive {
@@ -138,7 +138,7 @@ impl<'a> Arrays<'a> {
             let end = start.saturating_add(length).min(archive.length);
             return Ok(Place { file, name, start, end });
         }
-        // The name only: a side file has no say over other folders.
+        // Only the name: a side file must not select other directories.
         let only = Path::new(file_name).file_name().unwrap_or_default();
         let path = self.path.with(self.folder.join(only).display().to_string());
         let opened = path.open().and_then(|file| Ok((file.metadata()?.len(), file)));
@@ -150,15 +150,15 @@ impl<'a> Arrays<'a> {
     }
 }
 
-/// Where a member of an archive is, and how.
+/// Location and storage of a member of an archive.
 struct Member {
-    /// Where its header begins.
+    /// Offset of its header in bytes.
     header: u64,
     length: u64,
     is_plain: bool,
 }
 
-/// An archive: of one that was cut off, the members that are left.
+/// An archive; of a truncated archive, the members that are complete or partly present.
 struct Archive {
     file: File,
     path: ReadPath,
@@ -184,10 +184,10 @@ impl Archive {
         Ok(archive)
     }
 
-    /// Where the data of the member `name` begins, and its length.
+    /// Returns the offset of the data of the member `name`, and its length, in bytes.
     fn member(&self, name: &str) -> Result<(u64, u64), String> {
         let says = |why: &str| format!("cannot read {name} of {}: {why}", self.path);
-        let cut = ", which is cut off";
+        let cut = ", which is truncated";
         let missing = || {
             let (path, cut) = (&self.path, if self.is_cut { cut } else { "" });
             format!("there is no {name} in {path}{cut}")
@@ -195,7 +195,7 @@ impl Archive {
         let member = self.members.get(name).ok_or_else(missing)?;
         if !member.is_plain {
             return Err(says(
-                "it is compressed or encrypted; `numpy.savez` stores members plainly",
+                "it is compressed or encrypted; write it with `numpy.savez`, which does not compress",
             ));
         }
         let head = self.part(member.header, MEMBER).ok_or_else(|| says("its header is damaged"))?;
@@ -203,15 +203,15 @@ impl Archive {
         Ok((member.header + MEMBER.1 as u64 + names, member.length))
     }
 
-    /// The fixed fields of the part that begins at `at`.
+    /// Reads the fixed fields of the part at offset `at`.
     fn part(&self, at: u64, (mark, bytes): (&[u8; 4], usize)) -> Option<Vec<u8>> {
         let mut part = vec![0u8; bytes];
         self.file.read_exact_at(&mut part, at).ok()?;
         part.starts_with(mark).then_some(part)
     }
 
-    /// Members, and bytes and place of the directory, as the end of the archive says; `None` if the end
-    /// is missing.
+    /// Reads the number of members, and the length and offset of the directory, from the end of the
+    /// archive; `None` if the end is missing.
     fn end(&self) -> Option<[u64; 3]> {
         let tail_bytes = self.length.min(MAX_COMMENT + END.1 as u64);
         let tail_start = self.length - tail_bytes;
@@ -229,8 +229,8 @@ impl Archive {
             Some(end) => [long(&end, 32), long(&end, 40), long(&end, 48)],
             None => numbers,
         };
-        // What follows the directory is the end: of an archive that was cut off in another one's
-        // middle, some member may hold what looks like an end.
+        // The end follows the directory. In a truncated archive, the data of a member may look like the end
+        // of an archive.
         let directory_end = numbers[1].checked_add(numbers[2])?;
         (directory_end <= tail_start + at as u64).then_some(numbers)
     }
@@ -266,7 +266,7 @@ impl Archive {
         Ok(())
     }
 
-    /// From member to member, for an archive that was cut off and lost its directory with its end.
+    /// Reads from member to member, for a truncated archive without a directory.
     fn read_members(&mut self) -> Result<(), String> {
         let (mut at, mut count) = (0u64, 0);
         while let Some(head) = self.part(at, MEMBER) {
@@ -300,7 +300,7 @@ impl Archive {
     }
 }
 
-/// Whether a member with these flags and this method stands in the archive as it is.
+/// Whether a member with these flags and this method is stored without compression and encryption.
 fn is_plain(flags: u16, method: u16) -> bool {
     let is_encrypted = flags & 1 == 1;
     method == 0 && !is_encrypted
@@ -318,11 +318,11 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from(word(bytes, at)) | u64::from(word(bytes, at + 4)) << 32
 }
 
-/// The numbers of more than 32 bits in the extra fields of a member, in their order.
+/// Numbers of more than 32 bits in the extra fields of a member, in order.
 struct LongNumbers<'a>(&'a [u8]);
 
 impl LongNumbers<'_> {
-    /// `short`, or the next long number if `short` says that there is one.
+    /// Returns `short`, or the next long number if `short` is the marker for one.
     fn or(&mut self, short: u32) -> Option<u64> {
         if short != u32::MAX {
             return Some(short.into());

@@ -1,4 +1,4 @@
-//! Frames out of a file.
+//! The block: reads frames from a file.
 
 use super::player::{Recording, Rows};
 use super::{FileSource, Pace, archive, plain};
@@ -7,7 +7,7 @@ use fxgraph::runtime::{BlockEvents, EventKind};
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, PortType, Summary};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What is played, once it is open.
+/// The open file.
 enum Open {
     /// Before the start.
     Nothing,
@@ -17,7 +17,7 @@ enum Open {
     Recording(Box<Recording>),
 }
 
-/// Longest time without a look at whether the run is to stop.
+/// Longest time between checks whether the flowgraph stops.
 const TICK: Duration = Duration::from_millis(200);
 
 /// The running block.
@@ -28,9 +28,9 @@ pub struct Source {
     frame: u64,
     frames: u64,
     real_time: fxgraph::real_time::RealTime,
-    /// Of a source in real time that has not begun.
+    /// Delay reports of a source in real time that has not begun.
     delay: Option<Delay>,
-    /// Real time, counted from the first frame, and the timestamp of that.
+    /// Schedule in real time from the first frame, and the timestamp of the first frame.
     began: Option<(RealTime, u64)>,
     read: Counter,
     missing: Counter,
@@ -39,10 +39,10 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source for `port`.
+    /// Creates a source for `port`.
     pub fn new(parameters: FileSource, port: &PortType, env: &Env) -> Self {
         let missing =
-            "Frames that were in the recording before it was cut off; copy the recording again.";
+            "frames that were in the recording before it was truncated; copy the recording again";
         let is_paced = parameters.pace == Pace::RealTime;
         let delay = is_paced.then(|| Delay::new(parameters.catch_up, env));
         Self {
@@ -54,15 +54,15 @@ impl Source {
             delay,
             real_time: env.counters.real_time().clone(),
             began: None,
-            read: env.counters.count("frames_read", "Frames played."),
+            read: env.counters.count("frames_read", "frames played"),
             missing: env.counters.loss("frames_missing", missing),
             events: env.events.clone(),
             summary: env.summary.clone(),
         }
     }
 
-    /// Tells of a file that lacks the `missing` frames behind the first `frames`, because the files in
-    /// `cut` end too early, or that was not finished.
+    /// Reports a file that lacks the `missing` frames after the first `frames`, because the files in
+    /// `cut` are too short, or that was not finished.
     fn warn(&self, frames: u64, missing: u64, cut: &[String], is_finished: bool) {
         let path = &self.parameters.path;
         let text = if missing > 0 {
@@ -72,10 +72,10 @@ impl Source {
             );
             let cut = if cut.is_empty() { path.to_string() } else { cut.join(", ") };
             format!(
-                "{path} is cut off: the last {missing} of {all} frames ({seconds:.6} s) are missing; too short: {cut}"
+                "{path} is truncated: the last {missing} of {all} frames ({seconds:.6} s) are missing; too short: {cut}"
             )
         } else if !is_finished {
-            format!("{path} was not finished: frames after the {frames} in the file may be missing")
+            format!("{path} was not closed: frames after the {frames} in the file may be missing")
         } else {
             return;
         };
@@ -84,7 +84,7 @@ impl Source {
         self.summary.set(text);
     }
 
-    /// Timestamp of the next frame.
+    /// Returns the timestamp of the next frame.
     fn timestamp(&self) -> Result<u64, String> {
         if let Open::Recording(recording) = &self.open {
             return recording.timestamp(self.frame);
@@ -94,7 +94,7 @@ impl Source {
         Ok(first.wrapping_add(self.frame.wrapping_mul(step)))
     }
 
-    /// Time until the next frame may leave.
+    /// Returns the time until the next frame may leave.
     fn early(&mut self) -> Result<Duration, String> {
         if self.parameters.pace == Pace::Full {
             return Ok(Duration::ZERO);

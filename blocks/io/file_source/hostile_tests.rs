@@ -1,4 +1,4 @@
-//! Recordings that were changed: each is played, or refused with the name of the file and of the fault.
+//! Modified recordings: each is played, or rejected with the name of the file and the fault.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -13,7 +13,7 @@ use tests::{play, record, source};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-/// A folder with the recording `a.{extension}` in it.
+/// Returns a directory with the recording `a.{extension}`.
 fn recorded(extension: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(format!("a.{extension}"));
@@ -21,10 +21,10 @@ fn recorded(extension: &str) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// What is said about the recording at `path`; `None` if it can be played.
+/// Returns the error about the recording at `path`; `None` if it can be played.
 fn said(path: &Path) -> Option<String> {
     let said = play(&source(&path.display().to_string())).err()?;
-    // The arrays of `a.npy` are in files beside it.
+    // The other arrays of `a.npy` are in files of the same directory.
     let stem = path.with_extension("").display().to_string();
     assert!(said.contains(&stem), "names no file: {said}");
     assert!(!said.chars().any(char::is_control), "{said:?}");
@@ -32,7 +32,7 @@ fn said(path: &Path) -> Option<String> {
     Some(said.replace(&stem, "a"))
 }
 
-/// All values in `value`, by JSON pointer.
+/// Returns the JSON pointers of all values in `value`.
 fn pointers(value: &Value) -> Vec<String> {
     let inner: Vec<(String, &Value)> = match value {
         Value::Array(items) => {
@@ -67,7 +67,7 @@ fn wrong_values() -> Vec<Value> {
     numbers.into_iter().chain(others).chain(long).collect()
 }
 
-/// The archive at `path` with another description.
+/// Replaces the description in the archive at `path`.
 fn describe(path: &Path, description: &str) {
     let mut old = ZipArchive::new(fs::File::open(path).unwrap()).unwrap();
     let mut members = Vec::new();
@@ -88,7 +88,7 @@ fn describe(path: &Path, description: &str) {
 }
 
 #[test]
-fn recording_json_wrong_value_is_refused_by_its_key() {
+fn recording_json_with_a_wrong_value_is_rejected_by_its_key() {
     let (_folder, path) = recorded("npy");
     let side = format!("{}.json", path.display());
     let good: Value = serde_json::from_str(&fs::read_to_string(&side).unwrap()).unwrap();
@@ -114,7 +114,7 @@ fn recording_json_wrong_value_is_refused_by_its_key() {
 }
 
 #[test]
-fn recording_json_missing_key_is_named() {
+fn recording_json_without_a_key_is_rejected_by_its_key() {
     let (_folder, path) = recorded("npz");
     let file = fs::read(&path).unwrap();
     let inside = side_text(&path);
@@ -144,7 +144,7 @@ fn side_text(path: &Path) -> String {
 }
 
 #[test]
-fn archive_with_very_many_members_is_refused() {
+fn archive_with_too_many_members_is_rejected() {
     let (_folder, path) = recorded("npz");
     let mut new = ZipWriter::new(fs::File::create(&path).unwrap());
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
@@ -161,7 +161,7 @@ fn archive_with_very_many_members_is_refused() {
 }
 
 #[test]
-fn archive_without_description_is_no_recording() {
+fn archive_without_description_is_rejected() {
     let (_folder, path) = recorded("npz");
     fs::remove_file(format!("{}.json", path.display())).unwrap();
     let mut new = ZipWriter::new(fs::File::create(&path).unwrap());
@@ -171,7 +171,7 @@ fn archive_without_description_is_no_recording() {
 }
 
 #[test]
-fn member_that_is_compressed_is_refused() {
+fn compressed_member_is_rejected() {
     let (_folder, path) = recorded("npz");
     // The method of compression of the last member, in its header and in the directory.
     let mut bytes = fs::read(&path).unwrap();
@@ -185,7 +185,7 @@ fn member_that_is_compressed_is_refused() {
 }
 
 #[test]
-fn pipe_in_place_of_a_file_is_refused_at_once() {
+fn pipe_instead_of_a_file_is_rejected() {
     for (extension, name) in [("npy", "a.npy"), ("npy", "a.npy.json"), ("npz", "a.npz")] {
         let (folder, path) = recorded(extension);
         let pipe = folder.path().join(name);
@@ -196,7 +196,7 @@ fn pipe_in_place_of_a_file_is_refused_at_once() {
     }
 }
 
-/// What is done to bytes.
+/// A change of bytes.
 #[derive(Clone, Debug)]
 enum Edit {
     Set(prop::sample::Index, u8),
@@ -218,7 +218,7 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
     prop::collection::vec(edit, 1..4)
 }
 
-/// `bytes` with the `edits`, which are made among the first `among` of them.
+/// Returns `bytes` with the `edits`, applied to the first `among` bytes.
 fn edited(bytes: &[u8], edits: Vec<Edit>, among: usize) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for edit in edits {
@@ -246,7 +246,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn recording_json_with_edits_is_played_or_refused_by_name(edits in edits()) {
+    fn recording_json_with_edits_is_played_or_rejected_by_name(edits in edits()) {
         let (_folder, path) = recorded("npz");
         let text = side_text(&path);
         describe(&path, &String::from_utf8_lossy(&edited(text.as_bytes(), edits, usize::MAX)));
@@ -254,7 +254,7 @@ proptest! {
     }
 
     #[test]
-    fn archive_with_edits_is_played_or_refused_by_name(edits in edits(), alone: bool) {
+    fn archive_with_edits_is_played_or_rejected_by_name(edits in edits(), alone: bool) {
         let (_folder, path) = recorded("npz");
         if alone {
             fs::remove_file(format!("{}.json", path.display())).unwrap();
@@ -265,7 +265,7 @@ proptest! {
     }
 
     #[test]
-    fn array_header_with_edits_is_played_or_refused_by_name(edits in edits(), array in 0..7usize) {
+    fn array_header_with_edits_is_played_or_rejected_by_name(edits in edits(), array in 0..7usize) {
         let (_folder, path) = recorded("npy");
         let names = ["", ".sequence", ".timestamp", ".config_id", ".validity", ".saturated", ".checksum"];
         let array = path.with_extension(format!("{}.npy", names[array]).trim_start_matches('.'));

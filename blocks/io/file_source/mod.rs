@@ -23,39 +23,39 @@ pub struct FileSource {
     /// File to play: a recording (`.npy` or `.npz`), or with `raw` an array of `numpy.save` or any
     /// other file.
     pub path: ReadPath,
-    /// Frames to play at most.
+    /// Largest number of frames to play.
     pub frames: Option<u64>,
-    /// How fast frames come.
+    /// Rate of the frames.
     #[param(default)]
     pub pace: Pace,
-    /// How many times real time a recording that is late catches up at, with `pace: real_time`.
+    /// Rate at which a late recording catches up, as a multiple of real time, with `pace: real_time`.
     #[param(default = default_catch_up())]
     pub catch_up: f64,
-    /// Contents of a file that is not a recording.
+    /// Description of a file that is not a recording.
     pub raw: Option<Raw>,
 }
 
-/// How fast frames come.
+/// Rate of the frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
-    /// As fast as they are taken.
+    /// As fast as the readers take frames.
     #[default]
     Full,
-    /// As far apart as their timestamps.
+    /// At the intervals of their timestamps.
     RealTime,
 }
 
-/// Contents of a file that is not a recording.
+/// Description of a file that is not a recording.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Raw {
-    /// Element type: `i10p` (packed 10-bit), `i8`, `i16`, `ci8`, `cf16`, `cf32`, ...; of a `.npy` file
-    /// that of its header unless set.
+    /// Element type: `i10p` (packed 10-bit), `i8`, `i16`, `ci8`, `cf16`, `cf32`, ...; by default that of
+    /// the header of a `.npy` file.
     pub dtype: Option<String>,
     /// Axes of a frame, slowest first.
     pub axes: Vec<AxisParameter>,
-    /// Axes of the validity flags; without any there is one flag per frame.
+    /// Axes of the validity flags; by default one flag per frame.
     #[serde(default)]
     pub validity_axes: Vec<AxisParameter>,
     /// ADC samples from one frame to the next.
@@ -69,10 +69,9 @@ pub struct Raw {
     /// Timestamp of the first frame, in ADC samples.
     #[serde(default)]
     pub first_timestamp: u64,
-    /// Bytes before the first frame; of a `.npy` file its header unless set.
+    /// Bytes before the first frame; by default the header of a `.npy` file.
     pub header_bytes: Option<u64>,
-    /// Frequencies of the channel axis; of samples that have none the part of the band they are from, with
-    /// `channels: 1`.
+    /// Frequencies of the channel axis; with `channels: 1`, of the band that real samples cover.
     pub band: Option<BandParameter>,
 }
 
@@ -81,14 +80,14 @@ fn default_rate() -> f64 {
 }
 
 impl Raw {
-    /// The stream in the file at `path`, by the rules of `null_source`, which has the same parameters.
+    /// Returns the type of the stream in the file at `path`, with the checks of `null_source`, which has the
+    /// same parameters.
     fn port(&self, path: &ReadPath) -> Result<PortType, Vec<Refusal>> {
         let header = plain::header(path, self).map_err(FileSource::refuse)?;
         let of_header = || header.as_ref().map(|header| npy::dtype(&header.descr));
         let dtype =
             self.dtype.clone().map(Ok).or_else(|| Some(of_header()?.map(|d| d.to_string())));
-        let missing =
-            || Err("`raw` needs `dtype`: only a .npy file has a dtype of its own".to_owned());
+        let missing = || Err("`raw` needs `dtype`: only a .npy file contains its dtype".to_owned());
         let dtype =
             dtype.unwrap_or_else(missing).map_err(|why| vec![Refusal::parameter("raw", why)])?;
         let like = NullSource {
@@ -127,7 +126,7 @@ impl Raw {
 }
 
 impl FileSource {
-    /// What is played.
+    /// Returns the type of the stream in the file.
     fn port(&self) -> Result<PortType, Vec<Refusal>> {
         let path = &self.path;
         if let Some(raw) = &self.raw {
@@ -139,14 +138,14 @@ impl FileSource {
             Err(format!("{path} is not a recording: its name must end in .npy or .npz"))
         };
         let (side, place) = side.map_err(|why| {
-            let help = "describe a file that is not a recording with the parameter `raw`";
+            let help = "set `raw` to describe a file that is not a recording";
             let is_other = why.contains("is not a recording");
             let refusal = Refusal::parameter("path", why);
             vec![if is_other { refusal.help(help) } else { refusal }]
         })?;
         let port = side.port(axes::known);
         let port = port.map_err(|why| Self::refuse(format!("{place} is wrong: {why}")))?;
-        // Before memory is taken for frames that are not in the file.
+        // Checked before memory is allocated for frames that are not in the file.
         Recording::open(path, &side, &port).map_err(Self::refuse)?;
         Ok(port)
     }
@@ -162,7 +161,7 @@ impl KindSpec for FileSource {
         Ok(Box::new(cpu::Source::new(block.parameters.clone(), &block.ports.outputs[0], env)))
     })];
 
-    /// Reads the description: what a recording carries stands nowhere else.
+    /// Reads the description from the file, the only source of a recording's type.
     fn ports(&self, _inputs: &[PortType]) -> Checked<()> {
         match refuse_catch_up(self.catch_up) {
             None => Ok(((), vec![self.port()?])),

@@ -13,8 +13,8 @@ fn open(path: &ReadPath) -> Result<File, String> {
     path.open().map_err(|error| format!("cannot read {path}: {}", reason(&error)))
 }
 
-/// The header of the file at `path` if it is an array of `numpy.save`: a `.npy` file of which `raw`
-/// does not say where its data begins.
+/// Reads the header of the file at `path` if it is an array of `numpy.save`: a `.npy` file without
+/// `raw.header_bytes`.
 pub fn header(path: &ReadPath, raw: &Raw) -> Result<Option<Header>, String> {
     if raw.header_bytes.is_none() && is_archive(path) {
         return Err(format!(
@@ -28,8 +28,8 @@ pub fn header(path: &ReadPath, raw: &Raw) -> Result<Option<Header>, String> {
     header.map(Some).map_err(|why| format!("cannot use {path}: {why}"))
 }
 
-/// Number of frames of `port` in the array: one for each element of its first axis, or, if the array
-/// has the axes of a frame, as many as the first axis holds.
+/// Returns the number of frames of `port` in the array: the length of its first axis, or, if the array
+/// has the axes of a frame, the number of whole frames along its first axis.
 pub fn frames(header: &Header, port: &PortType) -> Result<u64, String> {
     let descr = npy::layout(port.dtype).0;
     if header.descr != descr {
@@ -54,7 +54,7 @@ pub fn frames(header: &Header, port: &PortType) -> Result<u64, String> {
     }
 }
 
-/// The frames of `port` in the file at `path`.
+/// Opens the frames of `port` in the file at `path`.
 pub fn rows(path: &ReadPath, raw: &Raw, port: &PortType) -> Result<Rows, String> {
     let says = |why: String| format!("cannot use {path}: {why}");
     let header = header(path, raw)?;

@@ -9,26 +9,26 @@ use fxgraph::{FrameMut, PortType, npy};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Annotations that blocks know.
+/// Annotations known to blocks.
 const ANNOTATIONS: &[&str] =
     &["fine_delay_samples", "phase_turns", "adc_power", "adc_clipped", "saturated"];
-/// The arrays that are no annotations.
+/// Arrays that are not annotations.
 const ARRAYS: [&str; 6] = ["data", "sequence", "timestamp", "config_id", "validity", "checksum"];
-/// Longest row of an annotation that is believed.
+/// Longest row of an annotation, in values.
 const MAX_ANNOTATION: u64 = 1 << 20;
-/// Most annotations that are believed.
+/// Largest number of annotations.
 const MAX_ANNOTATIONS: usize = 64;
 
 /// Rows of equal size in a file.
 pub struct Rows {
     file: File,
-    /// What errors call it.
+    /// Name for errors.
     name: String,
     offset: u64,
     row_bytes: u64,
     /// Number of rows.
     pub count: u64,
-    /// Rows that its header promises besides.
+    /// Further rows that the header announces but the file lacks.
     pub missing: u64,
 }
 
@@ -40,7 +40,7 @@ impl Rows {
             .map_err(|error| format!("cannot read {}: {}", self.name, reason(&error)))
     }
 
-    /// Rows of `row_bytes` at `place`; a last part that fills no row is left out.
+    /// Creates rows of `row_bytes` at `place`; an incomplete last row is ignored.
     pub fn plain(place: Place, row_bytes: usize) -> Self {
         let Place { file, name, start, end } = place;
         let row_bytes = (row_bytes as u64).max(1);
@@ -48,8 +48,8 @@ impl Rows {
         Self { file, name, offset: start, row_bytes, count, missing: 0 }
     }
 
-    /// The array at `place`, with `row_bytes(shape)` bytes a row or an error about the shape: as many
-    /// rows as are whole.
+    /// Opens the array at `place`, with the number of complete rows. `row_bytes(shape)` returns the bytes per row,
+    /// or an error about the shape.
     fn array(
         place: Place,
         descr: &str,
@@ -71,26 +71,26 @@ impl Rows {
     }
 }
 
-/// A recording, open.
+/// An open recording.
 pub struct Recording {
     data: Rows,
     timestamp: Rows,
     validity: Rows,
-    /// What it was when it was recorded, if that was written.
+    /// Checksums, and the rows that only the checksums need, if the recording has them.
     sums: Option<Sums>,
-    /// Tables that travelled with the frames, by name; without a name for those that no block knows.
+    /// Annotations of the frames, by name; without a name for those unknown to blocks.
     annotations: Vec<(Option<&'static str>, Rows)>,
-    /// Frames that are whole.
+    /// Number of complete frames.
     pub frames: u64,
-    /// Frames that the recording had before it was cut off.
+    /// Number of frames missing because the recording was truncated.
     pub missing: u64,
-    /// Names of the arrays that lack frames.
+    /// Names of the arrays that are too short.
     pub cut: Vec<String>,
-    /// Bytes of a row.
+    /// Buffer for a row of an annotation.
     row: Vec<u8>,
 }
 
-/// The rows that only the checksum needs, and the checksum.
+/// The checksums, and the rows that only the checksums need.
 struct Sums {
     sequence: Rows,
     config_id: Rows,
@@ -126,7 +126,7 @@ impl Recording {
         for name in side.arrays.keys().filter(|name| !ARRAYS.contains(&name.as_str())) {
             if annotations.len() == MAX_ANNOTATIONS {
                 return Err(format!(
-                    "the side file of {path} names more than {MAX_ANNOTATIONS} annotations"
+                    "the side file of {path} has more than {MAX_ANNOTATIONS} annotations"
                 ));
             }
             let rows = Rows::array(arrays.find(name)?, "<f8", |shape| match shape {
@@ -141,7 +141,7 @@ impl Recording {
         let mut all = vec![&timestamp, &validity];
         all.extend(sums.iter().flat_map(|s| [&s.sequence, &s.config_id, &s.checksum]));
         all.extend(annotations.iter().map(|(_, rows)| rows));
-        // The payload is written last: what has none yet was never whole.
+        // The payload is written last: a frame without payload was never complete.
         let mut promised = data.count.saturating_add(data.missing);
         if side.complete {
             promised = promised.max(side.frames);
@@ -155,12 +155,12 @@ impl Recording {
         Ok(Self { data, timestamp, validity, sums, annotations, frames, missing, cut, row })
     }
 
-    /// Timestamp of frame `n`.
+    /// Returns the timestamp of frame `n`.
     pub fn timestamp(&self, n: u64) -> Result<u64, String> {
         number(&self.timestamp, n)
     }
 
-    /// Fills in frame `n`, after a look at its checksum.
+    /// Reads frame `n` into `frame` and verifies its checksum.
     pub fn read(&mut self, n: u64, frame: &mut FrameMut) -> Result<(), String> {
         let (header, payload) = frame.parts_mut::<u8>().map_err(|error| error.to_string())?;
         header.timestamp = number(&self.timestamp, n)?;
@@ -177,7 +177,7 @@ impl Recording {
             self.row.resize(rows.row_bytes as usize, 0);
             rows.read(n, &mut self.row)?;
             let values = || self.row.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes));
-            // A row that says nothing stands for no table.
+            // A row of NaN means that the frame had no table.
             if values().all(f64::is_nan) {
                 continue;
             }
@@ -207,7 +207,7 @@ impl Sums {
     }
 }
 
-/// Row `n` of an array of whole numbers.
+/// Reads row `n` of an array of integers.
 fn number(rows: &Rows, n: u64) -> Result<u64, String> {
     let mut bytes = [0u8; 8];
     rows.read(n, &mut bytes)?;

@@ -1,4 +1,4 @@
-//! What `file_sink` wrote comes back bit for bit; what lies is refused.
+//! Recordings of `file_sink` are played bit for bit; files that contradict themselves are rejected.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -51,7 +51,7 @@ pub fn source(path: &str) -> FileSource {
     FileSource { path: path.into(), frames: None, pace: Pace::Full, catch_up: 1.25, raw: None }
 }
 
-/// Plays everything, or says why not.
+/// Plays all frames, or returns the error.
 pub fn play(source: &FileSource) -> Result<(PortType, Vec<Arc<Frame>>), String> {
     play_in(source, &Env::detached("in"))
 }
@@ -71,7 +71,7 @@ fn play_in(source: &FileSource, env: &Env) -> Result<(PortType, Vec<Arc<Frame>>)
 }
 
 #[test]
-fn every_type_comes_back_bit_for_bit_from_both_formats() {
+fn every_dtype_is_played_bit_for_bit_from_both_formats() {
     let folder = tempfile::tempdir().unwrap();
     for dtype in [Dtype::Packed(10)].into_iter().chain(Dtype::WHOLE_BYTES) {
         for extension in ["npy", "npz"] {
@@ -93,7 +93,7 @@ fn every_type_comes_back_bit_for_bit_from_both_formats() {
 }
 
 #[test]
-fn plain_data_is_cut_into_whole_frames() {
+fn plain_data_is_played_as_whole_frames() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plain.bin");
     fs::write(&path, (0..45u8).collect::<Vec<_>>()).unwrap();
@@ -165,7 +165,7 @@ fn numpy_array_is_cut_into_frames_along_its_first_axis() {
 }
 
 #[test]
-fn numpy_array_that_is_cut_off_is_played_with_a_warning() {
+fn truncated_numpy_array_is_played_with_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.npy");
     fs::write(&path, [npy::header("|i1", &[40], 0), vec![0; 19]].concat()).unwrap();
@@ -178,7 +178,7 @@ fn numpy_array_that_is_cut_off_is_played_with_a_warning() {
     assert_eq!(play_in(&source, &env).unwrap().1.len(), 4);
     let said = env.summary.get();
     assert!(
-        said.contains("is cut off: the last 6 of 10 frames (3.000000 s) are missing"),
+        said.contains("is truncated: the last 6 of 10 frames (3.000000 s) are missing"),
         "{said}"
     );
 }
@@ -195,7 +195,7 @@ fn raw_needs_a_dtype_unless_the_file_has_one() {
 }
 
 #[test]
-fn plain_data_says_which_band_it_is_from() {
+fn band_of_plain_data_is_that_of_raw() {
     let raw = |band: serde_json::Value| -> FileSource {
         serde_json::from_value(serde_json::json!({"path": "x.bin", "raw": {
             "dtype": "i10p", "axes": [{"name": "sample", "len": 4096}], "samples_per_frame": 4096, "band": band,
@@ -211,7 +211,7 @@ fn plain_data_says_which_band_it_is_from() {
 }
 
 #[test]
-fn files_that_lie_are_refused_by_name() {
+fn inconsistent_files_are_rejected_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.npy");
     let name = path.display().to_string();
@@ -248,7 +248,7 @@ fn files_that_lie_are_refused_by_name() {
 }
 
 #[test]
-fn of_a_recording_that_was_cut_off_the_whole_frames_are_played_and_the_others_counted() {
+fn truncated_recording_plays_complete_frames_and_counts_the_others() {
     let folder = tempfile::tempdir().unwrap();
     for (extension, bytes_per_frame) in [("npy", 96), ("npz", 96)] {
         let path = folder.path().join(format!("a.{extension}"));
@@ -256,13 +256,13 @@ fn of_a_recording_that_was_cut_off_the_whole_frames_are_played_and_the_others_co
         let mut seen = Vec::new();
         record(&name, Dtype::Ci8);
         let whole = fs::read(&path).unwrap();
-        // The payloads stand last; in an archive its directory comes after them.
+        // The payloads come last; in an archive the directory follows them.
         let end = whole
             .windows(4)
             .rposition(|bytes| bytes == [byte(2, 44), byte(2, 45), byte(2, 46), byte(2, 47)]);
         let end = end.unwrap() + 4 + bytes_per_frame - 48;
         if extension == "npz" {
-            // Alone: it says itself what it is.
+            // Without the side file: the archive contains its description.
             fs::remove_file(folder.path().join("a.npz.json")).unwrap();
         }
         for cut in [0, 1, 96, 97, 3 * 96] {
@@ -273,11 +273,11 @@ fn of_a_recording_that_was_cut_off_the_whole_frames_are_played_and_the_others_co
                 frames.iter().zip(0..).all(|(f, n)| f.as_slice::<u8>().unwrap()[1] == byte(n, 1))
             );
             let missing = env.counters.list()[1].counter.get();
-            assert_eq!(missing > 0, env.summary.get().contains("is cut off: the last"));
+            assert_eq!(missing > 0, env.summary.get().contains("is truncated: the last"));
             seen.push((frames.len(), missing));
         }
         assert_eq!(seen, [(3, 0), (2, 1), (2, 1), (1, 2), (0, 3)], "{extension}");
-        // Anywhere else too it ends in words.
+        // Truncated at any other byte, it is played or rejected without a panic.
         for cut in (0..whole.len()).step_by(13) {
             fs::write(&path, &whole[..cut]).unwrap();
             let _ = play(&source(&name));
@@ -286,7 +286,7 @@ fn of_a_recording_that_was_cut_off_the_whole_frames_are_played_and_the_others_co
 }
 
 #[test]
-fn a_damaged_frame_is_found_whatever_of_it_is_damaged() {
+fn damage_in_any_array_of_a_frame_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().join("a.npy").display().to_string();
     for array in
@@ -303,7 +303,7 @@ fn a_damaged_frame_is_found_whatever_of_it_is_damaged() {
 }
 
 #[test]
-fn an_archive_that_was_never_put_together_is_played_from_its_parts() {
+fn archive_that_was_never_assembled_is_played_from_its_parts() {
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().join("a.npz").display().to_string();
     record(&folder.path().join("b.npy").display().to_string(), Dtype::Ci8);
@@ -334,7 +334,7 @@ fn recordings_without_checksums_are_played() {
 }
 
 #[test]
-fn frames_come_as_far_apart_as_their_timestamps_if_that_is_asked_for() {
+fn real_time_pace_follows_the_timestamps() {
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().join("a.npy").display().to_string();
     record(&name, Dtype::Ci8);

@@ -1,4 +1,4 @@
-//! Which element goes to which pixel, and the file at the end.
+//! The block: adds elements to pixels, and writes the file at the end.
 
 use super::ImageSink;
 use super::picture::Picture;
@@ -13,13 +13,13 @@ pub struct Sink {
     parameters: ImageSink,
     path: WrittenPath,
     elements: Elements,
-    /// Whether values are complex, and count by their power.
+    /// Whether values are complex, shown by their power.
     is_complex: bool,
-    /// Places of the axes of rows and columns.
+    /// Indices of the axes of rows and columns.
     axes: [usize; 2],
-    /// Place of the axis of which each element has columns of its own, if there is one, and how many.
+    /// Index of the axis whose elements have columns of their own, and the number of columns of each.
     outer: Option<(usize, u64)>,
-    /// Columns of a frame, if they go on from frame to frame.
+    /// Columns of a frame, if the columns of successive frames follow each other.
     columns_per_frame: Option<u64>,
     clock: Clock,
     /// Timestamp of the first frame.
@@ -30,7 +30,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A sink for `port`.
+    /// Creates a sink for `port`.
     pub fn new(parameters: ImageSink, port: &PortType, env: &Env) -> Self {
         let [rows, columns] = parameters.size(port);
         let place = |name: &str| port.axes.iter().position(|axis| axis.name == name).unwrap_or(0);
@@ -49,7 +49,7 @@ impl Sink {
             summary: env.summary.clone(),
             early: env.counters.count(
                 "frames_early",
-                "Frames older than the first one, left out: look for what sends them again.",
+                "frames older than the first one, left out of the image; look for a source that repeats data",
             ),
             parameters,
         }
@@ -78,7 +78,7 @@ impl Sink {
         seen.expect(fxgraph::ON_HOST);
     }
 
-    /// What is in the picture.
+    /// Returns the summary of the image.
     fn describe(&self) -> String {
         let (columns, merged) = self.picture.columns();
         let ImageSink { path, rows: row_name, columns: column_name, decibels, .. } =
@@ -119,7 +119,7 @@ impl Sink {
 
 impl Block for Sink {
     fn start(&mut self) -> Result<(), BlockError> {
-        // A path that cannot be written shows before anything runs.
+        // Reports a path that cannot be written before the flowgraph runs.
         try_path(&self.path, true)
     }
 
@@ -133,7 +133,7 @@ impl Block for Sink {
 
     fn finish(&mut self) -> Result<(), BlockError> {
         if self.picture.columns().0 == 0 {
-            self.summary.set("nothing came to paint\n");
+            self.summary.set("no image written: no data arrived\n");
             return Ok(());
         }
         self.summary.set(self.describe());

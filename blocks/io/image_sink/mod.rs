@@ -17,34 +17,34 @@ use picture::Picture;
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "image_sink", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct ImageSink {
-    /// File to write, ending in `.png`. Folders are made.
+    /// File to write, ending in `.png`. Directories are created.
     pub path: WrittenPath,
-    /// Axis that goes upwards.
+    /// Axis that runs upwards.
     pub rows: String,
-    /// Axis that goes to the right.
+    /// Axis that runs to the right.
     pub columns: String,
-    /// Columns at most; a longer stream has several of its columns in each.
+    /// Largest number of columns; columns of a longer stream are merged.
     #[param(default = 1024)]
     pub max_columns: usize,
-    /// Pixels from one row to the next.
+    /// Height of a row in pixels.
     #[param(default = 1)]
     pub row_pixels: usize,
-    /// Pixels from one column to the next.
+    /// Width of a column in pixels.
     #[param(default = 1)]
     pub column_pixels: usize,
-    /// Whether colours are even in decibels, or in the values themselves.
+    /// Whether the colour scale is linear in decibels; otherwise in the values themselves.
     #[param(default = true)]
     pub decibels: bool,
 }
 
-/// Most pixels of one side, and of all of the picture.
+/// Largest number of pixels of one side, and of the whole image.
 const MOST_PIXELS: usize = 1 << 16;
 const MOST_AREA: usize = 1 << 27;
 /// Axes along which frames follow each other.
 const TIMES: [&str; 3] = ["spectrum", "heap", "sample"];
 
 impl ImageSink {
-    /// Rows, and columns that are kept.
+    /// Returns the number of rows, and of columns of the image.
     fn size(&self, input: &PortType) -> [usize; 2] {
         let rows = input.axis_len(&self.rows).unwrap_or(1);
         let columns = input.axis_len(&self.columns).unwrap_or(1);
@@ -55,13 +55,13 @@ impl ImageSink {
         TIMES.contains(&self.columns.as_str())
     }
 
-    /// Place of the axis whose elements follow each other, each with columns of its own: heaps of spectra.
+    /// Returns the index of the axis whose elements follow each other along the columns: heaps of spectra.
     fn outer(&self, input: &PortType) -> Option<usize> {
         let is_of_heaps = self.columns == "spectrum" && self.rows != "heap";
         input.axes.iter().position(|axis| is_of_heaps && axis.name == "heap")
     }
 
-    /// Columns that a frame has.
+    /// Returns the number of columns of a frame.
     fn columns_per_frame(&self, input: &PortType) -> usize {
         let outer = self.outer(input).map_or(1, |axis| input.axes[axis].len);
         outer * input.axis_len(&self.columns).unwrap_or(1)
@@ -76,32 +76,42 @@ impl ImageSink {
         };
         let stem = self.path.strip_suffix(".png");
         if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
-            let message = format!("`{}` names no picture", self.path);
-            refuse("path", message, "the name must end in .png".to_owned());
+            let message = format!("`path` must be a file name ending in .png, got `{}`", self.path);
+            refuse("path", message, "write a name such as image.png".to_owned());
         }
         let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
         for (parameter, name) in [("rows", &self.rows), ("columns", &self.columns)] {
             if !names.contains(&name.as_str()) {
                 let message = format!("the input has no axis `{name}`");
-                refuse(parameter, message, format!("it has {}", names.join(", ")));
+                refuse(parameter, message, format!("use one of {}", names.join(", ")));
             }
         }
         if self.rows == self.columns {
-            let message = "a picture needs two axes".to_owned();
-            refuse("columns", message, "give two different ones".to_owned());
+            let message = "`rows` and `columns` must be different axes".to_owned();
+            refuse(
+                "columns",
+                message,
+                "use, for example, `rows: channel`, `columns: spectrum`".to_owned(),
+            );
         }
         let [rows, columns] = self.size(input);
         let sides = [(rows, self.row_pixels), (columns, self.column_pixels)];
         let sides = sides.map(|(count, pixels)| count.checked_mul(pixels).unwrap_or(0));
         let is_size = |side: &usize| (1..=MOST_PIXELS).contains(side);
         if !sides.iter().all(is_size) || sides[0] * sides[1] > MOST_AREA {
-            let message =
-                format!("{rows} rows and {columns} columns are no picture of that many pixels");
-            let help = format!("1 to {MOST_PIXELS} pixels on a side, {MOST_AREA} in all");
+            let message = format!(
+                "the image must have 1 to {MOST_PIXELS} pixels per side and at most {MOST_AREA} in \
+                 total, got {rows} rows of {} and {columns} columns of {} pixels",
+                self.row_pixels, self.column_pixels
+            );
+            let help = "lower `max_columns`, `row_pixels` or `column_pixels`".to_owned();
             refuse("max_columns", message, help);
         } else if self.is_time() && self.columns_per_frame(input) > columns {
-            let message = format!("a frame has more than {columns} columns");
-            refuse("max_columns", message, "leave room for one frame at least".to_owned());
+            let of_frame = self.columns_per_frame(input);
+            let message = format!(
+                "`max_columns` must be at least the columns of a frame ({of_frame}), got {columns}"
+            );
+            refuse("max_columns", message, format!("set `max_columns: {of_frame}` or more"));
         }
         refusals
     }
@@ -119,14 +129,14 @@ impl KindSpec for ImageSink {
     }
 
     fn cannot_restart(&self) -> Option<&'static str> {
-        Some("it would overwrite its picture")
+        Some("it would overwrite its image")
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
         let parameters = &block.parameters;
         let [rows, columns] = parameters.size(&block.ports.inputs[0]);
         let area = rows * columns;
-        // Sums and counts, and at the end the pixels.
+        // Sums and counts; at the end also the pixels.
         let pixels = 3 * area * parameters.row_pixels * parameters.column_pixels;
         Resources {
             host_bytes: Picture::bytes(area) + pixels,

@@ -1,16 +1,16 @@
-//! Averages by row and column, and the colours that stand for them.
+//! Averages by row and column, and their colours.
 
 /// Colours from dark to bright, red, green and blue.
 const COLOURS: [[u8; 3]; 5] =
     [[0, 0, 0], [80, 10, 90], [200, 40, 60], [250, 150, 20], [255, 255, 200]];
-/// Where there are no data.
+/// Colour of pixels without data.
 const NOTHING: [u8; 3] = [96, 96, 96];
 
-/// Sums of what came, of a growing number of columns.
+/// Sums of values by row and column, for a growing number of columns.
 pub struct Picture {
     rows: usize,
     most_columns: usize,
-    /// Columns that are in use, and the binary logarithm of how many of the stream's each of them has.
+    /// Columns in use, and the binary logarithm of the number of columns of the stream in each.
     columns: usize,
     log2_merged: u32,
     /// `[column][row]`.
@@ -19,12 +19,12 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Bytes of memory of so many pixels.
+    /// Returns the memory for this number of pixels, in bytes.
     pub const fn bytes(pixels: usize) -> usize {
         pixels * (size_of::<f64>() + size_of::<u64>())
     }
 
-    /// An empty picture.
+    /// Creates an empty picture.
     pub fn new(rows: usize, most_columns: usize) -> Self {
         Self {
             rows,
@@ -58,35 +58,35 @@ impl Picture {
         self.columns = self.columns.max(self.place(column) as usize + 1);
     }
 
-    /// Where column `column` of the stream goes.
+    /// Returns the column of the picture for column `column` of the stream.
     fn place(&self, column: u64) -> u64 {
         column.checked_shr(self.log2_merged).unwrap_or(0)
     }
 
-    /// Adds a value to a column that was reached.
+    /// Adds a value to a column made by [`Self::reach`].
     pub fn add(&mut self, row: usize, column: u64, value: f64) {
         let at = self.place(column) as usize * self.rows + row;
         self.sums[at] += value;
         self.counts[at] += 1;
     }
 
-    /// Columns in use, and how many of the stream's each has.
+    /// Returns the number of columns in use, and the number of columns of the stream in each.
     pub fn columns(&self) -> (usize, u128) {
         (self.columns, 1 << self.log2_merged)
     }
 
-    /// Rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The average in a pixel, if anything came there.
+    /// Returns the average of a pixel; `None` without data.
     pub fn average(&self, row: usize, column: usize) -> Option<f64> {
         let at = column * self.rows + row;
         (self.counts[at] > 0).then(|| self.sums[at] / self.counts[at] as f64)
     }
 
-    /// Row, column and value of the brightest pixel; none if no pixel has a number.
+    /// Returns row, column and value of the brightest pixel; `None` if no pixel has a finite value.
     pub fn brightest(&self) -> Option<(usize, usize, f64)> {
         let pixels = (0..self.columns * self.rows).map(|at| (at % self.rows, at / self.rows));
         pixels
@@ -95,7 +95,7 @@ impl Picture {
             .max_by(|a, b| a.2.total_cmp(&b.2))
     }
 
-    /// From which to which value the colours go; none if no pixel has a colour of its own.
+    /// Returns the lowest and highest value of the colour scale; `None` if no pixel has a finite level.
     pub fn range(&self, decibels: bool) -> Option<[f64; 2]> {
         let all = (0..self.columns).flat_map(|column| (0..self.rows).map(move |row| (row, column)));
         let levels =
@@ -105,7 +105,7 @@ impl Picture {
         Some([*levels.get(levels.len() / 100)?, *levels.last()?])
     }
 
-    /// The pixels, red, green and blue, the highest row first.
+    /// Returns the pixels as red, green and blue bytes, the highest row first.
     pub fn paint(&self, decibels: bool, row_pixels: usize, column_pixels: usize) -> Vec<u8> {
         let [low, high] = self.range(decibels).unwrap_or([0.0, 1.0]);
         let mut pixels =
@@ -122,12 +122,12 @@ impl Picture {
     }
 }
 
-/// What the colour of a value stands for.
+/// Returns the position of a value on the colour scale: the value, or its decibels.
 fn level(value: f64, decibels: bool) -> f64 {
     if decibels { 10.0 * value.log10() } else { value }
 }
 
-/// The colour of 0 (dark) to 1 (bright).
+/// Returns the colour for 0 (dark) to 1 (bright).
 fn colour(part: f64) -> [u8; 3] {
     let steps = part.clamp(0.0, 1.0) * (COLOURS.len() - 1) as f64;
     let below = (steps as usize).min(COLOURS.len() - 2);
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn averages_go_on_beyond_what_32_bits_count() {
+    fn average_counts_more_than_32_bits() {
         let mut picture = Picture::new(1, 1);
         picture.reach(0);
         picture.counts[0] = u32::MAX.into();

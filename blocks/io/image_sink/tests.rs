@@ -16,7 +16,7 @@ fn port() -> PortType {
     }
 }
 
-/// A frame of ones, but for one spectrum and beam.
+/// Returns a frame of ones, except for one spectrum and beam.
 fn frame(timestamp: u64, bright: Option<(usize, usize)>) -> Plain {
     let value = |n: usize| if bright == Some((n / 12, n % 4)) { 100.0_f32 } else { 1.0 };
     Plain {
@@ -38,13 +38,13 @@ fn read(path: &Path) -> (usize, usize, Vec<[u8; 3]>) {
 }
 
 #[test]
-fn the_brightest_pixel_is_where_the_stream_is_brightest_and_gaps_are_grey() {
+fn brightest_pixel_has_its_position_and_gaps_are_grey() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new/picture.png");
     let parameters = json!({"path": path, "rows": "beam", "columns": "spectrum", "row_pixels": 2});
     let mut with_gap = frame(1000, None);
     with_gap.validity = vec![1, 0];
-    // The frame after the first did not come.
+    // The frame after the first one is missing.
     let frames = vec![with_gap, frame(1400, Some((1, 3))), frame(900, None)];
     let out = drive(&kind::<ImageSink>(parameters), &[port()], vec![frames]);
     assert!(
@@ -72,7 +72,7 @@ fn the_brightest_pixel_is_where_the_stream_is_brightest_and_gaps_are_grey() {
 }
 
 #[test]
-fn a_long_stream_is_merged_and_nothing_of_it_lost() {
+fn long_stream_is_merged_without_dropping_data() {
     let mut picture = Picture::new(2, 4);
     for column in 0..11 {
         picture.reach(column);
@@ -87,7 +87,7 @@ fn a_long_stream_is_merged_and_nothing_of_it_lost() {
 }
 
 #[test]
-fn a_picture_of_one_column_takes_the_largest_timestamp() {
+fn picture_of_one_column_accepts_the_largest_timestamp() {
     let mut picture = Picture::new(1, 1);
     for column in [0, 1, u64::MAX] {
         picture.reach(column);
@@ -97,7 +97,7 @@ fn a_picture_of_one_column_takes_the_largest_timestamp() {
 }
 
 #[test]
-fn values_without_decibels_are_dark_and_not_the_brightest() {
+fn values_without_decibels_are_dark() {
     for (value, expected) in [
         (
             0.0_f32,
@@ -144,21 +144,24 @@ fn spectra_of_heaps_follow_each_other() {
     };
     let out = drive(&kind::<ImageSink>(parameters), &[port], vec![vec![frame(0), frame(200)]]);
     assert!(out.summary.contains("2 pol x 24 columns"), "{}", out.summary);
-    // 200 us a frame, 12 spectra each.
+    // Frames of 200 us with 12 spectra.
     assert!(out.summary.contains("brightest: pol 1, column 18, 0.000308 s"), "{}", out.summary);
 }
 
 #[test]
-fn what_is_no_picture_is_refused() {
+fn image_sink_rejects_invalid_parameters() {
     let refused = |parameters| {
         let refusals = KindSpec::outputs(&kind::<ImageSink>(parameters), &[port()]).unwrap_err();
         refusals.iter().map(|refusal| refusal.message.clone()).collect::<Vec<_>>().join("; ")
     };
     let text = refused(json!({"path": "a.jpg", "rows": "beam", "columns": "time"}));
-    assert_eq!(text, "`a.jpg` names no picture; the input has no axis `time`");
+    assert_eq!(
+        text,
+        "`path` must be a file name ending in .png, got `a.jpg`; the input has no axis `time`"
+    );
     let text = refused(json!({"path": "a.png", "rows": "beam", "columns": "beam"}));
-    assert_eq!(text, "a picture needs two axes");
+    assert_eq!(text, "`rows` and `columns` must be different axes");
     let text =
         refused(json!({"path": "a.png", "rows": "beam", "columns": "spectrum", "max_columns": 1}));
-    assert_eq!(text, "a frame has more than 1 columns");
+    assert_eq!(text, "`max_columns` must be at least the columns of a frame (2), got 1");
 }

@@ -1,4 +1,4 @@
-//! Frames on their way to the recorder.
+//! The block: passes frames to the recorder.
 
 use fxgraph::recording::{Recorder, RecorderOptions, SideFile, try_folder};
 use fxgraph::{Block, BlockError, Env, Io, Next, PortType};
@@ -12,7 +12,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A sink for `port`.
+    /// Creates a sink for `port`.
     pub fn new(mut options: RecorderOptions, port: &PortType, env: &Env) -> Self {
         options.path = options.path.begin_at(&env.output_folder);
         Self { options, port: port.clone(), env: env.clone(), recorder: None }
@@ -43,7 +43,7 @@ impl Block for Sink {
         let Some(frame) = io.inputs[0].pop() else {
             return Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait });
         };
-        // Its recording may be made.
+        // A recorder with `trigger: start` may have finished its recording.
         if !recorder.is_over() {
             match recorder.take() {
                 Some(mut kept) => {
@@ -61,9 +61,9 @@ impl Block for Sink {
         recorder.end();
         recorder.join();
         match recorder.fault() {
-            // The flowgraph has gone on without it.
+            // The flowgraph continued without the recorder.
             Some(fault) if recorder.is_full() => {
-                self.env.summary.set(format!("recorded no more: {fault}\n"));
+                self.env.summary.set(format!("stopped recording: {fault}\n"));
             }
             Some(fault) => return Err(BlockError::new(fault)),
             None => {}
@@ -73,7 +73,7 @@ impl Block for Sink {
 }
 
 impl Drop for Sink {
-    /// Its thread ends on whatever path the block goes.
+    /// Ends the recorder's thread.
     fn drop(&mut self) {
         if let Some(recorder) = &self.recorder {
             recorder.end();

@@ -30,7 +30,7 @@ fn options(folder: &Path, trigger: Trigger) -> RecorderOptions {
     .unwrap()
 }
 
-/// Frames through the block; in number 10 something is missing.
+/// Sends frames through the block; frame 10 has missing data.
 fn run(options: RecorderOptions, frames: u64) -> (Env, Result<(), BlockError>) {
     let recorder = Recorder { options };
     assert!(recorder.outputs(&[port()]).is_ok());
@@ -56,7 +56,7 @@ fn run(options: RecorderOptions, frames: u64) -> (Env, Result<(), BlockError>) {
 }
 
 #[test]
-fn page_names_every_kind_of_event_that_begins_a_recording() {
+fn page_lists_every_kind_of_event_that_triggers_a_recording() {
     let schema = schemars::schema_for!(fxgraph::runtime::EventKind).to_value();
     let kinds = schema["oneOf"].as_array().unwrap();
     assert_eq!(kinds.len(), 23);
@@ -81,7 +81,7 @@ fn play(path: &Path) -> Vec<Arc<Frame>> {
 }
 
 #[test]
-fn the_frames_around_a_loss_are_recorded_and_come_back_bit_for_bit() {
+fn frames_around_missing_data_are_recorded_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
     let (env, done) = run(options(folder.path(), Trigger::Missing), 30);
     done.unwrap();
@@ -98,7 +98,7 @@ fn the_frames_around_a_loss_are_recorded_and_come_back_bit_for_bit() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_named_before_anything_runs() {
+fn unwritable_directory_is_named_before_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
@@ -107,7 +107,7 @@ fn a_folder_that_cannot_be_written_is_named_before_anything_runs() {
 }
 
 #[test]
-fn a_recorder_at_its_limit_closes_its_files_and_the_flowgraph_goes_on() {
+fn recorder_at_its_limit_closes_its_files_and_the_flowgraph_continues() {
     let folder = tempfile::tempdir().unwrap();
     let limited =
         RecorderOptions { max_total_bytes: Some(20), ..options(folder.path(), Trigger::Start) };
@@ -120,7 +120,7 @@ fn a_recorder_at_its_limit_closes_its_files_and_the_flowgraph_goes_on() {
 }
 
 #[test]
-fn a_recorder_counts_earlier_files_and_leaves_the_disk_free() {
+fn recorder_counts_existing_files_and_keeps_disk_space_free() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("new")).unwrap();
     std::fs::write(folder.path().join("new/r_1.npz"), [0; 100]).unwrap();

@@ -3,27 +3,29 @@
 use if_addrs::IfAddr;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Most groups that one address may name.
+/// Largest number of groups in one address.
 pub const MAX_GROUPS: u32 = 4096;
 
-/// Why a text is not an address.
+/// Reason why a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// There is no port, or it is not a number from 1 to 65535.
-    #[error("`{0}` has no valid port; an address is `a.b.c.d:port` or `a.b.c.d+N:port`")]
+    /// The port is missing, or is not a number from 1 to 65535.
+    #[error("`{0}` has no valid port; write `a.b.c.d:port` or `a.b.c.d+N:port`")]
     Port(String),
     /// The part before the port is not an IPv4 address.
-    #[error("`{0}` is not an IPv4 address; an address is `a.b.c.d:port` or `a.b.c.d+N:port`")]
+    #[error("`{0}` is not an IPv4 address; write `a.b.c.d:port` or `a.b.c.d+N:port`")]
     Ip(String),
-    /// The number after `+` is not one, or too large.
-    #[error("`{0}` names too many groups or does not say how many; at most {MAX_GROUPS}")]
+    /// The text after `+` is not a number, or the number is too large.
+    #[error("N in `{0}` must be a number below {MAX_GROUPS}, for N + 1 groups")]
     Groups(String),
-    /// The groups run out of the address range they begin in.
-    #[error("the groups of `{0}` leave the range of their kind of address")]
+    /// The groups extend beyond the address range of the first one.
+    #[error(
+        "the groups of `{0}` extend beyond the address range (multicast or unicast) of the first one"
+    )]
     Range(String),
 }
 
-/// The addresses that `text` names: `a.b.c.d+N:port` is N + 1 consecutive ones.
+/// Parses the addresses in `text`: `a.b.c.d+N:port` is N + 1 consecutive addresses.
 pub fn parse(text: &str) -> Result<Vec<SocketAddrV4>, AddressError> {
     let port_error = || AddressError::Port(text.to_owned());
     let (hosts, port) = text.trim().rsplit_once(':').ok_or_else(port_error)?;
@@ -44,7 +46,7 @@ pub fn parse(text: &str) -> Result<Vec<SocketAddrV4>, AddressError> {
     Ok((start..=start + more).map(|ip| SocketAddrV4::new(ip.into(), port)).collect())
 }
 
-/// The addresses that all of `texts` name, in order.
+/// Parses the addresses in all of `texts`, in order.
 pub fn parse_all(texts: &[String]) -> Result<Vec<SocketAddrV4>, Vec<AddressError>> {
     let (mut all, mut errors) = (Vec::new(), Vec::new());
     for text in texts {
@@ -56,7 +58,7 @@ pub fn parse_all(texts: &[String]) -> Result<Vec<SocketAddrV4>, Vec<AddressError
     if errors.is_empty() { Ok(all) } else { Err(errors) }
 }
 
-/// Names and IPv4 addresses of this machine's interfaces.
+/// Returns the names and IPv4 addresses of this host's interfaces.
 #[must_use]
 pub fn interfaces() -> Vec<(String, Ipv4Addr)> {
     let ipv4 = |interface: if_addrs::Interface| match interface.addr {
@@ -66,7 +68,7 @@ pub fn interfaces() -> Vec<(String, Ipv4Addr)> {
     if_addrs::get_if_addrs().unwrap_or_default().into_iter().filter_map(ipv4).collect()
 }
 
-/// The IPv4 address of the interface `name`, which may also be one of its addresses.
+/// Returns the IPv4 address of the interface `name`, which may also be one of its addresses.
 pub fn interface(name: &str) -> Result<Ipv4Addr, NoInterface> {
     let all = interfaces();
     let asked = name.parse::<Ipv4Addr>().ok();
@@ -81,13 +83,13 @@ pub fn interface(name: &str) -> Result<Ipv4Addr, NoInterface> {
     })
 }
 
-/// There is no such interface.
+/// Error: the network interface does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no network interface `{name}`; this machine has {known}")]
+#[error("network interface `{name}` does not exist; this host has {known}")]
 pub struct NoInterface {
-    /// What was asked for.
+    /// Name or address requested.
     pub name: String,
-    /// What there is.
+    /// Interfaces of this host, for the message.
     pub known: String,
 }
 
@@ -97,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_names_consecutive_groups() {
+    fn range_is_consecutive_groups() {
         let all = parse("239.1.2.254+3:7148").unwrap();
         let texts: Vec<String> = all.iter().map(ToString::to_string).collect();
         let expected = ["239.1.2.254:7148", "239.1.2.255:7148", "239.1.3.0:7148", "239.1.3.1:7148"];
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_address_is_named() {
+    fn parse_names_the_error_of_an_address() {
         for text in ["127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536"] {
             assert!(matches!(parse(text), Err(AddressError::Port(_))), "{text}");
         }
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loopback_interface_is_known_by_name_and_by_address() {
+    fn loopback_interface_is_found_by_name_and_by_address() {
         assert_eq!(interface("127.0.0.1"), Ok(Ipv4Addr::LOCALHOST));
         let by_name = interfaces().into_iter().find(|(_, ip)| ip.is_loopback()).unwrap().0;
         assert_eq!(interface(&by_name), Ok(Ipv4Addr::LOCALHOST));

@@ -1,4 +1,4 @@
-//! Descriptors: heaps that tell a receiver the name, shape and type of a stream's items.
+//! Descriptors: heaps that describe the name, shape and type of a stream's items.
 
 use super::item;
 use super::packet::{Head, Pointer, VALUE_BITS};
@@ -7,44 +7,44 @@ use std::fmt::Write;
 /// Type of an item's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Elements {
-    /// Unsigned integers of 48 bits, as immediate items are.
+    /// Unsigned integers of 48 bits, as in immediate items.
     Unsigned48,
-    /// Two's-complement integers of so many bits, most significant bit first.
+    /// Two's-complement integers with this number of bits, most significant bit first.
     Packed(u8),
     /// A `NumPy` type, such as `|i1` or `<i4`.
     Numpy(&'static str),
 }
 
-/// What a receiver is told about one item.
+/// Description of one item.
 #[derive(Clone, Debug)]
 pub struct Description {
     /// Item identifier.
     pub id: u16,
     /// Short name.
     pub name: &'static str,
-    /// One line.
+    /// Description in one line.
     pub text: &'static str,
-    /// Axes; none for a single number.
+    /// Lengths of the axes; none for a single number.
     pub shape: Vec<usize>,
     /// Type of the elements.
     pub elements: Elements,
 }
 
 impl Description {
-    /// A number that stands in the item pointer.
+    /// Creates the description of a number in the item pointer itself.
     #[must_use]
     pub fn immediate(id: u16, name: &'static str, text: &'static str) -> Self {
         Self { id, name, text, shape: Vec::new(), elements: Elements::Unsigned48 }
     }
 
-    /// The nested packet.
+    /// Returns the nested packet.
     fn packet(&self) -> Vec<u8> {
         let format = match self.elements {
             Elements::Unsigned48 => vec![b'u', 0, VALUE_BITS as u8],
             Elements::Packed(bits) => vec![b'i', 0, bits],
             Elements::Numpy(_) => Vec::new(),
         };
-        // Per axis one byte that says that its length is fixed, then the length in 48 bits.
+        // Per axis one byte for a fixed length, then the length in 48 bits.
         let mut shape = Vec::new();
         for length in &self.shape {
             shape.push(0);
@@ -65,13 +65,13 @@ impl Description {
             pointers.push(Pointer::addressed(id, payload.len() as u64));
             payload.extend(bytes);
         }
-        // The counter of a nested packet means nothing, but 0 is reserved for "none".
+        // The counter of a nested packet has no meaning, but 0 is reserved for "none".
         let head = Head::new(1, payload.len(), 0, payload.len(), &pointers);
         [head.as_bytes(), &payload].concat()
     }
 }
 
-/// The header dictionary of a `.npy` file, which is how `NumPy` types are told.
+/// Returns the header dictionary of a `.npy` file, which describes `NumPy` types.
 fn numpy_header(dtype: &str, shape: &[usize]) -> Vec<u8> {
     let mut header = format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': (");
     for length in shape {
@@ -82,7 +82,7 @@ fn numpy_header(dtype: &str, shape: &[usize]) -> Vec<u8> {
     header.into_bytes()
 }
 
-/// Item pointers and payload of a heap that describes `items`.
+/// Returns the item pointers and payload of a heap that describes `items`.
 #[must_use]
 pub fn heap(items: &[Description]) -> (Vec<Pointer>, Vec<u8>) {
     let (mut pointers, mut payload) = (Vec::new(), Vec::new());

@@ -1,10 +1,10 @@
 //! Item identifiers.
 
-/// Counts the heaps of a stream.
+/// Counter of the heaps of a stream.
 pub const HEAP_COUNTER: u16 = 0x1;
 /// Payload bytes of the whole heap.
 pub const HEAP_LENGTH: u16 = 0x2;
-/// Where this packet's payload goes in the heap.
+/// Offset of this packet's payload in the heap, in bytes.
 pub const PAYLOAD_OFFSET: u16 = 0x3;
 /// Payload bytes of this packet.
 pub const PAYLOAD_LENGTH: u16 = 0x4;
@@ -30,13 +30,13 @@ pub const DESCRIPTOR_DTYPE: u16 = 0x15;
 
 /// ADC samples since sync time.
 pub const TIMESTAMP: u16 = 0x1600;
-/// Which digitiser; the least significant bit is the polarisation.
+/// Identifier of the digitiser; the least significant bit is the polarisation.
 pub const DIGITISER_ID: u16 = 0x3101;
 /// Saturated samples in bits 47..32, a saturation flag in bit 1.
 pub const DIGITISER_STATUS: u16 = 0x3102;
 /// Packed samples.
 pub const RAW_SAMPLES: u16 = 0x3300;
-/// Which F-engine.
+/// Number of the F-engine.
 pub const FENG_ID: u16 = 0x4101;
 /// Index of the heap's first channel in the whole band.
 pub const FREQUENCY: u16 = 0x4103;
@@ -48,5 +48,5 @@ pub const XENG_RAW: u16 = 0x1800;
 pub const BLS_ORDERING: u16 = 0x100c;
 /// Beam voltages.
 pub const BF_RAW: u16 = 0x5000;
-/// How many antennas contributed to a beam.
+/// Number of antennas that contributed to a beam.
 pub const BEAM_ANTENNAS: u16 = 0x5004;

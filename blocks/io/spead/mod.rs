@@ -1,15 +1,15 @@
-//! SPEAD-64-48, version 4, as the `MeerKAT` family of engines speaks it.
+//! SPEAD-64-48, version 4, as used by the `MeerKAT` engines.
 //!
-//! Not a block: what [`spead_source`](crate::io::spead_source) and [`spead_sink`](crate::io::spead_sink)
-//! share, and what a block for another stream would build on.
+//! Not a block: code shared by [`spead_source`](crate::io::spead_source) and
+//! [`spead_sink`](crate::io::spead_sink), and a base for blocks of other streams.
 //!
 //! # Layout
-//! - [`packet`]: one datagram, read and written; never trusts a length
+//! - [`packet`]: parser and writer of one datagram; checks all lengths
 //! - [`item`]: the item identifiers of the streams
-//! - [`descriptor`]: heaps that tell a receiver what a stream's items are
+//! - [`descriptor`]: heaps that describe the items of a stream
 //! - [`address`]: `a.b.c.d+N:port` and network interfaces
 //! - [`receive`], [`send`]: batched UDP
-//! - [`pcap`]: datagrams out of a capture file
+//! - [`pcap`]: datagrams from a capture file
 
 pub mod address;
 pub mod descriptor;

@@ -15,22 +15,22 @@ pub const POINTER_BYTES: usize = 8;
 /// Bits of a value or an offset.
 pub const VALUE_BITS: u32 = 48;
 
-/// Why a datagram is no good.
+/// Reason why a datagram is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It does not begin like SPEAD.
+    /// The datagram does not begin with the SPEAD magic number.
     #[error("not SPEAD")]
     NotSpead,
-    /// It is SPEAD, of another version or flavour.
-    #[error("another version or flavour than SPEAD-64-48 version 4")]
+    /// The datagram is SPEAD of another version or flavour.
+    #[error("not SPEAD-64-48 version 4")]
     Flavour,
-    /// It is shorter than its item pointers or its payload length say.
+    /// The datagram is shorter than its item pointers or its payload length.
     #[error("truncated")]
     Truncated,
-    /// It is longer than its payload length says, or one of the four lengths and counters is absent.
-    #[error("contradicts its own lengths")]
+    /// The datagram is longer than its payload length, or one of the four lengths and counters is missing.
+    #[error("inconsistent lengths")]
     Length,
-    /// Its payload does not lie inside its heap.
+    /// The payload is not inside the heap.
     #[error("payload outside the heap")]
     Offset,
 }
@@ -47,13 +47,13 @@ pub struct Pointer {
 }
 
 impl Pointer {
-    /// An item whose value stands in the pointer.
+    /// Creates an item whose value is in the pointer itself.
     #[must_use]
     pub const fn immediate(id: u16, value: u64) -> Self {
         Self { immediate: true, id, value }
     }
 
-    /// An item at `offset` of the heap's payload.
+    /// Creates an item at `offset` of the heap's payload.
     #[must_use]
     pub const fn addressed(id: u16, offset: u64) -> Self {
         Self { immediate: false, id, value: offset }
@@ -76,19 +76,19 @@ impl Pointer {
 /// A packet whose lengths are consistent with each other.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Which heap it belongs to.
+    /// Counter of the heap.
     pub heap_counter: u64,
     /// Payload bytes of the heap.
     pub heap_length: u64,
-    /// Where the payload goes; `offset + payload.len() <= heap_length`.
+    /// Offset of the payload in the heap; `offset + payload.len() <= heap_length`.
     pub offset: u64,
-    /// Its part of the heap's payload.
+    /// Part of the heap's payload in this packet.
     pub payload: &'a [u8],
     pointers: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// The packet that `datagram` is.
+    /// Parses `datagram`.
     pub fn parse(datagram: &'a [u8]) -> Result<Self, Malformed> {
         let Some((header, rest)) = datagram.split_first_chunk::<HEADER_BYTES>() else {
             return Err(Malformed::NotSpead);
@@ -130,12 +130,12 @@ impl<'a> Packet<'a> {
         Ok(Self { heap_counter, heap_length, offset, payload, pointers })
     }
 
-    /// All item pointers, in the order of the wire.
+    /// Returns all item pointers, in the order on the wire.
     pub fn pointers(&self) -> impl Iterator<Item = Pointer> + use<'a> {
         decode(self.pointers)
     }
 
-    /// The value of the immediate item `id`.
+    /// Returns the value of the immediate item `id`.
     #[must_use]
     pub fn value(&self, id: u16) -> Option<u64> {
         self.pointers().find(|p| p.immediate && p.id == id).map(|p| p.value)
@@ -147,10 +147,10 @@ fn decode(pointers: &[u8]) -> impl Iterator<Item = Pointer> + use<'_> {
     words.iter().map(|word| Pointer::from_word(u64::from_be_bytes(*word)))
 }
 
-/// Most pointers that a packet of ours carries.
+/// Largest number of item pointers in a packet that fxgraph sends.
 pub const MAX_POINTERS: usize = 16;
 
-/// Everything of a packet that stands before its payload.
+/// Header and item pointers of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     bytes: [u8; HEADER_BYTES + MAX_POINTERS * POINTER_BYTES],
@@ -158,7 +158,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// The head of the packet that carries `length` bytes from `offset` of a heap with `items`.
+    /// Creates the head of the packet that carries `length` bytes from `offset` of a heap with `items`.
     ///
     /// # Panics
     /// If there are more than [`MAX_POINTERS`] pointers, the four of every packet included; the
@@ -189,7 +189,7 @@ impl Head {
         head
     }
 
-    /// The bytes for the wire.
+    /// Returns the bytes for the wire.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digitiser_packet_has_the_bytes_of_the_standard() {
+    fn digitiser_packet_has_the_bytes_of_the_standard() {
         let items = [
             Pointer::immediate(item::TIMESTAMP, 0x1234),
             Pointer::immediate(item::DIGITISER_ID, 1),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_of_being_malformed_has_its_own_name() {
+    fn malformed_packets_return_their_cause() {
         let good = datagram(1, 64, 32, &[9; 32], &[]);
         let parse = |bytes: &[u8]| Packet::parse(bytes).map(|_| ());
         assert_eq!(parse(&good), Ok(()));
@@ -253,7 +253,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(
+        fn written_packet_parses_to_the_same_values(
             counter in 0_u64..1 << 48,
             before in 0_usize..1000,
             after in 0_usize..1000,
@@ -275,7 +275,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_parsed_without_panic_and_stay_inside_the_heap(
+        fn arbitrary_bytes_parse_without_panic_and_stay_inside_the_heap(
             bytes in proptest::collection::vec(any::<u8>(), 0..300),
             like_spead in any::<bool>(),
         ) {

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Longest record read; longer ones are no packets.
+/// Longest valid record; longer ones are damaged.
 const MAX_RECORD: usize = 1 << 18;
 
 /// Link types this reader understands.
@@ -30,11 +30,11 @@ pub struct Capture<R> {
 /// One datagram of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Who sent it.
+    /// Address of the sender.
     pub from: SocketAddrV4,
-    /// Where it went.
+    /// Address of the destination.
     pub to: SocketAddrV4,
-    /// Its payload, as far as the capture kept it.
+    /// Payload, possibly truncated by the capture.
     pub payload: &'a [u8],
 }
 
@@ -46,7 +46,7 @@ impl Capture<BufReader<File>> {
 }
 
 impl<R: Read> Capture<R> {
-    /// A capture read from `input`.
+    /// Reads a capture from `input`.
     pub fn new(mut input: R) -> io::Result<Self> {
         let mut header = [0; 24];
         input.read_exact(&mut header).map_err(|_| invalid("shorter than a pcap header"))?;
@@ -69,24 +69,24 @@ impl<R: Read> Capture<R> {
         Ok(Self { input, swapped, link, record: Vec::new(), skipped: 0 })
     }
 
-    /// Records passed over so far: fragments, and what is not UDP over IPv4.
+    /// Returns the number of records skipped so far: fragments, and packets other than UDP over IPv4.
     #[must_use]
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// The next UDP datagram; `None` at the end of the file.
+    /// Reads the next UDP datagram; `None` at the end of the file.
     pub fn next_datagram(&mut self) -> io::Result<Option<Datagram<'_>>> {
         loop {
             let mut header = [0; 16];
             match self.input.read_exact(&mut header) {
-                // A capture that was cut off in a record ends there.
+                // A capture truncated within a record ends there.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
                 result => result?,
             }
             let len = word(&header[8..12], self.swapped) as usize;
             if len > MAX_RECORD {
-                return Err(invalid("damaged: it has a record of impossible length"));
+                return Err(invalid("damaged: a record is longer than any packet"));
             }
             self.record.resize(len, 0);
             match self.input.read_exact(&mut self.record) {
@@ -115,7 +115,7 @@ fn short(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
 }
 
-/// The UDP datagram in a link-layer record, if it is one in one piece.
+/// Returns the UDP datagram in a link-layer record, if the record is an unfragmented UDP datagram.
 fn udp(link: Link, record: &[u8]) -> Option<Datagram<'_>> {
     const IPV4: u16 = 0x0800;
     let ip = match link {
@@ -125,7 +125,7 @@ fn udp(link: Link, record: &[u8]) -> Option<Datagram<'_>> {
         Link::LinuxCooked2 => (short(record, 0)? == IPV4).then(|| record.get(20..))??,
         Link::Ethernet => {
             let mut at = 12;
-            // 802.1Q and 802.1ad tags stand before the type.
+            // 802.1Q and 802.1ad tags precede the type.
             while matches!(short(record, at)?, 0x8100 | 0x88a8) {
                 at += 4;
             }
@@ -147,7 +147,7 @@ fn udp(link: Link, record: &[u8]) -> Option<Datagram<'_>> {
     let (from_port, to_port) = (short(datagram, 0)?, short(datagram, 2)?);
     let len = usize::from(short(datagram, 4)?);
     let payload = datagram.get(8..)?;
-    // Padding of short Ethernet frames is cut off; a cut capture stays as short as it is.
+    // Removes the padding of short Ethernet frames; a truncated payload stays truncated.
     let payload = &payload[..len.saturating_sub(8).min(payload.len())];
     Some(Datagram {
         from: SocketAddrV4::new(from, from_port),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_datagrams_are_read_back() {
         let payloads: Vec<Vec<u8>> = (0..5).map(|i| vec![i; usize::from(i) * 700]).collect();
         let mut file = Vec::new();
         write(&mut file, payloads.iter().map(|p| example(p))).unwrap();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tagged_ethernet_frame_with_padding_gives_its_datagram() {
+    fn tagged_ethernet_frame_with_padding_returns_its_datagram() {
         let mut raw = Vec::new();
         write(&mut raw, std::iter::once(example(b"abc"))).unwrap();
         let ip = &raw[40..];
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_refused_with_a_reason() {
+    fn other_files_are_rejected_with_a_reason() {
         let error = |bytes: &[u8]| Capture::new(bytes).err().unwrap().to_string();
         assert!(error(b"").contains("shorter"));
         assert!(error(&[7; 24]).contains("not a pcap"));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loopback_record_that_ends_within_its_ip_header_is_no_datagram() {
+    fn loopback_record_truncated_in_its_ip_header_is_skipped() {
         assert_eq!(udp(Link::Null, &[0; 16]), None);
     }
 

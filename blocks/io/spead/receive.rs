@@ -1,5 +1,5 @@
-//! Batched UDP receive: many datagrams per system call, coalesced ones where the kernel does it.
-#![allow(unsafe_code)] // recvmmsg, poll and their control messages have no safe form.
+//! Batched UDP receive: many datagrams per system call, coalesced by the kernel if it supports that.
+#![allow(unsafe_code)] // recvmmsg, poll and their control messages have no safe interface.
 
 use super::address;
 use fxgraph::BlockError;
@@ -12,23 +12,21 @@ use std::time::Duration;
 
 /// Datagrams (coalesced ones count once) per system call.
 const BATCH: usize = 32;
-/// The same where they are long runs: no more than the second-level cache keeps until each has been
-/// handled.
+/// Coalesced runs per system call: no more than the second-level cache holds until each has been handled.
 const BATCH_OF_RUNS: usize = 8;
 /// The largest datagram, and the largest run of coalesced ones.
 const BUFFER_BYTES: usize = 1 << 16;
-/// From one buffer to the next. The used beginnings of all buffers must not share a few sets of the
-/// caches, hence no power of two for the second level and an odd number of lines for the first,
+/// Distance of the buffers in bytes. The beginnings of all buffers must not share a few sets of the
+/// caches: therefore not a power of two for the second level, and an odd number of lines for the first,
 /// whose sets repeat every 4 KiB.
 const STRIDE: usize = BUFFER_BYTES + (8 << 10) + 64;
-/// What a datagram takes of its socket's turn at least: an empty one costs time as well.
+/// Least number of bytes that a datagram counts in its socket's turn: an empty datagram costs time, too.
 const LEAST_CHARGE: u64 = 2 << 10;
-/// How long the sockets are left alone once they are empty: to be woken costs more than to receive
-/// a datagram.
+/// Longest pause after the sockets are empty: waking costs more than receiving a datagram.
 const LONGEST_NAP: Duration = Duration::from_micros(500);
-/// Timers are some 50 us late, which is no use for shorter naps.
+/// Shortest pause worth sleeping: timers are some 50 us late.
 const SHORTEST_NAP: Duration = Duration::from_micros(50);
-/// What may arrive during a nap, per second: 100 Gbit/s.
+/// Highest rate at which data may arrive during a pause, in bytes per second: 100 Gbit/s.
 const FASTEST: f64 = 12.5e9;
 /// Room for the control messages: segment size and drop count.
 const CONTROL_WORDS: usize = 16;
@@ -60,7 +58,7 @@ fn cannot_listen(address: SocketAddrV4, error: &io::Error) -> String {
             format!("cannot listen on {address}: another program or block has this port")
         }
         io::ErrorKind::AddrNotAvailable if !address.ip().is_multicast() => {
-            format!("cannot listen on {address}: no interface of this machine has that address")
+            format!("cannot listen on {address}: no interface of this host has that address")
         }
         _ => format!("cannot listen on {address}: {error}"),
     }
@@ -69,7 +67,7 @@ fn cannot_listen(address: SocketAddrV4, error: &io::Error) -> String {
 fn open_one(address: SocketAddrV4, interface: Ipv4Addr, buffer_bytes: usize) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     if address.ip().is_multicast() {
-        // Several receivers may share a group; bound to the group, a socket gets nothing else.
+        // Several receivers may share a group; a socket bound to the group gets no other packets.
         socket.set_reuse_address(true)?;
         socket.set_multicast_all_v4(false)?;
         socket.bind(&address.into())?;
@@ -78,7 +76,7 @@ fn open_one(address: SocketAddrV4, interface: Ipv4Addr, buffer_bytes: usize) -> 
         socket.bind(&address.into())?;
     }
     set_receive_buffer(&socket, buffer_bytes);
-    // Without these two packets still arrive, only less cheaply and with fewer counts.
+    // Without these two options packets still arrive, at a higher cost and without the drop count.
     let _ = set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
     let _ = set_option(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
     Ok(socket)
@@ -86,7 +84,7 @@ fn open_one(address: SocketAddrV4, interface: Ipv4Addr, buffer_bytes: usize) -> 
 
 fn set_receive_buffer(socket: &Socket, bytes: usize) {
     let value = i32::try_from(bytes).unwrap_or(i32::MAX);
-    // Beyond the system's limit where we may, up to it otherwise.
+    // Beyond the system's limit if permitted, up to the limit otherwise.
     if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value).is_err() {
         let _ = socket.set_recv_buffer_size(bytes);
     }
@@ -95,15 +93,15 @@ fn set_receive_buffer(socket: &Socket, bytes: usize) {
         tracing::warn!(
             asked_bytes = bytes,
             got_bytes = got,
-            "the socket buffer is smaller than asked for; raise net.core.rmem_max"
+            "the socket buffer is smaller than `receive_buffer_bytes`; raise net.core.rmem_max"
         );
     }
 }
 
-/// Bytes that the kernel holds for `socket`.
+/// Returns the size of the receive buffer of `socket`, in bytes.
 #[must_use]
 pub fn buffer_bytes(socket: &Socket) -> usize {
-    // It reports twice what was asked for, for its own bookkeeping.
+    // The kernel reports twice the requested size, which includes its own bookkeeping.
     socket.recv_buffer_size().unwrap_or(0) / 2
 }
 
@@ -127,37 +125,37 @@ pub struct Batch {
     buffers: Vec<u8>,
     control: Vec<[u64; CONTROL_WORDS]>,
     names: Vec<libc::sockaddr_in>,
-    /// Last drop count the kernel told, per socket; and datagrams of a message of late, on average.
+    /// Last drop count from the kernel, per socket; and recent mean number of datagrams per message.
     drops: Vec<u32>,
     run_datagrams: Vec<f64>,
     sockets: Vec<Socket>,
-    /// Messages taken per call now.
+    /// Messages per call at present.
     messages: usize,
-    /// Time in which no socket buffer fills more than a quarter, if there is enough of it.
+    /// Pause in which no socket buffer fills more than a quarter; `None` if it is too short for a sleep.
     nap: Option<Duration>,
-    /// The sockets had something and are empty.
+    /// Whether the sockets had data and are empty now.
     emptied: bool,
-    /// Bytes charged to one of several sockets before the next one has its turn.
+    /// Bytes read from one of several sockets in its turn.
     turn_bytes: usize,
 }
 
-/// What one call of [`Batch::receive`] brought.
+/// Result of one call of [`Batch::receive`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Datagrams.
+    /// Datagrams received.
     pub datagrams: u64,
-    /// Their bytes.
+    /// Payload bytes of these datagrams.
     pub bytes: u64,
-    /// Datagrams the kernel threw away because a socket buffer was full; where it coalesces
-    /// datagrams, estimated from the runs that it threw away and the length of those received.
+    /// Datagrams dropped by the kernel because a socket buffer was full; where the kernel coalesces
+    /// datagrams, estimated from the number of dropped runs and the mean length of received runs.
     pub kernel_drops: u64,
-    /// Whether nothing was left waiting in any socket.
+    /// Whether all sockets are empty.
     pub emptied: bool,
 }
 
 impl Batch {
-    /// Buffers for `sockets`, whose streams must not get out of step by more than about
-    /// `in_step_bytes`, all of them together, when they are read after a pause.
+    /// Creates buffers for `sockets`. When several sockets are read after a pause, their streams get out
+    /// of step by at most about `in_step_bytes` in total.
     #[must_use]
     pub fn new(sockets: Vec<Socket>, in_step_bytes: usize) -> Self {
         // SAFETY: a sockaddr_in is plain integers, for which all zeros is a value.
@@ -178,8 +176,8 @@ impl Batch {
         }
     }
 
-    /// Waits up to `timeout` for datagrams and hands some of those that are there to `handle` with
-    /// their sender: about as much from each socket, however much waits in it.
+    /// Waits up to `timeout` for datagrams, and calls `handle` with some of them and their sender: about
+    /// the same number of bytes from each socket.
     pub fn receive(
         &mut self,
         timeout: Duration,
@@ -190,8 +188,8 @@ impl Batch {
         }
         let mut total = Received::default();
         if self.sockets.len() == 1 {
-            // One socket: try before asking whether there is anything, which saves a system call
-            // for every batch of a busy stream.
+            // One socket: read without polling first, which saves a system call for every batch of a
+            // busy stream.
             total.emptied = self.receive_from(0, BATCH, handle, &mut total)?;
             if total.datagrams > 0 {
                 self.emptied = total.emptied;
@@ -206,7 +204,7 @@ impl Batch {
         Ok(total)
     }
 
-    /// Reads what one socket may give before the next one; whether that was all it had.
+    /// Reads one socket for its turn; returns whether the socket is empty.
     fn take_turn(
         &mut self,
         index: usize,
@@ -215,7 +213,7 @@ impl Batch {
     ) -> io::Result<bool> {
         let mut left = self.turn_bytes;
         loop {
-            // Bytes count, not messages: how many datagrams the kernel put into one differs.
+            // A turn counts bytes, not messages: the number of datagrams per message varies.
             let messages = left.div_ceil(BUFFER_BYTES).clamp(1, BATCH);
             let before = *total;
             let emptied = self.receive_from(index, messages, handle, total)?;
@@ -228,7 +226,7 @@ impl Batch {
         }
     }
 
-    /// Indices of the sockets that have something.
+    /// Returns the indices of the sockets that have data.
     fn readable(&self, timeout: Duration) -> io::Result<Vec<usize>> {
         // Allocated once per wait, not per datagram.
         let mut polls: Vec<libc::pollfd> = self
@@ -245,7 +243,7 @@ impl Batch {
         Ok(polls.iter().enumerate().filter(|(_, p)| p.revents != 0).map(|(i, _)| i).collect())
     }
 
-    /// Reads up to `most` messages; whether the socket had no more.
+    /// Reads up to `most` messages; returns whether the socket is empty.
     fn receive_from(
         &mut self,
         index: usize,
@@ -310,8 +308,8 @@ impl Batch {
         }
         total.datagrams += datagrams;
         if count > 0 {
-            // The kernel counts a run of coalesced datagrams once. Those that were lost were as long
-            // as those around them.
+            // The kernel counts a run of coalesced datagrams once; dropped runs are assumed to be as
+            // long as received ones.
             let run = &mut self.run_datagrams[index];
             *run += (datagrams as f64 / count as f64 - *run) * if *run == 0.0 { 1.0 } else { 0.25 };
             total.kernel_drops += (dropped as f64 * *run).round() as u64;
@@ -322,7 +320,8 @@ impl Batch {
     }
 }
 
-/// Nothing there, a signal, or an error that an earlier datagram of ours provoked: no reason to end.
+/// Ignores errors after which receiving continues: no data, a signal, or an error caused by an earlier
+/// datagram that this host sent.
 fn retry_later(error: io::Error) -> io::Result<()> {
     match error.kind() {
         io::ErrorKind::WouldBlock
@@ -332,7 +331,7 @@ fn retry_later(error: io::Error) -> io::Result<()> {
     }
 }
 
-/// Segment size (0 if not coalesced) and drop count, as far as the kernel told.
+/// Returns the segment size (0 if not coalesced) and the drop count, if the kernel reported it.
 fn control_messages(header: &libc::msghdr) -> (usize, Option<u32>) {
     let (mut segment, mut drops) = (0, None);
     // SAFETY: the kernel filled `header` and its control buffer; the CMSG functions stay inside
@@ -368,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_arrive_whole_with_their_sender_from_unicast_and_multicast() {
+    fn unicast_and_multicast_datagrams_arrive_with_their_sender() {
         let unicast = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
         let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, 71, 48), free_port());
         let sockets = open(&[unicast, group], &["127.0.0.1".to_owned()], 1 << 16).unwrap();
@@ -398,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_in_several_sockets_is_read_in_step() {
+    fn several_sockets_are_read_in_step() {
         let addresses = [(); 2].map(|()| SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()));
         let sockets = open(&addresses, &[], 1 << 20).unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -425,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_tiny_datagrams_does_not_keep_the_thread() {
+    fn flood_of_tiny_datagrams_does_not_block_the_thread() {
         for len in [0, 1] {
             let addresses = [(); 2].map(|()| SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()));
             let sockets = open(&addresses, &[], 1 << 20).unwrap();
@@ -466,18 +465,18 @@ mod tests {
                 }
             };
             drain(&mut batch);
-            // The kernel tells the count with the next datagram.
+            // The kernel reports the count with the next datagram.
             sender.send_to(&run, &address.into()).unwrap();
             let Received { datagrams, kernel_drops, .. } = drain(&mut batch);
             let sent = (runs + 1) * segments;
-            assert!(kernel_drops > sent / 4, "{kernel_drops} of {sent} lost");
+            assert!(kernel_drops > sent / 4, "{kernel_drops} of {sent} dropped");
             let told = (datagrams + kernel_drops) as f64;
             assert!((told - sent as f64).abs() <= tolerance * sent as f64, "{told} of {sent}");
         }
     }
 
     #[test]
-    fn the_beginnings_of_all_buffers_lie_in_different_sets_of_the_first_cache() {
+    fn buffers_begin_in_different_sets_of_the_first_cache() {
         // 64 sets of lines of 64 bytes.
         let set = |buffer| buffer * STRIDE / 64 % 64;
         let sets: std::collections::HashSet<usize> = (0..BATCH).map(set).collect();

@@ -1,5 +1,6 @@
-//! Batched UDP send: many packets per system call, cut up by the kernel or the card where they can.
-#![allow(unsafe_code)] // sendmmsg and its control messages have no safe form.
+//! Batched UDP send: many packets per system call, segmented by the kernel or the network interface if
+//! supported.
+#![allow(unsafe_code)] // sendmmsg and its control messages have no safe interface.
 
 use super::address;
 use super::packet::Head;
@@ -10,14 +11,14 @@ use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::AsRawFd;
 
-/// Most packets in one call of [`Sender::send`].
+/// Largest number of packets in one call of [`Sender::send`].
 pub const MAX_PACKETS: usize = 32;
-/// Most bytes the kernel cuts up at once.
+/// Largest number of bytes that the kernel segments at once.
 const MAX_COALESCED: usize = 65_000;
 /// Control words of a message: a header and one 16-bit segment size.
 const CONTROL_WORDS: usize = 4;
 
-/// One packet to send: what stands before the payload, and the payload where it lies.
+/// One packet to send: its head, and a reference to its payload.
 #[derive(Clone, Copy)]
 pub struct Outgoing<'a> {
     /// Header and item pointers.
@@ -27,13 +28,13 @@ pub struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    /// Bytes of the datagram.
+    /// Returns the length of the datagram in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.head.as_bytes().len() + self.payload.len()
     }
 
-    /// Never: there is always a header.
+    /// Returns `false`: there is always a header.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         false
@@ -47,7 +48,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A socket that sends out of `interface`, with `ttl` for multicast.
+    /// Opens a socket that sends from `interface`, with `ttl` for multicast.
     pub fn open(interface: Option<&str>, ttl: u32) -> Result<Self, BlockError> {
         let ip = interface
             .map(|name| address::interface(name).map_err(|e| BlockError::new(e.to_string())))
@@ -57,18 +58,18 @@ impl Sender {
         Ok(Self { socket, coalesce: true })
     }
 
-    /// Has every packet sent as a datagram of its own, not in runs that the kernel cuts up: what
-    /// arrives from a sender that cannot coalesce.
+    /// Disables segmentation by the kernel: every packet is sent as a datagram of its own, as from a sender
+    /// without this feature.
     pub fn send_singly(&mut self) {
         self.coalesce = false;
     }
 
-    /// Sends up to [`MAX_PACKETS`] of `packets` to `to`; how many the kernel took. 0 says that it has
-    /// no room now.
+    /// Sends up to [`MAX_PACKETS`] of `packets` to `to`; returns the number that the kernel accepted, 0 if
+    /// the socket buffer is full.
     pub fn send(&mut self, packets: &[Outgoing<'_>], to: SocketAddrV4) -> io::Result<usize> {
         loop {
             match self.try_send(&packets[..packets.len().min(MAX_PACKETS)], to) {
-                // A path that cannot cut up large sends says so in one of these ways.
+                // Without support for segmentation, the kernel returns one of these errors.
                 Err(error) if self.coalesce && cannot_coalesce(&error) => self.coalesce = false,
                 Err(error) if no_room(&error) => return Ok(0),
                 result => return result,
@@ -125,7 +126,7 @@ impl Sender {
         Ok(counts[..sent].iter().sum())
     }
 
-    /// How many of `packets` go in one message: equal ones, the last may be shorter.
+    /// Returns the number of `packets` in one message: of equal length, the last may be shorter.
     fn run(&self, packets: &[Outgoing<'_>]) -> usize {
         let size = packets[0].len();
         if !self.coalesce {

@@ -1,4 +1,4 @@
-//! The block: cuts frames into heaps and heaps into packets, and sends them in time.
+//! The block: cuts frames into heaps and heaps into packets, and sends the packets on schedule.
 
 use super::SpeadSink;
 use super::heaps::{Heap, Heaps};
@@ -12,13 +12,13 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes sent in one go, between two looks at the clock.
+/// Bytes sent at once, between two readings of the clock.
 const BURST_BYTES: usize = 1 << 16;
-/// How long one call of `work` may go on.
+/// Longest duration of one call of `work`.
 const WORK_TIME: Duration = Duration::from_millis(20);
-/// How long to wait for room in the socket's buffer.
+/// Time to wait for room in the socket buffer.
 const RETRY: Duration = Duration::from_micros(500);
-/// How long the end of the block waits for room for the stop heaps.
+/// Longest time that the end of the block waits for room for the stop heaps.
 const STOP_TIME: Duration = Duration::from_millis(10);
 
 /// A running sink.
@@ -30,15 +30,15 @@ pub struct Sink {
     pace: Pace,
     next_counter: u64,
     counter_step: u64,
-    /// The frame being sent, and how far it is.
+    /// The frame being sent, and its progress.
     current: Option<Progress>,
-    /// Payload of the heap being sent, if it is not that in the frame.
+    /// Payload of the heap being sent, if it differs from that in the frame.
     rewritten: Vec<u8>,
     enabled: Timed<bool>,
     changes: Changes<bool>,
-    /// Whether the heap before was sent, or would have been had it been valid.
+    /// Whether the last heap was sent, or would have been sent if it were valid.
     is_sending: bool,
-    /// Whether anything was ever sent.
+    /// Whether any packet was ever sent.
     has_sent: bool,
     descriptors: (Vec<Pointer>, Vec<u8>),
     descriptors_due: Option<Instant>,
@@ -56,11 +56,11 @@ pub struct Sink {
     last_sent: Gauge,
 }
 
-/// A heap without data on its way to all destinations.
+/// A heap without data that is being sent to all destinations.
 struct Control {
     items: Vec<Pointer>,
     payload: Vec<u8>,
-    /// The next destination, the heap's counter there, and the bytes it already has.
+    /// The next destination, the heap's counter there, and the bytes sent to it.
     destination: usize,
     counter: u64,
     done: usize,
@@ -102,30 +102,30 @@ impl Sink {
             descriptors_due: None,
             control: None,
             stopped: false,
-            sent_heaps: counters.count("heaps_sent", "heaps with data that were sent"),
-            sent_packets: counters.count("packets_sent", "packets with data that were sent"),
-            sent_bytes: counters.count("bytes_sent", "bytes of those packets, headers included"),
+            sent_heaps: counters.count("heaps_sent", "heaps with data sent"),
+            sent_packets: counters.count("packets_sent", "packets with data sent"),
+            sent_bytes: counters.count("bytes_sent", "bytes of these packets, headers included"),
             skipped: counters
-                .count("heaps_not_sent", "heaps not sent because their data was not valid"),
+                .count("heaps_not_sent", "heaps not sent because they hold no valid data"),
             partial: counters.count(
                 "heaps_partial",
-                "heaps of visibilities or beams sent although some input of theirs was missing; look \
-                 for lost packets upstream",
+                "heaps of visibilities or beams sent although some of their input was missing; look \
+                 for missing packets upstream",
             ),
             flagged: counters.count(
                 "baselines_flagged",
-                "baselines flagged as incomplete, summed over the heaps sent; look for lost packets \
-                 upstream",
+                "baselines flagged as incomplete, summed over the heaps sent; look for missing \
+                 packets upstream",
             ),
             stops_lost: counters.loss(
                 "heaps_stop_not_sent",
-                "destinations that were not told the end, for want of room in the socket buffer",
+                "stop heaps not sent because the socket send buffer was full",
             ),
             disabled: counters
                 .count("heaps_disabled", "heaps not sent because `enabled` was false at their time"),
             last_sent: counters.gauge(
                 "last_sent_timestamp_samples",
-                "Timestamp, in ADC samples, of the heap sent last. It stands still while nothing is sent.",
+                "timestamp, in ADC samples, of the last heap sent; does not change while nothing is sent",
             ),
         }
     }
@@ -136,13 +136,13 @@ impl Sink {
         counter
     }
 
-    /// Begins to send a heap without data to every destination.
+    /// Starts sending a heap without data to every destination.
     fn begin_control(&mut self, items: Vec<Pointer>, payload: Vec<u8>) {
         let counter = self.take_counter();
         self.control = Some(Control { items, payload, destination: 0, counter, done: 0 });
     }
 
-    /// Sends what there is room for of a heap without data; whether all of it is out.
+    /// Sends as much of a heap without data as fits the socket buffer; returns whether all of it is sent.
     fn send_control(&mut self) -> Result<bool, BlockError> {
         while let Some(mut control) = self.control.take() {
             let to = self.destinations[control.destination];
@@ -182,14 +182,14 @@ impl Sink {
         }
     }
 
-    /// Sends the stop heaps, once; whether all of them are out.
+    /// Sends the stop heaps, once; returns whether all of them are sent.
     fn send_stop(&mut self) -> Result<bool, BlockError> {
         let is_told = self.parameters.stop_heaps && (self.has_sent || self.is_sending);
         if self.sender.is_none() || !is_told {
             return Ok(true);
         }
         if !self.stopped {
-            // Descriptors that are under way come to their end first.
+            // Descriptors that are being sent are completed first.
             if !self.send_control()? {
                 return Ok(false);
             }
@@ -200,13 +200,13 @@ impl Sink {
         self.send_control()
     }
 
-    /// Timestamp of heap `index` of the frame of timestamp `frame`.
+    /// Returns the timestamp of heap `index` of the frame with timestamp `frame`.
     fn timestamp(&self, frame: u64, index: usize) -> u64 {
         let time = index / (self.heaps.per_frame() / self.heaps.times);
         frame.wrapping_add(time as u64 * self.heaps.samples_per_heap)
     }
 
-    /// Sends the next packets of `progress`; how many bytes went, `None` when the frame is done.
+    /// Sends the next packets of `progress`; returns the payload bytes sent, `None` at the end of the frame.
     fn send_some(&mut self, progress: &mut Progress) -> Result<Option<usize>, BlockError> {
         let (heap, counter, done) = loop {
             if let Some(heap) = progress.heap {
@@ -221,7 +221,7 @@ impl Sink {
                 self.is_sending = false;
                 self.disabled.add(1);
                 progress.index += 1;
-                // It takes as much time as if it were sent.
+                // A disabled heap takes as much time as one that is sent.
                 return Ok(Some(self.heaps.heap_bytes));
             }
             if !std::mem::replace(&mut self.is_sending, true) {
@@ -278,7 +278,7 @@ impl Sink {
             self.sent_heaps.add(1);
             self.last_sent.set(timestamp as f64);
         }
-        // The pace is that of the payload.
+        // The schedule counts payload bytes only.
         Ok(Some(payload_bytes))
     }
 
@@ -354,7 +354,7 @@ impl Block for Sink {
     }
 
     fn finish(&mut self) -> Result<(), BlockError> {
-        // Receivers are told the end also when it was a failure.
+        // Stop heaps are sent also after a failure.
         let began = Instant::now();
         while !self.send_stop()? {
             if began.elapsed() > STOP_TIME {

@@ -1,4 +1,4 @@
-//! Which heaps a frame consists of.
+//! Division of a frame into heaps.
 
 use super::partial::{Partial, PartialDumps};
 use crate::io::spead::descriptor::{self, Description, Elements};
@@ -6,7 +6,7 @@ use crate::io::spead::item;
 use crate::io::spead::packet::{Pointer, VALUE_BITS};
 use fxgraph::{BlockError, Frame};
 
-/// What distinguishes the streams.
+/// Type of a stream, with its identifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Heaps go to the groups in turn.
@@ -18,24 +18,24 @@ pub enum Stream {
     },
     /// Heaps of an F-engine.
     FEngine {
-        /// Its number.
+        /// Number of the F-engine.
         feng_id: u64,
     },
     /// Visibilities.
     XEngine,
     /// Beams.
     BEngine {
-        /// How many.
+        /// Number of beams.
         beams: usize,
     },
 }
 
-/// How a frame is cut into heaps; each is contiguous in it.
+/// Division of a frame into heaps, each contiguous in the frame.
 #[derive(Clone, Debug)]
 pub struct Heaps {
-    /// Which stream.
+    /// Type of the stream.
     pub stream: Stream,
-    /// Heap times in a frame.
+    /// Heap timestamps in a frame.
     pub times: usize,
     /// Channel blocks (groups of a digitiser).
     pub groups: usize,
@@ -47,36 +47,36 @@ pub struct Heaps {
     pub first_channel: usize,
     /// Channels in a heap.
     pub channels_per_substream: usize,
-    /// Axes of the payload, and their elements.
+    /// Lengths of the axes of the payload.
     pub shape: Vec<usize>,
     /// Type of the payload's elements.
     pub elements: Elements,
-    /// Rule for visibilities and beams to which not everything contributed.
+    /// Rule for partial visibilities and beams.
     pub partial: Partial,
 }
 
-/// Most bytes of the table of baselines: descriptors are sent without pauses.
+/// Largest table of baselines in bytes: descriptors are sent without pauses.
 const MAX_ORDER_BYTES: usize = 1 << 16;
-/// Most item pointers of a heap besides the four of every packet.
+/// Largest number of item pointers of a heap, without the four of every packet.
 const MAX_ITEMS: usize = 4;
 
 /// One heap to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Heap {
-    /// Where its payload begins in the frame.
+    /// Offset of its payload in the frame, in bytes.
     pub start: usize,
-    /// Which destination.
+    /// Index of its destination.
     pub destination: usize,
     /// Whether the heap is sent although some of its data is missing.
     pub is_partial: bool,
-    /// Whether [`Heaps::rewrite`] makes the payload, instead of the frame.
+    /// Whether [`Heaps::rewrite`] computes the payload; otherwise it is sent from the frame.
     pub is_rewritten: bool,
     items: [Pointer; MAX_ITEMS],
     len: usize,
 }
 
 impl Heap {
-    /// Its items.
+    /// Returns the item pointers of the heap.
     #[must_use]
     pub fn items(&self) -> &[Pointer] {
         &self.items[..self.len]
@@ -84,7 +84,7 @@ impl Heap {
 }
 
 impl Heaps {
-    /// Heaps in a frame.
+    /// Returns the number of heaps in a frame.
     #[must_use]
     pub fn per_frame(&self) -> usize {
         match self.stream {
@@ -94,21 +94,21 @@ impl Heaps {
         }
     }
 
-    /// Heap number `index` of `frame`; `None` if it is not valid.
+    /// Returns heap number `index` of `frame`; `None` if its data are not valid.
     #[must_use]
     pub fn heap(&self, frame: &Frame, index: usize) -> Option<Heap> {
         let validity = &frame.header().validity;
         let time = index / (self.per_frame() / self.times);
         let group = index % self.groups;
         let offset = time as u64 * self.samples_per_heap;
-        // On the wire timestamps start again from 0 after 48 bits.
+        // Timestamps on the wire have 48 bits and wrap.
         let timestamp = frame.header().timestamp.wrapping_add(offset) & ((1 << VALUE_BITS) - 1);
         let frequency = self.first_channel + group * self.channels_per_substream;
         let frequency = Pointer::immediate(item::FREQUENCY, frequency as u64);
         let count = match self.stream {
             Stream::XEngine => validity.iter().copied().max(),
             Stream::Digitiser { .. } => {
-                // The heaps on the wire may be longer or shorter than those that can be missing.
+                // Heaps on the wire may be longer or shorter than the units of validity.
                 let first = time * validity.len() / self.times;
                 let end = ((time + 1) * validity.len()).div_ceil(self.times);
                 validity.get(first..end).and_then(|units| units.iter().copied().min())
@@ -169,7 +169,7 @@ impl Heaps {
         Some(heap)
     }
 
-    /// Whether any heap is sent with another payload than that in the frame.
+    /// Whether any heap is sent with a payload that differs from the frame.
     #[must_use]
     pub fn rewrites(&self) -> bool {
         match self.stream {
@@ -179,8 +179,8 @@ impl Heaps {
         }
     }
 
-    /// Writes the payload of a partial heap, number `index` of `frame`, to `to`. Returns the number of
-    /// baselines that are flagged in the heap.
+    /// Writes the payload of the partial heap number `index` of `frame` to `to`. Returns the number of
+    /// baselines flagged in the heap.
     pub fn rewrite(&self, frame: &Frame, index: usize, to: &mut [u8]) -> Result<usize, BlockError> {
         let counts = &frame.header().validity;
         let from = &frame.as_slice::<u8>()?[index * self.heap_bytes..][..self.heap_bytes];
@@ -193,8 +193,8 @@ impl Heaps {
         Ok(0)
     }
 
-    /// The pairs of inputs `[visibility][2]` as `<u2` bytes, unless they are too many for a heap that is sent
-    /// at once.
+    /// Returns the pairs of inputs `[visibility][2]` as `<u2` bytes; `None` for other streams and if the table
+    /// exceeds [`MAX_ORDER_BYTES`].
     fn baseline_order(&self) -> Option<Vec<u8>> {
         let (Stream::XEngine, &[_, visibilities, _]) = (self.stream, &self.shape[..]) else {
             return None;
@@ -209,7 +209,7 @@ impl Heaps {
             .then(|| inputs.flatten().flat_map(|input| (input as u16).to_le_bytes()).collect())
     }
 
-    /// Item pointers and payload of the heap that describes the items to receivers.
+    /// Returns the item pointers and payload of the heap that describes the items to receivers.
     #[must_use]
     pub fn descriptors(&self) -> (Vec<Pointer>, Vec<u8>) {
         let (mut pointers, mut payload) = descriptor::heap(&self.descriptions());
@@ -220,7 +220,7 @@ impl Heaps {
         (pointers, payload)
     }
 
-    /// What receivers are told about the items.
+    /// Returns the descriptions of the items.
     fn descriptions(&self) -> Vec<Description> {
         let raw = |id, name, text| Description {
             id,
@@ -292,7 +292,7 @@ impl Heaps {
     }
 }
 
-/// Samples at the end of their range: the largest, its negative, or the one below that.
+/// Returns the number of saturated samples: at the largest value, its negative, or the most negative value.
 fn saturated_samples(packed: &[u8], bits: u8) -> u64 {
     let largest = (1_i32 << (bits - 1)) - 1;
     let (mut word, mut available, mut saturated) = (0_u32, 0, 0);

@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::net::SocketAddrV4;
 
-/// Which stream a sink sends.
+/// Type of the stream that a sink sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamName {
@@ -45,35 +45,35 @@ pub enum StreamName {
     inputs("input")
 )]
 pub struct SpeadSink {
-    /// Which stream: `digitiser`, `f_engine`, `x_engine` or `b_engine`.
+    /// Type of the stream: `digitiser`, `f_engine`, `x_engine` or `b_engine`.
     pub stream: StreamName,
-    /// Where to: `a.b.c.d:port` or, for N + 1 consecutive groups, `a.b.c.d+N:port`. The channels are cut
-    /// into as many equal blocks as there are groups. `b_engine`: one entry per beam.
+    /// Destinations: `a.b.c.d:port` or, for N + 1 consecutive groups, `a.b.c.d+N:port`. Each group gets an
+    /// equal block of channels. `b_engine`: one entry per beam.
     pub destinations: Vec<String>,
     /// Network interface, by name or address, to send from.
     pub interface: Option<String>,
-    /// How many routers multicast packets may pass.
+    /// Time to live of multicast packets (number of routers that they may pass).
     #[param(default = 4, range = 0..=255)]
     pub ttl: u32,
-    /// Most payload bytes in a packet.
+    /// Largest payload of a packet, in bytes.
     #[param(default = 8192)]
     pub packet_payload_bytes: usize,
-    /// Speed of sending, as a multiple of the stream's own; 0 sends as fast as possible.
+    /// Rate of sending, as a multiple of the stream's rate; 0 sends as fast as possible.
     #[param(default = 1.1)]
     pub rate: f64,
-    /// Speed at which a sink that is late catches up, as a multiple of the stream's own; at least `rate`.
+    /// Rate at which a sink behind schedule catches up, as a multiple of the stream's rate; at least `rate`.
     #[param(default = default_catch_up())]
     pub catch_up: f64,
-    /// Whether anything is sent; live. While it is false frames are taken at the same pace, and dropped.
+    /// Whether the sink sends; live. While it is false, frames are consumed at the same pace and dropped.
     #[param(default = true, live)]
     pub enabled: bool,
     /// Time between descriptors.
     #[param(default = 5.0)]
     pub descriptor_seconds: f64,
-    /// Whether receivers are told the end of the stream by stop heaps.
+    /// Whether stop heaps are sent at the end of the stream.
     #[param(default = true)]
     pub stop_heaps: bool,
-    /// `digitiser`: identifier, the polarisation in its least significant bit.
+    /// `digitiser`: identifier of the digitiser, with the polarisation in its least significant bit.
     #[param(default)]
     pub digitiser_id: u64,
     /// `digitiser`: samples in a heap.
@@ -82,18 +82,17 @@ pub struct SpeadSink {
     /// `f_engine`: number of this F-engine.
     #[param(default)]
     pub feng_id: u64,
-    /// `f_engine`: how many F-engines send to the same groups.
+    /// `f_engine`: number of F-engines that send to the same groups.
     #[param(default = 1)]
     pub n_antennas: u64,
-    /// `x_engine` and `b_engine`: what is sent where not everything contributed. `flag` (default):
-    /// a baseline that lacks any heap of the dump is (-2^31, 1), and a dump without a complete baseline is
-    /// not sent; `send`: the sums as they are; `scale`: the sums times all heaps / those that contributed,
-    /// and flagged as with `flag` below `minimum_fraction`. A beam carries the number of
-    /// its antennas (`beam_ants`) in any case, so that `flag` and `send` leave its values alone; `scale`
-    /// multiplies them by all antennas / those that contributed.
+    /// `x_engine` and `b_engine`: treatment of partial dumps. `flag` (default): a baseline with a missing
+    /// heap is (-2^31, 1), and a dump without a complete baseline is not sent; `send`: sums unchanged;
+    /// `scale`: sums times (heaps of a dump / heaps that contributed), and flagged as with `flag` below
+    /// `minimum_fraction`. Beams always carry the number of antennas (`beam_ants`), so `flag` and `send` do
+    /// not change their values; `scale` multiplies by (all antennas / antennas that contributed).
     pub partial_dumps: Option<PartialDumps>,
-    /// `partial_dumps: scale`: smallest part of the heaps (`b_engine`: of the antennas) that is scaled, above 0
-    /// and up to 1. By default 0.5.
+    /// `partial_dumps: scale`: smallest fraction of the heaps (`b_engine`: of the antennas) that is scaled,
+    /// above 0 and up to 1. By default 0.5.
     pub minimum_fraction: Option<f64>,
 }
 
@@ -106,12 +105,12 @@ impl SpeadSink {
         let mut refusals = Vec::new();
         if self.destinations.is_empty() {
             let help = "give addresses such as [239.10.0.0+7:7148]";
-            refusals.push(parameter("destinations", "nowhere to send to", help));
+            refusals.push(parameter("destinations", "`destinations` must not be empty", help));
         }
         let addresses = self.destinations.iter().map(|text| address::parse(text));
         let addresses: Vec<_> = addresses.collect();
         for error in addresses.iter().filter_map(|a| a.as_ref().err()) {
-            let help = "239.10.0.0+7:7148 names 8 groups";
+            let help = "give addresses such as 239.10.0.0+7:7148, which is 8 groups";
             refusals.push(parameter("destinations", error.to_string(), help));
         }
         let mut groups = addresses.iter().filter_map(|a| a.as_ref().ok().map(Vec::len));
@@ -119,36 +118,46 @@ impl SpeadSink {
         if self.stream == StreamName::BEngine && groups.any(|n| Some(n) != first) {
             refusals.push(parameter(
                 "destinations",
-                "the beams have different numbers of groups",
-                "give every beam as many groups, all of them cut the channels alike",
+                "all beams must have the same number of groups",
+                "give one entry per beam with equal numbers of groups, such as [239.1.0.0+3:7148, \
+                 239.1.0.4+3:7148]",
             ));
         }
         let bytes = self.packet_payload_bytes;
         if !(64..=65_000).contains(&bytes) {
-            let message = format!("packets with {bytes} bytes of payload cannot be sent");
-            let help = format!("{} is the nearest", bytes.clamp(64, 65_000));
+            let message =
+                format!("`packet_payload_bytes` must be between 64 and 65000, got {bytes}");
+            let help = format!("the nearest valid value is {}", bytes.clamp(64, 65_000));
             refusals.push(parameter("packet_payload_bytes", message, help));
         }
         if !(self.rate == 0.0 || (0.1..=1000.0).contains(&self.rate)) {
-            let message = format!("cannot send at {} times the stream's rate", self.rate);
-            refusals.push(parameter("rate", message, "1.1 is usual; 0 is as fast as possible"));
+            let message = format!("`rate` must be 0 or between 0.1 and 1000, got {}", self.rate);
+            let help = "1.1 is the default; 0 sends as fast as possible";
+            refusals.push(parameter("rate", message, help));
         }
         refusals.extend(refuse_catch_up(self.catch_up));
         if !(0.01..=1e6).contains(&self.descriptor_seconds) {
-            let message = format!("cannot send descriptors every {} s", self.descriptor_seconds);
-            refusals.push(parameter("descriptor_seconds", message, "5 is usual"));
+            let message = format!(
+                "`descriptor_seconds` must be between 0.01 and 1e6, got {}",
+                self.descriptor_seconds
+            );
+            refusals.push(parameter("descriptor_seconds", message, "5 is the default"));
         }
         if self.digitiser_id >= 1 << 48 {
-            let message = "the identifier has more than 48 bits";
-            refusals.push(parameter("digitiser_id", message, "give a smaller one"));
+            let message = format!("`digitiser_id` must be below 2^48, got {}", self.digitiser_id);
+            refusals.push(parameter("digitiser_id", message, "give an identifier such as 4"));
         }
         if self.n_antennas == 0 || self.n_antennas > 1 << 20 {
-            let message = format!("{} antennas cannot be", self.n_antennas);
+            let message =
+                format!("`n_antennas` must be between 1 and {}, got {}", 1 << 20, self.n_antennas);
             refusals.push(parameter("n_antennas", message, "give the number of F-engines"));
         } else if self.stream == StreamName::FEngine && self.feng_id >= self.n_antennas {
-            let message = format!("F-engine {} of {}", self.feng_id, self.n_antennas);
+            let message = format!(
+                "`feng_id` must be less than `n_antennas` ({}), got {}",
+                self.n_antennas, self.feng_id
+            );
             let help = format!(
-                "{} is the last; raise `n_antennas` if there are more",
+                "give at most {}, or raise `n_antennas` to the number of F-engines",
                 self.n_antennas - 1
             );
             refusals.push(parameter("feng_id", message, help));
@@ -161,7 +170,7 @@ impl SpeadSink {
         }
         if let Some(fraction) = self.minimum_fraction {
             if self.partial_dumps != Some(PartialDumps::Scale) {
-                let message = "`minimum_fraction` belongs to `partial_dumps: scale`";
+                let message = "`minimum_fraction` requires `partial_dumps: scale`";
                 let help = "leave `minimum_fraction` out, or set `partial_dumps: scale`";
                 refusals.push(parameter("minimum_fraction", message, help));
             } else if !(fraction > 0.0 && fraction <= 1.0) {
@@ -173,7 +182,7 @@ impl SpeadSink {
         refusals
     }
 
-    /// All destinations; for beams, those of beam 0 first.
+    /// Returns all destinations; for beams, those of beam 0 first.
     fn addresses(&self) -> Vec<SocketAddrV4> {
         address::parse_all(&self.destinations).unwrap_or_default()
     }
@@ -195,7 +204,7 @@ impl SpeadSink {
         }
         let units = |axis| (axis, input.axis_len(axis).unwrap_or(0));
         let lost_by = match self.stream {
-            // Samples may be missing in pieces of any length.
+            // Validity of samples may have units of any length.
             StreamName::Digitiser => None,
             StreamName::XEngine => Some(units("baseline")),
             StreamName::FEngine | StreamName::BEngine => Some(units("heap")),
@@ -205,19 +214,21 @@ impl SpeadSink {
         }
         if let Some(band) = input.band.filter(|band| band.channels as u64 >> VALUE_BITS != 0) {
             let message = format!(
-                "numbers of {} channels do not fit into the {VALUE_BITS} bits of an item",
+                "the band must have fewer than 2^{VALUE_BITS} channels, got {}",
                 band.channels
             );
             return Err(vec![
                 Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "channel"), message)
-                    .help("check the band of the block before"),
+                    .help("check the band of the block upstream"),
             ]);
         }
         let beams = input.axis_len("beam").unwrap_or(1);
         let addresses = self.addresses().len();
         if self.stream == StreamName::BEngine && beams != self.destinations.len() {
-            let message =
-                format!("{beams} beams cannot go to {} destinations", self.destinations.len());
+            let message = format!(
+                "`destinations` must have one entry per beam ({beams}), got {}",
+                self.destinations.len()
+            );
             return Err(vec![
                 Refusal::parameter("destinations", message)
                     .note(At::InputAxis(0, "beam"), "the beam axis comes from here")
@@ -230,12 +241,13 @@ impl SpeadSink {
         }
         let channels = input.axis_len("channel").unwrap_or(0);
         if channels == 0 || !channels.is_multiple_of(groups) {
-            let message = format!("{channels} channels cannot be cut into {groups} equal blocks");
+            let message =
+                format!("{channels} channels cannot be divided equally among {groups} groups");
             let nearest = (1..=groups).rev().find(|n| channels.is_multiple_of(*n)).unwrap_or(1);
             return Err(vec![
                 Refusal::new(codes::INPUT_AXIS, At::Parameter("destinations"), message)
                     .note(At::InputAxis(0, "channel"), "the channel axis comes from here")
-                    .help(format!("{nearest} is the nearest number of groups")),
+                    .help(format!("use {nearest} groups, the largest number below that fits")),
             ]);
         }
         let times = input.axis_len("heap").unwrap_or(1).max(1);
@@ -276,13 +288,15 @@ impl SpeadSink {
         let per_heap = self.samples_per_heap;
         let whole = per_heap > 0 && per_heap.is_multiple_of(8);
         if !whole || samples == 0 || !samples.is_multiple_of(per_heap) {
-            let message =
-                format!("a frame of {samples} samples is no whole number of heaps of {per_heap}");
+            let message = format!(
+                "`samples_per_heap` must be a multiple of 8 that divides the frame of {samples} samples, \
+                 got {per_heap}"
+            );
             return Err(vec![
                 parameter(
                     "samples_per_heap",
                     message,
-                    "give a multiple of 8 that divides the frame",
+                    "give a divisor of the frame's length such as 4096",
                 )
                 .note(At::InputAxis(0, "sample"), "the sample axis comes from here"),
             ]);
@@ -316,9 +330,9 @@ impl SpeadSink {
         let names: Vec<String> = wanted.iter().map(|dtype| format!("`{dtype}`")).collect();
         let names = if names.is_empty() { "packed samples".to_owned() } else { names.join(" or ") };
         (!fits).then(|| {
-            let message = format!("this stream carries {names}, not `{}`", input.dtype);
+            let message = format!("the input must carry {names}, got `{}`", input.dtype);
             Refusal::new(codes::INPUT_DTYPE, At::Input(0), message)
-                .help("check `stream` and the block before")
+                .help("check `stream` and the block upstream")
         })
     }
 
@@ -330,16 +344,16 @@ impl SpeadSink {
         let empty = input.axes.iter().any(|axis| axis.len == 0);
         ((names != wanted && !k_major) || empty).then(|| {
             let message = format!(
-                "this stream is cut out of frames with the axes {}, not {}",
-                wanted.join(", "),
-                names.join(", ")
+                "the input must have the axes [{}], got [{}]",
+                wanted.join("]["),
+                names.join("][")
             );
             Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
-                .help("check `stream` and the block before")
+                .help("check `stream` and the block upstream")
         })
     }
 
-    /// First heap counter and its step, so that no two senders to one group use the same.
+    /// Returns the first heap counter and its step, so that counters of all senders to one group differ.
     fn counters(&self, input: &PortType, heaps: &Heaps) -> (u64, u64) {
         let channels = input.band.map(|band| band.channels).or(input.axis_len("channel"));
         let per_substream = heaps.channels_per_substream.max(1);

@@ -4,32 +4,32 @@ use crate::io::pace::{CatchUp, Delay};
 use fxgraph::{Env, PortType};
 use std::time::{Duration, Instant};
 
-/// How fast the clock of the stream may drift from that of this machine, as a fraction.
+/// Largest drift of the stream's clock against the host's clock, as a fraction.
 const DRIFT: f64 = 1e-4;
 
-/// When the next bytes may go.
+/// Schedule of the bytes of a stream.
 pub struct Pace {
-    /// Seconds of the stream that a byte stands for.
+    /// Duration of a byte of the stream, in seconds.
     seconds_per_byte: f64,
-    /// Speed of sending, as a multiple of the stream's own; 0 is as fast as possible.
+    /// Rate of sending, as a multiple of the stream's rate; 0 is as fast as possible.
     rate: f64,
-    /// Speed of making a delay good.
+    /// Rate of sending while behind schedule, as a multiple of the stream's rate.
     catch_up_rate: f64,
-    /// Speed of sending the newest frame.
+    /// Rate of sending the newest frame, as a multiple of the stream's rate.
     speed: f64,
     adc_sample_rate_hz: f64,
-    /// Timestamp of the newest frame, and the time of timestamp 0 by the frame that came earliest: in
-    /// seconds since `epoch`.
+    /// Timestamp of the newest frame.
     newest: u64,
+    /// Time of timestamp 0 according to the earliest frame, in seconds since `epoch`.
     zero: f64,
-    /// Seconds by which the schedule is later than that because the sink waited for its input.
+    /// Delay of the schedule relative to `zero`, in seconds, because the sink waited for its input.
     moved: f64,
-    /// Nothing was there to be sent since the newest frame.
+    /// Whether the sink waited for input since the newest frame.
     has_waited: bool,
     epoch: Instant,
-    /// When the newest frame began.
+    /// Time at which the newest frame began.
     began: Instant,
-    /// Bytes that were sent since `due`, and when the first of them was due.
+    /// Bytes sent since `due`, the due time of the first of them.
     bytes: u64,
     due: Option<Instant>,
     catch_up: CatchUp,
@@ -37,7 +37,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A pace of `rate` times that of `input`, which makes a delay good at `catch_up` times it.
+    /// Creates a schedule of `rate` times that of `input`, which recovers a delay at `catch_up` times it.
     pub fn new(input: &PortType, rate: f64, catch_up: f64, env: &Env) -> Self {
         let catch_up = catch_up.max(rate);
         Self {
@@ -59,17 +59,17 @@ impl Pace {
         }
     }
 
-    /// Notes that nothing is there to be sent.
+    /// Notes that the sink waits for input.
     pub fn wait_for_input(&mut self) {
         self.has_waited = true;
     }
 
-    /// Begins to send a frame of `timestamp`.
+    /// Begins a frame with `timestamp`.
     ///
-    /// The frame is due when the one before has been sent, or later: when it would have come had it
-    /// been as early as the earliest one. A frame that the sink waited for was not due before it came: a source
-    /// that pauses, or a block upstream that is slow, moves the schedule. The sink makes up for that, at the
-    /// catch-up rate, only while frames wait for it.
+    /// The frame is due at its timestamp, counted from `zero`, but not before the previous frame has been
+    /// sent. A frame that the sink waited for is due on arrival: a source that pauses, or a slow block
+    /// upstream, delays the schedule. The sink recovers such a delay, at the catch-up rate, only while
+    /// frames are queued.
     pub fn begin(&mut self, timestamp: u64, now: Instant) {
         let has_waited = std::mem::take(&mut self.has_waited);
         let seconds = timestamp as f64 / self.adc_sample_rate_hz;
@@ -77,7 +77,7 @@ impl Pace {
         self.began = now;
         let zero = now.saturating_duration_since(self.epoch).as_secs_f64() - seconds;
         let length = timestamp.saturating_sub(self.newest) as f64 / self.adc_sample_rate_hz;
-        // Also a stream that starts again from an earlier timestamp is on time.
+        // A stream that starts again from an earlier timestamp is on time, too.
         if timestamp <= self.newest || zero < self.zero {
             (self.zero, self.moved) = (zero, 0.0);
         } else if has_waited {
@@ -94,20 +94,20 @@ impl Pace {
         self.bytes = 0;
     }
 
-    /// When the next byte is due.
+    /// Returns the due time of the next byte.
     fn due(&self) -> Option<Instant> {
         let seconds = self.bytes as f64 * self.seconds_per_byte / self.speed;
         self.due?.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
     }
 
-    /// How long to wait before sending; zero is now.
+    /// Returns the time to wait before sending; zero is now.
     pub fn wait(&mut self, now: Instant) -> Duration {
         let Some(due) = self.due().filter(|_| self.rate > 0.0) else { return Duration::ZERO };
         self.delay.note(now.saturating_duration_since(due), now);
         self.catch_up.wait(due, now)
     }
 
-    /// Says that `bytes` were sent at `now`.
+    /// Notes that `bytes` were sent at `now`.
     pub fn sent(&mut self, bytes: usize, now: Instant) {
         self.bytes += bytes as u64;
         self.catch_up.sent(bytes as f64 * self.seconds_per_byte, now);
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use fxgraph::{Axis, Clock, Dtype, ValidityType};
 
-    /// Frames of 1000 bytes and 1 ms.
+    /// Schedule for frames of 1000 bytes and 1 ms.
     fn pace(rate: f64) -> Pace {
         pace_in(rate, &Env::detached("sink"))
     }
@@ -141,8 +141,8 @@ mod tests {
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 
-    /// Sends the frame of number `n`, which `arrives` then, in pieces of 100 bytes, from when the sink is `free`;
-    /// returns when it is out. A sink that sleeps wakes `late`.
+    /// Sends frame number `n`, which arrives at `arrives`, in pieces of 100 bytes, from when the sink is
+    /// `free`; returns when the frame is sent. A sink that sleeps wakes late by `late`.
     fn send(pace: &mut Pace, n: u64, free: Instant, arrives: Instant, late: Duration) -> Instant {
         let mut now = free.max(arrives);
         if arrives > free {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_wait_are_sent_at_the_rate_whatever_is_overslept() {
+    fn late_wake_ups_keep_the_mean_rate() {
         let mut pace = pace(1.0);
         let start = pace.epoch;
         let late = Duration::from_micros(700);
@@ -170,21 +170,21 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_spread_over_their_time_divided_by_the_rate() {
+    fn frame_is_spread_over_its_duration_divided_by_the_rate() {
         let mut pace = pace(1.1);
         let start = pace.epoch;
         let mut out = start;
         for n in 0..100 {
             let arrives = start + n as u32 * MILLISECOND;
             out = send(&mut pace, n, out, arrives, Duration::ZERO);
-            // The last tenth of it goes after 9/10 of the time.
+            // The last tenth of the frame is sent after 9/10 of the time.
             let took = (out - arrives).as_secs_f64();
             assert!(n == 0 || (0.000_8..0.000_83).contains(&took), "{took}");
         }
     }
 
     #[test]
-    fn stall_of_the_sender_is_made_good_at_the_catch_up_rate() {
+    fn stalled_sender_recovers_at_the_catch_up_rate() {
         let mut pace = pace(1.1);
         let start = pace.epoch;
         let mut now = start;
@@ -213,7 +213,7 @@ mod tests {
         let mut pace = pace(1.1);
         let start = pace.epoch;
         let mut out = send(&mut pace, 0, start, start, Duration::ZERO);
-        // Its timestamps say that it paused for as long, or it starts again from 0.
+        // The timestamps jump by the length of the pause, or start again from 0.
         for (n, seconds) in [(10_000, 10), (0, 12)] {
             let later = start + Duration::from_secs(seconds);
             out = send(&mut pace, n, out, later, Duration::ZERO);
@@ -221,7 +221,7 @@ mod tests {
         }
     }
 
-    /// The time by which the sink says that it is behind.
+    /// Returns the value of the gauge `pace_delay_seconds`.
     fn behind(env: &Env) -> f64 {
         let gauges = env.counters.gauges();
         let named = gauges.iter().find(|named| named.name == "pace_delay_seconds");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn sink_is_not_behind_a_source_that_was_silent_and_goes_on_where_it_ended() {
+    fn silent_source_does_not_put_the_sink_behind_schedule() {
         let env = Env::detached("sink");
         let mut pace = pace_in(1.1, &env);
         let start = pace.epoch;
@@ -245,12 +245,12 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_a_slow_block_held_back_are_sent_at_the_catch_up_rate() {
+    fn frames_delayed_by_a_slow_block_are_sent_at_the_catch_up_rate() {
         for rate in [1.0, 1.1] {
             let mut pace = pace(rate);
             let start = pace.epoch;
             let mut now = start;
-            // The block before it makes nothing for 2 s, and then all that it has not made.
+            // The block upstream sends no frame for 2 s, and then all frames at once.
             let arrives = |n: u64| start + (n as u32 * MILLISECOND).max(Duration::from_secs(2));
             let mut n = 0;
             while now < start + Duration::from_secs(3) {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_nothing_waits() {
+    fn rate_of_zero_never_waits() {
         let mut pace = pace(0.0);
         let now = pace.epoch;
         pace.begin(0, now);

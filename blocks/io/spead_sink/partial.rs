@@ -1,4 +1,4 @@
-//! Visibilities and beams to which not everything contributed.
+//! Partial visibilities and beams: some heaps or antennas did not contribute.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,19 +9,19 @@ const FLAG: [i32; 2] = [i32::MIN, 1];
 const LARGEST_VISIBILITY: f64 = i32::MAX as f64;
 /// Largest magnitude of each part of a beam's values.
 const LARGEST_VOLTAGE: f64 = 127.0;
-/// Smallest part that is scaled unless the parameters say otherwise.
+/// Default of `minimum_fraction`.
 const MINIMUM_FRACTION: f64 = 0.5;
 
-/// What is sent where not everything contributed.
+/// Treatment of partial visibilities and beams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PartialDumps {
     /// Incomplete baselines carry the flag value.
     #[default]
     Flag,
-    /// Sums as they are.
+    /// Sums are not changed.
     Send,
-    /// Sums normalised to what a complete one would be.
+    /// Sums are normalised to the full number of contributions.
     Scale,
 }
 
@@ -30,14 +30,14 @@ pub enum PartialDumps {
 pub struct Partial {
     /// The rule.
     pub policy: PartialDumps,
-    /// Count of a complete one: heaps of a dump, antennas of a beam.
+    /// Full number of contributions: heaps of a dump, antennas of a beam.
     pub full: u32,
-    /// Smallest count that is sent.
+    /// Smallest number of contributions that is sent.
     pub least: u32,
 }
 
 impl Partial {
-    /// The rule for counts of which `full` is complete, in a stream that can flag its values or not.
+    /// Creates the rule for counts of contributions up to `full`; `can_flag`: the stream has a flag value.
     #[must_use]
     pub fn new(
         policy: PartialDumps,
@@ -60,14 +60,14 @@ impl Partial {
         Self { policy, full, least: least.max(1) }
     }
 
-    /// Factor for a sum to which `count` contributed, unless it stays as it is.
+    /// Returns the factor for a sum with `count` contributions, `None` if the sum is not changed.
     fn factor(&self, count: u32) -> Option<f64> {
         let is_scaled = self.policy == PartialDumps::Scale && (1..self.full).contains(&count);
         is_scaled.then(|| f64::from(self.full) / f64::from(count))
     }
 
-    /// Writes the visibilities `from` `[channel][baseline][product]` to `to`; `counts` `[baseline]` heaps
-    /// contributed. Returns the number of baselines that are flagged.
+    /// Writes the visibilities `from` to `to`, both ci32 `[channel][baseline][product]`; `counts`
+    /// `[baseline]` are the heaps that contributed. Returns the number of baselines flagged.
     pub fn visibilities(
         &self,
         counts: &[u32],
@@ -94,7 +94,8 @@ impl Partial {
         counts.iter().filter(|count| is_flagged(**count)).count()
     }
 
-    /// Writes the voltages `from` of a beam to `to`; `count` antennas contributed.
+    /// Writes the voltages `from` of a beam to `to`, both ci8; `count` is the number of antennas that
+    /// contributed.
     pub fn beam(&self, count: u32, from: &[u8], to: &mut [u8]) {
         let factor = self.factor(count).unwrap_or(1.0);
         for (from, to) in from.iter().zip(to) {
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn visibilities_stay_as_they_are_with_send() {
+    fn send_does_not_change_visibilities() {
         let partial = Partial::new(PartialDumps::Send, None, true, 8);
         assert_eq!(sent(&partial, &[7, 1], &[3, 4, 5, 6]), (vec![3, 4, 5, 6], 0));
     }
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn minimum_fraction_is_met_by_its_own_quotient() {
+    fn minimum_fraction_is_met_by_an_equal_fraction() {
         for full in [1, 3, 10, 49, 100, 4096] {
             for count in 1..=full {
                 let fraction = f64::from(count) / f64::from(full);

@@ -28,14 +28,14 @@ const FLAG: [i32; 2] = [i32::MIN, 1];
 /// Baselines of antenna 1: with 0, with itself, with 2.
 const OF_ANTENNA_1: [usize; 3] = [1, 2, 4];
 
-/// Which antennas have heap number `heap`; without any there is no frame.
+/// Returns the antennas that have heap number `heap`; without any there is no frame.
 type Kept = fn(u64) -> [bool; 3];
 
 fn kept_all(_: u64) -> [bool; 3] {
     [true; 3]
 }
 
-/// Frames that `kind` makes of the heaps `heaps`, of which those in `kept` are there.
+/// Returns the frames that `kind` makes of the heaps `heaps`, of which those in `kept` are present.
 fn made<K: KindSpec>(
     kind: &K,
     shape: Stacked,
@@ -90,7 +90,7 @@ fn sink(mut parameters: Value, input: &PortType) -> Heaps {
     parameters.heaps(input).unwrap()
 }
 
-/// Number of the dump, and visibilities `[channel][baseline][product]`, of each heap on the wire.
+/// Returns the number of the dump, and visibilities `[channel][baseline][product]`, of each heap sent.
 fn sent(
     policy: &Value,
     (input, frames): &(PortType, Vec<Arc<Frame>>),
@@ -125,7 +125,7 @@ fn shapes() -> [Stacked; 2] {
 const FLAGGED: Kept = |heap| [true, heap != 11, true];
 
 #[test]
-fn x_engine_without_one_heap_of_one_antenna_flags_the_baselines_of_the_antenna_only() {
+fn missing_heap_of_one_antenna_flags_only_its_baselines() {
     for shape in shapes() {
         let whole = sent(&json!({}), &dumps(shape, 0..3 * HEAPS, kept_all));
         let got = sent(&json!({}), &dumps(shape, 0..3 * HEAPS, FLAGGED));
@@ -141,7 +141,7 @@ fn x_engine_without_one_heap_of_one_antenna_flags_the_baselines_of_the_antenna_o
 }
 
 #[test]
-fn x_engine_without_a_time_step_of_all_antennas_does_not_send_the_dump() {
+fn missing_heaps_of_all_antennas_suppress_the_dump() {
     let kept: Kept = |heap| [heap != 12; 3];
     for shape in shapes() {
         let made = dumps(shape, 0..3 * HEAPS, kept);
@@ -153,8 +153,8 @@ fn x_engine_without_a_time_step_of_all_antennas_does_not_send_the_dump() {
 }
 
 #[test]
-fn x_engine_stream_that_begins_and_ends_within_dumps_sends_the_whole_ones_only() {
-    // All begin within dump 0 and antenna 2 within dump 1; the stream ends with the first heap of dump 4.
+fn stream_within_dumps_sends_only_complete_dumps() {
+    // All antennas begin within dump 0, antenna 2 within dump 1; the stream ends with the first heap of dump 4.
     let kept: Kept = |heap| [true, true, heap >= HEAPS + 3];
     for shape in shapes() {
         let got = sent(&json!({}), &dumps(shape, 3..4 * HEAPS + 1, kept));
@@ -162,7 +162,7 @@ fn x_engine_stream_that_begins_and_ends_within_dumps_sends_the_whole_ones_only()
         for (dump, values) in &got {
             let flagged = values.iter().enumerate().filter(|(_, value)| **value == FLAG);
             let baselines: Vec<_> = flagged.map(|(index, _)| index / 4).take(12).collect();
-            // Those of antenna 2, in the first channel.
+            // The baselines of antenna 2, in the first channel.
             let expected =
                 if *dump == 1 { vec![3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5] } else { vec![] };
             assert_eq!(baselines, expected);
@@ -171,15 +171,15 @@ fn x_engine_stream_that_begins_and_ends_within_dumps_sends_the_whole_ones_only()
 }
 
 #[test]
-fn x_engine_that_is_rebuilt_within_a_dump_sends_no_part_of_it() {
+fn correlator_rebuilt_within_a_dump_sends_no_partial_dump() {
     let (input, mut frames) = dumps(SHAPE, 0..HEAPS + 3, kept_all);
-    // The rebuilt correlator: what it is given begins within dump 1.
+    // The rebuilt correlator: its input begins within dump 1.
     frames.extend(dumps(SHAPE, HEAPS + 3..3 * HEAPS, kept_all).1);
     assert_eq!(numbers(&sent(&json!({}), &(input, frames))), [0, 2]);
 }
 
 #[test]
-fn x_engine_sums_are_normalised_to_the_whole_dump_with_scale() {
+fn scale_normalises_sums_to_the_full_dump() {
     // Antenna 1 lacks one heap of dump 0, and all but three of dump 1.
     let kept: Kept = |heap| [true, !matches!(heap, 5 | 8..=12), true];
     let made = dumps(SHAPE, 0..2 * HEAPS, kept);
@@ -200,7 +200,7 @@ fn x_engine_sums_are_normalised_to_the_whole_dump_with_scale() {
 }
 
 #[test]
-fn beams_say_how_many_antennas_contributed_and_are_not_sent_without_any() {
+fn beams_carry_the_number_of_antennas_and_need_at_least_one() {
     let kept: Kept = |heap| [heap != 3, heap != 3 && heap != 1, heap != 3];
     let kind: Beamformer = serde_json::from_value(json!({"beams": [{"pol": 0}]})).unwrap();
     for shape in shapes() {
@@ -226,7 +226,7 @@ fn beams_say_how_many_antennas_contributed_and_are_not_sent_without_any() {
 }
 
 #[test]
-fn x_engine_counts_heaps_that_are_partial_and_baselines_that_are_flagged() {
+fn partial_heaps_and_flagged_baselines_are_counted() {
     let (input, frames) = dumps(SHAPE, 0..3 * HEAPS, FLAGGED);
     let parameters = json!({
         "stream": "x_engine", "destinations": ["127.0.0.1:9"], "interface": "127.0.0.1", "rate": 0,
@@ -249,7 +249,7 @@ fn x_engine_counts_heaps_that_are_partial_and_baselines_that_are_flagged() {
 }
 
 #[test]
-fn minimum_fraction_out_of_range_or_without_scale_is_refused() {
+fn spead_sink_rejects_minimum_fraction_out_of_range_or_without_scale() {
     let input = dumps(SHAPE, 0..1, kept_all).0;
     for wrong in [
         json!({"minimum_fraction": 0.5}),
@@ -267,7 +267,7 @@ fn minimum_fraction_out_of_range_or_without_scale_is_refused() {
 }
 
 #[test]
-fn descriptors_of_visibilities_name_the_pair_of_inputs_of_each() {
+fn descriptors_of_visibilities_list_their_pairs_of_inputs() {
     let (input, _) = dumps(SHAPE, 0..1, kept_all);
     let (pointers, payload) = sink(json!({"stream": "x_engine"}), &input).descriptors();
     let order = pointers.iter().find(|pointer| pointer.id == item::BLS_ORDERING).unwrap();

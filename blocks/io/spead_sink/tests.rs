@@ -27,23 +27,24 @@ fn refusals(parameters: &serde_json::Value, input: &PortType) -> Vec<Refusal> {
 }
 
 #[test]
-fn channels_that_cannot_be_cut_are_refused_with_the_nearest_number_of_groups() {
+fn spead_sink_rejects_unequal_groups_with_a_number_that_fits() {
     let parameters = json!({"stream": "f_engine", "destinations": ["239.1.1.0+6:7148"]});
     let all = refusals(&parameters, &f_engine_input(64));
     assert_eq!(all[0].code, codes::INPUT_AXIS);
-    assert_eq!(all[0].message, "64 channels cannot be cut into 7 equal blocks");
-    assert_eq!(all[0].help.as_deref(), Some("4 is the nearest number of groups"));
+    assert_eq!(all[0].message, "64 channels cannot be divided equally among 7 groups");
+    let help = "use 4 groups, the largest number below that fits";
+    assert_eq!(all[0].help.as_deref(), Some(help));
 }
 
 #[test]
-fn another_stream_s_frames_are_refused() {
+fn spead_sink_rejects_frames_of_another_stream() {
     let parameters = json!({"stream": "x_engine", "destinations": ["239.1.1.0:7148"]});
     let codes: Vec<_> = refusals(&parameters, &f_engine_input(64)).iter().map(|r| r.code).collect();
     assert_eq!(codes, [codes::INPUT_DTYPE, codes::INPUT_AXIS]);
 }
 
 #[test]
-fn bad_parameters_are_all_refused_at_once() {
+fn bad_parameters_are_all_reported_at_once() {
     let parameters = json!({
         "stream": "f_engine", "destinations": ["nowhere"], "packet_payload_bytes": 0,
         "rate": -1.0, "catch_up": 0.9, "descriptor_seconds": 0.0, "feng_id": 4, "n_antennas": 4,
@@ -62,16 +63,16 @@ fn bad_parameters_are_all_refused_at_once() {
 }
 
 #[test]
-fn streams_whose_losses_do_not_fit_the_heaps_are_refused() {
+fn spead_sink_rejects_validity_that_does_not_fit_the_heaps() {
     let parameters = json!({"stream": "f_engine", "destinations": ["239.1.1.0:7148"]});
     let mut input = f_engine_input(64);
     input.validity = ValidityType::flags(vec![]);
     let all = refusals(&parameters, &input);
-    assert_eq!(all[0].message, "validity has to be [heap 2], here it is one flag");
+    assert_eq!(all[0].message, "the input's validity must be [heap 2], got one flag");
 }
 
 #[test]
-fn digitiser_heaps_are_sent_if_all_their_samples_are_valid_whatever_the_units() {
+fn digitiser_heap_is_sent_only_with_all_samples_valid() {
     let port = |units| PortType {
         dtype: Dtype::Packed(8),
         axes: vec![Axis::new("sample", 64)],
@@ -100,7 +101,7 @@ fn digitiser_heaps_are_sent_if_all_their_samples_are_valid_whatever_the_units() 
 }
 
 #[test]
-fn descriptors_are_not_put_off_by_a_slow_stream() {
+fn slow_stream_does_not_delay_descriptors() {
     let mut input = f_engine_input(64);
     // A frame takes 4 s.
     input.clock.adc_sample_rate_hz = 1024.0;
@@ -119,7 +120,7 @@ fn descriptors_are_not_put_off_by_a_slow_stream() {
     assert!(harness.send(0, |frame| frame.fill_validity(1)));
     let mut received = vec![];
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    // Descriptors, a heap, and descriptors again before the second heap may go.
+    // Descriptors, a heap, and descriptors again before the second heap is due.
     while received.len() < 3 {
         assert!(std::time::Instant::now() < deadline, "{received:?}");
         match Harness::block_on(harness.step()).unwrap() {
@@ -138,7 +139,7 @@ fn descriptors_are_not_put_off_by_a_slow_stream() {
     assert_eq!(received[..3], [true, false, true]);
 }
 
-/// What a receiver gets until it is told the end: the timestamps of data, and descriptors.
+/// Receives until the stop heap; returns the timestamps of data, and `None` for descriptors.
 fn receive(receiver: &std::net::UdpSocket) -> Vec<Option<u64>> {
     use crate::io::spead::item;
     let mut got = vec![];
@@ -156,7 +157,7 @@ fn receive(receiver: &std::net::UdpSocket) -> Vec<Option<u64>> {
 }
 
 #[test]
-fn sink_sends_heaps_between_enabling_and_disabling_only() {
+fn spead_sink_sends_heaps_only_while_enabled() {
     use fxgraph::Control;
     use fxgraph::flowgraph::load_text;
     use fxgraph::runtime::{Options, Prepared};

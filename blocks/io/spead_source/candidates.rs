@@ -1,73 +1,72 @@
-//! Packets elsewhere than the stream is: held until they show where the stream goes on, or that
-//! they are not of the stream.
+//! Packets outside the window: held until they show where the stream continues, or that they do not
+//! belong to the stream.
 
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
-/// Places in time that are kept apart; beyond that the one with the least evidence is forgotten.
+/// Largest number of candidates; if there are more, the one with the least evidence is dropped.
 const MAX_CANDIDATES: usize = 16;
-/// Bytes of all packets held.
+/// Largest number of bytes of all packets held.
 pub const HELD_BYTES: usize = 16 << 20;
-/// How long a candidate to which nothing was added is kept when room is needed for another.
+/// Time without new packets after which another candidate may take the place of a candidate.
 const STALE: Duration = Duration::from_secs(2);
-/// Shortest time in which a pace can be measured.
+/// Shortest time over which the rate of timestamps can be measured.
 pub const MEASURABLE: Duration = Duration::from_millis(5);
 
-/// A packet by where it belongs.
+/// Position of a packet in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spot {
     /// Number of the frame.
     pub frame: u64,
     /// Slot of the frame.
     pub slot: usize,
-    /// Where its payload begins in the heap.
+    /// Offset of its payload in the heap, in bytes.
     pub offset: u64,
     /// The heap's timestamp.
     pub timestamp: u64,
 }
 
-/// Packets that agree with each other: they go on in time, near each other.
+/// Packets that agree with each other: near each other and increasing in time.
 pub struct Candidate {
     /// The latest packet.
     last: Spot,
     /// The earliest frame held.
     pub lowest: u64,
-    /// Packets that went on in time since the stream's own last packet.
+    /// Number of packets that increased in time since the last packet of the stream.
     pub evidence: u32,
-    /// Heaps among these.
+    /// Heaps of these packets.
     pub heaps: u32,
-    /// Packets, whether they went on or not.
+    /// Number of all packets, increasing in time or not.
     pub seen: u64,
-    /// Timestamp of the first packet, and when it came; no time for a file.
+    /// Timestamp and arrival time of the first packet; no arrival time for a file.
     pub first: (u64, Option<Instant>),
     /// Newest timestamp of the stream when the first packet came.
     pub stream_then: u64,
     grown: Option<Instant>,
-    /// When its first packet came, whatever has been measured since.
+    /// Arrival time of its first packet, not changed by [`Self::restart_measurement`].
     pub began: Option<Instant>,
-    /// Who sent the latest packet.
+    /// Sender of the latest packet.
     pub sender: SocketAddrV4,
-    /// Whether its packets are of senders of the stream: others must not get between these.
+    /// Whether its packets come from senders of the stream; packets of other senders are kept apart.
     pub is_current: bool,
     held: Vec<u8>,
     packets: Vec<(u32, SocketAddrV4)>,
-    /// Packets at the beginning that were taken, and their bytes.
+    /// Number and bytes of the packets at the beginning that were accepted already.
     taken: (usize, usize),
 }
 
 impl Candidate {
-    /// How long its packets have come for.
+    /// Returns the time since its first packet.
     pub fn lasting(&self, now: Option<Instant>) -> Option<Duration> {
         Some(now?.saturating_duration_since(self.first.1?))
     }
 
-    /// By how much its time has gone on.
+    /// Returns the number of samples from its first timestamp to its last.
     pub fn samples(&self) -> f64 {
         self.last.timestamp.saturating_sub(self.first.0) as f64
     }
 
-    /// By how much its time goes on faster or slower than real time, as a fraction of real time;
-    /// infinite if that is not known.
+    /// Returns the error of the rate of its timestamps as a fraction of real time; infinite if not known.
     pub fn pace_error(&self, now: Option<Instant>, adc_sample_rate_hz: f64) -> f64 {
         match self.lasting(now).filter(|lasting| *lasting >= MEASURABLE) {
             Some(real) => (self.samples() / adc_sample_rate_hz / real.as_secs_f64() - 1.0).abs(),
@@ -80,17 +79,17 @@ impl Candidate {
         self.evidence >= super::timeline::FEW
     }
 
-    /// Whether nothing has been added to it for so long that another may have its place.
+    /// Whether no packet was added for `STALE`, so that another candidate may take its place.
     pub fn is_stale(&self, now: Option<Instant>) -> bool {
         now.zip(self.grown).is_none_or(|(now, grown)| now - grown >= STALE)
     }
 
-    /// Packets held.
+    /// Returns the number of packets held.
     pub fn len(&self) -> usize {
         self.packets.len() - self.taken.0
     }
 
-    /// The packets held, in the order in which they came.
+    /// Returns the packets held, in the order of their arrival.
     pub fn packets(&self) -> impl Iterator<Item = (&[u8], SocketAddrV4)> {
         let mut rest = &self.held[self.taken.1..];
         self.packets[self.taken.0..].iter().map(move |(len, sender)| {
@@ -100,12 +99,12 @@ impl Candidate {
         })
     }
 
-    /// The first packet held was taken.
+    /// Removes the first packet held, which was accepted.
     pub fn drop_first(&mut self) {
         let Some((len, _)) = self.packets.get(self.taken.0) else { return };
         self.taken.0 += 1;
         self.taken.1 += *len as usize;
-        // No more is moved than was taken since the last time.
+        // Moves no more bytes than were accepted since the last move.
         if 2 * self.taken.1 >= self.held.len() {
             let (packets, bytes) = std::mem::take(&mut self.taken);
             self.packets.drain(..packets);
@@ -113,10 +112,10 @@ impl Candidate {
         }
     }
 
-    /// Gives up the packets held, because packets elsewhere came in between.
+    /// Drops the packets held, because packets of the stream came in between.
     pub fn interrupt(&mut self) {
         (self.evidence, self.heaps, self.taken) = (0, 0, (0, 0));
-        // Strays come again and again: little memory stays for them.
+        // Foreign packets may come repeatedly: keep little memory for them.
         if self.held.capacity() > 1 << 16 {
             self.held = Vec::new();
         } else {
@@ -125,7 +124,7 @@ impl Candidate {
         self.packets.clear();
     }
 
-    /// The stream's time was moved: what was measured against the time before says nothing.
+    /// Restarts the measurement of the rate, because the stream was moved to another time.
     pub fn restart_measurement(&mut self, stream: u64, now: Option<Instant>) {
         (self.first, self.stream_then, self.seen) = ((self.last.timestamp, now), stream, 0);
     }
@@ -153,8 +152,8 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// Takes note of a packet at `spot` and holds it. Returns the index of its candidate, and a
-    /// candidate that was forgotten to make room.
+    /// Holds a packet at `spot`. Returns the index of its candidate, and a candidate that was dropped to
+    /// make room.
     pub fn add(
         &mut self,
         spot: Spot,
@@ -197,7 +196,7 @@ impl Candidates {
         (index, forgotten)
     }
 
-    /// Index of the candidate that is worth least.
+    /// Returns the index of the candidate with the least evidence; stale candidates come first.
     fn weakest(&self, now: Option<Instant>) -> Option<usize> {
         let worth =
             |(_, c): &(usize, &Candidate)| (now.is_none() || !c.is_stale(now), c.evidence, c.grown);

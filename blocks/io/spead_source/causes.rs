@@ -1,4 +1,4 @@
-//! What a source counts, by cause.
+//! Counters and gauges of a source, by cause.
 
 use super::layout::Foreign;
 use crate::io::spead::packet::Malformed;
@@ -38,80 +38,86 @@ impl Causes {
     pub fn new(counters: &Counters) -> Self {
         let count = |name, help| counters.count(name, help);
         Self {
-            heaps: count("heaps_received", "heaps that arrived whole"),
+            heaps: count("heaps_received", "complete heaps in frames sent to the flowgraph"),
             missing: counters.loss(
                 "heaps_missing",
-                "heaps of which nothing arrived; look at the sender, the switch and packets_dropped_by_kernel",
+                "heaps of which no packet arrived; check the sender, the switch and packets_dropped_by_kernel",
             ),
             incomplete: counters.loss(
                 "heaps_incomplete",
-                "heaps of which some packets never arrived; they are marked missing",
+                "heaps of which some packets never arrived; the whole heap is flagged as missing",
             ),
             frames_dropped: counters.loss(
                 "frames_dropped",
-                "whole frames dropped because the flowgraph did not keep up; find the slowest block",
+                "frames dropped because the flowgraph did not keep up; find the slowest block",
             ),
-            descriptors: count("heaps_descriptor", "packets with descriptors, which are not needed"),
+            descriptors: count("heaps_descriptor", "packets with descriptors, which are ignored"),
             jumps: count(
                 "window_jumps",
-                "times the stream went on far ahead; look for an interruption",
+                "times the stream continued after a gap longer than the window; look for an interruption",
             ),
             time_jumps: count(
                 "time_jumps",
-                "gaps longer than max_gap_seconds, whose heaps are not counted as missing; their length is in the events",
+                "gaps longer than max_gap_seconds, whose heaps are not counted as missing; see the events for their length",
             ),
             resyncs: count(
                 "resyncs",
-                "times the stream started again with another sync time; look for a restart of its sender",
+                "restarts of the stream with another sync time; look for a restart of its sender",
             ),
             last_jump: counters
                 .gauge("last_time_jump_seconds", "length of the last gap longer than max_gap_seconds"),
             last_timestamp: counters.gauge(
                 "last_received_timestamp_samples",
-                "timestamp of the newest heap received, on the sender's own timeline",
+                "timestamp of the newest heap received, on the sender's timeline",
             ),
             sync_time: counters.gauge(
                 "sync_time_seconds",
-                "Unix time of timestamp 0, measured when the sender started again with another sync time",
+                "Unix time of timestamp 0, measured at the last restart of the sender",
             ),
             stray: counters.loss(
                 "heaps_stray",
-                "heaps at the start whose time was not that of the stream; find who sends them",
+                "heaps at the start with timestamps of another time than the stream; find their sender",
             ),
-            saturated: count("samples_saturated", "samples the digitiser says it clipped"),
-            not_spead: count("packets_not_spead", "datagrams that are not SPEAD; find who sends them"),
+            saturated: count("samples_saturated", "samples that the digitiser reported as clipped"),
+            not_spead: count("packets_not_spead", "datagrams that are not SPEAD; find their sender"),
             flavour: count(
                 "packets_wrong_flavour",
-                "SPEAD of another version or flavour than SPEAD-64-48 version 4",
+                "SPEAD packets of a version or flavour other than SPEAD-64-48 version 4",
             ),
-            truncated: count("packets_truncated", "packets shorter than they say; look at the MTU"),
+            truncated: count(
+                "packets_truncated",
+                "packets shorter than their lengths state; check the MTU",
+            ),
             length: count(
                 "packets_wrong_length",
-                "packets whose lengths contradict themselves or this stream's heap size",
+                "packets whose lengths contradict each other or the heap size of this stream",
             ),
-            offset: count("packets_outside_heap", "packets whose payload lies outside their heap"),
+            offset: count("packets_outside_heap", "packets whose payload is outside their heap"),
             foreign: count(
                 "packets_foreign",
                 "packets of another stream, polarisation, antenna or channel range",
             ),
             misaligned: count(
                 "packets_misaligned",
-                "packets whose timestamp is no multiple of the heap's length",
+                "packets whose timestamp is not a multiple of the heap's length",
             ),
             late: counters.loss(
                 "packets_too_late",
-                "packets for frames that had already been passed on; a larger window may help",
+                "packets for frames that had already left the source; a larger window may help",
             ),
             future: counters.loss(
                 "packets_too_far_ahead",
-                "packets with a timestamp far ahead of the stream's; look for a sender with another sync time",
+                "packets with a timestamp far ahead of the stream; look for a sender with another sync time",
             ),
-            duplicate: count("packets_duplicate", "packets that had arrived before"),
-            pieces: counters.loss("packets_too_fragmented", "packets of a heap in too many pieces"),
+            duplicate: count("packets_duplicate", "packets with data that had already arrived"),
+            pieces: counters.loss(
+                "packets_too_fragmented",
+                "packets dropped because their heap was in too many separate pieces",
+            ),
         }
     }
 
-    /// The counter of malformed packets of this kind.
+    /// Returns the counter of packets that are malformed in this way.
     pub fn malformed(&self, why: Malformed) -> &Counter {
         match why {
             Malformed::NotSpead => &self.not_spead,
@@ -122,7 +128,7 @@ impl Causes {
         }
     }
 
-    /// The counter of good packets that are not taken.
+    /// Returns the counter of well-formed packets that are rejected for this reason.
     pub fn foreign(&self, why: Foreign) -> &Counter {
         match why {
             Foreign::Stream => &self.foreign,

@@ -1,4 +1,4 @@
-//! What parameters make of a stream: its heaps, its frames, and why there is no such stream.
+//! Derives the layout of the stream from the parameters, and checks the parameters.
 
 use super::layout::{Layout, Stream};
 use super::{SpeadSource, StreamName};
@@ -7,14 +7,14 @@ use crate::io::spead::address;
 use fxgraph::{Dtype, Refusal};
 
 const MAX_HEAP_BYTES: usize = 1 << 30;
-/// The window unless it is set: for how long, in how many bytes, and the fewest frames.
+/// Default window: its duration, its largest size in bytes, and its least number of frames and heaps.
 const WINDOW_SECONDS: f64 = 0.05;
 const WINDOW_BYTES: usize = 256 << 20;
 pub(super) const MIN_WINDOW: usize = 4;
 const MIN_WINDOW_HEAPS: usize = 16;
 const MAX_WINDOW: usize = 64;
 
-/// Collects what is wrong with the parameters.
+/// Collects diagnostics about the parameters.
 #[derive(Default)]
 struct Problems(Vec<Refusal>);
 
@@ -34,8 +34,8 @@ impl Problems {
             let nearest = value.clamp(range.0, range.1);
             self.add(
                 parameter,
-                format!("{value} is not between {} and {}", range.0, range.1),
-                format!("{nearest} is the nearest"),
+                format!("`{parameter}` must be between {} and {}, got {value}", range.0, range.1),
+                format!("the nearest valid value is {nearest}"),
             );
         }
         good
@@ -47,33 +47,37 @@ impl SpeadSource {
         if self.addresses.is_empty() && self.pcap.is_none() {
             problems.add(
                 "addresses",
-                "neither an address nor a capture file to receive from",
-                "give `addresses`, such as [239.10.0.0+7:7148], or `pcap`",
+                "`addresses` or `pcap` must be set",
+                "set `addresses`, such as [239.10.0.0+7:7148], or `pcap`, such as heaps.pcap",
             );
         }
         if let Err(errors) = address::parse_all(&self.addresses) {
             for error in errors {
-                problems.add("addresses", error.to_string(), "239.10.0.0+7:7148 names 8 groups");
+                let help = "give addresses such as 239.10.0.0+7:7148, which is 8 groups";
+                problems.add("addresses", error.to_string(), help);
             }
         }
         let rate = self.adc_sample_rate_hz;
         if !(rate.is_finite() && rate > 0.0) {
-            let message = format!("a sample rate of {rate} Hz cannot be");
+            let message = format!("`adc_sample_rate_hz` must be positive and finite, got {rate}");
             problems.add("adc_sample_rate_hz", message, "give samples per second, such as 1.712e9");
         }
-        if !self.sync_time_seconds.is_finite() {
-            problems.add("sync_time_seconds", "the sync time is no number", "give a Unix time");
+        let sync_time = self.sync_time_seconds;
+        if !sync_time.is_finite() {
+            let message = format!("`sync_time_seconds` must be finite, got {sync_time}");
+            problems.add("sync_time_seconds", message, "give a Unix time, such as 1.75e9");
         }
         problems.within("receive_buffer_bytes", self.receive_buffer_bytes, (4096, 1 << 30));
         if let Some(idle) = self.finish_after_seconds
             && !(idle > 0.0 && idle <= 1e9)
         {
-            let message = format!("cannot wait for {idle} seconds");
-            problems.add("finish_after_seconds", message, "give a positive number of seconds");
+            let message =
+                format!("`finish_after_seconds` must be above 0 and at most 1e9, got {idle}");
+            problems.add("finish_after_seconds", message, "give seconds, such as 10");
         }
     }
 
-    /// How heaps make up frames, and the channels received.
+    /// Returns the layout of heaps in frames.
     pub(super) fn layout(&self) -> Result<Layout, Vec<Refusal>> {
         let mut problems = Problems::default();
         self.check_common(&mut problems);
@@ -90,9 +94,10 @@ impl SpeadSource {
             problems.add(
                 "samples_per_frame",
                 format!(
-                    "a frame of {samples} samples is no whole number of heaps of {samples_per_heap}"
+                    "`samples_per_frame` must be 1 to 16777216 heaps of {samples_per_heap} samples, \
+                     got {samples}"
                 ),
-                format!("{nearest} is the nearest"),
+                format!("the nearest valid value is {nearest}"),
             );
             return Err(problems.0);
         }
@@ -102,19 +107,19 @@ impl SpeadSource {
         if bytes.is_none_or(|bytes| bytes > MAX_FRAME_BYTES) {
             problems.add(
                 "samples_per_frame",
-                format!("a frame would take more than {MAX_FRAME_BYTES} bytes"),
-                format!("{samples_per_heap} is one heap"),
+                format!("a frame must have at most {MAX_FRAME_BYTES} bytes"),
+                format!("lower `samples_per_frame`; one heap is {samples_per_heap}"),
             );
         }
         if problems.0.is_empty() { Ok(layout) } else { Err(problems.0) }
     }
 
-    /// Frames that are open at once.
+    /// Returns the number of frames in the window.
     pub(super) fn window(&self, layout: &Layout) -> usize {
         self.window.unwrap_or_else(|| {
             let frame_seconds = layout.samples_per_frame() as f64 / self.adc_sample_rate_hz;
             let by_time = (WINDOW_SECONDS / frame_seconds).ceil() as usize;
-            // Few heaps are little evidence of where a stream begins.
+            // A few heaps do not show reliably where a stream begins.
             let by_heaps = MIN_WINDOW_HEAPS.div_ceil(layout.slots());
             let by_memory = WINDOW_BYTES / (layout.slots() * layout.heap_bytes).max(1);
             by_time.max(by_heaps).min(by_memory).clamp(MIN_WINDOW, MAX_WINDOW)
@@ -133,8 +138,8 @@ impl SpeadSource {
             };
             problems.add(
                 "bits",
-                format!("no digitiser sends samples of {} bits", self.bits),
-                format!("{nearest} is the nearest; it may be 2 to 10, 12 or 16"),
+                format!("`bits` must be 2 to 10, 12 or 16, got {}", self.bits),
+                format!("the nearest valid value is {nearest}"),
             );
         }
         let samples = self.samples_per_heap;
@@ -142,12 +147,12 @@ impl SpeadSource {
         {
             problems.add(
                 "samples_per_heap",
-                format!("{samples} samples may not fill whole bytes"),
-                format!("{} is the nearest multiple of 8", samples.next_multiple_of(8)),
+                format!("`samples_per_heap` must be a multiple of 8, got {samples}"),
+                format!("the next multiple of 8 is {}", samples.next_multiple_of(8)),
             );
         }
-        if self.pol.is_some_and(|pol| pol > 1) {
-            problems.add("pol", "there are only the polarisations 0 and 1", "give 0 or 1");
+        if let Some(pol) = self.pol.filter(|pol| *pol > 1) {
+            problems.add("pol", format!("`pol` must be 0 or 1, got {pol}"), "give 0 or 1");
         }
         if problems.0.len() > before {
             return None;
@@ -162,8 +167,8 @@ impl SpeadSource {
         let Some(channels) = self.channels else {
             problems.add(
                 "channels",
-                "`f_engine` needs `channels`",
-                "give the channels of the whole band",
+                "`stream: f_engine` needs `channels`",
+                "give the number of channels of the whole band, such as 4096",
             );
             return None;
         };
@@ -173,8 +178,8 @@ impl SpeadSource {
         let substreams = self.substreams();
         problems.within("substreams", substreams, (1, 4096));
         if self.dtype().is_none() {
-            let message = format!("`{}` is no type of channelised voltages", self.dtype);
-            problems.add("dtype", message, "it may be `ci8` or `ci4`");
+            let message = format!("`dtype` must be `ci8` or `ci4`, got `{}`", self.dtype);
+            problems.add("dtype", message, "give the dtype that the F-engines send");
         }
         let per_spectrum = self.samples_per_spectrum.unwrap_or((channels as u64).saturating_mul(2));
         problems.within("samples_per_spectrum", per_spectrum as usize, (1, 1 << 32));
@@ -190,11 +195,12 @@ impl SpeadSource {
             problems.add(
                 "channels_per_substream",
                 format!(
-                    "{substreams} blocks of {per_substream} channels from channel {} are not among {channels} channels",
+                    "{substreams} substreams of {per_substream} channels from channel {} exceed the \
+                     band of {channels} channels",
                     self.first_channel
                 ),
                 format!(
-                    "{} is the most",
+                    "`channels_per_substream` can be at most {}",
                     channels.saturating_sub(self.first_channel) / substreams
                 ),
             );
@@ -203,12 +209,9 @@ impl SpeadSource {
         let sample_bytes = self.dtype().unwrap_or(Dtype::Ci8).bytes(2);
         let heap_bytes = per_substream * self.spectra_per_heap * sample_bytes;
         if heap_bytes > MAX_HEAP_BYTES {
-            let message = format!("a heap would take {heap_bytes} bytes");
-            problems.add(
-                "spectra_per_heap",
-                message,
-                format!("a heap may take {MAX_HEAP_BYTES} bytes"),
-            );
+            let message =
+                format!("a heap must have at most {MAX_HEAP_BYTES} bytes, got {heap_bytes}");
+            problems.add("spectra_per_heap", message, "lower `spectra_per_heap`, such as to 256");
             return None;
         }
         let stream = Stream::FEngine {

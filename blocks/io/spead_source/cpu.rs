@@ -1,4 +1,4 @@
-//! The block: lends empty frames to the receiving thread and hands on what comes back.
+//! The block: lends empty frames to the receiving thread and sends filled frames to the flowgraph.
 
 use super::layout::{Layout, Stream};
 use super::thread::{Input, Link, Receiving, Report, Terms};
@@ -12,29 +12,29 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Frames the thread may have at once: the window, one being opened and one on its way back.
+/// Frames that the thread may have at once: the window, one being opened and one being returned.
 pub(super) fn lent_frames(window: usize) -> usize {
     window.saturating_add(2)
 }
 
-/// Longest time that a live source waits for frames, and the part of the socket buffers' time that
-/// it may take: they have to hold what comes until that has been caught up with, too.
+/// Longest time that a live source waits for frames, in seconds, and as a fraction of the time that the
+/// socket buffers last: they also have to hold the data that arrive until the source has caught up.
 const MAX_PATIENCE_SECONDS: f64 = 1.0;
 const PATIENCE: f64 = 0.5;
-/// Senders of one digitiser's stream that are told apart.
+/// Largest number of senders of one digitiser's stream.
 const MAX_SENDERS: usize = 64;
 
 /// A running source.
 pub struct Source {
     parameters: SpeadSource,
     layout: Layout,
-    /// Frames in the window, and bytes of the stream in a second.
+    /// Frames in the window, and bytes per second of the stream.
     window: usize,
     bytes_per_second: f64,
     env: Env,
     running: Option<Running>,
     lent: usize,
-    /// A frame that came back and waits for room in the output.
+    /// A filled frame that waits for room in the output.
     waiting: Option<FrameMut>,
 }
 
@@ -87,7 +87,7 @@ impl Source {
         // A digitiser sends one heap after the other to its addresses in turn.
         let stride =
             if is_digitiser { address::parse_all(&parameters.addresses) } else { Ok(vec![]) };
-        let stride = stride.map_err(|_| BlockError::new("the addresses cannot be read"))?.len();
+        let stride = stride.map_err(|_| BlockError::new("`addresses` are not valid"))?.len();
         let senders = parameters.stop_after_senders.unwrap_or(0);
         Ok(Options {
             stride: stride.max(1) as u64,
@@ -100,7 +100,7 @@ impl Source {
         })
     }
 
-    /// When the stream is over, and how long to wait for frames if it comes from `input`.
+    /// Returns the end conditions of the stream, and the time to wait for frames, for `input`.
     fn terms(&self, input: &Input) -> Terms {
         let parameters = &self.parameters;
         let patience = match input {
@@ -124,7 +124,7 @@ impl Block for Source {
     fn start(&mut self) -> Result<(), BlockError> {
         let counters = &self.env.counters;
         let input = self.input(counters)?;
-        // No more frames than these are ever lent, so that sending one never blocks.
+        // At most this many frames are lent, so sending one never blocks.
         let (empty, to_thread) = sync_channel(lent_frames(self.window));
         let (from_thread, reports) = sync_channel(lent_frames(self.window) + 1);
         let stop = Arc::new(AtomicBool::new(false));
@@ -163,13 +163,13 @@ impl Block for Source {
                 Ok(Report::Failed(error)) => return Err(error),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
-                    return Err(BlockError::new("the receiving thread ended without a word"));
+                    return Err(BlockError::new("the receiving thread ended without a report"));
                 }
             }
         }
         while self.lent < lent_frames(self.window) {
             let Some(frame) = output.take() else { break };
-            // A thread that has just ended takes no more; its report comes with the next call.
+            // A thread that has just ended accepts no frames; the next call reads its report.
             if running.empty.try_send(frame).is_err() {
                 break;
             }
@@ -187,7 +187,7 @@ impl Block for Source {
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // The thread looks at the flag at least ten times a second.
+        // The thread checks the flag at least ten times per second.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

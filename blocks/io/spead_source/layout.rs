@@ -1,4 +1,4 @@
-//! What belongs where: from a packet's items to a frame and a place in it.
+//! Mapping from the items of a packet to a frame and a slot in the frame.
 //!
 //! In every stream the payload of a heap is contiguous in the frame: a frame is an array of equal
 //! *slots*, one per heap.
@@ -11,7 +11,7 @@ use crate::io::spead::packet::Packet;
 pub enum Stream {
     /// Packed samples of one polarisation.
     Digitiser {
-        /// Least significant bit of the digitiser's identifier; `None` takes all.
+        /// Least significant bit of the digitiser's identifier; `None` accepts both polarisations.
         pol: Option<u64>,
     },
     /// Channelised voltages of several antennas.
@@ -27,25 +27,25 @@ pub enum Stream {
     },
 }
 
-/// How heaps make up a frame.
+/// Layout of heaps in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Which heaps.
+    /// Type of the stream.
     pub stream: Stream,
     /// Payload bytes of a heap.
     pub heap_bytes: usize,
     /// ADC samples from one heap to the next in time.
     pub samples_per_heap: u64,
-    /// Heap times in a frame.
+    /// Heap timestamps in a frame.
     pub heaps_per_frame: usize,
 }
 
-/// Where a heap goes.
+/// Frame and slot of a heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Number of the frame since sync time.
     pub frame: u64,
-    /// Which slot of the frame.
+    /// Slot of the frame.
     pub slot: usize,
     /// The heap's full timestamp.
     pub timestamp: u64,
@@ -53,14 +53,14 @@ pub struct Place {
     pub saturated: u32,
 }
 
-/// Why a good packet is not one of this stream's.
+/// Reason why a well-formed packet does not belong to this stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// Other items, or another polarisation, antenna or channel.
+    /// The packet has other items, or another polarisation, antenna or channel.
     Stream,
-    /// The heap has another length.
+    /// The length of the heap differs from that of the stream.
     HeapLength,
-    /// The timestamp lies between two heaps.
+    /// The timestamp is not a multiple of the heap's length.
     Misaligned,
 }
 
@@ -76,7 +76,7 @@ impl Layout {
         }
     }
 
-    /// Heaps that one unit of validity needs.
+    /// Heaps that make up one unit of validity.
     #[must_use]
     pub fn heaps_per_unit(&self) -> usize {
         match self.stream {
@@ -91,7 +91,8 @@ impl Layout {
         self.samples_per_heap * self.heaps_per_frame as u64
     }
 
-    /// Where the heap of `packet` goes; `unwrap` makes full timestamps of those on the wire.
+    /// Returns the place of the heap of `packet`; `unwrap` extends a 48-bit timestamp on the wire to the
+    /// full timestamp.
     pub fn place(
         &self,
         packet: &Packet<'_>,
@@ -133,7 +134,7 @@ impl Layout {
         })
     }
 
-    /// Which of the heaps of one time this is.
+    /// Returns the index of the heap among the heaps of one timestamp.
     fn part(&self, sender: Option<u64>, frequency: Option<u64>) -> Option<usize> {
         match self.stream {
             Stream::Digitiser { pol: None } => Some(0),

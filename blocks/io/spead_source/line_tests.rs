@@ -1,4 +1,4 @@
-//! What stands behind two sources goes on whatever comes in on the wire.
+//! Blocks downstream of two sources continue with any packets on the wire.
 #![allow(clippy::unwrap_used)]
 
 use super::layout::{Layout, Stream};
@@ -51,7 +51,7 @@ struct Line {
     pfb_env: Env,
     start: Instant,
     millis: u64,
-    /// Start times of the valid spectra, in the order in which they came out.
+    /// Start times of the valid spectra, in the order of the output.
     spectra: Vec<u64>,
 }
 
@@ -71,8 +71,8 @@ fn port() -> PortType {
 }
 
 impl Line {
-    /// A line whose queues and pools hold what a restart brings at once; the aligner waits `wait_seconds` for a silent
-    /// polarisation, 0 for ever.
+    /// Creates a line whose queues and pools hold the frames that a restart brings at once; the aligner
+    /// waits `wait_seconds` for a silent polarisation, 0 for ever.
     fn new(wait_seconds: f64) -> Self {
         let layout = Layout {
             stream: Stream::Digitiser { pol: None },
@@ -106,7 +106,7 @@ impl Line {
         }
     }
 
-    /// Heap `number` comes on the wire for polarisation `pol`.
+    /// Sends heap `number` of polarisation `pol`.
     fn heap(&mut self, pol: usize, number: u64) -> Outcome {
         let items = [
             Pointer::immediate(item::TIMESTAMP, number * HEAP),
@@ -121,7 +121,7 @@ impl Line {
         outcome
     }
 
-    /// Heaps of both polarisations, one each millisecond.
+    /// Sends heaps of both polarisations, one each millisecond.
     fn stream(&mut self, numbers: Range<u64>) {
         for number in numbers {
             self.millis += 1;
@@ -131,8 +131,8 @@ impl Line {
         }
     }
 
-    /// Hands what the window of `pol` has made to the aligner, frame by frame: its queue holds fewer than a
-    /// restart brings at once.
+    /// Sends the frames of the window of `pol` to the aligner one by one: its queue holds fewer frames than
+    /// a restart brings at once.
     fn pass_on(&mut self, pol: usize) {
         for frame in std::mem::take(&mut self.windows[pol].1.out) {
             let frame = frame.freeze();
@@ -160,9 +160,9 @@ impl Line {
         }
     }
 
-    /// Ends the streams. Exactly the spectra of these heaps must have come out, nothing may have
-    /// been thrown away on the way.
-    fn must_have_made_all_of(mut self, heaps: &[Range<u64>]) {
+    /// Ends the streams, and asserts that exactly the spectra of these heaps came out and no frame was
+    /// dropped.
+    fn assert_spectra_of(mut self, heaps: &[Range<u64>]) {
         for pol in 0..2 {
             let (window, desk) = &mut self.windows[pol];
             window.flush(desk);
@@ -195,46 +195,46 @@ fn count(env: &Env, name: &str) -> u64 {
 }
 
 #[test]
-fn spoofed_packets_among_good_ones_lose_nothing() {
+fn spoofed_packets_between_good_ones_drop_no_spectrum() {
     let mut line = Line::new(0.0);
     line.stream(1000..1100);
-    // Of one polarisation only, as the four that once ended everything.
+    // Four packets of one polarisation only.
     for stray in 0..4 {
         line.heap(0, (1 << 35) + stray);
     }
     line.stream(1100..1200);
     (0..300).for_each(|stray| assert_ne!(line.heap(1, stray), Outcome::Accepted));
     line.stream(1200..3000);
-    line.must_have_made_all_of(std::slice::from_ref(&(1000..3000)));
+    line.assert_spectra_of(std::slice::from_ref(&(1000..3000)));
 }
 
 #[test]
-fn the_wrap_loses_nothing() {
+fn timestamp_wrap_drops_no_spectrum() {
     let mut line = Line::new(0.0);
     line.stream(WRAP - 500..WRAP + 500);
-    line.must_have_made_all_of(std::slice::from_ref(&(WRAP - 500..WRAP + 500)));
+    line.assert_spectra_of(std::slice::from_ref(&(WRAP - 500..WRAP + 500)));
 }
 
 #[test]
-fn a_gap_of_minutes_is_crossed() {
+fn stream_continues_after_a_gap_of_minutes() {
     let mut line = Line::new(0.0);
     line.stream(1000..1100);
     line.millis += 240_000;
     line.stream(241_100..241_300);
-    line.must_have_made_all_of(&[1000..1100, 241_100..241_300]);
+    line.assert_spectra_of(&[1000..1100, 241_100..241_300]);
 }
 
 #[test]
-fn restart_of_the_digitiser_leaves_everything_before_and_after_whole() {
+fn digitiser_restart_drops_no_spectrum_before_or_after() {
     let mut line = Line::new(0.0);
     line.stream(5000..8000);
     line.stream(0..1100);
     // In the next turn of the 48 bits.
-    line.must_have_made_all_of(&[5000..8000, WRAP..WRAP + 1100]);
+    line.assert_spectra_of(&[5000..8000, WRAP..WRAP + 1100]);
 }
 
 #[test]
-fn polarisation_that_returns_after_a_silence_loses_nothing() {
+fn polarisation_that_returns_after_silence_drops_no_spectrum() {
     let mut line = Line::new(1e-9);
     line.stream(1000..1100);
     for number in 1100..1500 {
@@ -242,7 +242,7 @@ fn polarisation_that_returns_after_a_silence_loses_nothing() {
         line.heap(0, number);
     }
     line.stream(1500..1800);
-    // What came from one polarisation only has no partner.
+    // Frames of one polarisation without the other one are unpaired.
     for pol in 0..2 {
         let (window, desk) = &mut line.windows[pol];
         window.flush(desk);

@@ -21,7 +21,7 @@ use layout::{Layout, Stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which stream a source receives.
+/// Type of the stream that a source receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamName {
@@ -35,18 +35,18 @@ pub enum StreamName {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HeapLayout {
-    /// `[channel][spectrum][pol]`, what every other engine sends.
+    /// `[channel][spectrum][pol]`, as all other engines send.
     #[default]
     Standard,
     /// `[channel][pol][spectrum]`.
     KMajor,
 }
 
-/// What a source does when its sender was restarted with another sync time.
+/// Action of a source when its sender was restarted with another sync time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnRestart {
-    /// Goes on with the new timestamps.
+    /// Continues with the new timestamps.
     #[default]
     Resync,
     /// Ends the flowgraph with an error.
@@ -57,16 +57,16 @@ pub enum OnRestart {
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "spead_source", page = "README.md", examples("example.yaml"), outputs("output"))]
 pub struct SpeadSource {
-    /// Which stream: `digitiser` or `f_engine`.
+    /// Type of the stream: `digitiser` or `f_engine`.
     pub stream: StreamName,
-    /// Where it is sent: `a.b.c.d:port` or, for N + 1 consecutive groups, `a.b.c.d+N:port`.
-    /// With `pcap`, only what was sent there; empty takes everything.
+    /// Addresses to receive on: `a.b.c.d:port` or, for N + 1 consecutive groups, `a.b.c.d+N:port`.
+    /// With `pcap`, the destinations to accept; empty accepts all.
     #[param(default)]
     pub addresses: Vec<String>,
-    /// Network interfaces, by name or address, that multicast groups are joined on, in turn.
+    /// Network interfaces, by name or address, on which multicast groups are joined, in turn.
     #[param(default)]
     pub interfaces: Vec<String>,
-    /// A capture file to read instead of the network.
+    /// Capture file (pcap) to read instead of the network.
     pub pcap: Option<ReadPath>,
     /// Samples per second of the ADC.
     pub adc_sample_rate_hz: f64,
@@ -76,54 +76,55 @@ pub struct SpeadSource {
     /// ADC samples from one frame to the next, a multiple of a heap's; `digitiser` 256 heaps and
     /// `f_engine` 1 heap unless set.
     pub samples_per_frame: Option<u64>,
-    /// Frames that are filled at the same time, for late and overtaken heaps; unless set 50 ms of
-    /// them, but at least 16 heaps and at most 256 MiB.
+    /// Frames that are filled at the same time, for late and overtaken heaps; by default 50 ms of frames,
+    /// but at least 16 heaps and at most 256 MiB.
     #[param(range = 2..=64)]
     pub window: Option<usize>,
-    /// Whether frames are dropped (whole, and counted) when the flowgraph does not keep up; otherwise
-    /// the socket buffer overflows. A `pcap` is always held back instead.
+    /// Whether the source drops (and counts) whole frames when the flowgraph does not keep up; if false,
+    /// the socket buffer overflows. A `pcap` is read as fast as the flowgraph takes it.
     #[param(default = true)]
     pub live: bool,
-    /// Bytes the kernel may hold per address.
+    /// Bytes of the kernel's receive buffer, per address.
     #[param(default = 32 << 20)]
     pub receive_buffer_bytes: usize,
     /// Ends the stream after this long without data.
     pub finish_after_seconds: Option<f64>,
-    /// Ends the stream when this many of the senders of its data sent a stop heap; 0 (the default)
-    /// ignores stop heaps.
+    /// Ends the stream when this many of its senders sent a stop heap; 0 (the default) ignores stop heaps.
     pub stop_after_senders: Option<usize>,
-    /// What to do when the sender was restarted with another sync time, so that its timestamps start
-    /// again: `resync` goes on, `stop` ends the flowgraph with an error.
+    /// Action when the sender was restarted with another sync time, so that its timestamps start
+    /// again: `resync` continues, `stop` ends the flowgraph with an error.
     #[param(default)]
     pub on_restart: OnRestart,
-    /// The longest gap in the stream's timestamps whose heaps are counted as missing; a longer one is
-    /// reported as a jump of time.
+    /// Longest gap in the stream's timestamps whose heaps are counted as missing; a longer gap is
+    /// reported as the event `time_jumped`.
     #[param(default = 60.0, range = 0..=1e9, unit = "s")]
     pub max_gap_seconds: f64,
-    /// `digitiser`: bits of a sample: 2 to 10, 12 or 16.
+    /// `digitiser`: bits per sample: 2 to 10, 12 or 16.
     #[param(default = 10)]
     pub bits: u8,
     /// `digitiser`: samples in a heap.
     #[param(default = 4096)]
     pub samples_per_heap: usize,
-    /// `digitiser`: takes this polarisation only (least significant bit of the digitiser's identifier).
+    /// `digitiser`: polarisation to accept (least significant bit of the digitiser's identifier); both
+    /// by default.
     pub pol: Option<u8>,
-    /// `f_engine`: antennas, whose F-engines are numbered from 0.
+    /// `f_engine`: number of antennas; F-engines are numbered from 0.
     #[param(default = 1)]
     pub antennas: usize,
-    /// `f_engine`: channels of the whole band.
+    /// `f_engine`: number of channels of the whole band.
     pub channels: Option<usize>,
     /// `f_engine`: index, in the whole band, of the first channel received.
     #[param(default)]
     pub first_channel: usize,
-    /// `f_engine`: channels in a heap; all divided by `substreams` unless set.
+    /// `f_engine`: channels in a heap; by default `channels` divided by `substreams`.
     pub channels_per_substream: Option<usize>,
-    /// `f_engine`: channel blocks received; one per address unless set.
+    /// `f_engine`: number of channel blocks (heaps per timestamp and antenna) received; by default one per
+    /// address.
     pub substreams: Option<usize>,
     /// `f_engine`: spectra in a heap.
     #[param(default = 256)]
     pub spectra_per_heap: usize,
-    /// `f_engine`: ADC samples from one spectrum to the next; twice `channels` unless set.
+    /// `f_engine`: ADC samples from one spectrum to the next; by default twice `channels`.
     pub samples_per_spectrum: Option<u64>,
     /// `f_engine`: `ci8` or `ci4`.
     #[param(default = "ci8".to_owned())]
@@ -131,9 +132,9 @@ pub struct SpeadSource {
     /// `f_engine`: order of the axes inside a heap, `standard` or `k_major`.
     #[param(default)]
     pub layout: HeapLayout,
-    /// `f_engine`: frequency at the centre of the whole band; a quarter of the sample rate unless set.
+    /// `f_engine`: frequency at the centre of the whole band; by default a quarter of the sample rate.
     pub centre_hz: Option<f64>,
-    /// `f_engine`: width of the whole band; half the sample rate unless set.
+    /// `f_engine`: width of the whole band; by default half the sample rate.
     pub bandwidth_hz: Option<f64>,
 }
 
@@ -212,7 +213,7 @@ impl KindSpec for SpeadSource {
         Resources {
             host_bytes: thread::BUFFER_BYTES + window * layout.slots() * window::SLOT_BYTES,
             fills: vec![cpu::lent_frames(window)],
-            // Groups may be shared, by several blocks too.
+            // Several receivers, and several blocks, may share a group.
             binds: addresses.iter().filter(|a| unicast(a)).map(|a| format!("udp {a}")).collect(),
             sockets: parameters.addresses.iter().filter(|text| grouped(text)).cloned().collect(),
             ..Resources::default()
@@ -220,8 +221,8 @@ impl KindSpec for SpeadSource {
     }
 
     fn cannot_restart(&self) -> Option<&'static str> {
-        // Packets from the network go on by themselves.
-        self.pcap.is_some().then_some("its recording would begin again")
+        // A stream from the network continues during a restart, a capture file would be read again.
+        self.pcap.is_some().then_some("it would play its capture file again from the start")
     }
 }
 

@@ -1,23 +1,23 @@
-//! Who sends the data that are being taken, and who of them has said that they stopped.
+//! Senders of the stream, and the senders among them that have sent a stop heap.
 
 use fxgraph::{Counter, Counters};
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
-/// How long after a stop heap data that it overtook may still come.
+/// Time after a stop heap in which data that the stop heap overtook may still arrive.
 pub const AFTER_STOP: Duration = Duration::from_millis(100);
-/// Packets by which the sender of the data outlasts packets of others.
+/// Largest number of packets of other senders that a seat survives.
 const MOST_VOTES: u8 = 16;
-/// How long a sender must be silent before another that is ahead of it may take its seat.
+/// Silence of a sender after which another sender ahead of the stream may take its seat.
 const QUIET: Duration = Duration::from_millis(250);
 
-/// The sender of one part of the data: the address that sent most of the last packets.
+/// Sender of one part of the data: the address that sent most of the recent packets.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
     holder: SocketAddrV4,
-    /// Packets of the holder less those of others, up to a limit; 0 is a free seat.
+    /// Packets of the holder minus packets of other senders, at most [`MOST_VOTES`]; 0 is a free seat.
     votes: u8,
-    /// When the holder last sent something new.
+    /// Time of the holder's last packet.
     heard: Option<Instant>,
     stopped: Option<Instant>,
 }
@@ -32,7 +32,7 @@ impl Seat {
 /// The senders of a stream.
 ///
 /// Each part of the stream (an antenna, or the whole stream of a digitiser) has as many seats as it
-/// has senders. One stray packet takes no seat, and memory is fixed however many addresses send.
+/// has senders. A single foreign packet takes no seat, and memory is fixed for any number of addresses.
 pub struct Senders {
     seats: Vec<Seat>,
     seats_per_part: usize,
@@ -41,26 +41,26 @@ pub struct Senders {
 }
 
 impl Senders {
-    /// No sender yet of a stream of `parts`, each sent by up to `seats_per_part` senders.
+    /// Creates the empty seats of a stream of `parts`, each sent by up to `seats_per_part` senders.
     pub fn new(parts: usize, seats_per_part: usize, counters: &Counters) -> Self {
         let holder = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
         let free = Seat { holder, votes: 0, heard: None, stopped: None };
         Self {
             seats: vec![free; parts.max(1) * seats_per_part.max(1)],
             seats_per_part: seats_per_part.max(1),
-            stops: counters.count("heaps_stop", "stop heaps of the stream's senders"),
+            stops: counters.count("heaps_stop", "stop heaps from senders of the stream"),
             refused_stops: counters.count(
                 "heaps_stop_refused",
-                "stop heaps of addresses that do not send the data being taken; find who sends them",
+                "stop heaps ignored because their address sends no accepted data; find their sender",
             ),
         }
     }
 
-    /// `sender` sent data of `part`, ahead of the stream's clock if `is_early`. Returns whether it has
-    /// a seat now.
+    /// Notes that `sender` sent data of `part`, ahead of the stream's clock if `is_early`. Returns whether
+    /// `sender` has a seat now.
     ///
-    /// A sender of data ahead of the clock gets no seat while the one before goes on: a burst of
-    /// packets for the rest of a frame would else make anybody the stream's sender.
+    /// A sender of data ahead of the clock gets no seat while the holder continues: otherwise a burst of
+    /// packets for the rest of a frame would make any address a sender of the stream.
     pub fn data(
         &mut self,
         part: usize,
@@ -90,8 +90,8 @@ impl Senders {
         true
     }
 
-    /// `sender` sent data of `part` that another one was faster to send; it keeps its seat by them, and
-    /// gets none.
+    /// Notes that `sender` sent data of `part` that had already arrived from another sender: such data
+    /// keep a seat, but do not gain one.
     pub fn confirm(&mut self, part: usize, sender: SocketAddrV4, now: Instant) {
         let first = part * self.seats_per_part;
         let seats = self.seats.get_mut(first..first + self.seats_per_part).unwrap_or_default();
@@ -99,7 +99,8 @@ impl Senders {
         held.for_each(|seat| seat.confirm(now));
     }
 
-    /// Whether `sender` may lead with data of `part`: it has a seat there, or nobody has.
+    /// Whether data of `part` from `sender` may move the window: `sender` has a seat of this part, or all
+    /// seats are free.
     pub fn may_lead(&self, part: usize, sender: SocketAddrV4) -> bool {
         let first = part * self.seats_per_part;
         let seats = self.seats.get(first..first + self.seats_per_part).unwrap_or_default();
@@ -107,13 +108,13 @@ impl Senders {
         taken.peek().is_none() || taken.any(|seat| seat.holder == sender)
     }
 
-    /// Whether `sender` sends data that are being taken.
+    /// Whether `sender` has a seat.
     pub fn is_current(&self, sender: SocketAddrV4) -> bool {
         self.seats.iter().any(|seat| seat.votes > 0 && seat.holder == sender)
     }
 
-    /// `sender` says that it stopped, which counts only if the data being taken are its own;
-    /// `true` if it had not said so before.
+    /// Notes a stop heap of `sender`, which counts only if `sender` has a seat. Returns whether it is the
+    /// first one.
     pub fn stop(&mut self, sender: SocketAddrV4, now: Instant) -> bool {
         let (mut known, mut is_new) = (false, false);
         for seat in self.seats.iter_mut().filter(|s| s.votes > 0 && s.holder == sender) {
@@ -125,8 +126,8 @@ impl Senders {
         is_new
     }
 
-    /// Those that have stopped, long enough ago that nothing that was overtaken is still to come;
-    /// with all of their parts.
+    /// Returns the senders that stopped all of their parts at least [`AFTER_STOP`] ago, so that overtaken
+    /// data have arrived.
     pub fn stopped(&self, now: Instant) -> Vec<SocketAddrV4> {
         let is_over = |seat: &Seat| {
             seat.stopped.is_some_and(|at| now.saturating_duration_since(at) >= AFTER_STOP)
@@ -139,12 +140,12 @@ impl Senders {
         senders
     }
 
-    /// Whether some sender has said that it stopped.
+    /// Whether any sender has sent a stop heap.
     pub fn any_stopped(&self) -> bool {
         self.seats.iter().any(|seat| seat.votes > 0 && seat.stopped.is_some())
     }
 
-    /// The senders of the data, for messages: the first few and how many there are.
+    /// Returns the senders of the stream for messages: the first few and the number of others.
     pub fn names(&self) -> String {
         let mut senders: Vec<SocketAddrV4> =
             self.seats.iter().filter(|seat| seat.votes > 0).map(|seat| seat.holder).collect();
@@ -153,13 +154,13 @@ impl Senders {
         list(&senders)
     }
 
-    /// Another stream is taken from now on.
+    /// Frees all seats, because another stream follows.
     pub fn forget(&mut self) {
         self.seats.iter_mut().for_each(|seat| seat.votes = 0);
     }
 }
 
-/// `senders` in words.
+/// Returns `senders` as text: the first few and the number of others.
 pub fn list(senders: &[SocketAddrV4]) -> String {
     const SHOWN: usize = 4;
     let mut names: Vec<String> = senders.iter().take(SHOWN).map(ToString::to_string).collect();
@@ -197,7 +198,7 @@ mod tests {
         assert!(!senders.stop(address(1), at(3)));
         assert_eq!(senders.stopped(at(101)), []);
         assert_eq!(senders.stopped(at(102)), [address(1)]);
-        // Data that the stop overtook change nothing, those of a sender that goes on do.
+        // Data that the stop heap overtook have no effect, later data of the sender cancel the stop.
         senders.data(0, address(1), at(4), false);
         assert_eq!(senders.stopped(at(102)), [address(1)]);
         senders.data(0, address(1), at(200), false);

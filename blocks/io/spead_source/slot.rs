@@ -1,44 +1,44 @@
-//! What has arrived of one heap.
+//! Record of the bytes of one heap that have arrived.
 
-/// Separate pieces of one heap that are kept track of.
+/// Largest number of separate pieces of one heap that a slot tracks.
 pub const MAX_PIECES: usize = 64;
 
-/// Memory of one slot at worst, for the plan.
+/// Largest memory of one slot, for the plan.
 pub const SLOT_BYTES: usize = size_of::<Slot>() + MAX_PIECES * size_of::<(u32, u32)>();
 
-/// Which bytes of a heap have arrived: disjoint, sorted, not touching.
+/// Byte ranges of a heap that have arrived: disjoint, sorted, not adjacent.
 #[derive(Default)]
 pub struct Slot {
     pieces: Vec<(u32, u32)>,
-    /// Counter of the heap that came first; another heap for the same place is a duplicate.
+    /// Heap counter of the first packet; a packet with another counter for this slot is a duplicate.
     heap_counter: u64,
-    /// Whether all of it has.
+    /// Whether the heap is complete.
     pub whole: bool,
 }
 
-/// What a packet brought.
+/// Result of adding a packet to a slot.
 pub enum Arrival {
-    /// Bytes that were not there.
+    /// The packet has bytes that had not arrived.
     New,
-    /// Nothing new.
+    /// All bytes of the packet had arrived before.
     Duplicate,
-    /// A piece that cannot be kept track of.
+    /// The slot already tracks [`MAX_PIECES`] separate pieces.
     TooManyPieces,
 }
 
 impl Slot {
-    /// Nothing has arrived.
+    /// Empties the slot.
     pub fn clear(&mut self) {
         self.pieces.clear();
         self.whole = false;
     }
 
-    /// Whether nothing has.
+    /// Whether no byte of the heap has arrived.
     pub fn is_empty(&self) -> bool {
         !self.whole && self.pieces.is_empty()
     }
 
-    /// Bytes `start..end` of a heap of `heap` bytes with this heap counter have arrived.
+    /// Records the arrival of bytes `start..end` of a heap of `heap` bytes with heap counter `counter`.
     pub fn arrive(&mut self, counter: u64, start: u32, end: u32, heap: u32) -> Arrival {
         if self.whole || (!self.pieces.is_empty() && self.heap_counter != counter) {
             return Arrival::Duplicate;
@@ -48,7 +48,7 @@ impl Slot {
             self.whole = true;
             return Arrival::New;
         }
-        // Everything that overlaps or touches [start, end) becomes one piece with it.
+        // All pieces that overlap or touch [start, end) are merged with the new piece.
         let first = self.pieces.partition_point(|piece| piece.1 < start);
         let last = self.pieces.partition_point(|piece| piece.0 <= end);
         if first == last {

@@ -43,12 +43,12 @@ fn stop() -> Vec<u8> {
     [Head::new(1 << 30, 1, 0, 1, &items).as_bytes(), &[0]].concat()
 }
 
-/// All frames until the source finishes by itself.
+/// Returns all frames until the source finishes by itself.
 fn collect(harness: &mut Harness) -> Vec<(u64, Vec<u32>, Vec<u8>)> {
     collect_while(harness, || ())
 }
 
-/// The same, while `something` happens all the time.
+/// Returns all frames until the source finishes, calling `something` in every step.
 fn collect_while(
     harness: &mut Harness,
     mut something: impl FnMut(),
@@ -78,7 +78,7 @@ fn collect_while(
 }
 
 #[test]
-fn heaps_from_the_network_become_frames_until_the_sender_stops() {
+fn heaps_from_the_network_become_frames_until_the_stop_heap() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let env = env();
@@ -101,14 +101,14 @@ fn heaps_from_the_network_become_frames_until_the_sender_stops() {
     let last =
         env.counters.gauges().into_iter().find(|g| g.name == "last_received_timestamp_samples");
     assert_eq!(last.unwrap().gauge.get(), Some(23.0 * 64.0));
-    // Who ended it.
+    // The summary names the sender that ended the stream.
     let said = env.summary.get();
     let from = sender.local_addr().unwrap().to_string();
     assert!(said.contains("stop heap") && said.contains(&from), "{said}");
 }
 
 #[test]
-fn a_capture_file_is_held_back_not_dropped() {
+fn capture_file_with_a_slow_reader_drops_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("heaps.pcap");
     let heaps: Vec<Vec<u8>> = (0..400).map(heap).collect();
@@ -136,7 +136,7 @@ fn a_capture_file_is_held_back_not_dropped() {
 }
 
 #[test]
-fn a_stopping_flowgraph_and_a_silent_sender_end_the_stream_with_what_there_is() {
+fn source_flushes_open_frames_on_stop_and_on_silence() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     for stopping in [true, false] {
@@ -151,7 +151,7 @@ fn a_stopping_flowgraph_and_a_silent_sender_end_the_stream_with_what_there_is() 
         }
         let mut frames = 0;
         if stopping {
-            // Until the first, whole frame is out, so that the second one is open.
+            // Until the first, complete frame is out, so that the second one is open.
             while frames == 0 {
                 Harness::block_on(harness.run()).unwrap();
                 frames += usize::from(harness.receive(0).is_some());
@@ -164,7 +164,7 @@ fn a_stopping_flowgraph_and_a_silent_sender_end_the_stream_with_what_there_is() 
 }
 
 #[test]
-fn what_is_no_data_of_the_stream_keeps_no_source_from_its_end() {
+fn rejected_packets_do_not_delay_the_end_of_the_stream() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     for idle in [serde_json::json!(null), serde_json::json!(0.2)] {
@@ -181,7 +181,7 @@ fn what_is_no_data_of_the_stream_keeps_no_source_from_its_end() {
         if idle.is_null() {
             sender.send_to(&stop(), &address).unwrap();
         }
-        // Noise, what comes too late, what is far ahead, and a stranger's stop.
+        // Noise, a late heap, a heap far ahead, and the stop heap of a stranger.
         let noise = [b"noise".to_vec(), heap(3), heap(1 << 30), stop()];
         let frames = collect_while(&mut harness, || {
             for datagram in &noise {
@@ -200,7 +200,7 @@ fn count(env: &Env, name: &str) -> u64 {
     env.counters.list().iter().find(|c| c.name == name).unwrap().counter.get()
 }
 
-/// Lets the source work until `count` frames have come.
+/// Runs the source until it has sent `count` frames.
 fn frames(harness: &mut Harness, count: usize) {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut got = 0;
@@ -214,7 +214,7 @@ fn frames(harness: &mut Harness, count: usize) {
 }
 
 #[test]
-fn stop_of_a_foreign_address_that_sent_a_packet_of_data_is_refused() {
+fn stop_heap_of_a_foreign_address_is_ignored_after_one_packet_of_data() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let env = env();
@@ -231,7 +231,7 @@ fn stop_of_a_foreign_address_that_sent_a_packet_of_data_is_refused() {
     send(0..40);
     foreign.send_to(&stop(), &address).unwrap();
     frames(&mut harness, 10);
-    // Longer than what is waited for after a stop.
+    // Longer than the source waits after a stop heap.
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Wait);
     send(40..80);
@@ -241,7 +241,7 @@ fn stop_of_a_foreign_address_that_sent_a_packet_of_data_is_refused() {
 }
 
 #[test]
-fn stop_is_ignored_by_default_and_the_sender_may_return() {
+fn stop_heap_is_ignored_by_default_and_the_sender_may_return() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let env = env();
@@ -263,7 +263,7 @@ fn stop_is_ignored_by_default_and_the_sender_may_return() {
     assert!(env.summary.get().contains("was stopped"), "{}", env.summary.get());
 }
 
-/// Heaps from `first` and then from 0, and what `until` finds in the frames or the error.
+/// Sends heaps of a digitiser that restarts; returns the timestamps of frames, or the error.
 fn restarted(on_restart: &str, env: &Env) -> Result<Vec<u64>, String> {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
@@ -292,7 +292,7 @@ fn restarted(on_restart: &str, env: &Env) -> Result<Vec<u64>, String> {
 }
 
 #[test]
-fn digitiser_that_starts_again_is_gone_on_with() {
+fn restarted_digitiser_continues_with_resync() {
     let env = env();
     let times = restarted("resync", &env).unwrap();
     let expected: Vec<u64> = (0..times.len() as u64).map(|n| (1 << 48) + n * 256).collect();
@@ -305,7 +305,7 @@ fn digitiser_that_starts_again_is_gone_on_with() {
 }
 
 #[test]
-fn digitiser_that_starts_again_ends_the_source_with_the_reason_if_asked_for() {
+fn restarted_digitiser_ends_the_source_with_a_reason_with_stop() {
     let env = env();
     let error = restarted("stop", &env).unwrap_err();
     // 10^8 heaps of 64 samples, 10^6 a second.
@@ -314,7 +314,7 @@ fn digitiser_that_starts_again_ends_the_source_with_the_reason_if_asked_for() {
 }
 
 #[test]
-fn frames_that_come_a_little_late_are_waited_for_while_the_socket_buffer_lasts() {
+fn live_source_waits_for_frames_while_the_socket_buffer_lasts() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let env = env();
@@ -322,7 +322,7 @@ fn frames_that_come_a_little_late_are_waited_for_while_the_socket_buffer_lasts()
     let mut harness = harness(&source(extra), &env);
     Harness::block_on(harness.start()).unwrap();
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
-    // Far more frames than are lent, and nobody to take them for a while.
+    // Far more frames than are lent, and no block takes any for a while.
     for number in 0..80 {
         sender.send_to(&heap(number), &address).unwrap();
     }
@@ -334,7 +334,7 @@ fn frames_that_come_a_little_late_are_waited_for_while_the_socket_buffer_lasts()
 }
 
 #[test]
-fn records_of_a_capture_that_are_no_datagrams_are_counted() {
+fn capture_records_that_are_not_datagrams_are_counted() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("mixed.pcap");
     let heaps: Vec<Vec<u8>> = (0..8).map(heap).collect();
@@ -356,7 +356,7 @@ fn records_of_a_capture_that_are_no_datagrams_are_counted() {
 }
 
 #[test]
-fn the_window_is_as_long_as_the_delays_it_has_to_bear() {
+fn default_window_covers_50_ms_within_its_limits() {
     let frames = |extra: serde_json::Value| {
         let parameters = source(extra);
         parameters.window(&parameters.layout().unwrap())
@@ -367,11 +367,11 @@ fn the_window_is_as_long_as_the_delays_it_has_to_bear() {
             "adc_sample_rate_hz": 1.712e9, "samples_per_frame": null, "pcap": "x", "substreams": 4,
         })
     };
-    // Heaps of 2.45 ms: 50 ms of them, or what 256 MiB hold.
+    // Heaps of 2.45 ms: 50 ms of heaps, or as many as 256 MiB hold.
     assert_eq!(frames(f(1, 8192)), 21);
     assert_eq!(frames(f(4, 8192)), 8);
     assert_eq!(frames(f(16, 8192)), 4);
-    // Of 31 us: the most.
+    // Heaps of 31 us: the largest window.
     assert_eq!(frames(f(4, 100)), 64);
     assert_eq!(frames(serde_json::json!({"pcap": "x", "window": 7})), 7);
     // Frames of a quarter second.
@@ -382,7 +382,7 @@ fn the_window_is_as_long_as_the_delays_it_has_to_bear() {
 }
 
 #[test]
-fn a_port_in_use_is_named() {
+fn port_in_use_is_named_in_the_error() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let mut harness = harness(&source(serde_json::json!({"addresses": [address]})), &env());
@@ -391,14 +391,14 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
-fn a_missing_capture_file_is_named() {
+fn missing_capture_file_is_named_in_the_error() {
     let mut harness = harness(&source(serde_json::json!({"pcap": "/nowhere/x.pcap"})), &env());
     let error = Harness::block_on(harness.start()).unwrap_err().to_string();
     assert!(error.contains("/nowhere/x.pcap"), "{error}");
 }
 
 #[test]
-fn bad_parameters_are_all_refused_at_once_with_help() {
+fn bad_parameters_are_all_reported_at_once_with_help() {
     let parameters = source(serde_json::json!({
         "addresses": ["239.1.1.1"], "bits": 11, "adc_sample_rate_hz": 0.0, "pol": 2,
     }));
@@ -410,7 +410,7 @@ fn bad_parameters_are_all_refused_at_once_with_help() {
 }
 
 #[test]
-fn hostile_sizes_are_refused() {
+fn spead_source_rejects_hostile_sizes() {
     let f = |extra: serde_json::Value| {
         let mut parameters = serde_json::json!({
             "stream": "f_engine", "adc_sample_rate_hz": 1e9, "channels": 1024, "antennas": 4,

@@ -18,22 +18,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
-/// How long the thread waits before it looks whether it shall stop.
+/// Interval at which the thread checks the stop flag.
 const TICK: Duration = Duration::from_millis(50);
-/// What the thread allocates for itself.
+/// Memory that the thread allocates, in bytes.
 pub const BUFFER_BYTES: usize = (4 << 20) + HELD_BYTES;
 
-/// What the thread tells the block.
+/// Message from the thread to the block.
 pub enum Report {
     /// A filled frame.
     Frame(FrameMut),
     /// The stream has ended.
     Ended,
-    /// It cannot go on.
+    /// The thread has ended with an error.
     Failed(BlockError),
 }
 
-/// Where datagrams come from.
+/// Source of datagrams.
 pub enum Input {
     /// The network.
     Sockets {
@@ -41,9 +41,9 @@ pub enum Input {
         sockets: Vec<Socket>,
         /// Datagrams received.
         packets: Counter,
-        /// Their bytes.
+        /// Payload bytes of these datagrams.
         bytes: Counter,
-        /// Datagrams lost in the kernel.
+        /// Datagrams dropped by the kernel.
         kernel_drops: Counter,
     },
     /// A capture file.
@@ -52,19 +52,19 @@ pub enum Input {
         capture: Capture<BufReader<File>>,
         /// Datagrams read.
         packets: Counter,
-        /// Their bytes.
+        /// Payload bytes of these datagrams.
         bytes: Counter,
-        /// Records that are none.
+        /// Records that are not complete UDP datagrams.
         skipped: Counter,
-        /// Destinations to take; empty takes all.
+        /// Destinations to accept; empty accepts all.
         addresses: Vec<SocketAddrV4>,
-        /// For messages.
+        /// Path of the file, for messages.
         path: ReadPath,
     },
 }
 
 impl Input {
-    /// Input from a capture file.
+    /// Creates the input from a capture file.
     pub fn file(
         capture: Capture<BufReader<File>>,
         addresses: Vec<SocketAddrV4>,
@@ -73,26 +73,26 @@ impl Input {
     ) -> Self {
         Self::File {
             capture,
-            packets: counters.count("packets_received", "datagrams from the file"),
-            bytes: counters.count("bytes_received", "payload bytes of those datagrams"),
+            packets: counters.count("packets_received", "datagrams read from the file"),
+            bytes: counters.count("bytes_received", "payload bytes of these datagrams"),
             skipped: counters.count(
                 "records_skipped",
-                "records of the file that are no whole UDP datagrams: fragments and other protocols",
+                "records of the file that are not complete UDP datagrams: fragments and other protocols",
             ),
             addresses,
             path,
         }
     }
 
-    /// Input from `sockets`.
+    /// Creates the input from `sockets`.
     pub fn sockets(sockets: Vec<Socket>, counters: &Counters) -> Self {
         Self::Sockets {
             sockets,
-            packets: counters.count("packets_received", "datagrams from the network"),
-            bytes: counters.count("bytes_received", "payload bytes of those datagrams"),
+            packets: counters.count("packets_received", "datagrams received from the network"),
+            bytes: counters.count("bytes_received", "payload bytes of these datagrams"),
             kernel_drops: counters.loss(
                 "packets_dropped_by_kernel",
-                "datagrams lost because a socket buffer was full; raise receive_buffer_bytes and net.core.rmem_max, or give the block a core",
+                "datagrams dropped by the kernel because a socket buffer was full; raise receive_buffer_bytes and net.core.rmem_max, or give the block a core",
             ),
         }
     }
@@ -104,16 +104,16 @@ pub struct Link {
     reports: SyncSender<Report>,
     waker: Waker,
     stop: Arc<AtomicBool>,
-    /// How long a live source waits for frames before it drops data; others wait for ever.
+    /// Time that a live source waits for a frame before it drops data; `None` waits without limit.
     patience: Option<Duration>,
-    /// How much of it is used up since the sockets were last empty.
+    /// Part of `patience` used since the sockets were last empty.
     waited: Duration,
-    /// The first frame ever, for which the thread waited.
+    /// The first frame, for which the thread waited before the stream.
     first: Option<FrameMut>,
 }
 
 impl Link {
-    /// A link that waits for frames until `stop`.
+    /// Creates a link that waits for frames until `stop`.
     pub fn new(
         empty: Receiver<FrameMut>,
         reports: SyncSender<Report>,
@@ -127,7 +127,7 @@ impl Link {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// An empty frame, however long it takes; `None` if the thread shall stop.
+    /// Waits without limit for an empty frame; returns `None` if the thread must stop.
     fn wait(&self) -> Option<FrameMut> {
         while !self.stopping() {
             match self.empty.recv_timeout(TICK) {
@@ -139,8 +139,8 @@ impl Link {
         None
     }
 
-    /// An empty frame that comes before the patience is at its end. The socket buffers bridge the
-    /// time; they do so once, so that the patience comes back only when they are empty again.
+    /// Waits for an empty frame until `patience` is used up. The socket buffers bridge this time only
+    /// once, so `waited` is reset only when the sockets are empty again.
     fn wait_a_little(&mut self, patience: Duration) -> Option<FrameMut> {
         while !self.stopping() && self.waited < patience {
             let began = Instant::now();
@@ -154,7 +154,7 @@ impl Link {
     }
 
     fn report(&self, report: Report) {
-        // There is room for every frame lent and one last word; a block that is gone needs neither.
+        // The queue has room for all lent frames and the final report; a dropped block needs neither.
         let _ = self.reports.send(report);
         self.waker.wake();
     }
@@ -179,20 +179,20 @@ impl Frames for Link {
     }
 }
 
-/// When a stream from the network is over, and what happens until then.
+/// End conditions of a stream, and options of the receiving thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// It ends after this long without data.
+    /// Time without data after which the stream ends.
     pub idle: Option<Duration>,
-    /// It ends when so many senders have stopped; 0 never.
+    /// Number of stopped senders that ends the stream; 0 ignores stop heaps.
     pub senders: usize,
-    /// For how long a live source waits for frames; `None` if it is not live.
+    /// Time that a live source waits for frames; `None` if the source is not live.
     pub patience: Option<Duration>,
-    /// For messages.
+    /// Sample rate, for messages.
     pub adc_sample_rate_hz: f64,
 }
 
-/// Why a stream ended.
+/// Reason why a stream ended.
 enum End {
     /// The flowgraph stops.
     Asked,
@@ -200,11 +200,11 @@ enum End {
     File,
     /// These senders stopped.
     Stopped(Vec<SocketAddrV4>),
-    /// Nothing came for so long.
+    /// No data arrived for this time.
     Silent(Duration),
 }
 
-/// What the thread works with.
+/// State of the receiving thread.
 pub struct Receiving {
     window: Window,
     link: Link,
@@ -213,14 +213,14 @@ pub struct Receiving {
 }
 
 impl Receiving {
-    /// A thread that fills `window` with what belongs there.
+    /// Creates the state of a thread that fills the frames of `window`.
     pub fn new(window: Window, link: Link, terms: Terms, env: Env) -> Self {
         Self { window, link, terms, env }
     }
 
     /// Runs until the stream ends.
     pub fn run(mut self, input: Input) {
-        // What arrives before the flowgraph runs waits in the socket buffer.
+        // Datagrams that arrive before the flowgraph runs wait in the socket buffer.
         self.link.first = self.link.wait();
         let result = match input {
             Input::File { capture, packets, bytes, skipped, addresses, path } => {
@@ -237,7 +237,7 @@ impl Receiving {
             Ok(End::File) => "the capture file was read to its end".to_owned(),
             Ok(End::Stopped(senders)) => format!("stop heap from {}", senders::list(senders)),
             Ok(End::Silent(time)) => format!(
-                "no data for {} s (finish_after_seconds); they came from {}",
+                "no data for {} s (finish_after_seconds) from {}",
                 time.as_secs_f64(),
                 self.window.senders().names()
             ),
@@ -288,7 +288,7 @@ impl Receiving {
     ) -> Result<End, BlockError> {
         let mut batch = Batch::new(sockets, self.window.bytes() / 4);
         self.link.patience = self.terms.patience;
-        // The clock of silence starts with the stream: a late sender is waited for.
+        // Silence is measured from the first data, so the source waits for a late sender.
         let mut last_data = None;
         while !self.link.stopping() {
             let Self { window, link, .. } = self;
@@ -312,7 +312,7 @@ impl Receiving {
             packets.add(received.datagrams);
             bytes.add(received.bytes);
             kernel_drops.add(received.kernel_drops);
-            // Not when the batch came: the thread may have waited for frames since.
+            // The present time, not that of the batch: the thread may have waited for frames since.
             let now = Instant::now();
             window.tick(now);
             note(window.look(link));
@@ -334,13 +334,13 @@ impl Receiving {
         Ok(End::Asked)
     }
 
-    /// How the stream has ended, if there were no data for so long. Packets that are refused
-    /// are none.
+    /// Returns the reason why the stream has ended after `silence` without data, if it has. Rejected
+    /// packets are not data.
     fn end(&self, now: Instant, silence: Duration) -> Option<End> {
         if let Some(idle) = self.terms.idle.filter(|idle| silence >= *idle) {
             return Some(End::Silent(idle));
         }
-        // What is only held is not from the senders that stopped.
+        // Held packets do not come from the senders that stopped.
         let silence = self.window.silence().unwrap_or(silence);
         if self.terms.senders == 0 || silence < AFTER_STOP {
             return None;
@@ -352,9 +352,9 @@ impl Receiving {
     fn went_back(&self, samples: u64) -> BlockError {
         let seconds = samples as f64 / self.terms.adc_sample_rate_hz;
         BlockError::new(format!(
-            "the timestamps went back by {samples} samples ({seconds:.1} s) and stay there: the sender was \
-             restarted, so its sync time has changed; start again with the new `sync_time_seconds`, or \
-             set `on_restart: resync`"
+            "the sender restarted with another sync time: its timestamps jumped back by {samples} samples \
+             ({seconds:.1} s) and stayed there; start again with the new `sync_time_seconds`, or set \
+             `on_restart: resync`"
         ))
     }
 }

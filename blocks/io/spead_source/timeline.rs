@@ -1,9 +1,9 @@
-//! Where the stream is: which timestamps belong to it, and which are elsewhere.
+//! Position of the stream in time: decides which timestamps belong to the stream.
 //!
-//! What follows a source takes growing time only, so a frame with a wrong time far ahead would end
-//! everything behind it. Hence the window moves far only on evidence that a handful of stray or
-//! hostile packets cannot give, and never back: a stream that starts again continues in the next
-//! turn of the 48-bit timestamps.
+//! Blocks downstream accept growing timestamps only, so a frame with a wrong timestamp far ahead would
+//! stop all of them. Therefore the window moves far only on evidence that a handful of foreign or
+//! hostile packets cannot provide, and never back: a stream that starts again continues in the next
+//! turn (period of 2^48 samples) of the timestamps.
 
 use super::candidates::{Candidate, MEASURABLE};
 use super::layout::Layout;
@@ -12,123 +12,125 @@ use std::time::{Duration, Instant};
 
 /// Bits of a timestamp on the wire.
 pub const WIRE_BITS: u32 = 48;
-/// Packets that make a beginning, or a step over a gap to a time that is not in the future.
+/// Packets needed to begin the stream, or to step over a gap to a time that is not in the future.
 pub const FEW: u32 = 4;
-/// Packets that show that the stream went on where it cannot have come by itself.
+/// Packets needed to move the stream to a time that it cannot have reached at its own rate.
 const MANY: u32 = 64;
-/// Heaps that these must be spread over.
+/// Heaps over which [`MANY`] packets must be spread.
 const MANY_HEAPS: u32 = 3;
-/// How long the old time must have been silent then, at least.
+/// Least silence of the old time before [`MANY`] packets move the stream.
 const SILENCE: Duration = Duration::from_millis(250);
-/// How long a few packets must have gone on to show the same, and how far back a stream must be to
-/// have been restarted.
+/// Time after which [`FEW`] packets count as [`MANY`], and time by which a stream must have jumped back
+/// to count as restarted.
 const RESTART: Duration = Duration::from_secs(1);
-/// For how long several streams at the start are compared.
+/// Time for which several candidates at the start are compared.
 const COMPARED: Duration = Duration::from_millis(50);
-/// How far ahead of its clock a stream may be: what network and scheduling make of its pace.
+/// Tolerance, in seconds, by which packets may be ahead of the stream's clock because of jitter of the
+/// network and the scheduler.
 const EARLY_SECONDS: f64 = 0.1;
-/// The same for packets of other senders, which do not set the clock.
+/// The same tolerance for packets of other senders, which do not set the clock.
 const DUE_SECONDS: f64 = 1e-3;
-/// For how long a restarted stream may come beside the last packets of before, which were held up.
+/// Time for which a restarted stream may overlap with delayed packets from before the restart.
 const OVERLAP: Duration = Duration::from_millis(100);
-/// How near to real time the first timestamp must be for its turn to be that of real time.
+/// Largest difference to real time, in seconds, at which the first timestamp is put in the turn of
+/// real time.
 const REAL_TIME_SECONDS: f64 = 60.0;
-/// Lead of a stream over its clock, in seconds, at which its clock must have been reset.
+/// Lead of a stream over its clock, in seconds, from which the sender's clock must have been reset.
 const LEAP_SECONDS: f64 = 1.0;
-/// How fast the stream's clock may drift from ours.
+/// Largest drift of the stream's clock against the host's clock, as a fraction.
 const DRIFT: f64 = 1e-4;
-/// Errors of the pace of a stream that is not real, of one that may be after a short time, and of
-/// one that is.
+/// Errors of the rate of timestamps, as a fraction of real time: of a wrong stream, and of the right
+/// stream measured over a short and over a long time.
 const WRONG_PACE: f64 = 0.5;
 const NEAR_PACE: f64 = 0.1;
 const RIGHT_PACE: f64 = 0.02;
 
-/// Where a heap stands.
+/// Position of a heap relative to the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// In the window, this many frames from its beginning.
     Here(usize),
-    /// Just behind the window, which moves by this many frames to have the heap at its end.
+    /// Just after the window, which must move by this many frames to have the heap in its last frame.
     Forward(u64),
     /// Before the window: too late.
     Late,
-    /// Elsewhere: it takes several packets to believe that the stream is there.
+    /// Elsewhere: several packets are needed to show that the stream is there.
     Elsewhere,
 }
 
-/// Who sends a candidate's packets.
+/// Relation of a candidate's sender to the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// A sender of the stream.
     Current,
-    /// Another one, first heard when the stream was silent.
+    /// Another sender, first heard when the stream was silent.
     New,
-    /// Another one, heard while the stream went on.
+    /// Another sender, heard while the stream continued.
     Beside,
 }
 
-/// How the stream goes on at a candidate's time.
+/// How the stream continues at a candidate's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// It begins.
+    /// The stream begins.
     Begin,
-    /// After a gap, or none, by its own clock or its own senders.
+    /// It continues, with or without a gap, in agreement with its clock or its senders.
     Along,
-    /// After a gap, or none, as the evidence says.
+    /// It continues, with or without a gap, because enough packets agree.
     Ahead,
-    /// So far ahead of the pace until now that its clock was reset.
+    /// It continues so far ahead of its clock that the sender's clock must have been reset.
     Leap,
-    /// Before the window: it was started again.
+    /// It continues before the window: the sender was restarted.
     Back,
 }
 
-/// The stream's clock against ours.
+/// The stream's clock relative to the host's clock.
 struct Clock {
     started: Instant,
     now: Instant,
-    /// When a packet of the stream last brought something new.
+    /// Time of the last packet of the stream with new data.
     last: Instant,
-    /// Least difference of our clock and the stream's, in seconds, and when a sender of the stream
-    /// last said so.
+    /// Least difference of the host's clock and the stream's clock, in seconds, and when a sender of the
+    /// stream last confirmed it.
     offset_seconds: Option<f64>,
     measured: Instant,
 }
 
-/// The stream's time. Frames are counted from its origin.
+/// Timeline of the stream. Frames are counted from `origin`.
 pub struct Timeline {
     samples_per_frame: u64,
     samples_per_heap: u64,
     /// Frames in the window.
     len: u64,
-    /// Frames that the newest heap may be ahead of the newest one so far.
+    /// Frames by which a new heap may be ahead of the newest heap so far.
     step: u64,
     adc_sample_rate_hz: f64,
     /// Timestamp, for the flowgraph, of the stream's timestamp 0.
     pub origin: u64,
-    /// Number of the first frame in the window, once there was a heap.
+    /// Number of the first frame in the window; `None` before the first heap.
     pub base: Option<u64>,
     /// Number of the newest frame with data.
     pub front: u64,
     /// Timestamp of the newest heap with data, since the origin.
     pub newest: u64,
-    /// Whether a frame with data was handed on since the stream began, or began again.
+    /// Whether a frame with data was sent since the stream began, or began again.
     pub started: bool,
-    /// None for a file, which is read at any speed.
+    /// Clock of the stream; `None` for a file, which is read at any rate.
     clock: Option<Clock>,
-    /// Samples since sync time at some time, until the stream starts again.
+    /// A host time and the samples since sync time at that time, until the stream starts again.
     real_time: Option<(Instant, f64)>,
 }
 
 impl Clock {
-    /// By how much our clock is ahead of the time at which the stream is `seconds` old.
+    /// Returns the lead of the host's clock over a stream that is `seconds` old, in seconds.
     fn offset(&self, seconds: f64) -> f64 {
         self.now.saturating_duration_since(self.started).as_secs_f64() - seconds
     }
 }
 
 impl Timeline {
-    /// The time of a stream received through a window of `len` frames; heaps come in order but for
-    /// `stride` heaps.
+    /// Creates the timeline of a stream received through a window of `len` frames, whose heaps may be
+    /// out of order by `stride` heaps.
     pub fn new(layout: &Layout, len: u64, stride: u64, adc_sample_rate_hz: f64) -> Self {
         Self {
             samples_per_frame: layout.samples_per_frame(),
@@ -146,29 +148,29 @@ impl Timeline {
         }
     }
 
-    /// At `at` sync time was `seconds` ago.
+    /// Sets real time: at `at`, sync time was `seconds` ago.
     pub fn set_real_time(&mut self, at: Instant, seconds: f64) {
         self.real_time = Some((at, seconds * self.adc_sample_rate_hz));
     }
 
-    /// Says what time it is.
+    /// Sets the present time.
     pub fn tick(&mut self, now: Instant) {
         let new = || Clock { started: now, now, last: now, offset_seconds: None, measured: now };
         self.clock.get_or_insert_with(new).now = now;
     }
 
-    /// What time it is; `None` for a file.
+    /// Returns the present time; `None` for a file.
     pub fn now(&self) -> Option<Instant> {
         self.clock.as_ref().map(|clock| clock.now)
     }
 
-    /// Length of a frame.
+    /// Returns the duration of a frame in seconds.
     pub fn frame_seconds(&self) -> f64 {
         self.samples_per_frame as f64 / self.adc_sample_rate_hz
     }
 
-    /// The timestamp, since the origin, of which the wire carries 48 bits: the one nearest to where
-    /// the stream should be now.
+    /// Extends the 48-bit timestamp `wire` to the timestamp since the origin that is nearest to the
+    /// expected present time of the stream.
     pub fn unwrap(&self, wire: u64) -> u64 {
         let Some(base) = self.base else { return self.unwrap_first(wire) };
         let elapsed_seconds = self.silence().map_or(0.0, |silence| silence.as_secs_f64());
@@ -177,8 +179,8 @@ impl Timeline {
         nearest(wire, near)
     }
 
-    /// The timestamp of which the wire carries 48 bits, before there is a stream: in the turn of
-    /// real time if that is about the time there, as of a stream that is older than a turn.
+    /// Extends the 48-bit timestamp `wire` before the stream has begun: to the turn of real time if the
+    /// timestamp is then near real time, which is needed for a stream older than one turn.
     fn unwrap_first(&self, wire: u64) -> u64 {
         let Some(((at, samples), now)) = self.real_time.zip(self.now()) else { return wire };
         let rate = self.adc_sample_rate_hz;
@@ -191,8 +193,8 @@ impl Timeline {
         if apart_seconds <= REAL_TIME_SECONDS { full } else { wire }
     }
 
-    /// A packet for `frame` brought something new. Returns whether the stream's clock is not there
-    /// yet.
+    /// Notes a packet with new data for `frame`. Returns whether `timestamp` is ahead of the stream's
+    /// clock.
     pub fn accepted(&mut self, frame: u64, timestamp: u64) -> bool {
         self.front = self.front.max(frame);
         self.newest = self.newest.max(timestamp);
@@ -202,7 +204,7 @@ impl Timeline {
         clock.offset_seconds.is_none_or(|least| offset < least)
     }
 
-    /// Sets the stream's clock by a packet of one of its senders.
+    /// Updates the stream's clock by a packet of one of its senders.
     pub fn measure(&mut self, timestamp: u64) {
         let Some(clock) = &mut self.clock else { return };
         let elapsed = clock.now.saturating_duration_since(clock.measured).as_secs_f64();
@@ -212,8 +214,8 @@ impl Timeline {
         clock.offset_seconds = Some(least.min(offset));
     }
 
-    /// Where a heap of frame number `frame` stands. Of packets that are `trusted` others have shown
-    /// that the stream is there.
+    /// Returns the position of a heap of frame number `frame`. `trusted`: other packets have shown that
+    /// the stream is at this time.
     pub fn judge(&self, frame: u64, trusted: bool) -> Verdict {
         let Some(base) = self.base else { return Verdict::Elsewhere };
         if frame < base {
@@ -229,8 +231,8 @@ impl Timeline {
         }
     }
 
-    /// How the stream goes on at the time of `candidate`, if there is evidence enough.
-    /// `is_full`: there is no room to wait for more.
+    /// Decides whether, and how, the stream continues at the time of `candidate`; `None` without enough
+    /// evidence. `is_full`: there is no memory to hold more packets.
     pub fn decide(&self, candidate: &Candidate, standing: Standing, is_full: bool) -> Option<Move> {
         let base = self.base?;
         let lasting = candidate.lasting(self.now());
@@ -258,7 +260,7 @@ impl Timeline {
         ((many && alone) || wrong).then(|| self.way_ahead(candidate))
     }
 
-    /// Where the stream went on if no more packets come that could show it.
+    /// Decides where the stream continued when no more packets can come.
     pub fn last_chance(
         &self,
         candidates: &[Candidate],
@@ -278,33 +280,33 @@ impl Timeline {
     }
 
     fn way_ahead(&self, candidate: &Candidate) -> Move {
-        // A stream without pace, and a file, have no clock that could have been set.
+        // A stream without a measured rate, and a file, have no clock that could have been reset.
         let is_leap = self.ahead_seconds(candidate.lowest).is_some_and(|s| s > LEAP_SECONDS);
         if is_leap { Move::Leap } else { Move::Ahead }
     }
 
-    /// Whether packets of `candidate` came while the stream went on.
+    /// Whether packets of `candidate` came while the stream continued.
     pub fn is_beside(&self, candidate: &Candidate) -> bool {
         let times = self.clock.as_ref().zip(candidate.began);
         times.is_some_and(|(clock, began)| clock.last.saturating_duration_since(began) > OVERLAP)
     }
 
-    /// Whether none of the stream's packets came since the first one of `candidate`: those that are
-    /// far from it interrupt it, those that are near do not.
+    /// Whether no packet of the stream came since the first packet of `candidate`. A packet far from a
+    /// candidate interrupts the candidate, a near packet does not.
     fn is_apart(&self, candidate: &Candidate) -> bool {
         let times = self.clock.as_ref().zip(candidate.began);
         !self.is_near(candidate.lowest) || times.is_none_or(|(clock, began)| clock.last <= began)
     }
 
-    /// Whether `candidate` lags behind a little, as packets do that were held up on the way: it was
-    /// not started again.
+    /// Whether `candidate` lags behind only as much as packets delayed in the network do, which is no
+    /// restart.
     fn is_laggard(&self, candidate: &Candidate) -> bool {
         let lag = self.base.unwrap_or(0).saturating_sub(candidate.lowest);
         self.clock.is_some() && self.is_lag(lag)
     }
 
-    /// Whether packets may be `frames` frames behind for having been held up on the way. A file has no
-    /// clock: there they always may.
+    /// Whether packets `frames` frames behind may have been delayed in the network. For a file, which has
+    /// no clock, this is always possible.
     fn is_lag(&self, frames: u64) -> bool {
         self.silence().is_none_or(|silence| {
             silence < RESTART && frames as f64 * self.frame_seconds() <= RESTART.as_secs_f64()
@@ -316,14 +318,14 @@ impl Timeline {
         self.base.is_some_and(|base| (base..base + self.len).contains(&frame))
     }
 
-    /// Whether frame number `frame` is so near the window that packets there do not contradict those
-    /// in it.
+    /// Whether frame number `frame` is so near the window that packets of the frame do not contradict
+    /// packets in the window.
     pub fn is_near(&self, frame: u64) -> bool {
         self.base.is_some_and(|base| (base..base + 2 * self.len).contains(&frame))
     }
 
-    /// Those of `candidates` that are earlier parts of the stream of `candidate`, by our clock, the
-    /// earliest first.
+    /// Removes and returns the candidates that are earlier parts of the stream of `candidate`, according
+    /// to the host's clock, the earliest first.
     pub fn parts_before(
         &self,
         candidate: &Candidate,
@@ -342,7 +344,7 @@ impl Timeline {
         parts
     }
 
-    /// Which of the candidates at the start is the stream.
+    /// Returns the index of the candidate that is the stream, at the start.
     pub fn choose(&self, candidates: &[Candidate], is_full: bool) -> Option<usize> {
         let now = self.now();
         let best = self.best(candidates)?;
@@ -350,12 +352,12 @@ impl Timeline {
         if chosen.evidence < FEW {
             return None;
         }
-        // A file has no pace: there rivals are those with about as many packets.
+        // A file has no rate: there, rivals are candidates with a similar number of packets.
         let least = if now.is_some() { 2 } else { 2.max(chosen.evidence / 8) };
         let mut rivals = candidates.iter().filter(|candidate| candidate.evidence >= least);
         let is_compared = match (chosen.lasting(now), rivals.clone().nth(1).is_some()) {
             (None, has_rivals) => !has_rivals || chosen.evidence >= MANY,
-            // Packets that come at once may be of a stray that is too fast: the stream may follow.
+            // Packets that come at once may be of a foreign sender that is too fast: the stream may follow.
             (Some(lasting), false) => {
                 let stream_seconds = chosen.samples() / self.adc_sample_rate_hz;
                 let is_fast = stream_seconds > lasting.as_secs_f64() * (1.0 + WRONG_PACE);
@@ -370,20 +372,20 @@ impl Timeline {
         (is_full || is_compared).then_some(best)
     }
 
-    /// The most consistent one of the candidates.
+    /// Returns the index of the most plausible candidate.
     pub fn best(&self, candidates: &[Candidate]) -> Option<usize> {
         let most = candidates.iter().map(|candidate| candidate.evidence).max()?;
         let rate = self.adc_sample_rate_hz;
         let key = |candidate: &Candidate| {
             let error = candidate.pace_error(self.now(), rate);
-            // Whatever is about as fast as real time; then the most packets.
+            // First the candidates at about the rate of real time, then the one with the most packets.
             (error > WRONG_PACE, error > NEAR_PACE, u32::MAX - candidate.evidence)
         };
         let worthy = candidates.iter().enumerate().filter(|(_, c)| c.evidence >= most.min(FEW));
         worthy.min_by_key(|(_, candidate)| key(candidate)).map(|(index, _)| index)
     }
 
-    /// Whether `candidate` keeps the pace of real time, which the stream so far does not.
+    /// Whether `candidate` advances at the rate of real time, while the present stream does not.
     fn is_of_wrong_pace(&self, candidate: &Candidate) -> bool {
         let now = self.now();
         let Some(lasting) = candidate.lasting(now).filter(|lasting| *lasting >= RESTART) else {
@@ -396,26 +398,26 @@ impl Timeline {
             && (pace - 1.0).abs() >= WRONG_PACE
     }
 
-    /// The window begins with frame number `base`, of the time of a candidate.
+    /// Moves the window to frame number `base`; `front` is the newest frame with data.
     pub fn begin(&mut self, base: u64, front: u64) {
         (self.base, self.front) = (Some(base), front);
     }
 
-    /// The window reaches up to frame number `frame`.
+    /// Notes that the window reaches up to frame number `frame`.
     pub fn reach(&mut self, frame: u64) {
         self.front = self.front.max(frame);
     }
 
-    /// The stream starts again: its timestamp 0 is in the next turn of 48 bits.
+    /// Starts the stream again: its timestamp 0 is in the next turn of 48 bits.
     pub fn start_again(&mut self) {
         self.origin = self.next_origin();
         (self.base, self.newest) = (None, 0);
-        // It was counted from the sync time before.
+        // Real time was counted from the old sync time.
         self.real_time = None;
         self.forget_pace();
     }
 
-    /// Whether there is a turn left.
+    /// Whether timestamps have room for another turn.
     pub fn can_start_again(&self) -> bool {
         self.next_origin() < MAX_TIMESTAMP
     }
@@ -426,7 +428,7 @@ impl Timeline {
         ((reached >> WIRE_BITS) + 1) << WIRE_BITS
     }
 
-    /// The stream's clock was reset.
+    /// Forgets the stream's clock, because the sender's clock was reset.
     pub fn forget_pace(&mut self) {
         self.started = false;
         if let Some(clock) = &mut self.clock {
@@ -434,37 +436,37 @@ impl Timeline {
         }
     }
 
-    /// How long nothing of the stream has come.
+    /// Returns the time since the last packet of the stream with new data; `None` for a file.
     pub fn silence(&self) -> Option<Duration> {
         self.clock.as_ref().map(|clock| clock.now.saturating_duration_since(clock.last))
     }
 
-    /// Whether that is `at_least` so long, and longer than the stream ever pauses.
+    /// Whether the stream has been silent for `at_least`, and for longer than 4 heaps last.
     fn is_silent(&self, at_least: Duration) -> bool {
         let heap_seconds = self.samples_per_heap as f64 / self.adc_sample_rate_hz;
         let pause = Duration::try_from_secs_f64(4.0 * heap_seconds).unwrap_or(Duration::MAX);
         self.silence().is_none_or(|silence| silence >= pause.max(at_least))
     }
 
-    /// How far frame number `frame` is ahead of the pace of the stream so far, as far as we can tell.
+    /// Returns the lead of frame number `frame` over the stream's clock in seconds, if it is known.
     fn ahead_seconds(&self, frame: u64) -> Option<f64> {
         let clock = self.clock.as_ref()?;
         let stream = frame as f64 * self.samples_per_frame as f64 / self.adc_sample_rate_hz;
         Some(clock.offset_seconds? - clock.offset(stream))
     }
 
-    /// Whether the stream's clock is at frame number `frame`, so that it may come from any sender.
+    /// Whether the stream's clock has reached frame number `frame`, so that any sender may send it.
     pub fn is_due(&self, frame: u64) -> bool {
         self.ahead_seconds(frame).is_some_and(|seconds| seconds <= DUE_SECONDS)
     }
 
-    /// Whether frame number `frame` does not lie in the future, as far as we can tell.
+    /// Whether frame number `frame` is known not to be in the future.
     fn has_happened(&self, frame: u64) -> bool {
         self.ahead_seconds(frame).is_some_and(|seconds| seconds <= EARLY_SECONDS)
     }
 }
 
-/// The number with the lowest 48 bits of `wire` that is nearest to `near`.
+/// Returns the number nearest to `near` whose lowest 48 bits are those of `wire`.
 fn nearest(wire: u64, near: u64) -> u64 {
     let turn = 1_u64 << WIRE_BITS;
     let ahead = wire.wrapping_sub(near) & (turn - 1);
@@ -482,7 +484,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_wrap_is_no_jump() {
+    fn nearest_across_the_wrap_returns_the_next_turn() {
         let turn = 1 << WIRE_BITS;
         assert_eq!(nearest(5, turn - 3), turn + 5);
         assert_eq!(nearest(turn - 3, turn + 5), turn - 3);
@@ -493,7 +495,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_timestamp_near_the_expected_one_is_found_again_in_every_turn(
+        fn nearest_restores_timestamps_near_the_expected_one_in_every_turn(
             near in 0_u64..1 << 60, by in -(1_i64 << 46)..1_i64 << 46,
         ) {
             let full = near.saturating_add_signed(by);

@@ -4,7 +4,7 @@ use crate::common::bench::{Sizes, benchmark};
 use fxgraph::DeviceName;
 use fxgraph::examples::Benchmark;
 
-/// The benchmarks on `device`.
+/// Returns the benchmarks on `device`.
 pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
     let sizes = Sizes::on(device);
     [("ci8", "cf16", 2), ("cf32", "cf16", 8), ("cf32", "ci8", 8)]

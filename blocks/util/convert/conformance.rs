@@ -1,11 +1,11 @@
-//! Cases that hold the form for a GPU to the definition: exactly.
+//! Conformance cases of the GPU implementation: bit-exact against the CPU reference.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
 use serde_json::json;
 
-/// (input, output, scale, elements): lengths that are multiples of what a thread converts, and ones
-/// that are not. Random floats lie in (-1, 1), random integers everywhere.
+/// (input, output, scale, elements), with lengths that are, and are not, multiples of the numbers per
+/// thread. Random floats are in (-1, 1), random integers in the whole range.
 const CASES: &[(&str, &str, f64, usize)] = &[
     ("ci4", "cf16", 1.0, 4099),
     ("ci8", "cf16", 0.015_625, 8192),
@@ -20,7 +20,7 @@ const CASES: &[(&str, &str, f64, usize)] = &[
     ("cf16", "cf32", 1.1, 3),
     ("cf32", "cf16", 1.7, 4096),
     ("cf32", "cf16", 7e4, 1023),
-    // Halves below the smallest normal one.
+    // Subnormal values in half precision.
     ("cf32", "cf16", 1e-6, 1024),
     ("cf32", "ci4", 8.0, 1003),
     ("cf32", "ci32", 3e9, 1000),
@@ -43,7 +43,7 @@ const CASES: &[(&str, &str, f64, usize)] = &[
     ("f64", "f32", 1.0, 2500),
 ];
 
-/// The cases, with the form on `device`.
+/// Returns the cases, with the candidate implementation on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
     let case = |&(from, to, scale, len): &(&str, &str, f64, usize)| {

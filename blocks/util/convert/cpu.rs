@@ -1,4 +1,4 @@
-//! The block on the processor.
+//! The CPU implementation, which is the reference.
 
 use super::Convert;
 use super::numbers;
@@ -12,7 +12,7 @@ pub(super) struct Cpu {
     /// Bytes of an element of input and output.
     element_bytes: [usize; 2],
     threads: Threads,
-    /// Of each thread: elements of the frame that did not fit.
+    /// Elements of the frame that did not fit, per thread.
     saturated: Vec<u64>,
     values_saturated: Counter,
 }

@@ -1,4 +1,4 @@
-//! The form for CUDA devices: one launch for each frame.
+//! The CUDA implementation: one launch per frame.
 #![allow(unsafe_code)] // launches on memory that the job and the block own
 
 use super::Convert;
@@ -8,7 +8,7 @@ use fxgraph::cuda::{Device, GpuJob, GpuMap, Grid, Kernel};
 use fxgraph::{BlockError, Configured, Counter, Dtype, Env, Header};
 use std::sync::Arc;
 
-/// Threads of a block, and numbers that each converts; as `kernels/util/convert.cu` has it.
+/// Threads of a block, and numbers that each converts; as in `kernels/util/convert.cu`.
 const THREADS: usize = 256;
 const RUN: usize = 8;
 
@@ -23,7 +23,7 @@ pub(super) struct Cuda {
     values_saturated: Counter,
 }
 
-/// The kernel's word for the numbers of an element.
+/// Returns the kernel's name of the numbers of an element.
 fn number(dtype: Dtype) -> String {
     dtype.to_string().trim_start_matches('c').to_uppercase()
 }
@@ -65,8 +65,8 @@ impl GpuMap for Cuda {
         let saturated = self.saturated.address(slot);
         let arguments =
             [from.into(), to.into(), saturated.into(), self.numbers.into(), self.scale.into()];
-        // SAFETY: the kernel's arguments; the job owns the frames, which have as many numbers, and
-        // no other job in flight has its slot.
+        // SAFETY: the arguments match the kernel; the job owns the frames, which have as many numbers as
+        // the kernel converts, and no other job in flight has its slot.
         unsafe { self.kernel.launch(lane.stream(), self.grid, &arguments) }?;
         lane.results()?;
         self.saturated.fetch(lane, slot)

@@ -42,51 +42,56 @@ pub struct Convert {
     pub threads: usize,
 }
 
-/// Types of elements with so many parts, in words.
+/// Returns the names of element types with this number of parts, as text.
 fn convertible(of_parts: usize) -> String {
     let dtypes = Dtype::WHOLE_BYTES.into_iter().filter(|dtype| parts(*dtype) == Some(of_parts));
     dtypes.map(|dtype| dtype.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 impl Convert {
-    /// The output's type, and what converts to it.
+    /// Returns the output type, and the conversion.
     fn conversion(&self, input: Dtype) -> Result<(Dtype, numbers::Convert), Box<Refusal>> {
         let Some(from) = parts(input) else {
             let message = format!("`{input}` cannot be converted");
-            let help =
-                format!("{} and {} can; `pfb` unpacks samples", convertible(1), convertible(2));
+            let help = format!(
+                "convert one of {}, {}; `pfb` unpacks samples",
+                convertible(1),
+                convertible(2)
+            );
             let refusal = Refusal::new(codes::INPUT_DTYPE, At::Input(0), message);
             return Err(Box::new(refusal.help(help)));
         };
         let to = self.dtype.parse::<Dtype>().ok().filter(|dtype| parts(*dtype) == Some(from));
         let conversion = |to| Some((to, converter(input, to)?));
         to.and_then(conversion).ok_or_else(|| {
-            let message = format!("`{input}` cannot become `{}`", self.dtype);
+            let message = format!("`{input}` cannot be converted to `{}`", self.dtype);
             let refusal = Refusal::parameter("dtype", message)
                 .note(At::Input(0), format!("the input is `{input}`"))
-                .help(format!("it can become {}", convertible(from)));
+                .help(format!("use one of {}", convertible(from)));
             Box::new(refusal)
         })
     }
 
     fn check_scale(&self, is_double: bool) -> Option<Refusal> {
-        // As it is used.
+        // As used in the calculation.
         let scale = if is_double { self.scale } else { f64::from(self.scale as f32) };
         (!scale.is_finite() || scale == 0.0).then(|| {
-            let message = format!("a scale of {} leaves nothing of the numbers", self.scale);
             let precision = if is_double { "double" } else { "single" };
-            Refusal::parameter("scale", message)
-                .help(format!("it must be a number other than 0 that fits {precision} precision"))
+            let message = format!(
+                "`scale` must be finite and not 0 in {precision} precision, got {}",
+                self.scale
+            );
+            Refusal::parameter("scale", message).help("give a factor such as 0.5")
         })
     }
 }
 
-/// The counter of elements that did not fit.
+/// Creates the counter of elements that did not fit.
 fn saturated(counters: &Counters) -> Counter {
     counters.count(
         "values_saturated",
-        "Elements of which a part was beyond the output's type and was clamped, or was no number; \
-         choose another scale.",
+        "elements with a part beyond the range of the output type, which was clamped, or with a NaN; \
+         choose another scale",
     )
 }
 
@@ -94,7 +99,7 @@ impl KindSpec for Convert {
     type Shape = numbers::Convert;
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, env| Ok(Box::new(Mapped(cpu::Cpu::new(block, env)?)))),
-        Implementation::<Self>::cuda("cuda", "the same, bit by bit", |block, env| {
+        Implementation::<Self>::cuda("cuda", "identical bit by bit", |block, env| {
             GpuMapped::build(env, |lane| cuda::Cuda::new(block, env, lane.device()))
         })
         .device_bytes(|_| Table::<u64>::device_bytes(1)),

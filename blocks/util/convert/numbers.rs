@@ -1,4 +1,4 @@
-//! Numbers of every type, as floats to calculate with and back.
+//! Conversion of numbers of every type, through floats.
 
 use bytemuck::{Pod, Zeroable};
 use fxgraph::Dtype;
@@ -6,19 +6,19 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 use std::ops::{Add, Mul, Sub};
 
-/// Numbers that go through all steps before the next ones: they stay in the first-level cache.
+/// Numbers processed at a time, so that they stay in the first-level cache.
 const BLOCK: usize = 512;
 
-/// Converts the elements of the first slice to those of the second, times a scale. Says how many
-/// did not fit.
+/// Converts the elements of the first slice, times a scale, to those of the second. Returns the number
+/// of elements that did not fit.
 pub type Convert = fn(&[u8], &mut [u8], f64) -> u64;
 
-/// What is calculated with.
+/// Float type of the calculation.
 trait Work:
     Copy + Default + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self>
 {
-    /// Added to a number of an integer's range and taken off again, it leaves the nearest integer,
-    /// half to even.
+    /// Constant that rounds a number in an integer's range to the nearest integer, half to even, when it is
+    /// added and subtracted.
     const ROUNDER: Self;
 
     fn of(number: f64) -> Self;
@@ -40,17 +40,17 @@ impl Work for f64 {
     }
 }
 
-/// What a number is stored in, next to others of its type; `W` holds every value.
+/// Stored number type; `W` represents every value.
 trait Number<W: Work>: Pod {
-    /// Numbers in one of these.
+    /// Numbers stored in one value of the type.
     const COUNT: usize = 1;
     /// Whether numbers are rounded to integers.
     const WHOLE: bool;
-    /// Smallest and largest number that is ever made.
+    /// Smallest and largest number in the output.
     const RANGE: [W; 2];
 
     fn read(from: &[Self], to: &mut [W]);
-    /// Writes numbers that are within the range, and integers if need be.
+    /// Writes numbers, which must be within the range, and integers if `WHOLE`.
     fn write(from: &[W], to: &mut [Self]);
 }
 
@@ -72,7 +72,7 @@ macro_rules! plain {
     };
 }
 
-// The most negative integer has no conjugate in the same type, so it is never made.
+// The most negative integer has no conjugate in the same type, so it is never written.
 plain!(u8, f32, true, 0);
 plain!(u8, f64, true, 0);
 plain!(i8, f32, true, -Self::MAX);
@@ -105,7 +105,7 @@ impl Number<f64> for f16 {
         to.iter_mut().zip(from).for_each(|(to, from)| *to = f64::from(f32::from(*from)));
     }
 
-    /// By way of single precision, so that every machine rounds alike.
+    /// Converts through single precision, so that every CPU rounds alike.
     fn write(from: &[f64], to: &mut [Self]) {
         to.iter_mut().zip(from).for_each(|(to, from)| *to = Self::from_f32(*from as f32));
     }
@@ -141,7 +141,7 @@ macro_rules! nibbles {
 nibbles!(f32);
 nibbles!(f64);
 
-/// The conversion of elements of `PARTS` numbers.
+/// Converts elements of `PARTS` numbers.
 fn convert<I: Number<W>, O: Number<W>, W: Work, const PARTS: usize>(
     input: &[u8],
     output: &mut [u8],
@@ -161,7 +161,7 @@ fn convert<I: Number<W>, O: Number<W>, W: Work, const PARTS: usize>(
     saturated
 }
 
-/// Brings numbers times `scale` to the range of `O`. Says how many elements were not within it.
+/// Scales numbers and clamps them to the range of `O`. Returns the number of elements beyond the range.
 fn fit<O: Number<W>, W: Work, const PARTS: usize>(numbers: &mut [W], scale: W) -> u64 {
     let [lowest, largest] = O::RANGE;
     let mut saturated = 0;
@@ -172,7 +172,7 @@ fn fit<O: Number<W>, W: Work, const PARTS: usize>(numbers: &mut [W], scale: W) -
             fits &= scaled >= lowest && scaled <= largest;
             let clamped = if scaled > largest { largest } else { scaled };
             let clamped = if clamped < lowest { lowest } else { clamped };
-            // What is no number stays so, and becomes 0 where that is written as an integer.
+            // NaN stays NaN, and becomes 0 if it is written as an integer.
             *number = if O::WHOLE { (clamped + W::ROUNDER) - W::ROUNDER } else { clamped };
         }
         saturated += u64::from(!fits);
@@ -180,8 +180,8 @@ fn fit<O: Number<W>, W: Work, const PARTS: usize>(numbers: &mut [W], scale: W) -
     saturated
 }
 
-/// Evaluates to some `$body` with `$number` as the numbers of a type that single precision holds,
-/// or else to none.
+/// Evaluates to `Some($body)` with `$number` as the number type if single precision represents the type,
+/// otherwise to `None`.
 macro_rules! narrow {
     ($dtype:expr, $number:ident => $body:expr) => {
         match $dtype {
@@ -214,7 +214,7 @@ macro_rules! narrow {
     };
 }
 
-/// The same with those that double precision holds.
+/// The same for types that double precision represents.
 macro_rules! wide {
     ($dtype:expr, $number:ident => $body:expr) => {
         match $dtype {
@@ -231,7 +231,7 @@ macro_rules! wide {
     };
 }
 
-/// Numbers of an element, if its type can be converted.
+/// Returns the numbers per element, if the type can be converted.
 #[must_use]
 pub fn parts(dtype: Dtype) -> Option<usize> {
     match dtype {
@@ -249,14 +249,14 @@ pub fn parts(dtype: Dtype) -> Option<usize> {
     }
 }
 
-/// Whether single precision does not hold every value of both types.
+/// Whether the conversion needs double precision.
 #[must_use]
 pub fn is_double(from: Dtype, to: Dtype) -> bool {
     let wide = [Dtype::I32, Dtype::Ci32, Dtype::F64, Dtype::Cf64];
     wide.contains(&from) || wide.contains(&to)
 }
 
-/// The conversion from one type to another, if there is one.
+/// Returns the conversion from one type to another, if there is one.
 #[must_use]
 pub fn converter(from: Dtype, to: Dtype) -> Option<Convert> {
     match (parts(from)?, parts(to)?, is_double(from, to)) {

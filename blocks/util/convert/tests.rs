@@ -20,7 +20,7 @@ fn kind(dtype: Dtype, scale: f64, threads: usize) -> Convert {
     Convert { dtype: dtype.to_string(), scale, threads }
 }
 
-/// One frame through the block: its elements, and how many were counted.
+/// Sends one frame through the block; returns its elements, and the count of saturated elements.
 fn run(kind: &Convert, from: Dtype, bytes: &[u8]) -> (Vec<u8>, u64) {
     let input = port(from, 8 * bytes.len() / from.bits());
     let outputs = kind.outputs(std::slice::from_ref(&input)).unwrap();
@@ -41,7 +41,7 @@ fn run(kind: &Convert, from: Dtype, bytes: &[u8]) -> (Vec<u8>, u64) {
     (frame.as_slice::<u8>().unwrap().to_vec(), counters.list()[0].counter.get())
 }
 
-/// Numbers of one type through the block to those of another.
+/// Converts numbers of one type to another with the block.
 fn numbers<I: bytemuck::Pod, O: bytemuck::AnyBitPattern>(
     (from, to): (Dtype, Dtype),
     scale: f64,
@@ -53,7 +53,7 @@ fn numbers<I: bytemuck::Pod, O: bytemuck::AnyBitPattern>(
 }
 
 #[test]
-fn ties_go_to_even_and_what_is_beyond_is_clamped_and_counted() {
+fn ties_round_to_even_and_overflow_is_clamped_and_counted() {
     let values = [0.5f32, 1.5, 2.5, -0.5, -1.5, 126.5, 127.0, 127.4, -127.6, -500.0];
     let (found, saturated) = numbers::<_, i8>((Dtype::F32, Dtype::I8), 1.0, &values);
     assert_eq!(found, [0, 2, 2, 0, -2, 126, 127, 127, -127, -127]);
@@ -68,7 +68,7 @@ fn ties_go_to_even_and_what_is_beyond_is_clamped_and_counted() {
 }
 
 #[test]
-fn what_is_no_number_stays_so_in_floats_and_is_zero_in_integers() {
+fn nan_stays_nan_in_floats_and_becomes_zero_in_integers() {
     let values = [f32::NAN, 1.0];
     let (found, saturated) = numbers::<_, i16>((Dtype::F32, Dtype::I16), 2.0, &values);
     assert_eq!((found, saturated), (vec![0, 2], 1));
@@ -85,7 +85,7 @@ fn a_complex_element_counts_once() {
 }
 
 #[test]
-fn nibbles_have_the_real_part_in_front() {
+fn ci4_has_the_real_part_in_the_upper_nibble() {
     let (found, saturated) = numbers::<_, [i8; 2]>((Dtype::Ci4, Dtype::Ci8), 1.0, &[0x7fu8, 0x91]);
     assert_eq!((found, saturated), (vec![[7, -1], [-7, 1]], 0));
     let values = [[3i8, -2], [9, -8]];
@@ -93,7 +93,7 @@ fn nibbles_have_the_real_part_in_front() {
     assert_eq!((found, saturated), (vec![0x3e, 0x79], 1));
 }
 
-/// The half nearest to a number, even if two are, found among all of them.
+/// Returns the half-precision value nearest to a number (ties to even), by search among all values.
 fn nearest_half(number: f64) -> f16 {
     let halves = (0..=u16::MAX).map(f16::from_bits).filter(|half| half.is_finite());
     let off = |half: &f16| (f64::from(*half) - number).abs();
@@ -102,7 +102,7 @@ fn nearest_half(number: f64) -> f16 {
 }
 
 #[test]
-fn halves_are_the_nearest_ones_down_to_the_smallest() {
+fn half_precision_is_rounded_to_nearest_down_to_subnormals() {
     let mut values = vec![65_503.0f32, 65_519.0, 1e6, 1e-7, 5.96e-8, 2.98e-8, 3e-8, 6.1e-5, 2049.0];
     values.extend([2051.0, 0.1, 1.0 / 3.0, -1.0 / 3.0, 1.0 + 1.0 / 2048.0, 1.0 + 3.0 / 2048.0]);
     let (found, saturated) = numbers::<_, f16>((Dtype::F32, Dtype::F16), 1.0, &values);
@@ -113,13 +113,13 @@ fn halves_are_the_nearest_ones_down_to_the_smallest() {
 }
 
 #[test]
-fn every_pair_agrees_with_arithmetic_in_double_precision() {
+fn every_pair_of_types_agrees_with_double_precision() {
     let types = Dtype::WHOLE_BYTES.into_iter().filter(|dtype| parts(*dtype).is_some());
     let types: Vec<Dtype> = types.collect();
     let mut pairs = 0;
     for &from in &types {
         for &to in types.iter().filter(|to| parts(**to) == parts(from)) {
-            // Small integers times a power of two: exact in every type.
+            // Small integers: exact in every type.
             let small: Vec<f64> = (0..2 * 1027).map(|n| f64::from(n * 5 % 15 - 7).abs()).collect();
             let bytes = run(&kind(from, 0.5, 1), of_parts(from), &double(&small)).0;
             let (found, saturated) = run(&kind(to, 2.0, 3), from, &bytes);
@@ -139,7 +139,7 @@ fn every_pair_agrees_with_arithmetic_in_double_precision() {
     assert_eq!(pairs, 7 * 7 + 7 * 7);
 }
 
-/// The double type with as many parts.
+/// Returns the double-precision type with the same number of parts.
 fn of_parts(dtype: Dtype) -> Dtype {
     if parts(dtype) == Some(2) { Dtype::Cf64 } else { Dtype::F64 }
 }
@@ -155,7 +155,7 @@ fn double(numbers: &[f64]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn threads_change_nothing(
+    fn result_does_not_depend_on_threads(
         bytes in proptest::collection::vec(any::<u8>(), 2..5000),
         threads in 1..5_usize,
         scale in -3.0..3.0_f64,
@@ -168,16 +168,16 @@ proptest! {
 }
 
 #[test]
-fn pairs_that_make_no_sense_are_refused_with_those_that_do() {
+fn convert_rejects_invalid_types_and_lists_valid_ones() {
     let refused = |from, to: &str, scale| {
         let kind = Convert { dtype: to.to_owned(), scale, threads: 1 };
         kind.outputs(&[port(from, 8)]).unwrap_err()
     };
-    let complex = "it can become ci4, ci8, ci16, ci32, cf16, cf32, cf64";
+    let complex = "use one of ci4, ci8, ci16, ci32, cf16, cf32, cf64";
     for to in ["f32", "i64", "i10p", "nothing"] {
         let refusals = refused(Dtype::Ci8, to, 1.0);
         assert_eq!(refusals.len(), 1);
-        assert_eq!(refusals[0].message, format!("`ci8` cannot become `{to}`"));
+        assert_eq!(refusals[0].message, format!("`ci8` cannot be converted to `{to}`"));
         assert_eq!(refusals[0].help.as_deref(), Some(complex));
     }
     for from in [Dtype::Packed(10), Dtype::I64] {

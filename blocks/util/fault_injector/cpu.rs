@@ -1,4 +1,4 @@
-//! Passing frames on, or not.
+//! The block: passes frames on, or injects a fault.
 
 use super::{Fault, FaultInjector};
 use fxgraph::retune::{Change, Changes};
@@ -9,21 +9,23 @@ use std::time::{Duration, Instant};
 pub struct Injector {
     fault: Fault,
     changes: Changes<Fault>,
-    /// Of these counts it is well again, or not ill yet.
+    /// Value of `faults_injected` at which faults end.
     until_injected: u64,
     from_passed: u64,
     faults: u64,
     samples_per_frame: u64,
     stall: Duration,
     stalled_until: Option<Instant>,
-    /// Timestamp before which the blocks in its place have carried out what they were told.
+    /// Timestamp up to which previous blocks in this slot have processed the stream; earlier requests were
+    /// carried out by them.
     begun: u64,
     passed: Counter,
     injected: Counter,
 }
 
 impl Injector {
-    /// For a stream of `input`. A block that is made anew goes on with the `counters` of the one before.
+    /// Creates the block for a stream of `input`. A block created again continues with the previous
+    /// `counters`.
     pub fn new(parameters: &FaultInjector, input: &PortType, counters: &Counters) -> Self {
         Self {
             fault: parameters.fault,
@@ -35,19 +37,16 @@ impl Injector {
             stall: Duration::from_secs_f64(parameters.stall_seconds),
             stalled_until: None,
             begun: 0,
-            passed: counters.count("frames_passed", "Frames passed on; not a loss."),
-            injected: counters.count(
-                "faults_injected",
-                "Times that it failed or stalled because it was told to: a drill.",
-            ),
+            passed: counters.count("frames_passed", "frames passed on"),
+            injected: counters.count("faults_injected", "faults and stalls injected on request"),
         }
     }
 
-    /// What happens at the frame of `timestamp`.
+    /// Returns the fault to inject at the frame with `timestamp`.
     fn at(&mut self, timestamp: u64) -> Fault {
         for (from, fault) in self.changes.begin(timestamp, self.samples_per_frame) {
             self.fault = fault;
-            // A block that is made anew is told once more what the one before has carried out.
+            // A block created again gets requests again that were carried out before.
             if from >= self.begun || self.injected.get() == 0 {
                 self.until_injected = self.injected.get() + self.faults;
                 self.from_passed = 0;
@@ -60,7 +59,7 @@ impl Injector {
 }
 
 impl Block for Injector {
-    #[allow(clippy::panic, reason = "that is what it was told to do")]
+    #[allow(clippy::panic, reason = "the user requested a panic")]
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         loop {
             if let Some(until) = self.stalled_until {
@@ -80,7 +79,7 @@ impl Block for Injector {
             if fault != Fault::None {
                 self.injected.add(1);
             }
-            let text = || format!("a fault was injected at the frame of timestamp {timestamp}");
+            let text = || format!("injected fault at the frame with timestamp {timestamp}");
             match fault {
                 Fault::None => {
                     if let Some(frame) = io.inputs[0].pop() {

@@ -9,21 +9,21 @@ use fxgraph::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A stall lasts no longer, in seconds.
+/// Longest stall in seconds.
 const MAX_STALL_SECONDS: f64 = 3600.0;
 
-/// What happens.
+/// Type of a fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Fault {
-    /// Frames pass.
+    /// No fault: frames pass.
     #[default]
     None,
-    /// The block fails, as one does that meets data it cannot use.
+    /// The block returns an error, like a block with invalid input data.
     Error,
-    /// The block panics, as one does that has a fault of its own.
+    /// The block panics, like a block with a bug.
     Panic,
-    /// No frame passes for a while, as behind a disk or a network that hangs.
+    /// No frame passes for a while, like behind a disk or network that hangs.
     Stall,
 }
 
@@ -37,16 +37,16 @@ pub enum Fault {
     outputs("output")
 )]
 pub struct FaultInjector {
-    /// What happens: none, error, panic or stall; live.
+    /// Type of the fault: `none`, `error`, `panic` or `stall`; live.
     #[param(default, live)]
     pub fault: Fault,
-    /// How many frames it happens at.
+    /// Number of frames with a fault.
     #[param(default = 1)]
     pub faults: u64,
-    /// Frames that pass before the first fault, for a `fault` that is given in the file.
+    /// Frames that pass before the first fault, for a `fault` set in the file.
     #[param(default)]
     pub after_frames: u64,
-    /// How long no frame passes at a `stall`.
+    /// Duration of a `stall`.
     #[param(default = 1.0, range = 0..=MAX_STALL_SECONDS, unit = "s")]
     pub stall_seconds: f64,
 }
@@ -113,15 +113,15 @@ mod tests {
     }
 
     #[test]
-    fn it_fails_at_as_many_frames_as_it_is_told_to() {
+    fn fault_injector_fails_at_the_requested_number_of_frames() {
         let parameters =
             FaultInjector { fault: Fault::Error, faults: 2, after_frames: 1, stall_seconds: 0.0 };
         let counters = Counters::default();
         let mut first = harness(&parameters, &counters);
         let failed = Harness::block_on(first.run()).unwrap_err();
-        assert_eq!(failed.to_string(), "a fault was injected at the frame of timestamp 8");
+        assert_eq!(failed.to_string(), "injected fault at the frame with timestamp 8");
         assert_eq!(counts(&counters), [1, 1]);
-        // The one that is made anew counts on.
+        // A block created again continues to count.
         let mut second = harness(&parameters, &counters);
         assert!(Harness::block_on(second.run()).is_err());
         assert_eq!(Harness::block_on(second.run()).unwrap(), Next::Wait);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_holds_frames_and_lets_them_go() {
+    fn stall_delays_frames_and_then_passes_them() {
         let parameters =
             FaultInjector { fault: Fault::Stall, faults: 1, after_frames: 2, stall_seconds: 0.02 };
         let counters = Counters::default();

@@ -1,10 +1,10 @@
-//! A case in which the form for a GPU has to end as the definition does.
+//! Conformance case: the GPU implementation ends like the CPU reference.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
 use serde_json::json;
 
-/// The cases, with the form on `device`.
+/// Returns the cases, with the candidate implementation on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
     let source = json!({
@@ -14,7 +14,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     let upstream = format!("source: {{kind: null_source, parameters: {source}}}");
     vec![Case::new(
         ("null_sink", "cuda"),
-        "frames are taken to the end",
+        "all frames are consumed",
         &json!({}),
         (&upstream, &["source"]),
         Tolerance::EXACT,

@@ -1,4 +1,4 @@
-//! Where frames end.
+//! The block: discards frames.
 
 use super::NullSink;
 use fxgraph::{Block, BlockError, Configured, Counter, Counters, Env, Io, Next, PortType};
@@ -11,7 +11,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A sink for `inputs`.
+    /// Creates a sink for `inputs`.
     pub fn of(block: &Configured<NullSink>, env: &Env) -> Self {
         Self::new(&block.ports.inputs, &env.counters)
     }
@@ -19,10 +19,10 @@ impl Sink {
     pub fn new(inputs: &[PortType], counters: &Counters) -> Self {
         Self {
             full: inputs.iter().map(|port| port.validity.full).collect(),
-            frames: counters.count("frames_dropped_here", "Frames taken; not a loss."),
+            frames: counters.count("frames_dropped_here", "frames consumed; grows with the stream"),
             missing: counters.count(
                 "units_missing",
-                "Validity units without all their data: look for losses upstream.",
+                "validity units without all their data; look for missing data upstream",
             ),
         }
     }

@@ -14,10 +14,10 @@ pub struct NullSink {}
 
 impl KindSpec for NullSink {
     type Shape = ();
-    // Either implementation looks at headers only, wherever the payload lies.
+    // Both implementations read headers only, wherever the payload is.
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, env| Ok(Box::new(cpu::Sink::of(block, env)))),
-        Implementation::cuda("cuda", "drops frames where they lie, on the device", |block, env| {
+        Implementation::cuda("cuda", "discards frames in device memory", |block, env| {
             Ok(Box::new(cpu::Sink::of(block, env)))
         }),
     ];
@@ -40,7 +40,7 @@ mod tests {
     use fxgraph::{Axis, Clock, Counters, Dtype, Next, ValidityType};
 
     #[test]
-    fn takes_everything_counts_what_was_missing_and_ends_with_its_inputs() {
+    fn null_sink_counts_missing_units_and_ends_with_its_inputs() {
         let clock = Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 8 };
         let port = PortType {
             dtype: Dtype::I8,

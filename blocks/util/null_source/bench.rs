@@ -1,10 +1,10 @@
-//! Benchmarks: the copies between host and device.
+//! Benchmarks of the copies between host and device.
 
 use crate::common::bench::{Sizes, flowgraph};
 use fxgraph::DeviceName;
 use fxgraph::examples::Benchmark;
 
-/// The benchmarks on `device`.
+/// Returns the benchmarks on `device`.
 pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
     if device == DeviceName::Cpu {
         return Vec::new();
@@ -36,7 +36,7 @@ fn transfer(device: DeviceName, sizes: &Sizes, way: &'static str) -> Benchmark {
     Benchmark { name: way.to_owned(), flowgraph: flowgraph(device, &blocks), blocks: transfer }
 }
 
-/// Copies in and out at the same time, of which neither waits for the other.
+/// Returns the benchmark of simultaneous, independent copies to and from the device.
 fn both_ways(device: DeviceName, sizes: &Sizes) -> Benchmark {
     let len = sizes.copy_bytes / 4;
     let source = |at: &str| {
@@ -58,7 +58,7 @@ fn both_ways(device: DeviceName, sizes: &Sizes) -> Benchmark {
     }
 }
 
-/// What a block on a GPU between blocks on the processor gets.
+/// Returns the benchmark of a GPU block between CPU blocks, with its copies.
 fn around_a_block(device: DeviceName, sizes: &Sizes) -> Benchmark {
     let side = (sizes.copy_bytes as f64 / 4.0).sqrt() as usize;
     let blocks = format!(

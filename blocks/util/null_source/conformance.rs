@@ -1,10 +1,10 @@
-//! Cases that hold the form for a GPU to the definition.
+//! Conformance cases of the GPU implementation against the CPU reference.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
 use serde_json::json;
 
-/// (pattern, element type, elements, frames): no more frames than buffers, as later ones repeat.
+/// (pattern, element type, elements, frames): no more frames than buffers, because later frames repeat.
 const CASES: &[(&str, &str, usize, usize)] = &[
     ("counter", "i8", 777, 2),
     ("random", "ci4", 4096, 2),
@@ -13,7 +13,7 @@ const CASES: &[(&str, &str, usize, usize)] = &[
     ("random", "cf64", 500, 2),
 ];
 
-/// The cases, with the form on `device`.
+/// Returns the cases, with the candidate implementation on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
     let case = |&(pattern, dtype, len, frames): &(&str, &str, usize, usize)| {

@@ -1,4 +1,4 @@
-//! Frames out of nothing.
+//! The CPU implementation, which is the reference.
 
 use super::{NullSource, Pattern, write_validity};
 use fxgraph::{Block, BlockError, Dtype, Io, Next, PortType};
@@ -17,7 +17,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source with these parameters for `port`.
+    /// Creates a source with these parameters for `port`.
     pub fn new(parameters: &NullSource, port: &PortType) -> Self {
         Self {
             dtype: port.dtype,

@@ -1,4 +1,4 @@
-//! The form for CUDA devices: frames that are filled once, and handed out again as they are.
+//! The CUDA implementation: fills each frame once, and sends it unchanged from then on.
 #![allow(unsafe_code)] // copies to frames that the job owns
 
 use super::{NullSource, Pattern, write_validity};
@@ -20,17 +20,17 @@ pub struct Cuda {
     frames: u64,
     /// Bytes of a frame.
     bytes: usize,
-    /// A frame on its way to the device.
+    /// Buffer of the frame being copied to the device.
     pinned: Pinned<u8>,
-    /// Frames that have been filled and wait to be handed out: at the start all that there are, so
-    /// that later on nothing is filled any more.
+    /// Filled frames that wait to be sent: at the start all frames of the pool, so that none is filled
+    /// later.
     ready: VecDeque<FrameMut>,
-    /// Addresses of the buffers that have been filled. Readers leave them as they are.
+    /// Addresses of the filled buffers. Readers do not modify them.
     filled: HashSet<u64>,
 }
 
 impl Cuda {
-    /// A source with these parameters for `port`.
+    /// Creates a source with these parameters for `port`.
     pub fn new(parameters: &NullSource, port: &PortType, env: &Env) -> Result<Self, BlockError> {
         let lane = Lane::new(env)?;
         let is_copied = matches!(parameters.pattern, Pattern::Counter | Pattern::Random);
@@ -59,7 +59,7 @@ impl Cuda {
         self.lane.begin(frame.header().timestamp)?;
         self.lane.hold(frame)?;
         self.lane.work()?;
-        // SAFETY: the job owns the frame; the pinned memory is as large, and filled again only
+        // SAFETY: the job owns the frame; the pinned memory has the same size, and is filled again only
         // after this job.
         unsafe {
             match self.pattern {
@@ -79,7 +79,7 @@ impl Block for Cuda {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let output = &mut io.outputs[0];
         self.ready.extend(self.lane.done()?);
-        // Frames stay in order: none overtakes one that is being filled.
+        // Frames stay in order: no frame overtakes one that is being filled.
         if !self.lane.is_idle() {
             return Ok(Next::Wait);
         }

@@ -25,10 +25,10 @@ pub struct NullSource {
     pub dtype: String,
     /// Axes of a frame, slowest first.
     pub axes: Vec<AxisParameter>,
-    /// Axes of the validity flags; without any there is one flag per frame.
+    /// Axes of the validity flags; by default one flag per frame.
     #[param(default)]
     pub validity_axes: Vec<AxisParameter>,
-    /// Validity count of a whole unit.
+    /// Validity count of a complete unit.
     #[param(default = 1)]
     pub validity_full: u32,
     /// ADC samples from one frame to the next.
@@ -42,15 +42,15 @@ pub struct NullSource {
     /// Timestamp of the first frame, in ADC samples.
     #[param(default)]
     pub first_timestamp: u64,
-    /// Number of frames; without it the source goes on until the flowgraph stops.
+    /// Number of frames; by default the source runs until the flowgraph stops.
     pub frames: Option<u64>,
-    /// Every so-many-th unit of validity is missing, counted on from frame to frame; without it none. What stands
-    /// in its place is the pattern's all the same.
+    /// Period of missing units: every n-th unit of validity is flagged as missing, counted across frames; by
+    /// default none. The payload of a missing unit still has the pattern.
     pub missing_every: Option<u64>,
-    /// What stands in the frames.
+    /// Content of the frames.
     #[param(default)]
     pub pattern: Pattern,
-    /// Selects the random numbers.
+    /// Seed of the random numbers.
     #[param(default)]
     pub seed: u64,
     /// Frequencies of the channel axis.
@@ -83,22 +83,22 @@ pub struct BandParameter {
     pub bandwidth_hz: f64,
 }
 
-/// What stands in the frames.
+/// Content of the frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
     /// Zeros.
     #[default]
     Zeros,
-    /// Bytes that count up modulo 251, on from frame to frame.
+    /// Bytes that count up modulo 251, across frames.
     Counter,
     /// Random values.
     Random,
-    /// Whatever was in the buffer: costs nothing, for measuring what is downstream.
+    /// Previous content of the buffer: costs no time, for measuring blocks downstream.
     Untouched,
 }
 
-/// Reads a list of axes; what is wrong goes to `refusals`.
+/// Reads a list of axes; adds diagnostics to `refusals`.
 fn read_axes(
     list: &[AxisParameter],
     parameter: &'static str,
@@ -109,15 +109,15 @@ fn read_axes(
         let refuse = |message: String| Refusal::parameter(parameter, message);
         match axes::known(&axis.name) {
             None => refusals.push(
-                refuse(format!("there is no axis `{}`", axis.name))
-                    .help(format!("axes are called {}", axes::NAMES.join(", "))),
+                refuse(format!("unknown axis `{}`", axis.name))
+                    .help(format!("use one of {}", axes::NAMES.join(", "))),
             ),
             Some(name) if out.iter().any(|other| other.name == name) => {
-                refusals.push(refuse(format!("axis `{name}` stands twice")));
+                refusals.push(refuse(format!("duplicate axis `{name}`")));
             }
             Some(name) if axis.len == 0 => {
-                refusals
-                    .push(refuse(format!("axis `{name}` has no elements")).help("1 is the least"));
+                let message = format!("`len` of axis `{name}` must be at least 1, got 0");
+                refusals.push(refuse(message).help("give a length such as 1024"));
             }
             Some(name) => out.push(Axis::new(name, axis.len).from_parameter(parameter)),
         }
@@ -125,7 +125,7 @@ fn read_axes(
     out
 }
 
-/// Writes the validity of frame number `frame`: `full`, but for every `missing_every`-th unit.
+/// Writes the validity of frame number `frame`: `full`, except 0 for every `missing_every`-th unit.
 fn write_validity(validity: &mut [u32], frame: u64, full: u32, missing_every: Option<u64>) {
     validity.fill(full);
     let Some(every) = missing_every else { return };
@@ -137,7 +137,7 @@ fn write_validity(validity: &mut [u32], frame: u64, full: u32, missing_every: Op
     }
 }
 
-/// Product of the lengths, if it is no larger than `limit`.
+/// Returns the product of the lengths, if it is at most `limit`.
 fn checked_elements(axes: &[Axis], limit: usize) -> Option<usize> {
     let product = axes.iter().try_fold(1usize, |product, axis| product.checked_mul(axis.len))?;
     (product <= limit).then_some(product)
@@ -148,39 +148,42 @@ impl NullSource {
         let mut refusals = Vec::new();
         let dtype = self.dtype.parse::<Dtype>().unwrap_or_else(|unknown| {
             let names = Dtype::WHOLE_BYTES.map(|dtype| dtype.to_string()).join(", ");
-            let help = format!("types are i10p (packed, 2 to 16 bits), {names}");
+            let help = format!("use one of i10p (packed, 2 to 16 bits), {names}");
             refusals.push(Refusal::parameter("dtype", unknown.to_string()).help(help));
             Dtype::U8
         });
         let axes = read_axes(&self.axes, "axes", &mut refusals);
         let validity_axes = read_axes(&self.validity_axes, "validity_axes", &mut refusals);
         if checked_elements(&axes, axes::MAX_FRAME_BYTES * 8 / dtype.bits()).is_none() {
-            refusals.push(Refusal::parameter("axes", "a frame would be larger than 4 GiB"));
+            refusals.push(Refusal::parameter("axes", "a frame must have at most 4 GiB"));
         }
         if checked_elements(&validity_axes, 1 << 24).is_none() {
-            refusals
-                .push(Refusal::parameter("validity_axes", "more than 16777216 flags per frame"));
+            let message = "a frame must have at most 16777216 validity flags";
+            refusals.push(Refusal::parameter("validity_axes", message));
         }
         if self.validity_full == 0 {
-            refusals
-                .push(Refusal::parameter("validity_full", "a whole unit must count at least 1"));
+            let message = "`validity_full` must be at least 1, got 0";
+            refusals.push(Refusal::parameter("validity_full", message));
         }
         if self.missing_every == Some(0) {
             refusals.push(
-                Refusal::parameter("missing_every", "every 0th unit cannot be missing")
-                    .help("1 makes all units missing, none is missing without it"),
+                Refusal::parameter("missing_every", "`missing_every` must be at least 1, got 0")
+                    .help("1 flags all units as missing; omit `missing_every` for none"),
             );
         }
         if self.samples_per_frame == 0 {
+            let message = "`samples_per_frame` must be at least 1, got 0";
             refusals.push(
-                Refusal::parameter("samples_per_frame", "a frame takes no time")
-                    .help("1 is the least"),
+                Refusal::parameter("samples_per_frame", message).help("give a length such as 4096"),
             );
         }
         if !(self.adc_sample_rate_hz > 0.0 && self.adc_sample_rate_hz.is_finite()) {
             refusals.push(Refusal::parameter(
                 "adc_sample_rate_hz",
-                format!("{} Hz is not a sample rate", self.adc_sample_rate_hz),
+                format!(
+                    "`adc_sample_rate_hz` must be positive and finite, got {}",
+                    self.adc_sample_rate_hz
+                ),
             ));
         }
         let band = self.band.map(|band| Band {
@@ -191,7 +194,8 @@ impl NullSource {
         });
         let channels = axes.iter().find(|axis| axis.name == "channel").map_or(1, |axis| axis.len);
         if let Some(why) = band.and_then(|band| band.impossible(channels)) {
-            let help = "frequencies are finite, `first_channel` and the axis's length at most `channels` together";
+            let help = "give finite frequencies, and let `first_channel` plus the length of the axis be at most \
+                        `channels`";
             refusals.push(Refusal::parameter("band", why).help(help));
         }
         if !refusals.is_empty() {
@@ -219,7 +223,7 @@ impl KindSpec for NullSource {
         }),
         Implementation::cuda(
             "cuda",
-            "frames that are filled once, and handed out again",
+            "fills each frame once and sends it repeatedly",
             |block, env| {
                 Ok(Box::new(cuda::Cuda::new(&block.parameters, &block.ports.outputs[0], env)?))
             },
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn makes_exactly_the_frames_asked_for_with_a_running_counter() {
+    fn null_source_sends_the_requested_frames_with_a_running_counter() {
         let source = parameters(serde_json::json!({
             "dtype": "i16", "axes": [{"name": "sample", "len": 100}], "samples_per_frame": 50,
             "frames": 5, "first_timestamp": 7, "pattern": "counter",
@@ -281,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_missing_evenly_over_the_frames() {
+    fn missing_every_flags_units_evenly_across_frames() {
         let source = parameters(serde_json::json!({
             "dtype": "i8", "axes": [{"name": "heap", "len": 5}], "validity_axes": [{"name": "heap", "len": 5}],
             "samples_per_frame": 5, "validity_full": 3, "missing_every": 4,
@@ -295,11 +299,11 @@ mod tests {
         let expected = [3, 3, 3, 0].repeat(5);
         assert_eq!(found, expected);
         let none = NullSource { missing_every: Some(0), ..source };
-        assert!(none.outputs(&[]).unwrap_err()[0].message.contains("every 0th unit"));
+        assert!(none.outputs(&[]).unwrap_err()[0].message.contains("`missing_every`"));
     }
 
     #[test]
-    fn random_complex_bytes_leave_out_the_value_that_cannot_be_conjugated() {
+    fn random_complex_bytes_exclude_the_most_negative_value() {
         for dtype in ["ci8", "ci4"] {
             let source = parameters(serde_json::json!({
                 "dtype": dtype, "axes": [{"name": "sample", "len": 4096}], "samples_per_frame": 1,
@@ -318,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn random_floats_of_every_width_are_finite_and_fill_minus_one_to_one() {
+    fn random_floats_of_every_width_fill_minus_one_to_one() {
         for dtype in ["f16", "f32", "f64", "cf16", "cf32", "cf64"] {
             let source = parameters(serde_json::json!({
                 "dtype": dtype, "axes": [{"name": "sample", "len": 4096}], "samples_per_frame": 1,
@@ -339,18 +343,18 @@ mod tests {
     }
 
     #[test]
-    fn the_page_and_the_parameters_name_every_type_and_axis() {
+    fn page_and_parameters_list_every_type_and_axis() {
         let schema = (crate::kinds().get("null_source").unwrap().schema)().to_value().to_string();
         let of_types = Dtype::WHOLE_BYTES.map(|dtype| dtype.to_string());
         for name in of_types.iter().map(String::as_str).chain(axes::NAMES.iter().copied()) {
             let quoted = format!("`{name}`");
-            assert!(schema.contains(&quoted), "{name} is not among the parameters' words");
+            assert!(schema.contains(&quoted), "{name} is not in the parameters' docs");
             assert!(NullSource::PAGE.contains(&quoted), "{name} is not on the page");
         }
     }
 
     #[test]
-    fn a_band_without_the_axis_is_refused() {
+    fn null_source_rejects_a_band_that_does_not_fit_the_axis() {
         let band = |channels: usize, first_channel: usize, bandwidth_hz: f64| {
             let source = NullSource {
                 band: Some(BandParameter { channels, first_channel, centre_hz: 1e9, bandwidth_hz }),
@@ -369,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_parameter_is_refused_at_once() {
+    fn bad_parameters_are_all_reported_at_once() {
         let source = parameters(serde_json::json!({
             "dtype": "i99", "axes": [{"name": "chanel", "len": 1}, {"name": "pol", "len": 0}],
             "samples_per_frame": 0, "adc_sample_rate_hz": -1.0,

@@ -1,4 +1,4 @@
-//! What stands in a frame.
+//! Content of the frames.
 
 use super::Pattern;
 use fxgraph::Dtype;
@@ -22,7 +22,7 @@ impl Pattern {
             }
             Self::Random => {
                 let random = Random::of(seed, frame);
-                // A number makes so many bytes: each stretch knows where its numbers begin.
+                // Bytes per random number: each stretch computes where its numbers begin.
                 let bytes_of_number = match dtype {
                     Dtype::F16 | Dtype::Cf16 => 2,
                     Dtype::F32 | Dtype::Cf32 => 4,
@@ -37,7 +37,7 @@ impl Pattern {
     }
 }
 
-/// Bytes that a thread fills at a time.
+/// Number of bytes that a thread fills at a time.
 const STRETCH_BYTES: usize = 1 << 20;
 
 /// Fills `bytes` with elements of `dtype`.
@@ -65,7 +65,7 @@ fn fill_random(dtype: Dtype, random: &mut Random, bytes: &mut [u8]) {
             }
         }
     }
-    // The most negative value has no conjugate in the same type, so no block ever sends it.
+    // The most negative value has no conjugate in the same type, so blocks never send it.
     match dtype {
         Dtype::Ci8 => bytes.iter_mut().filter(|b| **b == 0x80).for_each(|b| *b = 0x81),
         Dtype::Ci4 => {

@@ -4,7 +4,7 @@ use crate::common::bench::{Sizes, benchmark};
 use fxgraph::DeviceName;
 use fxgraph::examples::Benchmark;
 
-/// The benchmarks on `device`.
+/// Returns the benchmarks on `device`.
 pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
     let sizes = Sizes::on(device);
     [("i8", 1), ("i16", 2), ("f32", 4), ("cf32", 8), ("cf64", 16)]

@@ -1,4 +1,4 @@
-//! Cases that hold the form for a GPU to the definition.
+//! Conformance cases of the GPU implementation against the CPU reference.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
@@ -6,9 +6,9 @@ use serde_json::json;
 
 const NAMES: [&str; 5] = ["heap", "antenna", "channel", "spectrum", "pol"];
 
-/// (element type, lengths of the first axes, the order they are brought to)
+/// (element type, lengths of the first axes, their order in the output)
 const CASES: &[(&str, &[usize], &[usize])] = &[
-    // Each size of element; sides that are multiples of a tile, and sides that are not.
+    // Every element size; sides that are, and are not, multiples of a tile.
     ("ci4", &[512, 1024], &[1, 0]),
     ("ci8", &[256, 640], &[1, 0]),
     ("f32", &[300, 520], &[1, 0]),
@@ -22,9 +22,9 @@ const CASES: &[(&str, &[usize], &[usize])] = &[
     ("i8", &[3, 70, 41, 1, 2], &[2, 1, 0, 3, 4]),
     ("ci8", &[3, 70, 41, 1, 2], &[0, 2, 3, 1, 4]),
     ("cf32", &[2, 70, 41, 1, 2], &[2, 0, 1, 3, 4]),
-    // Elements of 16 bytes: pairs are longer than what is moved as a whole.
+    // Elements of 16 bytes: pairs exceed the largest unit.
     ("cf64", &[2, 30, 41, 1, 2], &[2, 0, 1, 3, 4]),
-    // Narrow matrices, and ones that are not worth a tile.
+    // Narrow matrices, and matrices too small for a tile.
     ("ci8", &[2, 1, 64, 256, 2], &[0, 1, 2, 4, 3]),
     ("ci8", &[2, 64, 2, 256], &[0, 1, 3, 2]),
     ("ci4", &[2, 3, 5, 300, 2], &[0, 1, 2, 4, 3]),

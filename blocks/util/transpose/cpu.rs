@@ -1,4 +1,4 @@
-//! The definition, on the CPU: small squares through a buffer that stays in the cache.
+//! The CPU implementation, which is the reference: small squares through a buffer in the cache.
 
 use super::{Layout, Transpose};
 use crate::common::parallel::Threads;
@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use fxgraph::{BlockError, Frame, FrameMut, Map};
 use fxgraph_dsp::permutation::{Axis, Permutation, Way, elements, offsets};
 
-/// Bytes of a row of such a square.
+/// Length of a row of a square in bytes.
 const SQUARE_BYTES: usize = 128;
 
 /// The running block.
@@ -18,26 +18,26 @@ pub struct Cpu {
     unit_bytes: usize,
 }
 
-/// A part of the output, along its slowest axis, that one thread makes.
+/// Part of the output, along its slowest axis, written by one thread.
 struct Slab {
     permutation: Permutation,
-    /// Where its part of the input begins, in bytes.
+    /// Offset of its part of the input, in bytes.
     from: usize,
-    /// For each row of a matrix, where it begins in the input.
+    /// Offset of each row of a matrix in the input.
     rows_from: Vec<usize>,
-    /// For each column, where it begins in the output.
+    /// Offset of each column in the output.
     columns_to: Vec<usize>,
     square: Vec<u128>,
 }
 
-/// Bytes of the tables and buffers of `threads` threads.
+/// Returns the size of the tables and buffers of `threads` threads, in bytes.
 pub fn bytes(layout: &Layout, threads: usize) -> usize {
     let slabs = slabs(layout, threads.max(1));
     let table = |slab: &Slab| size_of::<usize>() * (slab.rows_from.len() + slab.columns_to.len());
     slabs.iter().map(|slab| table(slab) + size_of_val(slab.square.as_slice())).sum()
 }
 
-/// Equal parts of the output, except for the last one.
+/// Divides the output into equal parts, except for the last one.
 fn slabs(layout: &Layout, threads: usize) -> Vec<Slab> {
     let (slowest, faster) = match layout.axes.split_first() {
         Some((slowest, faster)) => (*slowest, faster),
@@ -102,8 +102,8 @@ impl Slab {
     }
 }
 
-/// Transposes the matrix whose rows begin at `rows` in `input` to one whose rows, its columns,
-/// begin at `columns` in `output`, square by square.
+/// Transposes a matrix square by square: its rows begin at `rows` in `input`, its columns at `columns` in
+/// `output`.
 fn transpose<T: Copy>(
     rows: &[usize],
     columns: &[usize],
@@ -114,8 +114,8 @@ fn transpose<T: Copy>(
     let edge = SQUARE_BYTES / size_of::<T>();
     for (x, columns) in columns.chunks(edge).enumerate() {
         for (y, rows) in rows.chunks(edge).enumerate() {
-            // Rows lie far apart, often by powers of two: each of their cache lines is used whole
-            // before the next ones push it out.
+            // Rows are far apart, often by powers of two: each of their cache lines is used completely
+            // before it is evicted.
             for (row, square) in rows.iter().zip(square.chunks_exact_mut(edge)) {
                 let from = &input[row + x * edge..][..columns.len()];
                 square[..columns.len()].copy_from_slice(from);

@@ -1,4 +1,4 @@
-//! The form for CUDA devices: one launch for each frame.
+//! The CUDA implementation: one launch per frame.
 #![allow(unsafe_code)] // launches on frames that the job owns
 
 use super::Layout;
@@ -17,7 +17,7 @@ pub struct Cuda {
 
 impl Cuda {
     pub fn new(layout: Layout, device: &Arc<Device>) -> Result<Self, BlockError> {
-        let too_large = || BlockError::new("frames of 2^32 elements or more are too large");
+        let too_large = || BlockError::new("frames must have fewer than 2^32 elements");
         let kernel::Kernel { name, tunable, launches } = layout.kernel().ok_or_else(too_large)?;
         let way = device.chosen(&tunable);
         let program = gpu::program(device, tunable.program, tunable.defines(way))?;
@@ -31,7 +31,8 @@ impl GpuMap for Cuda {
     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
         job.lane.work()?;
         let arguments = [job.from.into(), job.to.into()];
-        // SAFETY: the kernel's arguments; the job owns both frames, whose sizes it was compiled for.
+        // SAFETY: the arguments match the kernel; the job owns both frames, whose sizes the kernel was
+        // compiled for.
         Ok(unsafe { self.kernel.launch(job.lane.stream(), self.grid, &arguments) }?)
     }
 

@@ -1,25 +1,25 @@
-//! Which kernel does a permutation on a GPU, and in which geometries it could.
+//! Selection of the kernel for a permutation on a GPU, and its possible launch configurations.
 
 use fxgraph::cuda::{Defines, Grid, Tunable};
 use fxgraph_dsp::permutation::{self, Axis, Permutation, elements};
 
 /// Bytes of the widest memory access.
 const WIDEST: usize = 16;
-/// Bytes that the rows of a tile should have, on both sides.
+/// Desired length of the rows of a tile in bytes, on both sides.
 const LONG_BYTES: usize = 256;
-/// Bytes of a tile of which one side is short.
+/// Size of a tile with one short side, in bytes.
 const NARROW_TILE_BYTES: usize = 16 << 10;
-/// Vectors that a thread may hold in its registers, and bytes of them.
+/// Largest number of vectors in the registers of a thread, and their largest size in bytes.
 const MOST_RUNS: usize = 16;
 const MOST_RUN_BYTES: usize = 256;
 /// Threads of a block of `strided_copy`.
 const COPY_THREADS: usize = 256;
-/// Matrices of fewer elements in all are not worth a tile.
+/// Least number of elements of a matrix for which a tile is worthwhile.
 const LEAST_ELEMENTS: usize = 1024;
-/// Elements that the kernels count: fewer than 2^32, so that there are fewer than 2^31 blocks too.
+/// Largest number of elements: fewer than 2^32, so that there are fewer than 2^31 blocks, too.
 const MOST_ELEMENTS: usize = (1 << 32) - 1;
 
-/// How `kernels/util/transpose.cuh` cuts a tile, its sides in elements, the vector in bytes.
+/// Tile configuration of `kernels/util/transpose.cuh`: sides in elements, vector in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tile {
     rows: usize,
@@ -29,30 +29,30 @@ struct Tile {
 }
 
 impl Tile {
-    /// Vectors that each thread holds in its registers.
+    /// Returns the number of vectors in the registers of each thread.
     fn runs(&self, element_bytes: usize) -> usize {
         self.rows * self.columns * element_bytes / self.vector / self.threads
     }
 }
 
-/// What moves a frame.
+/// Kernel that permutes a frame.
 pub struct Kernel {
-    /// Its name in the program.
+    /// Name in the CUDA program.
     pub name: &'static str,
     pub tunable: Tunable,
-    /// For each way to cut it.
+    /// Launch configurations, the default first.
     pub launches: Vec<Launch>,
 }
 
-/// How a kernel is launched.
+/// Launch configuration of a kernel.
 #[derive(Clone, Copy)]
 pub struct Launch {
     pub grid: Grid,
     pub shared_bytes: usize,
 }
 
-/// The kernel with all ways to cut it, the one that suits most cases first; none if there is too
-/// much to move.
+/// Returns the kernel with all launch configurations, the default first; `None` if the frame has too many
+/// elements.
 pub fn kernel(permutation: &Permutation) -> Option<Kernel> {
     let bytes = permutation.element_bytes;
     let (rows, columns, others) = match &permutation.way {
@@ -70,8 +70,8 @@ pub fn kernel(permutation: &Permutation) -> Option<Kernel> {
     Some(matrices.transpose())
 }
 
-/// The widest power of two of bytes, from one element up, that all these numbers of elements are
-/// multiples of.
+/// Returns the largest power of two of bytes, at least one element, of which all these numbers of elements
+/// are multiples.
 fn alignment(counts: impl Iterator<Item = usize>, element_bytes: usize) -> usize {
     let common = counts.fold(WIDEST, |bits, count| bits | (count * element_bytes));
     1 << common.trailing_zeros()
@@ -84,7 +84,7 @@ fn list(numbers: impl Iterator<Item = usize>) -> String {
 fn copy(axes: &[Axis], element_bytes: usize) -> Kernel {
     let mut axes = axes.to_vec();
     axes.sort_by_key(|axis| axis.to);
-    // What is contiguous on both sides is cut into units as long as all strides allow.
+    // Runs contiguous on both sides are cut into the longest units that all strides allow.
     let is_run = |axis: &Axis| (axis.from, axis.to) == (1, 1);
     let counts = axes
         .iter()
@@ -113,22 +113,20 @@ fn copy(axes: &[Axis], element_bytes: usize) -> Kernel {
     Kernel { name: "strided_copy", tunable, launches: vec![launch] }
 }
 
-/// Equal matrices to be transposed. The fastest axes come first.
+/// Equal matrices to transpose. The fastest axes come first.
 struct Matrices {
     rows: Vec<Axis>,
     columns: Vec<Axis>,
     batch: Vec<Axis>,
     element_bytes: usize,
-    /// Largest power of two of elements that a square may have, so that none of its rows reaches
-    /// over the end of what is contiguous.
+    /// Largest side of a square in elements, a power of two, such that no row extends beyond a contiguous run.
     square: usize,
-    /// Bytes that all rows are aligned to, on both sides.
+    /// Alignment of all rows in bytes, on both sides.
     aligned: usize,
 }
 
 impl Matrices {
-    /// Matrices that are smaller than a tile lie together in it, side by side along their longer
-    /// side.
+    /// Groups matrices smaller than a tile, side by side along their longer side.
     fn new(rows: &[Axis], columns: &[Axis], batch: &[Axis], element_bytes: usize) -> Self {
         let strides = rows.iter().map(|axis| axis.from).chain(columns.iter().map(|axis| axis.to));
         let strides = strides.chain(batch.iter().flat_map(|axis| [axis.from, axis.to]));
@@ -151,12 +149,12 @@ impl Matrices {
         matrices
     }
 
-    /// Elements of one matrix.
+    /// Returns the number of elements of one matrix.
     fn elements(&self) -> usize {
         elements(&self.rows) * elements(&self.columns)
     }
 
-    /// The tiles worth trying, the usual one first.
+    /// Returns the tiles worth trying, the default first.
     fn tiles(&self) -> Vec<Tile> {
         let bytes = self.element_bytes;
         let [height, width] =
@@ -168,7 +166,7 @@ impl Matrices {
         };
         let other_vector = if vector == 8 { 16 } else { 8 };
         let mut tiles: Vec<Tile> = Vec::new();
-        // (rows and columns of the tile in shares of the usual side, vector, threads)
+        // (rows and columns of the tile as fractions of the default side, vector, threads)
         for (tall, wide, vector, threads) in [
             ((1, 1), (1, 1), vector, threads),
             ((1, 1), (1, 1), vector, threads / 2),
@@ -252,7 +250,7 @@ impl Matrices {
     }
 }
 
-/// Lengths and strides of the axes in the input, and in the output, joined where they are one there.
+/// Returns the lengths and strides of the axes in the input, and in the output, with contiguous axes joined.
 fn sides(axes: &[Axis]) -> [Vec<(usize, usize)>; 2] {
     let strides: [fn(&Axis) -> usize; 2] = [|axis| axis.from, |axis| axis.to];
     strides.map(|stride| {

@@ -29,7 +29,7 @@ use fxgraph_dsp::permutation::{self, Permutation};
     outputs("output")
 )]
 pub struct Transpose {
-    /// The input's axes in the order they are to have, slowest first.
+    /// All axes of the input in the order of the output, slowest first.
     pub axes: Vec<String>,
     /// Threads that share the output's slowest axis, 0 for all cores. By default 1, because a
     /// flowgraph of many blocks already uses the cores.
@@ -37,13 +37,13 @@ pub struct Transpose {
     pub threads: usize,
 }
 
-/// Where everything of a frame goes.
+/// The permutation of a frame and its validity.
 #[derive(Clone)]
 pub struct Layout {
     /// The output's axes, slowest first.
     axes: Vec<permutation::Axis>,
     element_bytes: usize,
-    /// For each validity count of the output, which one of the input it is.
+    /// Index in the input of each validity count of the output.
     validity: Vec<usize>,
 }
 
@@ -61,15 +61,15 @@ impl Layout {
         }
     }
 
-    /// What moves a frame on a GPU.
+    /// Returns the kernel that permutes a frame on a GPU, if there is one.
     fn kernel(&self) -> Option<kernel::Kernel> {
         kernel::kernel(&Permutation::new(&self.axes, self.element_bytes))
     }
 
-    /// Why no kernel moves a frame.
+    /// Returns a diagnostic if no kernel can permute the frame.
     fn refusal(&self, input: &PortType) -> Option<Refusal> {
         self.kernel().is_none().then(|| {
-            let message = "kernels count fewer than 2^32 elements of a frame";
+            let message = "frames on a GPU must have fewer than 2^32 elements";
             let refusal = Refusal::new(codes::IMPLEMENTATION, At::Input(0), message);
             refusal.label(format!("this is {input}"))
         })
@@ -82,7 +82,7 @@ impl Layout {
     }
 }
 
-/// For each axis of `to`, its place in `from`. Of axes with one name each stands for itself.
+/// Returns the index in `from` of each axis of `to`. Axes with the same name keep their order.
 fn order(from: &[fxgraph::Axis], to: &[fxgraph::Axis]) -> Vec<usize> {
     let mut order: Vec<usize> = Vec::with_capacity(to.len());
     for axis in to {
@@ -96,10 +96,10 @@ impl Transpose {
     fn refusals(&self, input: &PortType) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         if !input.dtype.bits().is_multiple_of(8) {
-            let message = format!("`{}` samples share bytes and cannot be moved", input.dtype);
+            let message =
+                format!("elements must be whole bytes, got packed samples `{}`", input.dtype);
             let refusal = Refusal::new(codes::INPUT_DTYPE, At::Input(0), message);
-            refusals
-                .push(refusal.help("put a block before this one that unpacks them, such as `pfb`"));
+            refusals.push(refusal.help("insert a block that unpacks the samples, such as `pfb`"));
         }
         let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
         let mut wanted: Vec<&str> = self.axes.iter().map(String::as_str).collect();
@@ -107,17 +107,20 @@ impl Transpose {
         wanted.sort_unstable();
         present.sort_unstable();
         if wanted != present {
-            let message = format!("[{}] are not the input's axes", self.axes.join("]["));
+            let message = format!(
+                "`axes` must list each axis of the input once, got [{}]",
+                self.axes.join("][")
+            );
             let refusal = Refusal::parameter("axes", message)
                 .note(At::Input(0), format!("the input is {input}"));
-            let help = format!("name each of {} once", names.join(", "));
+            let help = format!("give a permutation of [{}]", names.join(", "));
             refusals.push(refusal.help(help));
         }
         refusals
     }
 }
 
-/// `axes` with those that `order` names put in its order, in the places they have together.
+/// Returns `axes` with the axes named in `order` rearranged among themselves; other axes keep their index.
 fn reordered(axes: &[fxgraph::Axis], order: &[String]) -> Vec<fxgraph::Axis> {
     let is_named = |axis: &fxgraph::Axis| order.iter().any(|name| name == axis.name);
     let mut named: Vec<_> = axes.iter().filter(|axis| is_named(axis)).collect();
@@ -135,7 +138,7 @@ impl KindSpec for Transpose {
         }),
         Implementation::<Self>::cuda(
             "cuda",
-            "in tiles, at the speed of the memory",
+            "tiled, at the bandwidth of the memory",
             |block, env| {
                 GpuMapped::build(env, |lane| cuda::Cuda::new(block.shape.clone(), lane.device()))
             },

@@ -24,7 +24,7 @@ fn to_order(order: &[usize], threads: usize) -> Transpose {
     Transpose { axes: order.iter().map(|n| NAMES[*n].to_owned()).collect(), threads }
 }
 
-/// One frame through the block. Its bytes count up, with primes so that none stands for another.
+/// Sends one frame through the block. Its bytes count up modulo primes, so that elements differ.
 fn run(kind: &Transpose, input: &PortType) -> (PortType, Arc<Frame>) {
     let outputs = kind.outputs(std::slice::from_ref(input)).unwrap();
     let ports = Ports { inputs: vec![input.clone()], outputs };
@@ -49,7 +49,7 @@ fn run(kind: &Transpose, input: &PortType) -> (PortType, Arc<Frame>) {
     (ports.outputs[0].clone(), harness.receive(0).unwrap())
 }
 
-/// Where the element at `index` of the output stands in the input, straight from the meaning.
+/// Returns the index in the input of element `index` of the output, directly from the definition.
 fn source(lengths: &[usize], order: &[usize], mut index: usize) -> usize {
     let mut place = vec![0; lengths.len()];
     for &axis in order.iter().rev() {
@@ -77,7 +77,7 @@ fn check(dtype: Dtype, lengths: &[usize], order: &[usize], threads: usize) {
     }
 }
 
-/// Every order of the numbers below `n`.
+/// Returns all permutations of the numbers below `n`.
 pub(super) fn orders(n: usize) -> Vec<Vec<usize>> {
     let Some(last) = n.checked_sub(1) else { return vec![vec![]] };
     let insert = |order: Vec<usize>| {
@@ -91,7 +91,7 @@ pub(super) fn orders(n: usize) -> Vec<Vec<usize>> {
 }
 
 #[test]
-fn every_order_of_up_to_five_axes_of_every_size_of_element_is_right() {
+fn every_permutation_of_up_to_five_axes_is_right_for_every_element_size() {
     let types = [Dtype::Ci4, Dtype::Ci8, Dtype::F32, Dtype::Cf32, Dtype::Cf64];
     for axes in 1..=5 {
         for (n, order) in orders(axes).iter().enumerate() {
@@ -114,7 +114,7 @@ fn matrices_larger_than_a_square_are_right() {
 }
 
 #[test]
-fn validity_stays_with_what_it_says_is_there() {
+fn validity_is_permuted_with_the_payload() {
     let input = port(Dtype::I8, &[2, 3, 4], &[("heap", 2), ("beam", 5), ("antenna", 3)]);
     let (output, frame) = run(&to_order(&[1, 2, 0], 1), &input);
     let units: Vec<_> = output.validity.axes.iter().map(|axis| (axis.name, axis.len)).collect();
@@ -126,7 +126,7 @@ fn validity_stays_with_what_it_says_is_there() {
 }
 
 #[test]
-fn packed_samples_and_axes_that_are_not_the_inputs_are_refused() {
+fn transpose_rejects_packed_samples_and_wrong_axes() {
     let packed = port(Dtype::Packed(10), &[8], &[]);
     let refusals = to_order(&[0], 1).outputs(&[packed]).unwrap_err();
     assert_eq!(refusals[0].code, codes::INPUT_DTYPE);
@@ -138,7 +138,7 @@ fn packed_samples_and_axes_that_are_not_the_inputs_are_refused() {
 }
 
 #[test]
-fn every_way_of_a_gpu_cuts_tiles_into_whole_squares_of_threads_that_exist() {
+fn every_launch_configuration_divides_tiles_evenly_among_threads() {
     for lengths in [[64, 3, 128, 2], [1, 300, 520, 1], [7, 2, 2, 16], [512, 2, 1, 700]] {
         for order in orders(4) {
             for bytes in [1, 2, 4, 8, 16] {

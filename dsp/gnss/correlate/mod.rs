@@ -1,9 +1,9 @@
-//! The arithmetic: `sum over n of x[n] exp(-2 pi i (phi + f n)) c[floor(code + step n + tap)]`.
+//! Correlation: `sum over n of x[n] exp(-2 pi i (phi + f n)) c[floor(code + step n + tap)]`.
 //!
-//! Samples go by in blocks that stay in the first-level cache. The rotors of a block, `exp(-2 pi i f k)`, depend
-//! on the frequency alone; a block's sums are turned by the exact phase of its first sample, so that nothing
-//! drifts. The code of each tap is written out. Several satellites whose codes change seldom have a quicker way:
-//! [`moments`](super::moments).
+//! Samples are processed in blocks that stay in the first-level cache. The rotors of a block, `exp(-2 pi i f k)`,
+//! depend only on the frequency; the sums of a block are turned by the exact phase of its first sample, so phases do
+//! not drift. The code of each correlator tap is expanded to one entry per sample. A faster method for several
+//! satellites whose codes change seldom is [`moments`](super::moments).
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -14,14 +14,14 @@ use crate::simd::{Form, Lines};
 use num_complex::{Complex32, Complex64};
 use std::ops::Range;
 
-/// Most samples of a call.
+/// Largest number of samples per call.
 pub const BLOCK_SAMPLES: usize = 512;
-/// Bytes that are written of a run at once.
+/// Number of bytes of a run written at once.
 const RUN: usize = 32;
-/// Elements of a tap's row: room for the last run.
+/// Length of a correlator tap's row, with room for the last run.
 pub const ROW: usize = BLOCK_SAMPLES + RUN;
 
-/// `exp(-2 pi i f k)` for the samples `k` of a block.
+/// Rotors `exp(-2 pi i f k)` for the samples `k` of a block.
 #[derive(Clone)]
 pub struct Rotors {
     step: Option<u64>,
@@ -36,14 +36,14 @@ impl Default for Rotors {
     }
 }
 
-/// `exp(-2 pi i phase)` of a phase in units of 2^-64 turns.
+/// Returns `exp(-2 pi i phase)` for a phase in units of 2^-64 turns.
 pub(super) fn rotor(phase: u64) -> Complex64 {
     let turns = phase.cast_signed() as f64 / 2.0_f64.powi(64);
     Complex64::cis(-std::f64::consts::TAU * turns)
 }
 
 impl Rotors {
-    /// Of `len` samples.
+    /// Creates the rotors of `len` samples.
     #[must_use]
     pub fn new(len: usize) -> Self {
         Self {
@@ -54,13 +54,13 @@ impl Rotors {
         }
     }
 
-    /// All of them, in single precision.
+    /// Returns all rotors, in single precision.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Complex32> + '_ {
         self.re.iter().zip(self.im.iter()).map(|(re, im)| Complex32::new(*re, *im))
     }
 
-    /// Goes over to a frequency, in units of 2^-64 turns per sample.
+    /// Sets the frequency, in units of 2^-64 turns per sample.
     pub fn set(&mut self, step: u64) {
         if self.step == Some(step) {
             return;
@@ -79,19 +79,19 @@ impl Rotors {
     }
 }
 
-/// Writes the code at phase `code` and after it to `out` `[ROW]`, one element for each of `len` samples; what lies
-/// beyond them is of no meaning.
-#[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+/// Writes the code from phase `code` on to `out` `[ROW]`, one element for each of `len` samples; elements after them
+/// are undefined.
+#[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 pub fn write_code(form: Form, replica: &Replica, nco: &Nco, code: u64, len: usize, out: &mut [i8]) {
     let entries = &replica.extended()[(code >> CODE_FRACTION_BITS) as usize..];
     let (fraction, step) = (code % ENTRY, nco.code_step);
-    // Below so many samples to an entry these are looked up, from there on an entry is written as a run.
+    // Samples per entry from which an entry is written as a run; with fewer samples, entries are looked up.
     let worth_a_run = if form == Form::Portable { 4 } else { 16 };
     if ENTRY / step >= worth_a_run {
         return write_runs(entries, fraction, step, &mut out[..len + RUN]);
     }
     match form {
-        // SAFETY: `available` offers a form only after the processor was asked for it.
+        // SAFETY: `available` lists an implementation only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
         Form::Avx2 | Form::Avx512 if step <= ENTRY => unsafe {
             x86::look_up(entries, fraction, step, &mut out[..len.next_multiple_of(x86::AT_ONCE)]);
@@ -100,7 +100,7 @@ pub fn write_code(form: Form, replica: &Replica, nco: &Nco, code: u64, len: usiz
     }
 }
 
-/// The definition of the code: the entries at the phases `fraction + k step`.
+/// Writes the entries at the phases `fraction + k step` (reference implementation).
 fn look_up(entries: &[i8], mut fraction: u64, step: u64, out: &mut [i8]) {
     for out in out {
         *out = entries[(fraction >> CODE_FRACTION_BITS) as usize];
@@ -108,10 +108,11 @@ fn look_up(entries: &[i8], mut fraction: u64, step: u64, out: &mut [i8]) {
     }
 }
 
-/// The same, where an entry lasts several samples; the last [`RUN`] of `out` are of no meaning.
+/// Writes the same entries as runs, if an entry lasts several samples; the last [`RUN`] elements of `out` are
+/// undefined.
 fn write_runs(entries: &[i8], mut fraction: u64, step: u64, out: &mut [i8]) {
     let len = out.len() - RUN;
-    // Samples of an entry: this many or one more.
+    // An entry lasts this many samples, or one more.
     let fewest = ENTRY / step;
     let mut at = 0;
     let mut count = (ENTRY - fraction).div_ceil(step);
@@ -132,17 +133,17 @@ fn write_runs(entries: &[i8], mut fraction: u64, step: u64, out: &mut [i8]) {
     }
 }
 
-/// A piece of one antenna's samples with what they are multiplied by.
+/// Piece of one antenna's samples, with the rotors.
 struct Piece<'a> {
     re: &'a [f32],
     im: &'a [f32],
     rotors: &'a Rotors,
 }
 
-/// Correlates samples with one satellite's signal after the other.
+/// Correlates samples with the signals of satellites, one satellite per call.
 pub struct Correlator {
     form: Form,
-    /// Offsets of the taps are given with each call; this many of them.
+    /// Number of correlator taps; each call gets their offsets.
     taps: usize,
     /// `[tap][ROW]`.
     codes: Vec<i8>,
@@ -150,15 +151,15 @@ pub struct Correlator {
 }
 
 impl Correlator {
-    /// For `taps` taps.
+    /// Creates a correlator for `taps` taps.
     #[must_use]
     pub fn new(form: Form, taps: usize) -> Self {
         Self { form, taps, codes: vec![0; taps * ROW], sums: vec![[0.0; 2]; taps] }
     }
 
-    /// Adds the correlations of some samples, at most [`BLOCK_SAMPLES`], to `sums` `[antenna][tap]`. `nco` holds the
-    /// phases of the first of them, `taps` the offsets of the code; `rotors` are set to its frequency.
-    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    /// Adds the correlations of at most [`BLOCK_SAMPLES`] samples to `sums` `[antenna][tap]`. `nco` contains the
+    /// phases of the first sample, `taps` the offsets of the code; `rotors` must be set to the carrier frequency.
+    #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
     pub fn add(
         &mut self,
         (planes, range): (&Planes, Range<usize>),
@@ -175,7 +176,7 @@ impl Correlator {
         for (antenna, sums) in sums.chunks_exact_mut(self.taps).enumerate() {
             let (re, im) = planes.parts(antenna, range.clone());
             let piece = Piece { re, im, rotors };
-            // SAFETY: `available` offers a form only after the processor was asked for it.
+            // SAFETY: `available` lists an implementation only if the CPU supports it.
             match self.form {
                 Form::Portable => piece.sum(&self.codes, &mut self.sums),
                 #[cfg(target_arch = "x86_64")]
@@ -196,7 +197,7 @@ impl Piece<'_> {
         samples.zip(self.rotors.iter()).map(|(sample, rotor)| sample * rotor)
     }
 
-    /// The definition of the sums of all taps, with codes `[tap][ROW]`.
+    /// Adds the sums of all correlator taps, with codes `[tap][ROW]` (reference implementation).
     fn sum(&self, codes: &[i8], sums: &mut [[f32; 2]]) {
         for (code, sum) in codes.chunks_exact(ROW).zip(sums) {
             let products = self.mixed().zip(code).map(|(mixed, code)| mixed * f32::from(*code));

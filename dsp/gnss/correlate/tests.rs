@@ -1,4 +1,4 @@
-//! Against sums in double precision over indexes computed with whole numbers of any size.
+//! Comparison with sums in double precision, with code indices from exact integer arithmetic.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -16,7 +16,7 @@ const CONFIGURATIONS: [(&[System], usize, usize, f64); 7] = [
     (&System::ALL, 16, 25_000, 25e6),
 ];
 
-/// Offsets of the taps in chips.
+/// Offsets of the correlator taps in chips.
 pub(in crate::gnss) const TAPS: [f64; 3] = [0.5, 0.0, -0.5];
 
 pub(in crate::gnss) fn satellite(index: usize, system: System) -> Satellite {
@@ -31,7 +31,7 @@ pub(in crate::gnss) fn satellite(index: usize, system: System) -> Satellite {
     }
 }
 
-/// Level of CBOC(6,1,1/11) or BPSK at a phase in chips, from the modulation's formula.
+/// Returns the level of CBOC(6,1,1/11) or BPSK at a phase in chips, from the modulation's formula.
 fn level(system: System, chips: &[i8], phase: f64) -> f64 {
     let chip = f64::from(chips[phase as usize % chips.len()]);
     let sign = |turns: f64| if turns.fract() < 0.5 { 1.0 } else { -1.0 };
@@ -75,7 +75,7 @@ fn correlate(
     sums
 }
 
-/// The definition with phases and sums in double precision.
+/// Computes the correlation with phases and sums in double precision.
 pub(in crate::gnss) fn reference(
     input: &[[i16; 2]],
     satellite: &Satellite,
@@ -97,7 +97,7 @@ pub(in crate::gnss) fn reference(
 }
 
 #[test]
-fn sums_are_those_of_double_precision() {
+fn sums_equal_those_in_double_precision() {
     for (systems, satellites, count, rate_hz) in CONFIGURATIONS {
         let input = samples(count, 7);
         let (mut errors, mut power) = (0.0, 0.0);
@@ -110,7 +110,7 @@ fn sums_are_those_of_double_precision() {
                 power += expected.norm_sqr();
             }
         }
-        // The levels of CBOC are whole numbers; nothing else is rounded that shows.
+        // The levels of CBOC are rounded to integers; other rounding errors are negligible.
         let most = if systems.contains(&System::GalileoE1b) { 3e-4 } else { 1e-6 };
         let error = f64::sqrt(errors / power);
         assert!(error < most, "{systems:?} {satellites} {count}: {error:e}");
@@ -118,7 +118,7 @@ fn sums_are_those_of_double_precision() {
 }
 
 #[test]
-fn every_form_antenna_and_number_of_taps_gives_the_same() {
+fn every_implementation_antenna_and_number_of_taps_agrees() {
     let taps = [0.5, 0.25, 0.0, -0.25, -0.5, 3.3, -7.7];
     let input = samples(3 * 3001, 9);
     for (index, system) in System::ALL.into_iter().enumerate() {
@@ -140,7 +140,7 @@ fn every_form_antenna_and_number_of_taps_gives_the_same() {
     }
 }
 
-/// The index of the code at sample `n`, of a rate in millionths of a chip per second and of a phase in
+/// Returns the index of the code at sample `n`, for a rate in millionths of a chip per second and a phase in
 /// millionths of a chip.
 fn exact_entry(
     n: u128,
@@ -153,8 +153,8 @@ fn exact_entry(
     (phase_microchips * rate_hz + n * rate_microchips) * per_chip / (rate_hz * 1_000_000) % length
 }
 
-/// How many of 100 000 samples get another entry of the code than exact arithmetic gives them. `write` has a code whose
-/// entries tell each other apart, the phases of a block of at most `block` samples, and room for the block's code.
+/// Returns the number of samples, out of 100 000, with a code entry that differs from exact arithmetic. `write` gets a
+/// code with distinguishable entries, the phases of a block of at most `block` samples, and a buffer for its code.
 pub(in crate::gnss) fn wrong_entries(
     (system, rate_hz, doppler_hz): (System, f64, f64),
     block: usize,
@@ -186,7 +186,7 @@ pub(in crate::gnss) fn wrong_entries(
 }
 
 #[test]
-fn no_index_of_the_code_is_wrong_in_100_000_samples() {
+fn code_indices_of_100_000_samples_are_exact() {
     for system in System::ALL {
         for (rate_hz, doppler_hz) in
             [(5e6, 1540.0), (25e6, -4620.0), (100e6, 3080.0), (12_345_679.0, 0.0)]

@@ -1,7 +1,7 @@
-//! The codes and the sums of a block with the registers of x86 processors.
+//! Codes and sums of a block with the registers of x86 CPUs.
 //!
-//! Nothing here goes through closures: one that is called by a function compiled for the baseline, such as
-//! `array::map`, is not put in its place, and each register would travel through memory.
+//! This module avoids closures: a closure called by a function compiled for the baseline, such as
+//! `array::map`, is not inlined, and each register would be passed through memory.
 #![allow(unsafe_code, reason = "loads of whole registers from chunks of their size")]
 
 use super::{CODE_FRACTION_BITS, ENTRY, Piece, ROW};
@@ -18,8 +18,8 @@ use std::arch::x86_64::{
 /// Samples whose code is looked up at once.
 pub const AT_ONCE: usize = 16;
 
-/// By how much the phase has grown at the samples `first`, 4, 8 and 12 later: so that byte `first` of a lane is of
-/// sample `first` of four.
+/// Returns the increase of the phase at the samples `first`, and 4, 8 and 12 later, so that byte `first` of a vector
+/// element belongs to sample `first` of four.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn phases(step: u64, first: u64) -> __m256i {
@@ -32,8 +32,8 @@ fn phases(step: u64, first: u64) -> __m256i {
     )
 }
 
-/// See [`super::look_up`]; for steps of up to an entry, so that the entries of [`AT_ONCE`] samples are in one register.
-/// `out` is as long as a multiple of as many.
+/// Implementation of [`super::look_up`] for steps of up to an entry, so that the entries of [`AT_ONCE`] samples are in
+/// one register. The length of `out` must be a multiple of [`AT_ONCE`].
 #[target_feature(enable = "avx2")]
 pub fn look_up(entries: &[i8], mut fraction: u64, step: u64, out: &mut [i8]) {
     debug_assert!(fraction < ENTRY && step <= ENTRY);
@@ -51,7 +51,7 @@ pub fn look_up(entries: &[i8], mut fraction: u64, step: u64, out: &mut [i8]) {
         let cd = _mm256_or_si256(_mm256_slli_epi64::<16>(c), _mm256_slli_epi64::<24>(d));
         let indices = _mm256_permutevar8x32_epi32(_mm256_or_si256(ab, cd), low_halves);
         let near: &[i8] = &entries[at..at + AT_ONCE];
-        // SAFETY: both are as long as a register.
+        // SAFETY: both have the length of a register.
         unsafe {
             let near = _mm_loadu_si128(near.as_ptr().cast());
             let code = _mm_shuffle_epi8(near, _mm256_castsi256_si128(indices));
@@ -63,11 +63,11 @@ pub fn look_up(entries: &[i8], mut fraction: u64, step: u64, out: &mut [i8]) {
     }
 }
 
-/// The samples of a piece and the rotors, by registers.
+/// Samples of a piece and the rotors, in registers.
 struct Registers<'a, const LANES: usize> {
     re: &'a [[f32; LANES]],
     im: &'a [[f32; LANES]],
-    /// What is left of the samples, and zeros.
+    /// Remaining samples, padded with zeros.
     rest: Option<[[f32; LANES]; 2]>,
     rotors_re: &'a [[f32; LANES]],
     rotors_im: &'a [[f32; LANES]],
@@ -93,7 +93,7 @@ impl<'a, const LANES: usize> Registers<'a, LANES> {
         self.re.len() + usize::from(self.rest.is_some())
     }
 
-    /// Real and imaginary parts of samples, then of rotors.
+    /// Returns real and imaginary parts of samples, then of rotors.
     #[inline]
     fn at(&self, index: usize) -> [&[f32; LANES]; 4] {
         let [re, im] = match &self.rest {
@@ -104,7 +104,7 @@ impl<'a, const LANES: usize> Registers<'a, LANES> {
     }
 }
 
-/// Sum of a register's floats.
+/// Returns the sum of a register's floats.
 #[inline]
 fn total<const LANES: usize>(stored: &[f32; LANES]) -> f32 {
     let mut sums = [0.0; 4];
@@ -117,7 +117,7 @@ fn total<const LANES: usize>(stored: &[f32; LANES]) -> f32 {
     (a + b) + (c + d)
 }
 
-/// The sums with registers of `$lanes` floats.
+/// Defines the sums with registers of `$lanes` floats.
 macro_rules! form {
     (
         $form:ident, $features:literal, $floats:ident, $lanes:literal, $load:ident, $store:ident, $zero:ident, $multiply:ident,
@@ -145,7 +145,7 @@ macro_rules! form {
                 total(&stored)
             }
 
-            /// See [`Piece::sum`].
+            /// Implementation of [`Piece::sum`].
             #[target_feature(enable = $features)]
             pub fn sum(piece: &Piece<'_>, codes: &[i8], sums: &mut [[f32; 2]]) {
                 let mut first = 0;
@@ -160,7 +160,7 @@ macro_rules! form {
                 }
             }
 
-            /// Of so many taps, whose sums stay in registers.
+            /// Computes the sums of `TAPS` correlator taps, which stay in registers.
             #[target_feature(enable = $features)]
             fn sum_of<const TAPS: usize>(
                 piece: &Piece<'_>,
@@ -180,7 +180,7 @@ macro_rules! form {
                     let mixed_re = $multiply_subtract(x, c, $multiply(y, s));
                     let mixed_im = $multiply_add(x, s, $multiply(y, c));
                     for tap in 0..TAPS {
-                        // SAFETY: as many bytes as the register has lanes.
+                        // SAFETY: the row has one byte for each element of the register.
                         let code = unsafe { $load_code(rows[tap][index].as_ptr().cast()) };
                         let code = $to_floats($widen(code));
                         re[tap] = $multiply_add(mixed_re, code, re[tap]);

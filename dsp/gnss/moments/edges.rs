@@ -1,4 +1,4 @@
-//! Where a tap's code changes within a block of samples, and by how much.
+//! Changes of the code of a correlator tap within a block of samples.
 
 use super::BLOCK_SAMPLES;
 #[cfg(target_arch = "x86_64")]
@@ -7,17 +7,18 @@ use crate::gnss::Replica;
 use crate::gnss::phase::{CODE_FRACTION_BITS, ENTRY};
 use crate::simd::Form;
 
-/// Fewest samples of a run: below it, products with the samples cost about as much, and round less.
+/// Least number of samples in a run: with shorter runs, products with the samples cost about the same, and have
+/// smaller rounding errors.
 pub const WORTH_EDGES: u64 = 16;
-/// Most runs in a block, and room for a register more.
+/// Largest number of runs in a block, with room for another register.
 pub const ROW: usize = BLOCK_SAMPLES / WORTH_EDGES as usize + 4 + 16;
 
-/// The ends of the runs of each tap's code, an even number, as many of each: the last ones may be of empty runs.
+/// Ends of the runs of each tap's code: the same, even number for each tap; the last runs may be empty.
 pub struct Edges {
     count: usize,
-    /// `[tap][ROW]`: the samples before a run's end.
+    /// `[tap][ROW]`: number of samples before the end of a run.
     at: Vec<u16>,
-    /// `[tap][ROW]`: the code before it less the code after it; nothing comes after the last one.
+    /// `[tap][ROW]`: code before the end minus code after it; 0 after the last end.
     change: Vec<f32>,
 }
 
@@ -26,8 +27,8 @@ impl Edges {
         Self { count: 0, at: vec![0; taps * ROW], change: vec![0.0; taps * ROW] }
     }
 
-    /// Those of `len` samples of codes that begin at the phases `codes`, one for each tap.
-    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    /// Finds the ends in `len` samples of codes that begin at the phases `codes`, one for each correlator tap.
+    #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
     pub fn find(
         &mut self,
         form: Form,
@@ -43,7 +44,7 @@ impl Edges {
             let entries = &replica.extended()[(code >> CODE_FRACTION_BITS) as usize..];
             let left = ENTRY - code % ENTRY;
             match form {
-                // SAFETY: `available` offers a form only after the processor was asked for it.
+                // SAFETY: `available` lists an implementation only if the CPU supports it.
                 #[cfg(target_arch = "x86_64")]
                 Form::Avx512 => unsafe {
                     x86::ends_avx512((left, step), entries, len, (at, change), most);
@@ -57,14 +58,15 @@ impl Edges {
         }
     }
 
-    /// Where the runs of a tap end, and how the code changes there.
+    /// Returns the ends of the runs of a tap, and the changes of the code there.
     pub fn row(&self, tap: usize) -> (&[u16], &[f32]) {
         let row = tap * ROW..tap * ROW + self.count;
         (&self.at[row.clone()], &self.change[row])
     }
 }
 
-/// The ends of the runs of `entries`, of the first of which there is `left`, and how the code changes there.
+/// Computes the ends of the runs of `entries`, and the changes of the code there; `left` is the remaining part of the
+/// first entry.
 fn ends(
     (left, step): (u64, u64),
     entries: &[i8],
@@ -73,13 +75,13 @@ fn ends(
 ) {
     let fewest = ENTRY / step;
     let mut end = left.div_ceil(step);
-    // What of the next entry has passed at its first sample.
+    // Part of the next entry that has passed at its first sample.
     let mut passed = end * step - left;
     for ((at, change), pair) in at.iter_mut().zip(change).zip(entries.windows(2)) {
         *at = end.min(len as u64) as u16;
         *change = f32::from(pair[0]) - f32::from(pair[1]);
         let after = passed + fewest * step;
-        // No branch: nothing tells which of the two it will be.
+        // No branch, because it would be unpredictable.
         let is_longer = u64::from(after < ENTRY);
         end += fewest + is_longer;
         passed = after + is_longer * step - ENTRY;

@@ -1,4 +1,4 @@
-//! The arithmetic of [`correlate`](super::correlate), for several satellites whose codes change seldom.
+//! Correlation as in [`correlate`](super::correlate), for several satellites whose codes change seldom.
 //!
 //! Over a cell of `2 h` samples around `n_0`, within which a carrier turns little,
 //!
@@ -6,10 +6,11 @@
 //! exp(-2 pi i f n) = exp(-2 pi i f n_0) sum over m of (-2 pi i f h)^m / m! u^m,    u = (n - n_0) / h
 //! ```
 //!
-//! so that a run of samples, over which a code is constant, needs the sums of `x u^m` only. These moments are the same
-//! for all satellites: they are summed up once, before each sample. A satellite then costs its cells and the changes of
-//! its code, whatever the samples: with `F(n)` the mixed sum before sample `n`, and a code of `c_0, c_1, ...` whose
-//! runs end at `n_0, n_1, ...`, the sum of all products is `(c_0 - c_1) F(n_0) + (c_1 - c_2) F(n_1) + ...`.
+//! so that a run of samples, over which a code is constant, needs only the sums of `x u^m`. These moments are the same
+//! for all satellites: their cumulative sums before each sample are computed once. The cost of a satellite depends on
+//! the number of cells and of changes of its code, not on the number of samples: with `F(n)` the mixed sum before
+//! sample `n`, and a code of `c_0, c_1, ...` whose runs end at `n_0, n_1, ...`, the sum of all products is
+//! `(c_0 - c_1) F(n_0) + (c_1 - c_2) F(n_1) + ...`.
 
 mod edges;
 #[cfg(target_arch = "x86_64")]
@@ -22,25 +23,24 @@ use super::{Nco, Replica};
 use crate::simd::Form;
 use num_complex::Complex64;
 
-/// Most samples of a call.
+/// Largest number of samples per call.
 pub const BLOCK_SAMPLES: usize = 1024;
 /// Terms of the series.
 const TERMS: usize = 4;
 /// Real and imaginary part of each moment.
 const PARTS: usize = 2 * TERMS;
-/// Most by which a carrier may turn over half a cell, in radians: the first term that is left out is `0.05^4 / 4!`,
-/// 2.6e-7.
+/// Largest turn of a carrier over half a cell, in radians: the first omitted term is `0.05^4 / 4!`, 2.6e-7.
 const MOST_RADIANS: f64 = 0.05;
-/// Binary logarithms of the samples of a cell: longer ones gain nothing, shorter ones little.
+/// Binary logarithms of the cell lengths in samples: longer cells are not faster, shorter cells are not worthwhile.
 const LOG2_CELLS: std::ops::RangeInclusive<u32> = 5..=7;
-/// Most cells of a block.
+/// Largest number of cells in a block.
 const MOST_CELLS: usize = BLOCK_SAMPLES >> *LOG2_CELLS.start();
 
-/// Moments, real and imaginary parts in turns; or what they are multiplied by.
+/// Moments, alternating real and imaginary parts; or their factors.
 type Parts = [f32; PARTS];
 
-/// Binary logarithm of the samples of the largest cell over which a carrier of `step`, in units of 2^-64 turns per
-/// sample, turns little enough; none if that is not worth it, or the code of `nco` changes too often.
+/// Returns the binary logarithm of the largest cell, in samples, over which a carrier of `step` (units of 2^-64 turns
+/// per sample) turns little enough; `None` if this method is not worthwhile, or the code of `nco` changes too often.
 #[must_use]
 pub fn log2_cell(nco: &Nco, step: u64) -> Option<u32> {
     let radians = radians(step).abs();
@@ -49,21 +49,21 @@ pub fn log2_cell(nco: &Nco, step: u64) -> Option<u32> {
     LOG2_CELLS.rev().find(|log2| has_runs && is_slow(log2))
 }
 
-/// Of a frequency, in units of 2^-64 turns per sample, that may be negative.
+/// Converts a frequency, in units of 2^-64 turns per sample and possibly negative, to radians per sample.
 fn radians(step: u64) -> f64 {
     std::f64::consts::TAU * step.cast_signed() as f64 / 2.0_f64.powi(64)
 }
 
-/// The moments of the samples of an antenna.
+/// Moments of the samples of an antenna.
 pub struct Moments {
     log2_cell: u32,
-    /// `[place in a cell]`: powers of `u`, each twice.
+    /// `[sample in a cell]`: powers of `u`, each twice.
     powers: Vec<Parts>,
-    /// The samples, mixed with what all satellites share.
+    /// Samples, mixed with the frequency shared by all satellites.
     mixed: Vec<[f32; 2]>,
-    /// Before each sample, since its cell began.
+    /// Moments before each sample, since the start of its cell.
     before: Vec<Parts>,
-    /// Of each whole cell.
+    /// Moments of each whole cell.
     cells: Vec<Parts>,
     len: usize,
 }
@@ -89,7 +89,7 @@ impl Moments {
         * ((1 << *LOG2_CELLS.end()) + BLOCK_SAMPLES + 1 + MOST_CELLS)
         + 8 * BLOCK_SAMPLES;
 
-    /// Goes over to cells of `2^log2_cell` samples.
+    /// Sets the length of the cells to `2^log2_cell` samples.
     pub fn set_cell(&mut self, log2_cell: u32) {
         if self.log2_cell == log2_cell {
             return;
@@ -102,11 +102,11 @@ impl Moments {
         }
     }
 
-    /// Takes the samples of a block, mixed with `rotors`.
-    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    /// Computes the moments of the samples of a block, mixed with `rotors`.
+    #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
     pub fn read(&mut self, form: Form, samples: (&[f32], &[f32]), rotors: &Rotors) {
         self.len = samples.0.len();
-        // SAFETY: `available` offers a form only after the processor was asked for it.
+        // SAFETY: `available` lists an implementation only if the CPU supports it.
         match form {
             Form::Portable => {
                 self.mix(samples, rotors);
@@ -118,14 +118,14 @@ impl Moments {
                 x86::sum_up(self);
             },
         }
-        // A cell that has just begun has nothing yet.
+        // The moments at the start of a cell are 0.
         let cell = 1 << self.log2_cell;
         let is_within = !self.len.is_multiple_of(cell);
         self.before[self.len] = if is_within { self.cells[self.len / cell] } else { [0.0; PARTS] };
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // into a function compiled for more than the baseline processor
+    #[allow(clippy::inline_always)] // into a function compiled for more than the baseline CPU
     fn mix(&mut self, (re, im): (&[f32], &[f32]), rotors: &Rotors) {
         let samples = self.mixed.iter_mut().zip(re.iter().zip(im));
         for ((mixed, (re, im)), rotor) in samples.zip(rotors.iter()) {
@@ -133,7 +133,7 @@ impl Moments {
         }
     }
 
-    /// The definition of the moments before each mixed sample and of each cell.
+    /// Computes the moments before each mixed sample and of each cell (reference implementation).
     fn sum_up(&mut self) {
         let cell = 1 << self.log2_cell;
         let samples = self.mixed[..self.len].chunks(cell).zip(self.before.chunks_mut(cell));
@@ -150,7 +150,7 @@ impl Moments {
     }
 }
 
-/// What makes real and imaginary parts of a mixed sum of the moments of each cell.
+/// Weights that combine the moments of each cell to real and imaginary parts of a mixed sum.
 #[derive(Clone)]
 pub struct Weights {
     /// Frequency and size of the cells.
@@ -168,7 +168,7 @@ impl Weights {
     /// Bytes of memory.
     pub const BYTES: usize = size_of::<[Parts; 2]>() * (MOST_CELLS + 1);
 
-    /// Goes over to a frequency, in units of 2^-64 turns per sample, and to cells of `2^log2_cell` samples.
+    /// Sets the frequency, in units of 2^-64 turns per sample, and the length of the cells, `2^log2_cell` samples.
     pub fn set(&mut self, step: u64, log2_cell: u32) {
         if self.of.replace((step, log2_cell)) == Some((step, log2_cell)) {
             return;
@@ -189,20 +189,20 @@ impl Weights {
     }
 }
 
-/// Correlates moments with one satellite's signal after the other.
+/// Correlates moments with the signals of satellites, one satellite per call.
 pub struct EdgeCorrelator {
     form: Form,
-    /// Offsets of the taps are given with each call; this many of them.
+    /// Number of correlator taps; each call gets their offsets.
     taps: usize,
     edges: Edges,
-    /// Before each cell, what real and imaginary part are the sums of.
+    /// Terms of the real and the imaginary part of the mixed sum before each cell.
     before: Vec<[Parts; 2]>,
-    /// Of each tap.
+    /// Sums of each correlator tap.
     sums: Vec<[f32; 2]>,
 }
 
 impl EdgeCorrelator {
-    /// For `taps` taps.
+    /// Creates a correlator for `taps` taps.
     #[must_use]
     pub fn new(form: Form, taps: usize) -> Self {
         Self {
@@ -214,10 +214,10 @@ impl EdgeCorrelator {
         }
     }
 
-    /// Adds the correlations of the samples of which there are `moments`, one for each antenna, to `sums`
-    /// `[antenna][tap]`. `nco` holds the phases of the first sample, `taps` the offsets of the code; `weights` are set
-    /// to its frequency.
-    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    /// Adds the correlations of the samples of `moments`, one for each antenna, to `sums` `[antenna][tap]`. `nco`
+    /// contains the phases of the first sample, `taps` the offsets of the code; `weights` must be set to the carrier
+    /// frequency.
+    #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
     pub fn add(
         &mut self,
         moments: &[Moments],
@@ -231,7 +231,7 @@ impl EdgeCorrelator {
         self.edges.find(self.form, replica, nco.code_step, first.len, codes);
         let turn = rotor(nco.carrier) * replica.scale();
         for (moments, sums) in moments.iter().zip(sums.chunks_exact_mut(self.taps)) {
-            // SAFETY: `available` offers a form only after the processor was asked for it.
+            // SAFETY: `available` lists an implementation only if the CPU supports it.
             match self.form {
                 Form::Portable => self.sum(moments, weights),
                 #[cfg(target_arch = "x86_64")]
@@ -243,7 +243,7 @@ impl EdgeCorrelator {
         }
     }
 
-    /// The definition of the sums of all taps.
+    /// Computes the sums of all correlator taps (reference implementation).
     fn sum(&mut self, moments: &Moments, weights: &Weights) {
         let mut all = [[0.0; PARTS]; 2];
         let whole = moments.len >> moments.log2_cell;

@@ -1,4 +1,4 @@
-//! Against sums in double precision, and indexes of the code computed with whole numbers of any size.
+//! Comparison with sums in double precision, and with code indices from exact integer arithmetic.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -6,7 +6,8 @@ use crate::gnss::correlate::tests::{TAPS, reference, samples, satellite, wrong_e
 use crate::gnss::phase::{tap, turns};
 use crate::gnss::{Planes, Satellite, System};
 
-/// Sums `[antenna][tap]`, and how long the cells were; `shared_hz` is what is taken off for all satellites.
+/// Returns the sums `[antenna][tap]` and the length of the cells; `shared_hz` is the frequency shared by all
+/// satellites.
 fn correlate(
     form: Form,
     input: &[[i16; 2]],
@@ -43,7 +44,7 @@ fn correlate(
 }
 
 #[test]
-fn sums_are_those_of_double_precision_up_to_the_fastest_carrier_of_each_cell() {
+fn sums_equal_double_precision_up_to_the_fastest_carrier_of_each_cell() {
     let mut cells = std::collections::BTreeSet::new();
     for (system, count, rate_hz) in [
         (System::GpsL1Ca, 16_500, 16.5e6),
@@ -68,7 +69,7 @@ fn sums_are_those_of_double_precision_up_to_the_fastest_carrier_of_each_cell() {
                     let expected = reference(&input, &satellite, rate_hz, *tap);
                     errors += (found - expected).norm_sqr();
                 }
-                // The levels of CBOC are whole numbers; nothing else is rounded that shows.
+                // The levels of CBOC are rounded to integers; other rounding errors are negligible.
                 let most = if system == System::GalileoE1b { 3e-4 } else { 1e-6 };
                 let error = f64::sqrt(errors / power);
                 assert!(error < most, "{system:?} {count} {log2} {doppler_hz}: {error:e}");
@@ -79,7 +80,7 @@ fn sums_are_those_of_double_precision_up_to_the_fastest_carrier_of_each_cell() {
 }
 
 #[test]
-fn every_form_antenna_number_of_taps_and_of_samples_gives_the_same() {
+fn every_implementation_antenna_and_number_of_taps_and_samples_agrees() {
     let taps = [0.5, 0.25, 0.0, -0.25, -0.5, 3.3, -7.7];
     for len in [1, 7, 64, 600, 1023, 1024, 1025, 1024 + 3 * 128, 5003] {
         let input = samples(3 * len, 9);
@@ -107,7 +108,7 @@ fn every_form_antenna_number_of_taps_and_of_samples_gives_the_same() {
 }
 
 #[test]
-fn carriers_that_turn_much_and_codes_that_change_often_are_refused() {
+fn fast_carriers_and_fast_codes_are_rejected() {
     let of = |system, doppler_hz, rate_hz| {
         let satellite = Satellite { doppler_hz, ..satellite(1, system) };
         let nco = Nco::new(&satellite, &Replica::of(&satellite).unwrap(), 0.0, rate_hz, 0);
@@ -124,7 +125,7 @@ fn carriers_that_turn_much_and_codes_that_change_often_are_refused() {
 }
 
 #[test]
-fn no_index_of_the_code_is_wrong_in_100_000_samples() {
+fn code_indices_of_100_000_samples_are_exact() {
     for (system, rate_hz, doppler_hz) in [
         (System::GpsL1Ca, 17e6, 1540.0),
         (System::GpsL1Ca, 25e6, -4620.0),
@@ -139,7 +140,7 @@ fn no_index_of_the_code_is_wrong_in_100_000_samples() {
                 assert!(ENTRY / nco.code_step >= WORTH_EDGES);
                 edges.find(form, replica, nco.code_step, code.len(), std::iter::once(nco.code));
                 let (at, change) = edges.row(0);
-                // What the changes after a sample add up to is its code.
+                // The code of a sample is the sum of the changes after it.
                 let mut value: f32 = change.iter().sum();
                 let mut ends = at.iter().zip(change).peekable();
                 for (k, code) in code.iter_mut().enumerate() {

@@ -1,6 +1,6 @@
-//! The same with the registers of x86 processors.
+//! Implementation with the registers of x86 CPUs.
 //!
-//! Registers of 8 floats do: with AVX-512 those of 16 gain a tenth.
+//! Registers of 8 floats are used: registers of 16 floats (AVX-512) are only 10 % faster.
 #![allow(
     unsafe_code,
     reason = "loads and stores of whole registers from and to arrays of their size"
@@ -21,14 +21,14 @@ use std::arch::x86_64::{
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn load(parts: &Parts) -> __m256 {
-    // SAFETY: as long as a register.
+    // SAFETY: the array has the length of a register.
     unsafe { _mm256_loadu_ps(parts.as_ptr()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn store(register: __m256, parts: &mut Parts) {
-    // SAFETY: as long as a register.
+    // SAFETY: the array has the length of a register.
     unsafe { _mm256_storeu_ps(parts.as_mut_ptr(), register) }
 }
 
@@ -50,7 +50,7 @@ pub fn mix(moments: &mut Moments, samples: (&[f32], &[f32]), rotors: &Rotors) {
 /// See [`Moments::sum_up`].
 #[target_feature(enable = "avx2,fma")]
 pub fn sum_up(moments: &mut Moments) {
-    /// So many cells side by side, so that no sum waits for itself.
+    /// Number of cells processed in parallel, so that the sums are independent.
     const AT_ONCE: usize = 4;
     let Moments { powers, mixed, before, cells, .. } = moments;
     let cell = 1 << moments.log2_cell;
@@ -68,7 +68,7 @@ pub fn sum_up(moments: &mut Moments) {
     }
 }
 
-/// Of so many cells with an equal number of samples.
+/// Sums the moments of `CELLS` cells with an equal number of samples.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn sum_cells<const CELLS: usize>(
@@ -111,7 +111,7 @@ pub fn sum(correlator: &mut EdgeCorrelator, moments: &Moments, weights: &Weights
     store(all_re, before_re);
     store(all_im, before_im);
     for (tap, sum) in sums.iter_mut().enumerate() {
-        // Of the ends with even numbers and of those with odd ones, so that no sum waits for itself.
+        // Separate sums over even and odd ends, so that the sums are independent.
         let (mut re, mut im) = ([_mm256_setzero_ps(); 2], [_mm256_setzero_ps(); 2]);
         let (at, change) = edges.row(tap);
         for (at, change) in at.as_chunks::<2>().0.iter().zip(change.as_chunks::<2>().0) {
@@ -132,9 +132,9 @@ pub fn sum(correlator: &mut EdgeCorrelator, moments: &Moments, weights: &Weights
     }
 }
 
-/// The first `count` ends of runs, and some more; see `edges::ends`.
+/// Computes the first `count` ends of runs, and some more; see `edges::ends`.
 ///
-/// An end is a quotient, rounded up. Its estimate is a little too large, by far less than one: cut off, it is the
+/// An end is a quotient, rounded up. Its estimate is slightly too large, by much less than one: truncated, it is the
 /// quotient rounded down, or up.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn ends_avx512(

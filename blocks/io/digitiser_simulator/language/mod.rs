@@ -4,8 +4,8 @@
 //! the signal of the next polarisation.
 //!
 //! # Layout
-//! - `words`: a text cut into words
-//! - `parse`: words to formulas
+//! - `words`: tokeniser
+//! - `parse`: parser, from words to formulas
 
 mod parse;
 mod words;
@@ -13,7 +13,7 @@ mod words;
 /// A signal as a formula.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expression {
-    /// The same value always.
+    /// A constant value.
     Constant(f64),
     /// Tones: amplitude and frequency in Hz of each.
     Tones(Vec<(f64, f64)>),
@@ -21,7 +21,7 @@ pub enum Expression {
     Comb(f64, f64),
     /// White Gaussian noise with this standard deviation.
     Noise(f64, NoiseSeed),
-    /// A signal that many samples later.
+    /// A signal delayed by a number of samples.
     Delay(Box<Expression>, f64),
     /// Sum.
     Add(Box<Expression>, Box<Expression>),
@@ -34,12 +34,12 @@ pub enum Expression {
 }
 
 impl Expression {
-    /// Most signals that exist at the same time while this one is made.
+    /// Returns the largest number of signals that exist at the same time while this one is computed.
     #[must_use]
     pub fn signals_held(&self) -> usize {
         match self {
             Self::Delay(inner, _) => inner.signals_held(),
-            // The left one is kept while the right one is made.
+            // The left operand is kept while the right operand is computed.
             Self::Add(a, b) | Self::Subtract(a, b) | Self::Multiply(a, b) => {
                 a.signals_held().max(1 + b.signals_held())
             }
@@ -48,12 +48,12 @@ impl Expression {
     }
 }
 
-/// What selects the random numbers of a `wgn`.
+/// Seed of the random numbers of a `wgn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoiseSeed {
-    /// Given in the text: the same noise wherever this seed stands, at all antennas.
+    /// A seed in the text: the same noise for the same seed, at all antennas.
     Given(u64),
-    /// The `n`th `wgn` of the text without one: different at each antenna.
+    /// Number of the `wgn` among those without a seed: different noise at each antenna.
     Own(u64),
 }
 
@@ -66,7 +66,7 @@ pub struct Signal {
     pub dither: bool,
 }
 
-/// A whole text.
+/// A parsed text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
     /// Formulas of the variables; each uses only those before it.
@@ -82,13 +82,13 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn arithmetic_binds_as_in_school_and_numbers_are_worked_out() {
+    fn arithmetic_has_usual_precedence_and_folds_constants() {
         let program = Program::parse("a = 2; 1 + a * 3 - (4 - 1) * -1").unwrap();
         assert_eq!(program.signals[0].expression, Expression::Constant(10.0));
     }
 
     #[test]
-    fn one_statement_per_polarisation_variables_apart() {
+    fn each_statement_but_variables_is_one_polarisation() {
         let text = "f = 1e-3*2e9; x = cw(0.5, f); x; nodither(x + wgn(0.1, 7));";
         let program = Program::parse(text).unwrap();
         assert_eq!(program.variables.len(), 2);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_word_and_its_place() {
+    fn errors_contain_the_word_and_its_position() {
         let error = |text: &str| {
             let error = Program::parse(text).unwrap_err();
             (error.start, error.word)
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_nesting_is_an_error_not_a_crash() {
+    fn deep_nesting_is_an_error() {
         assert!(Program::parse(&"(".repeat(10_000)).is_err());
         assert!(Program::parse(&"-".repeat(10_000)).is_err());
         assert!(Program::parse(&"nodither(".repeat(1_500)).is_err());
@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_parses_or_is_refused_within_it(text in "[a-z0-9.+*(),;= -]{0,60}|\\PC{0,40}") {
+        fn arbitrary_text_parses_or_fails_at_a_word_of_it(text in "[a-z0-9.+*(),;= -]{0,60}|\\PC{0,40}") {
             if let Err(error) = Program::parse(&text) {
                 prop_assert!(text[error.start..].starts_with(&error.word));
             }

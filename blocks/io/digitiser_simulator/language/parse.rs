@@ -1,17 +1,17 @@
-//! Words to formulas, by recursive descent.
+//! Parser: from words to formulas, by recursive descent.
 
 use super::words::{SyntaxError, Token, Word, shown, words};
 use super::{Expression, NoiseSeed, Program, Signal};
 
-/// Longest text that is read.
+/// Longest text in bytes.
 const MAX_TEXT: usize = 16 * 1024;
 /// Deepest nesting; the parser and the generator recurse.
 const MAX_DEPTH: usize = 64;
-/// Most operations in one text: each costs a pass over the period.
+/// Largest number of operations in one text: each costs a pass over the period.
 const MAX_NODES: usize = 512;
-/// Most variables: each keeps a whole period while signals are generated.
+/// Largest number of variables: each keeps a whole period while signals are generated.
 const MAX_VARIABLES: usize = 32;
-/// Most tones in one `multicw`.
+/// Largest number of tones in one `multicw`.
 const MAX_TONES: f64 = 65_536.0;
 
 /// Names of the functions with their arguments.
@@ -35,7 +35,7 @@ struct Parser<'a> {
 }
 
 impl Program {
-    /// Reads `text`.
+    /// Parses `text`.
     pub fn parse(text: &str) -> Result<Self, SyntaxError> {
         if text.len() > MAX_TEXT {
             let error = Word { token: Token::End, text: "", start: MAX_TEXT };
@@ -62,7 +62,7 @@ impl<'a> Parser<'a> {
 
     fn advance(&mut self) -> Word<'a> {
         let word = self.peek();
-        // The last word is the end and stays there.
+        // The last word marks the end and is never consumed.
         self.next = (self.next + 1).min(self.words.len() - 1);
         word
     }
@@ -80,7 +80,7 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         let word = self.peek();
-        Err(word.error(format!("`{symbol}` is missing before {}", shown(&word))))
+        Err(word.error(format!("expected `{symbol}` before {}", shown(&word))))
     }
 
     fn statements(&mut self) -> Result<(), SyntaxError> {
@@ -119,7 +119,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// A whole statement's value, and whether it is dithered.
+    /// Parses the value of a statement; returns it and whether it is dithered.
     fn value(&mut self) -> Result<(Expression, bool), SyntaxError> {
         let first = self.peek();
         if first.token == Token::Name("nodither") {
@@ -129,7 +129,7 @@ impl<'a> Parser<'a> {
             self.expect(')')?;
             return Ok((expression, false));
         }
-        // A variable alone keeps its `nodither`; inside a sum there is no telling.
+        // A variable alone keeps its `nodither`; inside a sum `nodither` would be ambiguous.
         let alone = matches!(
             self.words[(self.next + 1).min(self.words.len() - 1)].token,
             Token::Symbol(';' | ')') | Token::End
@@ -170,7 +170,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The two sides of an operator; numbers are worked out at once.
+    /// Combines the two sides of an operator; constants are evaluated.
     fn combine(
         &mut self,
         operator: &Word<'_>,
@@ -193,7 +193,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The value of an expression that does not change with time.
+    /// Returns the value of a constant expression.
     fn number(&self, expression: &Expression) -> Option<f64> {
         match expression {
             Expression::Constant(value) => Some(*value),
@@ -228,7 +228,7 @@ impl<'a> Parser<'a> {
                 Some(index) => Expression::Variable(index),
                 None => return Err(unknown_name(&word, name)),
             },
-            _ => return Err(word.error(format!("a signal is missing before {}", shown(&word)))),
+            _ => return Err(word.error(format!("expected a signal before {}", shown(&word)))),
         };
         self.depth -= 1;
         Ok(expression)
@@ -248,14 +248,16 @@ impl<'a> Parser<'a> {
         let arguments = self.arguments()?;
         let numbers: Vec<Option<f64>> = arguments.iter().map(|a| self.number(a)).collect();
         let wrong = || SyntaxError {
-            help: Some(format!("it is used as `{usage}`, numbers where no signal is named")),
-            ..word.error(format!("the arguments of `{name}` do not fit"))
+            help: Some(format!("write `{usage}`; all arguments except `signal` must be constant")),
+            ..word.error(format!("wrong arguments of `{name}`"))
         };
         Ok(match (name, numbers.as_slice()) {
             ("cw", [Some(a), Some(f)]) => Expression::Tones(vec![(*a, *f)]),
             ("multicw", [Some(m), Some(a), Some(da), Some(f), Some(df)]) => {
                 if !(0.0..=MAX_TONES).contains(m) || m.fract() != 0.0 {
-                    return Err(word.error(format!("{m} is not a number of tones")));
+                    return Err(word.error(format!(
+                        "the number of tones must be an integer from 0 to {MAX_TONES}, got {m}"
+                    )));
                 }
                 let tone = |i: u32| (a + f64::from(i) * da, f + f64::from(i) * df);
                 Expression::Tones((0..*m as u32).map(tone).collect())
@@ -267,9 +269,8 @@ impl<'a> Parser<'a> {
             }
             ("wgn", [Some(std), Some(seed)]) => {
                 if *seed < 0.0 || seed.fract() != 0.0 {
-                    return Err(
-                        word.error(format!("{seed} is not a seed: whole numbers from 0 are"))
-                    );
+                    return Err(word
+                        .error(format!("the seed must be an integer of at least 0, got {seed}")));
                 }
                 Expression::Noise(*std, NoiseSeed::Given(*seed as u64))
             }
@@ -299,8 +300,8 @@ impl<'a> Parser<'a> {
 
 fn nodither_inside(word: &Word<'_>) -> SyntaxError {
     SyntaxError {
-        help: Some("write `nodither(...)` around the whole signal of a polarisation".to_owned()),
-        ..word.error("dither cannot be switched off for a part of a signal")
+        help: Some("put `nodither(...)` around the whole signal of a polarisation".to_owned()),
+        ..word.error("`nodither` must enclose a whole signal")
     }
 }
 
@@ -308,9 +309,9 @@ fn unknown_name(word: &Word<'_>, name: &str) -> SyntaxError {
     let usages: Vec<&str> = FUNCTIONS.iter().map(|(_, usage)| *usage).collect();
     SyntaxError {
         help: Some(format!(
-            "there are {}; variables are defined by `name = value;`",
+            "use one of {}, or define a variable: `name = value;`",
             usages.join(", ")
         )),
-        ..word.error(format!("nothing is called `{name}`"))
+        ..word.error(format!("unknown name `{name}`"))
     }
 }

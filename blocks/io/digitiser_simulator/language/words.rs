@@ -1,15 +1,15 @@
-//! A text cut into words.
+//! Tokeniser of the signal language.
 
-/// What is wrong with a text, and where.
+/// Syntax error in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// First byte of the offending word.
+    /// Byte offset of the wrong word.
     pub start: usize,
-    /// The offending word; empty at the end of the text.
+    /// The wrong word; empty at the end of the text.
     pub word: String,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// What to do.
+    /// Advice for the user.
     pub help: Option<String>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Word<'a> {
 }
 
 impl Word<'_> {
-    /// An error at this word.
+    /// Returns an error at this word.
     pub fn error(&self, message: impl Into<String>) -> SyntaxError {
         SyntaxError {
             start: self.start,
@@ -40,7 +40,7 @@ impl Word<'_> {
     }
 }
 
-/// Cuts `text` into words.
+/// Splits `text` into words.
 pub(super) fn words(text: &str) -> Result<Vec<Word<'_>>, SyntaxError> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
@@ -67,7 +67,7 @@ pub(super) fn words(text: &str) -> Result<Vec<Word<'_>>, SyntaxError> {
                 return Err(word.error(format!("`{}` is not a number", word.text)));
             }
             Token::Symbol(symbol) if !"+-*(),;=".contains(symbol) => {
-                return Err(word.error(format!("`{symbol}` means nothing here")));
+                return Err(word.error(format!("unexpected `{symbol}`")));
             }
             _ => words.push(word),
         }
@@ -77,7 +77,7 @@ pub(super) fn words(text: &str) -> Result<Vec<Word<'_>>, SyntaxError> {
     Ok(words)
 }
 
-/// Length of the number at the start of `text`, exponent included.
+/// Returns the length of the number at the start of `text`, exponent included, in bytes.
 fn number_len(text: &str) -> usize {
     let mut previous = ' ';
     let end = text.find(|c: char| {
@@ -89,7 +89,7 @@ fn number_len(text: &str) -> usize {
     end.unwrap_or(text.len())
 }
 
-/// `word` in a message.
+/// Returns `word` for a message.
 pub(super) fn shown(word: &Word<'_>) -> String {
     if word.token == Token::End { "the end".to_owned() } else { format!("`{}`", word.text) }
 }

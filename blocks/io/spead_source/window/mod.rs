@@ -1,4 +1,4 @@
-//! Puts heaps where they belong: a window of open frames, moved by the timestamps of the packets.
+//! Assembles heaps into frames: a window of open frames, moved by the timestamps of the packets.
 
 mod moves;
 
@@ -17,57 +17,57 @@ use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Where empty frames come from and filled ones go to.
+/// Source of empty frames and destination of filled frames.
 pub trait Frames {
-    /// An unused frame; `None` if the flowgraph does not keep up (or is stopping).
+    /// Returns an unused frame; `None` if the flowgraph does not keep up (or is stopping).
     fn take(&mut self) -> Option<FrameMut>;
-    /// A frame that is as full as it will get.
+    /// Sends a frame to which no more data are added.
     fn push(&mut self, frame: FrameMut);
 }
 
-/// What a packet was.
+/// Result of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Data of this stream and of its time.
+    /// The packet was data of this stream and of its present time.
     Accepted,
-    /// Perhaps data of this stream: held until other packets show it.
+    /// The packet may be data of this stream: held until other packets confirm it.
     Held {
         /// Whether several packets agree already.
         is_likely: bool,
     },
-    /// Anything else; the counters know what.
+    /// The packet was rejected; a counter has the cause.
     Refused,
-    /// The end of its sender's stream.
+    /// The packet was a stop heap.
     Stop,
-    /// The sender started the stream again, so many samples back, and the options say that the
-    /// stream ends then.
+    /// The sender was restarted, and the options say that the stream ends then.
     WentBack {
-        /// How far.
+        /// Number of samples by which the timestamps jumped back.
         samples: u64,
     },
 }
 
-/// How a window takes a stream.
+/// Options of a window.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Open frames.
     pub frames: usize,
     /// Samples per second of the ADC.
     pub adc_sample_rate_hz: f64,
-    /// Heaps by which those of one sender come out of order because they take turns in the sockets.
+    /// Number of heaps by which heaps of one sender may be out of order because they use several sockets
+    /// in turn.
     pub stride: u64,
     /// Senders of each part of the data: of an antenna, or of a digitiser's stream.
     pub senders_per_part: usize,
-    /// The longest gap whose heaps count as missing; longer ones are jumps of the stream's time.
+    /// Longest gap whose heaps count as missing; a longer gap is a jump of the stream's time.
     pub max_gap_seconds: f64,
-    /// Whether a stream that starts again is gone on with.
+    /// Whether the window continues with a stream that starts again.
     pub resyncs: bool,
-    /// Unix time of timestamp 0, if it is known.
+    /// Unix time of timestamp 0, if known.
     pub sync_time_seconds: Option<f64>,
 }
 
 impl Options {
-    /// `frames` open frames of one sender, over one socket.
+    /// Creates the options for `frames` open frames of one sender, over one socket.
     #[must_use]
     pub fn new(frames: usize, adc_sample_rate_hz: f64) -> Self {
         Self {
@@ -89,14 +89,14 @@ struct Open {
 }
 
 enum Entry {
-    /// Nothing has arrived for it.
+    /// No heap has arrived.
     Empty,
     Open(Open),
-    /// There was no buffer when its first heap arrived: the whole frame is dropped.
+    /// No frame was free when its first heap arrived: the whole frame is dropped.
     Dropped,
 }
 
-/// The open frames.
+/// The window of open frames.
 pub struct Window {
     layout: Layout,
     options: Options,
@@ -105,9 +105,9 @@ pub struct Window {
     senders: Senders,
     candidates: Candidates,
     entries: VecDeque<Entry>,
-    /// The frame in which the stream begins or goes on after a gap, and its slots before that.
+    /// Frame in which the stream begins or continues after a gap, and its slots before that.
     leading: (u64, usize),
-    /// Heaps of empty frames that are missed only if the stream goes on behind them.
+    /// Heaps of empty frames, which are missing only if the stream continues after them.
     gap: u64,
     /// Slot tables not in use.
     spare: Vec<Vec<Slot>>,
@@ -119,7 +119,7 @@ fn payload(frame: &mut FrameMut) -> &mut [u8] {
 }
 
 impl Window {
-    /// A window on a stream that counts and reports in `env`.
+    /// Creates a window that counts and reports in `env`.
     #[must_use]
     pub fn new(layout: Layout, options: Options, env: &Env) -> Self {
         let frames = options.frames.max(1);
@@ -145,31 +145,31 @@ impl Window {
         }
     }
 
-    /// Payload bytes of all open frames together.
+    /// Returns the payload bytes of all frames of the window together.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.entries.len() * self.layout.slots() * self.layout.heap_bytes
     }
 
-    /// Who sends the stream.
+    /// Returns the senders of the stream.
     #[must_use]
     pub fn senders(&self) -> &Senders {
         &self.senders
     }
 
-    /// Says what time it is; not called for a file, which is read at any speed.
+    /// Sets the present time; not called for a file, which is read at any rate.
     pub fn tick(&mut self, now: Instant) {
         self.timeline.tick(now);
     }
 
-    /// Shows how far the stream has come.
+    /// Updates the gauge of the newest timestamp.
     pub fn show(&self) {
         if self.timeline.base.is_some() {
             self.causes.last_timestamp.set(self.timeline.newest as f64);
         }
     }
 
-    /// Takes in one datagram.
+    /// Processes one datagram.
     pub fn datagram(
         &mut self,
         datagram: &[u8],
@@ -188,7 +188,7 @@ impl Window {
             Err(why) => return self.not_data(&packet, sender, why, frames),
         };
         if packet.payload.is_empty() {
-            // It would be evidence of a time of which it brings nothing.
+            // Without payload, the packet must not count as evidence for its timestamp.
             self.causes.length.add(1);
             return Outcome::Refused;
         }
@@ -202,9 +202,9 @@ impl Window {
         outcome
     }
 
-    /// Passes on everything that is open, at the end of the stream.
+    /// Sends all open frames, at the end of the stream.
     pub fn flush(&mut self, frames: &mut dyn Frames) {
-        // There will be no more evidence: what is likely is handed on.
+        // No more evidence can come: the most likely candidate is accepted.
         if self.timeline.base.is_none() {
             if let Some(best) = self.timeline.best(&self.candidates.list) {
                 self.adopt(best, Move::Begin, frames);
@@ -249,7 +249,7 @@ impl Window {
         Outcome::Refused
     }
 
-    /// Puts a packet where `verdict` says.
+    /// Copies a packet to the position given by `verdict`.
     fn take(
         &mut self,
         packet: &Packet<'_>,
@@ -282,8 +282,7 @@ impl Window {
         };
         let slot = &mut open.slots[place.slot];
         let first = slot.is_empty();
-        // Layout::place has checked that heap and packet agree on the heap's length, and the parser
-        // that the payload lies in it.
+        // Layout::place has checked the heap's length, and the parser that the payload is inside the heap.
         let start = packet.offset as usize;
         let end = start + packet.payload.len();
         match slot.arrive(packet.heap_counter, start as u32, end as u32, heap as u32) {
@@ -310,13 +309,13 @@ impl Window {
         Outcome::Refused
     }
 
-    /// For how long no data were taken; `None` for a file.
+    /// Returns the time since data were last accepted; `None` for a file.
     #[must_use]
     pub fn silence(&self) -> Option<Duration> {
         self.timeline.silence()
     }
 
-    /// A packet brought something new.
+    /// Notes a packet with new data.
     fn accepted(&mut self, place: Place, sender: SocketAddrV4) {
         let is_early = self.timeline.accepted(place.frame, place.timestamp);
         let now = self.timeline.now().unwrap_or_else(Instant::now);
@@ -325,20 +324,20 @@ impl Window {
         }
     }
 
-    /// A packet brought what was there already: its sender sends the stream all the same.
+    /// Notes a packet whose data had arrived already: its sender still sends the stream.
     fn not_new(&mut self, place: Place, sender: SocketAddrV4) {
         let now = self.timeline.now().unwrap_or_else(Instant::now);
         self.senders.confirm(self.part(place), sender, now);
     }
 
-    /// Which part of the stream a heap belongs to.
+    /// Returns the part of the stream (antenna, channel block) of a heap.
     fn part(&self, place: Place) -> usize {
         place.slot % (self.layout.slots() / self.layout.heaps_per_frame)
     }
 
-    /// Where a packet goes that nothing but its own time speaks for; `None` if it takes others to
-    /// believe that the stream is there. Ahead of all data so far only senders of the stream lead,
-    /// and others no further than to the stream's clock; a file has none.
+    /// Returns the position of a single packet; `None` if more packets are needed to show that the stream
+    /// is at its time. Only senders of the stream may send ahead of all data so far, other senders only up
+    /// to the stream's clock; a file has no clock.
     fn admit(&self, place: Place, sender: SocketAddrV4) -> Option<Verdict> {
         let verdict = self.timeline.judge(place.frame, false);
         match verdict {
@@ -372,12 +371,11 @@ impl Window {
         };
     }
 
-    /// Passes on frames at the front of the window to which nothing can be added.
+    /// Sends the frames at the front of the window to which nothing can be added.
     fn pass_on_whole(&mut self, frames: &mut dyn Frames) {
         let slots = self.layout.slots();
-        // A dropped frame in front takes nothing more. At the start the room for overtaken heaps
-        // lies empty in front of the first frame; a whole frame behind it says that nothing
-        // overtook it.
+        // A dropped frame in front accepts no more data. At the start, empty frames for overtaken heaps
+        // precede the first frame; a complete frame after them shows that no heap was overtaken.
         loop {
             let started = self.timeline.started;
             let is_nothing = |entry: &Entry| match entry {
@@ -395,7 +393,7 @@ impl Window {
         }
     }
 
-    /// Whether the frame at `index` lacks nothing but the heaps before the stream's first one.
+    /// Whether the frame at `index` is complete except for heaps before the stream's first heap.
     fn is_led(&self, index: usize, open: &Open) -> bool {
         let (frame, before) = self.leading;
         self.timeline.base.is_some_and(|base| base + index as u64 == frame)
@@ -430,7 +428,7 @@ impl Window {
             *unit = u32::from(heaps.iter().all(|slot| slot.whole));
         }
         if whole < slots.len() {
-            // What did not arrive reads as zero, not as an old frame.
+            // Missing heaps read as zero, not as the data of an old frame.
             for (slot, bytes) in slots.iter().zip(payload.chunks_exact_mut(heap)) {
                 if !slot.whole {
                     bytes.fill(0);
@@ -446,8 +444,8 @@ impl Window {
         frames.push(frame);
     }
 
-    /// Counts the heaps of one time that did not come. Those before the stream's first heap and
-    /// after its last one are not missing: only what comes later says that there was a gap.
+    /// Counts the missing heaps of one timestamp. Heaps before the stream's first heap and after its last
+    /// heap are not missing: only a later heap shows that there was a gap.
     fn count_missing(&mut self, heaps: &[Slot]) {
         let missing = heaps.iter().filter(|slot| slot.is_empty()).count();
         if missing < heaps.len() {

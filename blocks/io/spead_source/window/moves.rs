@@ -1,5 +1,5 @@
-//! Where the window goes: packets that are elsewhere are held as candidates, until one of these is
-//! believed or given up.
+//! Moves of the window: packets outside the window are held as candidates, until a candidate is
+//! accepted as the stream or dropped.
 
 use super::{Frames, Outcome, Window};
 use crate::io::spead::packet::Packet;
@@ -11,7 +11,7 @@ use std::net::SocketAddrV4;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 impl Window {
-    /// Looks whether packets held are believed by now, though no more of them come.
+    /// Checks whether a candidate can be accepted by now, although no more of its packets come.
     pub fn look(&mut self, frames: &mut dyn Frames) -> Outcome {
         let held = self.candidates.list.iter().enumerate().filter(|(_, c)| c.is_likely());
         let (mut held, is_full) = (held.map(|(index, _)| index), self.candidates.is_full());
@@ -27,8 +27,8 @@ impl Window {
         }
     }
 
-    /// The stream goes on, so it is not where the candidates are that are far from it. Where it has
-    /// come up with heaps that overtook others, these are taken.
+    /// Updates the candidates after a packet of the stream: drops the packets of candidates that are far
+    /// from the stream, and accepts heaps of candidates that the stream has reached.
     pub(super) fn look_at_candidates(&mut self, frames: &mut dyn Frames) {
         let now = self.timeline.now();
         let mut list = std::mem::take(&mut self.candidates.list);
@@ -60,7 +60,7 @@ impl Window {
         self.candidates.list = list;
     }
 
-    /// Takes the packets that `candidate` holds up to the first one whose time has not come.
+    /// Accepts the packets of `candidate` up to the first one ahead of the stream's clock.
     fn take_up(&mut self, candidate: &mut Candidate, frames: &mut dyn Frames) {
         loop {
             let Some((datagram, sender)) = candidate.packets().next() else { return };
@@ -80,8 +80,8 @@ impl Window {
         }
     }
 
-    /// What the sender of `candidate` is to the stream. Where a restart ends the flowgraph, nobody
-    /// who was not heard before is believed sooner than who was heard beside the stream.
+    /// Returns the relation of the sender of `candidate` to the stream. If a restart ends the flowgraph
+    /// (`on_restart: stop`), a new sender counts as one that was heard while the stream continued.
     pub(super) fn standing(&self, candidate: &Candidate) -> Standing {
         if candidate.is_current {
             Standing::Current
@@ -92,7 +92,7 @@ impl Window {
         }
     }
 
-    /// `sender` says that it stops: what it sent by then is the stream if nothing has shown that yet.
+    /// Begins the stream with the packets of `sender`, which sent a stop heap, if it has not begun yet.
     pub(super) fn begin_before_stop(&mut self, sender: SocketAddrV4, frames: &mut dyn Frames) {
         if self.timeline.base.is_none()
             && let Some(best) = self.timeline.best(&self.candidates.list)
@@ -104,7 +104,7 @@ impl Window {
         }
     }
 
-    /// Counts the packets that `candidate` holds, which are not taken.
+    /// Counts the packets held by `candidate` as dropped.
     pub(super) fn give_up(&self, candidate: &Candidate) {
         match self.timeline.base {
             None => self.causes.stray.add(u64::from(candidate.heaps)),
@@ -113,7 +113,7 @@ impl Window {
         }
     }
 
-    /// Holds a packet that is elsewhere than the stream, until others show what it is.
+    /// Holds a packet outside the window, until other packets show whether it belongs to the stream.
     pub(super) fn hold(
         &mut self,
         packet: &Packet<'_>,
@@ -125,7 +125,7 @@ impl Window {
         let spot = Spot { frame, slot, offset: packet.offset, timestamp };
         let (now, near) = (self.timeline.now(), self.entries.len() as u64);
         let stream = self.timeline.newest;
-        // A file is not listened to: whoever is in it sends the stream.
+        // All senders in a file count as senders of the stream.
         let is_current = now.is_none() || self.senders.is_current(sender);
         let datagram = (datagram, sender, is_current);
         let (index, forgotten) = self.candidates.add(spot, near, stream, now, datagram);
@@ -158,13 +158,13 @@ impl Window {
         self.timeline.decide(candidate, self.standing(candidate), is_full)
     }
 
-    /// The stream goes on at the time of candidate number `index`.
+    /// Continues the stream at the time of candidate number `index`.
     pub(super) fn adopt(&mut self, index: usize, how: Move, frames: &mut dyn Frames) -> Outcome {
         let mut candidate = self.candidates.list.remove(index);
         let is_in_window = self.timeline.is_in_window(candidate.lowest);
         match how {
             Move::Begin => {
-                // What came before a pause and was too little by itself.
+                // Earlier parts of the stream, before a pause, which were too short by themselves.
                 for earlier in self.timeline.parts_before(&candidate, &mut self.candidates.list) {
                     self.go_to(earlier.lowest, frames);
                     self.lead(&earlier);
@@ -178,7 +178,7 @@ impl Window {
                 self.go_to(candidate.lowest, frames);
             }
             Move::Leap => {
-                // After the last frames of before, which belong to the old time.
+                // The last frames of the old time are sent first.
                 let sync_time = self.report_resync(&candidate, how, frames);
                 self.timeline.forget_pace();
                 self.set_real_time(sync_time);
@@ -198,7 +198,7 @@ impl Window {
             }
         }
         if how == Move::Begin {
-            // What else came at the start is of another time.
+            // The other candidates at the start are of another time.
             let others = std::mem::take(&mut self.candidates.list);
             for other in others {
                 if self.timeline.is_near(other.lowest) {
@@ -229,7 +229,7 @@ impl Window {
         Outcome::Accepted
     }
 
-    /// Notes where in its first frame the stream goes on with `candidate`.
+    /// Notes the first slot of `candidate` in the frame in which the stream continues.
     fn lead(&mut self, candidate: &Candidate) {
         let places = candidate.packets().filter_map(|(datagram, _)| Some(self.place(datagram)?.1));
         let first = places.map(|place| (place.frame, place.slot)).min();
@@ -237,7 +237,7 @@ impl Window {
         self.leading = first.map_or((0, 0), |(frame, slot)| (frame, slot / parts * parts));
     }
 
-    /// The earliest frame of the packets of `candidate`, before there is a time to be near to.
+    /// Returns the earliest frame of the packets of `candidate`, before the stream has a time.
     fn lowest_of(&self, candidate: &Candidate) -> u64 {
         let frame = |(datagram, _): (&[u8], _)| Some(self.place(datagram)?.1.frame);
         let first = candidate.packets().find_map(frame).unwrap_or(0);
@@ -250,14 +250,14 @@ impl Window {
             .unwrap_or(first)
     }
 
-    /// Where a packet that was held goes.
+    /// Parses a held packet and returns its place.
     fn place<'a>(&self, datagram: &'a [u8]) -> Option<(Packet<'a>, Place)> {
         let packet = Packet::parse(datagram).ok()?;
         let place = self.layout.place(&packet, |wire| self.timeline.unwrap(wire)).ok()?;
         Some((packet, place))
     }
 
-    /// Takes in what `candidate` held, in which the stream is.
+    /// Accepts the packets held by `candidate`, which is the stream.
     fn replay(&mut self, candidate: &Candidate, frames: &mut dyn Frames) {
         for (datagram, sender) in candidate.packets() {
             let Some((packet, place)) = self.place(datagram) else { continue };
@@ -290,19 +290,19 @@ impl Window {
         let seconds = (between / slots) as f64 * self.timeline.frame_seconds();
         self.causes.jumps.add(1);
         if !self.timeline.started {
-            // There was nothing before the gap, or it was reported otherwise.
+            // Nothing came before the gap, or the gap was reported as a restart.
         } else if seconds <= self.options.max_gap_seconds {
             self.causes.missing.add(between);
         } else {
             self.causes.time_jumps.add(1);
             self.causes.last_jump.set(seconds);
-            let text = format!("the stream's time jumped ahead by {seconds:.3} s");
+            let text = format!("the timestamps of the stream jumped ahead by {seconds:.3} s");
             self.env.events.add(EventKind::TimeJumped, text);
         }
         self.timeline.begin(frame, frame);
     }
 
-    /// Sets the time of the frames' timestamp 0, if the time of the stream's own is known.
+    /// Sets the Unix time of the frames' timestamp 0, if that of the stream's timestamp 0 is known.
     fn set_real_time(&self, sync_time: Option<f64>) {
         let real_time = self.env.counters.real_time();
         if let Some(sync_time) = sync_time.filter(|_| real_time.zero().is_some()) {
@@ -311,7 +311,7 @@ impl Window {
         }
     }
 
-    /// The sender of `candidate` started the stream again: what came before is passed on. Returns the
+    /// Reports that the sender of `candidate` was restarted, after sending the open frames. Returns the
     /// stream's new sync time, as measured.
     fn report_resync(
         &mut self,
@@ -324,13 +324,13 @@ impl Window {
         self.gap = 0;
         self.senders.forget();
         self.causes.resyncs.add(1);
-        // Both of one packet: what is held may be later.
+        // Timestamp and arrival time of the same packet; the packets still held may be later.
         let (timestamp, began) = candidate.first;
         let timestamp = match how {
             Move::Back => timestamp & ((1 << WIRE_BITS) - 1),
             _ => timestamp,
         };
-        // A file is read at any speed.
+        // A file is read at any rate, so its packets have no arrival time.
         let sync_time = began.map(|began| {
             let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let began = unix.saturating_sub(began.elapsed()).as_secs_f64();
@@ -338,10 +338,10 @@ impl Window {
         });
         let about = sync_time.map_or_else(String::new, |sync_time| {
             self.causes.sync_time.set(sync_time);
-            format!(", its sync time is now about {sync_time:.3}")
+            format!("; its sync time is now about {sync_time:.3} (Unix time)")
         });
         let text = format!(
-            "{} started again with another sync time: its timestamps went from {from} to {timestamp}{about}",
+            "{} restarted with another sync time: its timestamps jumped from {from} to {timestamp}{about}",
             candidate.sender
         );
         self.env.events.add(EventKind::Resynchronised, text);

@@ -26,7 +26,7 @@ const RATE: f64 = STEP as f64 * 1e3;
 /// Heaps from the next turn of the 48-bit timestamps.
 const TURN: u64 = (1 << 48) / STEP;
 
-/// A pool to take from and a list of what was passed on.
+/// A pool of empty frames and a list of the frames sent.
 struct Desk {
     pool: Arc<Pool>,
     out: Vec<FrameMut>,
@@ -44,7 +44,7 @@ impl Desk {
 impl Frames for Desk {
     fn take(&mut self) -> Option<FrameMut> {
         let mut frame = self.pool.take()?;
-        // What an old frame left behind.
+        // Content of an old frame.
         frame.as_mut_slice::<u8>().unwrap().fill(0xee);
         Some(frame)
     }
@@ -102,7 +102,7 @@ fn heap_bytes(frame: &FrameMut, slot: usize) -> &[u8] {
 }
 
 #[test]
-fn out_of_order_late_and_lost_heaps_end_up_in_place_and_marked() {
+fn late_and_missing_heaps_are_placed_and_flagged() {
     let env = Env::detached("in");
     let counters = env.counters.clone();
     let mut window = Window::new(digitiser(), Options::new(4, RATE), &env);
@@ -138,12 +138,12 @@ fn out_of_order_late_and_lost_heaps_end_up_in_place_and_marked() {
 }
 
 #[test]
-fn what_lies_outside_the_stream_is_not_missing() {
+fn heaps_before_and_after_the_stream_are_not_missing() {
     let env = Env::detached("in");
     let counters = env.counters.clone();
     let mut window = Window::new(digitiser(), Options::new(4, RATE), &env);
     let mut desk = Desk::new(&digitiser(), 64);
-    // It begins and ends within a frame; 50, and the whole frame from 56 on, are lost.
+    // The stream begins and ends within a frame; heap 50 and the whole frame from 56 on are missing.
     for h in (42..71).filter(|h| *h != 50 && !(56..60).contains(h)) {
         window.datagram(&heap(h), FROM, &mut desk);
     }
@@ -154,7 +154,7 @@ fn what_lies_outside_the_stream_is_not_missing() {
 }
 
 #[test]
-fn overlapping_and_repeated_packets_make_one_whole_heap() {
+fn overlapping_and_repeated_packets_make_one_complete_heap() {
     let env = Env::detached("in");
     let counters = env.counters.clone();
     let mut window = Window::new(f_engine(), Options::new(2, RATE), &env);
@@ -183,7 +183,7 @@ fn overlapping_and_repeated_packets_make_one_whole_heap() {
 }
 
 #[test]
-fn a_unit_is_valid_only_with_all_its_substreams() {
+fn validity_unit_without_a_substream_is_invalid() {
     let env = Env::detached("in");
     let mut window = Window::new(f_engine(), Options::new(2, RATE), &env);
     let mut desk = Desk::new(&f_engine(), 4);
@@ -201,7 +201,7 @@ fn a_unit_is_valid_only_with_all_its_substreams() {
 }
 
 #[test]
-fn bad_packets_are_counted_by_cause_and_change_nothing() {
+fn bad_packets_are_counted_by_cause_and_rejected() {
     let env = Env::detached("in");
     let counters = env.counters.clone();
     let mut window = Window::new(f_engine(), Options::new(2, RATE), &env);
@@ -237,7 +237,7 @@ fn bad_packets_are_counted_by_cause_and_change_nothing() {
     assert!(desk.out.is_empty());
 }
 
-/// A window on a stream that comes in real time, a heap each millisecond.
+/// A window on a stream in real time, a heap each millisecond.
 struct Live {
     counters: Counters,
     window: Window,
@@ -262,7 +262,7 @@ impl Live {
         }
     }
 
-    /// A heap comes now.
+    /// Sends a heap now.
     fn heap(&mut self, number: u64) -> Outcome {
         self.heap_from(FROM, number)
     }
@@ -272,7 +272,7 @@ impl Live {
         self.window.datagram(&heap(number), sender, &mut self.desk)
     }
 
-    /// Heaps come one each millisecond.
+    /// Sends a heap each millisecond.
     fn stream(&mut self, numbers: std::ops::Range<u64>) -> Vec<Outcome> {
         let next = |number| {
             self.millis += 1;
@@ -281,7 +281,7 @@ impl Live {
         numbers.map(next).collect()
     }
 
-    /// Numbers of the valid heaps that were handed on, in order.
+    /// Returns the numbers of the valid heaps in the frames sent, in order.
     fn handed_on(&mut self) -> Vec<u64> {
         self.window.flush(&mut self.desk);
         let mut heaps = Vec::new();
@@ -303,8 +303,8 @@ impl Live {
 }
 
 #[test]
-fn stream_over_several_sockets_is_taken_whole() {
-    // Four heaps of each socket after the other, and frames of one heap.
+fn stream_over_several_sockets_is_complete() {
+    // Four heaps from each socket in turn, and frames of one heap.
     let layout = Layout { heaps_per_frame: 1, ..digitiser() };
     let env = Env::detached("in");
     let mut live = Live::new(64);
@@ -323,7 +323,7 @@ fn stream_over_several_sockets_is_taken_whole() {
 }
 
 #[test]
-fn without_buffers_whole_frames_are_dropped() {
+fn window_without_free_frames_drops_whole_frames() {
     let env = Env::detached("in");
     let counters = env.counters.clone();
     let mut window = Window::new(digitiser(), Options::new(2, RATE), &env);
@@ -340,7 +340,7 @@ fn without_buffers_whole_frames_are_dropped() {
 }
 
 #[test]
-fn a_million_heap_identifiers_take_no_memory() {
+fn million_heap_identifiers_take_no_memory() {
     let env = Env::detached("in");
     let mut window = Window::new(digitiser(), Options::new(4, RATE), &env);
     let mut desk = Desk::new(&digitiser(), 4);
@@ -358,7 +358,7 @@ fn a_million_heap_identifiers_take_no_memory() {
 }
 
 #[test]
-fn a_heap_in_too_many_pieces_is_given_up_without_growth() {
+fn heap_in_too_many_pieces_stays_within_its_memory() {
     let env = Env::detached("in");
     let counters = env.counters.clone();
     let layout = Layout { heap_bytes: 1024, ..digitiser() };
@@ -374,7 +374,7 @@ fn a_heap_in_too_many_pieces_is_given_up_without_growth() {
 
 proptest! {
     #[test]
-    fn mutated_packets_never_panic_and_never_damage_other_heaps(
+    fn mutated_packets_do_not_panic_or_damage_other_heaps(
         changes in proptest::collection::vec((0_usize..200, any::<u8>(), 0_usize..140), 1..40),
     ) {
         let env = Env::detached("in");

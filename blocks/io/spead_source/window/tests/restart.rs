@@ -4,7 +4,7 @@ use super::*;
 use fxgraph::Env;
 
 #[test]
-fn every_heap_of_an_outage_is_counted_as_missing() {
+fn outage_counts_every_heap_as_missing() {
     // Longer than the window, and up to its length.
     for (from, to) in [(500, 1000), (501, 1002), (503, 1001), (500, 520), (499, 506)] {
         let mut live = Live::new(4);
@@ -19,7 +19,7 @@ fn every_heap_of_an_outage_is_counted_as_missing() {
 }
 
 #[test]
-fn the_wrap_of_the_48_bits_on_the_wire_is_not_seen_behind_the_source() {
+fn timestamp_wrap_keeps_frame_timestamps_growing() {
     let wrap = (1 << 48) / STEP;
     for start in [wrap - 4, wrap - 8, wrap - 200] {
         let mut live = Live::new(4);
@@ -31,7 +31,7 @@ fn the_wrap_of_the_48_bits_on_the_wire_is_not_seen_behind_the_source() {
 }
 
 #[test]
-fn gap_of_minutes_loses_no_heap_even_over_the_wrap() {
+fn gap_of_minutes_over_the_wrap_drops_no_heap() {
     let wrap = (1 << 48) / STEP;
     for start in [1000, wrap - 1000] {
         let mut live = Live::new(4);
@@ -42,13 +42,13 @@ fn gap_of_minutes_loses_no_heap_even_over_the_wrap() {
         let expected = (start..start + 100).chain(after..after + 100);
         assert_eq!(live.handed_on(), expected.collect::<Vec<_>>());
         assert_eq!(live.count("window_jumps"), 1);
-        // Longer than the longest gap whose heaps are missed.
+        // Longer than the longest gap whose heaps count as missing.
         assert_eq!((live.count("time_jumps"), live.count("heaps_missing")), (1, 0));
     }
 }
 
 #[test]
-fn a_gap_in_a_file_which_has_no_clock_is_crossed_on_more_evidence() {
+fn gap_in_a_file_is_crossed_on_more_evidence() {
     let env = Env::detached("in");
     let counters = env.counters.clone();
     let mut window = Window::new(digitiser(), Options::new(4, RATE), &env);
@@ -63,7 +63,7 @@ fn a_gap_in_a_file_which_has_no_clock_is_crossed_on_more_evidence() {
 }
 
 #[test]
-fn a_stream_that_leaps_into_the_future_is_followed_once_its_old_time_is_silent() {
+fn stream_that_leaps_ahead_is_followed_once_its_old_time_is_silent() {
     let mut live = Live::new(4);
     live.stream(0..100);
     live.stream(1_000_000..1_001_000);
@@ -73,8 +73,8 @@ fn a_stream_that_leaps_into_the_future_is_followed_once_its_old_time_is_silent()
 }
 
 #[test]
-fn restart_of_the_sender_continues_in_the_next_turn_without_loss() {
-    // From later to earlier, before a second was over, with a pause, and twice.
+fn restart_continues_in_the_next_turn_and_drops_no_heap() {
+    // Back in time, within the first second, with a pause, and twice.
     for (before, pause) in [(5000..10_000, 0), (5000..5400, 0), (5000..5400, 3000)] {
         let mut live = Live::new(4);
         live.stream(before.clone());
@@ -90,7 +90,7 @@ fn restart_of_the_sender_continues_in_the_next_turn_without_loss() {
 }
 
 #[test]
-fn restart_within_the_length_of_the_window_is_no_delay() {
+fn restart_within_the_window_counts_as_a_restart() {
     // A slow stream has a window of many seconds.
     let mut live = Live::new(2048);
     live.stream(5000..5400);
@@ -101,7 +101,7 @@ fn restart_within_the_length_of_the_window_is_no_delay() {
 }
 
 #[test]
-fn restart_just_before_the_end_is_handed_on() {
+fn restart_just_before_the_end_of_the_stream_is_sent() {
     let mut live = Live::new(4);
     live.stream(5000..10_000);
     live.millis += 300;
@@ -110,20 +110,20 @@ fn restart_just_before_the_end_is_handed_on() {
 }
 
 #[test]
-fn restart_of_the_sender_ends_the_stream_if_asked_for() {
+fn restart_ends_the_stream_with_stop() {
     let mut live = Live::new(4);
     live.window.options.resyncs = false;
     live.stream(5000..10_000);
     let outcomes = live.stream(0..2000);
     let held = outcomes.iter().take_while(|o| matches!(o, Outcome::Held { .. })).count();
-    // A quarter of a second of nothing else.
+    // The stream must be silent for a quarter of a second.
     assert_eq!(held, 249);
     assert!(matches!(outcomes[held], Outcome::WentBack { .. }), "{:?}", outcomes[held]);
     assert_eq!(live.handed_on(), (5000..10_000).collect::<Vec<_>>());
 }
 
 #[test]
-fn restart_of_all_f_engines_keeps_every_heap() {
+fn restart_of_all_f_engines_drops_no_heap() {
     let env = Env::detached("in");
     let mut window = Window::new(f_engine(), Options::new(4, RATE), &env);
     let mut desk = Desk::new(&f_engine(), 2000);
@@ -154,7 +154,7 @@ fn restart_of_all_f_engines_keeps_every_heap() {
 }
 
 #[test]
-fn restart_of_one_f_engine_leaves_the_others_alone() {
+fn restart_of_one_f_engine_does_not_affect_the_others() {
     let env = Env::detached("in");
     let mut window = Window::new(f_engine(), Options::new(4, RATE), &env);
     let mut desk = Desk::new(&f_engine(), 2000);
@@ -177,7 +177,7 @@ fn restart_of_one_f_engine_leaves_the_others_alone() {
 }
 
 #[test]
-fn part_of_a_stream_before_a_pause_is_kept_however_short() {
+fn short_part_of_a_stream_before_a_pause_is_kept() {
     for part in [1, 3, 4, 100] {
         let env = Env::detached("in");
         let layout = Layout { heaps_per_frame: 256, ..digitiser() };
@@ -194,7 +194,7 @@ fn part_of_a_stream_before_a_pause_is_kept_however_short() {
 }
 
 #[test]
-fn first_frame_after_a_gap_does_not_wait_for_what_the_gap_lacks() {
+fn first_frame_after_a_gap_does_not_wait_for_heaps_of_the_gap() {
     let mut live = Live::new(16);
     live.stream(1002..1100);
     live.millis += 20_000;
@@ -207,7 +207,7 @@ fn first_frame_after_a_gap_does_not_wait_for_what_the_gap_lacks() {
 }
 
 #[test]
-fn jump_of_the_time_is_one_jump_and_no_missing_heaps() {
+fn time_jump_is_counted_once_without_missing_heaps() {
     let mut live = Live::new(4);
     live.stream(0..1000);
     live.stream(1 << 41..(1 << 41) + 1000);
@@ -216,8 +216,8 @@ fn jump_of_the_time_is_one_jump_and_no_missing_heaps() {
 }
 
 #[test]
-fn another_machine_takes_the_stream_over_without_loss() {
-    // After a pause, with packets that come later or earlier than those of before, by one heap each.
+fn takeover_by_another_host_drops_no_heap() {
+    // After a pause, with packets later or earlier than those of the previous host.
     for (pause, lead) in [(0, 0), (0, 1), (0, 6), (20, 0), (100, 0), (100, 3), (3000, 0), (20, -10)]
     {
         for heaps in [1, HEAPS, 64] {
@@ -240,8 +240,8 @@ fn another_machine_takes_the_stream_over_without_loss() {
 }
 
 #[test]
-fn f_engine_that_is_replaced_by_another_loses_nothing() {
-    // The new one is ahead of the others, and behind them.
+fn replacement_of_an_f_engine_drops_no_heap() {
+    // The new F-engine is ahead of the others, and behind them.
     for lead in [0, 5, -3] {
         let env = Env::detached("in");
         let mut window = Window::new(f_engine(), Options::new(16, RATE), &env);
@@ -270,7 +270,7 @@ fn f_engine_that_is_replaced_by_another_loses_nothing() {
 }
 
 #[test]
-fn stream_older_than_a_turn_begins_at_the_time_since_sync_time() {
+fn stream_older_than_a_turn_begins_at_real_time() {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     let turn_seconds = (1_u64 << 48) as f64 / RATE;
     for turns in [0.25, 3.25, 2.999_999_999_9, 3.0] {
@@ -280,7 +280,7 @@ fn stream_older_than_a_turn_begins_at_the_time_since_sync_time() {
         let first = (turns * TURN as f64) as u64 / 64 * 64 + 7;
         live.stream(first..first + 300);
         assert_eq!(live.handed_on(), (first..first + 300).collect::<Vec<_>>(), "{turns}");
-        // A stream that does not go by that sync time, and one that was restarted.
+        // A stream with another sync time, and one that was restarted.
         let mut live = Live::of(digitiser(), options);
         live.stream(1 << 30..(1 << 30) + 300);
         live.millis += 2000;

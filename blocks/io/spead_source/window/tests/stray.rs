@@ -1,9 +1,9 @@
-//! Packets that are not of the stream, or not of its time.
+//! Packets that do not belong to the stream, or not to its present time.
 
 use super::*;
 
 #[test]
-fn strays_however_many_and_however_well_they_agree_move_nothing_while_the_stream_goes_on() {
+fn foreign_packets_do_not_move_the_window_while_the_stream_continues() {
     let mut live = Live::new(4);
     for h in 400..800 {
         live.stream(h..h + 1);
@@ -17,13 +17,13 @@ fn strays_however_many_and_however_well_they_agree_move_nothing_while_the_stream
     assert_eq!(live.count("window_jumps"), 0);
     let counted = ["packets_too_far_ahead", "packets_too_late", "heaps_stray"];
     let strays: u64 = counted.iter().map(|name| live.count(name)).sum();
-    // At the start heaps are counted, of which some came twice.
+    // At the start the counter counts heaps, of which some came twice.
     assert!((158_000..=400 * 399).contains(&strays), "{strays} strays");
     assert_eq!(live.count("heaps_missing"), 0);
 }
 
 #[test]
-fn strays_in_the_future_are_not_believed_in_a_pause_before_there_are_many_over_many_frames() {
+fn foreign_packets_in_a_pause_need_many_packets_of_several_heaps() {
     let mut live = Live::new(4);
     live.stream(0..100);
     live.millis += 10_000;
@@ -36,7 +36,7 @@ fn strays_in_the_future_are_not_believed_in_a_pause_before_there_are_many_over_m
 }
 
 #[test]
-fn a_stray_first_heap_is_forgotten_and_nothing_of_it_is_handed_on() {
+fn foreign_first_heap_is_dropped() {
     for strays in [1, 3] {
         let mut live = Live::new(4);
         for stray in 0..strays {
@@ -50,7 +50,7 @@ fn a_stray_first_heap_is_forgotten_and_nothing_of_it_is_handed_on() {
 }
 
 #[test]
-fn a_stray_first_heap_from_the_future_does_not_vouch_for_others_like_it() {
+fn foreign_first_heap_from_the_future_does_not_admit_others() {
     let ahead = 4_000_000;
     let mut live = Live::new(4);
     live.heap(ahead);
@@ -68,7 +68,7 @@ fn a_stray_first_heap_from_the_future_does_not_vouch_for_others_like_it() {
 }
 
 #[test]
-fn packets_without_payload_say_nothing_about_where_the_stream_is() {
+fn packets_without_payload_are_no_evidence_of_the_stream() {
     let mut live = Live::new(4);
     for number in 4_000_000..4_000_100 {
         let empty = packet(number, 0, &[], &sample_items(number));
@@ -80,11 +80,11 @@ fn packets_without_payload_say_nothing_about_where_the_stream_is() {
 }
 
 #[test]
-fn strays_in_a_pause_do_not_make_the_way_back_to_the_stream_longer() {
+fn foreign_packets_in_a_pause_do_not_delay_the_stream() {
     let mut live = Live::new(4);
     live.stream(0..500);
     live.millis += 300_000;
-    // Of a time that has come, so that the window goes there.
+    // Of a time in the past, so that the window moves there.
     for stray in 100_000..100_004 {
         live.heap(stray);
     }
@@ -94,7 +94,7 @@ fn strays_in_a_pause_do_not_make_the_way_back_to_the_stream_longer() {
 }
 
 #[test]
-fn foreign_packet_up_to_half_a_window_ahead_loses_nothing() {
+fn foreign_packet_half_a_window_ahead_drops_no_heap() {
     for ahead in 1..12 {
         let mut live = Live::new(16);
         live.stream(0..60);
@@ -128,12 +128,12 @@ fn foreign_packet_beyond_a_full_window_does_not_move_it() {
     live.heap(41);
     live.stream(104..400);
     assert_eq!(live.handed_on(), (0..400).collect::<Vec<_>>());
-    // The foreign ones, whose heaps the stream has brought itself by then.
+    // The foreign packets, whose heaps the stream has sent by then.
     assert_eq!(live.count("packets_duplicate"), 3);
 }
 
 #[test]
-fn strays_that_outnumber_the_stream_at_the_start_do_not_keep_it_out() {
+fn foreign_packets_that_outnumber_the_stream_at_the_start_do_not_win() {
     // At random times, and always at the same time.
     let mut seed = 1_u64;
     let mut random = move || {
@@ -168,9 +168,9 @@ fn stream_is_followed_once_stale_heaps_that_came_first_end() {
 }
 
 #[test]
-fn stream_of_real_pace_takes_over_from_one_without() {
+fn stream_at_the_rate_of_real_time_replaces_another() {
     let mut live = Live::new(4);
-    // Faster than real time, long before the stream begins and ever after.
+    // Faster than real time, from long before the stream begins until its end.
     let mut stray = 1 << 40;
     for number in 0..6000 {
         for _ in 0..5 {
@@ -190,7 +190,7 @@ fn stream_of_real_pace_takes_over_from_one_without() {
 }
 
 #[test]
-fn while_the_stream_goes_on_another_that_lags_behind_is_only_counted() {
+fn lagging_second_stream_is_counted_and_dropped() {
     let mut live = Live::new(4);
     for h in 5000..9000 {
         live.stream(h..h + 1);
@@ -202,7 +202,7 @@ fn while_the_stream_goes_on_another_that_lags_behind_is_only_counted() {
 }
 
 #[test]
-fn foreign_sender_that_walks_ahead_frame_by_frame_moves_nothing() {
+fn foreign_sender_ahead_frame_by_frame_does_not_move_the_window() {
     for steps in [1, 3, 70] {
         let mut live = Live::new(4);
         live.stream(0..100);
@@ -220,9 +220,8 @@ fn foreign_sender_that_walks_ahead_frame_by_frame_moves_nothing() {
 }
 
 #[test]
-fn foreign_burst_for_the_rest_of_a_frame_and_the_frames_behind_moves_nothing() {
-    // One heap of each frame, or all of them, when none but the rest of the frames that have begun is
-    // taken of the foreign ones.
+fn foreign_burst_for_the_next_frames_does_not_move_the_window() {
+    // One heap of each frame, or all heaps; foreign packets are accepted only for frames that have begun.
     for (step, end) in [(64, 1000), (1, 1024)] {
         let layout = Layout { heaps_per_frame: 64, ..digitiser() };
         let mut live = Live::of(layout, Options::new(4, RATE));
@@ -238,7 +237,7 @@ fn foreign_burst_for_the_rest_of_a_frame_and_the_frames_behind_moves_nothing() {
 }
 
 #[test]
-fn sender_beside_the_stream_is_not_taken_for_it_in_an_outage() {
+fn second_sender_does_not_replace_the_stream_in_an_outage() {
     for resyncs in [true, false] {
         // At another time, before and after, with the pace of real time.
         for far in [0, 1_000_000_000] {
@@ -272,7 +271,7 @@ fn foreign_packets_in_an_outage_do_not_end_the_stream() {
 }
 
 #[test]
-fn sender_beside_the_stream_is_followed_once_the_stream_has_been_silent_for_long() {
+fn second_sender_is_followed_after_a_long_silence_of_the_stream() {
     let mut live = Live::new(4);
     for number in 0..5000 {
         live.millis += 1;
@@ -284,13 +283,13 @@ fn sender_beside_the_stream_is_followed_once_the_stream_has_been_silent_for_long
     let handed_on = live.handed_on();
     let expected: Vec<u64> = (1_000_000..1_002_000).collect();
     assert_eq!(handed_on[..2000], expected);
-    // Held from the last packet of the other one on.
+    // Held from the last packet of the first stream on.
     assert_eq!(handed_on[2000..], (TURN + 1999..TURN + 5000).collect::<Vec<_>>());
 }
 
 #[test]
-fn stray_of_another_pace_that_begins_with_the_stream_does_not_win() {
-    // Heaps of the stray in as many of the stream.
+fn foreign_sender_of_another_rate_does_not_win_at_the_start() {
+    // Number of foreign heaps for each number of heaps of the stream.
     for (strays, heaps) in [(5, 1), (40, 1), (7, 5)] {
         let mut live = Live::new(4);
         let mut stray = 1 << 40;
