@@ -3,13 +3,13 @@
 
 pub mod floats;
 pub mod kernel;
-mod spread;
+mod packing;
 #[cfg(target_arch = "x86_64")]
-mod spread_x86;
+mod packing_x86;
 mod tiles;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub use kernel::{Geometry, Kernel};
-pub use spread::{Words, spread};
+pub use packing::{Words, spread};
 pub use tiles::Tiles;

@@ -32,8 +32,8 @@ mod resolve;
 mod retune;
 mod schema;
 mod scope;
+mod source_text;
 mod transfers;
-mod written;
 
 pub use assemble::beside_frames;
 pub use assemble::{BuildError, BuildProgress, Probe};

@@ -4,7 +4,7 @@ use crate::assemble::BuildProgress;
 use crate::beside_frames;
 use crate::expect::{Check, Tap, TestSpec};
 use crate::pending::Pending;
-use crate::written::Written;
+use crate::source_text::Written;
 use crate::{OnFault, Thread};
 use fxgraph_core::access::FileAccess;
 use fxgraph_core::device::DeviceName;

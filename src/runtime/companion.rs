@@ -4,9 +4,9 @@
 //! hand to a [`Tee`](fxgraph_core::edge::Tee), and pushes its own frames into separate queues. Between two
 //! calls of its `work`, the thread can be ordered to hand the block over to the running block's thread.
 
-use super::attend::{Call, Outcome, attend};
 use super::cell::Cell;
 use super::hosted::Hosted;
+use super::outcome::{Call, Outcome, attend};
 use super::run::{Fault, Run, lock};
 use super::tally::Occupant;
 use crate::connections::occupant;

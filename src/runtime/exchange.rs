@@ -1,9 +1,9 @@
 //! Swaps of blocks with outputs in a running flowgraph, seen by the caller.
 
-use super::beside::Newcomer;
 use super::companion::{GivenUp, Link, Order, Verdict, launch};
 use super::report::Unanswered;
 use super::running::Handle;
+use super::takeover::Newcomer;
 use fxgraph_core::edge::Edge;
 use fxgraph_core::retune::When;
 use fxgraph_flowgraph::Part;

@@ -23,8 +23,6 @@
 #[cfg(test)]
 extern crate fxgraph_core as fxgraph;
 
-mod attend;
-mod beside;
 mod cell;
 mod companion;
 mod connections;
@@ -33,12 +31,14 @@ pub(crate) mod exchange;
 mod fsdr;
 pub mod hosted;
 mod losses;
+mod outcome;
 mod replace;
 pub mod report;
 mod run;
 pub mod running;
 pub(crate) mod shadow;
 mod stalls;
+mod takeover;
 mod tally;
 mod timing;
 

@@ -1,10 +1,10 @@
 //! Swaps of blocks without outputs: the old block ends and the new one starts, while the input queues hold
 //! back the writers.
 
-use super::attend::{Call, Outcome, attend};
 use super::cell::Cell;
 use super::exchange::NotExchanged;
 use super::hosted::Vacant;
+use super::outcome::{Call, Outcome, attend};
 use super::report::Unanswered;
 use super::run::{Run, lock};
 use super::running::Handle;

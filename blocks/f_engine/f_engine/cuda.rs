@@ -2,8 +2,8 @@
 #![allow(unsafe_code)] // copies and launches on memory that the block or the job owns
 
 use super::FEngine;
-use super::cut::THREADS;
 use super::frames::{Frames, Spectra};
+use super::launch::THREADS;
 use super::program::Program;
 use crate::common::gpu::{self, Table};
 use crate::common::live::Live;

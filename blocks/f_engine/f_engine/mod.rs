@@ -4,8 +4,8 @@ mod bench;
 pub mod conformance;
 mod cpu;
 mod cuda;
-mod cut;
 mod frames;
+mod launch;
 mod program;
 mod shape;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Kernels, compiled for the installed GPU, and their constant tables.
 
 use super::FEngine;
-use super::cut::Cut;
+use super::launch::Cut;
 use super::shape::KernelShape;
 use crate::common::dither::Dither;
 use crate::common::gpu;

@@ -1,7 +1,7 @@
 //! Parameters of the kernels, and their limits.
 
 use super::FEngine;
-use super::cut::Cut;
+use super::launch::Cut;
 use crate::f_engine::postproc::Layout;
 use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
@@ -83,7 +83,7 @@ impl KernelShape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::f_engine::f_engine::cut::tests::{h200, shape};
+    use crate::f_engine::f_engine::launch::tests::{h200, shape};
 
     #[test]
     fn two_pass_rejects_unsupported_shape_at_its_parameter() {

@@ -2,7 +2,7 @@
 //! history for frames that are no longer held.
 #![allow(unsafe_code)] // copies between memory that the block or the job owns
 
-use super::lending::{Copy, Lending, Located, Memory, seam_samples};
+use super::packed_input::{Copy, Lending, Located, Memory, seam_samples};
 use super::schedule::{Schedule, Sizes};
 use crate::common::gpu;
 use fxgraph::cuda::{CudaError, Device, DeviceArray, IN_FLIGHT, Lane, frame_address};

@@ -2,7 +2,7 @@
 //! submits one job after the other.
 
 use super::device::{self, DeviceSamples, owes_copies};
-use super::lending::{Lending, Memory};
+use super::packed_input::{Lending, Memory};
 use super::pol::Count;
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::common::live::Live;

@@ -13,7 +13,7 @@ pub(crate) mod driver;
 pub(crate) mod history;
 pub(crate) mod host;
 pub(crate) mod input;
-pub(crate) mod lending;
+pub(crate) mod packed_input;
 pub(crate) mod pol;
 pub(crate) mod power;
 pub(crate) mod schedule;

@@ -2,7 +2,6 @@
 
 pub mod accumulate;
 mod bench;
-mod bound;
 pub mod conformance;
 mod cpu;
 mod cuda;
@@ -15,11 +14,12 @@ pub mod pack;
 mod products;
 mod rows;
 mod schedule;
+mod sum_bound;
 mod sums;
 mod tensor_map;
 #[cfg(test)]
 pub(crate) mod tests;
-mod whole;
+mod wide_sums;
 
 use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::common::stacked::Stacked;

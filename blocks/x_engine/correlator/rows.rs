@@ -1,6 +1,6 @@
 //! Samples in device memory as the GPU kernels read them: rows of (antenna, polarisation), in stages of 128 bytes.
 
-use super::bound::SAMPLES_IN_32_BITS;
+use super::sum_bound::SAMPLES_IN_32_BITS;
 use crate::common::stacked::Stacked;
 use fxgraph::Dtype;
 use std::ops::Range;

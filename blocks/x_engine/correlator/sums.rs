@@ -3,7 +3,7 @@
 
 use super::products::{Form, Products, Sizes};
 use super::rows::{Piece, Rows, STAGE_BYTES, longest_piece, pieces, stage_samples};
-use super::whole::Whole;
+use super::wide_sums::Whole;
 use crate::common::gpu;
 use crate::common::stacked::Stacked;
 use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Pinned};

@@ -1,17 +1,17 @@
 //! `fxgraph tune`
 
-mod alone;
+mod single_block;
 
 use crate::failure::Failure;
 use crate::flowgraph::{self, Target};
 use crate::table::{Align, Table};
 use crate::terminal::Terminal;
 use crate::units;
-use alone::{Alone, frame_bytes};
 use fxgraph::DeviceName;
 use fxgraph::cuda::{Choice, Tunable, Tuning, properties};
 use fxgraph::diagnostic::Severity;
 use serde_json::{Value, json};
+use single_block::{Alone, frame_bytes};
 use std::path::PathBuf;
 
 /// Smallest gain for which a launch configuration replaces the default one.

@@ -6,12 +6,12 @@
 
 use super::port::{InPort, OutPort};
 use super::survive::Survival;
-use crate::attend::{Call, Outcome, attend};
-use crate::beside::Turn;
 use crate::cell::Cell;
 use crate::hosted::Hosted;
+use crate::outcome::{Call, Outcome, attend};
 use crate::report::State;
 use crate::run::{Fault, Gate, Run};
+use crate::takeover::Turn;
 use crate::timing::For;
 use futuresdr::runtime::dev::{
     BlockMeta, BufferReader, BufferWriter, Kernel, MessageOutputs, WorkIo,

@@ -1,8 +1,8 @@
 //! Faults of a block under its `on_fault` policy.
 
 use super::adapter::Adapter;
-use crate::attend::{Call, Outcome, attend};
 use crate::hosted::Vacant;
+use crate::outcome::{Call, Outcome, attend};
 use crate::run::{Fault, lock};
 use futuresdr::runtime::Timer;
 use fxgraph_core::block::Next;

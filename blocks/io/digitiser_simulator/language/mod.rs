@@ -8,7 +8,7 @@
 //! - `parse`: parser, from words to formulas
 
 mod parse;
-mod words;
+mod tokens;
 
 /// A signal as a formula.
 #[derive(Clone, Debug, PartialEq)]

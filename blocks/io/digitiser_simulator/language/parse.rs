@@ -1,6 +1,6 @@
 //! Parser: from words to formulas, by recursive descent.
 
-use super::words::{SyntaxError, Token, Word, shown, words};
+use super::tokens::{SyntaxError, Token, Word, shown, words};
 use super::{Expression, NoiseSeed, Program, Signal};
 
 /// Longest text in bytes.

@@ -13,7 +13,7 @@ pub type Words<'a> = [&'a mut [u32]; 3];
 /// If `words` or `stage` are too short for `pairs`.
 pub fn spread(kernel: Kernel, stage: &[u64], pairs: usize, words: Words, offsets: &mut [[i32; 2]]) {
     #[cfg(target_arch = "x86_64")]
-    super::spread_x86::spread(kernel, stage, pairs, words, offsets);
+    super::packing_x86::spread(kernel, stage, pairs, words, offsets);
     #[cfg(not(target_arch = "x86_64"))]
     portable(kernel, stage, pairs, words, offsets);
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 
 use super::kernel::Kernel;
-use super::spread::{Words, portable};
+use super::packing::{Words, portable};
 use bytemuck::cast;
 use std::arch::x86_64::{
     __m256i, _mm256_castsi256_si128, _mm256_cvtepi8_epi16, _mm256_dpbusd_epi32,
@@ -23,7 +23,7 @@ const SWAP_HALVES: [u64; 2] = [0x0504_0706_0100_0302, 0x0d0c_0f0e_0908_0b0a];
 /// The first spectra of two antennas, then the second ones.
 const BY_SPECTRUM: [u64; 2] = [0x0d0c_0908_0504_0100, 0x0f0e_0b0a_0706_0302];
 
-/// Implementation of [`super::spread::spread`].
+/// Implementation of [`super::packing::spread`].
 pub(super) fn spread(
     kernel: Kernel,
     stage: &[u64],

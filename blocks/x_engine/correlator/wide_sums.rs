@@ -2,7 +2,7 @@
 //! 32-bit sums are moved before they overflow.
 #![allow(unsafe_code)] // launches
 
-use super::bound::{Bound, SAMPLES_IN_32_BITS};
+use super::sum_bound::{Bound, SAMPLES_IN_32_BITS};
 use super::sums::{Dump, THREADS, dump_grid};
 use crate::common::stacked::Stacked;
 use fxgraph::BlockError;
