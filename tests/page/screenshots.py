@@ -1,4 +1,4 @@
-"""Makes the pictures of the page that stand in the README, of flowgraphs/13_live.yaml as it runs:
+"""Makes the pictures of the page of the README and the manual, of flowgraphs/13_live.yaml as it runs:
 
     target/tests-playwright/bin/python tests/page/screenshots.py target/release/fxgraph
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from browser import LIMIT_MS, Watched, browser, expect
 
 ROOT = Path(__file__).resolve().parents[2]
-PICTURES = ROOT / "web" / "screenshots"
+PICTURES = ROOT / "docs" / "src" / "images"
 # Time for waterfalls to fill.
 LOOK_MS = 30_000
 
