@@ -1,4 +1,4 @@
-"""Makes the pictures of the page of the README and the manual, of flowgraphs/13_live.yaml as it runs:
+"""Makes the pictures of the page that stand in the README, of flowgraphs/13_live.yaml as it runs:
 
     target/tests-playwright/bin/python tests/page/screenshots.py target/release/fxgraph
 """
