@@ -63,8 +63,8 @@ fn readme_shows_the_graph_as_drawn_by_the_program() {
     let mut draw = fxgraph();
     draw.args(["graph", "flowgraphs/01_first_light.yaml", "--set", "antennas=2"]);
     let drawn = succeeds(draw.current_dir(root()));
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    assert!(readme.contains(&format!("```mermaid\n{drawn}```")), "draw it again:\n{drawn}");
+    let page = fs::read_to_string(root().join("docs/src/tutorials/first_light.md")).unwrap();
+    assert!(page.contains(&format!("```text\n{drawn}```")), "draw it again:\n{drawn}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ from pathlib import Path
 from browser import LIMIT_MS, Watched, browser, expect
 
 ROOT = Path(__file__).resolve().parents[2]
-PICTURES = ROOT / "web" / "screenshots"
+PICTURES = ROOT / "docs" / "src" / "images"
 # Time for waterfalls to fill.
 LOOK_MS = 30_000
 

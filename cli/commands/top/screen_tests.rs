@@ -37,7 +37,8 @@ fn press(screen: &mut Screen, code: KeyCode) -> bool {
 #[test]
 fn readme_shows_the_screen() {
     let look = drawn(&mut screen(), 80, 24);
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/tutorials/watch_and_change.md");
     let readme = std::fs::read_to_string(readme).unwrap();
     assert!(
         readme.contains(&format!("<!-- top -->\n```text\n{look}```\n")),
