@@ -287,27 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn readme_lists_each_kind_with_its_implementations() {
+    fn readme_links_the_page_of_each_kind() {
         let readme = include_str!("../../README.md");
-        let (_, table) = readme.split_once("| kind | what it is |").unwrap();
-        let (table, _) = table.split_once("\n\n").unwrap();
-        let mut listed: Vec<&str> = table.lines().filter(|line| line.starts_with("| [")).collect();
-        listed.sort_unstable();
-        let registry = flowgraph::registry();
-        assert_eq!(listed.len(), registry.iter().count());
-        for (kind, line) in registry.iter().zip(listed) {
-            let on = |device: &str| {
-                let forms = kind.implementations.iter().filter(|form| form.device == device);
-                let names: Vec<String> = forms.map(|form| format!("`{}`", form.name)).collect();
-                if names.is_empty() { "-".to_owned() } else { names.join(", ") }
-            };
-            let begin = format!("| [`{}`](blocks/", kind.name);
-            let page = format!("/{}/README.md) | ", kind.name);
-            let end = format!(" | {} | {} |", on("cpu"), on("cuda"));
-            assert!(
-                line.starts_with(&begin) && line.contains(&page) && line.ends_with(&end),
-                "{begin}...{end}\n{line}"
-            );
+        for kind in flowgraph::registry().iter() {
+            let link = format!("[`{}`](blocks/", kind.name);
+            let page = format!("/{}/README.md)", kind.name);
+            let is_there = |line: &str| line.contains(&link) && line.contains(&page);
+            assert!(readme.lines().any(is_there), "{}", kind.name);
         }
     }
 

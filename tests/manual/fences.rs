@@ -59,7 +59,7 @@ fn run(page: &Path) -> Result<usize, String> {
     // A free port in place of the one that the page names; the page's commands find it as clients do.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut script =
-        String::from("set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n");
+        String::from("set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n");
     let mut fences = 0;
     for (line, info, body) in split(&text) {
         let mut words = info.split(',');

@@ -1,4 +1,4 @@
-//! Requirements of tests besides Rust: packages from the network, a browser, promtool. A test whose requirement is
+//! What tests need in addition to Rust: packages from the network, a browser, promtool. A test whose requirement is
 //! missing is skipped with a reason on stderr, unless `CI=true`.
 
 #![allow(dead_code, reason = "each test uses a part of it")]

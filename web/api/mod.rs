@@ -164,26 +164,4 @@ mod tests {
     fn openapi_description_matches_snapshot() {
         insta::assert_json_snapshot!("openapi", api());
     }
-
-    #[test]
-    fn readme_lists_the_endpoints() {
-        let mut table = String::from("| request | what it does |\n|---|---|\n");
-        for (path, item) in &mut api().paths.paths {
-            let methods = [
-                ("GET", &item.get),
-                ("PUT", &item.put),
-                ("POST", &item.post),
-                ("PATCH", &item.patch),
-                ("DELETE", &item.delete),
-            ];
-            for (method, operation) in methods {
-                let Some(operation) = operation else { continue };
-                let summary = operation.summary.clone().unwrap_or_default();
-                table += &format!("| `{method} {path}` | {summary} |\n");
-            }
-        }
-        let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
-        let readme = std::fs::read_to_string(readme).unwrap();
-        assert!(readme.contains(&table), "it should read:\n{table}");
-    }
 }

@@ -7,7 +7,7 @@ use crate::common::gpu::{self, Table};
 use crate::common::live::Live;
 use crate::f_engine::samples::device;
 use crate::f_engine::samples::driver::{Driver, Maker, Stretch};
-use crate::f_engine::samples::lending::Lending;
+use crate::f_engine::samples::packed_input::Lending;
 use crate::f_engine::samples::schedule::{Fate, Run, Schedule, Sizes};
 use bytemuck::{Pod, Zeroable};
 use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Tunable};

@@ -10,7 +10,7 @@ use crate::common::live::Live;
 use crate::f_engine::postproc::device_settings::{DeviceSettings, Rows};
 use crate::f_engine::samples::device;
 use crate::f_engine::samples::driver::{Driver, Maker, Stretch};
-use crate::f_engine::samples::lending::Lending;
+use crate::f_engine::samples::packed_input::Lending;
 use crate::f_engine::samples::pol::Count;
 use crate::f_engine::samples::schedule::{Fate, Run, Schedule, Sizes};
 use bytemuck::{Pod, Zeroable};

@@ -6,7 +6,7 @@ use crate::common::gpu::{self, Table};
 use crate::f_engine::samples::device;
 use crate::f_engine::samples::driver::{Driver, Maker, Stretch};
 use crate::f_engine::samples::input::is_complex;
-use crate::f_engine::samples::lending::Lending;
+use crate::f_engine::samples::packed_input::Lending;
 use crate::f_engine::samples::pol::Count;
 use crate::f_engine::samples::power::{Level, Measured, summary};
 use crate::f_engine::samples::schedule::{Fate, Run, Schedule, Sizes};
