@@ -6,7 +6,7 @@ pub(crate) mod cpu;
 mod cuda;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod lending_tests;
+mod packed_input_tests;
 mod refusals;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

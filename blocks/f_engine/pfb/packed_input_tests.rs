@@ -2,7 +2,7 @@
 
 use super::Pfb;
 use crate::f_engine::ddc::Ddc;
-use crate::f_engine::samples::lending::{Copy, Lending, Memory, seam_samples};
+use crate::f_engine::samples::packed_input::{Copy, Lending, Memory, seam_samples};
 use crate::f_engine::samples::pol::Count;
 use crate::f_engine::samples::power::Measured;
 use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes};
