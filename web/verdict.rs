@@ -74,7 +74,9 @@ pub(crate) fn limit(blocks: &[Known]) -> Option<Limit> {
         let percent = (busiest.busy() * 100.0).round().min(100.0);
         return Some(of(busiest, format!(", which works {percent} % of the time")));
     }
-    let held = blocks.iter().filter(|block| block.holds_up()).max_by(by_work);
+    // A queue that a burst of frames filled for a moment delays nobody.
+    let is_delayed = blocks.iter().any(|block| block.rates.room_wait_fraction >= HELD_UP);
+    let held = blocks.iter().filter(|block| is_delayed && block.holds_up()).max_by(by_work);
     Some(match held {
         Some(block) => {
             of(block, ": its input queues are full, its output queues are not".to_owned())
@@ -114,6 +116,8 @@ mod tests {
         // The input queue of `f` is full because that of `o` is.
         let held_up = rates(0.5, 0.7, 4);
         assert_eq!(limited([idle(), held_up, rates(0.4, 0.0, 4)]).as_deref(), Some("o"));
+        // A burst filled the queue for a moment, and no block waited for room.
+        assert_eq!(limited([idle(), idle(), rates(0.005, 0.0, 4)]), None);
         // One of its inputs is full because no frames arrive at the other.
         let waits = Rates { input_peaks: vec![4, 1], ..idle() };
         assert_eq!(limited([idle(), idle(), waits]), None);

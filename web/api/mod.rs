@@ -154,7 +154,6 @@ pub(crate) fn description_router() -> Router {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn api() -> openapi::OpenApi {
         description(described().split_for_parts().1)
