@@ -106,7 +106,7 @@ mod tests {
         );
         assert!(said(&folder.path().join("none"), &key).contains("No such file"));
         let large = write("large.pem", &"-".repeat(MAX_BYTES as usize + 1));
-        assert!(said(&certificate, &large).contains("more than"));
+        assert!(said(&certificate, &large).contains("at most"));
         assert!(said(Path::new("/dev/zero"), &key).contains("not a regular file"));
     }
 }

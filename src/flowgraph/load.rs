@@ -93,7 +93,7 @@ pub fn load_with(
     let mut problems = Vec::new();
     let document = include::gather((main, folder), access, &mut sources, &mut problems);
     let mut heads = Vec::new();
-    let ground = (&sources, access);
+    let ground = (&sources, access, folder);
     let plan = document
         .and_then(|document| plan(&document, set, registry, ground, &mut problems, &mut heads));
     if access.is_limited() {
@@ -142,7 +142,7 @@ fn plan(
     document: &Document,
     set: &[Setting],
     registry: &Registry,
-    (sources, access): (&Sources, &FileAccess),
+    (sources, access, folder): (&Sources, &FileAccess, &Path),
     problems: &mut Vec<Diagnostic>,
     heads: &mut Vec<TestHead>,
 ) -> Option<Plan> {
@@ -163,7 +163,7 @@ fn plan(
         .collect();
     let planned = check::check(&blocks, &feeds, access, problems);
     claimed_twice(&planned, &blocks, problems);
-    let tests = tests(document, &names, ground, access, problems);
+    let tests = tests(document, &names, ground, (access, folder), problems);
     problems.extend(budget.problem());
     // A block may be missing because an expression failed; that error is already in `problems`.
     let blocks: Vec<PlannedBlock> = planned.into_iter().collect::<Option<_>>()?;
@@ -232,7 +232,7 @@ fn tests(
     document: &Document,
     names: &Names,
     (sources, budget): (&Sources, &Budget),
-    access: &FileAccess,
+    (access, folder): (&FileAccess, &Path),
     problems: &mut Vec<Diagnostic>,
 ) -> Vec<TestSpec> {
     let mut tests: Vec<TestSpec> = Vec::new();
@@ -249,7 +249,6 @@ fn tests(
                     .note(first.span, "first here"),
             );
         }
-        let folder = sources.get(0).and_then(|main| main.path.parent()).unwrap_or(Path::new(""));
         for companion in &test.alongside {
             let path = folder.join(&companion.flowgraph);
             // Clients must not learn which files exist, and run no tests.
@@ -373,7 +372,9 @@ fn carry_bands(blocks: &mut [PlannedBlock]) {
         for index in 0..blocks.len() {
             for input in 0..blocks[index].inputs.len() {
                 let (from, port) = blocks[index].inputs[input];
-                let band = blocks[from].ports.outputs[port].band;
+                // A changed block may have fewer outputs; the change is rejected later.
+                let Some(output) = blocks[from].ports.outputs.get(port) else { continue };
+                let band = output.band;
                 let of_input = &mut blocks[index].ports.inputs[input].band;
                 is_settled &= *of_input == band;
                 if *of_input != band {

@@ -142,7 +142,7 @@ impl Test {
         if !problems.is_empty() {
             return Err(shown(&problems, &sources, terminal));
         }
-        let folder = file.parent().unwrap_or(Path::new(""));
+        let folder = plan.folder.clone();
         let companions = spec.alongside.iter().map(|companion| {
             let (mut plan, _) =
                 self::plan(&folder.join(&companion.flowgraph), &companion.set, terminal)?;

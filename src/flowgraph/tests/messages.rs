@@ -265,6 +265,15 @@ blocks:
 }
 
 #[test]
+fn change_to_a_kind_without_outputs_is_rejected() {
+    let text = "flowgraph: g\nblocks:\n  s: {kind: source}\n  f: {kind: filter, input: s, parameters: \
+                {taps: 2}}\n  o: {kind: sink, input: f}\n";
+    let plan = load_text("example.yaml", text, &[], &registry()).result.unwrap();
+    let problems = plan.change("f", "kind: sink", &registry()).result.err().unwrap();
+    assert!(problems[0].message.contains("would have 0 outputs, not 1"), "{}", problems[0].message);
+}
+
+#[test]
 fn rejected_update_of_parameters_too_long_to_quote_changes_nothing() {
     // 0.8 MB in YAML, 1.2 MB as JSON.
     let note = "\\x01".repeat(200_000);
