@@ -13,8 +13,8 @@ use std::thread::available_parallelism;
 
 /// Socket buffer that `spead_source` asks for by default, in bytes.
 const RECEIVE_BUFFER_BYTES: u64 = 32 << 20;
-/// Socket buffer that carries 10 ms of a 10 Gbit/s stream, in bytes.
-const SEND_BUFFER_BYTES: u64 = 12 << 20;
+/// Socket buffer that `spead_sink` asks for, in bytes.
+const SEND_BUFFER_BYTES: u64 = 4 << 20;
 /// Free space below which recordings end at once (`--recordings-min-free`), in bytes.
 const FREE_BYTES: u64 = 1_000_000_000;
 /// An organisation-local group that no stream of the examples uses.
@@ -168,13 +168,11 @@ fn buffer(name: &str, setting: &str, wanted: u64) -> Check {
 fn huge_pages(enabled: Option<&str>) -> Check {
     let chosen = enabled.and_then(|text| text.split(['[', ']']).nth(1));
     match chosen {
-        Some(mode @ ("always" | "madvise")) => {
-            Check::good("huge pages", format!("transparent_hugepage {mode}"))
-        }
+        Some("always") => Check::good("huge pages", "transparent_hugepage always"),
         mode => Check::advice(
             "huge pages",
             mode.map_or("not known".to_owned(), |mode| format!("transparent_hugepage {mode}")),
-            "`echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`",
+            "back large frames by huge pages: `echo always | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`",
         ),
     }
 }
@@ -317,7 +315,7 @@ mod tests {
 
     #[test]
     fn chosen_mode_of_huge_pages_is_read() {
-        assert_eq!(huge_pages(Some("always [madvise] never")).state, State::Good);
+        assert_eq!(huge_pages(Some("[always] madvise never")).state, State::Good);
         let off = huge_pages(Some("always madvise [never]"));
         assert_eq!((off.state, off.found.as_str()), (State::Advice, "transparent_hugepage never"));
     }

@@ -61,7 +61,7 @@ impl Alone {
         let block = plan.block("block").ok_or("the block is missing")?;
         let (hash, frames) = (Arc::<Mutex<DefaultHasher>>::default(), Arc::<AtomicU64>::default());
         let full = plan.blocks[block].ports.outputs[0].validity.full;
-        let reader = Hash { full, hash: Arc::clone(&hash), frames: Arc::clone(&frames) };
+        let reader = Hash { full, hasher: Arc::clone(&hash), frames: Arc::clone(&frames) };
         let probe = Probe {
             name: "hash".to_owned(),
             source: (block, 0),
@@ -147,7 +147,7 @@ fn source(port: &PortType, seed: usize, frames: Option<u64>) -> Value {
 struct Hash {
     /// Count of a unit to which everything contributed.
     full: u32,
-    hash: Arc<Mutex<DefaultHasher>>,
+    hasher: Arc<Mutex<DefaultHasher>>,
     frames: Arc<AtomicU64>,
 }
 
@@ -156,7 +156,7 @@ impl Block for Hash {
         let Some(frame) = io.inputs[0].pop() else {
             return Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait });
         };
-        let mut hash = self.hash.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hash = self.hasher.lock().unwrap_or_else(PoisonError::into_inner);
         hash.write_u64(frame.header().timestamp);
         frame.header().validity.iter().for_each(|count| hash.write_u32(*count));
         if frame.header().validity.iter().all(|count| *count == self.full) {
