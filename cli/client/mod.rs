@@ -43,7 +43,7 @@ const TLS_HELP: [&str; 2] = [
 #[command(next_help_heading = "Connection")]
 pub struct Connection {
     /// Address of the running flowgraph (`fxgraph run FILE --listen`)
-    #[arg(long, value_name = "URL", env = "FXGRAPH_CONNECT", default_value_t = format!("http://{USUAL_ADDRESS}"))]
+    #[arg(long, value_name = "URL", env = "FXGRAPH_CONNECT", hide_env_values = true, default_value_t = format!("http://{USUAL_ADDRESS}"))]
     connect: String,
 
     /// File with the token for that flowgraph

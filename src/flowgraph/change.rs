@@ -230,10 +230,14 @@ impl Plan {
         span: Span,
         problems: &mut Vec<Diagnostic>,
     ) -> Self {
-        problems.extend(self.impossible_change(index, &new, span));
+        let impossible = self.impossible_change(index, &new, span);
         let mut plan = self.clone();
-        plan.blocks[index] = new;
-        load::seal(&mut plan);
+        // An impossible block may lack outputs that others read.
+        if impossible.is_empty() {
+            plan.blocks[index] = new;
+            load::seal(&mut plan);
+        }
+        problems.extend(impossible);
         plan
     }
 

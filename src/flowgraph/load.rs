@@ -372,9 +372,7 @@ fn carry_bands(blocks: &mut [PlannedBlock]) {
         for index in 0..blocks.len() {
             for input in 0..blocks[index].inputs.len() {
                 let (from, port) = blocks[index].inputs[input];
-                // A changed block may have fewer outputs; the change is rejected later.
-                let Some(output) = blocks[from].ports.outputs.get(port) else { continue };
-                let band = output.band;
+                let band = blocks[from].ports.outputs[port].band;
                 let of_input = &mut blocks[index].ports.inputs[input].band;
                 is_settled &= *of_input == band;
                 if *of_input != band {

@@ -229,18 +229,19 @@ impl Sink {
                 self.descriptors_due = None;
                 return Ok(Some(0));
             }
-            match self.heaps.heap(&progress.frame, progress.index) {
-                Some(heap) => {
-                    self.partial.add(u64::from(heap.is_partial));
-                    if heap.is_rewritten {
-                        let (frame, to) = (&progress.frame, &mut self.rewritten[..]);
-                        let flagged = self.heaps.rewrite(frame, progress.index, to)?;
-                        self.flagged.add(flagged as u64);
-                    }
-                    progress.heap = Some((heap, self.take_counter(), 0));
-                }
-                None => self.skipped.add(1),
+            let Some(heap) = self.heaps.heap(&progress.frame, progress.index) else {
+                self.skipped.add(1);
+                progress.index += 1;
+                // An invalid heap takes as much time as one that is sent.
+                return Ok(Some(self.heaps.heap_bytes));
+            };
+            self.partial.add(u64::from(heap.is_partial));
+            if heap.is_rewritten {
+                let (frame, to) = (&progress.frame, &mut self.rewritten[..]);
+                let flagged = self.heaps.rewrite(frame, progress.index, to)?;
+                self.flagged.add(flagged as u64);
             }
+            progress.heap = Some((heap, self.take_counter(), 0));
             progress.index += 1;
         };
         let timestamp = self.timestamp(progress.frame.header().timestamp, progress.index - 1);

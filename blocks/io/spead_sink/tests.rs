@@ -101,6 +101,41 @@ fn digitiser_heap_is_sent_only_with_all_samples_valid() {
 }
 
 #[test]
+fn heaps_without_data_take_their_time_in_the_schedule() {
+    const FRAMES: u32 = 8;
+    let mut input = f_engine_input(64);
+    // A frame of two heaps takes 10 ms.
+    input.clock.adc_sample_rate_hz = 409_600.0;
+    let parameters: SpeadSink = serde_json::from_value(json!({
+        "stream": "f_engine", "destinations": ["127.0.0.1:9"], "rate": 1.0, "catch_up": 1.0,
+    }))
+    .unwrap();
+    let ports = Ports { inputs: vec![input], outputs: vec![] };
+    let env = Env::detached("sink");
+    let block = parameters.build(&ports.inputs, &env).unwrap();
+    let mut harness = Harness::new(block, &ports, FRAMES as usize).unwrap();
+    Harness::block_on(harness.start()).unwrap();
+    for number in 0..u64::from(FRAMES) {
+        assert!(harness.send(0, |frame| {
+            frame.header_mut().timestamp = 4096 * number;
+            // The second heap of each frame did not arrive.
+            frame.header_mut().validity.copy_from_slice(&[1, 0]);
+        }));
+    }
+    harness.end(0);
+    let began = std::time::Instant::now();
+    loop {
+        match Harness::block_on(harness.step()).unwrap() {
+            Next::After(wait) => std::thread::sleep(wait),
+            Next::Finished => break,
+            _ => {}
+        }
+    }
+    let expected = std::time::Duration::from_millis(10) * (FRAMES - 1);
+    assert!(began.elapsed() >= expected.mul_f64(0.9), "{:?}", began.elapsed());
+}
+
+#[test]
 fn slow_stream_does_not_delay_descriptors() {
     let mut input = f_engine_input(64);
     // A frame takes 4 s.
