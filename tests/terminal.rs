@@ -260,6 +260,9 @@ fn tap_shows_statistics_and_saves_npy() {
     assert!((rms - 51.2 / 2_f64.sqrt()).abs() < 1.0, "{look}");
     let array = std::fs::read(&path).unwrap();
     assert!(array.starts_with(b"\x93NUMPY") && array.len() > 4096 * 10 / 8, "{}", array.len());
+    let all = told(&program, &["tap"]);
+    let outputs: Vec<_> = all.lines().skip(1).filter_map(|l| l.split_whitespace().next()).collect();
+    assert_eq!(outputs, ["source.pol0", "source.pol1"], "{all}");
     let text = told(&program, &["tap", "source.pol0"]);
     assert!(text.contains("i10p [sample 4096]") && text.contains("rms "), "{text}");
     assert!(refused(&program, &["tap", "source"]).contains("name one: source.pol0, source.pol1"));

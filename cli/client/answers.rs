@@ -37,7 +37,10 @@ pub struct Graph {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Edge {
     pub from: String,
+    pub output: String,
     pub to: String,
+    /// Type of the frames, in one line.
+    pub carries: String,
     pub expected_frames_per_second: f64,
     /// `None` in the first second.
     pub frames_per_second: Option<f64>,

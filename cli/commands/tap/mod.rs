@@ -10,11 +10,13 @@ mod plot;
 mod view;
 
 use crate::assignment::Assignment;
+use crate::client::answers::Flowgraph;
 use crate::client::output::{Carries, Output};
 use crate::client::{Client, Connection, in_path, problem_of};
 use crate::drawing;
 use crate::failure::Failure;
 use crate::signals::Signals;
+use crate::table::{Align, Table};
 use crate::terminal::Terminal;
 use crate::units;
 use figures::Figures;
@@ -37,9 +39,9 @@ use view::{View, Views};
                   fxgraph tap x --view visibility --select baseline=2\n          \
                   fxgraph tap 'f[0].pfb' --save frame.npy")]
 pub struct Tap {
-    /// Output to show; the port is optional if the block has one output
+    /// Output to show; the port is optional if the block has one output. Without it, lists all outputs
     #[arg(value_name = "BLOCK[.PORT]")]
-    output: String,
+    output: Option<String>,
 
     /// Saves a frame as .npy
     #[arg(long, value_name = "FILE.npy", conflicts_with_all = ["plot", "view", "follow"])]
@@ -85,7 +87,8 @@ const TICK: Duration = Duration::from_millis(50);
 impl Tap {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let client = self.connection.client()?;
-        let output = Output::find(&client, &self.output)?;
+        let Some(output) = &self.output else { return self.list(&client, terminal) };
+        let output = Output::find(&client, output)?;
         if let Some(view) = self.wanted_view(&client, &output)? {
             let path = format!("{}/views/{view}", output.path());
             return self.look(&client, &path, &output.to_string(), terminal);
@@ -100,6 +103,26 @@ impl Tap {
                 return Ok(());
             }
         }
+    }
+
+    /// Lists the outputs of the flowgraph, in the order of its blocks.
+    fn list(&self, client: &Client, terminal: &Terminal) -> Result<(), Failure> {
+        let Flowgraph { graph, .. } = client.get("/api/v1/flowgraph")?;
+        let mut outputs: Vec<(String, String)> = Vec::new();
+        for edge in graph.edges {
+            let name = format!("{}.{}", edge.from, edge.output);
+            if outputs.iter().all(|(known, _)| *known != name) {
+                outputs.push((name, edge.carries));
+            }
+        }
+        if self.json {
+            let entry = |(name, carries)| json!({"output": name, "carries": carries});
+            return terminal.json(&outputs.into_iter().map(entry).collect());
+        }
+        let columns = [("output", Align::Left), ("frames", Align::Left)];
+        let mut table = Table::new(terminal.coloured_results, &columns);
+        outputs.into_iter().for_each(|(name, carries)| table.row([name, carries]));
+        terminal.results(&table.finish())
     }
 
     /// Returns the name of the requested view, if any.

@@ -225,11 +225,17 @@ impl Screen {
         let figures: Vec<Vec<String>> =
             rows.iter().map(|row| row.figures(has_gpu).collect()).collect();
         let names = rows.iter().map(|row| width(&row.name)).max().unwrap_or(0).max(5);
-        let mut widths = vec![Constraint::Length(names), Constraint::Fill(1)];
-        widths.extend(headings.iter().enumerate().map(|(column, heading)| {
+        let kinds = rows.iter().map(|row| width(&row.kind)).max().unwrap_or(0).max(4);
+        let columns = headings.iter().enumerate().map(|(column, heading)| {
             let widest = figures.iter().map(|row| width(&row[column])).max().unwrap_or(0);
-            Constraint::Length(widest.max(width(heading)))
-        }));
+            widest.max(width(heading))
+        });
+        let columns: Vec<u16> = columns.collect();
+        let needed = names + kinds + columns.iter().sum::<u16>();
+        let gaps = columns.len() as u16 + 1;
+        let spacing = if needed + 2 * gaps <= area.width { 2 } else { 1 };
+        let mut widths = vec![Constraint::Length(names), Constraint::Fill(1)];
+        widths.extend(columns.into_iter().map(Constraint::Length));
         let drawn = rows.iter().zip(figures).map(|(row, figures)| {
             let style = match row.state.as_str() {
                 _ if row.faults > 0 => self.state("failed"),
@@ -246,9 +252,21 @@ impl Screen {
         let table = Table::new(drawn, widths)
             .header(ratatui::widgets::Row::new(head).style(bold))
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
-            .column_spacing(2);
+            .column_spacing(spacing);
+        let all = rows.len();
+        let has_more = all + 1 > usize::from(area.height);
+        let [area, below] =
+            Layout::vertical([Constraint::Min(1), Constraint::Length(u16::from(has_more))])
+                .areas(area);
         self.page = area.height.saturating_sub(1).max(1);
         frame.render_stateful_widget(table, area, &mut self.table);
+        if has_more {
+            let first = self.table.offset();
+            let last = (first + usize::from(self.page)).min(all);
+            let more = format!("blocks {} to {last} of {all}; up and down scroll", first + 1);
+            let dim = Style::new().add_modifier(Modifier::DIM);
+            frame.render_widget(Paragraph::new(more).style(dim), below);
+        }
     }
 
     /// Name of the selected block.
