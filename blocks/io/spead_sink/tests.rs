@@ -107,7 +107,7 @@ fn heaps_without_data_take_their_time_in_the_schedule() {
     // A frame of two heaps takes 10 ms.
     input.clock.adc_sample_rate_hz = 409_600.0;
     let parameters: SpeadSink = serde_json::from_value(json!({
-        "stream": "f_engine", "destinations": ["127.0.0.1:9"], "rate": 1.0, "catch_up": 1.0,
+        "stream": "f_engine", "destinations": ["127.0.0.1:9"], "rate": 1.0, "catch_up": 1.01,
     }))
     .unwrap();
     let ports = Ports { inputs: vec![input], outputs: vec![] };
