@@ -60,7 +60,7 @@ struct Check {
     name: String,
     state: State,
     found: String,
-    /// What to do about it; empty if the check is good.
+    /// Remedy; empty if the check is good.
     fix: String,
 }
 
@@ -112,7 +112,7 @@ fn as_text(checks: &[Check], terminal: &Terminal) -> String {
     let mut text = table.finish();
     let fixes: Vec<&Check> = checks.iter().filter(|check| !check.fix.is_empty()).collect();
     if !fixes.is_empty() {
-        text.push_str(&format!("\n{}\n", terminal.paint(Paint::Bold, "What to do")));
+        text.push_str(&format!("\n{}\n", terminal.paint(Paint::Bold, "Remedies")));
     }
     for check in fixes {
         let how = if check.state == State::Problem { Paint::Bad } else { Paint::Warning };

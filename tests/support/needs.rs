@@ -1,4 +1,4 @@
-//! What tests need in addition to Rust: packages from the network, a browser, promtool. A test whose requirement is
+//! Requirements of tests in addition to Rust: packages from the network, a browser, promtool. A test whose requirement is
 //! missing is skipped with a reason on stderr, unless `CI=true`.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
