@@ -6,26 +6,18 @@
 - Everything that fails raises `Error`.
 """
 
-from ._client import (
-    Block,
-    Blocks,
-    Change,
-    Client,
-    Event,
-    Output,
-    Outputs,
-    Recorder,
-    Sample,
-    Shadow,
-    Update,
-    View,
-    connect,
-)
+from ._block import Block, Blocks, Change, Update
+from ._client import Client, connect
 from ._errors import Error
+from ._events import Event, Sample
 from ._frame import Frame, Validity
+from ._output import Output, Outputs
 from ._program import Run, program, run
+from ._recorder import Recorder
 from ._recording import Recording, load
+from ._shadow import Shadow
 from ._stream import Axis, Band, Clock, StreamType
+from ._view import View
 
 __all__ = [
     "Axis",

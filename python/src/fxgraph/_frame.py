@@ -50,9 +50,7 @@ def import_xarray() -> Any:
     try:
         import xarray
     except ImportError:
-        raise Error(
-            "`to_xarray` needs the package xarray", help=["pip install 'fxgraph[xarray]'"]
-        ) from None
+        raise Error("`to_xarray` needs the package xarray", help=["pip install 'fxgraph[xarray]'"]) from None
     return xarray
 
 

@@ -17,6 +17,8 @@ from ._errors import Error, printable
 
 __all__ = ["Http", "Query", "Response", "encoded", "object_of", "path", "plain"]
 
+#: Path of the REST interface.
+API = "/api/v1"
 #: Largest JSON document and largest text, in bytes.
 MAX_DOCUMENT_BYTES = 64 << 20
 #: Largest problem document, in bytes.
@@ -149,9 +151,7 @@ class Http:
         Time limit of a request, in seconds.
     """
 
-    def __init__(
-        self, url: str, token: str | None, context: ssl.SSLContext | None, timeout: float
-    ) -> None:
+    def __init__(self, url: str, token: str | None, context: ssl.SSLContext | None, timeout: float) -> None:
         example = ["give an address like http://127.0.0.1:8080"]
         try:
             parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
@@ -182,9 +182,7 @@ class Http:
         connection: http.client.HTTPConnection
         if self._is_tls:
             context = self._context or ssl.create_default_context()
-            connection = http.client.HTTPSConnection(
-                self._host, self._port, timeout=left, context=context
-            )
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=left, context=context)
         else:
             connection = http.client.HTTPConnection(self._host, self._port, timeout=left)
         connection.connect()

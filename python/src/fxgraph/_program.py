@@ -255,6 +255,7 @@ def run(
     *,
     hold: bool = False,
     recordings: str | os.PathLike[str] | None = None,
+    token_file: str | os.PathLike[str] | None = None,
     directory: str | os.PathLike[str] | None = None,
     duration: str | None = None,
     arguments: Sequence[str] = (),
@@ -276,6 +277,8 @@ def run(
         Wait for `Client.start`; the flowgraph can be started again after each end.
     recordings : path, optional
         Directory in which `Output.record` writes files.
+    token_file : path, optional
+        File with a token. Without one, every user of this machine can control the flowgraph.
     directory : path, optional
         Working directory of the program, by default that of this process.
     duration : str, optional
@@ -308,6 +311,13 @@ def run(
         command.append("--hold")
     if recordings is not None:
         command.append(f"--recordings={os.fspath(recordings)}")
+    token = None
+    if token_file is not None:
+        try:
+            token = Path(token_file).read_text()
+        except (OSError, ValueError) as error:
+            raise Error(f"`token_file` cannot be read: {error}") from None
+        command.append(f"--token-file={os.fspath(Path(token_file).absolute())}")
     if duration is not None:
         command.append(f"--duration={duration}")
     command += [*arguments, "--", file]
@@ -325,14 +335,19 @@ def run(
     except OSError as error:
         raise Error(f"{command[0]} cannot be started: {error}") from None
     try:
-        return _started(process, where, hold, timeout, time.monotonic() + start_timeout)
+        return _started(process, where, hold, token, timeout, time.monotonic() + start_timeout)
     except BaseException:
         _end(process, _ABORT_SECONDS)
         raise
 
 
 def _started(
-    process: subprocess.Popen[bytes], where: Path, hold: bool, timeout: float, deadline: float
+    process: subprocess.Popen[bytes],
+    where: Path,
+    hold: bool,
+    token: str | None,
+    timeout: float,
+    deadline: float,
 ) -> Run:
     messages = _Messages(process.stderr)
     if not messages.is_settled.wait(max(deadline - time.monotonic(), 0)):
@@ -340,7 +355,7 @@ def _started(
     if messages.url is None:
         process.wait(_ABORT_SECONDS)
         raise _failure(process, messages)
-    started = Run(process, messages, Http(messages.url, None, None, timeout), where)
+    started = Run(process, messages, Http(messages.url, token, None, timeout), where)
     try:
         while started.state in ("starting", "prepared") and not (hold and started.state == "prepared"):
             if time.monotonic() > deadline:

@@ -64,9 +64,7 @@ class Recording:
         The description: version, configuration hash, text of the flowgraph, ``complete``.
     """
 
-    def __init__(
-        self, path: Path, metadata: Mapping[str, Any], arrays: Mapping[str, Array]
-    ) -> None:
+    def __init__(self, path: Path, metadata: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         self.path = path
         self.metadata = dict(metadata)
         self.type = StreamType.of_side_file(metadata)
@@ -240,7 +238,7 @@ def load(path: str | os.PathLike[str]) -> Recording:
 def _side_file(content: bytes, path: Path) -> dict[str, Any]:
     side = object_of(decoded(content, f"the description of {path}"), f"the description of {path}")
     if side.get("format") != "fxgraph recording":
-        raise Error(f"the description of {path} must have the `format` \"fxgraph recording\"")
+        raise Error(f'the description of {path} must have the `format` "fxgraph recording"')
     return side
 
 

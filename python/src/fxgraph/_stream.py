@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -46,6 +46,13 @@ def text(value: Any, name: str) -> str:
     """Return a string of a description."""
     if not isinstance(value, str):
         raise Error(f"`{name}` must be a string, got {printable(repr(value), 80)}")
+    return value
+
+
+def list_of(value: Any, name: str) -> list[Any]:
+    """Return `value` if it is a JSON list."""
+    if not isinstance(value, list):
+        raise Error(f"`{name}` must be a list, got {printable(repr(value), 80)}")
     return value
 
 
@@ -298,15 +305,11 @@ class StreamType:
             # One axis with another name, such as samples that arrive in heaps: the counts divide it.
             divided = absent.reshape(*front, units)
             return np.asarray(np.repeat(divided, self.shape[0] // max(units, 1), axis=-1))
-        others = tuple(
-            len(front) + index for index, name in enumerate(names) if name not in self.dims
-        )
+        others = tuple(len(front) + index for index, name in enumerate(names) if name not in self.dims)
         absent = np.asarray(absent.any(axis=others))
         kept = [axis for axis in self.validity_axes if axis.name in self.dims]
         order = sorted(range(len(kept)), key=lambda index: self.dims.index(kept[index].name))
-        absent = absent.transpose(
-            *range(len(front)), *(len(front) + index for index in order)
-        )
+        absent = absent.transpose(*range(len(front)), *(len(front) + index for index in order))
         by_name = {axis.name: axis.len for axis in kept}
         absent = absent.reshape(*front, *(by_name.get(name, 1) for name in self.dims))
         for index, axis in enumerate(self.axes):
