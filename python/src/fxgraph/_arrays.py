@@ -8,7 +8,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from ._errors import Error
+from ._errors import Error, printable
 
 __all__ = ["Array", "complex_of", "elements", "is_complex", "is_known", "read_header", "read_npy"]
 
@@ -76,8 +76,9 @@ def read_header(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
             shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(file)
         else:
             raise ValueError(f"version {version} is not supported")
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, EOFError) as error:
-        raise Error(f"not an array of NumPy: {error}") from None
+    # NumPy parses the header as Python: nearly any error is possible for a header that is none.
+    except Exception as error:
+        raise Error(f"not an array of NumPy: {printable(error)}") from None
     if is_fortran or dtype.hasobject or not isinstance(shape, tuple):
         raise Error("expected an array in C order without Python objects")
     if any(length < 0 for length in shape):
