@@ -42,6 +42,8 @@ def test_blocks_are_those_of_the_flowgraph_in_its_order(live: fxgraph.Run) -> No
     assert len(live.blocks) == len(names) == 15
     assert "x" in live.blocks
     assert "y" not in live.blocks
+    assert live.blocks.get("y") is None
+    assert live["x"].outputs.get("y") is None
     assert live.blocks["x"].kind == live["x"].kind == "correlator"
 
 

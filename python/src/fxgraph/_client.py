@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ._block import Block, Blocks, Update
-from ._errors import Error
+from ._errors import Error, UnknownName
 from ._events import Event, Sample, samples
 from ._html import escaped, graph_svg
 from ._http import API, Http, decoded, encoded, object_of
@@ -48,12 +48,19 @@ class Client:
         Raises
         ------
         Error
-            If there is no such block; the help names a similar one.
+            If there is no such block; the help names a similar one. The error is a `KeyError` too.
         """
         if not isinstance(name, str) or not name:
             raise Error("the name of a block must be a string", help=['use fx["f[0].pfb"]'])
         block = Block(self, name)
-        block.info  # noqa: B018 - raises an error for an unknown block
+        try:
+            block.info  # noqa: B018 - raises an error for an unknown block
+        except Error as error:
+            if error.status == 404:
+                raise UnknownName(
+                    error.detail, title=error.title, status=error.status, help=error.help
+                ) from None
+            raise
         return block
 
     # Flowgraph.
@@ -103,6 +110,8 @@ class Client:
 
     def wait_for(self, *states: str, timeout: float = 60.0) -> str:
         """Wait until the flowgraph is in one of `states`, and return its state.
+
+        A program that ends with its flowgraph answers no more: use `Run.wait` for the end of a run without `hold`.
 
         Raises
         ------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["Error", "printable"]
+__all__ = ["Error", "UnknownName", "printable"]
 
 _MAX_TEXT = 2000
 _MAX_LINES = 50
@@ -91,6 +91,10 @@ class Error(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_restored, (self.detail, self.__dict__.copy()))
+
+
+class UnknownName(Error, KeyError):
+    """There is no block or output with this name."""
 
 
 def _restored(detail: str, state: dict[str, Any]) -> Error:

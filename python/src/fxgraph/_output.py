@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._errors import Error
+from ._errors import Error, UnknownName
 from ._frame import Frame
 from ._html import table
 from ._http import API, encoded, object_of, path
@@ -209,7 +209,7 @@ class Outputs(Mapping[str, Output]):
     def __getitem__(self, name: str) -> Output:
         if name not in self._outputs:
             known = ", ".join(f"`{known}`" for known in self._outputs)
-            raise Error(
+            raise UnknownName(
                 f"`{self._block}` has no output `{name}`",
                 help=[f"choose one of {known}" if known else "this block has no outputs"],
             )

@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -322,16 +323,19 @@ def run(
         command.append(f"--duration={duration}")
     command += [*arguments, "--", file]
     try:
-        process = subprocess.Popen(
-            command,
-            cwd=where,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            # Ctrl-C in a terminal interrupts Python, not the flowgraph.
-            start_new_session=True,
-            preexec_fn=_terminate_with_parent(),
-        )
+        with warnings.catch_warnings():
+            # Python warns of `preexec_fn` in a process with threads; the function makes two system calls.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process = subprocess.Popen(
+                command,
+                cwd=where,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # Ctrl-C in a terminal interrupts Python, not the flowgraph.
+                start_new_session=True,
+                preexec_fn=_terminate_with_parent(),
+            )
     except OSError as error:
         raise Error(f"{command[0]} cannot be started: {error}") from None
     try:
