@@ -226,6 +226,17 @@ def test_slow_answer_is_an_error_in_time() -> None:
     assert error_of(lambda *_: time.sleep(3), lambda fx: fx.info(), timeout=1).title == "Timeout"
 
 
+def test_snapshot_of_a_silent_stream_is_an_error_in_time() -> None:
+    def silent(connection: socket.socket, _: bytes) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        for _ in range(100):
+            connection.sendall(b":\n\n")
+            time.sleep(0.1)
+
+    output = lambda fx: fxgraph.Output(fx, "x", "output").snapshot()  # noqa: E731
+    assert error_of(silent, output, timeout=1).title == "Timeout"
+
+
 def test_endless_answers_take_bounded_memory() -> None:
     def endless(head: bytes, piece: bytes) -> Answer:
         def answer(connection: socket.socket, _: bytes) -> None:

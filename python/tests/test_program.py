@@ -107,6 +107,8 @@ def test_flowgraph_file_with_parameters_runs_to_its_end(tmp_path: Path) -> None:
 def test_held_flowgraph_starts_stops_and_starts_again(tmp_path: Path) -> None:
     with fxgraph.run(LIVE, SMALL, hold=True, directory=tmp_path) as fx:
         assert fx.state == "prepared"
+        with pytest.raises(fxgraph.Error):
+            fx["x"].snapshot(timeout=1)
         fx.start()
         fx.wait_for("running")
         assert fx["x"].snapshot().sequence == 0

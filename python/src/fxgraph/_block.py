@@ -158,9 +158,9 @@ class Block:
             )
         return next(iter(outputs.values()))
 
-    def snapshot(self, *, max_bytes: int = MAX_FRAME_BYTES) -> Frame:
+    def snapshot(self, *, max_bytes: int = MAX_FRAME_BYTES, timeout: float | None = None) -> Frame:
         """Return the next frame of the only output, see `Output.snapshot`."""
-        return self.output.snapshot(max_bytes=max_bytes)
+        return self.output.snapshot(max_bytes=max_bytes, timeout=timeout)
 
     def stream(self, every: float = 1.0, **options: Any) -> Iterator[Frame]:
         """Iterate over frames of the only output, see `Output.stream`."""

@@ -28,12 +28,15 @@ class Client:
     ----------
     url : str
         Address.
+    timeout : float
+        Time limit of a request in seconds.
     """
 
     def __init__(self, http: Http, directory: Path | None = None) -> None:
         self._http = http
         self._directory = directory
         self.url = http.url
+        self.timeout = http.timeout
 
     # Blocks.
 
@@ -201,10 +204,15 @@ class Client:
         return samples(content.decode("utf-8", "replace"))
 
     def _follow(
-        self, target: str, query: Mapping[str, Any], name: str, max_bytes: int
+        self,
+        target: str,
+        query: Mapping[str, Any],
+        name: str,
+        max_bytes: int,
+        timeout: float | None = None,
     ) -> Generator[dict[str, Any], None, None]:
         """Iterate over the JSON objects of the events `name` of a stream."""
-        events = self._http.events(target, query=query, max_bytes=max_bytes)
+        events = self._http.events(target, query=query, max_bytes=max_bytes, timeout=timeout)
         with contextlib.closing(events):
             for event, data in events:
                 if event == "problem":

@@ -286,15 +286,21 @@ class Http:
         return decoded(content, f"the answer of {self.url}")
 
     def events(
-        self, target: str, *, query: Query | None = None, max_bytes: int = MAX_DOCUMENT_BYTES
+        self,
+        target: str,
+        *,
+        query: Query | None = None,
+        max_bytes: int = MAX_DOCUMENT_BYTES,
+        timeout: float | None = None,
     ) -> Generator[tuple[str, str], None, None]:
         """Yield the name and the data of each server-sent event, until the stream ends.
 
-        The connection is closed when the iterator is closed. `max_bytes` limits an event.
+        The connection is closed when the iterator is closed. `max_bytes` limits an event; `timeout` limits the
+        whole stream. Without `timeout`, a stream may last, but not be silent.
         """
         limited: _Socket | None = None
         try:
-            connection, limited = self._connect(time.monotonic() + self.timeout)
+            connection, limited = self._connect(time.monotonic() + (timeout or self.timeout))
             headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
             response = self._send(connection, "GET", target, query, None, headers)
             if response.status != 200:
@@ -302,7 +308,8 @@ class Http:
             media_type = response.headers.get_content_type()
             if media_type != "text/event-stream":
                 raise Error(f"expected a stream of events from {self.url}, got {printable(media_type)}")
-            limited.deadline = None
+            if timeout is None:
+                limited.deadline = None
             yield from _parsed(_lines(response, max_bytes), max_bytes)
         except (Error, OSError, http.client.HTTPException, ValueError) as error:
             raise self._failed(error) from None

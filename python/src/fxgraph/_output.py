@@ -67,20 +67,22 @@ class Output:
         """Inputs that read this output, as ``block.input``."""
         return [text(reader, "to") for reader in list_of(self._info.get("to"), "to")]
 
-    def snapshot(self, *, max_bytes: int = MAX_FRAME_BYTES) -> Frame:
+    def snapshot(self, *, max_bytes: int = MAX_FRAME_BYTES, timeout: float | None = None) -> Frame:
         """Return the next frame.
 
         Parameters
         ----------
         max_bytes : int
             Largest payload to accept, in bytes.
+        timeout : float, optional
+            Time limit in seconds, by default that of the client.
 
         Raises
         ------
         Error
             If the output has ended, no frame arrives in time, or the frame is larger than `max_bytes`.
         """
-        frames = self._frames({"every_seconds": 60}, max_bytes)
+        frames = self._frames({"every_seconds": 60}, max_bytes, timeout or self._client.timeout)
         try:
             for frame in frames:
                 return frame
@@ -91,7 +93,7 @@ class Output:
     def stream(
         self, every: float = 1.0, *, every_frames: int = 1, max_bytes: int = MAX_FRAME_BYTES
     ) -> Iterator[Frame]:
-        """Iterate over frames until the output ends.
+        """Iterate over frames until the output ends; wait for frames without a time limit.
 
         A slow reader misses frames; the flowgraph never waits for it.
 
@@ -111,10 +113,12 @@ class Output:
         """
         return self._frames({"every_seconds": every, "every": every_frames}, max_bytes)
 
-    def _frames(self, query: Mapping[str, float | int], max_bytes: int) -> Generator[Frame, None, None]:
+    def _frames(
+        self, query: Mapping[str, float | int], max_bytes: int, timeout: float | None = None
+    ) -> Generator[Frame, None, None]:
         limit = max_bytes * 4 // 3 + _MAX_HEADER_BYTES
         whole = {**query, "max_bytes": max_bytes}
-        events = self._client._follow(self._path + "/stream", whole, "frame", limit)
+        events = self._client._follow(self._path + "/stream", whole, "frame", limit, timeout)
         with contextlib.closing(events):
             for message in events:
                 yield Frame._read(message)
