@@ -12,6 +12,11 @@ pub fn python() -> bool {
     is_met(python::environment("tests-python", "tests/requirements.txt").map(drop))
 }
 
+/// NumPy, pytest and other packages of python/tests/requirements.txt.
+pub fn python_client() -> bool {
+    is_met(python::environment("python-client", "python/tests/requirements.txt").map(drop))
+}
+
 /// NVRTC, from a package.
 pub fn nvrtc() -> bool {
     is_met(python::environment("kernels-python", "kernels/requirements.txt").map(drop))

@@ -1,0 +1,44 @@
+//! The Python package: its tests and its notebook, with this program.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[path = "support/needs.rs"]
+mod needs;
+#[path = "support/python.rs"]
+mod python;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Directory of the package.
+fn package() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../python").canonicalize().unwrap()
+}
+
+/// Runs pytest with `arguments` in the directory of the package.
+fn pytest(arguments: &[&str]) {
+    let python = python::environment("python-client", "python/tests/requirements.txt").unwrap();
+    let mut command = Command::new(python);
+    command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).args(arguments);
+    command.current_dir(package());
+    // The package is pure Python: its source is the installation.
+    command.env("PYTHONPATH", package().join("src")).env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("FXGRAPH", env!("CARGO_BIN_EXE_fxgraph")).env("MPLBACKEND", "agg");
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{errors}");
+}
+
+#[test]
+fn python_package_works_with_this_program() {
+    if needs::python_client() {
+        pytest(&["tests"]);
+    }
+}
+
+#[test]
+fn notebook_runs_from_top_to_bottom() {
+    if needs::python_client() {
+        pytest(&["--nbmake", "--nbmake-timeout=300", "examples"]);
+    }
+}
