@@ -95,9 +95,7 @@ impl Control {
             Way::Nothing => return Ok(()),
             Way::Restart(why) => return Err(SwapError::Restart(why.clone())),
             Way::Seamless => self.exchange(change, limit, may_hold_up),
-            Way::Held { ends_first } => self.replace(change, *ends_first, limit).inspect(|()| {
-                change.run.say_config(When::at(0).config(change.after.config_id()));
-            }),
+            Way::Held { ends_first } => self.replace(change, *ends_first, limit),
         };
         match &made {
             Ok(()) => {
@@ -130,14 +128,8 @@ impl Control {
             let moment = Undecided::new();
             let sent = change.send(moment.when(), deadline, may_hold_up)?;
             sent.exchange.wait_ready(deadline)?;
-            // Frames of all outputs carry the new configuration from the same timestamp on.
-            change.run.say_config(moment.when().config(change.after.config_id()));
             moment.decide(0);
-            let finished = sent.exchange.finish(deadline);
-            if finished.is_err() {
-                change.run.say_config(When::at(0).config(change.before.config_id()));
-            }
-            finished?;
+            sent.exchange.finish(deadline)?;
             sent.settle();
             Ok(())
         };

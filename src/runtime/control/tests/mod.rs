@@ -35,25 +35,6 @@ blocks:
     (control, running)
 }
 
-/// The same with a block between the one that is swapped and the sink.
-fn start_chain(name: &str) -> (Control, Running) {
-    let text = format!(
-        "flowgraph: g
-blocks:
-  s: {{kind: ticks, parameters: {{period_microseconds: 300}}}}
-  f: {{kind: total, input: s, parameters: {{frames: 1}}}}
-  g: {{kind: tenfold, input: f}}
-  o: {{kind: collect, input: g, parameters: {{into: {name}, socket: here}}}}
-"
-    );
-    let plan = load_text("g.yaml", &text, &[], &registry()).result.ok().unwrap();
-    let options = Options { config_id: plan.config_id(), workers: 2 };
-    let prepared = Prepared::new(plan.build().unwrap()).unwrap();
-    let control = Control::new(plan, registry(), prepared.handle());
-    let running = prepared.start(options).unwrap();
-    (control, running)
-}
-
 fn swap(control: &Control, block: &str, change: &str) -> Result<(), SwapError> {
     let change = control.change(block, change).ok().unwrap();
     control.swap(&change, LIMIT, false)
@@ -147,21 +128,6 @@ fn change_reports_method_and_differences_without_making_it() {
     assert_eq!(refused.problems[0].code, "E0401");
     assert_eq!(control.plan().blocks[1].implementation, "cpu", "no change was made");
     stop(&control, running);
-}
-
-#[test]
-fn frames_behind_a_swapped_block_carry_the_new_configuration() {
-    let (control, running) = start_chain("behind");
-    flow(&control);
-    let before = control.plan().config_id();
-    swap(&control, "f", "implementation: running").unwrap();
-    let after = control.plan().config_id();
-    flow(&control);
-    stop(&control, running);
-    let ids: Vec<u64> = rows("behind").iter().map(|row| row.4).collect();
-    let first = ids.iter().position(|id| *id == after).unwrap();
-    assert!(ids[..first].iter().all(|id| *id == before) && first > 0);
-    assert!(ids[first..].iter().all(|id| *id == after));
 }
 
 #[test]
