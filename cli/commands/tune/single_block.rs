@@ -60,8 +60,7 @@ impl Alone {
         let plan = tuned(&self.short, tuning);
         let block = plan.block("block").ok_or("the block is missing")?;
         let (hash, frames) = (Arc::<Mutex<DefaultHasher>>::default(), Arc::<AtomicU64>::default());
-        let full = plan.blocks[block].ports.outputs[0].validity.full;
-        let reader = Hash { full, hasher: Arc::clone(&hash), frames: Arc::clone(&frames) };
+        let reader = Hash { hasher: Arc::clone(&hash), frames: Arc::clone(&frames) };
         let probe = Probe {
             name: "hash".to_owned(),
             source: (block, 0),
@@ -78,7 +77,7 @@ impl Alone {
             return Err(failure.to_string());
         }
         if frames.load(Ordering::Relaxed) == 0 {
-            return Err("the block made no whole frame of random frames".to_owned());
+            return Err("the block made no output of random frames".to_owned());
         }
         Ok(hash.lock().unwrap_or_else(PoisonError::into_inner).finish())
     }
@@ -142,11 +141,8 @@ fn source(port: &PortType, seed: usize, frames: Option<u64>) -> Value {
     parameters
 }
 
-/// Block that hashes the frames it reads: all headers, and the payloads of whole frames, because data that are
-/// flagged have no defined value.
+/// Block that hashes the frames it reads.
 struct Hash {
-    /// Count of a unit to which everything contributed.
-    full: u32,
     hasher: Arc<Mutex<DefaultHasher>>,
     frames: Arc<AtomicU64>,
 }
@@ -159,10 +155,8 @@ impl Block for Hash {
         let mut hash = self.hasher.lock().unwrap_or_else(PoisonError::into_inner);
         hash.write_u64(frame.header().timestamp);
         frame.header().validity.iter().for_each(|count| hash.write_u32(*count));
-        if frame.header().validity.iter().all(|count| *count == self.full) {
-            hash.write(frame.as_slice::<u8>()?);
-            self.frames.fetch_add(1, Ordering::Relaxed);
-        }
+        hash.write(frame.as_slice::<u8>()?);
+        self.frames.fetch_add(1, Ordering::Relaxed);
         Ok(Next::Again)
     }
 }
