@@ -6,6 +6,8 @@ use std::{env, fs, io};
 fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?);
     let mut entries = String::new();
+    // A new family is a new directory here, and a new line in lib.rs.
+    println!("cargo::rerun-if-changed=lib.rs");
     for family in directories(&root)? {
         println!("cargo::rerun-if-changed={}", family.display());
         for kind in directories(&family)? {

@@ -1,5 +1,6 @@
 //! Handling of SIGINT, SIGTERM, SIGHUP and SIGXFSZ.
 
+use crate::examples;
 use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::last_note;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
@@ -51,10 +52,12 @@ impl Signals {
                 }
                 let came = counted.came.fetch_add(1, Ordering::SeqCst) + 1;
                 if counted.is_starting.load(Ordering::SeqCst) {
+                    examples::remove();
                     last_note("interrupted before the flowgraph started");
                     signal_hook::low_level::exit(INTERRUPTED.into());
                 }
                 if came > 2 || (came == 2 && !counted.are_seen(came)) {
+                    examples::remove();
                     signal_hook::low_level::exit(INTERRUPTED.into());
                 }
             }

@@ -208,6 +208,12 @@ fn multicast(interface: Option<Ipv4Addr>) -> Vec<Check> {
         Some(address) => vec![(String::new(), address)],
         None => interfaces(),
     };
+    if addresses.is_empty() {
+        let found = "no interface has an IPv4 address";
+        let fix =
+            "streams use IPv4: give an interface an address, or bring it up (`ip -4 address`)";
+        return vec![Check::problem("multicast", found, fix)];
+    }
     let check = |(interface, address): (String, Ipv4Addr)| {
         let name = format!("multicast {address}");
         let found = if interface.is_empty() {
@@ -218,6 +224,22 @@ fn multicast(interface: Option<Ipv4Addr>) -> Vec<Check> {
         let joined = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
             .and_then(|socket| socket.join_multicast_v4(&GROUP, &address));
         match joined {
+            Ok(()) if flags(&interface).is_some_and(|flags| flags & IFF_UP == 0) => Check::advice(
+                &name,
+                format!("{interface} is down"),
+                format!("if streams use it: `sudo ip link set dev {interface} up`"),
+            ),
+            // The kernel joins on any interface; loopback delivers multicast without the flag.
+            Ok(())
+                if flags(&interface)
+                    .is_some_and(|flags| flags & (IFF_MULTICAST | IFF_LOOPBACK) == 0) =>
+            {
+                Check::advice(
+                    &name,
+                    format!("multicast is off on {interface}"),
+                    format!("if streams use it: `sudo ip link set dev {interface} multicast on`"),
+                )
+            }
             Ok(()) => Check::good(&name, found),
             Err(error) => Check::problem(
                 &name,
@@ -230,7 +252,21 @@ fn multicast(interface: Option<Ipv4Addr>) -> Vec<Check> {
     addresses.into_iter().map(check).collect()
 }
 
-/// Names and IPv4 addresses of the interfaces that are up.
+/// Flags of an interface, from the kernel's `if.h`.
+const IFF_UP: u32 = 1;
+const IFF_LOOPBACK: u32 = 1 << 3;
+const IFF_MULTICAST: u32 = 1 << 12;
+
+/// Flags of the interface `name`, on Linux.
+fn flags(name: &str) -> Option<u32> {
+    if name.is_empty() {
+        return None;
+    }
+    let text = read(&format!("/sys/class/net/{name}/flags"))?;
+    u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+/// Names and IPv4 addresses of the interfaces.
 fn interfaces() -> Vec<(String, Ipv4Addr)> {
     let all = if_addrs::get_if_addrs().unwrap_or_default();
     let ipv4 = all.into_iter().filter_map(|interface| match interface.ip() {

@@ -258,15 +258,22 @@ fn flowgraph(
         files.extend(companions.map(|(file, text)| (into.join(file), text.to_owned())));
     }
     let is_there = |(path, text): &&(PathBuf, String)| {
-        path.exists() && fs::read_to_string(path).ok().as_ref() != Some(text)
+        // A link that leads nowhere counts: it would be written through.
+        path.symlink_metadata().is_ok() && fs::read_to_string(path).ok().as_ref() != Some(text)
     };
     if let Some((path, _)) = files.iter().find(is_there) {
         return Err(Failure::failed(format!("`{}` already exists", path.display())));
     }
     for (path, text) in &files {
         let what = format!("cannot write `{}`", path.display());
+        let is_new = !path.exists();
         let written = fs::create_dir_all(path.parent().unwrap_or(into));
-        written.and_then(|()| fs::write(path, text)).map_err(|e| Failure::because(&what, &e))?;
+        let written = written.and_then(|()| fs::write(path, text));
+        if written.is_err() && is_new {
+            // A part of a file would be in the way of another attempt.
+            let _ = fs::remove_file(path);
+        }
+        written.map_err(|e| Failure::because(&what, &e))?;
         terminal.results(&format!("wrote {}\n", path.display()))?;
     }
     terminal.note(&format!("next: fxgraph run {}", path.display()));

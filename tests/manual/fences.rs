@@ -4,6 +4,7 @@
 use crate::python;
 use std::fs::{self, File};
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -122,6 +123,7 @@ fn split(text: &str) -> Vec<(usize, &str, &str)> {
         }
         at += line.len();
     }
+    assert!(open.is_none(), "a fence has no end: {open:?}");
     fences
 }
 
@@ -138,6 +140,8 @@ fn bash(script: &str, directory: &Path, address: &str) -> Result<(), String> {
         .env("PYTHON", python::python())
         .env("FXGRAPH_CONNECT", format!("http://{address}"))
         .env("NO_COLOR", "1")
+        // The programs that the page starts end with the shell.
+        .process_group(0)
         .stdin(Stdio::null())
         .stdout(output.try_clone().unwrap())
         .stderr(output)
@@ -149,7 +153,8 @@ fn bash(script: &str, directory: &Path, address: &str) -> Result<(), String> {
             break Some(status);
         }
         if Instant::now() > end {
-            let _ = child.kill();
+            let group = format!("-{}", child.id());
+            let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
             let _ = child.wait();
             break None;
         }

@@ -123,6 +123,9 @@ impl Drop for Prometheus {
 
 #[test]
 fn prometheus_scrapes_a_running_flowgraph() {
+    if !needs::promtool() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), ENDLESS, &[]);
     let prometheus = Prometheus::start(folder.path(), program.address);

@@ -44,23 +44,23 @@ pub struct Tap {
     output: Option<String>,
 
     /// Saves a frame as .npy
-    #[arg(long, value_name = "FILE.npy", conflicts_with_all = ["plot", "view", "follow"])]
+    #[arg(long, value_name = "FILE.npy", requires = "output", conflicts_with_all = ["plot", "view", "follow"])]
     save: Option<PathBuf>,
 
     /// Plots the output's first view
-    #[arg(long)]
+    #[arg(long, requires = "output")]
     plot: bool,
 
     /// Plots this view, like `spectrum` or `band_pass`; an unknown name lists the available views
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "output")]
     view: Option<String>,
 
     /// Index on an axis that the view does not show in full; may be given several times
-    #[arg(long, value_name = "AXIS=INDEX", value_parser = Assignment::parse)]
+    #[arg(long, value_name = "AXIS=INDEX", value_parser = Assignment::parse, requires = "output")]
     select: Vec<Assignment>,
 
     /// Continues with newer frames
-    #[arg(long, short)]
+    #[arg(long, short, requires = "output")]
     follow: bool,
 
     /// Time between two frames
