@@ -42,6 +42,9 @@ impl Output {
             self.name
         );
         Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
-            .help(format!("give `max_bytes={bytes}`; this takes several times that memory")))
+            .help(format!(
+                "allow {bytes} bytes (`max_bytes`, `fxgraph tap --max-bytes`); the request needs several \
+                 times that memory"
+            )))
     }
 }
