@@ -63,7 +63,7 @@ pub struct SpeadSource {
     /// With `pcap`, the destinations to accept; empty accepts all.
     #[param(default)]
     pub addresses: Vec<String>,
-    /// Network interfaces, by name or address, on which multicast groups are joined: with n of them, address i
+    /// Network interfaces, by name or address, on which multicast groups are joined: with n of them, group i
     /// uses interface i mod n.
     #[param(default)]
     pub interfaces: Vec<String>,
