@@ -28,7 +28,7 @@ impl Examples {
             let entry = |e: &examples::Example| json!({"example": e.name, "summary": e.summary()});
             return terminal.json(&EXAMPLES.iter().map(entry).collect());
         }
-        let columns = [("example", Align::Left), ("what it shows", Align::Left)];
+        let columns = [("example", Align::Left), ("description", Align::Left)];
         let mut table = Table::new(terminal.coloured_results, &columns);
         for example in EXAMPLES {
             table.row([example.name.to_owned(), example.summary()]);

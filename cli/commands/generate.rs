@@ -15,17 +15,17 @@ pub struct Generate {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Creates a block that compiles, with a passing test: a directory, and a line in the family's mod.rs
+    /// Creates a block that compiles, with a passing test, in a checkout of fxgraph or as a separate crate
     Block {
         /// Name of the kind: lower-case letters, digits and underscores
         #[arg(value_parser = parse_name)]
         name: String,
 
-        /// Family to add the block to: a directory of `blocks/`
+        /// Family (group of kinds) to add the block to: a directory of `blocks/`
         #[arg(long, value_name = "DIR", default_value = "blocks/util", conflicts_with = "alone")]
         into: PathBuf,
 
-        /// Creates a separate crate in this directory, with a program that has this kind and all of fxgraph's
+        /// Creates a separate crate in this directory, with a program that has this kind and all kinds of fxgraph
         #[arg(long = "crate", value_name = "DIR")]
         alone: Option<PathBuf>,
 
@@ -125,7 +125,11 @@ fn type_name(name: &str) -> String {
 fn block(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
     let library = &into.join("mod.rs");
     let old = fs::read_to_string(library).map_err(|error| {
-        Failure::because(&format!("`{}` is not a family of blocks", into.display()), &error)
+        let what = format!(
+            "no family of blocks at `{}`; run this in a checkout of fxgraph, or give `--crate DIR`",
+            into.display()
+        );
+        Failure::because(&what, &error)
     })?;
     if let Some(reason) = clash(name, &old, into) {
         return Err(Failure::failed(format!("invalid name `{name}`: {reason}")));

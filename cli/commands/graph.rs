@@ -6,7 +6,7 @@ use crate::terminal::Terminal;
 use fxgraph::diagnostic::Severity;
 use fxgraph::flowgraph::draw::Drawing;
 
-/// Draws a flowgraph
+/// Draws a flowgraph, as text for Mermaid or Graphviz (dot)
 #[derive(Debug, clap::Args)]
 pub struct Graph {
     #[command(flatten)]

@@ -19,7 +19,7 @@ pub struct Record {
     #[arg(value_name = "BLOCK[.PORT]")]
     output: Option<String>,
 
-    /// Parameters of the kind `recorder`, in YAML; `path` must be a file name
+    /// Parameters of the kind `recorder`, in YAML; `path` must be a file name without a directory
     #[arg(value_name = "PARAMETER=VALUE", value_parser = Assignment::parse)]
     parameters: Vec<Assignment>,
 

@@ -288,7 +288,8 @@ impl Plan {
     /// Diagnostics that prevent a swap of block `index` for `new` in a running flowgraph.
     fn impossible_change(&self, index: usize, new: &PlannedBlock, span: Span) -> Vec<Diagnostic> {
         let old = &self.blocks[index];
-        let help = "blocks that read this output need its present type; restart to change it";
+        let help =
+            "the new block must have the same output type; restart the flowgraph to change it";
         let mut problems = other_outputs(old, new, span, help);
         let others = self.blocks.iter().enumerate().filter(|(other, _)| *other != index);
         problems.extend(claimed_twice(others.map(|(_, other)| other), new, span));

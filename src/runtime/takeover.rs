@@ -258,7 +258,7 @@ impl Beside {
         }
         let mut outputs = hosted.outputs.iter().zip(&*until);
         if outputs.all(|(output, until)| output.writer.pushed() >= *until) {
-            return Some(format!("in place, {WATCHED} frames watched"));
+            return Some(format!("in place, {WATCHED} frames checked"));
         }
         let mut is_ahead = false;
         for (kept, output) in self.kept.iter_mut().zip(&hosted.outputs) {

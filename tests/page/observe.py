@@ -125,7 +125,7 @@ def swap_form_follows_the_schema(page):
     assert [threads.get_attribute(name) for name in ["min", "max", "placeholder"]] == ["0", "1024", "1"]
     expect(field(page, "threads").locator(".limits")).to_have_text("0 to 1024")
     expect(field(page, "max_delay_seconds").locator(".unit")).to_have_text("s")
-    expect(field(page, "taps").locator(".doc")).to_contain_text("Taps of the filter")
+    expect(field(page, "taps").locator(".doc")).to_contain_text("Taps per channel")
     window = page.get_by_label("window")
     assert window.locator("option").all_inner_texts() == ["default: hann", "hann", "rect"]
     # Another kind has its own form, with the values of common parameters.

@@ -41,7 +41,9 @@ impl Output {
             "a frame of `{}` has {bytes} bytes, more than `max_bytes`, {max_bytes}",
             self.name
         );
-        Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
-            .help(format!("give `max_bytes={bytes}`; this takes several times that memory")))
+        Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).help(format!(
+            "allow {bytes} bytes (`max_bytes`, `fxgraph tap --max-bytes`); the request needs \
+                 several times that memory"
+        )))
     }
 }

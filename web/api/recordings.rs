@@ -104,9 +104,8 @@ impl From<RecordError> for Problem {
             RecordError::Name(_) | RecordError::Refused(_) => {
                 with(StatusCode::UNPROCESSABLE_ENTITY)
             }
-            RecordError::NoSuchRecorder(_) => {
-                with(StatusCode::NOT_FOUND).help("`GET /api/v1/recorders` lists them")
-            }
+            RecordError::NoSuchRecorder(_) => with(StatusCode::NOT_FOUND)
+                .help("list the recorders with `fxgraph record` or `GET /api/v1/recorders`"),
             RecordError::Ended(_) | RecordError::IsBlock(_) => with(StatusCode::CONFLICT),
             RecordError::TooMany => with(StatusCode::TOO_MANY_REQUESTS),
             RecordError::Memory { .. } => {

@@ -57,7 +57,7 @@ pub struct Ddc {
     /// Factor by which the band gets narrower: its width is half of the sample rate divided by `decimation`.
     /// Even with `mode: discard`.
     pub decimation: usize,
-    /// Treatment of the edges of the band.
+    /// Place of the filter's transition bands: outside the band (`discard`) or inside it (`no_discard`).
     #[param(default)]
     pub mode: Mode,
     /// Taps of the low-pass filter. By default 16 for each input sample per output sample.

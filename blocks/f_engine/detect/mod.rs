@@ -122,7 +122,10 @@ impl KindSpec for Detect {
             refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message));
         }
         if !spectra.is_multiple_of(self.spectra) {
-            let message = format!("`spectra` must divide {spectra}, got {}", self.spectra);
+            let message = format!(
+                "`spectra` must divide the {spectra} spectra of a frame, got {}",
+                self.spectra
+            );
             refusals.push(Refusal::parameter("spectra", message));
         }
         if pols == 1 && self.products != Products::Power {

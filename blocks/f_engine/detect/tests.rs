@@ -108,7 +108,7 @@ fn what_cannot_be_made_is_refused_with_every_reason() {
     assert_eq!(
         messages(kind(3), port(1, 8, 4)),
         [
-            "`spectra` must divide 8, got 3",
+            "`spectra` must divide the 8 spectra of a frame, got 3",
             "`products` must be `power`, because the input has one polarisation"
         ]
     );

@@ -43,7 +43,7 @@ use fxgraph_dsp::polyphase::Window;
 pub struct FEngine {
     /// Channels of the whole band, a power of two. A spectrum takes twice as many samples.
     pub channels: usize,
-    /// Taps of the filter: spectra over which a window extends.
+    /// Taps per channel: the window of a spectrum is `taps` times as long as the spectrum's own samples.
     #[param(default = 16)]
     pub taps: usize,
     /// Window that shapes the filter.
@@ -74,7 +74,8 @@ pub struct FEngine {
     /// -7 to 7 with 4 bits.
     #[param(default = 8)]
     pub bits: u8,
-    /// Order of the output's axes.
+    /// Order of the output's axes: `standard` is `[heap][channel][spectrum][pol]`, `k_major` is
+    /// `[heap][channel][pol][spectrum]`.
     #[param(default)]
     pub layout: Layout,
     /// Spectra per heap; those of one channel are adjacent.

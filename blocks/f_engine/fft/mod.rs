@@ -58,7 +58,8 @@ impl KindSpec for Fft {
         let input = &inputs[0];
         let Some(shape) = Shape::of_samples(input) else {
             let message = format!("`fft` cannot transform `{input}`");
-            let help = "connect f32 or cf32 [pol][spectrum][sample], or cf32 [pol][spectrum][unzip][sample]";
+            let help = "connect the output of `pfb`: f32 or cf32 [pol][spectrum][sample], or cf32 \
+                        with [unzip] before [sample]";
             let refusal = Refusal::new(codes::INPUT_AXIS, At::Input(0), message);
             return Err(vec![refusal.help(help)]);
         };

@@ -55,7 +55,7 @@ pub struct Pfb {
     /// Channels of the whole band, a power of two. A spectrum takes 2 x `channels` real samples, or
     /// `channels` complex ones.
     pub channels: usize,
-    /// Taps of the filter: spectra over which a window extends.
+    /// Taps per channel: the window of a spectrum is `taps` times as long as the spectrum's own samples.
     #[param(default = 16)]
     pub taps: usize,
     /// Window that shapes the filter.
@@ -90,8 +90,7 @@ pub struct Pfb {
     /// sets; for real samples without a band a quarter of the sample rate (first Nyquist zone).
     pub centre_hz: Option<f64>,
     /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
-    /// blocks already uses the cores, selected by `thread:`; set more if one antenna is too much for
-    /// one core.
+    /// blocks already uses the cores; set more if one antenna is too much for one core.
     #[param(default = 1, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }

@@ -61,7 +61,8 @@ pub struct Postproc {
     /// -7 to 7 with 4 bits.
     #[param(default = 8)]
     pub bits: u8,
-    /// Order of the output's axes.
+    /// Order of the output's axes: `standard` is `[heap][channel][spectrum][pol]`, `k_major` is
+    /// `[heap][channel][pol][spectrum]`.
     #[param(default)]
     pub layout: Layout,
     /// Spectra per heap; those of one channel are adjacent.

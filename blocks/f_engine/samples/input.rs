@@ -47,7 +47,8 @@ pub fn refusals(inputs: &[PortType]) -> Vec<Refusal> {
 fn refuse_dtype((i, input): (usize, &PortType)) -> Option<Refusal> {
     (!is_digitised(input) && !is_complex(input)).then(|| {
         let message = format!("`pfb` cannot read {} samples", input.dtype);
-        let help = "connect i16 or packed samples of 2 to 10, 12 or 16 bits (`i10p`), or cf32 from a `ddc`";
+        let help = "connect i16 or packed samples of 2 to 10, 12 or 16 bits (`i10p`), or cf32 \
+                    (of `ddc`, or of `convert` from other complex types)";
         Refusal::new(codes::INPUT_DTYPE, At::Input(i), message).help(help)
     })
 }
@@ -76,8 +77,22 @@ fn refuse_frames(kind: &str, i: usize, input: &PortType) -> Vec<Refusal> {
             let has_its_rate =
                 if is_complex(input) { step > 0 && step.is_multiple_of(2) } else { step == 1 };
             if !is_one_series || !has_its_rate {
-                let message = format!("the frames of the input of `{kind}` have gaps or overlaps");
-                refusals.push(Refusal::new(codes::RATE, At::Input(i), message));
+                let every = input.clock.samples_per_frame;
+                let message = format!(
+                    "the frames of the input of `{kind}` must join without gaps or overlaps: they \
+                     have {n} samples and start every {every} ADC samples"
+                );
+                let help = if is_complex(input) {
+                    format!(
+                        "a complex sample covers an even number of ADC samples; set \
+                         `samples_per_frame: {}` at the source, and `adc_sample_rate_hz` to twice \
+                         the complex rate",
+                        2 * n
+                    )
+                } else {
+                    format!("set `samples_per_frame: {n}` at the source")
+                };
+                refusals.push(Refusal::new(codes::RATE, At::Input(i), message).help(help));
             }
         }
         Some(n) => refusals.push(

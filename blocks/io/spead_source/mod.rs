@@ -63,7 +63,8 @@ pub struct SpeadSource {
     /// With `pcap`, the destinations to accept; empty accepts all.
     #[param(default)]
     pub addresses: Vec<String>,
-    /// Network interfaces, by name or address, on which multicast groups are joined, in turn.
+    /// Network interfaces, by name or address, on which multicast groups are joined: with n of them, group i
+    /// uses interface i mod n.
     #[param(default)]
     pub interfaces: Vec<String>,
     /// Capture file (pcap) to read instead of the network.
@@ -73,8 +74,8 @@ pub struct SpeadSource {
     /// Unix time of timestamp 0.
     #[param(default)]
     pub sync_time_seconds: f64,
-    /// ADC samples from one frame to the next, a multiple of a heap's; `digitiser` 256 heaps and
-    /// `f_engine` 1 heap unless set.
+    /// ADC samples from one frame to the next, a multiple of the samples of a heap; by default 256 heaps
+    /// (`digitiser`) or 1 heap (`f_engine`).
     pub samples_per_frame: Option<u64>,
     /// Frames that are filled at the same time, for late and overtaken heaps; by default 50 ms of frames,
     /// but at least 16 heaps and at most 256 MiB.

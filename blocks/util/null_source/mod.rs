@@ -47,7 +47,8 @@ pub struct NullSource {
     /// Period of missing units: every n-th unit of validity is flagged as missing, counted across frames; by
     /// default none. The payload of a missing unit still has the pattern.
     pub missing_every: Option<u64>,
-    /// Content of the frames.
+    /// Content of the frames: `zeros`, `counter` (bytes that count up), `random`, or `untouched` (previous content
+    /// of the buffer; costs no time).
     #[param(default)]
     pub pattern: Pattern,
     /// Seed of the random numbers.

@@ -22,11 +22,14 @@ use std::time::Duration;
 /// Measures blocks and flowgraphs on this machine
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-time/frame: time per frame in the running flowgraph. GPU/frame: time from the first to the last \
-kernel of a frame. overhead: fraction of time/frame outside GPU/frame. samples/s: elements at all \
-inputs. of copy rate: bytes read and written per second, as a fraction of the rate of a memory \
-copy. operations/s: operations that the algorithm needs. of peak: fraction of the peak rate of the \
-matrix units.")]
+Columns:
+  time/frame    time per frame in the running flowgraph
+  GPU/frame     time from the first to the last kernel of a frame
+  overhead      fraction of time/frame outside GPU/frame
+  samples/s     elements at all inputs
+  of copy rate  bytes read and written per second, as a fraction of the rate of a memory copy
+  operations/s  operations that the algorithm needs
+  of peak       fraction of the peak rate of the matrix units")]
 pub struct Bench {
     /// Device to run on: cpu, cuda:0, ...
     #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = parse_device)]

@@ -19,6 +19,7 @@ impl Block for Gain {
         let Some(frame) = input.pop() else { return Ok(Next::Wait) };
 
         let (header, samples) = result.parts_mut::<f32>()?;
+        // Copies timestamp and annotations. Validity is separate, as its units may differ.
         header.continue_from(frame.header());
         header.validity.copy_from_slice(&frame.header().validity);
         for (y, x) in samples.iter_mut().zip(frame.as_slice::<f32>()?) {

@@ -24,10 +24,12 @@ pub struct MyBlock {
 }
 
 impl KindSpec for MyBlock {
+    // Sizes that `ports` derives from the inputs, for the implementation; this block needs none.
     type Shape = ();
     const IMPLEMENTATIONS: Implementations<Self> =
         &[Implementation::cpu(|block, _| Ok(Box::new(cpu::Gain { gain: block.parameters.gain })))];
 
+    // Checks the inputs before any block is built, and returns the types of the outputs.
     fn ports(&self, inputs: &[PortType]) -> Checked<()> {
         let input = &inputs[0];
         if input.dtype != Dtype::F32 {

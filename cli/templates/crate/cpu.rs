@@ -7,8 +7,10 @@ use fxgraph::{Block, BlockError, Configured, Counter, Env, Io, Next};
 /// The running block.
 pub struct Gain {
     gain: f32,
+    /// Scheduled live updates.
     changes: Changes<f32>,
     samples_per_frame: u64,
+    /// Validity count of a complete unit.
     full: u32,
     above_one: Counter,
 }
@@ -41,10 +43,12 @@ impl Block for Gain {
         let Some(frame) = input.pop() else { return Ok(Next::Wait) };
         let from = frame.header();
 
+        // Values of live updates whose effective timestamp is before the end of this frame.
         for (_, gain) in self.changes.begin(from.timestamp, self.samples_per_frame) {
             self.gain = gain;
         }
         let (header, samples) = output.parts_mut::<f32>()?;
+        // Copies timestamp and annotations. Validity is separate, as its units may differ.
         header.continue_from(from);
         header.validity.copy_from_slice(&from.validity);
         let (mut sum, mut above) = (0.0, 0);
@@ -64,6 +68,7 @@ impl Block for Gain {
         Ok(Next::Again)
     }
 
+    // Schedules a live update; `work` applies it.
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {
         self.changes.offer(change)
     }

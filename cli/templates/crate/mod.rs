@@ -26,10 +26,12 @@ pub struct MyBlock {
 }
 
 impl KindSpec for MyBlock {
+    // Sizes that `ports` derives from the inputs, for the implementation; this block needs none.
     type Shape = ();
     const IMPLEMENTATIONS: Implementations<Self> =
         &[Implementation::cpu(|block, env| Ok(Box::new(cpu::Gain::new(block, env))))];
 
+    // Checks the inputs before any block is built, and returns the types of the outputs.
     fn ports(&self, inputs: &[PortType]) -> Checked<()> {
         let input = &inputs[0];
         if input.dtype != Dtype::F32 {
@@ -54,6 +56,8 @@ impl KindSpec for MyBlock {
 impl LiveKind for MyBlock {
     type Value = f32;
 
+    // The second argument is the parameter that changed. With one live parameter its enum has one
+    // variant; with several, name the argument `parameter` and use `match parameter { ... }`.
     fn live_value(
         new: &Configured<Self>,
         MyBlockLive::Gain: MyBlockLive,

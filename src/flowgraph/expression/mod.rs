@@ -25,7 +25,7 @@ impl Scalar {
     /// Type of the value, for messages.
     pub(super) fn sort(&self) -> &'static str {
         match self {
-            Self::Bool(_) => "true or false",
+            Self::Bool(_) => "a truth value",
             Self::Int(_) => "an integer",
             Self::Float(_) => "a number",
             Self::Text(_) => "text",
