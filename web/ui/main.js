@@ -28,7 +28,7 @@ const panel = new Panel({
     graph.focus();
   },
 });
-const graph = new Graph((replicas) => openBlock(replicas));
+const graph = new Graph((replicas, name) => openBlock(replicas, name));
 at("whole").addEventListener("click", () => open(new Whole((block, tab) => openBlock([block], block, tab))));
 
 function open(subject, tab) {
