@@ -33,7 +33,7 @@ export function faceOf(node, { figures, ...rest }) {
 export function drawNode(key, names, { x, y }, face) {
   const { isFar, limits, marks, lag } = face;
   const classes = ["node", face.state, face.device.startsWith("cuda") ? "gpu" : "cpu",
-    limits && "limits", face.isSelected && "selected", face.isFound && "found"];
+    isFar && "far", limits && "limits", face.isSelected && "selected", face.isFound && "found"];
   const said = [face.name, face.replicas > 1 && `${face.replicas} replicas`, face.kind, `on ${face.device}`, face.state,
     `busy ${format.percent(face.busy)}`, `waits for output ${format.percent(face.held)}`, lag && `lag ${lag}`,
     limits && "bottleneck of the flowgraph", face.trouble, ...marks];
