@@ -94,7 +94,7 @@ function told(answers) {
   return [
     h("p", { class: change.is_made ? "good" : "" }, change.is_made ? (which ? `${answers.length} replicas swapped.` : "Swapped.") : `The swap${which} is possible.`),
     h("table", {},
-      h("thead", {}, h("tr", {}, ["", "current", "new"].map((head) => h("th", {}, head)))),
+      h("thead", {}, h("tr", {}, ["key", "current", "new"].map((head) => h("th", {}, head)))),
       h("tbody", {}, change.differences.map((one) => h("tr", {}, h("th", { scope: "row" }, one.key), cell(one.from), cell(one.to))))),
     h("dl", { class: "values" },
       h("div", {}, h("dt", {}, "way"), h("dd", {}, change.way)),

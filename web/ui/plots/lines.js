@@ -23,6 +23,8 @@ export class Lines {
     // Single beams must stay visible.
     this.points = view.name === "beams" ? 1024 : 512;
     this.element = h("div", { class: "canvas" });
+    // The shown part, for scripts and tests.
+    this.#zoom.onChange(() => (this.element.dataset.zoom = this.#zoom.range?.join(" ") ?? ""));
     this.shows = "line";
     if (!(view.name in RANGES_DB)) return;
     this.range = new ColourRange({ least: RANGES_DB[view.name], fixed: spec.colours, onChange: () => (this.#waterfall.draw(), onChange()) });

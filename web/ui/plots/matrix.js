@@ -18,6 +18,7 @@ export class Matrix {
   #message = null;
   /// The shown part, `{ left, top, right, bottom }` in antennas.
   #window = null;
+  #pointer = null;
   points = 16;
 
   constructor(view, spec, onChange) {
@@ -49,13 +50,20 @@ export class Matrix {
       this.matrices.replaceChildren(...this.canvases.map((canvas) => this.#frame(canvas)));
     }
     message.series.forEach((one, index) => this.#one(this.canvases[index], message, one));
+    this.#read();
   }
 
   #frame(canvas) {
     const frame = h("div", { class: "frame" }, canvas);
     followPointer(canvas, frame, {
-      onPoint: (x, y) => this.#point(x, y),
-      onLeave: () => (this.readout.textContent = ""),
+      onPoint: (x, y) => {
+        this.#pointer = { x, y };
+        this.#read();
+      },
+      onLeave: () => {
+        this.#pointer = null;
+        this.#read();
+      },
       onDrag: ({ left, top, right, bottom }) => {
         const [from, to] = [this.#cell(left, top), this.#cell(right, bottom)];
         this.#window = { left: from.column, top: from.row, right: to.column + 1, bottom: to.row + 1 };
@@ -132,12 +140,16 @@ export class Matrix {
     return { column: at((x - LEFT) / this.#side, left, right), row: at((y - TOP) / this.#side, top, bottom) };
   }
 
-  #point(x, y) {
-    if (!this.#message) return;
-    const isOutside = [x - LEFT, y - TOP].some((place) => place < 0 || place >= this.#side);
+  /// Shows the pair under the pointer.
+  #read() {
+    this.readout.textContent = this.#pointer && this.#message ? this.#textAt(this.#pointer) : "";
+  }
+
+  #textAt({ x, y }) {
+    if ([x - LEFT, y - TOP].some((place) => place < 0 || place >= this.#side)) return "";
     const { columns, rows, series } = this.#message;
     const { row, column } = this.#cell(x, y);
-    const told = series.map((one) => `${one.name} ${one.values[row * columns.len + column] ?? "-"} ${one.unit}`);
-    this.readout.textContent = isOutside ? "" : `${rows.name}s ${row}-${column} · ${told.join(" · ")}`;
+    const values = series.map((one) => `${one.name} ${one.values[row * columns.len + column] ?? "-"} ${one.unit}`);
+    return `${rows.name}s ${row}-${column} · ${values.join(" · ")}`;
   }
 }

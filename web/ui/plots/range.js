@@ -15,8 +15,8 @@ export class ColourRange {
   constructor({ least = 0, fixed = null, onChange }) {
     Object.assign(this, { least, fixed, onChange });
     const input = (label) => h("input", { type: "number", step: "any", "aria-label": label, title: label, onchange: () => this.#typed() });
-    this.low = input("lowest value of the colours");
-    this.high = input("highest value of the colours");
+    this.low = input("lowest value shown");
+    this.high = input("highest value shown");
     this.button = h("button", { type: "button", title: "fixes the range of the colours, which otherwise follows the data", onclick: () => this.#toggle() }, "Fix colours");
     this.element = h("span", { class: "range" }, this.button, this.low, this.high);
     this.#show();

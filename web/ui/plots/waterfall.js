@@ -18,6 +18,8 @@ const TOP = 18;
 const BOTTOM = 34;
 /// An interval of this many usual ones between two spectra is a gap.
 const GAP = 3;
+/// Times above are Unix times.
+const UNIX_SECONDS = 1e8;
 
 export class Waterfall {
   /// `{ time, values }`, the newest first.
@@ -26,11 +28,12 @@ export class Waterfall {
   #unit = "";
   #colours = null;
   #span = 1;
+  #pointer = null;
 
   /// `zoom` is shared with the charts of the plot, `range` the `ColourRange`.
   constructor(zoom, range) {
     Object.assign(this, { zoom, range });
-    this.canvas = h("canvas", { role: "img", "aria-label": "waterfall: spectra against time, the newest on top" });
+    this.canvas = h("canvas", { role: "img", "aria-label": "waterfall: spectra over time, the newest on top" });
     this.readout = h("p", { class: "readout" });
     this.element = h("div", { class: "waterfall" }, this.canvas, this.readout);
     this.redraw = () => this.draw();
@@ -40,8 +43,14 @@ export class Waterfall {
     this.resize.observe(this.element);
     followPointer(this.canvas, this.element, {
       isTall: true,
-      onPoint: (x, y) => this.#point(x, y),
-      onLeave: () => (this.readout.textContent = ""),
+      onPoint: (x, y) => {
+        this.#pointer = { x, y };
+        this.#read();
+      },
+      onLeave: () => {
+        this.#pointer = null;
+        this.#read();
+      },
       onDrag: ({ left, right }) => zoom.set(this.#place(left), this.#place(right)),
       onReset: () => zoom.reset(),
     });
@@ -88,6 +97,7 @@ export class Waterfall {
     this.#axes(context, width);
     const [low, high] = colours;
     colourBar(context, { left: width - RIGHT + 8, top: TOP, width: 10, height: HEIGHT, low, high, unit: this.#unit });
+    this.#read();
   }
 
   /// Usual time between two spectra.
@@ -151,11 +161,13 @@ export class Waterfall {
   /// The spectrum at `share` of the time axis, if there is one.
   #rowAt(share) {
     const time = this.#rows[0].time - share * this.#span;
+    const interval = this.#span / ROWS;
     const index = this.#rows.findIndex((row) => row.time <= time);
-    if (index < 0) return null;
-    const [above, below] = [this.#rows[index - 1], this.#rows[index]];
-    // The time between two spectra belongs to the older one, unless spectra are missing.
-    return above && above.time - below.time > GAP * (this.#span / ROWS) && time - below.time > this.#span / ROWS ? null : below;
+    // Without a newer spectrum in time, a spectrum belongs to one interval only.
+    const row = this.#rows.at(index);
+    if (index < 0) return time > row.time - interval ? row : null;
+    const isGap = index > 0 && this.#rows[index - 1].time - row.time > GAP * interval;
+    return isGap && time - row.time > interval ? null : row;
   }
 
   /// Position on the horizontal axis at pixel `x`.
@@ -165,16 +177,23 @@ export class Waterfall {
     return low + Math.min(1, Math.max(0, share)) * (high - low);
   }
 
-  #point(x, y) {
-    const share = (y - TOP) / HEIGHT;
+  /// Shows the value under the pointer.
+  #read() {
+    this.readout.textContent = this.#pointer && this.#rows.length > 0 ? this.#textAt(this.#pointer) : "";
+  }
+
+  #textAt({ x, y }) {
+    const down = (y - TOP) / HEIGHT;
     const across = (x - LEFT) / (this.element.clientWidth - LEFT - RIGHT);
-    const row = share < 0 || share >= 1 || across < 0 || across >= 1 || this.#rows.length === 0 ? null : this.#rowAt(share);
-    if (!row) return void (this.readout.textContent = "");
+    const row = [down, across].every((share) => share >= 0 && share < 1) && this.#rowAt(down);
+    if (!row) return "";
     const index = Math.min(row.values.length - 1, Math.max(0, Math.floor(this.#index(across))));
     const ago = `${(this.#rows[0].time - row.time).toFixed(1)} s ago`;
-    const when = row.time > 1e8 ? `${clock(row.time)} UTC, ${ago}` : ago;
     const value = row.values[index];
-    this.readout.textContent = `${this.#axis.text(this.#axis.places[index])} · ${when} · ${value === null ? "no value" : `${value} ${this.#unit}`}`;
+    return [
+      this.#axis.text(this.#axis.places[index]), row.time > UNIX_SECONDS ? `${clock(row.time)} UTC, ${ago}` : ago,
+      value === null ? "no value" : `${value} ${this.#unit}`,
+    ].join(" · ");
   }
 }
 
