@@ -97,8 +97,11 @@ def dragging_zooms_until_a_double_click(page):
         frame = plot.get_attribute("data-frame")
         expect(plot).not_to_have_attribute("data-frame", frame)
         assert shown(plot) == [low, high]
+        reset = plot.get_by_role("button", name="Reset zoom")
+        expect(reset).to_be_visible()
         page.mouse.dblclick(line["x"] + line["width"] / 2, y)
         expect(plot.locator(".canvas")).to_have_attribute("data-zoom", "")
+        expect(reset).to_be_hidden()
 
 
 def colours_stay_fixed(page):

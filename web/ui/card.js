@@ -27,10 +27,14 @@ export class Card {
     } }, this.plot.choices.map((word) => h("option", { selected: word === this.plot.shows }, word)));
     const button = (text, title, action) => h("button", { type: "button", class: "quiet", title, "aria-label": title, onclick: action }, text);
     this.pause = h("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: () => this.#toggle() }, "Pause");
+    this.reset = h("button", { type: "button", class: "quiet", hidden: true, title: "shows all of the plot, like a double click", onclick: () => this.plot.resetZoom() }, "Reset zoom");
+    // The plot handles the same events, before or after.
+    ["mouseup", "dblclick", "click"].forEach((name) => this.plot.element.addEventListener(name, () => setTimeout(() => this.#showReset())));
+    this.reset.addEventListener("click", () => this.#showReset());
     this.caption = h("figcaption", {}, "waiting for a frame");
     const title = `${spec.block}.${spec.port}`;
     this.element = h("figure", { class: `plot ${view.kind}`, "aria-label": `${view.title} of ${title}`, "data-view": view.name, "data-output": title },
-      h("div", { class: "bar" }, h("h3", { title: view.title }, view.title), this.pause,
+      h("div", { class: "bar" }, h("h3", { title: view.title }, view.title), this.reset, this.pause,
         button("PNG", "save as PNG", () => this.#png()), button(".npy", "save the next frame as .npy", () => this.#npy()),
         button("✕", "remove this plot", () => (this.plot.close(), this.element.remove(), onClose()))),
       h("div", { class: "bar controls" }, h("span", { class: "output" }, title), axes, shows || "", this.plot.range?.element ?? ""),
@@ -77,6 +81,7 @@ export class Card {
     this.element.message = message;
     this.element.dataset.frame = message.frame;
     this.plot.draw(message);
+    this.#showReset();
     const figures = Object.entries(message.figures ?? {}).map(([figure, { value, unit }]) =>
       `${figure} ${value === null ? "-" : unit ? `${value} ${unit}` : format.percent(value)}`);
     this.caption.textContent = [
@@ -84,6 +89,10 @@ export class Card {
       `frame ${format.count(message.frame)}`, ...figures,
       message.valid !== null && message.valid < 1 && `${format.percent(message.valid)} valid`,
     ].filter(Boolean).join(" · ");
+  }
+
+  #showReset() {
+    this.reset.hidden = !this.plot.isZoomed;
   }
 
   #toggle() {

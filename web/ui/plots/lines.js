@@ -40,6 +40,14 @@ export class Lines {
     this.#units = "";
   }
 
+  get isZoomed() {
+    return this.#zoom.range !== null;
+  }
+
+  resetZoom() {
+    this.#zoom.reset();
+  }
+
   clear() {
     this.#waterfall?.clear();
   }

@@ -34,6 +34,15 @@ export class Matrix {
     this.resize.observe(this.element);
   }
 
+  get isZoomed() {
+    return this.#window !== null;
+  }
+
+  resetZoom() {
+    this.#window = null;
+    this.redraw();
+  }
+
   clear() {
     this.#message = null;
   }
@@ -69,10 +78,7 @@ export class Matrix {
         this.#window = { left: from.column, top: from.row, right: to.column + 1, bottom: to.row + 1 };
         this.redraw();
       },
-      onReset: () => {
-        this.#window = null;
-        this.redraw();
-      },
+      onReset: () => this.resetZoom(),
     });
     return frame;
   }

@@ -22,6 +22,14 @@ export class Trend {
     this.element = h("div", { class: "canvas" });
   }
 
+  get isZoomed() {
+    return this.#zoom.range !== null;
+  }
+
+  resetZoom() {
+    this.#zoom.reset();
+  }
+
   clear() {
     this.#times = [];
     this.#values = [];
