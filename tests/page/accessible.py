@@ -61,6 +61,7 @@ def possible_swap(page):
 def running_shadow(page):
     page.get_by_role("tab", name="shadow").click()
     start = page.get_by_role("button", name="Start shadow")
+    expect(start.or_(page.get_by_role("button", name="Stop shadow"))).to_be_visible()
     # The shadow may run since the states in the other colours.
     if start.is_visible():
         start.click()

@@ -137,7 +137,7 @@ export class Waterfall {
     }
     const [low, high] = this.#shown();
     context.textAlign = "center";
-    for (const { value, text } of marks(low, high, Math.max(2, inner / 80))) {
+    for (const { value, text } of marks(low, high, Math.max(2, inner / 60))) {
       const x = LEFT + ((value - low) / (high - low)) * inner;
       context.fillText(text, x, bottom + 15);
       context.fillRect(x, bottom, 1, 4);
