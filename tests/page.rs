@@ -27,6 +27,25 @@ blocks:
   disk: {kind: file_sink, input: source.pol1, on_fault: skip, parameters: {path: full.npy}}
 ";
 
+/// Two antennas as replicas, with frequencies on the sky.
+const REPLICAS: &str = "flowgraph: replicas
+doc: Two antennas in real time.
+blocks:
+  source:
+    kind: digitiser_simulator
+    replicate: 2
+    parameters: {adc_sample_rate_hz: 1000000, samples_per_frame: 131072, paced: true, signals: wgn(0.1)}
+  f:
+    kind: pfb
+    replicate: 2
+    input: source[${index}].pol0
+    parameters: {channels: 64, taps: 4, spectra_per_frame: 256, centre_hz: 1284000000}
+  fft: {kind: fft, replicate: 2, input: \"f[${index}]\"}
+  gain: {kind: postproc, replicate: 2, input: \"fft[${index}]\", parameters: {gains: 0.2}}
+  end: {kind: null_sink, replicate: 2, input: \"gain[${index}]\"}
+  rest: {kind: null_sink, replicate: 2, input: \"source[${index}].pol1\"}
+";
+
 /// Runs the script `part` of `tests/page/` against `program`; shows its output if it fails.
 fn browse(program: &Program, part: &str, folder: &Path) {
     let python = python::environment("tests-playwright", "tests/playwright.txt").unwrap();
@@ -93,4 +112,46 @@ fn page_asks_for_the_token() {
     std::fs::write(folder.path().join("token"), "f2c1a97be0d94c55").unwrap();
     let program = Program::start(folder.path(), FLOWGRAPH, &["--token-file", "token"]);
     browse(&program, "ask_token", folder.path());
+}
+
+#[test]
+fn page_has_no_barriers_to_accessibility() {
+    if !needs::browser() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
+    let program = Program::start(folder.path(), FLOWGRAPH, &["--recordings", "recordings"]);
+    browse(&program, "accessible", folder.path());
+}
+
+#[test]
+fn page_of_a_large_flowgraph_updates_what_is_visible() {
+    if !needs::browser() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
+    let program = Program::start(folder.path(), FLOWGRAPH, &[]);
+    browse(&program, "large", folder.path());
+}
+
+#[test]
+fn page_changes_replicas_together_or_one_of_them() {
+    if !needs::browser() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::start(folder.path(), REPLICAS, &[]);
+    browse(&program, "replicas", folder.path());
+}
+
+#[test]
+fn page_has_a_form_for_every_kind() {
+    if !needs::browser() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::start(folder.path(), REPLICAS, &["--hold"]);
+    browse(&program, "forms", folder.path());
 }

@@ -21,16 +21,18 @@ macro_rules! files {
 }
 
 /// Files of the page; a test compares them with the directory.
-const FILES: [(&str, &str); 45] = files![
+const FILES: [(&str, &str); 55] = files![
     "api.js",
     "block.js",
     "board.js",
     "card.js",
     "dialog.js",
     "dom.js",
+    "edge.js",
     "editor.js",
     "fields.js",
     "figures.js",
+    "find.js",
     "fold.js",
     "form.js",
     "format.js",
@@ -42,18 +44,25 @@ const FILES: [(&str, &str); 45] = files![
     "log.js",
     "main.js",
     "markdown.js",
+    "node.js",
     "panel.js",
     "parameters.js",
+    "plots/axis.js",
     "plots/chart.js",
+    "plots/colourbar.js",
     "plots/colourmap.js",
     "plots/lines.js",
     "plots/matrix.js",
+    "plots/pointer.js",
+    "plots/range.js",
     "plots/trend.js",
     "plots/waterfall.js",
+    "plots/zoom.js",
     "record.js",
     "recorders.js",
     "request.js",
     "schema.js",
+    "scope.js",
     "shadow.js",
     "style/base.css",
     "style/board.css",
@@ -66,6 +75,7 @@ const FILES: [(&str, &str); 45] = files![
     "themes.js",
     "update.js",
     "variant.js",
+    "viewport.js",
     "whole.js",
 ];
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from browser import Watched, browser, expect
+from browser import Watched, barriers, browser, expect
 
 with browser() as chromium:
     watched = Watched(chromium, sys.argv[1])
@@ -10,6 +10,7 @@ with browser() as chromium:
     dialog = page.get_by_role("dialog", name="This flowgraph requires a token")
     for token in ["not-the-right-one", "f2c1a97be0d94c55"]:
         expect(dialog).to_be_visible()
+        assert not (found := barriers(page, "token dialog")), found
         dialog.get_by_label("Token").fill(token)
         dialog.get_by_role("button", name="Show").click()
     expect(page.locator("#state")).to_have_text("running")

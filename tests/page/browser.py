@@ -4,6 +4,7 @@ import shutil
 import sys
 from contextlib import contextmanager
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
 # The machine may be busy with other tests.
@@ -36,3 +37,12 @@ class Watched:
     def quiet(self):
         assert not self.errors, self.errors
         assert not self.elsewhere, self.elsewhere
+
+
+def barriers(page, state):
+    """What axe-core finds on `page` in `state`, as lines of text."""
+    lines = []
+    for found in Axe().run(page).response["violations"]:
+        places = [f"{one['html'][:200]}: {one['failureSummary']}" for one in found["nodes"][:3]]
+        lines.append(f"{state}: {found['id']} ({found['impact']}): {'; '.join(places)}")
+    return lines

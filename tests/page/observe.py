@@ -363,7 +363,7 @@ def nothing_is_wider_than_a_phone(page):
 def all_tabs_fit(page):
     for one in page.get_by_role("tab").all():
         one.click()
-        page.wait_for_function("document.querySelector('#tab-body').childElementCount > 0")
+        page.wait_for_function("() => document.querySelector('#tab-body').childElementCount > 0")
         wide = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         assert wide[0] <= wide[1], (one.inner_text(), wide)
 

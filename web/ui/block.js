@@ -8,17 +8,18 @@ import { markdown } from "./markdown.js";
 import { parameters } from "./parameters.js";
 import { record } from "./record.js";
 import { LIVE_ONLY } from "./request.js";
+import { scope } from "./scope.js";
 import { shadow } from "./shadow.js";
 import { swap } from "./swap.js";
 
-/// The block called `name`, one of `replicas`. `onPlot(block, port)` adds a plot, `onOpen(replicas, name)` opens another
-/// replica.
+/// The block called `name`, one of `replicas`, which are changed together unless the user has picked one. `onPlot(block, port)` adds a plot,
+/// `onPick(name)` opens another replica.
 export class Block {
   #page = null;
 
-  constructor(replicas, name, { onPlot, onOpen }) {
-    Object.assign(this, { replicas, block: name, onPlot });
-    this.pick = replicas.length > 1 && h("select", { "aria-label": "replica", onchange: (event) => onOpen(replicas, event.target.value) },
+  constructor(replicas, name, { onPlot, onPick, isTogether = true }) {
+    Object.assign(this, { replicas, block: name, onPlot, isTogether });
+    this.pick = replicas.length > 1 && h("select", { "aria-label": "replica", title: "the replica that is shown", onchange: (event) => onPick(event.target.value) },
       replicas.map((one) => h("option", { value: one, selected: one === name }, one)));
   }
 
@@ -66,12 +67,16 @@ export class Block {
     ];
   }
 
+  #scope(prefix) {
+    return scope(prefix, this.replicas, this.block, this.isTogether);
+  }
+
   async tab(name) {
     const page = this.#page;
     const made = await {
       statistics: () => figures(page, (port) => this.onPlot(page.name, port)),
-      parameters: () => parameters(page, this.replicas),
-      swap: () => swap(page),
+      parameters: () => parameters(page, this.#scope("parameters")),
+      swap: () => swap(page, this.#scope("swap")),
       shadow: () => shadow(page),
       record: () => record(page),
       about: async () => ({ element: markdown((await api.ask(`/kinds/${encodeURIComponent(page.kind)}`)).doc) }),

@@ -19,6 +19,8 @@ export class Board {
   #views = new Map();
   #name = null;
   #outputs = [];
+  /// Type of the frames of each output.
+  #carries = new Map();
   #stream = null;
   #flows = true;
   #timer = 0;
@@ -50,6 +52,7 @@ export class Board {
     const outputs = [...new Set(flowgraph.graph.edges.map((edge) => JSON.stringify([edge.from, edge.output])))];
     if (outputs.join() === this.#outputs.join()) return;
     this.#outputs = outputs;
+    this.#carries = new Map(flowgraph.graph.edges.map((edge) => [JSON.stringify([edge.from, edge.output]), edge.carries]));
     const chosen = this.output.value;
     this.output.replaceChildren(...outputs.map((one) => h("option", { value: one }, JSON.parse(one).join("."))));
     if (outputs.includes(chosen)) this.output.value = chosen;
@@ -123,10 +126,15 @@ export class Board {
 
   async #usual() {
     const found = new Map();
-    for (const [block, port] of this.#outputs.map((one) => JSON.parse(one))) {
+    // Outputs with the same type have the same views: a large flowgraph needs few requests.
+    const known = new Map();
+    for (const output of this.#outputs) {
+      const [block, port] = JSON.parse(output);
       // Replicas show similar data.
       if (/\[[1-9]\d*\]/.test(block)) continue;
-      for (const view of await this.#viewsOf(block, port).catch(() => [])) {
+      const type = this.#carries.get(output);
+      if (!known.has(type)) known.set(type, await this.#viewsOf(block, port).catch(() => []));
+      for (const view of known.get(type)) {
         // The band-pass after gains and quantisation is the most informative, but of an input, not of a beam.
         const isBetter = LAST.has(view.name) && view.selects.every(({ axis }) => axis !== "beam");
         if (!found.has(view.name) || isBetter) found.set(view.name, { block, port, view: view.name });

@@ -14,12 +14,12 @@ const PLOTS = { lines: Lines, matrix: Matrix, points: Trend };
 export class Card {
   #isPaused = false;
 
-  /// `spec` describes the plot: `{ block, port, view, select: { axis: index }, shows }`; `view` is the description of the
+  /// `spec` describes the plot: `{ block, port, view, select: { axis: index }, shows, colours }`; `view` is the description of the
   /// view in the REST API.
   constructor(spec, view, { onChange, onClose }) {
     Object.assign(this, { block: spec.block, port: spec.port, view, onChange });
     this.select = { ...spec.select };
-    this.plot = new PLOTS[view.kind](view, spec.shows);
+    this.plot = new PLOTS[view.kind](view, spec, onChange);
     const axes = view.selects.map((axis) => this.#axis(axis));
     const shows = this.plot.choices && h("select", { "aria-label": "kind of drawing", onchange: (event) => {
       this.plot.show(event.target.value);
@@ -27,13 +27,17 @@ export class Card {
     } }, this.plot.choices.map((word) => h("option", { selected: word === this.plot.shows }, word)));
     const button = (text, title, action) => h("button", { type: "button", class: "quiet", title, "aria-label": title, onclick: action }, text);
     this.pause = h("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: () => this.#toggle() }, "Pause");
+    this.reset = h("button", { type: "button", class: "quiet", hidden: true, title: "shows all of the plot, like a double click", onclick: () => this.plot.resetZoom() }, "Reset zoom");
+    // The plot handles the same events, before or after.
+    ["mouseup", "dblclick", "click"].forEach((name) => this.plot.element.addEventListener(name, () => setTimeout(() => this.#showReset())));
+    this.reset.addEventListener("click", () => this.#showReset());
     this.caption = h("figcaption", {}, "waiting for a frame");
     const title = `${spec.block}.${spec.port}`;
     this.element = h("figure", { class: `plot ${view.kind}`, "aria-label": `${view.title} of ${title}`, "data-view": view.name, "data-output": title },
-      h("div", { class: "bar" }, h("h3", { title: view.title }, view.title), this.pause,
+      h("div", { class: "bar" }, h("h3", { title: view.title }, view.title), this.reset, this.pause,
         button("PNG", "save as PNG", () => this.#png()), button(".npy", "save the next frame as .npy", () => this.#npy()),
         button("✕", "remove this plot", () => (this.plot.close(), this.element.remove(), onClose()))),
-      h("div", { class: "bar controls" }, h("span", { class: "output" }, title), axes, shows || ""),
+      h("div", { class: "bar controls" }, h("span", { class: "output" }, title), axes, shows || "", this.plot.range?.element ?? ""),
       this.plot.element, this.caption);
   }
 
@@ -55,7 +59,7 @@ export class Card {
 
   /// Specification to store for the next visit.
   spec() {
-    return { block: this.block, port: this.port, view: this.view.name, select: this.select, shows: this.plot.shows };
+    return { block: this.block, port: this.port, view: this.view.name, select: this.select, shows: this.plot.shows, colours: this.plot.range?.fixed ?? undefined };
   }
 
   /// Path of the view below `/blocks`, with its query.
@@ -77,13 +81,18 @@ export class Card {
     this.element.message = message;
     this.element.dataset.frame = message.frame;
     this.plot.draw(message);
+    this.#showReset();
     const figures = Object.entries(message.figures ?? {}).map(([figure, { value, unit }]) =>
       `${figure} ${value === null ? "-" : unit ? `${value} ${unit}` : format.percent(value)}`);
     this.caption.textContent = [
       message.time_seconds > 1e8 ? `${format.clock(message.time_seconds)} UTC` : `at ${format.seconds(message.time_seconds)}`,
       `frame ${format.count(message.frame)}`, ...figures,
-      message.valid !== null && message.valid < 1 && `${format.percent(message.valid)} valid`, this.plot.said,
+      message.valid !== null && message.valid < 1 && `${format.percent(message.valid)} valid`,
     ].filter(Boolean).join(" · ");
+  }
+
+  #showReset() {
+    this.reset.hidden = !this.plot.isZoomed;
   }
 
   #toggle() {

@@ -36,7 +36,8 @@ export function morph(parent, wanted) {
   while (parent.childNodes.length > fresh.length) parent.lastChild.remove();
 }
 
-function alike(there, next) {
+/// Updates the element `there` to equal `next`, of the same tag.
+export function alike(there, next) {
   for (const { name } of [...there.attributes]) if (!next.hasAttribute(name)) there.removeAttribute(name);
   for (const { name, value } of next.attributes) {
     if (there.getAttribute(name) !== value) there.setAttribute(name, value);

@@ -1,38 +1,55 @@
-// Live drawing of the graph: device and load of blocks, rates and queues of edges.
+// Live drawing of the graph: device, load and lag of blocks, rates and queues of edges.
+//
+// A refresh redraws only nodes and edges that have changed; of a large graph, only the visible part is in the document.
 
-import { at, morph, s } from "./dom.js";
+import { alike, at, s } from "./dom.js";
+import { drawEdge, faceOf as edgeFace, route } from "./edge.js";
+import { Find } from "./find.js";
 import { fold, pattern } from "./fold.js";
-import * as format from "./format.js";
 import { layout } from "./layout.js";
+import { drawNode, faceOf as nodeFace, HEIGHT, WIDTH } from "./node.js";
+import { Viewport } from "./viewport.js";
 
-const WIDTH = 172;
-const HEIGHT = 46;
 const GAP = { x: 18, y: 34 };
 const MARGIN = { x: 10, top: 18, bottom: 10 };
-/// Number of characters of a name that fit into a node.
-const CHARACTERS = 19;
 const SMALLEST_SCALE = 0.72;
+/// Number of nodes that are drawn even if they are not visible.
+const SMALL = 120;
+/// Scale below which a name cannot be read.
+const FAR = 0.45;
 /// States of an active recorder.
 const MARKED = new Set(["waiting", "recording"]);
-const MARKS = { running: "●", stalled: "◌", starting: "○", finished: "✓", failed: "✕" };
 
 export class Graph {
-  #drawn = { key: "", places: null };
+  #placed = { key: "", places: new Map(), routes: new Map(), width: 1, height: 1 };
   #graph = null;
   #figures = new Map();
   #limit = null;
   #marks = new Map();
   #selected = null;
   #focused = null;
+  #found = new Set();
   #folded = { nodes: [], edges: [] };
+  /// Key -> `{ element, text }` of what is in the document; `text` is the drawn face.
+  #drawn = { nodes: new Map(), edges: new Map() };
 
-  /// `onOpen(names)` is called when the user opens a block or replicas.
+  /// `onOpen(names, name)` is called when the user opens a block, or the first or the given one of replicas.
   constructor(onOpen) {
     this.box = at("graph");
     this.onOpen = onOpen;
     this.foldBox = at("fold");
     this.unit = at("unit");
     this.unit.value = localStorage.getItem("fxgraph-unit") ?? "bits";
+    this.edges = s("g", {});
+    this.nodes = s("g", {});
+    this.svg = s("svg", { role: "group", "aria-label": "blocks and edges" }, this.edges, this.nodes);
+    this.box.append(this.svg);
+    this.viewport = new Viewport(this.box, () => this.#graph && this.#paint());
+    this.find = new Find({
+      search: (text) => this.#search(text),
+      onFind: (names, name) => this.#show(names, name),
+      onOpen: (name) => this.#open(this.#nodeOf(name), name),
+    });
     this.foldBox.addEventListener("change", () => {
       this.chosen = this.foldBox.checked;
       this.draw();
@@ -41,9 +58,12 @@ export class Graph {
       localStorage.setItem("fxgraph-unit", this.unit.value);
       this.draw();
     });
-    this.box.addEventListener("click", ({ target }) => this.#open(target.closest(".node")));
+    this.box.addEventListener("click", ({ target }) => {
+      const key = target.closest(".node")?.dataset.key;
+      if (key && !this.viewport.hasPanned) this.#open(this.#folded.nodes.find((node) => node.key === key));
+    });
     this.box.addEventListener("keydown", (event) => this.#key(event));
-    new ResizeObserver(() => this.#graph && this.draw()).observe(this.box.parentElement);
+    new ResizeObserver(() => this.#graph && this.#paint()).observe(this.box.parentElement);
   }
 
   /// Shows the graph of a flowgraph with the statistics, shadows and recorders of its blocks.
@@ -51,17 +71,17 @@ export class Graph {
     this.#graph = flowgraph.graph;
     this.#figures = new Map(blocks.map((block) => [block.name, block]));
     this.#limit = flowgraph.limited_by?.block;
-    this.#marks = new Map(blocks.map(({ name }) => [name, [
-      recorders.some((one) => one.output?.startsWith(`${name}.`) && MARKED.has(one.state)) && "rec",
-      shadows.some((one) => one.block === name && !one.ended) && "shadow",
-    ].filter(Boolean)]));
+    this.#marks = new Map();
+    const mark = (name, word) => this.#marks.set(name, [...(this.#marks.get(name) ?? []), word]);
+    recorders.filter((one) => one.output && MARKED.has(one.state)).forEach((one) => mark(one.output.slice(0, one.output.lastIndexOf(".")), "rec"));
+    shadows.filter((one) => !one.ended).forEach((one) => mark(one.block, "shadow"));
     this.draw();
   }
 
   /// Marks the block called `name`, whose panel is open.
   select(name) {
     this.#selected = name;
-    if (this.#graph) this.draw();
+    if (this.#graph) this.#paint();
   }
 
   focus() {
@@ -69,21 +89,65 @@ export class Graph {
   }
 
   draw() {
-    const folded = fold(this.#graph, this.#isFolded());
-    this.#folded = folded;
-    const key = JSON.stringify([folded.nodes.map((node) => node.key), folded.edges.map((edge) => edge.key)]);
-    if (key !== this.#drawn.key) this.#drawn = { key, ...layout(folded.nodes, folded.edges) };
-    const { columns, rows } = this.#drawn;
+    this.#folded = fold(this.#graph, this.#isFolded());
+    const { nodes, edges } = this.#folded;
+    const key = JSON.stringify([nodes.map((node) => node.key), edges.map((edge) => edge.key)]);
+    if (key !== this.#placed.key) this.#place(key);
+    if (!nodes.some((node) => node.key === this.#focused)) this.#focused = nodes[0]?.key;
+    this.#paint();
+  }
+
+  /// Positions of nodes, and paths of edges, which change only with the flowgraph.
+  #place(key) {
+    const { nodes, edges } = this.#folded;
+    const { places, bends, columns, rows } = layout(nodes, edges);
+    const corner = ({ column, row }) => ({ x: MARGIN.x + column * (WIDTH + GAP.x), y: MARGIN.top + row * (HEIGHT + GAP.y) });
+    const corners = new Map([...places].map(([key, place]) => [key, { ...corner(place), ...place }]));
+    const routes = new Map(edges.map((edge) => [edge.key, route([corners.get(edge.from), ...bends.get(edge.key).map(corner), corners.get(edge.to)])]));
     const width = columns * (WIDTH + GAP.x) - GAP.x + 2 * MARGIN.x;
     const height = rows * (HEIGHT + GAP.y) - GAP.y + MARGIN.top + MARGIN.bottom;
-    const scale = Math.max(SMALLEST_SCALE, Math.min(1, (this.box.clientWidth - 2) / width));
+    this.#placed = { key, places: corners, routes, width, height };
+    for (const drawn of Object.values(this.#drawn)) {
+      drawn.forEach(({ element }) => element.remove());
+      drawn.clear();
+    }
     document.documentElement.style.setProperty("--graph-width", `${Math.ceil(width * SMALLEST_SCALE)}px`);
-    if (!folded.nodes.some((node) => node.key === this.#focused)) this.#focused = folded.nodes[0]?.key;
-    morph(this.box, [
-      s("svg", { viewBox: `0 0 ${width} ${height}`, width: width * scale, height: height * scale, role: "group", "aria-label": "blocks and edges" },
-        folded.edges.map((edge) => this.#edge(edge, this.#drawn.bends.get(edge.key))),
-        folded.nodes.map((node) => this.#node(node))),
-    ]);
+    this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  }
+
+  /// Brings the document up to date.
+  #paint() {
+    const { places, routes, width, height } = this.#placed;
+    const { nodes, edges } = this.#folded;
+    this.viewport.resize({ width, height });
+    const { scale } = this.viewport;
+    const isFar = scale < FAR;
+    const part = this.viewport.part();
+    const isSmall = nodes.length <= SMALL;
+    const isVisible = ({ left, top, right, bottom }) => isSmall || (left < part.right && right > part.left && top < part.bottom && bottom > part.top);
+    const boxOf = ({ x, y }) => ({ left: x, top: y, right: x + WIDTH, bottom: y + HEIGHT });
+    for (const [name, length] of [["width", width], ["height", height]]) {
+      const text = (length * scale).toFixed(1);
+      if (this.svg.getAttribute(name) !== text) this.svg.setAttribute(name, text);
+    }
+    const shownEdges = edges.filter((edge) => isVisible(routes.get(edge.key).box));
+    keep(this.#drawn.edges, this.edges, shownEdges.map((edge) =>
+      [edge.key, edgeFace(edge, this.unit.value, isFar), (face) => drawEdge(routes.get(edge.key), face)]));
+    const isKept = (node) => node.key === this.#focused || node.members.some((block) => block.name === this.#selected);
+    const shownNodes = nodes.filter((node) => isVisible(boxOf(places.get(node.key))) || isKept(node));
+    keep(this.#drawn.nodes, this.nodes, shownNodes.map((node) => {
+      const names = node.members.map((block) => block.name);
+      return [node.key, this.#face(node, names, isFar), (face) => drawNode(node.key, names, places.get(node.key), face)];
+    }));
+  }
+
+  #face(node, names, isFar) {
+    return nodeFace(node, {
+      isFar, figures: names.map((name) => this.#figures.get(name)).filter(Boolean),
+      marks: [...new Set(names.flatMap((name) => this.#marks.get(name) ?? []))],
+      limits: names.includes(this.#limit), isSelected: names.includes(this.#selected),
+      isFound: names.some((name) => this.#found.has(name)), isFocused: node.key === this.#focused,
+    });
   }
 
   #isFolded() {
@@ -94,104 +158,59 @@ export class Graph {
     return this.foldBox.checked;
   }
 
-  #corner({ column, row }) {
-    return { x: MARGIN.x + column * (WIDTH + GAP.x), y: MARGIN.top + row * (HEIGHT + GAP.y) };
-  }
-
-  #node(node) {
-    const { x, y } = this.#corner(this.#drawn.places.get(node.key));
-    const names = node.members.map((block) => block.name);
-    const limits = names.includes(this.#limit);
-    const figures = names.map((name) => this.#figures.get(name)).filter(Boolean);
-    const sum = (name) => figures.reduce((all, block) => all + block.totals[name], 0);
-    const [losses, faults] = [sum("losses"), sum("faults")];
-    const held = Math.max(0, ...figures.map((block) => block.rates?.room_wait_fraction ?? 0));
-    const marks = [...new Set(names.flatMap((name) => this.#marks.get(name) ?? []))];
-    const trouble = losses ? `${format.si(losses, "")} drops` : faults ? `${format.si(faults, "")} faults` : "";
-    const times = node.members.length > 1 ? ` ×${node.members.length}` : "";
-    const prefix = node.name.slice(0, node.name.lastIndexOf(".") + 1);
-    const name = clip(node.name.slice(prefix.length), prefix ? 13 : CHARACTERS - times.length);
-    const room = Math.max(4, CHARACTERS - times.length - name.length);
-    const classes = ["node", node.state, node.device.startsWith("cuda") ? "gpu" : "cpu",
-      limits && "limits", names.includes(this.#selected) && "selected"];
-    const said = [node.name, node.members.length > 1 && `${node.members.length} replicas`, node.kind, `on ${node.device}`,
-      node.state, `busy ${format.percent(node.busy)}`, `waits for output ${format.percent(held)}`, limits && "bottleneck of the flowgraph", trouble, ...marks];
-    const length = (share) => ((WIDTH - 23) * Math.max(0, Math.min(1, share))).toFixed(1);
-    return s("g", {
-      class: classes.filter(Boolean).join(" "), transform: `translate(${x} ${y})`, role: "button", "data-key": node.key, "data-names": JSON.stringify(names),
-      tabindex: node.key === this.#focused ? 0 : -1, "aria-label": said.filter(Boolean).join(", "),
-    },
-      node.members.length > 1 && s("rect", { class: "behind", x: 4, y: 4, width: WIDTH, height: HEIGHT, rx: 6 }),
-      s("rect", { class: "box", width: WIDTH, height: HEIGHT, rx: 6 }),
-      s("path", { class: "stripe", d: `M6 0 h-1 a5 5 0 0 0 -5 5 v${HEIGHT - 10} a5 5 0 0 0 5 5 h1 z` }),
-      s("text", { class: "name", x: 14, y: 18 }, s("tspan", { class: "prefix" }, clipStart(prefix, room)), s("tspan", {}, name), s("tspan", { class: "times" }, times)),
-      s("text", { class: "mark", x: WIDTH - 9, y: 18, "text-anchor": "end" }, MARKS[node.state] ?? ""),
-      s("text", { class: trouble ? "kind trouble" : "kind", x: 14, y: 33 }, trouble || clip(node.kind, 19)),
-      s("text", { class: "busy", x: WIDTH - 9, y: 33, "text-anchor": "end" }, format.percent(node.busy)),
-      s("rect", { class: "load", x: 14, y: HEIGHT - 7, width: WIDTH - 23, height: 3, rx: 1.5 }),
-      s("rect", { class: "loaded", x: 14, y: HEIGHT - 7, width: length(node.busy), height: 3, rx: 1.5 }),
-      s("rect", { class: "held", x: 14 + Number(length(node.busy)), y: HEIGHT - 7, width: length(Math.min(held, 1 - node.busy)), height: 3, rx: 1.5 }),
-      marks.length > 0 && s("text", { class: "marks", x: 8, y: -4 }, marks.map((mark) => s("tspan", { class: mark }, `● ${mark} `))),
-      limits && s("text", { class: "limit", x: WIDTH - 8, y: -4, "text-anchor": "end" }, "limit"));
-  }
-
-  #edge(edge, bends) {
-    const [from, to] = [edge.from, edge.to].map((key) => this.#corner(this.#drawn.places.get(key)));
-    const middle = (corner) => ({ x: corner.x + WIDTH / 2, y: corner.y });
-    const start = middle(from);
-    start.y += HEIGHT;
-    const end = middle(to);
-    let path = `M${start.x} ${start.y}`;
-    let last = start;
-    for (const bend of bends) {
-      const through = middle(this.#corner(bend));
-      path += `${curve(last, through)} V${through.y + HEIGHT}`;
-      last = { x: through.x, y: through.y + HEIGHT };
-    }
-    path += curve(last, end);
-    const fill = Math.max(...edge.members.map((one) => one.queued_frames / Math.max(1, one.queue_frames)));
-    const rates = edge.members.map((one) => this.unit.value === "bits" ? one.bytes_per_second : one.frames_per_second);
-    const rate = rates.includes(null) ? null : rates.reduce((sum, one) => sum + one, 0);
-    const text = this.unit.value === "bits" ? format.bits(rate) : format.frames(rate);
-    const label = { x: (start.x + (bends.length ? middle(this.#corner(bends[0])).x : end.x)) / 2, y: start.y + GAP.y / 2 - 5 };
-    const title = edge.members.slice(0, 8).map((one) =>
-      `${one.from}.${one.output} → ${one.to}.${one.input}: ${one.carries}; ${format.frames(one.frames_per_second)} of ` +
-      `${format.frames(one.expected_frames_per_second)}; queue ${one.queued_frames}/${one.queue_frames}`).join("\n");
-    const level = fill >= 0.99 ? "full" : fill >= 0.5 ? "filling" : "";
-    return s("g", { class: `edge ${level}`, "data-rate": rate ?? "" },
-      s("title", {}, title),
-      s("path", { class: "wire", d: path }),
-      s("rect", { class: "queue", x: end.x + 5, y: end.y - 15, width: 5, height: 12, rx: 1 }),
-      s("rect", { class: "queued", x: end.x + 5, y: (end.y - 3 - 12 * fill).toFixed(1), width: 5, height: (12 * fill).toFixed(1), rx: 1 }),
-      s("text", { class: "rate", x: label.x, y: label.y + 3, "text-anchor": "middle" }, text));
-  }
-
-  #open(node) {
+  #open(node, name) {
     if (!node) return;
-    this.#focused = node.dataset.key;
-    this.onOpen(JSON.parse(node.dataset.names));
+    this.#focused = node.key;
+    this.onOpen(node.members.map((block) => block.name), name);
+  }
+
+  #nodeOf(name) {
+    return this.#folded.nodes.find((node) => node.members.some((block) => block.name === name));
+  }
+
+  /// Names of the blocks whose name or kind contains `text`; those whose name begins with it are first.
+  #search(text) {
+    const wanted = text.toLowerCase();
+    const rank = ({ name, kind }) => (name.toLowerCase().startsWith(wanted) ? 0 : name.toLowerCase().includes(wanted) ? 1 : kind.toLowerCase().includes(wanted) ? 2 : 3);
+    const ranked = (this.#graph?.blocks ?? []).map((block) => [rank(block), block.name]).filter(([rank]) => rank < 3);
+    return ranked.sort(([one], [other]) => one - other).map(([, name]) => name);
+  }
+
+  /// Marks the found blocks, and scrolls to the one called `name`.
+  #show(names, name) {
+    this.#found = new Set(names);
+    const node = name === undefined ? undefined : this.#nodeOf(name);
+    if (node) {
+      this.#focused = node.key;
+      this.viewport.readable();
+      this.#reveal(node.key);
+    }
+    if (this.#graph) this.#paint();
+  }
+
+  #reveal(key) {
+    this.viewport.reveal({ ...this.#placed.places.get(key), width: WIDTH, height: HEIGHT });
   }
 
   #key(event) {
-    const node = event.target.closest(".node");
-    if (!node) return;
+    const key = event.target.closest(".node")?.dataset.key;
+    if (!key) return;
     if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
-      return this.#open(node);
+      return this.#open(this.#folded.nodes.find((node) => node.key === key));
     }
-    const next = this.#neighbour(node.dataset.key, event.key);
+    const next = this.#neighbour(key, event.key);
     if (!next) return;
     event.preventDefault();
     this.#focused = next;
-    this.draw();
-    const element = this.box.querySelector(`.node[data-key="${CSS.escape(next)}"]`);
-    element.focus();
-    element.scrollIntoView({ block: "nearest", inline: "nearest" });
+    this.#paint();
+    this.#drawn.nodes.get(next).element.focus({ preventScroll: true });
+    this.#reveal(next);
   }
 
   /// The node for an arrow key: along an edge for up and down, within the row for left and right.
   #neighbour(key, arrow) {
-    const { places } = this.#drawn;
+    const { places } = this.#placed;
     const here = places.get(key);
     const nearest = (keys) => keys.sort((one, other) =>
       Math.abs(places.get(one).column - here.column) - Math.abs(places.get(other).column - here.column))[0];
@@ -205,10 +224,21 @@ export class Graph {
   }
 }
 
-const clipStart = (text, length) => (text.length > length ? `…${text.slice(1 - length)}` : text);
-const clip = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
-
-function curve(from, to) {
-  const half = (from.y + to.y) / 2;
-  return from.x === to.x ? ` V${to.y}` : ` C${from.x} ${half} ${to.x} ${half} ${to.x} ${to.y}`;
+/// Makes `drawn`, the elements in `parent`, those of `wanted`, each `[key, face, draw]`; one with the same face stays untouched.
+function keep(drawn, parent, wanted) {
+  const keys = new Set(wanted.map(([key]) => key));
+  for (const [key, { element }] of drawn) {
+    if (keys.has(key)) continue;
+    element.remove();
+    drawn.delete(key);
+  }
+  for (const [key, face, draw] of wanted) {
+    const text = JSON.stringify(face);
+    const there = drawn.get(key);
+    if (there?.text === text) continue;
+    const next = draw(face);
+    if (there) alike(there.element, next);
+    else parent.append(next);
+    drawn.set(key, { element: there?.element ?? next, text });
+  }
 }

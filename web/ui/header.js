@@ -76,7 +76,8 @@ function margins({ deadline_margin_fraction: margin, limited_by: limit, lag_seco
   const told = ({ name, latency }) => `${name}: mean ${format.seconds(latency.mean_seconds)}, 99th percentile ${bound(within(latency))}`;
   return [
     item("margin", format.margin(margin), "deadline margin: headroom of the slowest block, as a fraction of signal time", margin !== null && margin < 0 ? "warn" : ""),
-    item("lag", format.lag(lag), lag === null ? "no frame so far" : `behind real time, at ${lagging}`, lag > 2 ? "bad" : ""),
+    item("lag", [format.lag(lag), lagging && h("small", {}, ` ${format.short(lagging, 18)}`)],
+      lag === null ? "no frame so far" : `behind real time, at ${lagging}`, lag > 2 ? "bad" : ""),
     item("latency", sinks.length > 0 ? `≤ ${bound(slowest)}` : "-", sinks.map(told).join("\n") || "no frame at a sink so far"),
     item("limited by", limit?.block ?? (limit ? "sources" : "-"), limit?.text ?? "no rates in the first second", limit?.block ? "warn" : ""),
   ];

@@ -84,10 +84,11 @@ function join(above, below) {
 
 const mean = (numbers) => numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
 
-/// Orders each row by the mean positions of its neighbours in the row above and below, alternately.
+/// Orders each row by the mean positions of its neighbours in the row above and below, alternately. A position is a share of the row, since
+/// rows differ in length.
 function order(lines) {
-  const number = () => lines.forEach((line) => line.forEach((item, place) => (item.place = place)));
-  number();
+  const number = (line) => line.forEach((item, place) => (item.place = (place + 0.5) / line.length));
+  lines.forEach(number);
   for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
     const side = sweep % 2 === 0 ? "up" : "down";
     for (const line of sweep % 2 === 0 ? lines : [...lines].reverse()) {
@@ -95,7 +96,7 @@ function order(lines) {
         item.wish = item[side].length ? mean(item[side].map((other) => other.place)) : item.place;
       }
       line.sort((one, other) => one.wish - other.wish);
-      line.forEach((item, place) => (item.place = place));
+      number(line);
     }
   }
 }

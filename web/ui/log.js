@@ -13,6 +13,8 @@ const FAULTS = new Set([
 /// Follows the events of the run, and calls `onEvent` for each.
 export class Log {
   #events = [];
+  #fresh = [];
+  #frame = 0;
 
   constructor(onEvent) {
     this.onEvent = onEvent;
@@ -34,14 +36,23 @@ export class Log {
     if (![...this.kind.options].some((option) => option.value === event.kind)) {
       this.kind.append(h("option", { value: event.kind }, event.kind.replaceAll("_", " ")));
     }
-    if (this.#isShown(event)) {
-      // The newest event is on top; the scroll position of the reader is kept.
-      const before = this.list.scrollHeight;
-      this.list.prepend(row(event));
-      if (this.list.scrollTop > 0) this.list.scrollTop += this.list.scrollHeight - before;
-      while (this.list.childElementCount > KEPT) this.list.lastElementChild.remove();
-    }
+    this.#fresh.push(event);
+    this.#frame ||= requestAnimationFrame(() => this.#addFresh());
     this.onEvent(event);
+  }
+
+  /// Adds the events since the last frame of the page: a page that opens gets all events of the run at once.
+  #addFresh() {
+    const rows = this.#fresh.filter((event) => this.#isShown(event)).slice(-KEPT).reverse().map(row);
+    this.#fresh = [];
+    this.#frame = 0;
+    if (rows.length === 0) return;
+    // The newest event is on top; the scroll position of the reader is kept.
+    const isRead = this.list.scrollTop > 0;
+    const before = isRead && this.list.scrollHeight;
+    this.list.prepend(...rows);
+    while (this.list.childElementCount > KEPT) this.list.lastElementChild.remove();
+    if (isRead) this.list.scrollTop += this.list.scrollHeight - before;
   }
 
   #isShown(event) {
@@ -52,6 +63,7 @@ export class Log {
   }
 
   #draw() {
+    this.#fresh = [];
     this.list.replaceChildren(...this.#events.filter((event) => this.#isShown(event)).reverse().map(row));
   }
 }

@@ -28,15 +28,16 @@ const panel = new Panel({
     graph.focus();
   },
 });
-const graph = new Graph((replicas) => openBlock(replicas));
-at("whole").addEventListener("click", () => open(new Whole((block, tab) => openBlock([block], block, tab))));
+const graph = new Graph((replicas, name) => openBlock(replicas, name));
+at("whole").addEventListener("click", () => open(new Whole((block, tab) => openBlock([block], block, { tab }))));
 
 function open(subject, tab) {
   panel.open(subject, tab).catch(refuse);
 }
 
-function openBlock(replicas, name = replicas[0], tab = undefined) {
-  open(new Block(replicas, name, { onPlot: (block, port) => board.offer(block, port), onOpen: openBlock }), tab);
+function openBlock(replicas, name = replicas[0], { tab, isTogether } = {}) {
+  const onPick = (other) => openBlock(replicas, other, { isTogether: false });
+  open(new Block(replicas, name, { onPlot: (block, port) => board.offer(block, port), onPick, isTogether }), tab);
 }
 
 let hasEnded = false;

@@ -7,14 +7,13 @@ import * as format from "./format.js";
 import { oneValueALine, told } from "./request.js";
 import { plain, resolved } from "./schema.js";
 
-/// Creates the form for `page`, a block from the REST API; `replicas` are the names of its replicas, itself included.
+/// Creates the form for `page`, a block from the REST API; `scope` tells which replicas are changed.
 /// `{ element, show(page) }`: values changed by other clients are shown unless the user has typed one.
-export function parameters(page, replicas) {
+export function parameters(page, scope) {
   const schema = page.parameters_schema;
   const properties = Object.entries(schema?.properties ?? {});
   const live = formOf(schema ?? {}, page.parameters, { takes: (one) => one["x-live"] });
   const at = h("input", { id: "at", type: "text", inputmode: "numeric", autocomplete: "off", placeholder: "earliest possible" });
-  const all = h("input", { type: "checkbox", id: "all-replicas" });
   const send = h("button", { type: "submit", class: "primary" }, "Apply");
   const said = h("p", { class: "said", role: "status" });
 
@@ -28,8 +27,7 @@ export function parameters(page, replicas) {
     const values = live.check();
     if (values === null) return say("nothing was changed", true);
     if (Object.keys(values).length === 0) return say("no changes", false);
-    const blocks = all.checked ? replicas : [page.name];
-    const { text, paths } = oneValueALine(Object.fromEntries(blocks.map((name) => [name, values])), 2);
+    const { text, paths } = oneValueALine(Object.fromEntries(scope.names().map((name) => [name, values])), 2);
     const when = at.value.trim() === "" ? "" : `?at=${encodeURIComponent(at.value.trim())}`;
     const focused = document.activeElement;
     send.disabled = true;
@@ -38,7 +36,8 @@ export function parameters(page, replicas) {
       const answer = await api.patch(`/blocks${when}`, text);
       live.take({ ...page.parameters, ...values });
       const late = answer.is_late ? "; the requested timestamp had passed" : "";
-      say(`in effect from timestamp ${format.count(answer.effective_timestamp)}${late}`, false);
+      const where = scope.isTogether() ? ` in ${scope.names().length} replicas` : "";
+      say(`in effect${where} from timestamp ${format.count(answer.effective_timestamp)}${late}`, false);
     } catch (error) {
       const rest = live.say(told(error, paths).map(({ path, ...one }) => ({ ...one, name: path.at(-1) })));
       say(rest.map((one) => one.text).join("; ") || "nothing was changed", true);
@@ -58,11 +57,10 @@ export function parameters(page, replicas) {
   }));
   showFixed(page.parameters);
   const form = live.fields.length > 0 && h("form", { class: "live", onsubmit: submit, novalidate: true, "aria-label": "live parameters" },
-    live.elements,
+    scope.element, live.elements,
     h("div", { class: "field" },
       h("div", { class: "head" }, h("label", { for: "at" }, "at timestamp"), h("span", { class: "unit" }, "ADC samples")), at,
       h("p", { class: "doc" }, "effective timestamp: the new values apply from this sample on, in all blocks")),
-    replicas.length > 1 && h("label", { class: "check" }, all, ` all ${replicas.length} replicas, in one change`),
     h("div", { class: "actions" }, send, said));
   return {
     element: h("div", {},

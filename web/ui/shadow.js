@@ -87,7 +87,7 @@ function told(shadow, page) {
       ["memory of the comparison", format.si(shadow.comparison_memory_bytes, "B")],
     ].map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
     h("table", { class: "sides" },
-      h("thead", {}, h("tr", {}, ["", "block", "shadow"].map((head) => h("th", { class: head && "number" }, head)))),
+      h("thead", {}, h("tr", {}, ["", "block", "shadow"].map((head) => h(head ? "th" : "td", { class: head && "number" }, head)))),
       h("tbody", {},
         row("implementation", page.implementation, shadow.kind === page.kind ? shadow.implementation : `${shadow.kind}, ${shadow.implementation}`),
         other.map((name) => row(name, format.short(page.parameters[name] ?? "-", 24), format.short(shadow.parameters[name] ?? "-", 24))),

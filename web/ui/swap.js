@@ -5,8 +5,8 @@ import { h, morph } from "./dom.js";
 import * as format from "./format.js";
 import { variant } from "./variant.js";
 
-/// Creates the form for `page`, a block from the REST API: `{ element, show(page) }`.
-export async function swap(page) {
+/// Creates the form for `page`, a block from the REST API: `{ element, show(page) }`; `scope` tells which replicas are swapped.
+export async function swap(page, scope) {
   const form = await variant(page, "swap", `PATCH /api/v1${api.block(page.name)}`, true);
   const hold = h("input", { type: "checkbox", id: "swap-hold" });
   const outcome = h("div", { class: "outcome", role: "status" });
@@ -20,13 +20,12 @@ export async function swap(page) {
       if (body === "{}") return say([h("p", {}, "No changes.")]);
       buttons.forEach((button) => (button.disabled = true));
       say([h("p", {}, isDry ? "checking …" : "building the new block while the old one runs …")]);
-      const query = new URLSearchParams({ dry_run: isDry, may_hold_up: hold.checked });
-      const answer = await api.patch(`${api.block(page.name)}?${query}`, body);
-      say(told(answer));
-      if (answer.is_made) await form.take({ ...page, ...(await api.ask(api.block(page.name))) }, true);
+      const answers = await swapEach(scope.names(), body, { isDry, mayHoldUp: hold.checked });
+      say(told(answers));
+      if (!isDry) await form.take({ ...page, ...(await api.ask(api.block(page.name))) }, true);
     } catch (error) {
       outcome.replaceChildren();
-      say(form.refusal(isDry ? "The swap is not possible:" : "The swap failed:", error));
+      say(form.refusal(failure(error, isDry, scope.names()), error));
       // The marked input has the focus.
       document.activeElement.scrollIntoView({ block: "nearest" });
     } finally {
@@ -48,7 +47,7 @@ export async function swap(page) {
   return {
     element: h("form", { novalidate: true, "aria-label": "swap", onsubmit: (event) => (event.preventDefault(), send(false)) },
       h("p", { class: "note" }, "The new block is built and checked while the old one runs, and replaces it between two frames. If the first frames of the new block fail, the old one is restored."),
-      form.elements,
+      scope.element, form.elements,
       h("label", { class: "check" }, hold, " let the flowgraph wait for the new block (for files, not for live data)"),
       h("div", { class: "actions" }, buttons), outcome),
     show(now) {
@@ -58,19 +57,49 @@ export async function swap(page) {
   };
 }
 
-/// Shows the effect of a change.
-function told(change) {
-  const memory = Object.entries(change.memory_bytes).map(([device, bytes]) => `${format.si(bytes, "B")} on ${device}`).join(", ");
+/// Swaps the blocks called `names`, one after the other, after a dry run of all; returns the answers. An error has the name of its block in
+/// `block`, and the number of swapped ones in `done`.
+async function swapEach(names, body, { isDry, mayHoldUp }) {
+  const runs = isDry || names.length === 1 ? [isDry] : [true, false];
+  let answers = [];
+  for (const dry_run of runs) {
+    answers = [];
+    for (const name of names) {
+      const query = new URLSearchParams({ dry_run, may_hold_up: mayHoldUp });
+      try {
+        answers.push(await api.patch(`${api.block(name)}?${query}`, body));
+      } catch (error) {
+        throw Object.assign(error, { block: name, done: dry_run ? 0 : answers.length });
+      }
+    }
+  }
+  return answers;
+}
+
+function failure({ block, done = 0 }, isDry, names) {
+  const where = names.length > 1 && block ? ` at ${block}` : "";
+  if (isDry) return `The swap is not possible${where}:`;
+  return `The swap failed${where}${done > 0 ? `; ${done} of ${names.length} replicas are swapped` : ""}:`;
+}
+
+/// Shows the effect of the changes `answers`, one for each replica.
+function told(answers) {
+  const [change] = answers;
+  const bytes = new Map();
+  for (const [device, more] of answers.flatMap((one) => Object.entries(one.memory_bytes))) bytes.set(device, Math.max(bytes.get(device) ?? 0, more));
+  const memory = [...bytes].map(([device, most]) => `${format.si(most, "B")} on ${device}`).join(", ");
   const cell = (value) => h("td", { class: "mono", title: JSON.stringify(value) }, format.short(value ?? "default", 30));
+  const which = answers.length > 1 ? ` of ${answers.length} replicas` : "";
+  const restart = answers.find((one) => one.restart_because);
   return [
-    h("p", { class: change.is_made ? "good" : "" }, change.is_made ? "Swapped." : "The swap is possible."),
+    h("p", { class: change.is_made ? "good" : "" }, change.is_made ? (which ? `${answers.length} replicas swapped.` : "Swapped.") : `The swap${which} is possible.`),
     h("table", {},
-      h("thead", {}, h("tr", {}, ["", "current", "new"].map((head) => h("th", {}, head)))),
+      h("thead", {}, h("tr", {}, ["key", "current", "new"].map((head) => h("th", {}, head)))),
       h("tbody", {}, change.differences.map((one) => h("tr", {}, h("th", { scope: "row" }, one.key), cell(one.from), cell(one.to))))),
     h("dl", { class: "values" },
       h("div", {}, h("dt", {}, "way"), h("dd", {}, change.way)),
       h("div", {}, h("dt", {}, "interruption"), h("dd", {}, change.gap)),
       memory && h("div", {}, h("dt", {}, "memory during the swap"), h("dd", {}, memory))),
-    change.restart_because && h("p", { class: "problem" }, change.restart_because),
+    restart && h("p", { class: "problem" }, restart.restart_because),
   ];
 }

@@ -6,6 +6,8 @@ const THEMES = ["auto", "light", "dark"];
 const listeners = new Set();
 const root = document.documentElement;
 const probe = document.createElement("span");
+/// Colours of the current theme: reading a style takes time on a large page.
+const known = new Map();
 
 /// Calls `listener` when colours change.
 export const onTheme = (listener) => listeners.add(listener);
@@ -15,7 +17,10 @@ export const forgetTheme = (listener) => listeners.delete(listener);
 export function offerThemes(select) {
   select.append(...THEMES.map((theme) => h("option", { value: theme }, theme)));
   select.value = root.dataset.theme;
-  const tell = () => listeners.forEach((listener) => listener());
+  const tell = () => {
+    known.clear();
+    listeners.forEach((listener) => listener());
+  };
   select.addEventListener("change", () => {
     root.dataset.theme = select.value;
     localStorage.setItem("fxgraph-theme", select.value);
@@ -26,6 +31,11 @@ export function offerThemes(select) {
 
 /// The colour called `--name` in the style sheet, as canvases take it.
 export function colour(name) {
+  if (!known.has(name)) known.set(name, read(name));
+  return known.get(name);
+}
+
+function read(name) {
   if (!probe.isConnected) {
     probe.hidden = true;
     document.body.append(probe);

@@ -59,7 +59,7 @@ mod tests {
         let one = [("antenna", 1), ("pol", 1)];
         let drawn = drawing(&VIEW, &port, &frame, &one, 32);
         let x = drawn.x.as_ref().unwrap();
-        assert_eq!((x.name, x.start, x.step, x.len), ("frequency", 1e9, 1e6, 32));
+        assert_eq!((x.name, x.start, x.step, x.len), ("sky frequency", 1e9, 1e6, 32));
         assert_eq!(drawn.series[0].values[0], None, "zero power has no value in decibels");
         let level = |power: f64| 10.0 * (power / (127.0 * 127.0)).log10();
         for channel in 1..32 {

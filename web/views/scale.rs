@@ -5,6 +5,9 @@ use super::message::Grid;
 use fxgraph::{Dtype, PortType};
 use num_complex::Complex;
 
+/// Name of the axis of frequencies of a port with a band; without one, frequencies are those of the samples.
+pub(super) const SKY_FREQUENCY: &str = "sky frequency";
+
 /// Bits of an integer, or of each part of a complex one, from a digitiser or a quantiser. `None` for floats
 /// and for integers of 32 bits and more, which are sums.
 pub(super) fn bits(dtype: Dtype) -> Option<u32> {
@@ -74,5 +77,5 @@ pub(super) fn channel_grid(port: &PortType, channels: usize, group: usize) -> Gr
     let width_hz = band.bandwidth_hz / band.channels as f64;
     let first = band.first_channel as f64 - (band.channels / 2) as f64;
     let start = band.centre_hz + (first + centre) * width_hz;
-    Grid { name: "frequency", unit: "Hz", start, step: group as f64 * width_hz, len }
+    Grid { name: SKY_FREQUENCY, unit: "Hz", start, step: group as f64 * width_hz, len }
 }

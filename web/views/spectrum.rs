@@ -5,7 +5,7 @@
 
 use super::look::MOST_ELEMENTS;
 use super::message::{Drawing, DrawnAs, Grid, Series};
-use super::scale::{decibels, reference, sample_rate_hz};
+use super::scale::{SKY_FREQUENCY, decibels, reference, sample_rate_hz};
 use super::{Look, Shown, TIME, View};
 use fxgraph::PortType;
 use fxgraph::elements::Pick;
@@ -51,12 +51,13 @@ fn draw(look: &Look) -> Drawing {
             .collect()
     };
     let values = values.into_iter().map(|power| decibels(power * scale));
+    let (start, sign) = first_hz(look.port, rate_hz, is_complex);
     Drawing {
         x: Some(Grid {
-            name: "frequency",
+            name: if look.port.band.is_some() { SKY_FREQUENCY } else { "frequency" },
             unit: "Hz",
-            start: first_hz(look.port, rate_hz, is_complex),
-            step: rate_hz / length as f64,
+            start,
+            step: sign * rate_hz / length as f64,
             len: bins,
         }),
         series: vec![Series::new("power", unit, values)],
@@ -64,13 +65,17 @@ fn draw(look: &Look) -> Drawing {
     }
 }
 
-/// Frequency of the first bin in Hz: on the sky if the port has a band, otherwise that of the samples.
-fn first_hz(port: &PortType, rate_hz: f64, is_complex: bool) -> f64 {
-    let centre_hz = port.band.map(|band| band.centre_hz);
-    if is_complex {
-        centre_hz.unwrap_or(0.0) - rate_hz / 2.0
-    } else {
-        centre_hz.map_or(0.0, |centre_hz| centre_hz - rate_hz / 4.0)
+/// Frequency of the first bin in Hz, and the sign of the steps: on the sky if the port has a band, otherwise those of the
+/// samples. The steps are negative if the band is inverted.
+fn first_hz(port: &PortType, rate_hz: f64, is_complex: bool) -> (f64, f64) {
+    let below_centre_hz = if is_complex { rate_hz / 2.0 } else { rate_hz / 4.0 };
+    match port.band {
+        Some(band) => {
+            let sign = band.bandwidth_hz.signum();
+            (band.centre_hz - sign * below_centre_hz, sign)
+        }
+        None if is_complex => (-below_centre_hz, 1.0),
+        None => (0.0, 1.0),
     }
 }
 
@@ -221,6 +226,24 @@ mod tests {
         // Zero power has no value in decibels.
         let drawn = drawing(&VIEW, &port, &frame, &[("pol", 0)], 1024);
         assert!(drawn.series[0].values.iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn spectrum_of_an_inverted_band_has_falling_sky_frequencies() {
+        let mut port = port(Dtype::I16, &[("sample", 1024)], &[], 1024);
+        let zeros = vec![0; 2048];
+        let axis = |port: &PortType| {
+            let drawn = drawing(&VIEW, port, &frame(port, zeros.clone()), &[], 512);
+            let x = drawn.x.unwrap();
+            (x.name, x.start, x.step)
+        };
+        assert_eq!(axis(&port), ("frequency", 0.0, 1e6 / 1024.0));
+        let mut band = Band { channels: 1, first_channel: 0, centre_hz: 1e9, bandwidth_hz: 5e5 };
+        port.band = Some(band);
+        assert_eq!(axis(&port), ("sky frequency", 1e9 - 250e3, 1e6 / 1024.0));
+        band.bandwidth_hz = -5e5;
+        port.band = Some(band);
+        assert_eq!(axis(&port), ("sky frequency", 1e9 + 250e3, -1e6 / 1024.0));
     }
 
     #[test]

@@ -2,23 +2,25 @@
 
 import uPlot from "../vendor/uPlot-1.6.32/uPlot.esm.js";
 import { h, morph } from "../dom.js";
-import { si, ticks } from "../format.js";
+import { ticks } from "../format.js";
 import { colour, forgetTheme, onTheme, series as seriesColour } from "../themes.js";
+import { digitsOf } from "./axis.js";
 
 const FONT = "11px system-ui, sans-serif";
-const SCALED = new Set(["Hz", "s"]);
 
 export class Chart {
   #plot = null;
-  #x = { name: "", unit: "" };
+  #axis = { label: "", text: String };
 
-  /// Creates a chart of series called `names`, all in `unit`.
-  constructor({ unit, names, height, bars = false, scale = (low, high) => padded(low, high) }) {
-    Object.assign(this, { unit, names, height, bars, scale });
+  /// Creates a chart of series called `names`, all in `unit`. `zoom` is shared with the other drawings of the plot. `hasAxis` tells whether
+  /// positions are labelled, and `right` is the room on the right.
+  constructor({ unit, names, height, zoom, bars = false, hasAxis = true, right = 18 }) {
+    Object.assign(this, { unit, names, height, zoom, bars, hasAxis, right });
     this.legend = h("p", { class: "key" });
     this.element = h("div", { class: "chart" }, this.legend);
-    this.redraw = () => this.#plot?.redraw();
+    this.redraw = () => this.#plot?.redraw(true, true);
     onTheme(this.redraw);
+    zoom.onChange(this.redraw);
     this.resize = new ResizeObserver(() => this.#fit());
     this.resize.observe(this.element);
   }
@@ -27,13 +29,18 @@ export class Chart {
     forgetTheme(this.redraw);
     this.resize.disconnect();
     this.#plot?.destroy();
+    this.#plot = null;
   }
 
-  /// Draws `values`, one list per series, against `places`; `x` has name and unit of the horizontal axis.
-  draw(places, values, x) {
-    this.#x = x;
+  /// Draws `values`, one list per series, against `places` in ascending order; `axis` has the `label` of the horizontal axis, and the `text` of a
+  /// position.
+  draw(places, values, axis) {
+    const isOther = axis.label !== this.#axis.label;
+    this.#axis = axis;
     if (!this.#plot) this.#make();
+    this.#plot.axes[0].label = this.hasAxis ? axis.label : null;
     this.#plot.setData([places, ...values]);
+    if (isOther) this.#plot.redraw(false, true);
     this.#key();
   }
 
@@ -52,13 +59,20 @@ export class Chart {
       ...(isAngle && { paths: () => null }),
       ...(this.bars && { paths: uPlot.paths.bars({ size: [1, 100], gap: 0 }), fill: () => seriesColour(index) }),
     });
+    const label = this.hasAxis ? { label: this.#axis.label, labelSize: 15, labelFont: FONT, labelGap: 0, size: 22 } : { size: 6 };
     this.#plot = new uPlot({
-      width: Math.max(100, this.element.clientWidth), height: this.height, padding: [8, 18, 0, 0],
-      cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false } },
-      legend: { show: false }, hooks: { setCursor: [() => this.#key()] },
-      scales: { x: { time: false }, y: { range: isAngle ? [-180, 180] : (_, low, high) => this.scale(low, high) } },
+      width: Math.max(100, this.element.clientWidth), height: this.height, padding: [8, this.right, 0, 0],
+      cursor: {
+        y: false, points: { size: 6 }, drag: { x: true, y: false, setScale: false },
+        bind: { dblclick: () => () => this.zoom.reset() },
+      },
+      legend: { show: false }, hooks: { setCursor: [() => this.#key()], setSelect: [(plot) => this.#zoomed(plot)] },
+      scales: {
+        x: { time: false, range: (_, low, high) => (low === null ? [0, 1] : this.zoom.of(low, high > low ? high : low + 1)) },
+        y: { range: isAngle ? [-180, 180] : (_, low, high) => padded(low, high) },
+      },
       axes: [
-        { ...axis, size: 26, space: 72, values: (_, places, index, space, step) => ticks(places, step, this.#x.unit) },
+        { ...axis, ...label, space: 64, values: (_, places, index, space, step) => places.map((place) => (this.hasAxis ? place.toFixed(digitsOf(step)) : "")) },
         { ...axis, size: 48, space: 24, ...(isAngle && { splits: () => [-180, -90, 0, 90, 180] }), values: (_, values, index, space, step) => ticks(values, step, "") },
       ],
       series: [
@@ -66,6 +80,13 @@ export class Chart {
         ...this.names.map(drawn),
       ],
     }, [[], ...this.names.map(() => [])], this.element);
+  }
+
+  #zoomed(plot) {
+    const { left, width } = plot.select;
+    if (width === 0) return;
+    plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    this.zoom.set(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
   }
 
   /// Shows the legend, with the values under the cursor.
@@ -78,13 +99,8 @@ export class Chart {
         const value = at(data[number + 1]);
         return h("span", { class: `series-${number % 7}` }, name, value === null ? this.unit && this.unit !== name && ` (${this.unit})` : ` ${value} ${this.unit}`);
       }),
-      place !== null && h("span", { class: "at" }, `at ${this.#place(place)}`),
+      place !== null && h("span", { class: "at" }, `at ${this.#axis.text(place)}`),
     ]);
-  }
-
-  #place(value) {
-    if (!SCALED.has(this.#x.unit)) return `${Number(value.toPrecision(5))}${this.#x.unit && ` ${this.#x.unit}`}`;
-    return si(value, this.#x.unit);
   }
 }
 

@@ -1,70 +1,89 @@
 // Values against frequency or channel, as a line and as a waterfall.
 
 import { h } from "../dom.js";
+import { axisOf } from "./axis.js";
 import { Chart } from "./chart.js";
-import { Waterfall } from "./waterfall.js";
+import { ColourRange } from "./range.js";
+import { RIGHT, Waterfall } from "./waterfall.js";
+import { Zoom } from "./zoom.js";
 
-/// Views with a waterfall, and the minimum range of its colours in dB: means over a frame of beams scatter little.
+/// Views with a waterfall, and the minimum range of its colours in dB, so that noise alone does not look like a signal: means over a frame of
+/// beams scatter little.
 const RANGES_DB = { spectrum: 6, band_pass: 6, beams: 1.5 };
 
 export class Lines {
   #charts = [];
   #units = "";
-  #waterfall;
+  #waterfall = null;
+  #zoom = new Zoom();
 
-  constructor(view, shows) {
+  /// `spec` has `shows` and `colours` of the last visit, if any; `onChange()` is called when the user changes the colours.
+  constructor(view, spec, onChange) {
     this.view = view;
     // Single beams must stay visible.
     this.points = view.name === "beams" ? 1024 : 512;
     this.element = h("div", { class: "canvas" });
-    this.#waterfall = new Waterfall(RANGES_DB[view.name]);
-    if (!(view.name in RANGES_DB)) {
-      this.shows = "line";
-      return;
-    }
+    // The shown part, for scripts and tests.
+    this.#zoom.onChange(() => (this.element.dataset.zoom = this.#zoom.range?.join(" ") ?? ""));
+    this.shows = "line";
+    if (!(view.name in RANGES_DB)) return;
+    this.range = new ColourRange({ least: RANGES_DB[view.name], fixed: spec.colours, onChange: () => (this.#waterfall.draw(), onChange()) });
+    this.#waterfall = new Waterfall(this.#zoom, this.range);
     this.choices = ["both", "line", "waterfall"];
-    this.shows = this.choices.includes(shows) ? shows : "both";
+    this.shows = this.choices.includes(spec.shows) ? spec.shows : "both";
+    this.range.element.hidden = this.shows === "line";
   }
 
   show(shows) {
     this.shows = shows;
+    this.range.element.hidden = shows === "line";
     this.#units = "";
   }
 
+  get isZoomed() {
+    return this.#zoom.range !== null;
+  }
+
+  resetZoom() {
+    this.#zoom.reset();
+  }
+
   clear() {
-    this.#waterfall.clear();
+    this.#waterfall?.clear();
   }
 
   close() {
     this.#charts.forEach((chart) => chart.close());
-    this.#waterfall.close();
+    this.#waterfall?.close();
   }
 
   draw(message) {
-    const series = Map.groupBy(message.series, (one) => one.unit);
+    const axis = axisOf(message.x);
+    const all = message.series.map((one) => ({ ...one, values: axis.isReversed ? [...one.values].reverse() : one.values }));
+    const series = Map.groupBy(all, (one) => one.unit);
     const units = [...series.keys()].join();
     if (units !== this.#units) this.#build(series);
     this.#units = units;
-    const { x } = message;
-    const places = Array.from({ length: x.len }, (_, index) => x.start + x.step * index);
-    this.#charts.forEach((chart) => chart.draw(places, series.get(chart.unit).map((one) => one.values), x));
-    this.#waterfall.take(message.series[0].values);
-    if (this.#waterfall.element.isConnected) this.#waterfall.draw();
+    this.#charts.forEach((chart) => chart.draw(axis.places, series.get(chart.unit).map((one) => one.values), axis));
+    this.#waterfall?.take(message.time_seconds, all[0].values, all[0].unit, axis);
+    if (this.#waterfall?.element.isConnected) this.#waterfall.draw();
   }
 
-  /// One chart per unit, since decibels and degrees need different axes.
+  /// One chart per unit, since decibels and degrees need different axes; the lowest drawing has the horizontal axis.
   #build(series) {
     this.#charts.forEach((chart) => chart.close());
     this.#charts = [];
     this.element.replaceChildren();
-    if (this.shows !== "waterfall") {
-      for (const [unit, ones] of series) {
-        const height = series.size > 1 || this.shows === "both" ? 118 : 200;
-        const chart = new Chart({ unit, names: ones.map((one) => one.name), height, bars: this.view.name === "histogram" });
-        this.#charts.push(chart);
-        this.element.append(chart.element);
-      }
-    }
+    const units = this.shows === "waterfall" ? [] : [...series];
+    const isBoth = this.shows === "both";
+    units.forEach(([unit, ones], index) => {
+      const hasAxis = !isBoth && index === units.length - 1;
+      const height = (units.length > 1 || isBoth ? 100 : 200) + (hasAxis ? 30 : 0);
+      const names = ones.map((one) => one.name);
+      const chart = new Chart({ unit, names, height, hasAxis, zoom: this.#zoom, bars: this.view.name === "histogram", ...(isBoth && { right: RIGHT }) });
+      this.#charts.push(chart);
+      this.element.append(chart.element);
+    });
     if (this.shows !== "line") this.element.append(this.#waterfall.element);
   }
 }

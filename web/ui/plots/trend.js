@@ -1,20 +1,33 @@
 // Single values against time.
 
 import { h } from "../dom.js";
+import { clock } from "../format.js";
 import { Chart } from "./chart.js";
+import { Zoom } from "./zoom.js";
 
 const KEPT = 600;
+/// Times above are Unix times.
+const UNIX_SECONDS = 1e8;
 
 export class Trend {
   #times = [];
   #values = [];
   #chart = null;
   #names = "";
+  #zoom = new Zoom();
   points = 16;
 
   constructor(view) {
     this.view = view;
     this.element = h("div", { class: "canvas" });
+  }
+
+  get isZoomed() {
+    return this.#zoom.range !== null;
+  }
+
+  resetZoom() {
+    this.#zoom.reset();
   }
 
   clear() {
@@ -33,7 +46,7 @@ export class Trend {
       this.clear();
       this.#names = names;
       this.#chart?.close();
-      this.#chart = new Chart({ unit: message.series[0].unit, names: message.series.map((one) => one.name), height: 200 });
+      this.#chart = new Chart({ unit: message.series[0].unit, names: message.series.map((one) => one.name), height: 230, zoom: this.#zoom });
       this.element.replaceChildren(this.#chart.element);
     }
     // After a reconnection, the stream may repeat a frame.
@@ -44,8 +57,11 @@ export class Trend {
       this.#times.shift();
       this.#values.forEach((values) => values.shift());
     }
-    // The axis shows seconds before now; the caption shows the time of day.
     const now = message.time_seconds;
-    this.#chart.draw(this.#times.map((time) => time - now), this.#values, { name: "", unit: "s" });
+    const text = (place) => {
+      const before = `${Math.abs(place).toFixed(1)} s before the newest frame`;
+      return now > UNIX_SECONDS ? `${clock(now + place)} UTC, ${before}` : before;
+    };
+    this.#chart.draw(this.#times.map((time) => time - now), this.#values, { label: "time relative to the newest frame (s)", text });
   }
 }

@@ -1,0 +1,137 @@
+"""Replicas are changed together by default, one of them on request; plots have sky frequencies, zoom and readouts."""
+
+import re
+import sys
+
+from browser import Watched, browser, expect
+
+ADDRESS = sys.argv[1]
+REPLICAS = 2
+CENTRE_MHZ, BANDWIDTH_MHZ = 1284.0, 0.5
+
+
+def node(page, name):
+    return page.locator(".node").filter(has_text=name)
+
+
+def values(page, block, parameter):
+    """The parameter in each replica of `block`."""
+    ask = lambda index: page.request.get(f"{ADDRESS}/api/v1/blocks/{block}%5B{index}%5D").json()["parameters"][parameter]
+    return [ask(index) for index in range(REPLICAS)]
+
+
+def apply(page, gains):
+    page.get_by_label("gains").fill(gains)
+    page.get_by_role("button", name="Apply").click()
+    expect(page.locator("#panel .said")).to_contain_text("in effect")
+
+
+def live_parameters_change_in_all_replicas_or_in_one(page):
+    node(page, "gain").click()
+    page.get_by_role("tab", name="parameters").click()
+    both, one = page.get_by_label("all 2 replicas"), page.get_by_label("only gain[0]")
+    expect(both).to_be_checked()
+    apply(page, "0.3")
+    expect(page.locator("#panel .said")).to_contain_text("in 2 replicas")
+    assert values(page, "gain", "gains") == [0.3, 0.3]
+    one.check()
+    apply(page, "0.4")
+    assert values(page, "gain", "gains") == [0.4, 0.3]
+    # The user who picks a replica means that one.
+    page.get_by_label("replica", exact=True).select_option("gain[1]")
+    expect(page.get_by_label("only gain[1]")).to_be_checked()
+    apply(page, "0.5")
+    assert values(page, "gain", "gains") == [0.4, 0.5]
+
+
+def a_swap_changes_all_replicas(page):
+    node(page, "pfb").click()
+    page.get_by_role("tab", name="swap").click()
+    expect(page.get_by_label("all 2 replicas")).to_be_checked()
+    page.get_by_label("taps", exact=True).fill("8")
+    outcome = page.locator("#panel .outcome")
+    page.get_by_role("button", name="Try").click()
+    expect(outcome).to_contain_text("The swap of 2 replicas is possible.")
+    page.get_by_role("button", name="Swap").click()
+    expect(outcome).to_contain_text("2 replicas swapped.")
+    assert values(page, "f", "taps") == [8, 8]
+    page.get_by_label("only f[0]").check()
+    page.get_by_label("taps", exact=True).fill("4")
+    page.get_by_role("button", name="Swap").click()
+    expect(outcome).to_contain_text("Swapped.")
+    assert values(page, "f", "taps") == [4, 8]
+    page.keyboard.press("Escape")
+
+
+def shown(plot):
+    text = plot.locator(".canvas").get_attribute("data-zoom")
+    return [float(place) for place in text.split()] if text else None
+
+
+def plots_show_the_sky_frequency(page):
+    plot = page.locator('.plot[data-view="band_pass"]')
+    expect(plot).to_have_count(1)
+    page.wait_for_function("() => document.querySelector('.plot[data-view=band_pass]').message")
+    x = plot.evaluate("plot => plot.message.x")
+    assert (x["name"], x["unit"], x["start"]) == ("sky frequency", "Hz", (CENTRE_MHZ - BANDWIDTH_MHZ / 2) * 1e6), x
+    plot.scroll_into_view_if_needed()
+    line = plot.locator(".u-over").bounding_box()
+    page.mouse.move(line["x"] + line["width"] / 2, line["y"] + 10)
+    expect(plot.locator(".key .at")).to_have_text(re.compile(r"at 128(3\.99|4\.00)\d MHz"))
+    picture = plot.locator(".waterfall canvas").bounding_box()
+    page.mouse.move(line["x"] + line["width"] / 2, picture["y"] + 20)
+    expect(plot.locator(".readout")).to_have_text(re.compile(r"128(3\.99|4\.00)\d MHz · .*\d s ago · -?\d.* dBFS"))
+
+
+def dragging_zooms_until_a_double_click(page):
+    plot = page.locator('.plot[data-view="band_pass"]')
+    line, picture = plot.locator(".u-over").bounding_box(), plot.locator(".waterfall canvas").bounding_box()
+    for y in [line["y"] + 10, picture["y"] + 40]:
+        page.mouse.move(line["x"] + line["width"] / 4, y)
+        page.mouse.down()
+        page.mouse.move(line["x"] + line["width"] * 3 / 4, y, steps=5)
+        page.mouse.up()
+        low, high = shown(plot)
+        assert abs(low - (CENTRE_MHZ - BANDWIDTH_MHZ / 4)) < 0.02 and abs(high - (CENTRE_MHZ + BANDWIDTH_MHZ / 4)) < 0.02, (low, high)
+        # New frames do not reset it.
+        frame = plot.get_attribute("data-frame")
+        expect(plot).not_to_have_attribute("data-frame", frame)
+        assert shown(plot) == [low, high]
+        reset = plot.get_by_role("button", name="Reset zoom")
+        expect(reset).to_be_visible()
+        page.mouse.dblclick(line["x"] + line["width"] / 2, y)
+        expect(plot.locator(".canvas")).to_have_attribute("data-zoom", "")
+        expect(reset).to_be_hidden()
+
+
+def colours_stay_fixed(page):
+    plot = page.locator('.plot[data-view="band_pass"]')
+    low, high = plot.get_by_label("lowest value shown"), plot.get_by_label("highest value shown")
+    expect(low).to_be_hidden()
+    plot.get_by_role("button", name="Fix colours").click()
+    low.fill("-60")
+    high.fill("-10")
+    high.press("Enter")
+    page.reload()
+    expect(low).to_have_value("-60")
+    expect(high).to_have_value("-10")
+    plot.get_by_role("button", name="Fix colours").click()
+    expect(low).to_be_hidden()
+
+
+def lag_is_shown(page):
+    expect(page.locator('[data-figure="lag"]')).to_contain_text("s")
+    expect(node(page, "gain").locator(".lag")).to_contain_text("lag")
+
+
+with browser() as chromium:
+    watched = Watched(chromium, ADDRESS)
+    page = watched.page
+    expect(page.locator("#state")).to_have_text("running")
+    lag_is_shown(page)
+    plots_show_the_sky_frequency(page)
+    dragging_zooms_until_a_double_click(page)
+    colours_stay_fixed(page)
+    live_parameters_change_in_all_replicas_or_in_one(page)
+    a_swap_changes_all_replicas(page)
+    watched.quiet()
