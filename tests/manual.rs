@@ -25,7 +25,8 @@ fn root() -> PathBuf {
 
 fn fxgraph() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
-    command.args(["--color", "never"]);
+    // Help texts wrap at the width of a pipe.
+    command.args(["--color", "never"]).env_remove("COLUMNS");
     command
 }
 

@@ -33,7 +33,9 @@ fn answer(path: &str) -> Response {
         "json" => "application/json",
         _ => "text/plain; charset=utf-8",
     };
-    let policy = std::str::from_utf8(content).map_or_else(|_| POLICY.to_owned(), policy);
+    // Only pages have scripts within; the search index is large.
+    let page = std::str::from_utf8(content).ok().filter(|_| media_type.starts_with("text/html"));
+    let policy = page.map_or_else(|| POLICY.to_owned(), policy);
     let headers = [
         (header::CONTENT_TYPE, media_type),
         (header::CONTENT_SECURITY_POLICY, &policy),

@@ -76,7 +76,10 @@ impl Connection {
             is_known && has_place && matches!(uri.path(), "" | "/")
         };
         if !url.parse().is_ok_and(is_url) {
-            let what = format!("`--connect` must be a URL without a path, got `{}`", self.connect);
+            let what = format!(
+                "`--connect` (or FXGRAPH_CONNECT) must be a URL without a path, got `{}`",
+                self.connect
+            );
             let help = "give `localhost:8080` or `https://host:8080`";
             return Err(Failure::failed(with_help(&what, [help])));
         }

@@ -2,6 +2,7 @@
 
 use crate::examples;
 use crate::failure::Failure;
+use crate::flowgraph::registry;
 use crate::terminal::Terminal;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -209,6 +210,9 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 /// Returns the reason why a block of this name would not compile with `library` and with its own files.
 fn clash(name: &str, library: &str, into: &Path) -> Option<String> {
+    if registry().get(name).is_some() {
+        return Some(format!("there is a kind `{name}` already"));
+    }
     let is_module = |line: &str| {
         let mut words = words(line).skip_while(|word| ["pub", "crate", "super"].contains(word));
         words.next() == Some("mod") && words.next() == Some(name)

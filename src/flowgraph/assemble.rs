@@ -63,6 +63,11 @@ impl BuildProgress {
         *self.slowest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Forgets the previous build.
+    fn reset(&self) {
+        *self.slowest.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Calls `build`, which builds the block number `index`.
     fn during<T>(&self, index: usize, build: impl FnOnce() -> T) -> T {
         self.current.store(index, Ordering::Relaxed);
@@ -104,6 +109,7 @@ impl Plan {
     }
 
     fn assemble(&self, probes: Vec<Probe>) -> Result<Assembly, BuildError> {
+        self.build_progress.reset();
         // Blocks first: a constructor that fails does so before memory for frames is allocated.
         let mut parts = self
             .blocks

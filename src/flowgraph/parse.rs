@@ -279,7 +279,9 @@ fn not_yaml(said: &str, span: Span) -> Diagnostic {
     }
     let problem = Diagnostic::error(codes::YAML, span, format!("not YAML: {said}"))
         .label("syntax error")
-        .help("check indentation (spaces, no tabs), quotes and brackets here and in the lines before");
+        .help(
+            "check indentation (spaces, no tabs), quotes and brackets here and in the lines before",
+        );
     // `{input: t[3]}`
     if said.contains("expected ',' or") {
         return problem.help("put quotes around references inside braces: `\"f[0]\"`, `\"f[*]\"`");

@@ -39,7 +39,7 @@ use view::{View, Views};
                   fxgraph tap x --view visibility --select baseline=2\n          \
                   fxgraph tap 'f[0].pfb' --save frame.npy")]
 pub struct Tap {
-    /// Output to show; the port is optional if the block has one output. Without it, lists all outputs
+    /// Output to show; the port is optional if the block has one output. Without it, lists all outputs that blocks read
     #[arg(value_name = "BLOCK[.PORT]")]
     output: Option<String>,
 
