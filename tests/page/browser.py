@@ -40,7 +40,7 @@ class Watched:
 
 
 def barriers(page, state):
-    """What axe-core finds on `page` in `state`, as lines of text."""
+    """Violations that axe-core finds on `page` in `state`, as lines of text."""
     lines = []
     for found in Axe().run(page).response["violations"]:
         places = [f"{one['html'][:200]}: {one['failureSummary']}" for one in found["nodes"][:3]]

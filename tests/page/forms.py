@@ -1,4 +1,4 @@
-"""The form of every kind has an input with type, range and default for each parameter, and changes nothing unless the user does."""
+"""Each kind has a form with an input for each parameter, with type, range and default; the form changes only what the user changes."""
 
 import sys
 
