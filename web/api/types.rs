@@ -26,7 +26,7 @@ pub(super) struct AxisInfo {
 fn axes(axes: &[Axis]) -> Vec<AxisInfo> {
     let labels = |axis: &Axis| match axis.name {
         "baseline" if axis.len <= MOST_BASELINES => baselines::names(axis.len),
-        "product" => baselines::product_names(axis.len),
+        "product" if axis.labels.is_empty() => baselines::product_names(axis.len),
         _ => axis.labels.clone(),
     };
     let info = |axis: &Axis| AxisInfo { name: axis.name, len: axis.len, labels: labels(axis) };
@@ -131,8 +131,9 @@ mod tests {
             Axis::new("baseline", 6),
             Axis::new("product", 4),
             Axis::new("baseline", MOST_BASELINES + 1),
+            Axis::labelled("product", ["I", "Q", "U", "V"]),
         ]);
         let labels = named.into_iter().map(|axis| axis.labels.join(" ")).collect::<Vec<_>>();
-        assert_eq!(labels, ["", "0-0 0-1 1-1 0-2 1-2 2-2", "00 10 01 11", ""]);
+        assert_eq!(labels, ["", "0-0 0-1 1-1 0-2 1-2 2-2", "00 10 01 11", "", "I Q U V"]);
     }
 }

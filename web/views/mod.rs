@@ -93,7 +93,7 @@ impl Select {
     fn of(axis: &Axis) -> Self {
         let (names, default) = match axis.name {
             "baseline" => (baselines::names(axis.len), baselines::first_of_two(axis.len)),
-            "product" => (baselines::product_names(axis.len), 0),
+            "product" if axis.labels.is_empty() => (baselines::product_names(axis.len), 0),
             _ => {
                 let is_telling = |label: &String| TELLING.contains(&label.as_str());
                 (axis.labels.clone(), axis.labels.iter().position(is_telling).unwrap_or(0))
