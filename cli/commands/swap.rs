@@ -111,11 +111,16 @@ impl Swap {
     }
 }
 
+/// A value of a parameter; none is the default.
+fn shown(value: &Value) -> String {
+    if value.is_null() { "default".to_owned() } else { value.to_string() }
+}
+
 fn as_text(change: &Change, is_dry: bool, terminal: &Terminal) -> String {
     let columns = [("change", Align::Left), ("from", Align::Left), ("to", Align::Left)];
     let mut table = Table::new(terminal.coloured_results, &columns);
     for difference in &change.differences {
-        table.row([difference.key.clone(), difference.from.to_string(), difference.to.to_string()]);
+        table.row([difference.key.clone(), shown(&difference.from), shown(&difference.to)]);
     }
     let mut text = if change.differences.is_empty() {
         "no differences\n".to_owned()
