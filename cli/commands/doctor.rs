@@ -83,8 +83,8 @@ impl Doctor {
         let mut checks = vec![
             cores(available_parallelism().map_or(1, usize::from)),
             governor(read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").as_deref()),
-            buffer("receive buffer", "net.core.rmem_max", RECEIVE_BUFFER_BYTES),
-            buffer("send buffer", "net.core.wmem_max", SEND_BUFFER_BYTES),
+            buffer("receive buffer", "net.core.rmem_max", RECEIVE_BUFFER_BYTES, 128 << 20),
+            buffer("send buffer", "net.core.wmem_max", SEND_BUFFER_BYTES, 12 << 20),
             huge_pages(read("/sys/kernel/mm/transparent_hugepage/enabled").as_deref()),
             clock(),
         ];
@@ -149,7 +149,7 @@ fn governor(governor: Option<&str>) -> Check {
 }
 
 /// Limit of the kernel for a socket buffer.
-fn buffer(name: &str, setting: &str, wanted: u64) -> Check {
+fn buffer(name: &str, setting: &str, wanted: u64, recommended: u64) -> Check {
     let path = format!("/proc/sys/{}", setting.replace('.', "/"));
     let Some(limit) = read(&path).and_then(|text| text.parse::<u64>().ok()) else {
         return Check::advice(name, format!("`{setting}` cannot be read"), "run on Linux");
@@ -159,7 +159,7 @@ fn buffer(name: &str, setting: &str, wanted: u64) -> Check {
         return Check::good(name, found);
     }
     let fix = format!(
-        "`sudo sysctl -w {setting}={wanted}`; to keep it: `echo '{setting} = {wanted}' | sudo tee -a \
+        "`sudo sysctl -w {setting}={recommended}`; to keep it: `echo '{setting} = {recommended}' | sudo tee -a \
          /etc/sysctl.d/60-fxgraph.conf`"
     );
     Check::advice(name, found, fix)

@@ -275,8 +275,8 @@ fn metrics() -> String {
         );
     }
     page.push_str(
-        "\nA block adds metrics of its own: each counter of its page is `fxgraph_NAME_total` with the labels `block`, `kind` \
-         and `device`.\n",
+        "\nA block adds metrics of its own, with the labels `block`, `kind` and `device`: each counter of its page is \
+         `fxgraph_NAME_total`, each gauge `fxgraph_NAME`.\n",
     );
     page
 }
