@@ -217,12 +217,20 @@ fn chart(
             .map(|value| units::scaled(value, "").trim_end().to_owned())
     };
     let title = lines.iter().map(|line| line.name).collect::<Vec<_>>().join(", ");
+    let below = labels(from, to);
+    let [_, middle, last] = below.each_ref().map(|label| label.chars().count() as u16);
     Chart::new(sets.collect())
         .block(Block::new().title(title))
         .legend_position(None)
-        .x_axis(Axis::default().title(across).bounds([from, to]).labels(labels(from, to)))
+        .x_axis(Axis::default().bounds([from, to]).labels(below))
         .y_axis(Axis::default().bounds([low, high]).labels(labels(low, high)))
         .render(area, buffer);
+    // The chart's own title of the axis would cover data: it goes between the labels below the axis.
+    let width = across.chars().count() as u16;
+    let at = area.right().saturating_sub(last + width + 2);
+    if area.height > 0 && at > area.x + area.width / 2 + middle + 2 {
+        buffer.set_string(at, area.bottom() - 1, across, Style::new());
+    }
 }
 
 /// Range of an axis for these values.
