@@ -175,7 +175,7 @@ def test_view_equals_the_view_of_the_server(live: fxgraph.Run) -> None:
     assert view.selected == {"baseline": "0-1", "product": "11"}
     assert view.x is not None
     assert np.allclose(view.x, 25078.125 + 53500 * np.arange(16))
-    assert (view.x_name, view.x_unit) == ("frequency", "Hz")
+    assert (view.x_name, view.x_unit) == ("sky frequency", "Hz")
     assert list(view.series) == ["amplitude", "phase"]
     assert view.units["phase"] == "deg"
     assert view.series["phase"].shape == (16,)
