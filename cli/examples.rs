@@ -137,6 +137,7 @@ mod tests {
             assert!(problems.is_empty(), "{}: {}", example.name, problems[0].message);
             assert!(!example.summary().is_empty(), "{}", example.name);
         }
+        remove();
     }
 
     #[test]
