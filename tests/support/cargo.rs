@@ -7,9 +7,10 @@ use std::process::Command;
 
 /// Configures Cargo in `directory` for [`command`].
 ///
-/// The crates of this repository are not optimised there. This saves time, and it keeps a copy of the
-/// workspace from overwriting the workspace in the build directory: Cargo tells packages of two
-/// workspaces apart by profiles and by paths within the workspace only.
+/// The crates of this repository are not optimised there, which saves time. Their profile differs from that of
+/// the workspace, which keeps a copy of the workspace from overwriting the workspace in the build directory, the
+/// output of build scripts too: Cargo tells packages of two workspaces apart by profiles and by paths within the
+/// workspace only.
 pub fn configure(directory: &Path) {
     let mut config = format!(
         "[build]\nbuild-dir = \"{}\"\n\n[profile.dev.package]\n",
@@ -28,7 +29,7 @@ pub fn configure(directory: &Path) {
         "fxgraph-web",
         "fxgraph-cli",
     ] {
-        config += &format!("{package} = {{ opt-level = 0 }}\n");
+        config += &format!("{package} = {{ opt-level = 0, codegen-units = 128 }}\n");
     }
     fs::create_dir_all(directory.join(".cargo")).unwrap();
     fs::write(directory.join(".cargo/config.toml"), config).unwrap();
