@@ -24,6 +24,7 @@ pub fn configure(directory: &Path) {
         "fxgraph-recording",
         "fxgraph-runtime",
         "fxgraph-dsp",
+        "fxgraph-formats",
         "fxgraph-kernels",
         "fxgraph-blocks",
         "fxgraph-web",

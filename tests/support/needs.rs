@@ -17,6 +17,11 @@ pub fn python_client() -> bool {
     is_met(python::environment("python-client", "python/tests/requirements.txt").map(drop))
 }
 
+/// Readers and writers of file formats, of tests/formats/requirements.txt.
+pub fn formats() -> bool {
+    is_met(python::environment("tests-formats", "tests/formats/requirements.txt").map(drop))
+}
+
 /// NVRTC, from a package.
 pub fn nvrtc() -> bool {
     is_met(python::environment("kernels-python", "kernels/requirements.txt").map(drop))

@@ -1,0 +1,1 @@
+//! SIGPROC filterbank: detected spectra, of pulsar and FRB searches.

@@ -1,0 +1,1 @@
+//! GUPPI raw: channelised voltages in blocks with a header of FITS cards.

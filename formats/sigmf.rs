@@ -1,0 +1,1 @@
+//! SigMF: samples of radio signals, with their description in JSON.

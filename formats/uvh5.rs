@@ -1,0 +1,1 @@
+//! UVH5: visibilities in HDF5, of pyuvdata.

@@ -1,0 +1,1 @@
+//! VDIF: the VLBI data interchange format.

@@ -1,0 +1,59 @@
+//! Files of other programs: what this program writes is read by independent readers, and what independent
+//! writers write is read by this program.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[path = "support/needs.rs"]
+mod needs;
+#[path = "support/python.rs"]
+mod python;
+
+#[path = "formats/dada.rs"]
+mod dada;
+#[path = "formats/filterbank.rs"]
+mod filterbank;
+#[path = "formats/guppi.rs"]
+mod guppi;
+#[path = "formats/sigmf.rs"]
+mod sigmf;
+#[path = "formats/uvh5.rs"]
+mod uvh5;
+#[path = "formats/vdif.rs"]
+mod vdif;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Runs `fxgraph` with `arguments` in `directory`.
+fn fxgraph(directory: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    command.args(arguments).current_dir(directory).output().unwrap()
+}
+
+/// Runs the flowgraph with the text `yaml` in `directory` and checks that it succeeds.
+fn run_flowgraph(directory: &Path, yaml: &str) {
+    std::fs::write(directory.join("flowgraph.yaml"), yaml).unwrap();
+    let output = fxgraph(directory, &["run", "--quiet", "flowgraph.yaml"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+/// Runs the Python script `tests/formats/SCRIPT` with `arguments` in `directory`, checks that it succeeds, and
+/// returns what it printed.
+fn script(directory: &Path, script: &str, arguments: &[&str]) -> String {
+    let interpreter = python::environment("tests-formats", "tests/formats/requirements.txt");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/formats").join(script);
+    let mut command = Command::new(interpreter.unwrap());
+    command.arg(path).args(arguments).current_dir(directory);
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env("MPLBACKEND", "agg");
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{errors}");
+    said
+}
+
+/// Returns a flowgraph of the examples.
+#[allow(dead_code, reason = "not every format has one")]
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowgraphs").join(name)
+}

@@ -1,0 +1,1 @@
+//! dada against independent readers and writers.

@@ -1,0 +1,1 @@
+//! filterbank against independent readers and writers.

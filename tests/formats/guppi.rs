@@ -1,0 +1,1 @@
+//! guppi against independent readers and writers.

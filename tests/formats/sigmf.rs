@@ -1,0 +1,1 @@
+//! sigmf against independent readers and writers.

@@ -1,0 +1,1 @@
+//! uvh5 against independent readers and writers.

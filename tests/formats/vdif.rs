@@ -1,0 +1,1 @@
+//! vdif against independent readers and writers.
