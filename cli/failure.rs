@@ -77,6 +77,16 @@ impl Failure {
     }
 }
 
+/// Returns an error if `--only` has left none of the things called `what`.
+pub fn refuse_none(count: usize, what: &str, only: Option<&str>) -> Result<(), Failure> {
+    match only {
+        Some(only) if count == 0 => {
+            Err(Failure::failed(format!("no {what} name contains `{only}`")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Returns a failed verdict in preference to an error while writing the results, since the reader
 /// may have closed the pipe.
 pub fn judge(

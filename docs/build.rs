@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for path in files {
         entries.push((path.strip_prefix(&html)?.display().to_string(), path.display().to_string()));
     }
-    // `file` searches by name.
+    // `index` searches by name.
     entries.sort();
     let entry = |(name, path): &(String, String)| {
         format!("({name:?}, include_bytes!({path:?}).as_slice()),\n")

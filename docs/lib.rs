@@ -3,11 +3,16 @@
 /// Path (`tutorials/first_light.html`) and content of every file of the manual, sorted by path.
 pub static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
-/// Content of the file at `path`, for example `index.html`.
+/// Index in [`FILES`] of the file at `path`, for example `index.html`.
+#[must_use]
+pub fn index(path: &str) -> Option<usize> {
+    FILES.binary_search_by_key(&path, |(path, _)| path).ok()
+}
+
+/// Content of the file at `path`.
 #[must_use]
 pub fn file(path: &str) -> Option<&'static [u8]> {
-    let index = FILES.binary_search_by_key(&path, |(path, _)| path).ok()?;
-    Some(FILES[index].1)
+    Some(FILES[index(path)?].1)
 }
 
 #[cfg(test)]

@@ -77,6 +77,13 @@ fn failing_test_reports_expected_and_actual_values() {
 }
 
 #[test]
+fn benchmark_name_that_no_benchmark_contains_is_an_error() {
+    let output = run(&["bench", "--only", "no such name"], Path::new("."));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("no benchmark name contains `no such name`"));
+}
+
+#[test]
 fn invalid_flowgraph_exits_with_78_and_writes_to_stderr_only() {
     let folder = generated();
     for command in ["validate", "run", "plan", "graph", "test"] {

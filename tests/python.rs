@@ -1,4 +1,4 @@
-//! The Python package: its tests and its notebook, with this program.
+//! The Python package: its tests, with this program. `.ci/wheel` runs its notebook.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[path = "support/needs.rs"]
@@ -33,12 +33,5 @@ fn pytest(arguments: &[&str]) {
 fn python_package_works_with_this_program() {
     if needs::python_client() {
         pytest(&["tests"]);
-    }
-}
-
-#[test]
-fn notebook_runs_from_top_to_bottom() {
-    if needs::python_client() {
-        pytest(&["--nbmake", "--nbmake-timeout=300", "examples"]);
     }
 }

@@ -71,7 +71,7 @@ fn set_changes_all_parameters_or_none() {
     let program = Program::running(folder.path(), SIGNAL, &[]);
     let at = 1_u64 << 40;
     let said = told(&program, &["set", "source.signals=cw(0.3, 2000)", "--at", &at.to_string()]);
-    assert!(said.starts_with(&format!("in effect from timestamp {at}, config ")), "{said}");
+    assert!(said.starts_with(&format!("effective from timestamp {at}, config ")), "{said}");
     let signals = || program.get("/api/v1/blocks/source").json()["parameters"]["signals"].clone();
     assert_eq!(signals(), "cw(0.3, 2000)");
     let said = refused(&program, &["set", "source.signals=cw(0.4, 1)", "a.gain=2"]);

@@ -156,7 +156,7 @@ fn block(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure
     }
     fs::write(library, new).map_err(failed(library))?;
     terminal.results(&format!("{written}added `{name}` to {}\n", library.display()))?;
-    terminal.note(&format!("next: cargo test --lib {name}"));
+    terminal.note(&format!("next: cargo test -p fxgraph-blocks --lib {name}"));
     Ok(())
 }
 

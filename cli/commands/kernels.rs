@@ -1,6 +1,6 @@
 //! `fxgraph kernels`
 
-use crate::failure::{Failure, judge};
+use crate::failure::{Failure, judge, refuse_none};
 use crate::flowgraph::registry;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
@@ -54,6 +54,7 @@ impl Kernels {
         let failed = |error: CudaError| Failure::failed(error.to_string());
         let (major, minor) = cuda::compiler_version().map_err(failed)?;
         let jobs = self.jobs();
+        refuse_none(jobs.len(), "program", self.only.as_deref())?;
         let results = self.compile_all(&jobs);
         let bad = results.iter().filter(|result| result.is_err()).count();
         let written = if self.json {

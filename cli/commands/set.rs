@@ -53,7 +53,7 @@ impl Set {
             0 => "the first sample on".to_owned(),
             at => format!("timestamp {at}"),
         };
-        terminal.results(&format!("in effect from {from}, config {}", retuned.config_id))
+        terminal.results(&format!("effective from {from}, config {}", retuned.config_id))
     }
 }
 

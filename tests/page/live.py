@@ -18,7 +18,7 @@ with browser() as chromium:
     tab("parameters").click()
     page.get_by_label("gains").fill("0.4")
     page.get_by_role("button", name="Apply").click()
-    expect(page.locator("#panel .said")).to_contain_text("in effect from timestamp")
+    expect(page.locator("#panel .said")).to_contain_text("effective from timestamp")
     tab("parameters").focus()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("tab", selected=True)).to_have_text("record")

@@ -62,7 +62,7 @@ def a_gain_changes_what_is_plotted(page):
     tab(page, "parameters")
     page.get_by_label("gains").fill("0.4")
     page.get_by_role("button", name="Apply").click()
-    expect(page.locator("#panel .said")).to_contain_text("in effect from timestamp")
+    expect(page.locator("#panel .said")).to_contain_text("effective from timestamp")
     expected = before + 20 * math.log10(0.4 / 0.2)
     page.wait_for_function(
         """(expected) => {

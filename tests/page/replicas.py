@@ -23,7 +23,7 @@ def values(page, block, parameter):
 def apply(page, gains):
     page.get_by_label("gains").fill(gains)
     page.get_by_role("button", name="Apply").click()
-    expect(page.locator("#panel .said")).to_contain_text("in effect")
+    expect(page.locator("#panel .said")).to_contain_text("effective from")
 
 
 def live_parameters_change_in_all_replicas_or_in_one(page):

@@ -41,7 +41,7 @@ def change(chromium, address):
     page.get_by_label("all 4 replicas").check()
     page.wait_for_timeout(LOOK_MS / 2)
     page.get_by_role("button", name="Apply").click()
-    expect(page.locator("#panel .said")).to_contain_text("in effect")
+    expect(page.locator("#panel .said")).to_contain_text("effective from")
     page.wait_for_timeout(LOOK_MS / 2)
     picture(page, "change")
     page.context.close()

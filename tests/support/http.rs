@@ -31,7 +31,9 @@ impl Program {
     /// Runs `flowgraph`, written to a file in `folder`, with additional `arguments`.
     pub fn start(folder: &Path, flowgraph: &str, arguments: &[&str]) -> Self {
         std::fs::write(folder.join("flowgraph.yaml"), flowgraph).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
+        // `nohup`, with which the tests may run, makes programs ignore SIGHUP.
+        let mut child = Command::new("env")
+            .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_fxgraph")])
             .args(["run", "flowgraph.yaml", "--json", "--listen", "127.0.0.1:0"])
             .args(arguments)
             .current_dir(folder)

@@ -4,7 +4,7 @@ mod measure;
 mod peaks;
 
 use crate::commands::conformance::BUILD;
-use crate::failure::{Failure, judge};
+use crate::failure::{Failure, judge, refuse_none};
 use crate::flowgraph;
 use crate::kernel_folder;
 use crate::signals::Signals;
@@ -60,19 +60,25 @@ pub use measure::{measure_plan, messages, plan};
 
 impl Bench {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let registry = flowgraph::registry();
+        let is_chosen = |benchmark: &Benchmark| {
+            self.only.as_ref().is_none_or(|only| benchmark.name.contains(only.as_str()))
+        };
+        let chosen: Vec<Benchmark> = registry
+            .iter()
+            .flat_map(|kind| (kind.benchmarks)(self.device))
+            .filter(is_chosen)
+            .collect();
+        refuse_none(chosen.len(), "benchmark", self.only.as_deref())?;
         let peaks = Peaks::measure(self.device).map_err(Failure::failed)?;
         let machine = peaks.machine();
         if !self.json {
             terminal.results(&terminal.paint(Paint::Bold, &format!("{machine}, {BUILD}")))?;
             terminal.results(&format!("{}\n", peaks.text()))?;
         }
-        let registry = flowgraph::registry();
         let signals = Signals::count()?;
         let mut results = Vec::new();
-        for benchmark in registry.iter().flat_map(|kind| (kind.benchmarks)(self.device)) {
-            if self.only.as_ref().is_some_and(|only| !benchmark.name.contains(only.as_str())) {
-                continue;
-            }
+        for benchmark in chosen {
             if signals.look() > 0 {
                 break;
             }

@@ -4,7 +4,7 @@ mod compare;
 mod run;
 mod steady;
 
-use crate::failure::{Failure, judge};
+use crate::failure::{Failure, judge, refuse_none};
 use crate::flowgraph;
 use crate::kernel_folder;
 use crate::signals::Signals;
@@ -139,6 +139,7 @@ impl Conformance {
             |trial: &Trial| self.only.as_ref().is_none_or(|only| trial.name().contains(only));
         let chosen: Vec<(usize, &Trial)> =
             all.iter().enumerate().filter(|(_, trial)| is_chosen(trial)).collect();
+        refuse_none(chosen.len(), "case", self.only.as_deref())?;
         let signals = Signals::count()?;
         let outcomes = self.run_all(&chosen, &signals);
         let bad = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
