@@ -139,7 +139,7 @@ fn blocks_table(plan: &fxgraph::flowgraph::Plan, memory: &Memory, coloured: bool
         table.row([
             block.name.clone(),
             block.kind.to_owned(),
-            block.device.to_string(),
+            block.place(),
             thread(block.thread),
             if operations > 0.0 { units::count(operations) } else { "-".to_owned() },
             units::bytes(needs.own_bytes as f64),

@@ -19,9 +19,7 @@ impl DeviceName {
         if word == "cpu" {
             return Some(Self::Cpu);
         }
-        let digits = word.strip_prefix("cuda:")?;
-        let ordinal = digits.parse().ok()?;
-        (digits == format!("{ordinal}")).then_some(Self::Cuda(ordinal))
+        decimal(word.strip_prefix("cuda:")?).map(Self::Cuda)
     }
 
     /// Type of device for which a kind has implementations: `cpu` or `cuda`.
@@ -32,6 +30,13 @@ impl DeviceName {
             Self::Cuda(_) => "cuda",
         }
     }
+}
+
+/// Parses a decimal number without sign and leading zeros; `None` for any other text.
+#[must_use]
+pub fn decimal(digits: &str) -> Option<usize> {
+    let number = digits.parse().ok()?;
+    (digits == format!("{number}")).then_some(number)
 }
 
 impl fmt::Display for DeviceName {

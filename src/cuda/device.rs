@@ -93,6 +93,48 @@ pub fn properties(ordinal: usize) -> Result<Properties, CudaError> {
     })
 }
 
+/// Connection over which a GPU reads the memory of another GPU of the same host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// NVLink.
+    NvLink,
+    /// The PCIe bus, without the host's memory.
+    Pcie,
+}
+
+impl Link {
+    /// Name for users.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NvLink => "NVLink",
+            Self::Pcie => "PCIe",
+        }
+    }
+}
+
+/// Returns the link over which GPU `reader` reads the memory of GPU `writer`; `None` if frames must go through the
+/// host's memory. Opens neither GPU.
+#[must_use]
+pub fn link(writer: usize, reader: usize) -> Option<Link> {
+    driver().ok()?;
+    let [from, to] = [writer, reader].map(|ordinal| result::device::get(ordinal as i32).ok());
+    let (from, to) = (from?, to?);
+    let has = |attribute| {
+        let mut value = 0;
+        // SAFETY: the driver has just given both devices; `value` lives during the call.
+        let asked = unsafe { sys::cuDeviceGetP2PAttribute(&raw mut value, attribute, to, from) };
+        asked.result().is_ok() && value != 0
+    };
+    if !has(sys::CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED) {
+        return None;
+    }
+    // Only NVLink carries atomic operations between the memories of two GPUs.
+    let is_nvlink =
+        has(sys::CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED);
+    Some(if is_nvlink { Link::NvLink } else { Link::Pcie })
+}
+
 /// Wakes the blocks on a device that has failed, so that they detect the failure: after a fault, the driver runs no
 /// callbacks. Ends with the device.
 fn watch(device: &Weak<Device>) {
@@ -174,6 +216,17 @@ impl Device {
         // SAFETY: the context lives as long as `self`.
         let bound = unsafe { result::ctx::set_current(self.context.cu_ctx()) };
         bound.map_err(CudaError::driver("selecting the GPU"))
+    }
+
+    /// Lets this device read the memory of `writer`, also memory that `writer` allocates later.
+    pub(crate) fn read_memory_of(&self, writer: &Self) -> Result<(), CudaError> {
+        self.bind()?;
+        // SAFETY: both contexts live as long as their devices.
+        let enabled = unsafe { sys::cuCtxEnablePeerAccess(writer.context.cu_ctx(), 0) };
+        if enabled == sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED {
+            return Ok(());
+        }
+        CudaError::check("opening the memory of another GPU", enabled)
     }
 
     /// Waits until the device has finished all work. For the start and end of a run, and for tests.

@@ -205,7 +205,7 @@ impl Plan {
 
     /// Uploads by the output whose frames they copy.
     fn uploads(&self) -> HashMap<(usize, usize), &PlannedBlock> {
-        let uploads = self.blocks.iter().filter(|block| block.kind == Transfer::Upload.kind());
+        let uploads = self.blocks.iter().filter(|block| block.kind == Transfer::UPLOAD);
         uploads.map(|block| (self.origin(block.inputs[0]), block)).collect()
     }
 

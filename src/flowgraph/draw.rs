@@ -89,7 +89,7 @@ impl Drawing {
             nodes.push(Node {
                 name: block.name.clone(),
                 kind: block.kind.to_owned(),
-                device: block.device.to_string(),
+                device: block.place(),
                 group,
             });
             for (input, (from, port)) in block.inputs.iter().enumerate() {

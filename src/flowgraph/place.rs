@@ -3,7 +3,7 @@
 use super::document::{Entry, wrong_type};
 use super::expand::Expansion;
 use super::scope::Names;
-use fxgraph_core::device::DeviceName;
+use fxgraph_core::device::{DeviceName, decimal};
 use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest};
 use fxgraph_core::kind::{CPU, ImplementationInfo, KindEntry};
 use fxgraph_core::tree::Node;
@@ -14,8 +14,9 @@ use fxgraph_cuda as cuda;
 pub(super) enum Wanted {
     /// This device.
     Device(DeviceName),
-    /// A GPU if there is one and the kind has an implementation for it, else the CPU.
-    Auto,
+    /// A GPU if there is one and the kind has an implementation for it, else the CPU: this number modulo the number of
+    /// GPUs.
+    Auto(usize),
 }
 
 /// Device and implementation of a block.
@@ -38,13 +39,16 @@ impl Expansion<'_, '_> {
     pub(super) fn device(&mut self, node: &Node, names: &Names) -> Option<Wanted> {
         let value = self.compute(node, names)?;
         let Some(word) = value.text() else {
-            let expected = "`cpu`, `cuda:0` (or another number), or `auto`";
+            let expected = "`cpu`, `cuda:0` (or another number), `auto` or `auto:0`";
             self.problems.push(wrong_type(&Node::new(value.value, node.span), expected));
             return None;
         };
         let wanted = match word {
-            "auto" => Some(Wanted::Auto),
-            word => DeviceName::parse(word).map(Wanted::Device),
+            "auto" => Some(Wanted::Auto(0)),
+            word => match word.strip_prefix("auto:") {
+                Some(number) => decimal(number).map(Wanted::Auto),
+                None => DeviceName::parse(word).map(Wanted::Device),
+            },
         };
         if wanted.is_none() {
             self.problems.push(
@@ -54,7 +58,7 @@ impl Expansion<'_, '_> {
                     format!("there is no device `{word}`"),
                 )
                 .label("no such device")
-                .help("use `cpu`, `cuda:0`, `cuda:1`, ..., or `auto` for a GPU if there is one"),
+                .help("use `cpu`, `cuda:0`, `cuda:1`, ..., or `auto` for a GPU if there is one (`auto:1` for the second)"),
             );
         }
         wanted
@@ -75,8 +79,10 @@ impl Expansion<'_, '_> {
         let chosen = chosen.or(own.map(|(_, span)| span)).or(self.default_device.1);
         let device = match own.map_or(self.default_device.0, |(wanted, _)| wanted) {
             Wanted::Device(device) => device,
-            Wanted::Auto if cuda::count().is_ok_and(|count| count > 0) => DeviceName::Cuda(0),
-            Wanted::Auto => DeviceName::Cpu,
+            Wanted::Auto(number) => match cuda::count() {
+                Ok(count) if count > 0 => DeviceName::Cuda(number % count),
+                _ => DeviceName::Cpu,
+            },
         };
         if let Some(node) = &entry.implementation {
             let form = self.implementation(node, names, kind)?;

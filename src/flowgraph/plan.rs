@@ -65,7 +65,7 @@ impl PlannedBlock {
     /// Whether it copies frames between devices.
     #[must_use]
     pub fn is_transfer(&self) -> bool {
-        [Transfer::Upload, Transfer::Download].iter().any(|way| way.kind() == self.kind)
+        Transfer::KINDS.contains(&self.kind)
     }
 
     /// Number of frames of input `input` that a candidate or a shadow keeps: in the queue of its tee, at work, peeked,
@@ -76,10 +76,19 @@ impl PlannedBlock {
         beside_frames(self.ports.inputs[input].frame_bytes()) + holds + 2
     }
 
+    /// Device that it runs on, for users; for a copy between two GPUs with their link: `cuda:1 by NVLink`.
+    #[must_use]
+    pub fn place(&self) -> String {
+        if self.kind == Transfer::PEER_COPY {
+            return format!("{} by {}", self.device, self.implementation);
+        }
+        self.device.to_string()
+    }
+
     /// Device of the frames of its outputs.
     #[must_use]
     pub fn output_device(&self) -> DeviceName {
-        if self.kind == Transfer::Download.kind() { DeviceName::Cpu } else { self.device }
+        if self.kind == Transfer::DOWNLOAD { DeviceName::Cpu } else { self.device }
     }
 }
 

@@ -87,8 +87,8 @@ fn or_expression(schema: &Json) -> Json {
 fn device() -> Json {
     or_expression(&json!({
         "type": "string",
-        "pattern": "^(auto|cpu|cuda:(0|[1-9][0-9]*))$",
-        "description": "where blocks run: `cpu`, `cuda:0`, ..., or `auto` for a GPU if there is one",
+        "pattern": "^(cpu|auto|(auto|cuda):(0|[1-9][0-9]*))$",
+        "description": "where blocks run: `cpu`, `cuda:0`, ..., `auto` for a GPU if there is one, or `auto:N` for GPU N modulo the number of GPUs",
     }))
 }
 

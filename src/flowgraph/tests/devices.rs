@@ -46,6 +46,16 @@ fn plan_on_cpu_has_no_transfers() {
 }
 
 #[test]
+fn automatic_device_is_the_cpu_on_a_machine_without_gpu() {
+    let text = GRAPH.replace(", implementation: quicker", "");
+    if !fxgraph_cuda::count().is_ok_and(|count| count > 0) {
+        for device in ["auto", "auto:0", "auto:7"] {
+            assert_eq!(plan(&text, device).memory().devices(), [DeviceName::Cpu], "{device}");
+        }
+    }
+}
+
+#[test]
 fn plan_on_gpu_has_one_transfer_per_output_and_device() {
     let plan = plan(GRAPH, "cuda:1");
     let transfers: Vec<&str> = plan.blocks[8..].iter().map(|block| block.name.as_str()).collect();
@@ -108,6 +118,9 @@ fn device_and_implementation_of_block_override_flowgraph() {
     );
     assert_eq!(messages(&own("queue: 2"), "gpu"), ["there is no device `gpu`"]);
     assert_eq!(messages(&own("device: 'null'"), "cpu"), ["there is no device `null`"]);
+    for wrong in ["auto:", "auto:x", "auto:01", "auto:-1"] {
+        assert_eq!(messages(&own("queue: 2"), wrong), [format!("there is no device `{wrong}`")]);
+    }
     let said = messages(&own("implementation: null"), "cpu");
     assert!(said[0].starts_with("expected one of `cpu`, ") && said[0].ends_with(", found nothing"));
     let source = "flowgraph: g\nparameters: {device: cpu}\nblocks:\n  s: {kind: source, device: \"${device}\"}\n";
