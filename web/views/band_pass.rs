@@ -1,9 +1,9 @@
 //! Mean power of each channel.
 
-use super::message::{Drawing, DrawnAs, Series};
 use super::scale::{Power, channel_grid, decibels};
 use super::{Look, Shown, View};
 use fxgraph::PortType;
+use fxgraph_api::views::{Drawing, DrawnAs, Series};
 
 pub(super) const VIEW: View =
     View { name: "band_pass", title: "power of each channel", kind: DrawnAs::Lines, shows, draw };
