@@ -3,7 +3,7 @@
 #![allow(missing_docs)]
 
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// An axis with a selectable index.

@@ -24,7 +24,7 @@ use utoipa::ToSchema;
 pub(super) const NPY: &str = "application/octet-stream";
 
 /// Summarises `counts`, one per unit of `validity`.
-fn validity(counts: &[u32], validity: &ValidityType) -> ValidityInfo {
+fn summary(counts: &[u32], validity: &ValidityType) -> ValidityInfo {
     let whole = counts.iter().filter(|count| **count >= validity.full).count();
     let missing = counts.iter().filter(|count| **count == 0).count();
     ValidityInfo { units: counts.len(), whole, partial: counts.len() - whole - missing, missing }
@@ -39,7 +39,7 @@ pub(super) fn snapshot(output: String, port: &PortType, header: &Header) -> Snap
         timestamp: header.timestamp,
         unix_time_seconds: port.clock.sync_time_seconds + seconds,
         config_id: format!("{:016x}", header.config_id),
-        validity: validity(&header.validity, &port.validity),
+        validity: summary(&header.validity, &port.validity),
         carries: carries(port),
     }
 }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn units_are_whole_partial_or_missing() {
         let validity = ValidityType { axes: vec![], full: 3 };
-        let told = validity(&[3, 0, 1, 2, 3, 0, 3], &validity);
+        let told = summary(&[3, 0, 1, 2, 3, 0, 3], &validity);
         assert_eq!(told, ValidityInfo { units: 7, whole: 3, partial: 2, missing: 2 });
     }
 }

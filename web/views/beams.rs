@@ -49,7 +49,7 @@ mod tests {
         frame.header.validity[2] = 0;
         let drawn = drawing(&VIEW, &port, &frame, &[], 256);
         let x = drawn.x.as_ref().unwrap();
-        assert_eq!((x.name, x.start, x.step, x.len), ("beam", 0.0, 1.0, 256));
+        assert_eq!((x.name.as_str(), x.start, x.step, x.len), ("beam", 0.0, 1.0, 256));
         let power = |beam| if beam == 153 { 10.0 * 5.5_f64.log10() } else { 0.0 };
         for (beam, found) in values(&drawn, 0).into_iter().enumerate() {
             assert!(is_near(found, power(beam), 0.01), "{beam}: {found}");

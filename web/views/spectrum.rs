@@ -237,13 +237,13 @@ mod tests {
             let x = drawn.x.unwrap();
             (x.name, x.start, x.step)
         };
-        assert_eq!(axis(&port), ("frequency", 0.0, 1e6 / 1024.0));
+        assert_eq!(axis(&port), ("frequency".to_owned(), 0.0, 1e6 / 1024.0));
         let mut band = Band { channels: 1, first_channel: 0, centre_hz: 1e9, bandwidth_hz: 5e5 };
         port.band = Some(band);
-        assert_eq!(axis(&port), ("sky frequency", 1e9 - 250e3, 1e6 / 1024.0));
+        assert_eq!(axis(&port), ("sky frequency".to_owned(), 1e9 - 250e3, 1e6 / 1024.0));
         band.bandwidth_hz = -5e5;
         port.band = Some(band);
-        assert_eq!(axis(&port), ("sky frequency", 1e9 + 250e3, -1e6 / 1024.0));
+        assert_eq!(axis(&port), ("sky frequency".to_owned(), 1e9 + 250e3, -1e6 / 1024.0));
     }
 
     #[test]
