@@ -37,7 +37,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn said(status: u16, body: serde_json::Value) -> Vec<String> {
+    fn said(status: u16, body: Value) -> Vec<String> {
         let status = StatusCode::from_u16(status).unwrap();
         match failure(status, body.to_string().as_bytes()) {
             Failure::Failed(said) => said,
