@@ -25,9 +25,9 @@ fn whole<T: DeserializeOwned + Serialize>(answer: &Response) -> T {
 #[test]
 fn answers_are_read_without_loss() {
     let folder = tempfile::tempdir().unwrap();
-    let flowgraph = TUNABLE.replace("input: source.pol0", "input: gain").replace(
+    let flowgraph = TUNABLE.replace("input: source.pol0", "input: filter").replace(
         "  a:",
-        "  gain: {kind: convert, input: source.pol0, parameters: {dtype: f32}}\n  a:",
+        "  filter: {kind: pfb, input: source.pol0, parameters: {channels: 64, taps: 4}}\n  a:",
     );
     let program = Program::running(folder.path(), &flowgraph, &["--recordings", "."]);
     let get = |path: &str| program.get(&format!("/api/v1/{path}"));
@@ -55,7 +55,7 @@ fn answers_are_read_without_loss() {
     let swap = r#"{"on_fault": "skip"}"#;
     whole::<ChangeInfo>(&patch(&program, "/api/v1/blocks/a?dry_run=true", swap));
     whole::<UpdateInfo>(&send("PUT", "flowgraph?dry_run=true", "application/yaml", &flowgraph));
-    whole::<ShadowInfo>(&send("POST", "blocks/gain/shadow", "application/json", "{}"));
+    whole::<ShadowInfo>(&send("POST", "blocks/filter/shadow", "application/json", "{}"));
     let recordings = "blocks/source/outputs/pol0/recordings";
     whole::<RecorderInfo>(&send("POST", recordings, "application/json", "{}"));
     whole::<Vec<RecorderInfo>>(&get("recorders"));
