@@ -1,6 +1,6 @@
 //! Recorders, which write the frames of an output before and after a trigger.
 
-use super::changes::json_text;
+use super::changes::json_object;
 use super::output::Output;
 use super::request::{asked, beside};
 use crate::app::App;
@@ -121,9 +121,9 @@ pub(super) async fn start(
     body: Bytes,
 ) -> Result<(StatusCode, Json<RecorderInfo>), Problem> {
     let output = Output::find(&app, &name, &port)?.name;
-    let text = json_text(&headers, &body)?;
+    let request = json_object(&headers, &body)?;
     let started = beside(move || {
-        let options = app.control.recorder_options(&output, &text)?;
+        let options = app.control.recorder_options(&output, request)?;
         Ok(app.control.record(&output, options, LIMIT)?)
     });
     Ok((StatusCode::CREATED, Json(info(started.await?))))

@@ -1,6 +1,6 @@
 //! Shadows of blocks, and the differences of their frames.
 
-use super::changes::json_text;
+use super::changes::json_object;
 use super::request::{asked, beside};
 use super::snapshot::{NPY, Sent};
 use crate::app::App;
@@ -124,11 +124,11 @@ pub(super) async fn start(
     let ends_at_difference =
         asked::<bool>(&query, "stop_at_first_difference", "true")?.unwrap_or_default();
     super::blocks::find(&app, &name)?;
-    let text = json_text(&headers, &body)?;
+    let form = json_object(&headers, &body)?;
     let turn = app.turn(client).await?;
     let started = beside(move || {
         let _turn = turn;
-        let change = app.control.change(&name, &text)?;
+        let change = app.control.change(&name, form)?;
         app.control.shadow(&change, ends_at_difference)?;
         find(&app, &name)
     });
