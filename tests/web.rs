@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "web/answers.rs"]
+mod answers;
 #[path = "web/faults.rs"]
 mod faults;
 #[path = "web/guards.rs"]

@@ -9,7 +9,7 @@
 //! - [`server`]: sockets and connections
 //! - `connections`: limits on connections
 //! - `parser_errors`: errors of the HTTP parser as problem documents
-//! - `api`: handlers under `/api/v1`, and the OpenAPI description
+//! - `handlers`: handlers under `/api/v1`, and the OpenAPI description
 //! - `live`: rates over the last second
 //! - `taps`: frames for clients
 //! - `views`: reduction of a frame to a few thousand numbers
@@ -20,12 +20,12 @@
 //! - [`guard`], [`tls`]: admission of requests, and encryption
 //! - `pages`: the web page at `/`, and Swagger UI at `/docs/api/`; `manual`: the manual at `/docs/`
 
-mod api;
 mod app;
 mod connections;
 pub mod dashboard;
 mod exposition;
 pub mod guard;
+mod handlers;
 mod live;
 mod manual;
 mod metrics;

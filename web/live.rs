@@ -4,43 +4,26 @@
 use crate::app::EventCounts;
 use fxgraph::Control;
 use fxgraph::runtime::BlockStats;
-use serde::Serialize;
+use fxgraph_api::blocks::Rates;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
-use utoipa::ToSchema;
 
 /// Time between two samples of the statistics.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Rates of a block, as means over the last second.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-pub(crate) struct Rates {
-    /// Input frames per second, all inputs together.
-    pub frames_in_per_second: f64,
-    /// Output frames per second, all outputs together.
-    pub frames_out_per_second: f64,
-    /// Input payload bytes per second.
-    pub bytes_in_per_second: f64,
-    /// Output payload bytes per second.
-    pub bytes_out_per_second: f64,
-    /// Fraction of the time spent working; near 1 for the bottleneck.
-    pub busy_fraction: f64,
-    /// Fraction of the time that the GPU works on frames of the block.
-    pub device_busy_fraction: f64,
-    /// Fraction of the time spent waiting for input frames; for a source, for external data.
-    pub input_wait_fraction: f64,
-    /// Fraction of the time spent waiting for space in output queues; near 1 if later blocks are too slow.
-    pub room_wait_fraction: f64,
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct BlockRates {
+    /// All inputs and outputs together.
+    pub total: Rates,
     /// Frames per second at each input.
-    #[serde(skip)]
     pub inputs: Vec<f64>,
     /// Maximum number of queued frames at each input.
-    #[serde(skip)]
     pub input_peaks: Vec<usize>,
 }
 
-impl Rates {
+impl BlockRates {
     fn between(
         before: &BlockStats,
         now: &BlockStats,
@@ -52,7 +35,7 @@ impl Rates {
         let share =
             |before: Duration, now: Duration| now.saturating_sub(before).as_secs_f64() / seconds;
         let queues = before.queues.iter().zip(&now.queues);
-        Self {
+        let total = Rates {
             frames_in_per_second: rate(before.frames_in, now.frames_in),
             frames_out_per_second: rate(before.frames_out, now.frames_out),
             bytes_in_per_second: rate(before.bytes_in, now.bytes_in),
@@ -61,13 +44,13 @@ impl Rates {
             device_busy_fraction: share(before.device_busy, now.device_busy),
             input_wait_fraction: share(before.input_wait, now.input_wait),
             room_wait_fraction: share(before.room_wait, now.room_wait),
-            inputs: queues.map(|(before, now)| rate(before.taken, now.taken)).collect(),
-            input_peaks,
-        }
+        };
+        let inputs = queues.map(|(before, now)| rate(before.taken, now.taken)).collect();
+        Self { total, inputs, input_peaks }
     }
 }
 
-type ByBlock = Arc<HashMap<String, Rates>>;
+type ByBlock = Arc<HashMap<String, BlockRates>>;
 
 /// Rates of all blocks.
 #[derive(Default)]
@@ -97,7 +80,7 @@ impl Live {
             let rates = now.1.iter().filter_map(|stats| {
                 let before = known.get(stats.name.as_str())?;
                 let peaks = peaks.remove(&stats.name).unwrap_or_default();
-                Some((stats.name.clone(), Rates::between(before, stats, seconds, peaks)))
+                Some((stats.name.clone(), BlockRates::between(before, stats, seconds, peaks)))
             });
             let rates = Arc::new(rates.collect());
             *self.0.write().unwrap_or_else(PoisonError::into_inner) = rates;
@@ -142,8 +125,8 @@ mod tests {
 
     #[test]
     fn rates_are_differences_per_second_and_never_negative() {
-        let rates = Rates::between(&stats(100), &stats(300), 2.0, vec![3]);
-        let expected = Rates {
+        let rates = BlockRates::between(&stats(100), &stats(300), 2.0, vec![3]);
+        let total = Rates {
             frames_in_per_second: 100.0,
             frames_out_per_second: 200.0,
             bytes_in_per_second: 1000.0,
@@ -152,11 +135,10 @@ mod tests {
             device_busy_fraction: 0.0,
             input_wait_fraction: 0.2,
             room_wait_fraction: 0.3,
-            inputs: vec![100.0],
-            input_peaks: vec![3],
         };
+        let expected = BlockRates { total, inputs: vec![100.0], input_peaks: vec![3] };
         assert_eq!(rates, expected);
-        let exchanged = Rates::between(&stats(300), &stats(0), 1.0, Vec::new());
-        assert_eq!(exchanged, Rates { inputs: vec![0.0], ..Rates::default() });
+        let exchanged = BlockRates::between(&stats(300), &stats(0), 1.0, Vec::new());
+        assert_eq!(exchanged, BlockRates { inputs: vec![0.0], ..BlockRates::default() });
     }
 }

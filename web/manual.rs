@@ -92,7 +92,7 @@ mod tests {
         let mut request = HeaderMap::new();
         request.insert(header::IF_NONE_MATCH, first.headers()[header::ETAG].clone());
         assert_eq!(answer("index.html", &request).status(), StatusCode::NOT_MODIFIED);
-        assert_eq!(answer("introduction.html", &request).status(), StatusCode::OK);
+        assert_eq!(answer("glossary.html", &request).status(), StatusCode::OK);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The web page at `/`, and Swagger UI at `/docs/api/`; both work without a network.
 
-use crate::api;
+use crate::handlers;
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::IntoResponse;
@@ -87,8 +87,8 @@ const VENDORED: [(&str, &str); 3] = files![
 ];
 
 pub(crate) fn router() -> Router {
-    let try_it =
-        SwaggerUi::new("/docs/api").config(Config::from(api::DESCRIPTION).try_it_out_enabled(true));
+    let try_it = SwaggerUi::new("/docs/api")
+        .config(Config::from(handlers::DESCRIPTION).try_it_out_enabled(true));
     let policy = SetResponseHeaderLayer::overriding(
         header::CONTENT_SECURITY_POLICY,
         HeaderValue::from_static(DOCS_POLICY),

@@ -55,7 +55,7 @@ fn answer(status: StatusCode) -> Vec<u8> {
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "the head of the request is too long",
         _ => "the request is not HTTP/1.1",
     };
-    let body = serde_json::to_string(&Problem::new(status, detail)).unwrap_or_default();
+    let body = serde_json::to_string(&Problem::new(status, detail).document).unwrap_or_default();
     let (reason, length) = (status.canonical_reason().unwrap_or_default(), body.len());
     format!(
         "HTTP/1.1 {} {reason}\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {length}\r\n\

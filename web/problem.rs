@@ -4,47 +4,30 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use fxgraph_api::problem::Problem as Document;
 use std::time::Duration;
-use utoipa::ToSchema;
 
 /// The media type of a problem document.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// Problem document (RFC 9457) of a rejected request, without `type`.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+/// Error of a request.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Problem {
-    /// Name of the HTTP status.
-    #[schema(example = "Not Found")]
-    title: String,
-    /// The HTTP status.
-    #[schema(example = 404, minimum = 400, maximum = 599)]
-    status: u16,
-    /// Error message.
-    #[schema(example = "there is no block `pbf`")]
-    detail: String,
-    /// Help, one line per element.
-    #[schema(example = json!(["did you mean `pfb`?"]))]
-    help: Vec<String>,
-    /// All diagnostics of a flowgraph or a change, as in `fxgraph validate --json`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<Object>)]
-    diagnostics: Vec<serde_json::Value>,
+    pub document: Document,
     /// When to try again, in seconds; sent as `Retry-After`.
-    #[serde(skip)]
     retry_after: Option<u64>,
 }
 
 impl Problem {
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self {
+        let document = Document {
             title: status.canonical_reason().unwrap_or("Error").to_owned(),
             status: status.as_u16(),
             detail: detail.into(),
             help: Vec::new(),
             diagnostics: Vec::new(),
-            retry_after: None,
-        }
+        };
+        Self { document, retry_after: None }
     }
 
     /// The server is busy; the same request may succeed later.
@@ -60,26 +43,26 @@ impl Problem {
     }
 
     pub fn diagnostics(mut self, diagnostics: Vec<serde_json::Value>) -> Self {
-        self.diagnostics = diagnostics;
+        self.document.diagnostics = diagnostics;
         self
     }
 
     pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help.push(help.into());
+        self.document.help.push(help.into());
         self
     }
 
     pub fn maybe_help(mut self, help: Option<String>) -> Self {
-        self.help.extend(help);
+        self.document.help.extend(help);
         self
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
+        let status = StatusCode::from_u16(self.document.status).unwrap_or(StatusCode::BAD_REQUEST);
         let retry_after = self.retry_after.map(HeaderValue::from);
-        let mut response = (status, axum::Json(self)).into_response();
+        let mut response = (status, axum::Json(self.document)).into_response();
         let media_type = HeaderValue::from_static(MEDIA_TYPE);
         response.headers_mut().insert(header::CONTENT_TYPE, media_type);
         if let Some(seconds) = retry_after {

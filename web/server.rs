@@ -1,9 +1,9 @@
 //! Sockets, connections and their limits.
 
-use crate::api;
 use crate::app::{App, Permission};
 use crate::connections::{self, Connection, Connections};
 use crate::guard::{self, Guard, Peer, Rates, Token};
+use crate::handlers;
 use crate::manual;
 use crate::pages;
 use crate::parser_errors::Explained;
@@ -244,9 +244,9 @@ fn router(app: App, guard: Guard) -> Router {
         HeaderValue::from_static("same-origin"),
     );
     // The layer added last is the first that a request passes.
-    api::router(app)
+    handlers::router(app)
         .layer(from_fn_with_state(Arc::clone(&guard), guard::ask_token))
-        .merge(api::description_router())
+        .merge(handlers::description_router())
         .merge(manual::router())
         .merge(pages::router())
         .layer(RequestBodyLimitLayer::new(BODY_BYTES))

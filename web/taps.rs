@@ -249,7 +249,7 @@ impl Watch {
                 match watch?.next(told).await {
                     Ok(taken) => taken.map(|(event, watch)| (event, Some(watch))),
                     Err(problem) => {
-                        let told = Indexed { index, told: problem };
+                        let told = Indexed { index, told: problem.document };
                         Some((Event::default().event("problem").json_data(told), None))
                     }
                 }

@@ -1,27 +1,15 @@
 //! Bottleneck and headroom of a flowgraph.
 
-use crate::live::Rates;
+use crate::live::BlockRates;
 use crate::metrics::expected_rate_hertz;
 use fxgraph::flowgraph::{Plan, PlannedBlock};
-use serde::Serialize;
+use fxgraph_api::flowgraph::Limit;
 use std::collections::HashMap;
-use utoipa::ToSchema;
 
 /// Fraction of the time above which a working block is the bottleneck.
 const BUSY: f64 = 0.9;
 /// Fraction of the time above which waiting for output queues means that later blocks are slower.
 const HELD_UP: f64 = 0.1;
-
-/// Bottleneck of the flowgraph in the last second.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub(crate) struct Limit {
-    /// Name of the block that is the bottleneck; `null` if the sources are.
-    #[schema(example = "f[0].pfb")]
-    pub block: Option<String>,
-    /// Description.
-    #[schema(example = "limited by f[0].pfb, which works 97 % of the time")]
-    pub text: String,
-}
 
 /// Measurements of a block.
 pub(crate) struct Known<'a> {
@@ -30,16 +18,17 @@ pub(crate) struct Known<'a> {
     queue: usize,
     /// Rate as a fraction of real time: 1 keeps up with the telescope.
     real_time: f64,
-    rates: &'a Rates,
+    rates: &'a BlockRates,
 }
 
 /// Returns the measurements of all blocks; empty until there are rates.
-pub(crate) fn known<'a>(plan: &'a Plan, rates: &'a HashMap<String, Rates>) -> Vec<Known<'a>> {
+pub(crate) fn known<'a>(plan: &'a Plan, rates: &'a HashMap<String, BlockRates>) -> Vec<Known<'a>> {
     let known = |block: &'a PlannedBlock| {
         let rates = rates.get(&block.name)?;
+        let total = &rates.total;
         let is_source = block.ports.inputs.is_empty();
         let frames =
-            if is_source { rates.frames_out_per_second } else { rates.frames_in_per_second };
+            if is_source { total.frames_out_per_second } else { total.frames_in_per_second };
         let real_time = frames / expected_rate_hertz(block);
         Some(Known { name: &block.name, queue: block.queue, real_time, rates })
     };
@@ -49,7 +38,7 @@ pub(crate) fn known<'a>(plan: &'a Plan, rates: &'a HashMap<String, Rates>) -> Ve
 impl Known<'_> {
     /// Fraction of the time that the block or its device works.
     fn busy(&self) -> f64 {
-        self.rates.busy_fraction.max(self.rates.device_busy_fraction)
+        self.rates.total.busy_fraction.max(self.rates.total.device_busy_fraction)
     }
 
     /// Whether its input queues are full and its output queues are not. A block with one input queue that is not full
@@ -57,7 +46,7 @@ impl Known<'_> {
     fn holds_up(&self) -> bool {
         let peaks = &self.rates.input_peaks;
         let is_full = !peaks.is_empty() && peaks.iter().all(|peak| *peak >= self.queue);
-        is_full && self.rates.room_wait_fraction < HELD_UP
+        is_full && self.rates.total.room_wait_fraction < HELD_UP
     }
 }
 
@@ -75,7 +64,7 @@ pub(crate) fn limit(blocks: &[Known]) -> Option<Limit> {
         return Some(of(busiest, format!(", which works {percent} % of the time")));
     }
     // A queue that a burst of frames filled for a moment delays nobody.
-    let is_delayed = blocks.iter().any(|block| block.rates.room_wait_fraction >= HELD_UP);
+    let is_delayed = blocks.iter().any(|block| block.rates.total.room_wait_fraction >= HELD_UP);
     let held = blocks.iter().filter(|block| is_delayed && block.holds_up()).max_by(by_work);
     Some(match held {
         Some(block) => {
@@ -96,12 +85,14 @@ pub(crate) fn deadline_margin(blocks: &[Known]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fxgraph_api::blocks::Rates;
 
-    fn rates(busy_fraction: f64, room_wait_fraction: f64, peak: usize) -> Rates {
-        Rates { busy_fraction, room_wait_fraction, input_peaks: vec![peak], ..Rates::default() }
+    fn rates(busy_fraction: f64, room_wait_fraction: f64, peak: usize) -> BlockRates {
+        let total = Rates { busy_fraction, room_wait_fraction, ..Rates::default() };
+        BlockRates { total, input_peaks: vec![peak], ..BlockRates::default() }
     }
 
-    fn at_half_rate(rates: &[Rates; 3]) -> Vec<Known<'_>> {
+    fn at_half_rate(rates: &[BlockRates; 3]) -> Vec<Known<'_>> {
         let known = |(name, rates)| Known { name, queue: 4, real_time: 0.5, rates };
         ["s", "f", "o"].into_iter().zip(rates).map(known).collect()
     }
@@ -109,7 +100,7 @@ mod tests {
     #[test]
     fn limit_is_the_busiest_block_or_the_one_with_full_inputs_only() {
         let limited =
-            |rates: [Rates; 3]| limit(&at_half_rate(&rates)).and_then(|limit| limit.block);
+            |rates: [BlockRates; 3]| limit(&at_half_rate(&rates)).and_then(|limit| limit.block);
         let idle = || rates(0.1, 0.0, 1);
         assert_eq!(limited([idle(), idle(), idle()]), None);
         assert_eq!(limited([idle(), rates(0.95, 0.0, 4), idle()]).as_deref(), Some("f"));
@@ -119,7 +110,7 @@ mod tests {
         // A burst filled the queue for a moment, and no block waited for room.
         assert_eq!(limited([idle(), idle(), rates(0.005, 0.0, 4)]), None);
         // One of its inputs is full because no frames arrive at the other.
-        let waits = Rates { input_peaks: vec![4, 1], ..idle() };
+        let waits = BlockRates { input_peaks: vec![4, 1], ..idle() };
         assert_eq!(limited([idle(), idle(), waits]), None);
         assert_eq!(limit(&[]), None);
     }

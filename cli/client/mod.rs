@@ -1,12 +1,12 @@
 //! REST client for a running flowgraph, with the API that the web page uses.
 //!
 //! # Layout
-//! - [`answers`]: responses of REST
+//! - [`events`]: events as the terminal shows them
 //! - [`output`]: look-up of an output by the name that the user gives
 //! - [`stream`]: server-sent events
 //! - `problem`: error responses
 
-pub mod answers;
+pub mod events;
 pub mod output;
 mod problem;
 pub mod stream;
@@ -237,6 +237,11 @@ fn read<T: DeserializeOwned>(mut answer: Response<Body>, path: &str) -> Result<T
             ["run the server and this program in the same version of fxgraph"],
         ))
     })
+}
+
+/// Reads a response that may also be shown as JSON.
+pub fn typed<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
+    serde_json::from_value(answer).map_err(|error| Failure::because("unexpected response", &error))
 }
 
 /// Reads an event `problem` of a stream.

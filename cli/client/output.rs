@@ -3,7 +3,8 @@
 use super::{Client, in_path, with_help};
 use crate::failure::Failure;
 use fxgraph::diagnostic::suggest;
-use serde::Deserialize;
+use fxgraph_api::blocks::{BlockPage, BlockSummary};
+use fxgraph_api::ports::Carries;
 use std::fmt;
 
 /// An output of a block.
@@ -14,41 +15,10 @@ pub struct Output {
     pub carries: Carries,
 }
 
-/// Type of an output's frames, limited to the fields that the terminal needs.
-#[derive(Clone, Deserialize)]
-pub struct Carries {
-    pub text: String,
-    pub dtype: String,
-    pub axes: Vec<Axis>,
-}
-
-#[derive(Clone, Deserialize)]
-pub struct Axis {
-    pub len: usize,
-}
-
-/// One element of `GET /api/v1/blocks`.
-#[derive(Deserialize)]
-struct Named {
-    name: String,
-}
-
-/// The outputs in `GET /api/v1/blocks/{name}`.
-#[derive(Deserialize)]
-struct Block {
-    outputs: Vec<Port>,
-}
-
-#[derive(Clone, Deserialize)]
-struct Port {
-    name: String,
-    carries: Carries,
-}
-
 impl Output {
     /// Finds the output `block.port`, or `block` if the block has one output.
     pub fn find(client: &Client, text: &str) -> Result<Self, Failure> {
-        let blocks: Vec<Named> = client.get("/api/v1/blocks")?;
+        let blocks: Vec<BlockSummary> = client.get("/api/v1/blocks")?;
         let is_block = |name: &str| blocks.iter().any(|block| block.name == name);
         // Block names contain dots too.
         let (name, port) = match text.rsplit_once('.') {
@@ -60,7 +30,7 @@ impl Output {
             let help = suggest(name, "block", &known);
             return refuse(&format!("there is no block `{name}`"), help);
         }
-        let Block { outputs } = client.get(&format!("/api/v1/blocks/{}", in_path(name)))?;
+        let BlockPage { outputs, .. } = client.get(&format!("/api/v1/blocks/{}", in_path(name)))?;
         let known: Vec<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
         let found = match (port, &outputs[..]) {
             (_, []) => {
@@ -80,7 +50,7 @@ impl Output {
                 output
             }
         };
-        let Port { name: port, carries } = found.clone();
+        let (port, carries) = (found.name.clone(), found.carries.clone());
         Ok(Self { block: name.to_owned(), port, carries })
     }
 

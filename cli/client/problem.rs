@@ -2,27 +2,9 @@
 
 use super::with_help;
 use crate::failure::Failure;
-use serde::Deserialize;
+use fxgraph_api::problem::Problem;
+use serde_json::Value;
 use ureq::http::StatusCode;
-
-/// Problem document of a rejected request.
-#[derive(Deserialize)]
-struct Problem {
-    detail: String,
-    #[serde(default)]
-    help: Vec<String>,
-    /// All diagnostics of a change.
-    #[serde(default)]
-    diagnostics: Vec<Diagnostic>,
-}
-
-#[derive(Deserialize)]
-struct Diagnostic {
-    code: String,
-    message: String,
-    #[serde(default)]
-    help: Vec<String>,
-}
 
 /// Converts an error response to a failure.
 pub(super) fn failure(status: StatusCode, body: &[u8]) -> Failure {
@@ -42,8 +24,10 @@ pub(super) fn failure(status: StatusCode, body: &[u8]) -> Failure {
         return Failure::failed(with_help(&problem.detail, help));
     }
     let told = problem.diagnostics.iter().map(|one| {
-        let help = one.help.iter().chain(&problem.help).map(String::as_str);
-        with_help(&format!("{} ({})", one.message, one.code), help)
+        let text = |key: &str| one[key].as_str().unwrap_or_default();
+        let own = one["help"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let help = own.chain(problem.help.iter().map(String::as_str));
+        with_help(&format!("{} ({})", text("message"), text("code")), help)
     });
     Failure::Failed(told.collect())
 }
@@ -53,7 +37,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn said(status: u16, body: serde_json::Value) -> Vec<String> {
+    fn said(status: u16, body: Value) -> Vec<String> {
         let status = StatusCode::from_u16(status).unwrap();
         match failure(status, body.to_string().as_bytes()) {
             Failure::Failed(said) => said,
@@ -66,7 +50,8 @@ mod tests {
         let one = json!({"code": "E0106", "message": "`pfb` has no parameter `tap`",
             "place": {"line": 1}, "help": ["did you mean `taps`?"]});
         let two = json!({"code": "E0107", "message": "`taps` is too small", "help": []});
-        let body = json!({"detail": "x", "help": [], "diagnostics": [one, two]});
+        let body = json!({"title": "Unprocessable Entity", "status": 422, "detail": "x", "help": [],
+            "diagnostics": [one, two]});
         let expected = [
             "`pfb` has no parameter `tap` (E0106)\n   = help: did you mean `taps`?",
             "`taps` is too small (E0107)",

@@ -1,9 +1,10 @@
 //! `fxgraph events`
 
-use crate::client::Connection;
-use crate::client::answers::Event;
+use crate::client::events::{is_bad, time_of_day};
+use crate::client::{Connection, typed};
 use crate::failure::Failure;
 use crate::terminal::{Paint, Terminal};
+use fxgraph_api::events::EventInfo;
 use serde_json::Value;
 
 /// Lists events of a running flowgraph: faults, swaps, missing data
@@ -49,20 +50,18 @@ impl Events {
         if self.json {
             return terminal.results(&event.to_string());
         }
-        let event: Event = serde_json::from_value(event)
-            .map_err(|error| Failure::because("unexpected event", &error))?;
-        terminal.results(&line(&event, terminal))
+        terminal.results(&line(&typed(event)?, terminal))
     }
 }
 
-fn line(event: &Event, terminal: &Terminal) -> String {
-    let kind = if event.is_bad() { Paint::Bad } else { Paint::Bold };
+fn line(event: &EventInfo, terminal: &Terminal) -> String {
+    let kind = if is_bad(event) { Paint::Bad } else { Paint::Bold };
     let block = event.block.as_ref().map(|block| format!(" {block}")).unwrap_or_default();
     let text = if event.text.is_empty() { String::new() } else { format!("  {}", event.text) };
     format!(
         "{:>5}  {}  {}{block}{text}",
         event.sequence,
-        event.time_of_day(),
+        time_of_day(event),
         terminal.paint(kind, &event.kind),
     )
 }

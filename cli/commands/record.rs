@@ -2,10 +2,11 @@
 
 use crate::assignment::Assignment;
 use crate::client::output::Output;
-use crate::client::{Connection, in_path};
+use crate::client::{Connection, in_path, typed};
 use crate::failure::Failure;
 use crate::table::{Align, Table};
 use crate::terminal::Terminal;
+use fxgraph_api::recordings::RecorderInfo;
 use serde_json::{Map, Value};
 use ureq::http::Method;
 
@@ -73,11 +74,11 @@ impl Record {
             Value::Array(recorders) => recorders,
             one => vec![one],
         };
-        terminal.results(&as_text(&recorders, terminal))
+        terminal.results(&as_text(&typed::<Vec<_>>(recorders.into())?, terminal))
     }
 }
 
-fn as_text(recorders: &[Value], terminal: &Terminal) -> String {
+fn as_text(recorders: &[RecorderInfo], terminal: &Terminal) -> String {
     if recorders.is_empty() {
         return "there are no recorders\n".to_owned();
     }
@@ -91,18 +92,17 @@ fn as_text(recorders: &[Value], terminal: &Terminal) -> String {
         ("newest recording", Align::Left),
     ];
     let mut table = Table::new(terminal.coloured_results, &columns);
-    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     for recorder in recorders {
-        let newest = recorder["recordings"].as_array().and_then(|all| all.last());
-        let newest = newest.map_or("-".to_owned(), |newest| text(&newest["path"]));
+        let newest = || recorder.recordings.last().map(|newest| newest.path.clone());
+        let last = recorder.fault.clone().or_else(newest);
         table.row([
-            text(&recorder["name"]),
-            text(&recorder["output"]),
-            text(&recorder["state"]),
-            recorder["frames_kept"].to_string(),
-            recorder["frames_written"].to_string(),
-            recorder["frames_lost"].to_string(),
-            recorder["fault"].as_str().map_or(newest, str::to_owned),
+            recorder.name.clone(),
+            recorder.output.clone().unwrap_or("-".to_owned()),
+            recorder.state.clone(),
+            recorder.frames_kept.to_string(),
+            recorder.frames_written.to_string(),
+            recorder.frames_lost.to_string(),
+            last.unwrap_or("-".to_owned()),
         ]);
     }
     table.finish()

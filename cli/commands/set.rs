@@ -1,10 +1,10 @@
 //! `fxgraph set`
 
 use crate::assignment::Assignment;
-use crate::client::answers::Retuned;
-use crate::client::{Connection, with_help};
+use crate::client::{Connection, typed, with_help};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
+use fxgraph_api::changes::Retuned;
 use serde_json::{Map, Value, json};
 use ureq::http::Method;
 
@@ -44,8 +44,7 @@ impl Set {
         if self.json {
             return terminal.json(&answer);
         }
-        let retuned: Retuned = serde_json::from_value(answer)
-            .map_err(|error| Failure::because("unexpected response", &error))?;
+        let retuned: Retuned = typed(answer)?;
         if retuned.is_late {
             terminal.note("the requested timestamp had passed");
         }

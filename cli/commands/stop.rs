@@ -1,9 +1,9 @@
 //! `fxgraph stop` and `fxgraph abort`
 
-use crate::client::answers::Health;
 use crate::client::{Client, Connection};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
+use fxgraph_api::flowgraph::Health;
 use ureq::http::Method;
 
 /// Stops a running flowgraph: its sources stop, and queued frames are processed

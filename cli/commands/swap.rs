@@ -1,12 +1,12 @@
 //! `fxgraph swap`
 
 use crate::assignment::Assignment;
-use crate::client::answers::Change;
-use crate::client::{Connection, in_path};
+use crate::client::{Connection, in_path, typed};
 use crate::failure::Failure;
 use crate::table::{Align, Table};
 use crate::terminal::Terminal;
 use crate::units;
+use fxgraph_api::changes::ChangeInfo;
 use serde_json::{Map, Value, json};
 use ureq::http::Method;
 
@@ -105,9 +105,7 @@ impl Swap {
         if self.json {
             return terminal.json(&answer);
         }
-        let change: Change = serde_json::from_value(answer)
-            .map_err(|error| Failure::because("unexpected response", &error))?;
-        terminal.results(&as_text(&change, self.dry_run, terminal))
+        terminal.results(&as_text(&typed(answer)?, self.dry_run, terminal))
     }
 }
 
@@ -116,7 +114,7 @@ fn shown(value: &Value) -> String {
     if value.is_null() { "default".to_owned() } else { value.to_string() }
 }
 
-fn as_text(change: &Change, is_dry: bool, terminal: &Terminal) -> String {
+fn as_text(change: &ChangeInfo, is_dry: bool, terminal: &Terminal) -> String {
     let columns = [("change", Align::Left), ("from", Align::Left), ("to", Align::Left)];
     let mut table = Table::new(terminal.coloured_results, &columns);
     for difference in &change.differences {

@@ -6,6 +6,7 @@ use super::expand::{Expansion, Instance};
 use super::parse::parse;
 use super::pending::Pending;
 use super::place::Wanted;
+use super::request::Request;
 use super::resolve::Feed;
 use super::scope::{Budget, Names, to_scalar};
 use super::{Plan, PlannedBlock, check, load, transfers};
@@ -30,30 +31,29 @@ pub struct Changed {
 type Put = fn(&Plan, usize, PlannedBlock, Span, &mut Vec<Diagnostic>) -> Plan;
 
 impl Plan {
-    /// This plan with a candidate in the slot of the block `name`. `text` is YAML or JSON with the keys of the block
-    /// that change: `kind`, `parameters`, `device`, `implementation`, `on_fault`. If the kind stays, `parameters`
+    /// This plan with a candidate in the slot of the block `name`. `form` has the keys of the block that
+    /// change: `kind`, `parameters`, `device`, `implementation`, `on_fault`. If the kind stays, `parameters`
     /// replace those of the running block one by one, and an empty value restores the default. The ports must not
     /// change.
     #[must_use]
-    pub fn change(&self, name: &str, text: &str, registry: &Registry) -> Changed {
-        self.with_form(name, text, registry, Self::exchanged)
+    pub fn change(&self, name: &str, form: impl Into<Request>, registry: &Registry) -> Changed {
+        self.with_form(name, form.into(), registry, Self::exchanged)
     }
 
-    /// This plan with a second block that reads the same frames as the block `name`, for a comparison. `text` is that
+    /// This plan with a second block that reads the same frames as the block `name`, for a comparison. `form` is that
     /// of [`change`](Self::change). The second block has index `self.blocks.len()`, may run on another device, must
     /// have the same output types, and has no readers.
     #[must_use]
-    pub fn beside(&self, name: &str, text: &str, registry: &Registry) -> Changed {
-        self.with_form(name, text, registry, Self::accompanied)
+    pub fn beside(&self, name: &str, form: impl Into<Request>, registry: &Registry) -> Changed {
+        self.with_form(name, form.into(), registry, Self::accompanied)
     }
 
-    /// This plan with the candidate for the block `name` that `text` describes, inserted by `put`.
-    fn with_form(&self, name: &str, text: &str, registry: &Registry, put: Put) -> Changed {
-        let mut sources = Sources::default();
-        let file = sources.add(format!("change of {name}"), text);
+    /// This plan with the candidate for the block `name` that `form` describes, inserted by `put`.
+    fn with_form(&self, name: &str, form: Request, registry: &Registry, put: Put) -> Changed {
+        let (mut sources, form) = form.read_as(format!("change of {name}"));
         let mut problems = Vec::new();
-        let start = Span { file, start: 0, end: 0 };
-        let form = self.form(name, start, text, registry, &mut sources, &mut problems);
+        let start = Span { file: 0, start: 0, end: 0 };
+        let form = self.form(name, start, form, registry, &mut sources, &mut problems);
         let plan = form.map(|(index, new)| put(self, index, new, start, &mut problems));
         let problems = tidy(problems);
         let is_wrong = problems.iter().any(|problem| problem.severity == Severity::Error);
@@ -64,12 +64,12 @@ impl Plan {
         Changed { sources, result }
     }
 
-    /// Index of the block `name`, and the candidate that `text`, which begins at `start`, describes.
+    /// Index of the block `name`, and the candidate that `form`, whose text begins at `start`, describes.
     fn form(
         &self,
         name: &str,
         start: Span,
-        text: &str,
+        form: Result<Node, Vec<Diagnostic>>,
         registry: &Registry,
         sources: &mut Sources,
         problems: &mut Vec<Diagnostic>,
@@ -88,7 +88,7 @@ impl Plan {
             problems.push(problem.help("name the block before or after the copy"));
             return None;
         };
-        let node = parse(start.file, text).map_err(|wrong| problems.extend(wrong)).ok()?;
+        let node = form.map_err(|wrong| problems.extend(wrong)).ok()?;
         let in_force = block.parameters.to_string();
         let in_force_file = sources.add(format!("{name} as it runs"), &in_force);
         let in_force = parse(in_force_file, &in_force).ok()?;

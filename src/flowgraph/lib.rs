@@ -19,6 +19,7 @@ mod expand;
 mod expect;
 mod expression;
 mod include;
+mod json;
 mod load;
 mod memory;
 mod order;

@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 /// Limit of the size of one file, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
 /// Limit of the nesting of values. Recursive functions over the tree rely on it.
-const MAX_DEPTH: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 /// Limit of the values of one file; each use of an alias counts all its values.
-const MAX_NODES: usize = 200_000;
+pub(super) const MAX_NODES: usize = 200_000;
 
 /// A mapping or list that is being read.
 struct Open {
@@ -55,12 +55,7 @@ pub fn read_value(text: &str) -> Result<Value, String> {
 /// Returns the tree of `text`, or the diagnostics.
 pub(super) fn parse(file: u32, text: &str) -> Result<Node, Vec<Diagnostic>> {
     if text.len() > MAX_BYTES {
-        let problem = Diagnostic::error(
-            codes::LIMIT,
-            Span { file, start: 0, end: 0 },
-            format!("the file must have at most {MAX_BYTES} bytes, got {}", text.len()),
-        );
-        return Err(vec![problem]);
+        return Err(vec![too_large(file, text)]);
     }
     if let Some(at) = text.find('\0') {
         let span = Span { file, start: at as u32, end: at as u32 + 1 };
@@ -235,16 +230,7 @@ impl Builder<'_> {
                 Some(key) => {
                     if let Some(first) = open.seen.get(&key.text) {
                         if self.doubled.insert(key.span) {
-                            self.problems.push(
-                                Diagnostic::error(
-                                    codes::DOUBLED,
-                                    key.span,
-                                    format!("the key `{}` is given twice", key.text),
-                                )
-                                .label("again here")
-                                .note(*first, "first here")
-                                .help("keep one of them"),
-                            );
+                            self.problems.push(doubled(&key, *first));
                         }
                     } else {
                         open.seen.insert(key.text.clone(), key.span);
@@ -289,12 +275,26 @@ fn not_yaml(said: &str, span: Span) -> Diagnostic {
     problem
 }
 
-fn too_deep(span: Span) -> Diagnostic {
+pub(super) fn too_large(file: u32, text: &str) -> Diagnostic {
+    let message = format!("the file must have at most {MAX_BYTES} bytes, got {}", text.len());
+    Diagnostic::error(codes::LIMIT, Span { file, start: 0, end: 0 }, message)
+}
+
+/// Diagnostic for `key`, which is at `first` already.
+pub(super) fn doubled(key: &Key, first: Span) -> Diagnostic {
+    let message = format!("the key `{}` is given twice", key.text);
+    Diagnostic::error(codes::DOUBLED, key.span, message)
+        .label("again here")
+        .note(first, "first here")
+        .help("keep one of them")
+}
+
+pub(super) fn too_deep(span: Span) -> Diagnostic {
     Diagnostic::error(codes::LIMIT, span, format!("values must be nested at most {MAX_DEPTH} deep"))
         .help("see `fxgraph explain E0102` for all limits")
 }
 
-fn too_many(span: Span) -> Diagnostic {
+pub(super) fn too_many(span: Span) -> Diagnostic {
     let message =
         format!("a file must have at most {MAX_NODES} values, including those of aliases");
     Diagnostic::error(codes::LIMIT, span, message)

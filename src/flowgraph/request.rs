@@ -1,28 +1,73 @@
-//! Requests to a running flowgraph other than changes, such as recordings. They are read like a file.
+//! Requests to a running flowgraph. They are read like a file.
 
 use super::Refused;
 use super::change::laid_over;
 use super::check::refusal;
 use super::document::wrong_type;
+use super::json::{JsonError, json};
 use super::parse::parse;
 use fxgraph_core::diagnostic::Sources;
 use fxgraph_core::diagnostic::{Diagnostic, tidy};
 use fxgraph_core::kind::{At, Refusal};
 use fxgraph_core::tree::{Node, Reader, Value};
 use serde::de::DeserializeOwned;
+use std::path::PathBuf;
 
-/// Reads `request`, a mapping (YAML or JSON); keys that are not given have the values of the mapping `defaults`.
+/// A request, read once: YAML or JSON, with its text for diagnostics.
+#[derive(Clone, Debug)]
+pub struct Request {
+    text: String,
+    /// The tree or the diagnostics, for a text that is the first file of the sources.
+    read: Result<Node, Vec<Diagnostic>>,
+}
+
+impl Request {
+    /// Reads JSON, or returns `None` if `text` is not JSON.
+    #[must_use]
+    pub fn json(text: &str) -> Option<Self> {
+        let read = match json(0, text) {
+            Ok(node) => Ok(node),
+            Err(JsonError::Problems(problems)) => Err(problems),
+            Err(JsonError::Syntax) => return None,
+        };
+        Some(Self { text: text.to_owned(), read })
+    }
+
+    /// Returns the tree, and sources with the text as file `name`.
+    pub(super) fn read_as(
+        self,
+        name: impl Into<PathBuf>,
+    ) -> (Sources, Result<Node, Vec<Diagnostic>>) {
+        let mut sources = Sources::default();
+        sources.add(name, self.text);
+        (sources, self.read)
+    }
+}
+
+/// Reads YAML.
+impl From<&str> for Request {
+    fn from(text: &str) -> Self {
+        // Places are counted without a byte order mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        Self { text: text.to_owned(), read: parse(0, text) }
+    }
+}
+
+impl From<&String> for Request {
+    fn from(text: &String) -> Self {
+        text.as_str().into()
+    }
+}
+
+/// Reads `request`, a mapping; keys that are not given have the values of the mapping `defaults`.
 /// `refusals` checks the values.
 pub fn read<T: DeserializeOwned>(
-    request: &str,
+    request: impl Into<Request>,
     defaults: &str,
     refusals: impl FnOnce(&T) -> Vec<Refusal>,
 ) -> Result<T, Refused> {
-    let mut sources = Sources::default();
-    let [given, base] = [("request", request), ("defaults", defaults)].map(|(name, text)| {
-        let file = sources.add(name, text);
-        parse(file, sources.get(file).map_or("", |source| &source.text))
-    });
+    let (mut sources, given) = request.into().read_as("request");
+    let base = parse(sources.add("defaults", defaults), defaults);
     let (given, base) = match (given, base) {
         (Ok(given), Ok(base)) => (given, base),
         (Err(problems), _) | (_, Err(problems)) => {

@@ -6,6 +6,7 @@ use super::document::wrong_type;
 use super::load::seal;
 use super::parse::parse;
 use super::pending::Form;
+use super::request::Request;
 use super::{Plan, PlannedBlock};
 use fxgraph_core::access::FileAccess;
 use fxgraph_core::diagnostic::Sources;
@@ -47,23 +48,21 @@ impl Plan {
     pub fn with_change(
         &self,
         registry: &Registry,
-        request: &str,
+        request: impl Into<Request>,
         at: u64,
     ) -> Result<Self, Refused> {
         Ok(self.retune(registry, request, &When::at(at))?.plan)
     }
 
-    /// This plan with the live parameters in `request`, which take effect at `when`. `request` is a mapping (YAML or
-    /// JSON) from names of blocks to parameters.
+    /// This plan with the live parameters in `request`, which take effect at `when`. `request` is a mapping from names
+    /// of blocks to parameters.
     pub fn retune(
         &self,
         registry: &Registry,
-        request: &str,
+        request: impl Into<Request>,
         when: &When,
     ) -> Result<Retuned, Refused> {
-        let mut sources = Sources::default();
-        let file = sources.add(REQUEST, request);
-        let request = parse(file, sources.get(file).map_or("", |source| &source.text));
+        let (mut sources, request) = request.into().read_as(REQUEST);
         let request = match request {
             Ok(request) => request,
             Err(problems) => return Err(Refused { sources, problems: tidy(problems) }),

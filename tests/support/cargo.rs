@@ -27,6 +27,7 @@ pub fn configure(directory: &Path) {
         "fxgraph-formats",
         "fxgraph-kernels",
         "fxgraph-blocks",
+        "fxgraph-api",
         "fxgraph-web",
         "fxgraph-cli",
     ] {

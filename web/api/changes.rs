@@ -1,268 +1,89 @@
-//! Changes while frames flow: live updates of parameters, and swaps of blocks.
+//! Changes while frames flow: live updates, swaps, updates of the flowgraph.
 
-use super::request::{asked, beside};
-use crate::app::App;
-use crate::guard::Peer;
-use crate::problem::Problem;
-use axum::body::Bytes;
-use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::{Extension, Json};
-use fxgraph::control::{Change, Difference, Refused, RetuneError, SwapError, Way};
-use fxgraph::diagnostic::{first, to_json};
-use fxgraph::runtime::{Unanswered, with_causes};
-use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// Time limit for blocks to accept new values.
-const RETUNE: Duration = Duration::from_secs(15);
-/// Time limit for a swap, below the time limit of the request.
-const SWAP: Duration = Duration::from_secs(20);
-
 /// Result of a live update.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Retuned {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Retuned {
     /// Timestamp (ADC samples since the sync time) of the first sample with the new values.
-    effective_timestamp: u64,
+    pub effective_timestamp: u64,
     /// Whether the requested timestamp had passed.
-    is_late: bool,
+    pub is_late: bool,
     /// Timestamp from which data reflect all changes so far.
-    steady_state_timestamp: u64,
+    pub steady_state_timestamp: u64,
     /// Configuration id in frame headers from the effective timestamp on, in hexadecimal.
-    config_id: String,
+    pub config_id: String,
 }
 
 /// Change of a value.
-#[derive(Serialize, ToSchema)]
-pub(super) struct DifferenceInfo {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DifferenceInfo {
     /// `kind`, `implementation`, `on_fault`, `parameters.taps`.
-    key: String,
+    pub key: String,
     /// Current value; `null` if not set.
-    #[schema(value_type = Value)]
-    from: serde_json::Value,
+    pub from: Value,
     /// New value; `null` if not set.
-    #[schema(value_type = Value)]
-    to: serde_json::Value,
-}
-
-impl From<&Difference> for DifferenceInfo {
-    fn from(Difference { key, from, to }: &Difference) -> Self {
-        Self { key: key.clone(), from: from.clone(), to: to.clone() }
-    }
+    pub to: Value,
 }
 
 /// A change of a block.
-#[derive(Serialize, ToSchema)]
-pub(super) struct ChangeInfo {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ChangeInfo {
     /// Name of the block.
-    block: String,
+    pub block: String,
     /// Differences.
-    differences: Vec<DifferenceInfo>,
+    pub differences: Vec<DifferenceInfo>,
     /// Way of the change: nothing, seamless, held or restart.
     #[schema(example = "seamless")]
-    way: &'static str,
+    pub way: String,
     /// Description of the expected interruption.
     #[schema(example = "none")]
-    gap: String,
+    pub gap: String,
     /// Reason for a restart, if needed.
-    restart_because: Option<String>,
+    pub restart_because: Option<String>,
     /// Additional memory during the swap, in bytes by device.
-    memory_bytes: BTreeMap<String, usize>,
+    pub memory_bytes: BTreeMap<String, usize>,
     /// Whether the change is done; false with `dry_run`.
-    is_made: bool,
+    pub is_made: bool,
 }
 
-impl ChangeInfo {
-    fn of(change: &Change, is_made: bool) -> Self {
-        let restart_because = match &change.way {
-            Way::Restart(why) => Some(why.clone()),
-            _ => None,
-        };
-        let memory = change.memory.iter().map(|(device, bytes)| (device.to_string(), *bytes));
-        Self {
-            block: change.block.clone(),
-            differences: change.differences.iter().map(Into::into).collect(),
-            way: way_name(&change.way),
-            gap: change.way.gap(),
-            restart_because,
-            memory_bytes: memory.collect(),
-            is_made,
-        }
-    }
+/// Effect of an update on a block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BlockUpdateInfo {
+    /// Name of the block.
+    pub block: String,
+    /// Way of the change: `nothing`, `retune` (live update), `seamless` or `held` (swap), or `restart`.
+    #[schema(example = "retune")]
+    pub way: String,
+    /// Description of the expected interruption.
+    #[schema(example = "none")]
+    pub gap: String,
+    /// Reason for a restart, if needed.
+    pub restart_because: Option<String>,
+    /// Differences.
+    pub differences: Vec<DifferenceInfo>,
 }
 
-/// Name of a way in the API.
-pub(super) fn way_name(way: &Way) -> &'static str {
-    match way {
-        Way::Nothing => "nothing",
-        Way::Seamless => "seamless",
-        Way::Held { .. } => "held",
-        Way::Restart(_) => "restart",
-    }
-}
-
-impl From<Refused> for Problem {
-    fn from(Refused { sources, problems }: Refused) -> Self {
-        let told = first(&problems).map(|problem| to_json(problem, &sources)).collect();
-        let detail = problems.first().map_or("the change was rejected", |problem| &problem.message);
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail).diagnostics(told)
-    }
-}
-
-impl From<RetuneError> for Problem {
-    fn from(error: RetuneError) -> Self {
-        match error {
-            RetuneError::Refused(refused) => refused.into(),
-            RetuneError::Busy => Self::busy(error.to_string()),
-            RetuneError::Unanswered(Unanswered::NoSuchBlock(_)) => {
-                Self::new(StatusCode::NOT_FOUND, error.to_string())
-            }
-            _ => Self::new(StatusCode::CONFLICT, with_causes(&error))
-                .help("no parameter has changed; see `/api/v1/events` for details"),
-        }
-    }
-}
-
-impl From<SwapError> for Problem {
-    fn from(error: SwapError) -> Self {
-        if let SwapError::Busy = error {
-            return Self::busy(error.to_string());
-        }
-        Self::new(StatusCode::CONFLICT, with_causes(&error))
-            .help("the flowgraph continues unchanged; see `/api/v1/events` for details")
-    }
-}
-
-/// Media type of a request's body in lower case, from its `Content-Type`.
-pub(super) fn media_type(headers: &HeaderMap) -> String {
-    let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let media_type = media_type.unwrap_or_default().split(';').next().unwrap_or_default();
-    media_type.trim().to_ascii_lowercase()
-}
-
-/// Returns the JSON body of a request as text that a YAML parser reads.
-pub(super) fn json_text(headers: &HeaderMap, body: &Bytes) -> Result<String, Problem> {
-    if media_type(headers) != "application/json" {
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not JSON")
-            .help("send `Content-Type: application/json`"));
-    }
-    // Nearly all JSON is YAML, but not vice versa.
-    let value = serde_json::from_slice::<serde_json::Value>(body)
-        .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body is not JSON"))?;
-    if !value.is_object() {
-        return Err(Problem::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "the body must be a JSON object",
-        ));
-    }
-    // Two features that YAML lacks: tabs between tokens, and characters as surrogate pairs.
-    let text = String::from_utf8_lossy(body).replace('\t', " ");
-    let has_pairs = text.to_ascii_lowercase().contains("\\ud");
-    Ok(if has_pairs { value.to_string() } else { text })
-}
-
-/// Sets live parameters of blocks, all at the same timestamp or none
-#[utoipa::path(patch, path = "/blocks", tag = "blocks", operation_id = "retune",
-    params(("at" = Option<i64>, Query, minimum = 0,
-        description = "effective timestamp, in ADC samples since the sync time; by default the earliest possible")),
-    request_body(content = HashMap<String, HashMap<String, Value>>,
-        description = "changed parameters, by name of block",
-        example = json!({"f[0].postproc": {"gains": 2}})),
-    responses(
-        (status = 200, description = "the values are scheduled in all blocks", body = Retuned),
-        (status = 400, description = "the body is not JSON, or `at` is not a timestamp"),
-        (status = 404, description = "unknown block"),
-        (status = 409, description = "the change is not possible now; nothing has changed"),
-        (status = 415, description = "the `Content-Type` is not JSON"),
-        (status = 422, description = "rejected, with all diagnostics; nothing has changed"),
-        (status = 503, description = "other changes are in progress: retry after `Retry-After`"),
-    ))]
-pub(super) async fn retune(
-    State(app): State<App>,
-    Extension(Peer(client)): Extension<Peer>,
-    Query(query): Query<HashMap<String, String>>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Result<Json<Retuned>, Problem> {
-    let at = asked::<u64>(&query, "at", "123456")?;
-    let request = json_text(&headers, &body)?;
-    let turn = app.turn(client).await?;
-    let retuned = beside(move || {
-        let _turn = turn;
-        app.control.retune(&request, at, RETUNE).map_err(Problem::from)
-    })
-    .await?;
-    Ok(Json(Retuned {
-        effective_timestamp: retuned.effective_timestamp,
-        is_late: retuned.is_late,
-        steady_state_timestamp: retuned.steady_state_timestamp,
-        config_id: format!("{:016x}", retuned.config_id),
-    }))
-}
-
-/// Swaps a block: new parameters, implementation or kind
-#[utoipa::path(patch, path = "/blocks/{name}", tag = "blocks", operation_id = "swap_block",
-    params(
-        ("name" = String, Path, description = "name of the block, like `f[0].pfb`", example = "source"),
-        ("dry_run" = Option<bool>, Query, description = "reports the effect without changing anything"),
-        ("may_hold_up" = Option<bool>, Query, description =
-            "lets the flowgraph wait for the new block (for files, not for live data)"),
-    ),
-    request_body(content = HashMap<String, Value>,
-        description = "changed keys of the block: kind, parameters, implementation, device, on_fault",
-        example = json!({"parameters": {"taps": 8}})),
-    responses(
-        (status = 200, description = "the change is done, or possible with `dry_run`", body = ChangeInfo),
-        (status = 400, description = "malformed request"),
-        (status = 404, description = "unknown block"),
-        (status = 409, description = "the swap failed; the flowgraph continues unchanged"),
-        (status = 415, description = "the `Content-Type` is not JSON"),
-        (status = 422, description = "rejected, with all diagnostics; nothing has changed"),
-        (status = 503, description = "other changes are in progress: retry after `Retry-After`"),
-    ))]
-pub(super) async fn swap(
-    State(app): State<App>,
-    Extension(Peer(client)): Extension<Peer>,
-    Path(name): Path<String>,
-    Query(query): Query<HashMap<String, String>>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Result<Json<ChangeInfo>, Problem> {
-    app.allow_full()?;
-    let is_dry = asked::<bool>(&query, "dry_run", "true")?.unwrap_or_default();
-    let may_hold_up = asked::<bool>(&query, "may_hold_up", "true")?.unwrap_or_default();
-    super::blocks::find(&app, &name)?;
-    let text = json_text(&headers, &body)?;
-    let turn = if is_dry { None } else { Some(app.turn(client).await?) };
-    let made = beside(move || {
-        let _turn = turn;
-        let change = app.control.change(&name, &text)?;
-        if !is_dry {
-            app.control.swap(&change, change.usual_limit().min(SWAP), may_hold_up)?;
-        }
-        Ok(ChangeInfo::of(&change, !is_dry))
-    });
-    Ok(Json(made.await?))
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::json_text;
-    use axum::body::Bytes;
-    use axum::http::{HeaderMap, HeaderValue, header};
-    use fxgraph::flowgraph::read_value;
-    use serde_json::json;
-
-    #[test]
-    fn json_text_accepts_tabs_and_surrogate_pairs() {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        // A character beyond 16 bits as Python's `json.dumps` writes it, and a tab.
-        let body = Bytes::from_static(b"{\t\"name\": \"\\ud83d\\ude00\"}");
-        let text = json_text(&headers, &body).unwrap_or_else(|_| panic!("rejected"));
-        assert_eq!(read_value(&text).unwrap().to_json(), json!({"name": "\u{1f600}"}));
-    }
+/// Effects of an update of the flowgraph.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct UpdateInfo {
+    /// The running blocks in order, then the new blocks.
+    pub blocks: Vec<BlockUpdateInfo>,
+    /// Reasons for a restart.
+    pub restart_because: Vec<String>,
+    /// SHA-256 of the resolved new flowgraph, in hexadecimal.
+    #[schema(pattern = "^[0-9a-f]{64}$")]
+    pub config_hash: String,
+    /// Whether the update is done; false with `dry_run`, and for a restart, which follows later.
+    pub is_made: bool,
+    /// Whether the flowgraph drains now and the new one follows.
+    pub is_restarting: bool,
+    /// Timestamp from which data are those of the new flowgraph: swapped blocks switch with their first frame
+    /// that starts there or later. `null` if the update is not done, or nothing differs.
+    pub effective_timestamp: Option<u64>,
+    /// Parts of the update that do not take effect at that timestamp, with the reason.
+    pub not_atomic: Vec<String>,
 }

@@ -1,250 +1,58 @@
-//! Shadows of blocks, and the differences of their frames.
+//! Shadows of blocks.
 
-use super::changes::json_text;
-use super::request::{asked, beside};
-use super::snapshot::{NPY, Sent};
-use crate::app::App;
-use crate::guard::Peer;
-use crate::problem::Problem;
-use crate::taps::Look;
-use axum::body::Bytes;
-use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::IntoResponse;
-use axum::{Extension, Json};
-use fxgraph::control::ShadowReport;
-use fxgraph::difference::StreamDifference;
-use fxgraph::runtime::{Pair, Unanswered};
-use serde::Serialize;
-use std::collections::HashMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 /// A shadow, with the results so far.
-#[derive(Serialize, ToSchema)]
-pub(super) struct ShadowInfo {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ShadowInfo {
     /// Name of the block.
     #[schema(example = "f[0].pfb")]
-    block: String,
+    pub block: String,
     /// Kind of the shadow.
     #[schema(example = "pfb")]
-    kind: &'static str,
+    pub kind: String,
     /// Implementation of the shadow.
     #[schema(example = "cpu")]
-    implementation: &'static str,
+    pub implementation: String,
     /// Parameters.
     #[schema(value_type = Object)]
-    parameters: serde_json::Value,
+    pub parameters: Value,
     /// Reason for its end, if ended: a fault, or a frame that differs.
-    ended: Option<String>,
+    pub ended: Option<String>,
     /// Number of compared pairs of frames, which have the same timestamp and validity.
-    frames_compared: u64,
+    pub frames_compared: u64,
     /// Number of differing pairs of frames.
-    frames_different: u64,
+    pub frames_different: u64,
     /// Number of frames without a counterpart of the same timestamp and validity.
-    frames_alone: u64,
+    pub frames_alone: u64,
     /// Number of frames dropped because the shadow or the comparison was too slow.
-    frames_dropped: u64,
+    pub frames_dropped: u64,
     /// Number of valid values in the pairs.
-    values_compared: u64,
+    pub values_compared: u64,
     /// Number of differing values.
-    values_different: u64,
+    pub values_different: u64,
     /// Fraction of differing values.
-    different_fraction: f64,
+    pub different_fraction: f64,
     /// Largest magnitude of a difference; `null` if not finite.
-    max_difference: f64,
+    #[schema(value_type = f64)]
+    pub max_difference: Option<f64>,
     /// Root mean square of the magnitudes of all differences; `null` if not finite.
-    rms_difference: f64,
+    #[schema(value_type = f64)]
+    pub rms_difference: Option<f64>,
     /// Index of the output with the first differing pair of frames; see `first_difference` for the arrays.
-    first_difference_output: Option<usize>,
+    pub first_difference_output: Option<usize>,
     /// Timestamp of the first differing pair, in ADC samples since the sync time.
-    first_difference_timestamp: Option<u64>,
+    pub first_difference_timestamp: Option<u64>,
     /// Processing time of the block per frame, while the shadow runs.
-    seconds_per_frame: Option<f64>,
+    pub seconds_per_frame: Option<f64>,
     /// Processing time of the shadow per frame.
-    shadow_seconds_per_frame: Option<f64>,
+    pub shadow_seconds_per_frame: Option<f64>,
     /// Memory of the block and of its output frames.
-    memory_bytes: usize,
+    pub memory_bytes: usize,
     /// Memory of the shadow and of its output frames.
-    shadow_memory_bytes: usize,
+    pub shadow_memory_bytes: usize,
     /// Memory of the comparison.
-    comparison_memory_bytes: usize,
-}
-
-impl From<ShadowReport> for ShadowInfo {
-    fn from(report: ShadowReport) -> Self {
-        let compared = report.compared;
-        let StreamDifference { frames, frames_different, frames_alone, values } =
-            compared.difference;
-        let (first_difference_output, first_difference_timestamp) =
-            compared.first.as_ref().map(|pair| (pair.output, pair.timestamp)).unzip();
-        Self {
-            block: report.block,
-            kind: report.kind,
-            implementation: report.implementation,
-            parameters: report.parameters,
-            ended: compared.ended,
-            frames_compared: frames,
-            frames_different,
-            frames_alone,
-            frames_dropped: compared.frames_dropped,
-            values_compared: values.values,
-            values_different: values.values_different,
-            different_fraction: values.share(),
-            max_difference: values.max,
-            rms_difference: values.rms(),
-            first_difference_output,
-            first_difference_timestamp,
-            seconds_per_frame: compared.block_time.map(|time| time.as_secs_f64()),
-            shadow_seconds_per_frame: compared.shadow_time.map(|time| time.as_secs_f64()),
-            memory_bytes: report.block_bytes,
-            shadow_memory_bytes: report.shadow_bytes,
-            comparison_memory_bytes: report.bytes,
-        }
-    }
-}
-
-/// Finds the shadow of the block called `name`.
-fn find(app: &App, name: &str) -> Result<ShadowReport, Problem> {
-    super::blocks::find(app, name)?;
-    let known = app.control.shadows().into_iter().find(|report| report.block == name);
-    known.ok_or_else(|| none(name))
-}
-
-fn none(name: &str) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, format!("`{name}` has no shadow"))
-        .help(format!("`POST /api/v1/blocks/{name}/shadow` starts one"))
-}
-
-impl From<Unanswered> for Problem {
-    fn from(error: Unanswered) -> Self {
-        let status = match error {
-            Unanswered::NoSuchBlock(_) => StatusCode::NOT_FOUND,
-            Unanswered::Ended(_) => StatusCode::CONFLICT,
-            Unanswered::Busy { .. } | Unanswered::Hung { .. } => StatusCode::SERVICE_UNAVAILABLE,
-        };
-        Self::new(status, error.to_string())
-    }
-}
-
-/// All shadows, with their results
-#[utoipa::path(get, path = "/shadows", tag = "blocks", operation_id = "list_shadows",
-    responses((status = 200, description = "in order of creation", body = Vec<ShadowInfo>)))]
-pub(super) async fn list(State(app): State<App>) -> Json<Vec<ShadowInfo>> {
-    Json(app.control.shadows().into_iter().map(Into::into).collect())
-}
-
-/// The shadow of a block, with its results
-#[utoipa::path(get, path = "/blocks/{name}/shadow", tag = "blocks", operation_id = "get_shadow",
-    params(("name" = String, Path, description = "name of the block, like `f[0].pfb`", example = "source")),
-    responses(
-        (status = 200, description = "the shadow", body = ShadowInfo),
-        (status = 404, description = "unknown block, or the block has no shadow"),
-    ))]
-pub(super) async fn get(
-    State(app): State<App>,
-    Path(name): Path<String>,
-) -> Result<Json<ShadowInfo>, Problem> {
-    Ok(Json(find(&app, &name)?.into()))
-}
-
-/// Starts a shadow: another implementation of a block on the same frames, whose output is compared
-#[utoipa::path(post, path = "/blocks/{name}/shadow", tag = "blocks", operation_id = "start_shadow",
-    params(
-        ("name" = String, Path, description = "name of the block, like `f[0].pfb`", example = "source"),
-        ("stop_at_first_difference" = Option<bool>, Query, description =
-            "stops at the first frame that differs, and keeps it"),
-    ),
-    request_body(content = HashMap<String, Value>,
-        description = "changed keys of the block: kind, parameters, implementation, device",
-        example = json!({"parameters": {"taps": 8}})),
-    responses(
-        (status = 201, description = "the shadow is running", body = ShadowInfo),
-        (status = 400, description = "malformed request"),
-        (status = 404, description = "unknown block"),
-        (status = 409, description = "the shadow cannot run now; the flowgraph continues unchanged"),
-        (status = 415, description = "the `Content-Type` is not JSON"),
-        (status = 422, description = "rejected, with all diagnostics"),
-        (status = 503, description = "other changes are in progress: retry after `Retry-After`"),
-    ))]
-pub(super) async fn start(
-    State(app): State<App>,
-    Extension(Peer(client)): Extension<Peer>,
-    Path(name): Path<String>,
-    Query(query): Query<HashMap<String, String>>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Result<(StatusCode, Json<ShadowInfo>), Problem> {
-    app.allow_full()?;
-    let ends_at_difference =
-        asked::<bool>(&query, "stop_at_first_difference", "true")?.unwrap_or_default();
-    super::blocks::find(&app, &name)?;
-    let text = json_text(&headers, &body)?;
-    let turn = app.turn(client).await?;
-    let started = beside(move || {
-        let _turn = turn;
-        let change = app.control.change(&name, &text)?;
-        app.control.shadow(&change, ends_at_difference)?;
-        find(&app, &name)
-    });
-    Ok((StatusCode::CREATED, Json(started.await?.into())))
-}
-
-/// Ends the shadow of a block
-#[utoipa::path(delete, path = "/blocks/{name}/shadow", tag = "blocks", operation_id = "end_shadow",
-    params(("name" = String, Path, description = "name of the block, like `f[0].pfb`", example = "source")),
-    responses(
-        (status = 200, description = "the shadow has ended; its results", body = ShadowInfo),
-        (status = 404, description = "unknown block, or the block has no shadow"),
-        (status = 503, description = "the block did not finish a frame in time; try again"),
-    ))]
-pub(super) async fn end(
-    State(app): State<App>,
-    Path(name): Path<String>,
-) -> Result<Json<ShadowInfo>, Problem> {
-    app.allow_full()?;
-    super::blocks::find(&app, &name)?;
-    let ended = beside(move || app.control.end_shadow(&name)?.ok_or_else(|| none(&name)));
-    Ok(Json(ended.await?.into()))
-}
-
-/// The first differing frame of a block or of its shadow, as .npy
-#[utoipa::path(get, path = "/blocks/{name}/shadow/first_difference/{side}", tag = "blocks",
-    operation_id = "get_first_difference",
-    params(
-        ("name" = String, Path, description = "name of the block, like `f[0].pfb`", example = "source"),
-        ("side" = String, Path, description = "`block` or `shadow`", example = "block"),
-    ),
-    responses(
-        (status = 200, description = "the payload as .npy",
-            headers(("fxgraph-timestamp" = u64, description = "timestamp of the frame, in ADC samples")),
-            content(("application/octet-stream"))),
-        (status = 404, description = "unknown shadow, or no difference so far"),
-        (status = 422, description = "the frames are too large"),
-        (status = 429, description = "too many requests for frames: retry after `Retry-After`"),
-    ))]
-pub(super) async fn first_difference(
-    State(app): State<App>,
-    Extension(Peer(client)): Extension<Peer>,
-    Path((name, side)): Path<(String, String)>,
-) -> Result<impl IntoResponse, Problem> {
-    let Some(pair) = find(&app, &name)?.compared.first else {
-        let detail = format!("no frame of `{name}` differs from its shadow's so far");
-        return Err(Problem::new(StatusCode::NOT_FOUND, detail));
-    };
-    let to_npy = match side.as_str() {
-        "block" => Pair::block_npy,
-        "shadow" => Pair::shadow_npy,
-        _ => {
-            let detail = format!("the side must be `block` or `shadow`, got `{side}`");
-            return Err(Problem::new(StatusCode::NOT_FOUND, detail)
-                .help("use `.../first_difference/block` or `.../first_difference/shadow`"));
-        }
-    };
-    let sent = Sent {
-        _room: app.taps.room(client, Look::Once, pair.block.len()).await?,
-        array: to_npy(&pair),
-    };
-    let headers =
-        [("content-type", NPY.to_owned()), ("fxgraph-timestamp", pair.timestamp.to_string())];
-    Ok((headers, Bytes::from_owner(sent)))
+    pub comparison_memory_bytes: usize,
 }

@@ -1,9 +1,9 @@
 //! Mean power of each channel.
 
-use super::message::{Drawing, DrawnAs, Series};
 use super::scale::{Power, channel_grid, decibels};
 use super::{Look, Shown, View};
 use fxgraph::PortType;
+use fxgraph_api::views::{Drawing, DrawnAs, Series};
 
 pub(super) const VIEW: View =
     View { name: "band_pass", title: "power of each channel", kind: DrawnAs::Lines, shows, draw };
@@ -59,7 +59,7 @@ mod tests {
         let one = [("antenna", 1), ("pol", 1)];
         let drawn = drawing(&VIEW, &port, &frame, &one, 32);
         let x = drawn.x.as_ref().unwrap();
-        assert_eq!((x.name, x.start, x.step, x.len), ("sky frequency", 1e9, 1e6, 32));
+        assert_eq!((x.name.as_str(), x.start, x.step, x.len), ("sky frequency", 1e9, 1e6, 32));
         assert_eq!(drawn.series[0].values[0], None, "zero power has no value in decibels");
         let level = |power: f64| 10.0 * (power / (127.0 * 127.0)).log10();
         for channel in 1..32 {
@@ -92,7 +92,10 @@ mod tests {
         let drawn = drawing(&VIEW, &port, &frame, &[], 16);
         let x = drawn.x.as_ref().unwrap();
         // Groups of 7 channels, the last of 2.
-        assert_eq!((x.name, x.unit, x.start, x.step, x.len), ("channel", "", 3.0, 7.0, 15));
+        assert_eq!(
+            (x.name.as_str(), x.unit.as_str(), x.start, x.step, x.len),
+            ("channel", "", 3.0, 7.0, 15)
+        );
         assert!(values(&drawn, 0).iter().all(|value| is_near(*value, 0.0, 0.0)));
     }
 }

@@ -1,9 +1,9 @@
 //! Mean power of each beam.
 
-use super::message::{Drawing, DrawnAs, Series};
 use super::scale::{Power, decibels};
 use super::{Look, Shown, View};
 use fxgraph::PortType;
+use fxgraph_api::views::{Drawing, DrawnAs, Series};
 
 pub(super) const VIEW: View =
     View { name: "beam_power", title: "power of each beam", kind: DrawnAs::Points, shows, draw };

@@ -1,10 +1,10 @@
 //! Mean power against beam, which shows the direction of a source; successive views show its time.
 
 use super::beam_power::MOST_BEAMS;
-use super::message::{Drawing, DrawnAs, Grid, Series};
 use super::scale::{Power, decibels};
 use super::{Look, Shown, View};
 use fxgraph::PortType;
+use fxgraph_api::views::{Drawing, DrawnAs, Grid, Series};
 
 pub(super) const VIEW: View =
     View { name: "beams", title: "power against beam", kind: DrawnAs::Lines, shows, draw };
@@ -21,7 +21,13 @@ fn draw(look: &Look) -> Drawing {
     let values = sums.into_iter().map(|(sum, count)| decibels(sum / (count as f64 * power.full)));
     let start = (group - 1) as f64 / 2.0;
     Drawing {
-        x: Some(Grid { name: "beam", unit: "", start, step: group as f64, len }),
+        x: Some(Grid {
+            name: "beam".to_owned(),
+            unit: String::new(),
+            start,
+            step: group as f64,
+            len,
+        }),
         series: vec![Series::new("power", power.unit, values)],
         ..Drawing::default()
     }
@@ -43,7 +49,7 @@ mod tests {
         frame.header.validity[2] = 0;
         let drawn = drawing(&VIEW, &port, &frame, &[], 256);
         let x = drawn.x.as_ref().unwrap();
-        assert_eq!((x.name, x.start, x.step, x.len), ("beam", 0.0, 1.0, 256));
+        assert_eq!((x.name.as_str(), x.start, x.step, x.len), ("beam", 0.0, 1.0, 256));
         let power = |beam| if beam == 153 { 10.0 * 5.5_f64.log10() } else { 0.0 };
         for (beam, found) in values(&drawn, 0).into_iter().enumerate() {
             assert!(is_near(found, power(beam), 0.01), "{beam}: {found}");

@@ -1,8 +1,8 @@
 //! Phase of one baseline, averaged over the channels: constant if delays and phases are tracked.
 
 use super::baselines::visibilities;
-use super::message::{Drawing, DrawnAs, Series};
 use super::{Look, View};
+use fxgraph_api::views::{Drawing, DrawnAs, Series};
 
 pub(super) const VIEW: View = View {
     name: "fringe",

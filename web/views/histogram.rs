@@ -1,9 +1,9 @@
 //! Histogram of sample values: a bell for noise, two peaks for a tone, full outer bins if clipped.
 
-use super::message::{Drawing, DrawnAs, Figure, Grid, Series};
 use super::scale::{bits, decibels, largest, reference};
 use super::{Look, View, spectrum};
 use fxgraph::Dtype;
+use fxgraph_api::views::{Drawing, DrawnAs, Figure, Grid, Series};
 use std::collections::BTreeMap;
 
 pub(super) const VIEW: View = View {
@@ -32,14 +32,15 @@ fn draw(look: &Look) -> Drawing {
     let all = samples.len() as f64;
     let (full, unit) = reference(dtype);
     let power = samples.iter().map(num_complex::Complex::norm_sqr).sum::<f64>() / all;
-    let mut figures = BTreeMap::from([("rms", Figure::new(decibels(power / full), unit))]);
+    let mut figures =
+        BTreeMap::from([("rms".to_owned(), Figure::new(decibels(power / full), unit))]);
     if let Some(largest) = largest(dtype) {
         let clipped = samples.iter().filter(|z| z.re.abs() >= largest || z.im.abs() >= largest);
-        figures.insert("clipped", Figure::new(clipped.count() as f64 / all, ""));
+        figures.insert("clipped".to_owned(), Figure::new(clipped.count() as f64 / all, ""));
     }
     let x = Grid {
-        name: "value",
-        unit: "",
+        name: "value".to_owned(),
+        unit: String::new(),
         start: bins.first + (bins.width - bins.spacing) / 2.0,
         step: bins.width,
         len: bins.len,

@@ -1,9 +1,9 @@
 //! A frame with the selected indices, and iteration over its elements.
 
-use super::Selected;
 use fxgraph::PortType;
 use fxgraph::control::TapFrame;
 use fxgraph::elements::{Elements, Pick};
+use fxgraph_api::views::Selected;
 use num_complex::Complex;
 
 /// Maximum number of elements that a view reads (or its number of points, if larger): about ten milliseconds of CPU

@@ -1,9 +1,10 @@
 //! Ports and frames for tests.
 
-use super::message::Drawing;
-use super::{Selected, View};
+use super::View;
 use fxgraph::control::TapFrame;
 use fxgraph::{Axis, Clock, Dtype, Header, PortType, ValidityType};
+use fxgraph_api::views::Drawing;
+use fxgraph_api::views::Selected;
 
 type Axes<'a> = &'a [(&'static str, usize)];
 

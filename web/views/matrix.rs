@@ -1,11 +1,11 @@
 //! Mean visibility of all pairs of antennas, averaged over the channels.
 
 use super::baselines::{antennas, baseline, mirrored};
-use super::message::{Drawing, DrawnAs, Side};
 use super::visibility::amplitude_and_phase;
 use super::{Look, Shown, View};
 use fxgraph::PortType;
 use fxgraph::elements::Pick;
+use fxgraph_api::views::{Drawing, DrawnAs, Side};
 use num_complex::Complex;
 
 pub(super) const VIEW: View =
@@ -22,7 +22,8 @@ fn shows(port: &PortType) -> Option<Shown> {
 }
 
 fn draw(look: &Look) -> Drawing {
-    let side = || Side { name: "antenna", len: antennas(look.len("baseline")).unwrap_or(0) };
+    let side =
+        || Side { name: "antenna".to_owned(), len: antennas(look.len("baseline")).unwrap_or(0) };
     let product = look.index("product").unwrap_or(0);
     let upper = means(look, product);
     // V[a2 p2, a1 p1] is the conjugate of V[a1 p1, a2 p2].
@@ -122,7 +123,7 @@ mod tests {
         let (port, frame) = dump();
         for (product, (p1, p2)) in [(0, 0), (1, 0), (0, 1), (1, 1)].into_iter().enumerate() {
             let drawn = drawing(&VIEW, &port, &frame, &[("product", product)], 16);
-            assert_eq!(drawn.rows, Some(Side { name: "antenna", len: ANTENNAS }));
+            assert_eq!(drawn.rows, Some(Side { name: "antenna".to_owned(), len: ANTENNAS }));
             for (place, (row, column)) in (0..9).map(|n| (n, (n / 3, n % 3))) {
                 let found = [0, 1].map(|series: usize| drawn.series[series].values[place]);
                 if [(1, 2), (2, 1)].contains(&(row, column)) {

@@ -5,7 +5,6 @@
 //!
 //! # Layout
 //! - [`look`]: a frame with the selected indices, and iteration over its elements
-//! - [`message`]: message about a frame
 //! - [`scale`]: full scale, decibels, frequencies
 //! - one file per view
 
@@ -17,7 +16,6 @@ mod fringe;
 mod histogram;
 mod look;
 mod matrix;
-mod message;
 mod satellites;
 mod scale;
 mod spectrum;
@@ -29,13 +27,10 @@ mod visibility;
 mod made;
 
 pub(crate) use look::Look;
-pub(crate) use message::{DrawnAs, Message, Selected};
 
 use fxgraph::control::TapFrame;
 use fxgraph::{Axis, PortType};
-use message::Drawing;
-use serde::Serialize;
-use utoipa::ToSchema;
+use fxgraph_api::views::{Drawing, DrawnAs, Message, Select, Selected, rounded};
 
 /// Time axes, over which means are taken.
 const TIME: [&str; 3] = ["heap", "spectrum", "epoch"];
@@ -73,43 +68,17 @@ static VIEWS: [View; 10] = [
     values::VIEW,
 ];
 
-/// An axis with a selectable index.
-#[derive(Debug, PartialEq, Serialize, ToSchema)]
-pub(crate) struct Select {
-    /// Name of the axis and of the query parameter.
-    #[schema(value_type = String, example = "pol")]
-    pub axis: &'static str,
-    /// Number of elements.
-    pub len: usize,
-    /// Default index.
-    pub default: usize,
-    /// Labels of the indices, if any: antennas of a baseline (`0-2`), polarisations of a product (`01`),
-    /// or labels of the port.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub names: Vec<String>,
-}
-
-impl Select {
-    fn of(axis: &Axis) -> Self {
-        let (names, default) = match axis.name {
-            "baseline" => (baselines::names(axis.len), baselines::first_of_two(axis.len)),
-            "product" if axis.labels.is_empty() => (baselines::product_names(axis.len), 0),
-            _ => {
-                let is_telling = |label: &String| TELLING.contains(&label.as_str());
-                (axis.labels.clone(), axis.labels.iter().position(is_telling).unwrap_or(0))
-            }
-        };
-        Self { axis: axis.name, len: axis.len, default, names }
-    }
-
-    fn name(&self, index: usize) -> String {
-        self.names.get(index).cloned().unwrap_or_else(|| index.to_string())
-    }
-
-    /// Returns index `index` with its label.
-    pub fn at(&self, index: usize) -> Selected {
-        Selected { axis: self.axis, index, name: self.name(index) }
-    }
+/// The axis `axis` with a selectable index.
+fn select(axis: &Axis) -> Select {
+    let (names, default) = match axis.name {
+        "baseline" => (baselines::names(axis.len), baselines::first_of_two(axis.len)),
+        "product" if axis.labels.is_empty() => (baselines::product_names(axis.len), 0),
+        _ => {
+            let is_telling = |label: &String| TELLING.contains(&label.as_str());
+            (axis.labels.clone(), axis.labels.iter().position(is_telling).unwrap_or(0))
+        }
+    };
+    Select { axis: axis.name.to_owned(), len: axis.len, default, names }
 }
 
 impl View {
@@ -119,7 +88,7 @@ impl View {
         let others = port.axes.iter().filter(|axis| {
             !shown.contains(&axis.name) && !TIME.contains(&axis.name) && axis.len > 0
         });
-        Some(others.map(Select::of).collect())
+        Some(others.map(select).collect())
     }
 
     /// Computes the view of a frame of `port`, with up to `points` points.
@@ -130,8 +99,21 @@ impl View {
         selected: &[Selected],
         points: usize,
     ) -> Message {
-        let look = Look::new(port, frame, selected, points);
-        Message::new(self, &look, (self.draw)(&look))
+        let (header, clock) = (&frame.header, &port.clock);
+        let full = port.validity.full.max(1);
+        let parts = header.validity.iter().map(|count| u64::from((*count).min(full)));
+        let most = u64::from(full) * header.validity.len().max(1) as u64;
+        Message {
+            timestamp: header.timestamp,
+            time_seconds: clock.sync_time_seconds
+                + header.timestamp as f64 / clock.adc_sample_rate_hz,
+            frame: header.sequence,
+            valid: rounded(parts.sum::<u64>() as f64 / most as f64),
+            view: self.name.to_owned(),
+            kind: self.kind,
+            selected: selected.to_vec(),
+            drawing: (self.draw)(&Look::new(port, frame, selected, points)),
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Full scale, decibels, frequencies.
 
 use super::TIME;
-use super::message::Grid;
 use fxgraph::{Dtype, PortType};
+use fxgraph_api::views::Grid;
 use num_complex::Complex;
 
 /// Name of the axis of frequencies of a port with a band; without one, frequencies are those of the samples.
@@ -72,10 +72,22 @@ pub(super) fn channel_grid(port: &PortType, channels: usize, group: usize) -> Gr
     let centre = (group - 1) as f64 / 2.0;
     let len = channels.div_ceil(group);
     let Some(band) = port.band.filter(|band| band.channels > 0) else {
-        return Grid { name: "channel", unit: "", start: centre, step: group as f64, len };
+        return Grid {
+            name: "channel".to_owned(),
+            unit: String::new(),
+            start: centre,
+            step: group as f64,
+            len,
+        };
     };
     let width_hz = band.bandwidth_hz / band.channels as f64;
     let first = band.first_channel as f64 - (band.channels / 2) as f64;
     let start = band.centre_hz + (first + centre) * width_hz;
-    Grid { name: SKY_FREQUENCY, unit: "Hz", start, step: group as f64 * width_hz, len }
+    Grid {
+        name: SKY_FREQUENCY.to_owned(),
+        unit: "Hz".to_owned(),
+        start,
+        step: group as f64 * width_hz,
+        len,
+    }
 }

@@ -4,11 +4,11 @@
 //! 0 dBFS is a full-scale tone. Noise shows 1.76 dB more than its power in the width of a bin.
 
 use super::look::MOST_ELEMENTS;
-use super::message::{Drawing, DrawnAs, Grid, Series};
 use super::scale::{SKY_FREQUENCY, decibels, reference, sample_rate_hz};
 use super::{Look, Shown, TIME, View};
 use fxgraph::PortType;
 use fxgraph::elements::Pick;
+use fxgraph_api::views::{Drawing, DrawnAs, Grid, Series};
 use num_complex::Complex;
 use rustfft::FftPlanner;
 use std::f64::consts::PI;
@@ -54,8 +54,8 @@ fn draw(look: &Look) -> Drawing {
     let (start, sign) = first_hz(look.port, rate_hz, is_complex);
     Drawing {
         x: Some(Grid {
-            name: if look.port.band.is_some() { SKY_FREQUENCY } else { "frequency" },
-            unit: "Hz",
+            name: if look.port.band.is_some() { SKY_FREQUENCY } else { "frequency" }.to_owned(),
+            unit: "Hz".to_owned(),
             start,
             step: sign * rate_hz / length as f64,
             len: bins,
@@ -237,13 +237,13 @@ mod tests {
             let x = drawn.x.unwrap();
             (x.name, x.start, x.step)
         };
-        assert_eq!(axis(&port), ("frequency", 0.0, 1e6 / 1024.0));
+        assert_eq!(axis(&port), ("frequency".to_owned(), 0.0, 1e6 / 1024.0));
         let mut band = Band { channels: 1, first_channel: 0, centre_hz: 1e9, bandwidth_hz: 5e5 };
         port.band = Some(band);
-        assert_eq!(axis(&port), ("sky frequency", 1e9 - 250e3, 1e6 / 1024.0));
+        assert_eq!(axis(&port), ("sky frequency".to_owned(), 1e9 - 250e3, 1e6 / 1024.0));
         band.bandwidth_hz = -5e5;
         port.band = Some(band);
-        assert_eq!(axis(&port), ("sky frequency", 1e9 + 250e3, -1e6 / 1024.0));
+        assert_eq!(axis(&port), ("sky frequency".to_owned(), 1e9 + 250e3, -1e6 / 1024.0));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Mean power of the GNSS correlator taps of each satellite: a peak where code and replica are aligned.
 
-use super::message::{Drawing, DrawnAs, Grid, Series};
 use super::satellites::{MOST_SATELLITES, name};
 use super::scale::decibels;
 use super::{Look, Shown, View};
 use fxgraph::PortType;
+use fxgraph_api::views::{Drawing, DrawnAs, Grid, Series};
 
 pub(super) const VIEW: View = View {
     name: "taps",
@@ -35,7 +35,13 @@ fn draw(look: &Look) -> Drawing {
         Series::new(name(look, satellite), "dB", powers)
     });
     Drawing {
-        x: Some(Grid { name: "tap", unit: "", start: 0.0, step: 1.0, len: taps }),
+        x: Some(Grid {
+            name: "tap".to_owned(),
+            unit: String::new(),
+            start: 0.0,
+            step: 1.0,
+            len: taps,
+        }),
         series: series.collect(),
         ..Drawing::default()
     }

@@ -1,9 +1,9 @@
 //! One measured value of each satellite.
 
-use super::message::{Drawing, DrawnAs, Series};
 use super::satellites::{MOST_SATELLITES, name};
 use super::{Look, Shown, View};
 use fxgraph::PortType;
+use fxgraph_api::views::{Drawing, DrawnAs, Series};
 
 pub(super) const VIEW: View = View {
     name: "values",

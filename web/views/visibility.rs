@@ -1,9 +1,9 @@
 //! Amplitude and phase of one baseline against channel. Amplitudes are powers, so decibels are 10 log10.
 
 use super::baselines::visibilities;
-use super::message::{Drawing, DrawnAs, Series};
 use super::scale::{channel_grid, decibels};
 use super::{Look, View};
+use fxgraph_api::views::{Drawing, DrawnAs, Series};
 use num_complex::Complex;
 
 pub(super) const VIEW: View = View {

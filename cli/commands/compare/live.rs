@@ -7,42 +7,14 @@ use crate::signals::Signals;
 use crate::terminal::Terminal;
 use crate::units;
 use fxgraph::difference::{Difference, StreamDifference};
-use serde::Deserialize;
+use fxgraph_api::blocks::BlockPage;
+use fxgraph_api::shadows::ShadowInfo;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use ureq::http::Method;
 
 /// Time between two requests for the shadow's statistics.
 const INTERVAL: Duration = Duration::from_millis(500);
-
-/// A block's shadow in the REST API.
-#[derive(Deserialize)]
-struct Seen {
-    kind: String,
-    implementation: String,
-    ended: Option<String>,
-    frames_compared: u64,
-    frames_different: u64,
-    frames_alone: u64,
-    frames_dropped: u64,
-    values_compared: u64,
-    values_different: u64,
-    /// `None` if not finite.
-    max_difference: Option<f64>,
-    rms_difference: Option<f64>,
-    first_difference_timestamp: Option<u64>,
-    seconds_per_frame: Option<f64>,
-    shadow_seconds_per_frame: Option<f64>,
-    memory_bytes: u64,
-    shadow_memory_bytes: u64,
-}
-
-/// Kind and implementation in `GET /api/v1/blocks/{name}`.
-#[derive(Deserialize)]
-struct Block {
-    kind: String,
-    implementation: String,
-}
 
 /// The arrays of the first pair that differs, `.npy`.
 pub type Pair = [Vec<u8>; 2];
@@ -61,7 +33,7 @@ pub fn shadow(
     let path = format!("/api/v1/blocks/{}", in_path(block));
     let shadow = format!("{path}/shadow");
     let start = format!("{shadow}?stop_at_first_difference={stops_at_difference}");
-    let told: Block = client.get(&path)?;
+    let told: BlockPage = client.get(&path)?;
     let _: Value = client.send(Method::POST, &start, Some(form))?;
     let watched = watch(client, &shadow, duration, &signals, terminal);
     let pair = match &watched {
@@ -75,7 +47,7 @@ pub fn shadow(
         _ => Ok(None),
     };
     // The shadow is removed even if the comparison failed.
-    let ended = client.send::<Seen>(Method::DELETE, &shadow, None);
+    let ended = client.send::<ShadowInfo>(Method::DELETE, &shadow, None);
     let seen = match (watched, ended) {
         (Ok(_), Ok(last)) => last,
         // The flowgraph has ended, and with it the shadow.
@@ -92,10 +64,10 @@ fn watch(
     duration: Option<Duration>,
     signals: &Signals,
     terminal: &Terminal,
-) -> Result<Seen, Failure> {
+) -> Result<ShadowInfo, Failure> {
     let progress = terminal.progress();
     let start = Instant::now();
-    let mut seen: Seen = client.get(shadow)?;
+    let mut seen: ShadowInfo = client.get(shadow)?;
     loop {
         let is_over = duration.is_some_and(|duration| start.elapsed() >= duration);
         if is_over || signals.look() > 0 || seen.ended.is_some() {
@@ -121,7 +93,7 @@ fn watch(
     }
 }
 
-fn report(block: &str, told: Block, seen: Seen) -> Report {
+fn report(block: &str, told: BlockPage, seen: ShadowInfo) -> Report {
     // REST reports a difference that is not finite as `null`.
     let finite_or_infinity = |value: Option<f64>| value.unwrap_or(f64::INFINITY);
     let values = Difference {
@@ -134,14 +106,14 @@ fn report(block: &str, told: Block, seen: Seen) -> Report {
     };
     Report {
         a: Side {
-            name: format!("{block}: {} {}", told.kind, told.implementation),
+            name: format!("{block}: {} {}", told.summary.kind, told.summary.implementation),
             seconds_per_frame: seen.seconds_per_frame,
-            memory_bytes: Some(seen.memory_bytes),
+            memory_bytes: Some(seen.memory_bytes as u64),
         },
         b: Side {
             name: format!("{block} (b): {} {}", seen.kind, seen.implementation),
             seconds_per_frame: seen.shadow_seconds_per_frame,
-            memory_bytes: Some(seen.shadow_memory_bytes),
+            memory_bytes: Some(seen.shadow_memory_bytes as u64),
         },
         difference: StreamDifference {
             frames: seen.frames_compared,

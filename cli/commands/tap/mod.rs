@@ -2,16 +2,13 @@
 //!
 //! # Layout
 //! - [`figures`]: statistics of a frame
-//! - [`view`]: views in the REST API
 //! - [`plot`]: plots of views
 
 mod figures;
 mod plot;
-mod view;
 
 use crate::assignment::Assignment;
-use crate::client::answers::Flowgraph;
-use crate::client::output::{Carries, Output};
+use crate::client::output::Output;
 use crate::client::{Client, Connection, in_path, problem_of};
 use crate::drawing;
 use crate::failure::Failure;
@@ -21,6 +18,9 @@ use crate::terminal::Terminal;
 use crate::units;
 use figures::Figures;
 use fxgraph::Dtype;
+use fxgraph_api::flowgraph::FlowgraphPage;
+use fxgraph_api::ports::Carries;
+use fxgraph_api::views::{Message, ViewList};
 use plot::Plot;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event, KeyCode};
@@ -31,7 +31,6 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
-use view::{View, Views};
 
 /// Shows the data of an output: statistics, a plot, or a frame as .npy
 #[derive(Debug, clap::Args)]
@@ -107,7 +106,7 @@ impl Tap {
 
     /// Lists the outputs of the flowgraph, in the order of its blocks.
     fn list(&self, client: &Client, terminal: &Terminal) -> Result<(), Failure> {
-        let Flowgraph { graph, .. } = client.get("/api/v1/flowgraph")?;
+        let FlowgraphPage { graph, .. } = client.get("/api/v1/flowgraph")?;
         let mut outputs: Vec<(String, String)> = Vec::new();
         for edge in graph.edges {
             let name = format!("{}.{}", edge.from, edge.output);
@@ -133,7 +132,7 @@ impl Tap {
         if !self.plot {
             return Ok(None);
         }
-        let Views { views } = client.get(&format!("{}/views", output.path()))?;
+        let ViewList { views } = client.get(&format!("{}/views", output.path()))?;
         match views.into_iter().next() {
             Some(first) => Ok(Some(first.name)),
             None => Err(Failure::failed(format!("`{output}` has no views to plot"))),
@@ -249,14 +248,14 @@ impl Tap {
     }
 }
 
-fn read(message: &str) -> Result<View, Failure> {
+fn read(message: &str) -> Result<Message, Failure> {
     serde_json::from_str(message).map_err(|_| Failure::failed("unexpected view of a frame"))
 }
 
 /// Draws until the user quits or the stream ends.
 fn watch(
     mut plot: Plot,
-    told: &mpsc::Receiver<Result<View, Failure>>,
+    told: &mpsc::Receiver<Result<Message, Failure>>,
     signals: &Signals,
     drawn: &mut ratatui::DefaultTerminal,
 ) -> Result<(), Failure> {

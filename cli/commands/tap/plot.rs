@@ -1,7 +1,7 @@
 //! Plots of views, drawn with characters.
 
-use super::view::{Grid, Kind, Series, View};
 use crate::units;
+use fxgraph_api::views::{DrawnAs, Grid, Message, Series};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -20,13 +20,13 @@ const GREYS: (u8, u8) = (232, 24);
 pub struct Plot {
     title: String,
     is_coloured: bool,
-    view: View,
+    view: Message,
     /// Timestamp, and one value per series.
     history: Vec<(u64, Vec<Option<f64>>)>,
 }
 
 impl Plot {
-    pub fn new(output: &str, view: View, is_coloured: bool) -> Self {
+    pub fn new(output: &str, view: Message, is_coloured: bool) -> Self {
         let mut plot =
             Self { title: output.to_owned(), is_coloured, view: view.clone(), history: Vec::new() };
         plot.take(view);
@@ -34,9 +34,10 @@ impl Plot {
     }
 
     /// Adds a newer view.
-    pub fn take(&mut self, view: View) {
-        if view.kind == Kind::Points {
-            let values = view.series.iter().map(|series| series.values.first().copied().flatten());
+    pub fn take(&mut self, view: Message) {
+        if view.kind == DrawnAs::Points {
+            let values =
+                view.drawing.series.iter().map(|series| series.values.first().copied().flatten());
             self.history.push((view.timestamp, values.collect()));
             let old = self.history.len().saturating_sub(HISTORY);
             self.history.drain(..old);
@@ -47,12 +48,13 @@ impl Plot {
     /// Suitable height in rows.
     pub fn rows(&self) -> u16 {
         match self.view.kind {
-            Kind::Points if self.history.len() < 2 => 1 + self.view.series.len() as u16,
-            Kind::Points => 20,
-            Kind::Lines => 1 + 16 * self.view.series.len().clamp(1, 2) as u16,
-            Kind::Matrix => {
-                let rows = self.view.rows.as_ref().map_or(1, |rows| rows.len).min(32) as u16;
-                1 + (rows + 1) * self.view.series.len().max(1) as u16
+            DrawnAs::Points if self.history.len() < 2 => 1 + self.view.drawing.series.len() as u16,
+            DrawnAs::Points => 20,
+            DrawnAs::Lines => 1 + 16 * self.view.drawing.series.len().clamp(1, 2) as u16,
+            DrawnAs::Matrix => {
+                let rows =
+                    self.view.drawing.rows.as_ref().map_or(1, |rows| rows.len).min(32) as u16;
+                1 + (rows + 1) * self.view.drawing.series.len().max(1) as u16
             }
         }
     }
@@ -61,14 +63,14 @@ impl Plot {
         let [head, body] =
             Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(area);
         self.head().render(head, buffer);
-        if self.view.kind == Kind::Points {
+        if self.view.kind == DrawnAs::Points {
             return self.points(body, buffer);
         }
-        let parts =
-            Layout::vertical(self.view.series.iter().map(|_| Constraint::Fill(1))).split(body);
-        for (series, part) in self.view.series.iter().zip(parts.iter()) {
-            match (self.view.kind, &self.view.x) {
-                (Kind::Lines, Some(x)) => self.line(series, x, *part, buffer),
+        let parts = Layout::vertical(self.view.drawing.series.iter().map(|_| Constraint::Fill(1)))
+            .split(body);
+        for (series, part) in self.view.drawing.series.iter().zip(parts.iter()) {
+            match (self.view.kind, &self.view.drawing.x) {
+                (DrawnAs::Lines, Some(x)) => self.line(series, x, *part, buffer),
                 _ => self.matrix(series, *part, buffer),
             }
         }
@@ -76,7 +78,7 @@ impl Plot {
 
     fn head(&self) -> Line<'_> {
         let view = &self.view;
-        let mut text = format!("  {}", view.name);
+        let mut text = format!("  {}", view.view);
         for selected in &view.selected {
             text += &format!("  {} {}", selected.axis, selected.name);
         }
@@ -84,7 +86,7 @@ impl Plot {
         if let Some(valid) = view.valid.filter(|valid| *valid < 1.0) {
             text += &format!("  {:.1} % valid", valid * 100.0);
         }
-        for (name, figure) in &view.figures {
+        for (name, figure) in &view.drawing.figures {
             let value = figure.value.map_or("-".to_owned(), units::three_digits);
             text += &format!("  {name} {value} {}", figure.unit);
         }
@@ -118,7 +120,7 @@ impl Plot {
 
     /// Draws one value per series against time.
     fn points(&self, area: Rect, buffer: &mut Buffer) {
-        let series = &self.view.series;
+        let series = &self.view.drawing.series;
         let (Some((first, _)), Some((last, _))) = (self.history.first(), self.history.last())
         else {
             return;
@@ -153,7 +155,10 @@ impl Plot {
 
     /// Draws the values of a series as a matrix, dark to bright.
     fn matrix(&self, series: &Series, area: Rect, buffer: &mut Buffer) {
-        let (Some(rows), Some(columns)) = (&self.view.rows, &self.view.columns) else { return };
+        let (Some(rows), Some(columns)) = (&self.view.drawing.rows, &self.view.drawing.columns)
+        else {
+            return;
+        };
         let (low, high) = bounds(series.values.iter().flatten().copied(), &series.unit);
         let head = format!(
             "{} [{}], {} to {}; {} down, {} across",
@@ -255,7 +260,7 @@ mod tests {
     use crate::drawing;
     use serde_json::{Value, json};
 
-    fn view(kind: &str, more: Value) -> View {
+    fn view(kind: &str, more: Value) -> Message {
         let mut message = json!({"timestamp": 4096, "time_seconds": 1.0, "frame": 7, "valid": 0.5,
             "view": "test", "kind": kind, "selected": [{"axis": "pol", "index": 1, "name": "1"}]});
         message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -269,7 +274,7 @@ mod tests {
         drawing::text(&buffer)
     }
 
-    fn spectrum() -> View {
+    fn spectrum() -> Message {
         let power = (0..64).map(|n| if n == 48 { Some(0.0) } else { Some(-60.0) });
         let values: Vec<Option<f64>> = power.chain([None]).collect();
         view(
@@ -282,7 +287,7 @@ mod tests {
         )
     }
 
-    fn matrix() -> View {
+    fn matrix() -> Message {
         let values: Vec<f64> = (0..16).map(f64::from).collect();
         view(
             "matrix",
@@ -293,9 +298,9 @@ mod tests {
         )
     }
 
-    fn points(timestamp: u64, phase: f64) -> View {
+    fn points(timestamp: u64, phase: f64) -> Message {
         let series = json!({"series": [{"name": "0-1", "unit": "deg", "values": [phase]}]});
-        View { timestamp, ..view("points", series) }
+        Message { timestamp, ..view("points", series) }
     }
 
     #[test]

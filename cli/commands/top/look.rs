@@ -1,11 +1,13 @@
 //! Statistics of a running flowgraph at one time, block by block.
 
 use crate::client::Client;
-use crate::client::answers::{Block, Event, Events, Flowgraph};
 use crate::failure::Failure;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
 use crate::units;
+use fxgraph_api::blocks::BlockSummary;
+use fxgraph_api::events::{EventInfo, EventList};
+use fxgraph_api::flowgraph::FlowgraphPage;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -19,17 +21,17 @@ const EVENTS: usize = 500;
 /// State of repeated requests to one flowgraph.
 #[derive(Default)]
 pub struct Watch {
-    events: Vec<Event>,
+    events: Vec<EventInfo>,
     elapsed_seconds: f64,
 }
 
 /// Statistics of a flowgraph at one time.
 #[derive(Clone, Debug)]
 pub struct Look {
-    pub flowgraph: Flowgraph,
+    pub flowgraph: FlowgraphPage,
     pub rows: Vec<Row>,
     /// The newest events, in order.
-    pub events: Vec<Event>,
+    pub events: Vec<EventInfo>,
 }
 
 /// Statistics of one block; rates are `None` in the first second.
@@ -59,23 +61,23 @@ pub struct Row {
 impl Watch {
     /// Requests the statistics once.
     pub fn look(&mut self, client: &Client) -> Result<Look, Failure> {
-        let flowgraph: Flowgraph = client.get("/api/v1/flowgraph")?;
-        let blocks: Vec<Block> = client.get("/api/v1/blocks")?;
+        let flowgraph: FlowgraphPage = client.get("/api/v1/flowgraph")?;
+        let blocks: Vec<BlockSummary> = client.get("/api/v1/blocks")?;
         if flowgraph.elapsed_seconds < self.elapsed_seconds {
             // Another run at the same address numbers its events from 1.
             self.events.clear();
         }
         self.elapsed_seconds = flowgraph.elapsed_seconds;
         let last = self.events.last().map_or(0, |event| event.sequence);
-        let newer: Events = client.get(&format!("/api/v1/events?since={last}"))?;
-        self.events.extend(newer.list);
+        let newer: EventList = client.get(&format!("/api/v1/events?since={last}"))?;
+        self.events.extend(newer.events);
         self.events.drain(..self.events.len().saturating_sub(EVENTS));
         Ok(Look::of(flowgraph, blocks, self.events.clone()))
     }
 }
 
 impl Look {
-    pub fn of(flowgraph: Flowgraph, blocks: Vec<Block>, events: Vec<Event>) -> Self {
+    pub fn of(flowgraph: FlowgraphPage, blocks: Vec<BlockSummary>, events: Vec<EventInfo>) -> Self {
         let rows = blocks.into_iter().map(|block| Row::of(block, &flowgraph)).collect();
         Self { flowgraph, rows, events }
     }
@@ -102,7 +104,7 @@ impl Look {
 
     /// Describes the lag behind real time and its block, once known.
     pub fn lag(&self) -> Option<String> {
-        let Flowgraph { lag_seconds, lag_block, .. } = &self.flowgraph;
+        let FlowgraphPage { lag_seconds, lag_block, .. } = &self.flowgraph;
         let seconds = (*lag_seconds)?;
         let block = lag_block.as_ref().map(|block| format!(" at {block}")).unwrap_or_default();
         // Below 0.1 ms the sign would flicker.
@@ -184,8 +186,8 @@ impl Look {
 }
 
 impl Row {
-    fn of(block: Block, flowgraph: &Flowgraph) -> Self {
-        let Block { name, kind, device, state, totals, lag_seconds, rates } = block;
+    fn of(block: BlockSummary, flowgraph: &FlowgraphPage) -> Self {
+        let BlockSummary { name, kind, device, state, totals, lag_seconds, rates, .. } = block;
         let edges = &flowgraph.graph.edges;
         let inputs: Vec<_> = edges.iter().filter(|edge| edge.to == name).collect();
         let outputs: Vec<_> = edges.iter().filter(|edge| edge.from == name).collect();

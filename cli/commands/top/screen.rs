@@ -1,6 +1,7 @@
 //! Screen of `fxgraph top`, and its keys.
 
 use super::look::{Look, Row, percent};
+use crate::client::events::{is_bad, time_of_day};
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Alignment, Constraint, Layout, Margin, Rect};
@@ -288,10 +289,10 @@ impl Screen {
         let newest = wanted.rev().take(usize::from(area.height.saturating_sub(1)));
         let lines: Vec<Line<'_>> = newest
             .map(|event| {
-                let style = if event.is_bad() { self.state("failed") } else { Style::new() };
+                let style = if is_bad(event) { self.state("failed") } else { Style::new() };
                 let block = event.block.as_deref().unwrap_or_default();
                 Line::from(vec![
-                    Span::raw(format!("{}  ", event.time_of_day())),
+                    Span::raw(format!("{}  ", time_of_day(event))),
                     Span::styled(event.kind.clone(), style),
                     Span::raw(format!(" {block}  {}", event.text)),
                 ])

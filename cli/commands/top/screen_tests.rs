@@ -1,8 +1,10 @@
 //! Tests of the screen and its keys.
 
 use super::*;
-use crate::client::answers::{Event, Events};
 use crate::drawing;
+use fxgraph_api::blocks::BlockSummary;
+use fxgraph_api::events::{EventInfo, EventList};
+use fxgraph_api::flowgraph::FlowgraphPage;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::path::Path;
@@ -11,13 +13,13 @@ use std::path::Path;
 fn recorded() -> Look {
     #[derive(serde::Deserialize)]
     struct Recorded {
-        flowgraph: crate::client::answers::Flowgraph,
-        blocks: Vec<crate::client::answers::Block>,
-        events: Events,
+        flowgraph: FlowgraphPage,
+        blocks: Vec<BlockSummary>,
+        events: EventList,
     }
     let Recorded { flowgraph, blocks, events } =
         serde_json::from_str(include_str!("recorded.json")).unwrap();
-    Look::of(flowgraph, blocks, events.list)
+    Look::of(flowgraph, blocks, events.events)
 }
 
 fn screen() -> Screen {
@@ -86,7 +88,7 @@ fn keys_sort_blocks_and_filter_events() {
     let last = screen.selected().unwrap().to_owned();
     assert!(busy(&screen) < busiest);
 
-    let event = Event {
+    let event = EventInfo {
         sequence: 9,
         unix_time_seconds: 0.0,
         block: Some(last.clone()),

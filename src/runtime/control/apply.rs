@@ -6,6 +6,7 @@ use super::{BlockUpdate, Change, Control, RetuneError, Step, SwapError, Update, 
 use crate::Handle;
 use fxgraph_core::event::EventKind;
 use fxgraph_core::retune::{Undecided, When};
+use fxgraph_flowgraph::request::Request;
 use fxgraph_flowgraph::{Plan, PlannedBlock};
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
@@ -125,7 +126,7 @@ impl Control {
                 }
                 after = Some(if let Some(request) = update.retuned() {
                     let run = &current.run;
-                    self.offer_all(plan, run, &request, (when, None), deadline)?.plan
+                    self.offer_all(plan, run, request, (when, None), deadline)?.plan
                 } else {
                     current.run.say_config(when.config(plan.config_id()));
                     plan.clone()
@@ -202,7 +203,7 @@ impl Control {
             let pair = update.before.block(&block.block).zip(update.after.block(&block.block));
             let Some((old, new)) = pair else { continue };
             let form = form(&update.before.blocks[old], &update.after.blocks[new]);
-            let change = self.change_of(plan, run.clone(), &block.block, &form);
+            let change = self.change_of(plan, run.clone(), &block.block, form);
             let change = change.map_err(|_| UpdateError::Outdated)?;
             plan = Arc::new(change.after.clone());
             changes.push(change);
@@ -231,7 +232,7 @@ impl Control {
             if !known.is_some_and(|block| matches!(block.step, Step::Swap(_))) {
                 continue;
             }
-            let change = self.change_of(plan, run.clone(), name, &form(old, new));
+            let change = self.change_of(plan, run.clone(), name, form(old, new));
             plan = Arc::new(change.map_err(|_| outdated(name))?.after);
             swapped.push((old, new));
         }
@@ -255,7 +256,8 @@ impl Control {
             .map(|block| (block.block.as_str(), parameters(block, |difference| &difference.from)))
             .collect();
         if !request.is_empty() {
-            let back = self.retune_alone(&json!(request).to_string(), None, Instant::now() + limit);
+            let request = Request::from(&json!(request).to_string());
+            let back = self.retune_alone(request, None, Instant::now() + limit);
             if back.is_err() {
                 let name = update.blocks.iter().find(is_retuned).map(|block| block.block.clone());
                 stays.get_or_insert((name.unwrap_or(first), SwapError::Outdated));
@@ -278,8 +280,7 @@ impl Control {
         may_hold_up: bool,
     ) -> Result<(), SwapError> {
         // This change was checked with the update, and no other change is made meanwhile.
-        let mut change =
-            self.change(&old.name, &form(old, new)).map_err(|_| SwapError::Outdated)?;
+        let mut change = self.change(&old.name, form(old, new)).map_err(|_| SwapError::Outdated)?;
         if !new.pending.is_empty() {
             // A restored block has its scheduled values again.
             change.after.blocks[change.index].pending.clone_from(&new.pending);

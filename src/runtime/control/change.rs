@@ -3,6 +3,7 @@
 use super::{Control, Current};
 use crate::Handle;
 use fxgraph_core::device::DeviceName;
+use fxgraph_flowgraph::request::Request;
 use fxgraph_flowgraph::{Changed, Plan, PlannedBlock, Refused};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -82,9 +83,9 @@ impl Way {
 
 impl Control {
     /// Checks a change of `block`, see [`Plan::change`], without making it.
-    pub fn change(&self, block: &str, text: &str) -> Result<Change, Refused> {
+    pub fn change(&self, block: &str, form: impl Into<Request>) -> Result<Change, Refused> {
         let Current { plan, run, .. } = self.0.current();
-        self.change_of(plan, run, block, text)
+        self.change_of(plan, run, block, form.into())
     }
 
     /// Checks a [`change`](Self::change) of a block of the flowgraph `before`, whose run is `run`.
@@ -93,9 +94,9 @@ impl Control {
         before: Arc<Plan>,
         run: Handle,
         block: &str,
-        text: &str,
+        form: Request,
     ) -> Result<Change, Refused> {
-        let Changed { sources, result } = before.change(block, text, self.registry());
+        let Changed { sources, result } = before.change(block, form, self.registry());
         let after = result.map_err(|problems| Refused { sources, problems })?;
         // The block exists: `Plan::change` has checked that.
         let index = before.block(block).unwrap_or_default();

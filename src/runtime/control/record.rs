@@ -9,7 +9,8 @@ use fxgraph_core::event::EventKind;
 use fxgraph_core::files::Files;
 use fxgraph_core::kind::Refusal;
 use fxgraph_core::port::PortType;
-use fxgraph_flowgraph::{Plan, Refused, request};
+use fxgraph_flowgraph::request::{self, Request};
+use fxgraph_flowgraph::{Plan, Refused};
 use fxgraph_recording::{
     Budget, PLACEHOLDER, Recorder, RecorderOptions, RecorderStatus, SideFile, try_folder,
     used_bytes,
@@ -123,12 +124,12 @@ impl Control {
         Ok(())
     }
 
-    /// Parses `request`, a mapping (YAML or JSON) of [`RecorderOptions`], all of them optional, for a recorder
+    /// Reads `request`, a mapping of [`RecorderOptions`], all of them optional, for a recorder
     /// of `output`.
     pub fn recorder_options(
         &self,
         output: &str,
-        request: &str,
+        request: impl Into<Request>,
     ) -> Result<RecorderOptions, RecordError> {
         let plan = self.plan();
         let (block, index) = Self::find_output(&plan, output)?;

@@ -10,6 +10,7 @@ use fxgraph_core::error::with_causes;
 use fxgraph_core::event::EventKind;
 use fxgraph_core::port::Clock;
 use fxgraph_core::retune::{LiveValue, MAX_TIMESTAMP, Undecided, When};
+use fxgraph_flowgraph::request::Request;
 use fxgraph_flowgraph::{Plan, PlannedBlock, Refused};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,8 +55,7 @@ pub enum RetuneError {
 }
 
 impl Control {
-    /// Changes live parameters of running blocks, all of them or none. `request` is a mapping (YAML or
-    /// JSON) from block names to the changed parameters, for example `{"f[0].postproc": {"gains": 2}}`.
+    /// Changes live parameters of running blocks, all of them or none. `request` is a mapping from block names to the changed parameters, for example `{"f[0].postproc": {"gains": 2}}`.
     ///
     /// The new values apply in all these blocks from timestamp `at` (ADC samples since sync time) on.
     /// Without `at`, or if it has passed, they apply after the newest samples that any of the blocks has
@@ -66,19 +66,19 @@ impl Control {
     /// shows the new values at once.
     pub fn retune(
         &self,
-        request: &str,
+        request: impl Into<Request>,
         at: Option<u64>,
         limit: Duration,
     ) -> Result<Retuned, RetuneError> {
         let deadline = Instant::now() + limit;
         let _only_change = self.begin_change(deadline)?;
-        self.retune_alone(request, at, deadline)
+        self.retune_alone(request.into(), at, deadline)
     }
 
     /// Makes a [`retune`](Self::retune); the caller holds the turn.
     pub(super) fn retune_alone(
         &self,
-        request: &str,
+        request: Request,
         at: Option<u64>,
         deadline: Instant,
     ) -> Result<Retuned, RetuneError> {
@@ -118,7 +118,7 @@ impl Control {
         &self,
         plan: &Plan,
         run: &Handle,
-        request: &str,
+        request: Request,
         (when, at): (&When, Option<u64>),
         deadline: Instant,
     ) -> Result<Offered, RetuneError> {

@@ -4,6 +4,7 @@ use super::change::differences;
 use super::retune::clocks_differ;
 use super::{Change, Control, Difference, Way};
 use fxgraph_core::retune::Undecided;
+use fxgraph_flowgraph::request::Request;
 use fxgraph_flowgraph::{Loaded, Plan, PlannedBlock, Refused, Setting, load_with};
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
@@ -78,12 +79,12 @@ impl Update {
         &self.after
     }
 
-    pub(super) fn retuned(&self) -> Option<String> {
+    pub(super) fn retuned(&self) -> Option<Request> {
         let retuned = self.blocks.iter().filter(|block| block.step == Step::Retune);
         let parameters =
             |block: &BlockUpdate| (block.block.clone(), parameters(block, |found| &found.to));
         let request: HashMap<String, Map<String, Json>> = retuned.map(parameters).collect();
-        (!request.is_empty()).then(|| json!(request).to_string())
+        (!request.is_empty()).then(|| (&json!(request).to_string()).into())
     }
 }
 
@@ -151,7 +152,7 @@ impl Control {
         } else if self.is_live(before, old, &differences) {
             Step::Retune
         } else {
-            match self.change(&old.name, &form(old, new)) {
+            match self.change(&old.name, form(old, new)) {
                 Ok(Change { way: Way::Restart(why), .. }) => Step::Restart(why),
                 Ok(change) => Step::Swap(change.way),
                 Err(Refused { problems, .. }) => Step::Restart(
@@ -213,7 +214,7 @@ fn feeds<'a>(plan: &'a Plan, block: &'a PlannedBlock) -> Vec<(&'a str, &'a str)>
 }
 
 /// Returns the change from `old` to `new`, as the text of a block.
-pub(super) fn form(old: &PlannedBlock, new: &PlannedBlock) -> String {
+pub(super) fn form(old: &PlannedBlock, new: &PlannedBlock) -> Request {
     let mut parameters = new.parameters.as_object().cloned().unwrap_or_default();
     if old.kind == new.kind {
         // Given parameters overwrite the current ones; null restores a default.
@@ -221,11 +222,11 @@ pub(super) fn form(old: &PlannedBlock, new: &PlannedBlock) -> String {
             parameters.entry(name.clone()).or_insert(Json::Null);
         }
     }
-    json!({
+    let form = json!({
         "kind": new.kind,
         "implementation": new.implementation,
         "on_fault": new.on_fault.name(),
         "parameters": parameters,
-    })
-    .to_string()
+    });
+    (&form.to_string()).into()
 }

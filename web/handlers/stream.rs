@@ -2,7 +2,7 @@
 
 use super::output::{MAX_BYTES, Output};
 use super::request::{asked, within};
-use super::snapshot::Snapshot;
+use super::snapshot::snapshot;
 use super::views::{DEFAULT_EVERY_SECONDS, EVERY_SECONDS};
 use crate::app::App;
 use crate::guard::Peer;
@@ -16,20 +16,9 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use fxgraph::PortType;
 use fxgraph::control::TapFrame;
-use serde::Serialize;
+use fxgraph_api::frames::StreamedFrame;
 use std::collections::HashMap;
 use std::time::Duration;
-use utoipa::ToSchema;
-
-/// A frame with its payload.
-#[derive(Serialize, ToSchema)]
-pub(super) struct StreamedFrame {
-    #[serde(flatten)]
-    header: Snapshot,
-    /// The payload as .npy, in Base64.
-    #[schema(content_encoding = "base64", content_media_type = "application/octet-stream")]
-    npy: String,
-}
 
 /// Some frames of an output as server-sent events: header, and payload as .npy
 #[utoipa::path(get, path = "/blocks/{name}/outputs/{port}/stream", tag = "blocks",
@@ -71,7 +60,7 @@ pub(super) async fn get(
     let watch =
         Watch::open(&app, (client, Look::Follow), output.name.clone(), bytes, every, pause).await?;
     let made = move |port: &PortType, frame: TapFrame| StreamedFrame {
-        header: Snapshot::of(output.name.clone(), port, &frame.header),
+        header: snapshot(output.name.clone(), port, &frame.header),
         npy: BASE64_STANDARD.encode(frame.to_npy(port)),
     };
     Ok(Sse::new(watch.events("frame", None, made)).keep_alive(KeepAlive::default()).into_response())

@@ -7,13 +7,13 @@
 //! - [`kinds`]: kinds of blocks
 //! - [`events`]: events, as a list and as a stream
 //! - `output`: look-up of an output
+//! - `ports`: types of ports in responses
 //! - `recordings`: recorders
 //! - `request`: query values and blocking work, shared by handlers
 //! - [`snapshot`]: one frame of an output
 //! - [`stream`]: frames of an output
 //! - [`views`]: views of an output
 //! - [`shadows`]: shadows of blocks
-//! - [`types`]: ports and implementations in responses
 //! - [`update`]: replacement of the running flowgraph
 
 mod blocks;
@@ -22,19 +22,20 @@ mod events;
 mod flowgraph;
 mod kinds;
 mod output;
+mod ports;
 mod recordings;
 mod request;
 mod shadows;
 mod snapshot;
 mod stream;
-mod types;
 mod update;
 mod views;
 
 use crate::app::App;
 use crate::metrics;
-use crate::problem::{MEDIA_TYPE, Problem};
+use crate::problem::MEDIA_TYPE;
 use axum::{Json, Router, routing};
+use fxgraph_api::problem::Problem;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{self, Content, ContentBuilder, Ref, RefOr, ResponseBuilder};

@@ -1,8 +1,8 @@
 //! Snapshot of an output: its next frame.
 
 use super::output::{MAX_BYTES, Output};
+use super::ports::carries;
 use super::request::asked;
-use super::types::Carries;
 use crate::app::App;
 use crate::guard::Peer;
 use crate::problem::Problem;
@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use fxgraph::control::TapFrame;
 use fxgraph::{Header, PortType, ValidityType};
-use serde::Serialize;
+use fxgraph_api::frames::{Snapshot, ValidityInfo};
 use std::collections::HashMap;
 use std::str::FromStr;
 use std::time::Duration;
@@ -23,61 +23,24 @@ use utoipa::ToSchema;
 /// Media type of .npy, which has no type of its own.
 pub(super) const NPY: &str = "application/octet-stream";
 
-/// Validity of a frame.
-#[derive(Debug, PartialEq, Serialize, ToSchema)]
-struct ValidityInfo {
-    /// Number of validity units.
-    units: usize,
-    /// Number of complete units.
-    whole: usize,
-    /// Number of partially valid units.
-    partial: usize,
-    /// Number of missing units.
-    missing: usize,
+/// Summarises `counts`, one per unit of `validity`.
+fn summary(counts: &[u32], validity: &ValidityType) -> ValidityInfo {
+    let whole = counts.iter().filter(|count| **count >= validity.full).count();
+    let missing = counts.iter().filter(|count| **count == 0).count();
+    ValidityInfo { units: counts.len(), whole, partial: counts.len() - whole - missing, missing }
 }
 
-impl ValidityInfo {
-    /// Summarises `counts`, one per unit of `validity`.
-    fn of(counts: &[u32], validity: &ValidityType) -> Self {
-        let whole = counts.iter().filter(|count| **count >= validity.full).count();
-        let missing = counts.iter().filter(|count| **count == 0).count();
-        Self { units: counts.len(), whole, partial: counts.len() - whole - missing, missing }
-    }
-}
-
-/// Header of a frame.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Snapshot {
-    /// The output: `block.port`.
-    #[schema(example = "f[0].pfb.output")]
-    output: String,
-    /// Sequence number at the output, from 0.
-    sequence: u64,
-    /// Timestamp of the first element, in ADC samples since the sync time.
-    timestamp: u64,
-    /// Time of the first element as Unix time in seconds.
-    unix_time_seconds: f64,
-    /// Configuration id, in hexadecimal.
-    #[schema(example = "9f2c0d4be1a7583d", pattern = "^[0-9a-f]{16}$")]
-    config_id: String,
-    /// Validity of the payload.
-    validity: ValidityInfo,
-    /// Type of the payload.
-    carries: Carries,
-}
-
-impl Snapshot {
-    pub fn of(output: String, port: &PortType, header: &Header) -> Self {
-        let seconds = header.timestamp as f64 / port.clock.adc_sample_rate_hz;
-        Self {
-            output,
-            sequence: header.sequence,
-            timestamp: header.timestamp,
-            unix_time_seconds: port.clock.sync_time_seconds + seconds,
-            config_id: format!("{:016x}", header.config_id),
-            validity: ValidityInfo::of(&header.validity, &port.validity),
-            carries: port.into(),
-        }
+/// Describes a frame of `output`.
+pub(super) fn snapshot(output: String, port: &PortType, header: &Header) -> Snapshot {
+    let seconds = header.timestamp as f64 / port.clock.adc_sample_rate_hz;
+    Snapshot {
+        output,
+        sequence: header.sequence,
+        timestamp: header.timestamp,
+        unix_time_seconds: port.clock.sync_time_seconds + seconds,
+        config_id: format!("{:016x}", header.config_id),
+        validity: summary(&header.validity, &port.validity),
+        carries: carries(port),
     }
 }
 
@@ -164,7 +127,7 @@ pub(super) async fn get(
         Watch::open(&app, (client, Look::Once), output.name.clone(), bytes, 1, Duration::ZERO)
             .await?;
     let made = move |port: &PortType, frame: TapFrame| {
-        let header = Snapshot::of(output.name.clone(), port, &frame.header);
+        let header = snapshot(output.name.clone(), port, &frame.header);
         (header, (format == Format::Npy).then(|| frame.to_npy(port)))
     };
     let ((header, array), room) = watch.first(made).await?;
@@ -185,7 +148,7 @@ mod tests {
     #[test]
     fn units_are_whole_partial_or_missing() {
         let validity = ValidityType { axes: vec![], full: 3 };
-        let told = ValidityInfo::of(&[3, 0, 1, 2, 3, 0, 3], &validity);
+        let told = summary(&[3, 0, 1, 2, 3, 0, 3], &validity);
         assert_eq!(told, ValidityInfo { units: 7, whole: 3, partial: 2, missing: 2 });
     }
 }

@@ -1,6 +1,6 @@
 //! Replacement of the running flowgraph.
 
-use super::changes::{DifferenceInfo, media_type, way_name};
+use super::changes::{difference, media_type, way_name};
 use super::request::{asked, beside};
 use crate::app::App;
 use crate::guard::Peer;
@@ -12,79 +12,36 @@ use axum::{Extension, Json};
 use fxgraph::control::{BlockUpdate, NotStartable, RetuneError, Step, Update, UpdateError, Way};
 use fxgraph::flowgraph::Setting;
 use fxgraph::runtime::{RunState, with_causes};
-use serde::Serialize;
+use fxgraph_api::changes::{BlockUpdateInfo, UpdateInfo};
 use std::collections::HashMap;
 use std::time::Duration;
-use utoipa::ToSchema;
 
 /// Time limit for an update, below the time limit of the request.
 const APPLY: Duration = Duration::from_secs(20);
 /// Media types of a flowgraph.
 const MEDIA_TYPES: [&str; 3] = ["application/yaml", "application/x-yaml", "application/json"];
 
-/// Effect of an update on a block.
-#[derive(Serialize, ToSchema)]
-struct BlockUpdateInfo {
-    /// Name of the block.
-    block: String,
-    /// Way of the change: `nothing`, `retune` (live update), `seamless` or `held` (swap), or `restart`.
-    #[schema(example = "retune")]
-    way: &'static str,
-    /// Description of the expected interruption.
-    #[schema(example = "none")]
-    gap: String,
-    /// Reason for a restart, if needed.
-    restart_because: Option<String>,
-    /// Differences.
-    differences: Vec<DifferenceInfo>,
+fn block_info(BlockUpdate { block, differences, step }: &BlockUpdate) -> BlockUpdateInfo {
+    let none = || "none".to_owned();
+    let (way, gap, restart_because) = match step {
+        Step::Same => ("nothing", none(), None),
+        Step::Retune => ("retune", none(), None),
+        Step::Swap(way) => (way_name(way), way.gap(), None),
+        Step::Restart(why) => ("restart", Way::Restart(String::new()).gap(), Some(why.clone())),
+    };
+    let differences = differences.iter().map(difference).collect();
+    BlockUpdateInfo { block: block.clone(), way: way.to_owned(), gap, restart_because, differences }
 }
 
-impl From<&BlockUpdate> for BlockUpdateInfo {
-    fn from(BlockUpdate { block, differences, step }: &BlockUpdate) -> Self {
-        let none = || "none".to_owned();
-        let (way, gap, restart_because) = match step {
-            Step::Same => ("nothing", none(), None),
-            Step::Retune => ("retune", none(), None),
-            Step::Swap(way) => (way_name(way), way.gap(), None),
-            Step::Restart(why) => ("restart", Way::Restart(String::new()).gap(), Some(why.clone())),
-        };
-        let differences = differences.iter().map(Into::into).collect();
-        Self { block: block.clone(), way, gap, restart_because, differences }
-    }
-}
-
-/// Effects of an update of the flowgraph.
-#[derive(Serialize, ToSchema)]
-pub(super) struct UpdateInfo {
-    /// The running blocks in order, then the new blocks.
-    blocks: Vec<BlockUpdateInfo>,
-    /// Reasons for a restart.
-    restart_because: Vec<String>,
-    /// SHA-256 of the resolved new flowgraph, in hexadecimal.
-    #[schema(pattern = "^[0-9a-f]{64}$")]
-    config_hash: String,
-    /// Whether the update is done; false with `dry_run`, and for a restart, which follows later.
-    is_made: bool,
-    /// Whether the flowgraph drains now and the new one follows.
-    is_restarting: bool,
-    /// Timestamp from which data are those of the new flowgraph: swapped blocks switch with their first frame
-    /// that starts there or later. `null` if the update is not done, or nothing differs.
-    effective_timestamp: Option<u64>,
-    /// Parts of the update that do not take effect at that timestamp, with the reason.
-    not_atomic: Vec<String>,
-}
-
-impl UpdateInfo {
-    fn of(update: &Update) -> Self {
-        Self {
-            blocks: update.blocks.iter().map(Into::into).collect(),
-            restart_because: update.obstacles(),
-            config_hash: update.plan().config_hash.clone(),
-            is_made: false,
-            is_restarting: false,
-            effective_timestamp: None,
-            not_atomic: update.not_atomic(),
-        }
+fn info(update: &Update) -> UpdateInfo {
+    UpdateInfo {
+        blocks: update.blocks.iter().map(block_info).collect(),
+        restart_because: update.obstacles(),
+        config_hash: update.plan().config_hash.clone(),
+        is_made: false,
+        is_restarting: false,
+        effective_timestamp: None,
+        not_atomic: update.not_atomic(),
     }
 }
 
@@ -186,7 +143,7 @@ pub(super) async fn update(
         let _turn = turn;
         let control = &app.control;
         let update = control.update(&text, &set)?;
-        let info = UpdateInfo::of(&update);
+        let info = info(&update);
         if is_dry {
             return Ok((StatusCode::OK, info));
         }

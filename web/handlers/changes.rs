@@ -1,0 +1,193 @@
+//! Changes while frames flow: live updates of parameters, and swaps of blocks.
+
+use super::request::{asked, beside};
+use crate::app::App;
+use crate::guard::Peer;
+use crate::problem::Problem;
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::{Extension, Json};
+use fxgraph::control::{Change, Difference, Refused, RetuneError, SwapError, Way};
+use fxgraph::diagnostic::{first, to_json};
+use fxgraph::flowgraph::request::Request;
+use fxgraph::runtime::{Unanswered, with_causes};
+use fxgraph_api::changes::{ChangeInfo, DifferenceInfo, Retuned};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Time limit for blocks to accept new values.
+const RETUNE: Duration = Duration::from_secs(15);
+/// Time limit for a swap, below the time limit of the request.
+const SWAP: Duration = Duration::from_secs(20);
+
+pub(super) fn difference(Difference { key, from, to }: &Difference) -> DifferenceInfo {
+    DifferenceInfo { key: key.clone(), from: from.clone(), to: to.clone() }
+}
+
+fn info(change: &Change, is_made: bool) -> ChangeInfo {
+    let restart_because = match &change.way {
+        Way::Restart(why) => Some(why.clone()),
+        _ => None,
+    };
+    let memory = change.memory.iter().map(|(device, bytes)| (device.to_string(), *bytes));
+    ChangeInfo {
+        block: change.block.clone(),
+        differences: change.differences.iter().map(difference).collect(),
+        way: way_name(&change.way).to_owned(),
+        gap: change.way.gap(),
+        restart_because,
+        memory_bytes: memory.collect(),
+        is_made,
+    }
+}
+
+/// Name of a way in the API.
+pub(super) fn way_name(way: &Way) -> &'static str {
+    match way {
+        Way::Nothing => "nothing",
+        Way::Seamless => "seamless",
+        Way::Held { .. } => "held",
+        Way::Restart(_) => "restart",
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(Refused { sources, problems }: Refused) -> Self {
+        let told = first(&problems).map(|problem| to_json(problem, &sources)).collect();
+        let detail = problems.first().map_or("the change was rejected", |problem| &problem.message);
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail).diagnostics(told)
+    }
+}
+
+impl From<RetuneError> for Problem {
+    fn from(error: RetuneError) -> Self {
+        match error {
+            RetuneError::Refused(refused) => refused.into(),
+            RetuneError::Busy => Self::busy(error.to_string()),
+            RetuneError::Unanswered(Unanswered::NoSuchBlock(_)) => {
+                Self::new(StatusCode::NOT_FOUND, error.to_string())
+            }
+            _ => Self::new(StatusCode::CONFLICT, with_causes(&error))
+                .help("no parameter has changed; see `/api/v1/events` for details"),
+        }
+    }
+}
+
+impl From<SwapError> for Problem {
+    fn from(error: SwapError) -> Self {
+        if let SwapError::Busy = error {
+            return Self::busy(error.to_string());
+        }
+        Self::new(StatusCode::CONFLICT, with_causes(&error))
+            .help("the flowgraph continues unchanged; see `/api/v1/events` for details")
+    }
+}
+
+/// Media type of a request's body in lower case, from its `Content-Type`.
+pub(super) fn media_type(headers: &HeaderMap) -> String {
+    let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = media_type.unwrap_or_default().split(';').next().unwrap_or_default();
+    media_type.trim().to_ascii_lowercase()
+}
+
+/// Reads the JSON object in the body of a request.
+pub(super) fn json_object(headers: &HeaderMap, body: &Bytes) -> Result<Request, Problem> {
+    if media_type(headers) != "application/json" {
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not JSON")
+            .help("send `Content-Type: application/json`"));
+    }
+    let text = std::str::from_utf8(body).ok();
+    let Some((text, request)) = text.and_then(|text| Some((text, Request::json(text)?))) else {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "the body is not JSON"));
+    };
+    if !text.trim_start().starts_with('{') {
+        let detail = "the body must be a JSON object";
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+    }
+    Ok(request)
+}
+
+/// Sets live parameters of blocks, all at the same timestamp or none
+#[utoipa::path(patch, path = "/blocks", tag = "blocks", operation_id = "retune",
+    params(("at" = Option<i64>, Query, minimum = 0,
+        description = "effective timestamp, in ADC samples since the sync time; by default the earliest possible")),
+    request_body(content = HashMap<String, HashMap<String, Value>>,
+        description = "changed parameters, by name of block",
+        example = json!({"f[0].postproc": {"gains": 2}})),
+    responses(
+        (status = 200, description = "the values are scheduled in all blocks", body = Retuned),
+        (status = 400, description = "the body is not JSON, or `at` is not a timestamp"),
+        (status = 404, description = "unknown block"),
+        (status = 409, description = "the change is not possible now; nothing has changed"),
+        (status = 415, description = "the `Content-Type` is not JSON"),
+        (status = 422, description = "rejected, with all diagnostics; nothing has changed"),
+        (status = 503, description = "other changes are in progress: retry after `Retry-After`"),
+    ))]
+pub(super) async fn retune(
+    State(app): State<App>,
+    Extension(Peer(client)): Extension<Peer>,
+    Query(query): Query<HashMap<String, String>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<Retuned>, Problem> {
+    let at = asked::<u64>(&query, "at", "123456")?;
+    let request = json_object(&headers, &body)?;
+    let turn = app.turn(client).await?;
+    let retuned = beside(move || {
+        let _turn = turn;
+        app.control.retune(request, at, RETUNE).map_err(Problem::from)
+    })
+    .await?;
+    Ok(Json(Retuned {
+        effective_timestamp: retuned.effective_timestamp,
+        is_late: retuned.is_late,
+        steady_state_timestamp: retuned.steady_state_timestamp,
+        config_id: format!("{:016x}", retuned.config_id),
+    }))
+}
+
+/// Swaps a block: new parameters, implementation or kind
+#[utoipa::path(patch, path = "/blocks/{name}", tag = "blocks", operation_id = "swap_block",
+    params(
+        ("name" = String, Path, description = "name of the block, like `f[0].pfb`", example = "source"),
+        ("dry_run" = Option<bool>, Query, description = "reports the effect without changing anything"),
+        ("may_hold_up" = Option<bool>, Query, description =
+            "lets the flowgraph wait for the new block (for files, not for live data)"),
+    ),
+    request_body(content = HashMap<String, Value>,
+        description = "changed keys of the block: kind, parameters, implementation, device, on_fault",
+        example = json!({"parameters": {"taps": 8}})),
+    responses(
+        (status = 200, description = "the change is done, or possible with `dry_run`", body = ChangeInfo),
+        (status = 400, description = "malformed request"),
+        (status = 404, description = "unknown block"),
+        (status = 409, description = "the swap failed; the flowgraph continues unchanged"),
+        (status = 415, description = "the `Content-Type` is not JSON"),
+        (status = 422, description = "rejected, with all diagnostics; nothing has changed"),
+        (status = 503, description = "other changes are in progress: retry after `Retry-After`"),
+    ))]
+pub(super) async fn swap(
+    State(app): State<App>,
+    Extension(Peer(client)): Extension<Peer>,
+    Path(name): Path<String>,
+    Query(query): Query<HashMap<String, String>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<ChangeInfo>, Problem> {
+    app.allow_full()?;
+    let is_dry = asked::<bool>(&query, "dry_run", "true")?.unwrap_or_default();
+    let may_hold_up = asked::<bool>(&query, "may_hold_up", "true")?.unwrap_or_default();
+    super::blocks::find(&app, &name)?;
+    let form = json_object(&headers, &body)?;
+    let turn = if is_dry { None } else { Some(app.turn(client).await?) };
+    let made = beside(move || {
+        let _turn = turn;
+        let change = app.control.change(&name, form)?;
+        if !is_dry {
+            app.control.swap(&change, change.usual_limit().min(SWAP), may_hold_up)?;
+        }
+        Ok(info(&change, !is_dry))
+    });
+    Ok(Json(made.await?))
+}

@@ -1,0 +1,152 @@
+//! The flowgraph as a whole: state, graph, configuration, start and stop.
+
+use super::blocks::{Look, fault};
+use crate::app::App;
+use crate::problem::Problem;
+use crate::verdict;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use fxgraph::flowgraph::Plan;
+use fxgraph::flowgraph::draw::Drawing;
+use fxgraph_api::flowgraph::{
+    EdgeInfo, FlowgraphPage, Graph, GroupInfo, Health, NodeInfo, ParameterInfo,
+};
+
+fn graph(plan: &Plan, look: &Look) -> Graph {
+    let drawing = Drawing::of(plan);
+    let nodes = drawing.nodes.into_iter().zip(&plan.blocks).map(|(node, block)| NodeInfo {
+        name: node.name,
+        kind: node.kind,
+        device: node.device,
+        group: node.group,
+        state: look.stats(block).map_or("starting", |stats| stats.state.name()).to_owned(),
+        busy_fraction: look.rates(block).map(|rates| rates.total.busy_fraction),
+    });
+    let inputs = plan
+        .blocks
+        .iter()
+        .flat_map(|block| block.ports.inputs.iter().enumerate().map(move |port| (block, port)));
+    // A drawing lists its edges in the order of the blocks' inputs.
+    let edges = drawing.edges.into_iter().zip(inputs).map(|(edge, (block, (input, port)))| {
+        let queue = look.stats(block).and_then(|stats| stats.queues.get(input).copied());
+        let rate = look.rates(block).and_then(|rates| rates.inputs.get(input).copied());
+        EdgeInfo {
+            from: plan.blocks[edge.from].name.clone(),
+            output: edge.output,
+            to: block.name.clone(),
+            input: edge.input,
+            carries: edge.carries,
+            expected_frames_per_second: port.clock.frames_per_second(),
+            expected_bytes_per_second: port.bytes_per_second(),
+            frames_per_second: rate,
+            bytes_per_second: rate.map(|rate| rate * port.frame_bytes() as f64),
+            queued_frames: queue.map_or(0, |queue| queue.queued),
+            queue_peak_frames: look
+                .rates(block)
+                .and_then(|rates| rates.input_peaks.get(input).copied()),
+            queue_frames: queue.map_or(block.queue, |queue| queue.depth),
+        }
+    });
+    Graph {
+        groups: drawing
+            .groups
+            .into_iter()
+            .map(|group| GroupInfo {
+                name: group.name,
+                template: group.template,
+                parent: group.parent,
+            })
+            .collect(),
+        blocks: nodes.collect(),
+        edges: edges.collect(),
+    }
+}
+
+/// The flowgraph: state, configuration, graph with data rates
+#[utoipa::path(get, path = "/flowgraph", tag = "flowgraph", operation_id = "get_flowgraph",
+    responses((status = 200, description = "the flowgraph", body = FlowgraphPage)))]
+pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
+    let plan = app.control.plan();
+    let look = Look::at(&app);
+    let graph = graph(&plan, &look);
+    let (lag_seconds, lag_block) = look.lag().unzip();
+    let rates = app.live.rates();
+    let known = verdict::known(&plan, &rates);
+    let parameters = plan.parameters.iter().map(|parameter| ParameterInfo {
+        name: parameter.name.clone(),
+        value: parameter.value.clone(),
+        doc: parameter.doc.clone(),
+        is_set: parameter.is_set,
+    });
+    Json(FlowgraphPage {
+        name: plan.name.clone(),
+        doc: plan.doc.clone(),
+        state: app.control.state().name().to_owned(),
+        is_held: app.control.is_held(),
+        control: app.permission.name().to_owned(),
+        elapsed_seconds: app.control.elapsed().as_secs_f64(),
+        config_id: format!("{:016x}", plan.config_id()),
+        config_hash: plan.config_hash.clone(),
+        steady_state_timestamp: app.control.steady_state_timestamp(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        parameters: parameters.collect(),
+        limited_by: verdict::limit(&known),
+        deadline_margin_fraction: verdict::deadline_margin(&known),
+        lag_seconds,
+        lag_block,
+        faults: app.control.failures().into_iter().map(fault).collect(),
+        graph,
+        resolved_yaml: plan.resolved_yaml.to_string(),
+        written_yaml: plan.written_yaml().map(str::to_owned),
+    })
+}
+
+fn health_of(app: &App) -> Health {
+    // A fatal fault may be one of the runtime, which no block counts.
+    let fatal = app.control.failures().len() as u64;
+    let survived_faults = app.control.faults().saturating_sub(fatal);
+    Health {
+        state: app.control.state().name().to_owned(),
+        faults: fatal + survived_faults,
+        survived_faults,
+        elapsed_seconds: app.control.elapsed().as_secs_f64(),
+    }
+}
+
+/// Health check
+#[utoipa::path(get, path = "/health", tag = "flowgraph", operation_id = "get_health",
+    responses((status = 200, description = "the health of the flowgraph", body = Health)))]
+pub(super) async fn health(State(app): State<App>) -> Json<Health> {
+    Json(health_of(&app))
+}
+
+/// Starts a prepared flowgraph; no effect on a running one
+#[utoipa::path(post, path = "/flowgraph/start", tag = "flowgraph", operation_id = "start",
+    responses(
+        (status = 202, description = "the flowgraph starts", body = Health),
+        (status = 409, description = "the flowgraph drains, or has ended and cannot be started again"),
+    ))]
+pub(super) async fn start(State(app): State<App>) -> Result<(StatusCode, Json<Health>), Problem> {
+    match app.control.request_start() {
+        Ok(()) => Ok((StatusCode::ACCEPTED, Json(health_of(&app)))),
+        Err(error) => Err(Problem::from(error)),
+    }
+}
+
+/// Stops the flowgraph: sources stop, and queued frames are processed
+#[utoipa::path(post, path = "/flowgraph/stop", tag = "flowgraph", operation_id = "stop",
+    responses((status = 202, description = "the flowgraph drains; repeating the request has no effect",
+        body = Health)))]
+pub(super) async fn stop(State(app): State<App>) -> (StatusCode, Json<Health>) {
+    app.control.request_stop();
+    (StatusCode::ACCEPTED, Json(health_of(&app)))
+}
+
+/// Stops the flowgraph at once: queued frames are dropped
+#[utoipa::path(post, path = "/flowgraph/abort", tag = "flowgraph", operation_id = "abort",
+    responses((status = 202, description = "the flowgraph ends; repeating the request has no effect", body = Health)))]
+pub(super) async fn abort(State(app): State<App>) -> (StatusCode, Json<Health>) {
+    app.control.abort();
+    (StatusCode::ACCEPTED, Json(health_of(&app)))
+}
