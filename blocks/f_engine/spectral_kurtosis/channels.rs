@@ -43,7 +43,8 @@ impl<'de> Deserialize<'de> for ChannelRange {
                 })
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<ChannelRange, A::Error> {
-                let mut next = |n| seq.next_element()?.ok_or_else(|| Error::invalid_length(n, &self));
+                let mut next =
+                    |n| seq.next_element()?.ok_or_else(|| Error::invalid_length(n, &self));
                 let ends = [next(0)?, next(1)?];
                 match seq.next_element::<usize>()? {
                     None => Ok(ChannelRange::Range(ends)),

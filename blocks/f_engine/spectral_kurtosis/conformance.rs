@@ -75,16 +75,10 @@ pub(super) fn cases(device: DeviceName) -> Vec<Case> {
     let missing =
         Input { antennas: Some(3), heaps: 4, spectra: 64, missing_every: Some(5), ..INPUT };
     cases.push(case("heaps missing", missing, few.clone()).0);
-    let missing = Input {
-        antennas: Some(3),
-        spectra: 64,
-        missing_every: Some(7),
-        by_channel: true,
-        ..INPUT
-    };
+    let missing =
+        Input { antennas: Some(3), spectra: 64, missing_every: Some(7), by_channel: true, ..INPUT };
     cases.push(case("channels missing", missing, few.clone()).0);
-    let (changed, samples) =
-        case("live updates", Input { heaps: 4, spectra: 64, ..INPUT }, few);
+    let (changed, samples) = case("live updates", Input { heaps: 4, spectra: 64, ..INPUT }, few);
     // In the middle of a heap.
     let at = |frame: u64| frame * samples + samples / 4 + 3;
     cases.push(

@@ -93,7 +93,8 @@ impl Shape {
 
     /// Returns the type of the output for an `input` of this shape.
     pub(super) fn output(&self, input: &PortType) -> PortType {
-        let heap = input.validity.axes.iter().filter(|axis| ["heap", "antenna"].contains(&axis.name));
+        let heap =
+            input.validity.axes.iter().filter(|axis| ["heap", "antenna"].contains(&axis.name));
         let axes = Units::Channel.axes(input, heap.cloned().collect());
         PortType { validity: ValidityType { axes, ..input.validity.clone() }, ..input.clone() }
     }

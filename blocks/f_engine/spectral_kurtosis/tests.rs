@@ -113,11 +113,7 @@ fn noise(random: &mut Random, rms: f64, most: f64) -> [i8; 2] {
 }
 
 fn kind(false_alarm_probability: f64) -> SpectralKurtosis {
-    SpectralKurtosis {
-        false_alarm_probability,
-        channels_always_flagged: Vec::new(),
-        enabled: true,
-    }
+    SpectralKurtosis { false_alarm_probability, channels_always_flagged: Vec::new(), enabled: true }
 }
 
 /// A block in a harness.
@@ -212,9 +208,13 @@ fn interference(random: &mut Random, [_, antenna, channel, spectrum, pol]: Place
 #[test]
 fn carriers_and_pulses_are_flagged_in_every_layout() {
     for dtype in [Dtype::Ci8, Dtype::Ci4] {
-        for (k_major, antennas, pols) in
-            [(false, None, 2), (true, None, 2), (false, Some(2), 2), (true, Some(2), 2), (true, None, 1)]
-        {
+        for (k_major, antennas, pols) in [
+            (false, None, 2),
+            (true, None, 2),
+            (false, Some(2), 2),
+            (true, Some(2), 2),
+            (true, None, 1),
+        ] {
             let input = Input { dtype, k_major, antennas, pols, ..INPUT };
             let mut run = Run::new(&kind(1e-6), input);
             let mut random = Random::new(2);

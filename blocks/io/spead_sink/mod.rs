@@ -209,8 +209,25 @@ impl SpeadSink {
             StreamName::XEngine => Some(units("baseline")),
             StreamName::FEngine | StreamName::BEngine => Some(units("heap")),
         };
+        let counts_per_channel = self.counts_per_channel(input);
+        let lost_by = lost_by.filter(|_| counts_per_channel == 0);
         if let Some(refusal) = lost_by.and_then(|u| axes::refuse_validity(0, input, &[u])) {
-            return Err(vec![refusal]);
+            return Err(vec![match self.stream {
+                StreamName::FEngine => refusal.help(
+                    "packets have no flags of channels: send the output of the F-engine, and insert \
+                     `spectral_kurtosis` after the `spead_source` of the X-engine",
+                ),
+                _ => refusal,
+            }]);
+        }
+        if counts_per_channel > 0
+            && self.stream == StreamName::XEngine
+            && self.partial_dumps.is_none()
+        {
+            let message = "`partial_dumps` must be set, because the input counts the heaps of each visibility";
+            let help = "set `partial_dumps: scale`; `flag` flags every visibility that lacks a single heap, also one \
+                        flagged as interference";
+            return Err(vec![parameter("partial_dumps", message, help)]);
         }
         if let Some(band) = input.band.filter(|band| band.channels as u64 >> VALUE_BITS != 0) {
             let message = format!(
@@ -274,6 +291,7 @@ impl SpeadSink {
             first_channel: input.band.map_or(0, |band| band.first_channel),
             channels_per_substream,
             shape,
+            counts_per_channel,
             elements: match input.dtype {
                 Dtype::Ci4 => Elements::Packed(4),
                 Dtype::Ci32 => Elements::Numpy("<i4"),
@@ -281,6 +299,17 @@ impl SpeadSink {
             },
             partial: self.partial(input),
         })
+    }
+
+    /// Counts of the validity for each channel of a heap: of its visibilities, 1 for beams; 0 if the validity has no
+    /// channels.
+    fn counts_per_channel(&self, input: &PortType) -> usize {
+        let axes = &input.axes;
+        match self.stream {
+            StreamName::XEngine if input.validity.axes == axes[..] => axes[1].len * axes[2].len,
+            StreamName::BEngine if input.validity.axes == axes[..3] => 1,
+            _ => 0,
+        }
     }
 
     fn digitiser_heaps(&self, input: &PortType, groups: usize) -> Result<Heaps, Vec<Refusal>> {
@@ -311,6 +340,7 @@ impl SpeadSink {
             first_channel: 0,
             channels_per_substream: 1,
             shape: vec![per_heap],
+            counts_per_channel: 0,
             elements: Elements::Packed(bits),
             partial: self.partial(input),
         })
