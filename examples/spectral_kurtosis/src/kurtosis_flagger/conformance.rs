@@ -20,7 +20,9 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         let missing = if missing_every.is_some() { ", incomplete frames" } else { "" };
         Case::new(
             ("kurtosis_flagger", "cuda"),
-            format!("{pols} pols, {spectra} spectra, {channels} channels, {sigmas} sigmas{missing}"),
+            format!(
+                "{pols} pols, {spectra} spectra, {channels} channels, {sigmas} sigmas{missing}"
+            ),
             &json!({"sigmas": sigmas}),
             (&upstream, &["source"]),
             // Sums in double precision in another order; the kurtosis is rounded to single precision.

@@ -1,6 +1,6 @@
 //! The reference implementation.
 
-use super::{Shape, KurtosisFlagger};
+use super::{KurtosisFlagger, Shape};
 use fxgraph::retune::{Change, Changes};
 use fxgraph::{Block, BlockError, Configured, Counter, Counters, Env, Io, Next};
 use num_complex::Complex32;

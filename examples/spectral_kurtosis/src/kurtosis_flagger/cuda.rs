@@ -1,7 +1,7 @@
 //! The CUDA implementation: one launch per frame.
 
 use super::cpu::{Counts, limit};
-use super::{Shape, KurtosisFlagger};
+use super::{KurtosisFlagger, Shape};
 use fxgraph::cuda::{Grid, Kernel, Lane, Needs, Program, ProgramSource, Source, frame_address};
 use fxgraph::retune::{Change, Changes};
 use fxgraph::{Block, BlockError, Configured, Env, Frame, FrameMut, Io, Next};
@@ -48,7 +48,8 @@ impl Flagger {
         let lane = Lane::new(env)?;
         let device = lane.device();
         let defines = numbers([("SPECTRA", shape.spectra), ("CHANNELS", shape.channels)]);
-        let kernel = Program::compile(&PROGRAMS[0], device, defines)?.kernel("kurtosis_flagger", 0)?;
+        let kernel =
+            Program::compile(&PROGRAMS[0], device, defines)?.kernel("kurtosis_flagger", 0)?;
         Ok(Self {
             sigmas: block.parameters.sigmas,
             changes: Changes::default(),
