@@ -72,7 +72,7 @@ impl Stacked {
         }
         let heap = [("heap", len("heap")), ("antenna", len("antenna"))];
         let units = Units::of_port(0, port, &heap).unwrap_or_else(|refusal| {
-            refusals.push(refusal);
+            refusals.push(*refusal);
             Units::Heap
         });
         let spectra = (len("heap") as u64).saturating_mul(len("spectrum") as u64).max(1);

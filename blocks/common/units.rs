@@ -20,14 +20,19 @@ impl Units {
     ///
     /// # Errors
     /// A diagnostic for any other axes.
-    pub fn of_port(index: usize, port: &PortType, heap: &[(&str, usize)]) -> Result<Self, Refusal> {
+    pub fn of_port(
+        index: usize,
+        port: &PortType,
+        heap: &[(&str, usize)],
+    ) -> Result<Self, Box<Refusal>> {
         let len = |name| port.axis_len(name).unwrap_or(0);
         let channel = [heap, &[("channel", len("channel")), ("pol", len("pol"))]].concat();
         let found = port.validity.axes.iter().map(|axis| (axis.name, axis.len));
         if found.eq(channel) {
             return Ok(Self::Channel);
         }
-        axes::refuse_validity(index, port, heap).map_or(Ok(Self::Heap), Err)
+        axes::refuse_validity(index, port, heap)
+            .map_or(Ok(Self::Heap), |refusal| Err(Box::new(refusal)))
     }
 
     /// Returns the axes of the validity of a stream with the payload axes of `port`, after the axes `heap`.

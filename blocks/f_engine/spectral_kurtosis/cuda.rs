@@ -54,7 +54,7 @@ const fn is_k_major(shape: &Shape) -> bool {
 /// Size in bytes of the widest memory access that divides a row; with one polarisation after the other, the part of each.
 fn vector_bytes(shape: &Shape) -> usize {
     let pols = if is_k_major(shape) { shape.pols } else { 1 };
-    1 << (shape.row_bytes() / pols | WIDEST).trailing_zeros()
+    1 << ((shape.row_bytes() / pols) | WIDEST).trailing_zeros()
 }
 
 /// The running block.
@@ -105,19 +105,20 @@ impl Cuda {
         self.settings.begin(header.timestamp, shape.samples_per_frame);
         let states = self.states.host_mut(slot)?;
         let limits = self.limits.host_mut(slot)?;
-        let units_of_heap = shape.antennas * shape.channels * shape.pols;
-        // Units of the output for each unit of the input.
-        let of_unit = states.len() / header.validity.len().max(1);
-        let heaps = states.chunks_exact_mut(units_of_heap).zip(limits.chunks_exact_mut(LIMITS));
-        for (heap, (states, limits)) in heaps.enumerate() {
+        // Units of a heap of an antenna in the output, and in the input.
+        let units = shape.channels * shape.pols;
+        let of_input = shape.units.per_heap(shape.channels, shape.pols);
+        let antennas = states.chunks_exact_mut(units).zip(header.validity.chunks_exact(of_input));
+        for (index, (states, valid)) in antennas.enumerate() {
+            let heap = index / shape.antennas;
             let of_heap = self.settings.at(shape.heap_timestamp(header.timestamp, heap));
-            limits.copy_from_slice(&[of_heap.test.low, of_heap.test.high]);
-            let valid = &header.validity[heap * units_of_heap / of_unit.max(1)..];
-            let rows = states.chunks_exact_mut(shape.pols);
-            for ((row, states), is_always) in rows.enumerate().zip(of_heap.always.iter().cycle()) {
+            limits[LIMITS * heap..][..LIMITS]
+                .copy_from_slice(&[of_heap.test.low, of_heap.test.high]);
+            let rows = states.chunks_exact_mut(shape.pols).zip(of_heap.always);
+            for (row, (states, is_always)) in rows.enumerate() {
                 for (pol, state) in states.iter_mut().enumerate() {
-                    let valid = valid[(row * shape.pols + pol) / of_unit.max(1)];
-                    *state = State::before(valid, of_heap.enabled, *is_always) as u8;
+                    let unit = if of_input == 1 { 0 } else { row * shape.pols + pol };
+                    *state = State::before(valid[unit], of_heap.enabled, *is_always) as u8;
                 }
             }
         }

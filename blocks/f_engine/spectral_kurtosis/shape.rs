@@ -68,7 +68,7 @@ impl Shape {
         }
         let mut heap = vec![("heap", len("heap"))];
         heap.extend(port.axis_len("antenna").map(|antennas| ("antenna", antennas)));
-        let units = Units::of_port(0, port, &heap).map_err(|refusal| refusals.push(refusal)).ok();
+        let units = Units::of_port(0, port, &heap).map_err(|refusal| refusals.push(*refusal)).ok();
         let heaps = len("heap") as u64;
         if heaps == 0 || !port.clock.samples_per_frame.is_multiple_of(heaps) {
             let message = format!(
@@ -121,9 +121,12 @@ impl Shape {
 
     /// Returns the sums of a row for each polarisation; the second ones are 0 if there is one polarisation.
     pub(super) fn sums(&self, row: &[u8]) -> [Sums; 2] {
-        let of_pol = |values: &[u8]| match self.is_4_bit {
-            true => Sums::of_nibbles(values),
-            false => Sums::of_bytes(bytemuck::cast_slice(values)),
+        let of_pol = |values: &[u8]| {
+            if self.is_4_bit {
+                Sums::of_nibbles(values)
+            } else {
+                Sums::of_bytes(bytemuck::cast_slice(values))
+            }
         };
         match (self.pols, self.k_major, self.is_4_bit) {
             (1, _, _) => [of_pol(row), Sums::default()],

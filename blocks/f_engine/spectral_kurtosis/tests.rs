@@ -178,7 +178,7 @@ fn noise_is_flagged_with_the_requested_probability() {
         let payload = input.payload(|_| noise(&mut random, 20.0, 127.0));
         run.frame(&payload, &[1; 4]);
     }
-    let units = (4 * 4 * 1024 * 2) as f64;
+    let units = f64::from(4 * 4 * 1024 * 2);
     let sigma = (units * PROBABILITY * (1.0 - PROBABILITY)).sqrt();
     for tail in ["units_flagged_low", "units_flagged_high"] {
         let off = run.count(tail) as f64 - units * PROBABILITY;
@@ -215,7 +215,7 @@ fn carriers_and_pulses_are_flagged_in_every_layout() {
             (true, Some(2), 2),
             (true, None, 1),
         ] {
-            let input = Input { dtype, k_major, antennas, pols, ..INPUT };
+            let input = Input { antennas, pols, k_major, dtype, ..INPUT };
             let mut run = Run::new(&kind(1e-6), input);
             let mut random = Random::new(2);
             let payload = input.payload(|place| interference(&mut random, place));

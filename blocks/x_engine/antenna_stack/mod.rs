@@ -79,7 +79,9 @@ fn check_first(input: &PortType, refusals: &mut Vec<Refusal>) {
     let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
     let known = [["heap", "channel", "spectrum", "pol"], ["heap", "channel", "pol", "spectrum"]];
     if known.iter().any(|known| names == known) {
-        refusals.extend(Units::of_port(0, input, &[("heap", input.axes[0].len)]).err());
+        refusals.extend(
+            Units::of_port(0, input, &[("heap", input.axes[0].len)]).err().map(|refusal| *refusal),
+        );
     } else {
         refusals.push(
             Refusal::new(codes::INPUT_AXIS, At::Input(0), "the input must be F-engine heaps")

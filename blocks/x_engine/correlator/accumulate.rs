@@ -179,7 +179,7 @@ impl Accumulator {
             let parts = parts.zip(output.par_chunks_mut(out_chunk));
             let parts = parts.enumerate();
             pool.install(|| {
-                parts.for_each(|(n, ((sums, worker), output))| work(n, sums, worker, output))
+                parts.for_each(|(n, ((sums, worker), output))| work(n, sums, worker, output));
             });
         } else {
             let parts = sums.chunks_mut(chunk).zip(workers.iter_mut());
