@@ -42,6 +42,7 @@ fn row(antennas: usize, cores: usize) {
         samples_per_spectrum: 2048,
         k_major: false,
         dtype: Dtype::Ci8,
+        units: fxgraph_blocks::common::units::Units::Heap,
     };
     let payload: Vec<u8> = (0..shape.frame_bytes() as u64)
         .map(|i| (i.wrapping_mul(0x9e37_79b9) >> 13) as u8)

@@ -10,6 +10,7 @@ pub mod dither;
 pub mod fringe;
 pub mod geometry;
 pub mod gnss;
+pub mod kurtosis;
 pub mod low_pass;
 pub mod mixer;
 pub mod packed;

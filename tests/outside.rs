@@ -151,15 +151,15 @@ fn block_of_another_crate_works_with_every_command() {
         return;
     }
     let example = Example::built("spectral_kurtosis", "fxgraph-sk", "3 passed");
-    const FLOWGRAPH: &str = "flowgraphs/spectral_kurtosis.yaml";
+    const FLOWGRAPH: &str = "flowgraphs/kurtosis_flagger.yaml";
 
-    assert!(example.said(&["list"]).contains("spectral_kurtosis"));
-    assert!(example.said(&["list", "spectral_kurtosis"]).contains("channels_flagged"));
-    assert!(example.said(&["schema"]).contains("spectral_kurtosis"));
+    assert!(example.said(&["list"]).contains("kurtosis_flagger"));
+    assert!(example.said(&["list", "kurtosis_flagger"]).contains("channels_flagged"));
+    assert!(example.said(&["schema"]).contains("kurtosis_flagger"));
     example.said(&["validate", FLOWGRAPH]);
     assert!(example.said(&["test", FLOWGRAPH]).contains("1 passed, 0 failed"));
-    let bench = example.said(&["bench", "--only", "spectral_kurtosis", "--time", "2s"]);
-    assert!(bench.contains("spectral_kurtosis, 1024 channels"), "{bench}");
+    let bench = example.said(&["bench", "--only", "kurtosis_flagger", "--time", "2s"]);
+    assert!(bench.contains("kurtosis_flagger, 1024 channels"), "{bench}");
 
     let running = example.observe(FLOWGRAPH);
     running.said(&["set", "rfi.sigmas=8"]);
@@ -171,12 +171,12 @@ fn block_of_another_crate_works_with_every_command() {
     running.stop();
 
     // Its CUDA kernel is compiled with those of fxgraph.
-    let mut kernels = example.run(&["kernels", "--only", "spectral_kurtosis", "--json"]);
+    let mut kernels = example.run(&["kernels", "--only", "kurtosis_flagger", "--json"]);
     let kernels = said(kernels.env("LD_LIBRARY_PATH", python::nvrtc()));
     let kernels: Value = serde_json::from_str(&kernels).unwrap();
     let programs = kernels["programs"].as_array().unwrap();
     assert_eq!(programs.len(), 9, "three sets of parameters for three architectures: {kernels}");
-    assert!(programs.iter().all(|program| program["program"] == "spectral_kurtosis.cu"));
+    assert!(programs.iter().all(|program| program["program"] == "kurtosis_flagger.cu"));
     assert!(programs.iter().all(|program| program["kernels"][0]["registers"].as_u64() > Some(0)));
 }
 

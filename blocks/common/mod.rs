@@ -9,4 +9,5 @@ pub(crate) mod live;
 pub mod parallel;
 pub(crate) mod spectra;
 pub mod stacked;
+pub mod units;
 pub(crate) mod versions;

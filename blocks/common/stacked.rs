@@ -2,7 +2,7 @@
 //! `ci8`, `ci4` or `cf16` `[heap][antenna][channel][spectrum][pol 2]`, or K-major
 //! `[heap][antenna][channel][pol 2][spectrum]`.
 
-use crate::common::axes;
+use crate::common::units::Units;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Dtype, PortType, Refusal};
 use half::f16;
@@ -24,6 +24,8 @@ pub struct Stacked {
     pub k_major: bool,
     /// Element type: `ci4`, `ci8` or `cf16`.
     pub dtype: Dtype,
+    /// Units of validity: `[heap][antenna]`, or also `[channel][pol]`.
+    pub units: Units,
 }
 
 const STANDARD: [&str; 5] = ["heap", "antenna", "channel", "spectrum", "pol"];
@@ -68,8 +70,11 @@ impl Stacked {
                 refusals.push(Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, name), message));
             }
         }
-        let units = [("heap", len("heap")), ("antenna", len("antenna"))];
-        refusals.extend(axes::refuse_validity(0, port, &units));
+        let heap = [("heap", len("heap")), ("antenna", len("antenna"))];
+        let units = Units::of_port(0, port, &heap).unwrap_or_else(|refusal| {
+            refusals.push(*refusal);
+            Units::Heap
+        });
         let spectra = (len("heap") as u64).saturating_mul(len("spectrum") as u64).max(1);
         let samples_per_spectrum = port.clock.samples_per_frame / spectra;
         if samples_per_spectrum == 0 || !port.clock.samples_per_frame.is_multiple_of(spectra) {
@@ -93,6 +98,7 @@ impl Stacked {
             samples_per_spectrum,
             k_major: names == K_MAJOR,
             dtype: port.dtype,
+            units,
         })
     }
 
@@ -118,6 +124,12 @@ impl Stacked {
     #[must_use]
     pub const fn samples_per_heap(&self) -> u64 {
         self.spectra as u64 * self.samples_per_spectrum
+    }
+
+    /// Returns the number of units of validity of a frame.
+    #[must_use]
+    pub const fn validity_units(&self) -> usize {
+        self.heaps * self.antennas * self.units.per_heap(self.channels, 2)
     }
 
     /// Returns the number of baselines, including autocorrelations.

@@ -10,3 +10,4 @@ pub mod pfb;
 pub mod pol_aligner;
 pub mod postproc;
 pub(crate) mod samples;
+pub mod spectral_kurtosis;

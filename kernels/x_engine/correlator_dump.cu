@@ -169,23 +169,42 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (i64 i = threadIdx.x; i < (i64)n * channels; i += THREADS) real_parts[i] = 0;
 }
 
+/// Products without any input.
+struct Missing {
+    /// [baseline], null if no baseline lacks input.
+    const u8* baselines;
+    /// [channel][baseline][p2][p1], null if no single product lacks input.
+    const u8* products;
+
+    /// Whether both products of `index` lack input in all channels.
+    __device__ __forceinline__ bool of_baseline(i32 index) const {
+        return baselines && baselines[index / 2];
+    }
+
+    /// Whether each product at `at`, in units of two products, lacks input.
+    __device__ __forceinline__ uchar2 at(i64 at) const {
+        return products ? ((const uchar2*)products)[at] : make_uchar2(0, 0);
+    }
+};
+
 /// Writes a dump and resets all sums to 0.
 ///
 /// visibilities, real_parts, wide, state  as above; `wide` is null if no sum can exceed 32 bits
-/// counts     [baseline]: 0 where there was no input; null if no baseline lacks input
+/// missing_baselines, missing_products  see `Missing`
 /// output     [channel][baseline][p2][p1][re, im]
 /// saturated  number of products that did not fit 32 bits; the kernel adds to it
 ///
 /// Grid and block as above.
 extern "C" __global__ void __launch_bounds__(THREADS)
     dump(i32* visibilities, const i32* __restrict__ real_parts, Wide* wide,
-         const State* __restrict__ state, const u32* __restrict__ counts, int4* output,
-         u64* saturated, i32 n, i32 baselines, i32 channels) {
+         const State* __restrict__ state, const u8* __restrict__ missing_baselines,
+         const u8* __restrict__ missing_products, int4* output, u64* saturated, i32 n, i32 baselines, i32 channels) {
     const i32 index = blockIdx.x * THREADS + threadIdx.x;
     u32 clamps = 0;
     if (index < 2 * baselines) {
         const Products products(index);
-        const bool missing = counts && counts[index / 2] == 0;
+        const Missing without_input{missing_baselines, missing_products};
+        const bool missing = without_input.of_baseline(index);
         const bool widened = wide && state->widened;
         for (i64 channel = blockIdx.y * AT_ONCE; channel < channels;
              channel += gridDim.y * AT_ONCE) {
@@ -205,6 +224,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                     v[c] = clamped(all);
                     clamps += clamps_of(v[c], all);
                 }
+                const uchar2 flags = without_input.at(at + c * of_channel);
+                if (flags.x) v[c].x = MISSING.x, v[c].y = MISSING.y;
+                if (flags.y) v[c].z = MISSING.z, v[c].w = MISSING.w;
                 output[at + c * of_channel] = missing ? MISSING : v[c];
             }
         }
@@ -216,18 +238,25 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /// Writes a dump of single-precision sums and resets these to 0. Arguments, grid and block as above.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    dump_floats(float* visibilities, const u32* __restrict__ counts, float4* output, i32 n,
-                i32 baselines, i32 channels) {
+    dump_floats(float* visibilities, const u8* __restrict__ missing_baselines,
+                const u8* __restrict__ missing_products, float4* output, i32 n, i32 baselines,
+                i32 channels) {
     const i32 index = blockIdx.x * THREADS + threadIdx.x;
     if (index >= 2 * baselines) return;
     const Products products(index);
-    const bool missing = counts && counts[index / 2] == 0;
+    const Missing without_input{missing_baselines, missing_products};
+    const bool missing = without_input.of_baseline(index);
     for (i64 channel = blockIdx.y * AT_ONCE; channel < channels; channel += gridDim.y * AT_ONCE) {
         float4 v[AT_ONCE];
         products.take(v, visibilities, channel, channels, n);
         const i64 at = channel * 2 * baselines + index, of_channel = 2 * baselines;
 #pragma unroll
-        for (int c = 0; c < AT_ONCE; c++)
-            if (channel + c < channels) output[at + c * of_channel] = missing ? MISSING_FLOATS : v[c];
+        for (int c = 0; c < AT_ONCE; c++) {
+            if (channel + c >= channels) break;
+            const uchar2 flags = without_input.at(at + c * of_channel);
+            if (flags.x) v[c].x = MISSING_FLOATS.x, v[c].y = MISSING_FLOATS.y;
+            if (flags.y) v[c].z = MISSING_FLOATS.z, v[c].w = MISSING_FLOATS.w;
+            output[at + c * of_channel] = missing ? MISSING_FLOATS : v[c];
+        }
     }
 }

@@ -51,6 +51,7 @@ pub struct Sink {
     skipped: Counter,
     partial: Counter,
     flagged: Counter,
+    flagged_each: Counter,
     stops_lost: Counter,
     disabled: Counter,
     last_sent: Gauge,
@@ -116,6 +117,10 @@ impl Sink {
                 "baselines_flagged",
                 "baselines flagged as incomplete, summed over the heaps sent; look for missing \
                  packets upstream",
+            ),
+            flagged_each: counters.count(
+                "visibilities_flagged",
+                "visibilities flagged as incomplete, if the input counts them one by one, summed over the heaps sent",
             ),
             stops_lost: counters.loss(
                 "heaps_stop_not_sent",
@@ -239,7 +244,9 @@ impl Sink {
             if heap.is_rewritten {
                 let (frame, to) = (&progress.frame, &mut self.rewritten[..]);
                 let flagged = self.heaps.rewrite(frame, progress.index, to)?;
-                self.flagged.add(flagged as u64);
+                let is_each = self.heaps.counts_per_channel > 0;
+                let flags = if is_each { &self.flagged_each } else { &self.flagged };
+                flags.add(flagged as u64);
             }
             progress.heap = Some((heap, self.take_counter(), 0));
             progress.index += 1;

@@ -53,6 +53,8 @@ pub struct Heaps {
     pub elements: Elements,
     /// Rule for partial visibilities and beams.
     pub partial: Partial,
+    /// Counts of each visibility of a channel, or of each channel of a beam; 0 if there is one count for all channels.
+    pub counts_per_channel: usize,
 }
 
 /// Largest table of baselines in bytes: descriptors are sent without pauses.
@@ -106,14 +108,16 @@ impl Heaps {
         let frequency = self.first_channel + group * self.channels_per_substream;
         let frequency = Pointer::immediate(item::FREQUENCY, frequency as u64);
         let count = match self.stream {
-            Stream::XEngine => validity.iter().copied().max(),
+            Stream::XEngine | Stream::BEngine { .. } => {
+                self.counts(validity, index).iter().copied().max()
+            }
             Stream::Digitiser { .. } => {
                 // Heaps on the wire may be longer or shorter than the units of validity.
                 let first = time * validity.len() / self.times;
                 let end = ((time + 1) * validity.len()).div_ceil(self.times);
                 validity.get(first..end).and_then(|units| units.iter().copied().min())
             }
-            Stream::FEngine { .. } | Stream::BEngine { .. } => validity.get(time).copied(),
+            Stream::FEngine { .. } => validity.get(time).copied(),
         };
         let least = match self.stream {
             Stream::XEngine | Stream::BEngine { .. } => self.partial.least,
@@ -121,8 +125,9 @@ impl Heaps {
         };
         let count = count.filter(|count| *count >= least)?;
         let is_partial = match self.stream {
-            Stream::XEngine => validity.iter().any(|count| *count < self.partial.full),
-            Stream::BEngine { .. } => count < self.partial.full,
+            Stream::XEngine | Stream::BEngine { .. } => {
+                self.counts(validity, index).iter().any(|count| *count < self.partial.full)
+            }
             Stream::Digitiser { .. } | Stream::FEngine { .. } => false,
         };
         let start = index * self.heap_bytes;
@@ -169,6 +174,20 @@ impl Heaps {
         Some(heap)
     }
 
+    /// Returns the counts of visibilities or beams that apply to heap number `index` of a frame.
+    fn counts<'a>(&self, validity: &'a [u32], index: usize) -> &'a [u32] {
+        let of_heap = self.counts_per_channel * self.channels_per_substream;
+        let range = match self.stream {
+            _ if of_heap > 0 => index * of_heap..(index + 1) * of_heap,
+            Stream::BEngine { beams } => {
+                let time = index / (beams * self.groups);
+                time..time + 1
+            }
+            _ => 0..validity.len(),
+        };
+        validity.get(range).unwrap_or_default()
+    }
+
     /// Whether any heap is sent with a payload that differs from the frame.
     #[must_use]
     pub fn rewrites(&self) -> bool {
@@ -180,16 +199,21 @@ impl Heaps {
     }
 
     /// Writes the payload of the partial heap number `index` of `frame` to `to`. Returns the number of
-    /// baselines flagged in the heap.
+    /// baselines flagged in the heap, or of visibilities if these are counted one by one.
     pub fn rewrite(&self, frame: &Frame, index: usize, to: &mut [u8]) -> Result<usize, BlockError> {
-        let counts = &frame.header().validity;
+        let counts = self.counts(&frame.header().validity, index);
         let from = &frame.as_slice::<u8>()?[index * self.heap_bytes..][..self.heap_bytes];
         if self.stream == Stream::XEngine {
-            let channels = self.channels_per_substream;
-            return Ok(self.partial.visibilities(counts, channels, from, to));
+            // Without counts of channels, those of the baselines apply to each channel.
+            let repeated =
+                if self.counts_per_channel > 0 { 1 } else { self.channels_per_substream };
+            return Ok(self.partial.visibilities(counts, repeated, from, to));
         }
-        let time = index / (self.per_frame() / self.times);
-        self.partial.beam(counts[time], from, to);
+        let bytes = from.len() / counts.len().max(1);
+        let parts = from.chunks_exact(bytes.max(1)).zip(to.chunks_exact_mut(bytes.max(1)));
+        for ((from, to), count) in parts.zip(counts) {
+            self.partial.beam(*count, from, to);
+        }
         Ok(0)
     }
 

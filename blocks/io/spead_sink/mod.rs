@@ -202,14 +202,7 @@ impl SpeadSink {
         if !refusals.is_empty() {
             return Err(refusals);
         }
-        let units = |axis| (axis, input.axis_len(axis).unwrap_or(0));
-        let lost_by = match self.stream {
-            // Validity of samples may have units of any length.
-            StreamName::Digitiser => None,
-            StreamName::XEngine => Some(units("baseline")),
-            StreamName::FEngine | StreamName::BEngine => Some(units("heap")),
-        };
-        if let Some(refusal) = lost_by.and_then(|u| axes::refuse_validity(0, input, &[u])) {
+        if let Some(refusal) = self.refuse_units(input) {
             return Err(vec![refusal]);
         }
         if let Some(band) = input.band.filter(|band| band.channels as u64 >> VALUE_BITS != 0) {
@@ -274,6 +267,7 @@ impl SpeadSink {
             first_channel: input.band.map_or(0, |band| band.first_channel),
             channels_per_substream,
             shape,
+            counts_per_channel: self.counts_per_channel(input),
             elements: match input.dtype {
                 Dtype::Ci4 => Elements::Packed(4),
                 Dtype::Ci32 => Elements::Numpy("<i4"),
@@ -281,6 +275,44 @@ impl SpeadSink {
             },
             partial: self.partial(input),
         })
+    }
+
+    /// Diagnostic for units of validity that the stream cannot carry.
+    fn refuse_units(&self, input: &PortType) -> Option<Refusal> {
+        if self.counts_per_channel(input) > 0 {
+            let message = "`partial_dumps` must be set, because the input counts the heaps of each visibility";
+            let help = "set `partial_dumps: scale`; `flag` flags every visibility that lacks a single heap, also one \
+                        flagged as interference";
+            let is_chosen = self.stream == StreamName::BEngine || self.partial_dumps.is_some();
+            return (!is_chosen).then(|| parameter("partial_dumps", message, help));
+        }
+        let unit = match self.stream {
+            // Validity of samples may have units of any length.
+            StreamName::Digitiser => return None,
+            StreamName::XEngine => "baseline",
+            StreamName::FEngine | StreamName::BEngine => "heap",
+        };
+        let wanted = (unit, input.axis_len(unit).unwrap_or(0));
+        let refusal = axes::refuse_validity(0, input, &[wanted])?;
+        let has_channels = input.validity.axes.iter().any(|axis| axis.name == "channel");
+        Some(match self.stream {
+            StreamName::FEngine if has_channels => refusal.help(
+                "packets have no flags of channels: send the output of the F-engine, and insert \
+                 `spectral_kurtosis` after the `spead_source` of the X-engine",
+            ),
+            _ => refusal,
+        })
+    }
+
+    /// Counts of the validity for each channel of a heap: of its visibilities, 1 for beams; 0 if the validity has no
+    /// channels.
+    fn counts_per_channel(&self, input: &PortType) -> usize {
+        let axes = &input.axes;
+        match self.stream {
+            StreamName::XEngine if input.validity.axes == axes[..] => axes[1].len * axes[2].len,
+            StreamName::BEngine if input.validity.axes == axes[..3] => 1,
+            _ => 0,
+        }
     }
 
     fn digitiser_heaps(&self, input: &PortType, groups: usize) -> Result<Heaps, Vec<Refusal>> {
@@ -311,6 +343,7 @@ impl SpeadSink {
             first_channel: 0,
             channels_per_substream: 1,
             shape: vec![per_heap],
+            counts_per_channel: 0,
             elements: Elements::Packed(bits),
             partial: self.partial(input),
         })

@@ -66,8 +66,9 @@ impl Partial {
         is_scaled.then(|| f64::from(self.full) / f64::from(count))
     }
 
-    /// Writes the visibilities `from` to `to`, both ci32 `[channel][baseline][product]`; `counts`
-    /// `[baseline]` are the heaps that contributed. Returns the number of baselines flagged.
+    /// Writes the visibilities `from` to `to`, both ci32 `[channel][baseline][product]`; `counts` are the heaps that
+    /// contributed, `[baseline]` for each of `channels`, or with `channels` = 1 of each visibility. Returns the number of
+    /// counts flagged.
     pub fn visibilities(
         &self,
         counts: &[u32],
@@ -95,8 +96,12 @@ impl Partial {
     }
 
     /// Writes the voltages `from` of a beam to `to`, both ci8; `count` is the number of antennas that
-    /// contributed.
+    /// contributed. Voltages of too few antennas become 0.
     pub fn beam(&self, count: u32, from: &[u8], to: &mut [u8]) {
+        if count < self.least {
+            to.fill(0);
+            return;
+        }
         let factor = self.factor(count).unwrap_or(1.0);
         for (from, to) in from.iter().zip(to) {
             let scaled = (f64::from(from.cast_signed()) * factor).round_ties_even();

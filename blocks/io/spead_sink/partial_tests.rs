@@ -3,6 +3,7 @@
 use super::heaps::Heaps;
 use super::*;
 use crate::common::stacked::Stacked;
+use crate::common::units::Units;
 use crate::io::spead::item;
 use crate::x_engine::beamformer::Beamformer;
 use crate::x_engine::correlator::Correlator;
@@ -21,6 +22,7 @@ const SHAPE: Stacked = Stacked {
     samples_per_spectrum: 8,
     k_major: false,
     dtype: Dtype::Ci8,
+    units: Units::Heap,
 };
 const HEAPS: u64 = 8;
 const BASELINES: usize = 6;
@@ -280,4 +282,94 @@ fn descriptors_of_visibilities_list_their_pairs_of_inputs() {
             number
         );
     }
+}
+
+/// Returns a port and a frame of visibilities of 4 channels, 1 baseline and 4 products, each with its count.
+fn counted(
+    counts: &[u32],
+    full: u32,
+    axes: &[(&'static str, usize)],
+    dtype: Dtype,
+) -> (PortType, Arc<Frame>) {
+    let axes: Vec<_> = axes.iter().map(|(name, len)| fxgraph::Axis::new(name, *len)).collect();
+    let of_validity = if dtype == Dtype::Ci32 { axes.len() } else { axes.len() - 1 };
+    let port = PortType {
+        dtype,
+        clock: port(&SHAPE).clock,
+        band: None,
+        validity: fxgraph::ValidityType { axes: axes[..of_validity].to_vec(), full },
+        axes,
+    };
+    let (allocator, units) = (&fxgraph::frame::HostAllocator, port.validity.units());
+    let pool = fxgraph::frame::Pool::new(allocator, 1, port.frame_bytes(), units).unwrap();
+    let mut frame = pool.take().unwrap();
+    frame.header_mut().validity.copy_from_slice(counts);
+    match dtype {
+        Dtype::Ci32 => frame.as_mut_slice::<i32>().unwrap().fill(60),
+        _ => frame.as_mut_slice::<i8>().unwrap().fill(60),
+    }
+    (port, frame.freeze())
+}
+
+#[test]
+fn visibilities_with_counts_of_their_own_are_scaled_or_flagged_one_by_one() {
+    let axes = [("channel", 4), ("baseline", 1), ("product", 4)];
+    let counts = [8, 8, 8, 8, 8, 6, 6, 8, 3, 0, 4, 8, 0, 0, 0, 0];
+    let (input, frame) = counted(&counts, 8, &axes, Dtype::Ci32);
+    let policies = [
+        (json!({"partial_dumps": "scale"}), [0, 0, 0, 0, 0, 80, 80, 0, -1, -1, 120, 0]),
+        (json!({"partial_dumps": "flag"}), [0, 0, 0, 0, 0, -1, -1, 0, -1, -1, -1, 0]),
+    ];
+    for (mut parameters, changed) in policies {
+        parameters["stream"] = json!("x_engine");
+        // A heap for each two channels.
+        parameters["destinations"] = json!(["127.0.0.1+1:9"]);
+        let parameters: SpeadSink = serde_json::from_value(parameters).unwrap();
+        let heaps = parameters.heaps(&input).unwrap();
+        let mut values = Vec::new();
+        let mut flagged = Vec::new();
+        for index in 0..2 {
+            let heap = heaps.heap(&frame, index).unwrap();
+            assert!(heap.is_partial && heap.is_rewritten);
+            let mut to = vec![0x5a; heaps.heap_bytes];
+            flagged.push(heaps.rewrite(&frame, index, &mut to).unwrap());
+            values.extend(
+                to.as_chunks::<8>().0.iter().map(|bytes| bytemuck::cast::<_, [i32; 2]>(*bytes)),
+            );
+        }
+        let expected = changed.iter().chain(&[-1; 4]).map(|value| match value {
+            0 => [60, 60],
+            -1 => FLAG,
+            value => [*value; 2],
+        });
+        assert!(values.iter().copied().eq(expected), "{values:?}");
+        let of =
+            |range: std::ops::Range<usize>| changed[range].iter().filter(|v| **v == -1).count();
+        assert_eq!(flagged, [of(0..8), of(8..12) + 4]);
+    }
+}
+
+#[test]
+fn counts_of_visibilities_need_a_chosen_policy() {
+    let axes = [("channel", 1), ("baseline", 1), ("product", 4)];
+    let (input, _) = counted(&[8; 4], 8, &axes, Dtype::Ci32);
+    let parameters = json!({"stream": "x_engine", "destinations": ["127.0.0.1:9"]});
+    let parameters: SpeadSink = serde_json::from_value(parameters).unwrap();
+    let refusal = &parameters.heaps(&input).unwrap_err()[0];
+    assert!(refusal.message.contains("`partial_dumps` must be set"));
+    assert!(refusal.help.as_ref().unwrap().contains("scale"));
+}
+
+#[test]
+fn beams_with_counts_of_channels_are_scaled_channel_by_channel() {
+    let axes = [("heap", 2), ("beam", 1), ("channel", 4), ("spectrum", 3)];
+    let (input, frame) = counted(&[4, 3, 1, 4, 0, 0, 0, 0], 4, &axes, Dtype::Ci8);
+    let heaps = sink(json!({"stream": "b_engine", "partial_dumps": "scale"}), &input);
+    let heap = heaps.heap(&frame, 0).unwrap();
+    let antennas = heap.items().iter().find(|item| item.id == item::BEAM_ANTENNAS).unwrap();
+    assert_eq!(antennas.value, 4);
+    let mut to = vec![0x5a; heaps.heap_bytes];
+    heaps.rewrite(&frame, 0, &mut to).unwrap();
+    assert_eq!(to, [[60; 6], [80; 6], [0; 6], [60; 6]].concat());
+    assert!(heaps.heap(&frame, 1).is_none());
 }

@@ -6,13 +6,35 @@ use serde_json::{Value, json};
 
 /// YAML of `count` antennas. Antenna `n` starts `n % 3` frames late and sends as many frames less.
 fn antennas(count: usize, dtype: &str, channels: usize, spectra: usize) -> String {
+    let heap = json!({ "name": "heap", "len": 2 });
+    sources(count, dtype, (channels, spectra), &json!({ "validity_axes": [heap] }))
+}
+
+/// [`antennas`] with flags for channels and polarisations, some of which are missing.
+fn flagged(count: usize, channels: usize) -> String {
+    let axis = |name: &str, len: usize| json!({ "name": name, "len": len });
+    let axes = [axis("heap", 2), axis("channel", channels), axis("pol", 2)];
+    let validity = json!({ "validity_axes": axes, "missing_every": 3 });
+    sources(count, "ci8", (channels, 32), &validity)
+}
+
+/// YAML of `count` antennas with these `channels` and `spectra` and parameters of the validity.
+fn sources(
+    count: usize,
+    dtype: &str,
+    (channels, spectra): (usize, usize),
+    validity: &Value,
+) -> String {
     let axis = |name: &str, len: usize| json!({ "name": name, "len": len });
     let source = |n: usize| {
-        let parameters = json!({
+        let mut parameters = json!({
             "dtype": dtype, "samples_per_frame": 1024, "first_timestamp": 1024 * (n % 3), "seed": n,
             "axes": [axis("heap", 2), axis("channel", channels), axis("spectrum", spectra), axis("pol", 2)],
-            "validity_axes": [axis("heap", 2)], "frames": 5 - n % 3 - n % 2, "pattern": "random",
+            "frames": 5 - n % 3 - n % 2, "pattern": "random",
         });
+        for (name, value) in validity.as_object().into_iter().flatten() {
+            parameters[name] = value.clone();
+        }
         format!("a{n}: {{kind: null_source, parameters: {parameters}}}\n")
     };
     (0..count).map(source).collect()
@@ -44,6 +66,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
             json!({ "first_channel": 2, "channels": 3 }),
         ),
         case("half precision", &antennas(3, "cf16", 5, 24), 3, json!({})),
+        case("flags of channels", &flagged(4, 9), 4, json!({ "first_channel": 2, "channels": 5 })),
         case("64 antennas", &antennas(64, "ci8", 8, 64), 64, json!({ "first_channel": 4 })),
     ]
 }

@@ -35,12 +35,13 @@ impl Stack {
             for heap in 0..heaps.count {
                 let unit = heap * self.antennas + antenna;
                 let to = &mut payload[unit * heaps.taken..][..heaps.taken];
+                let flags = unit * heaps.taken_units..(unit + 1) * heaps.taken_units;
+                let flags = &mut header.validity[flags];
                 match &input {
-                    Some(input) if input.header().validity[heap] > 0 => {
+                    Some(input) if heaps.copy_flags(&input.header().validity, heap, flags) => {
                         let from =
                             &input.as_slice::<u8>().expect(fxgraph::ON_HOST)[heaps.begin(heap)..];
                         to.copy_from_slice(&from[..heaps.taken]);
-                        header.validity[unit] = 1;
                     }
                     _ => to.fill(0),
                 }

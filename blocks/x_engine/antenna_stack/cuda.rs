@@ -27,7 +27,7 @@ pub struct Cuda {
 
 /// Device memory of the block in bytes, without frames.
 pub fn device_bytes(ports: &Ports) -> usize {
-    Table::<u64>::device_bytes(ports.outputs[0].validity.units())
+    Table::<u64>::device_bytes(ports.inputs.len() * ports.inputs[0].axes[0].len)
 }
 
 /// Size in bytes of the widest memory access to which all pieces are aligned.
@@ -83,10 +83,13 @@ impl Cuda {
             let address = input.as_ref().map(|input| self.lane.read(input)).transpose()?;
             for heap in 0..self.heaps.count {
                 let unit = heap * self.antennas + antenna;
-                let is_there = input.as_ref().is_some_and(|i| i.header().validity[heap] > 0);
+                let taken = self.heaps.taken_units;
+                let flags = &mut header.validity[unit * taken..(unit + 1) * taken];
+                let is_there = input
+                    .as_ref()
+                    .is_some_and(|i| self.heaps.copy_flags(&i.header().validity, heap, flags));
                 let from = address.filter(|_| is_there);
                 sources[unit] = from.map_or(0, |from| from + self.heaps.begin(heap) as u64);
-                header.validity[unit] = u32::from(is_there);
             }
         }
         let to = frame_address(&output, self.lane.device())?;

@@ -171,6 +171,12 @@ pub struct Heaps {
     pub first: usize,
     /// Size of the selected channels of a heap.
     pub taken: usize,
+    /// Units of validity of a heap of an input.
+    pub units: usize,
+    /// Offset of the first unit of the selected channels within a heap.
+    pub first_unit: usize,
+    /// Units of the selected channels of a heap.
+    pub taken_units: usize,
 }
 
 impl Heaps {
@@ -178,13 +184,29 @@ impl Heaps {
     pub fn new(parameters: &AntennaStack, input: &PortType, output: &PortType) -> Self {
         let count = input.axes[0].len;
         let bytes = input.frame_bytes() / count;
-        let channel = bytes / input.axes[1].len;
+        let channels = input.axes[1].len;
+        let channel = bytes / channels;
+        let units = input.validity.units() / count;
+        // 0 if heaps have one flag.
+        let of_channel = units / channels * usize::from(input.validity.axes.len() > 1);
+        let taken_units = if of_channel == 0 { 1 } else { output.axes[2].len * of_channel };
         Self {
             count,
             bytes,
             first: parameters.first_channel * channel,
             taken: output.axes[2].len * channel,
+            units,
+            first_unit: parameters.first_channel * of_channel,
+            taken_units,
         }
+    }
+
+    /// Writes the flags of the selected channels of `heap` of an input with the validity `from`. Returns whether any of
+    /// them is set.
+    pub fn copy_flags(&self, from: &[u32], heap: usize, to: &mut [u32]) -> bool {
+        let from = &from[heap * self.units + self.first_unit..][..self.taken_units];
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = u32::from(*from != 0));
+        to.contains(&1)
     }
 
     /// Offset of the selected channels of a heap within a frame.

@@ -5,7 +5,7 @@ mod cpu;
 mod cuda;
 mod matching;
 
-use crate::common::axes;
+use crate::common::units::Units;
 use fxgraph::DeviceName;
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::Case;
@@ -79,7 +79,9 @@ fn check_first(input: &PortType, refusals: &mut Vec<Refusal>) {
     let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
     let known = [["heap", "channel", "spectrum", "pol"], ["heap", "channel", "pol", "spectrum"]];
     if known.iter().any(|known| names == known) {
-        refusals.extend(axes::refuse_validity(0, input, &[("heap", input.axes[0].len)]));
+        refusals.extend(
+            Units::of_port(0, input, &[("heap", input.axes[0].len)]).err().map(|refusal| *refusal),
+        );
     } else {
         refusals.push(
             Refusal::new(codes::INPUT_AXIS, At::Input(0), "the input must be F-engine heaps")
@@ -151,7 +153,11 @@ impl KindSpec for AntennaStack {
         let mut output = first.clone();
         output.axes[1] = channel;
         output.axes.insert(1, antenna.clone());
-        output.validity = ValidityType::flags(vec![heap, antenna]);
+        let units = match first.validity.axes.len() {
+            1 => Units::Heap,
+            _ => Units::Channel,
+        };
+        output.validity = ValidityType::flags(units.axes(&output, vec![heap, antenna]));
         if let Some(band) = &mut output.band {
             band.first_channel += self.first_channel;
         }

@@ -268,3 +268,38 @@ fn stack_rejects_different_inputs_and_missing_channels() {
     let refused = codes_of(AntennaStack::default().outputs(&[digitiser]).unwrap_err());
     assert_eq!(refused, [codes::INPUT_AXIS, codes::INPUT_DTYPE]);
 }
+
+#[test]
+fn flags_of_channels_are_stacked_with_their_channels() {
+    let parameters =
+        AntennaStack { first_channel: 1, channels: Some(2), ..AntennaStack::default() };
+    let mut input = port();
+    input.validity.axes = vec![input.axes[0].clone(), input.axes[1].clone(), input.axes[3].clone()];
+    let inputs = vec![input; 2];
+    let outputs = parameters.outputs(&inputs).unwrap();
+    let units: Vec<_> = outputs[0].validity.axes.iter().map(|axis| (axis.name, axis.len)).collect();
+    assert_eq!(units, [("heap", 2), ("antenna", 2), ("channel", 2), ("pol", 2)]);
+    let ports = Ports { inputs, outputs };
+    let env = fxgraph::Env::detached("stack");
+    let block = parameters.build(&ports.inputs, &env).unwrap();
+    let mut harness = Harness::new(block, &ports, 1).unwrap();
+    for antenna in 0..2 {
+        harness.send(antenna, |frame| {
+            let (header, payload) = frame.parts_mut::<u8>().unwrap();
+            // Unit `[heap][channel][pol]`: channel 2, polarisation 1 of heap 0, and all of heap 1 of antenna 1.
+            header.validity.fill(1);
+            header.validity[5] = 0;
+            header.validity[CHANNELS * 2..].fill(1 - antenna as u32);
+            payload.fill(7);
+        });
+    }
+    Harness::block_on(harness.run()).unwrap();
+    let frame = harness.receive(0).unwrap();
+    // Of each heap and antenna: channels 1 and 2, both polarisations.
+    let expected = [[1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]].concat();
+    assert_eq!(frame.header().validity, expected);
+    // The samples of an antenna without any flag are zeros; the others are copied.
+    let parts: Vec<&[u8]> = frame.as_slice::<u8>().unwrap().chunks(2 * 2 * CELL).collect();
+    assert!(parts[..3].iter().all(|part| part.iter().all(|byte| *byte == 7)));
+    assert!(parts[3].iter().all(|byte| *byte == 0));
+}

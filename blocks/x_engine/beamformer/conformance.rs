@@ -86,7 +86,12 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     let changed = [(64, false, "ci8"), (37, true, "ci8"), (62, false, "ci4")];
     let changed =
         changed.map(|(spectra, k_major, dtype)| changed_beams(spectra, k_major, dtype, device));
-    CASES.iter().map(case).chain([lost_antennas(device)]).chain(changed).collect()
+    CASES
+        .iter()
+        .map(case)
+        .chain([lost_antennas(device), flagged_channels(device)])
+        .chain(changed)
+        .collect()
 }
 
 /// A case in which beams change within heaps, and twice within one heap.
@@ -124,6 +129,24 @@ fn changed_beams(spectra: usize, k_major: bool, dtype: &str, device: DeviceName)
     .change(at(1, 23), json!({ "beams": turned(-0.2) }))
     .change(at(2, 0), json!({ "beams": turned(1.1) }))
     .change(at(7, 31) - 1, json!({ "beams": turned(0.1) }))
+}
+
+/// A case with flags for channels and polarisations, some of which are missing.
+fn flagged_channels(device: DeviceName) -> Case {
+    let (heap, antenna, channel) = (axis("heap", 2), axis("antenna", 5), axis("channel", 6));
+    let source = json!({
+        "dtype": "ci8", "axes": [heap, antenna, channel, axis("spectrum", 32), axis("pol", 2)],
+        "validity_axes": [heap, antenna, channel, axis("pol", 2)], "samples_per_frame": 1024,
+        "band": band(6), "frames": 4, "pattern": "random", "missing_every": 7,
+    });
+    Case::new(
+        ("beamformer", "cuda"),
+        "flags of channels",
+        &json!({ "beams": beams(6, 5, "ci8") }),
+        (&format!("source: {{kind: null_source, parameters: {source}}}"), &["source"]),
+        Tolerance::QUANTISED,
+        device,
+    )
 }
 
 /// A case in which antennas start and end at different times; only one has the last frame.

@@ -1,8 +1,9 @@
 //! The block on the CPU: one heap at a time, with the channels shared among threads.
 
-use super::{Beamformer, Counts};
+use super::{Beamformer, Counts, count_antennas};
 use crate::common::dither::Dither;
 use crate::common::stacked::Stacked;
+use crate::common::units::{self, Units};
 use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next};
 use fxgraph_dsp::beams::{Layout, Scratch, add_antennas, quantise_beam};
@@ -21,6 +22,8 @@ pub(super) struct Cpu {
     frames: Option<(Arc<Frame>, FrameMut, usize)>,
     /// Number of clamped values of the current frame, `[heap][beam]`.
     saturated: Vec<f64>,
+    /// Whether any data of each antenna are there in the current heap.
+    present: Vec<u32>,
     counts: Counts,
     changes: Changes<Weights>,
 }
@@ -95,15 +98,19 @@ impl Cpu {
             pool: crate::common::parallel::pool(workers)?,
             frames: None,
             saturated: vec![0.0; shape.heaps * beams],
+            present: vec![0; shape.antennas],
             counts: Counts::new(env),
             changes: Changes::default(),
         })
     }
 
     fn heap(&mut self, input: &Frame, output: &mut FrameMut, heap: usize) {
-        let Self { former, workers, pool, .. } = self;
+        let Self { former, workers, pool, present, .. } = self;
         let shape = former.shape;
-        let valid = &input.header().validity[heap * shape.antennas..][..shape.antennas];
+        let units_of_heap = shape.validity_units() / shape.heaps;
+        let units = &input.header().validity[heap * units_of_heap..][..units_of_heap];
+        units::reduce(units, present);
+        let valid = &present[..];
         let timestamp = input.header().timestamp;
         let timestamp = timestamp.saturating_add(heap as u64 * shape.samples_per_heap());
         for (from, weights) in self.changes.begin(timestamp, shape.samples_per_heap()) {
@@ -129,7 +136,15 @@ impl Cpu {
                 row.copy_from_slice(&worker.output[beam * part..][..row.len()]);
             }
         }
-        header.validity[heap] = self.counts.heap(valid);
+        let antennas = self.counts.heap(valid);
+        match shape.units {
+            Units::Heap => header.validity[heap] = antennas,
+            Units::Channel => {
+                let counts = beams * shape.channels;
+                let counts = &mut header.validity[heap * counts..][..counts];
+                former.count(units, timestamp, counts);
+            }
+        }
         for beam in 0..beams {
             let saturated = workers.iter().map(|worker| worker.saturated[beam]).sum();
             self.counts.values_saturated.add(saturated);
@@ -139,6 +154,19 @@ impl Cpu {
 }
 
 impl Former {
+    /// Writes the numbers of antennas `[beam][channel]` of a heap. A beam whose polarisation changes within the heap has
+    /// the smaller number.
+    fn count(&self, units: &[u32], timestamp: u64, counts: &mut [u32]) {
+        let Stacked { spectra, samples_per_spectrum: step, .. } = self.shape;
+        counts.fill(u32::MAX);
+        let mut done = 0;
+        while done < spectra {
+            let t = timestamp.saturating_add(done as u64 * step);
+            count_antennas(&self.shape, units, &self.weights.at(t).pols, counts);
+            done += self.weights.run(t, step, spectra - done);
+        }
+    }
+
     /// Computes all beams of the channels of worker `index`.
     fn channels(
         &self,

@@ -3,10 +3,11 @@
 
 use super::cpu::Weights;
 use super::tiles::{Tiles, scale};
-use super::{Beam, Beamformer, Counts};
+use super::{Beam, Beamformer, Counts, count_antennas};
 use crate::common::dither::Dither;
 use crate::common::gpu::{self, Table};
 use crate::common::stacked::Stacked;
+use crate::common::units::{self, Units};
 use crate::common::versions::{Versions, refuse_many};
 use fxgraph::cuda::{Device, GpuJob, GpuMap, Grid, Kernel, Properties, Tunable};
 use fxgraph::diagnostic::codes;
@@ -44,6 +45,8 @@ pub(super) struct Cuda {
     changes: Changes<Weights>,
     /// `Heap` of `beamformer.cu`, for each heap.
     heaps: Table<u32>,
+    /// Whether any data of an antenna are there in a heap, `[heap][antenna]`.
+    present: Vec<u32>,
     /// `[heap][beam]`.
     clamped: Table<u32>,
     counts: Counts,
@@ -153,6 +156,7 @@ impl Cuda {
             pols,
             changes: Changes::default(),
             heaps: Table::new(device, shape.heaps * heap_words)?,
+            present: vec![0; shape.heaps * shape.antennas],
             clamped: Table::new(device, shape.heaps * beams)?,
             kernel,
             grid,
@@ -167,7 +171,8 @@ impl Cuda {
 
     /// Writes the `Heap` of each heap of a frame.
     fn describe_heaps(&mut self, input: &Header, slot: usize) -> Result<(), BlockError> {
-        let valid = input.validity.chunks(self.shape.antennas);
+        units::reduce(&input.validity, &mut self.present);
+        let valid = self.present.chunks(self.shape.antennas);
         let words = self.heaps.host_mut(slot)?.chunks_mut(self.heap_words);
         for (heap, (words, valid)) in words.zip(valid).enumerate() {
             let later = heap as u64 * self.shape.samples_per_heap();
@@ -252,8 +257,21 @@ impl GpuMap for Cuda {
     }
 
     fn validity(&mut self, input: &[u32], output: &mut [u32]) {
-        for (to, valid) in output.iter_mut().zip(input.chunks(self.shape.antennas)) {
-            *to = self.counts.heap(valid);
+        units::reduce(input, &mut self.present);
+        let heaps = self.present.chunks(self.shape.antennas);
+        match self.shape.units {
+            Units::Heap => output.iter_mut().zip(heaps).for_each(|(to, valid)| {
+                *to = self.counts.heap(valid);
+            }),
+            Units::Channel => {
+                let units = input.chunks_exact(self.shape.validity_units() / self.shape.heaps);
+                let counts = output.chunks_exact_mut(self.beams * self.shape.channels);
+                for ((valid, units), counts) in heaps.zip(units).zip(counts) {
+                    self.counts.heap(valid);
+                    counts.fill(u32::MAX);
+                    count_antennas(&self.shape, units, &self.pols, counts);
+                }
+            }
         }
     }
 

@@ -11,6 +11,7 @@ mod tiles;
 use crate::common::dither::Dither;
 use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::common::stacked::Stacked;
+use crate::common::units::Units;
 use fxgraph::DeviceName;
 use fxgraph::cuda::GpuMapped;
 use fxgraph::examples::{Benchmark, Case};
@@ -245,6 +246,10 @@ impl Beamformer {
         let (Some(shape), true) = (shape, refusals.is_empty()) else { return Err(refusals) };
         let axis = |name| input.axes.iter().find(|axis| axis.name == name).cloned();
         let beam = Axis::new("beam", self.beams.len()).from_parameter("beams");
+        let counted = match shape.units {
+            Units::Heap => vec![axis("heap")],
+            Units::Channel => vec![axis("heap"), Some(beam.clone()), axis("channel")],
+        };
         let axes = [axis("heap"), Some(beam), axis("channel"), axis("spectrum")];
         let output = PortType {
             dtype: Dtype::Ci8,
@@ -252,7 +257,7 @@ impl Beamformer {
             clock: Clock { ..input.clock },
             band: input.band,
             validity: ValidityType {
-                axes: axis("heap").into_iter().collect(),
+                axes: counted.into_iter().flatten().collect(),
                 full: shape.antennas as u32,
             },
         };
@@ -323,6 +328,17 @@ impl Counts {
     fn heap(&self, valid: &[u32]) -> u32 {
         self.heaps_incomplete.add(u64::from(valid.contains(&0)));
         valid.iter().filter(|&&v| v != 0).count() as u32
+    }
+}
+
+/// Lowers the counts `[beam][channel]` of a heap to the numbers of antennas whose unit is there in the polarisation of
+/// each beam; `units` `[antenna][channel][pol]`.
+fn count_antennas(shape: &Stacked, units: &[u32], pols: &[usize], counts: &mut [u32]) {
+    for (counts, pol) in counts.chunks_exact_mut(shape.channels).zip(pols) {
+        for (channel, count) in counts.iter_mut().enumerate() {
+            let units = units.iter().skip(2 * channel + pol).step_by(2 * shape.channels);
+            *count = (*count).min(units.filter(|unit| **unit != 0).count() as u32);
+        }
     }
 }
 

@@ -15,6 +15,7 @@ const SHAPE: Stacked = Stacked {
     samples_per_spectrum: 32,
     k_major: false,
     dtype: Dtype::Ci8,
+    units: Units::Heap,
 };
 const BAND: Band = Band { channels: 16, first_channel: 5, centre_hz: 1.284e9, bandwidth_hz: 856e6 };
 
@@ -300,4 +301,45 @@ fn beam_towards_direction_has_delays_and_phases_of_wave_from_it() {
         1,
         "no antenna has a position"
     );
+}
+
+#[test]
+fn flagged_channels_lower_only_the_counts_of_their_beams() {
+    let shape = Stacked { units: Units::Channel, spectra: 8, ..SHAPE };
+    let mut input = port(&shape);
+    let axes = input.axes.clone();
+    input.validity.axes.extend([axes[2].clone(), Axis::new("pol", 2)]);
+    let kind = plain(vec![beam(1), beam(0), beam(1)]);
+    let outputs = kind.outputs(std::slice::from_ref(&input)).unwrap();
+    let names: Vec<_> = outputs[0].validity.axes.iter().map(|axis| axis.name).collect();
+    assert_eq!((names, outputs[0].validity.full), (vec!["heap", "beam", "channel"], 5));
+    let ports = Ports { inputs: vec![input], outputs };
+    let counters = Counters::default();
+    let block = kind.build(&ports.inputs, &env(&counters)).unwrap();
+    let mut harness = Harness::new(block, &ports, 1).unwrap();
+    // Channel 2, polarisation 1 of antennas 0 and 3 in heap 0; all of antenna 4 in heap 1.
+    let mut valid = vec![1_u32; shape.validity_units()];
+    let unit = |heap: usize, antenna: usize, channel: usize, pol: usize| {
+        ((heap * 5 + antenna) * 4 + channel) * 2 + pol
+    };
+    [0, 3].into_iter().for_each(|antenna| valid[unit(0, antenna, 2, 1)] = 0);
+    valid[unit(1, 4, 0, 0)..].fill(0);
+    let mut payload = noise(shape.frame_bytes(), 3);
+    harness.send(0, |frame| {
+        frame.header_mut().validity.copy_from_slice(&valid);
+        frame.as_mut_slice().unwrap().copy_from_slice(&payload);
+    });
+    Harness::block_on(harness.run()).unwrap();
+    let frame = harness.receive(0).unwrap();
+    let heap_0 = [5, 5, 3, 5, 5, 5, 5, 5, 5, 5, 3, 5];
+    let expected: Vec<u32> = heap_0.into_iter().chain([4; 12]).collect();
+    assert_eq!(frame.header().validity, expected);
+    assert_eq!(count(&counters, "heaps_incomplete"), 1);
+    // Antenna 4 is left out of heap 1, as with one flag for each heap.
+    let by_heap = Stacked { units: Units::Heap, ..shape };
+    payload[..shape.frame_bytes() / 2].fill(0);
+    let (other, _) = run(&kind, &by_heap, &payload, &[1, 1, 1, 1, 1, 1, 1, 1, 1, 0]);
+    let half = 3 * 4 * 8;
+    let values = |frame: &Frame| frame.as_slice::<[i8; 2]>().unwrap()[half..].to_vec();
+    assert_eq!(values(&frame), values(&other));
 }

@@ -14,6 +14,56 @@ const SPECTRA_IN_32_BITS: usize = 65_535;
 /// Value of a product without any input. No other product is -2^31 on output.
 pub const MISSING: [i32; 2] = [i32::MIN, 1];
 
+/// Numbers of heaps that contributed to a dump, of baselines or of each visibility.
+#[derive(Clone, Copy)]
+pub(super) struct Counts<'a> {
+    counts: &'a [u32],
+    baselines: usize,
+}
+
+/// The counts of one channel.
+pub(super) enum OfChannel<'a> {
+    /// `[baseline]`
+    Baselines(&'a [u32]),
+    /// `[baseline][product]`
+    Products(&'a [[u32; 4]]),
+}
+
+impl<'a> Counts<'a> {
+    /// Returns the counts `[baseline]`, or `[channel][baseline][product]`, of which there are more.
+    pub(super) fn new(counts: &'a [u32], baselines: usize) -> Self {
+        Self { counts, baselines }
+    }
+
+    /// Returns the counts of `channel`.
+    pub(super) fn of_channel(&self, channel: usize) -> OfChannel<'a> {
+        if self.counts.len() == self.baselines {
+            return OfChannel::Baselines(self.counts);
+        }
+        let products = self.counts.as_chunks().0;
+        OfChannel::Products(&products[channel * self.baselines..][..self.baselines])
+    }
+}
+
+impl OfChannel<'_> {
+    /// Returns whether each product of `baseline` is without input.
+    pub(super) fn is_missing(&self, baseline: usize) -> [bool; 4] {
+        match self {
+            Self::Baselines(counts) => [counts[baseline] == 0; 4],
+            Self::Products(counts) => counts[baseline].map(|count| count == 0),
+        }
+    }
+}
+
+/// Replaces the products without input by `missing`.
+pub(super) fn mark_missing<T: Copy>(products: &mut [T; 4], is_missing: [bool; 4], missing: T) {
+    for (product, is_missing) in products.iter_mut().zip(is_missing) {
+        if is_missing {
+            *product = missing;
+        }
+    }
+}
+
 /// Sums of products of all channels of a stream.
 pub struct Accumulator {
     shape: Stacked,
@@ -104,16 +154,22 @@ impl Accumulator {
         }
     }
 
-    /// Writes the products `[channel][product]` to `output` and resets the sums to 0; `counts` `[baseline]` is 0
-    /// where there was no input. Returns the number of visibilities that did not fit 32 bits.
+    /// Writes the products `[channel][product]` to `output` and resets the sums to 0; `counts`, `[baseline]` or
+    /// `[channel][baseline][product]`, is 0 where there was no input. Returns the number of visibilities that did not fit 32 bits.
     pub fn dump(&mut self, counts: &[u32], output: &mut [[i32; 2]]) -> u64 {
         let Self { shape, tiles, channels_per_worker, sums, workers, pool, .. } = self;
         let products = 4 * shape.baselines();
-        let work = |((sums, worker), output): ((&mut [i64], &mut Worker), &mut [[i32; 2]])| {
+        let counts = Counts::new(counts, shape.baselines());
+        let work = |index: usize,
+                    sums: &mut [i64],
+                    worker: &mut Worker,
+                    output: &mut [[i32; 2]]| {
             worker.saturated = 0;
+            let first = index * *channels_per_worker;
             let channels = sums.chunks_exact_mut(tiles.sums());
-            for (sums, output) in channels.zip(output.chunks_exact_mut(products)) {
-                worker.saturated += dump_channel(tiles, sums, counts, output);
+            for (c, (sums, output)) in channels.zip(output.chunks_exact_mut(products)).enumerate() {
+                let counts = counts.of_channel(first + c);
+                worker.saturated += dump_channel(tiles, sums, &counts, output);
             }
         };
         let chunk = *channels_per_worker * tiles.sums();
@@ -121,10 +177,14 @@ impl Accumulator {
         if let Some(pool) = pool {
             let parts = sums.par_chunks_mut(chunk).zip(workers.par_iter_mut());
             let parts = parts.zip(output.par_chunks_mut(out_chunk));
-            pool.install(|| parts.for_each(work));
+            let parts = parts.enumerate();
+            pool.install(|| {
+                parts.for_each(|(n, ((sums, worker), output))| work(n, sums, worker, output));
+            });
         } else {
             let parts = sums.chunks_mut(chunk).zip(workers.iter_mut());
-            parts.zip(output.chunks_mut(out_chunk)).for_each(work);
+            let parts = parts.zip(output.chunks_mut(out_chunk)).enumerate();
+            parts.for_each(|(n, ((sums, worker), output))| work(n, sums, worker, output));
         }
         self.workers.iter().map(|worker| worker.saturated).sum()
     }
@@ -212,11 +272,18 @@ impl Worker {
 }
 
 /// Writes the products of one channel and resets its sums. Returns the number of clamped visibilities.
-fn dump_channel(tiles: &Tiles, sums: &mut [i64], counts: &[u32], output: &mut [[i32; 2]]) -> u64 {
+fn dump_channel(
+    tiles: &Tiles,
+    sums: &mut [i64],
+    counts: &OfChannel<'_>,
+    output: &mut [[i32; 2]],
+) -> u64 {
     const LARGEST: i64 = i32::MAX as i64;
     let mut saturated = 0;
-    for ((places, count), output) in tiles.baselines().zip(counts).zip(output.as_chunks_mut().0) {
-        if *count == 0 {
+    let outputs = output.as_chunks_mut::<4>().0;
+    for (baseline, (places, output)) in tiles.baselines().zip(outputs).enumerate() {
+        let is_missing = counts.is_missing(baseline);
+        if is_missing == [true; 4] {
             *output = [MISSING; 4];
             continue;
         }
@@ -226,6 +293,7 @@ fn dump_channel(tiles: &Tiles, sums: &mut [i64], counts: &[u32], output: &mut [[
             saturated += u64::from(clamped != sum);
             clamped.map(|s| s as i32)
         });
+        mark_missing(output, is_missing, MISSING);
     }
     sums.fill(0);
     saturated

@@ -29,6 +29,8 @@ struct Stream {
     heaps_per_dump: usize,
     /// Every `missing_every`-th heap of an antenna is missing; its place still contains samples.
     missing_every: Option<usize>,
+    /// Whether each channel and polarisation of a heap has a flag.
+    by_channel: bool,
 }
 
 const STREAM: Stream = Stream {
@@ -41,6 +43,7 @@ const STREAM: Stream = Stream {
     frames: 4,
     heaps_per_dump: 3,
     missing_every: None,
+    by_channel: false,
 };
 
 impl Stream {
@@ -49,7 +52,9 @@ impl Stream {
         let layout = if self.k_major { "K-major" } else { "standard" };
         let voltages = format!("{:?}", self.voltages).to_lowercase();
         let (frame, dump) = (self.heaps_per_frame, self.heaps_per_dump);
-        let missing = self.missing_every.map_or(String::new(), |n| format!(", 1 of {n} missing"));
+        let units = if self.by_channel { " channels" } else { "" };
+        let missing =
+            self.missing_every.map_or(String::new(), |n| format!(", 1 of {n}{units} missing"));
         format!(
             "{antennas} antennas, {layout}, {voltages}, {spectra} x {frame} for {dump} heaps{missing}"
         )
@@ -72,13 +77,17 @@ impl Stream {
         let samples = 8 * self.spectra * self.heaps_per_frame;
         let axes = self.axes(all);
         let units = if all { 2 } else { 1 };
+        let mut validity = axes[..units].to_vec();
+        if self.by_channel {
+            validity.extend([axes[units].clone(), json!({"name": "pol", "len": 2})]);
+        }
         let dtype = match self.voltages {
             Voltages::Ci4 | Voltages::Eighths => "ci4",
             Voltages::Ci8 => "ci8",
             Voltages::Cf16 => "cf16",
         };
         let parameters = json!({
-            "dtype": dtype, "axes": axes, "validity_axes": axes[..units],
+            "dtype": dtype, "axes": axes, "validity_axes": validity,
             "samples_per_frame": samples, "first_timestamp": late * samples,
             "frames": frames, "pattern": "random", "seed": seed, "missing_every": self.missing_every,
         });
@@ -220,6 +229,13 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
             cases.push(
                 Stream { antennas: 70, missing_every: Some(71), ..scattered }.whole(form, device),
             );
+            // Flags of channels; every second unit is one polarisation, which is missing in all dumps.
+            for every in [2, 7] {
+                let flagged =
+                    Stream { by_channel: true, missing_every: Some(every), channels: 5, ..stream };
+                cases.push(flagged.whole(form, device));
+                cases.push(flagged.missing(form, device));
+            }
         }
     }
     let form = "tensor_core";
@@ -228,6 +244,8 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         let stream = Stream { k_major, voltages, frames: 6, ..STREAM };
         cases.push(stream.missing(form, device));
         cases.push(Stream { antennas: 70, ..stream }.missing(form, device));
+        let flagged = Stream { by_channel: true, missing_every: Some(2), ..stream };
+        cases.push(flagged.whole(form, device));
     }
     cases
 }

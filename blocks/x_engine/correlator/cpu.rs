@@ -44,7 +44,7 @@ impl Cpu {
         let next = heaps.end;
         if !heaps.is_empty() {
             let (payload, valid) =
-                (frame.as_slice().expect(fxgraph::ON_HOST), &frame.header().validity);
+                (frame.as_slice().expect(fxgraph::ON_HOST), self.dumps.present(frame.header()));
             match &mut self.sums {
                 Sums::Integers(sums) => sums.add(payload, heaps, valid),
                 Sums::Floats(sums) => sums.add(payload, heaps, valid),
@@ -56,15 +56,17 @@ impl Cpu {
     /// Outputs the dump. Returns `false` if there is no free output frame.
     fn put_out(&mut self, io: &mut Io<'_>) -> bool {
         let Some(mut frame) = io.outputs[0].take() else { return false };
-        let counts = self.dumps.counts();
+        self.dumps.put_out(frame.header_mut());
         match &mut self.sums {
             Sums::Integers(sums) => {
-                let saturated = sums.dump(counts, frame.as_mut_slice().expect(fxgraph::ON_HOST));
-                self.dumps.saturated(saturated);
+                let (header, payload) = frame.parts_mut().expect(fxgraph::ON_HOST);
+                self.dumps.saturated(sums.dump(&header.validity, payload));
             }
-            Sums::Floats(sums) => sums.dump(counts, frame.as_mut_slice().expect(fxgraph::ON_HOST)),
+            Sums::Floats(sums) => {
+                let (header, payload) = frame.parts_mut().expect(fxgraph::ON_HOST);
+                sums.dump(&header.validity, payload);
+            }
         }
-        self.dumps.put_out(frame.header_mut());
         io.outputs[0].push(frame);
         true
     }

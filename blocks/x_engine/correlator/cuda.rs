@@ -5,6 +5,7 @@ use super::dumps::Dumps;
 use super::products::Form;
 use super::sums::Sums;
 use crate::common::stacked::Stacked;
+use crate::common::units::Units;
 use fxgraph::cuda::{Device, IN_FLIGHT, Lane, Pinned, frame_address};
 use fxgraph::{Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next};
 use std::ops::Range;
@@ -37,16 +38,24 @@ enum Job {
 struct Tables {
     /// `[heap][antenna]`
     valid: Pinned<u32>,
-    /// `[baseline]`
-    counts: Pinned<u32>,
+    /// Whether each visibility is missing: `[baseline]`, or `[channel][baseline][product]`.
+    missing: Pinned<u8>,
     saturated: Pinned<u64>,
+}
+
+/// Number of flags of missing visibilities.
+pub(super) fn missing_flags(shape: &Stacked) -> usize {
+    match shape.units {
+        Units::Heap => shape.baselines(),
+        Units::Channel => shape.channels * 4 * shape.baselines(),
+    }
 }
 
 impl Tables {
     fn new(device: &Arc<Device>, shape: &Stacked) -> Result<Self, BlockError> {
         Ok(Self {
             valid: Pinned::new(device, shape.heaps * shape.antennas)?,
-            counts: Pinned::new(device, shape.baselines())?,
+            missing: Pinned::new(device, missing_flags(shape))?,
             saturated: Pinned::new(device, 1)?,
         })
     }
@@ -81,7 +90,8 @@ impl Cuda {
 
     fn add(&mut self, frame: &Arc<Frame>, heaps: Range<usize>) -> Result<(), BlockError> {
         let antennas = self.shape.antennas;
-        let valid = &frame.header().validity[heaps.start * antennas..heaps.end * antennas];
+        let valid = self.dumps.present(frame.header());
+        let valid = &valid[heaps.start * antennas..heaps.end * antennas];
         if valid.iter().all(|&v| v == 0) {
             return Ok(());
         }
@@ -108,16 +118,17 @@ impl Cuda {
         let header = output.header();
         let payload = frame_address(&output, self.lane.device())?;
         let slot = self.lane.begin(header.timestamp)?;
-        let Tables { counts, saturated, .. } = &mut self.tables[slot];
+        let Tables { missing, saturated, .. } = &mut self.tables[slot];
         let some_missing = header.validity.contains(&0);
         if some_missing {
-            counts.get_mut()?.copy_from_slice(&header.validity);
+            let flags = missing.get_mut()?.iter_mut().zip(&header.validity);
+            flags.for_each(|(flag, count)| *flag = u8::from(*count == 0));
         }
-        let counts = some_missing.then_some(counts);
+        let missing = some_missing.then_some(missing);
         self.lane.hold(Job::PutOut { output, slot })?;
         self.lane.work()?;
         // SAFETY: the job owns the frame.
-        unsafe { self.sums.put_out(&mut self.lane, payload, counts, saturated) }?;
+        unsafe { self.sums.put_out(&mut self.lane, payload, missing, saturated) }?;
         self.lane.submit()?;
         Ok(true)
     }

@@ -1,6 +1,8 @@
 //! Assignment of heaps to dumps, and headers of the dumps.
 
+use super::flagged::Flagged;
 use crate::common::stacked::Stacked;
+use crate::common::units::Units;
 use crate::io::spead::packet::VALUE_BITS;
 use fxgraph::{Counter, Counters, Header};
 use std::ops::Range;
@@ -20,6 +22,8 @@ pub(super) struct Dumps {
     next_timestamp: u64,
     /// Number of heaps that contributed to each baseline of the dump, `[baseline]`.
     counts: Vec<u32>,
+    /// Counts of each visibility, if the input has flags for each channel and polarisation.
+    flagged: Option<Flagged>,
     /// Whether the sums of the next dump are invalid.
     is_spoiled: bool,
     counters: Figures,
@@ -77,6 +81,7 @@ impl Dumps {
             first_dump: None,
             next_timestamp: 0,
             counts: vec![0; shape.baselines()],
+            flagged: (shape.units == Units::Channel).then(|| Flagged::new(&shape)),
             is_spoiled: false,
             counters: Figures::new(counters),
         }
@@ -117,8 +122,21 @@ impl Dumps {
         self.next_timestamp = timestamp.saturating_add(count * step);
         dump.complete = self.next_timestamp >= dump_end;
         let heaps = heap..heap + count as usize;
-        self.count(&header.validity, heaps.clone());
+        self.count_heaps(&header.validity, heaps.clone());
         heaps
+    }
+
+    fn count_heaps(&mut self, valid: &[u32], heaps: Range<usize>) {
+        let Some(mut flagged) = self.flagged.take() else { return self.count(valid, heaps) };
+        flagged.count(valid, heaps.clone());
+        self.count(flagged.present(), heaps);
+        self.flagged = Some(flagged);
+    }
+
+    /// Returns the flags `[heap][antenna]` of the heaps that [`take`](Self::take) returned last from the frame with
+    /// `header`: 0 where no data of the antenna are valid.
+    pub(super) fn present<'a>(&'a self, header: &'a Header) -> &'a [u32] {
+        self.flagged.as_ref().map_or(&header.validity, Flagged::present)
     }
 
     fn count(&mut self, valid: &[u32], heaps: Range<usize>) {
@@ -149,11 +167,6 @@ impl Dumps {
         self.counts.iter().any(|&count| count > 0)
     }
 
-    /// Number of heaps that contributed to each baseline of the dump, `[baseline]`.
-    pub(super) fn counts(&self) -> &[u32] {
-        &self.counts
-    }
-
     /// Marks the sums since the last dump as invalid, because `work` failed and heaps that were counted may not be
     /// in the sums. The next dump has counts of 0.
     pub(super) fn spoil(&mut self) {
@@ -163,10 +176,17 @@ impl Dumps {
     /// Ends the dump: writes its timestamp and counts to `header`, and allows the next dump to begin.
     pub(super) fn put_out(&mut self, header: &mut Header) {
         header.timestamp = self.dump.take().map_or(0, |dump| dump.start);
-        if std::mem::take(&mut self.is_spoiled) {
+        let is_spoiled = std::mem::take(&mut self.is_spoiled);
+        if is_spoiled {
             self.counts.fill(0);
         }
-        header.validity.copy_from_slice(&self.counts);
+        match &mut self.flagged {
+            None => header.validity.copy_from_slice(&self.counts),
+            Some(flagged) => flagged.put_out(&mut header.validity),
+        }
+        if is_spoiled {
+            header.validity.fill(0);
+        }
         let full = self.samples_per_dump / self.shape.samples_per_heap();
         let incomplete = self.counts.iter().any(|&count| u64::from(count) < full);
         self.counters.dumps.add(1);

@@ -1,7 +1,7 @@
 //! Correlation of half-precision values on the CPU. Additions are in the order of the plain loops, for many products
 //! at a time.
 
-use super::accumulate::MISSING;
+use super::accumulate::{Counts, MISSING, mark_missing};
 use crate::common::parallel::Threads;
 use crate::common::stacked::Stacked;
 use fxgraph::BlockError;
@@ -96,20 +96,21 @@ impl FloatAccumulator {
         });
     }
 
-    /// Writes the products `[channel][product]` to `output` and resets the sums to 0; `counts` `[baseline]` is 0
-    /// where there was no input.
+    /// Writes the products `[channel][product]` to `output` and resets the sums to 0; `counts`, `[baseline]` or
+    /// `[channel][baseline][product]`, is 0 where there was no input.
     pub fn dump(&mut self, counts: &[u32], output: &mut [[f32; 2]]) {
         let Self { shape, tiles, threads, sums, workers, .. } = self;
         let products = 4 * shape.baselines();
+        let counts = Counts::new(counts, shape.baselines());
         threads.each(output, products, workers, |first, output, _| {
             let sums = sums[first * tiles.sums()..].chunks_exact(tiles.sums());
-            for (sums, output) in sums.zip(output.chunks_exact_mut(products)) {
-                let output = output.as_chunks_mut().0;
-                for ((places, count), output) in tiles.baselines().zip(counts).zip(output) {
-                    *output = match count {
-                        0 => [MISSING.map(|part| part as f32); 4],
-                        _ => places.map(|parts| parts.map(|place| sums[place] as f32)),
-                    };
+            for (c, (sums, output)) in sums.zip(output.chunks_exact_mut(products)).enumerate() {
+                let counts = counts.of_channel(first + c);
+                let outputs = output.as_chunks_mut::<4>().0;
+                for (baseline, (places, output)) in tiles.baselines().zip(outputs).enumerate() {
+                    *output = places.map(|parts| parts.map(|place| sums[place] as f32));
+                    let missing = MISSING.map(|part| part as f32);
+                    mark_missing(output, counts.is_missing(baseline), missing);
                 }
             }
         });

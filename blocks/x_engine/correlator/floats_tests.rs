@@ -18,6 +18,7 @@ const SHAPE: Stacked = Stacked {
     samples_per_spectrum: 8,
     k_major: false,
     dtype: Dtype::Cf16,
+    units: Units::Heap,
 };
 
 fn shapes() -> impl Iterator<Item = Stacked> {

@@ -7,6 +7,10 @@ mod cpu;
 mod cuda;
 pub mod definition;
 mod dumps;
+mod flagged;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod flagged_tests;
 mod floats;
 #[cfg(test)]
 mod floats_tests;
@@ -23,6 +27,7 @@ mod wide_sums;
 
 use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::common::stacked::Stacked;
+use crate::common::units::Units;
 use accumulate::Accumulator;
 use cuda::Cuda;
 use dumps::Dumps;
@@ -161,12 +166,18 @@ impl Correlator {
         let (Ok(heaps), true) = (heaps, refusals.is_empty()) else { return Err(refusals) };
         let channel = input.axes.iter().find(|axis| axis.name == "channel").cloned();
         let baseline = || Axis::new("baseline", shape.baselines());
+        let axes: Vec<Axis> =
+            channel.into_iter().chain([baseline(), Axis::new("product", 4)]).collect();
+        let counted = match shape.units {
+            Units::Heap => vec![baseline()],
+            Units::Channel => axes.clone(),
+        };
         let output = PortType {
             dtype: if shape.dtype == Dtype::Cf16 { Dtype::Cf32 } else { Dtype::Ci32 },
-            axes: channel.into_iter().chain([baseline(), Axis::new("product", 4)]).collect(),
+            axes,
             clock: Clock { samples_per_frame: heaps * shape.samples_per_heap(), ..input.clock },
             band: input.band,
-            validity: ValidityType { axes: vec![baseline()], full: heaps as u32 },
+            validity: ValidityType { axes: counted, full: heaps as u32 },
         };
         Ok((shape, output))
     }
@@ -217,12 +228,16 @@ impl KindSpec for Correlator {
         let shape = &block.shape;
         let threads = block.parameters.threads(shape);
         let heaps = block.ports.outputs[0].validity.full;
+        let counts = match shape.units {
+            Units::Heap => 0,
+            Units::Channel => 16 * shape.channels * shape.baselines(),
+        };
         let host_bytes = match shape.dtype {
             Dtype::Cf16 => FloatAccumulator::bytes(shape, threads),
             _ => Accumulator::bytes(shape, Kernel::best(2 * shape.antennas), threads),
         };
         Resources {
-            host_bytes,
+            host_bytes: host_bytes.saturating_add(counts),
             // A complex multiply-accumulate is 4 multiplications and 4 additions.
             operations_per_frame: 8.0 * products_per_heap(shape) * f64::from(heaps),
             ..Resources::default()

@@ -116,6 +116,7 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::units::Units;
     use proptest::prelude::*;
     use proptest::sample::select;
 
@@ -127,6 +128,7 @@ mod tests {
         samples_per_spectrum: 8,
         k_major: true,
         dtype: Dtype::Ci8,
+        units: Units::Heap,
     };
 
     proptest! {

@@ -1,11 +1,13 @@
 //! Sums of products in device memory, and the kernels that update them.
 #![allow(unsafe_code)] // launches
 
+use super::cuda::missing_flags;
 use super::products::{Form, Products, Sizes};
 use super::rows::{Piece, Rows, STAGE_BYTES, longest_piece, pieces, stage_samples};
 use super::wide_sums::Whole;
 use crate::common::gpu;
 use crate::common::stacked::Stacked;
+use crate::common::units::Units;
 use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Pinned};
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, BlockError, Dtype, Refusal};
@@ -50,8 +52,8 @@ pub(super) struct Sums {
     joined: DeviceArray<u8>,
     /// Validity of the heaps that are added, `[heap][antenna]`.
     valid: DeviceArray<u32>,
-    /// Counts of the dump, `[baseline]`.
-    counts: DeviceArray<u32>,
+    /// Whether visibilities of the dump are missing: `[baseline]`, or `[channel][baseline][product]`.
+    missing: DeviceArray<u8>,
     numbers: Numbers,
 }
 
@@ -62,11 +64,15 @@ enum Numbers {
     Floats(Kernel),
 }
 
-/// Addresses of a dump: of the sums, of the frame, and of the counts `[baseline]`, 0 if no baseline lacks input.
+/// Addresses of a dump: of the sums, of the frame, and of the flags of baselines or of visibilities without input, both 0
+/// if there are none.
 pub(super) struct Dump {
     pub visibilities: u64,
     pub payload: u64,
-    pub counts: u64,
+    /// `[baseline]`
+    pub missing_baselines: u64,
+    /// `[channel][baseline][product]`
+    pub missing_products: u64,
 }
 
 /// Lengths of the arrays of [`Sums`].
@@ -74,7 +80,7 @@ struct Lengths {
     visibilities: usize,
     joined: usize,
     valid: usize,
-    counts: usize,
+    missing: usize,
 }
 
 impl Lengths {
@@ -84,7 +90,7 @@ impl Lengths {
             visibilities: sizes.numbers(),
             joined: sizes.rows() * shape.channels * joined_stages(shape) * STAGE_BYTES,
             valid: shape.heaps * shape.antennas,
-            counts: shape.baselines(),
+            missing: missing_flags(shape),
         }
     }
 }
@@ -114,7 +120,7 @@ impl Sums {
             Dtype::Cf16 => 0,
             _ => Whole::bytes(shape, spectra_per_dump),
         };
-        4 * (l.visibilities + l.valid + l.counts) + l.joined + whole
+        4 * (l.visibilities + l.valid) + l.missing + l.joined + whole
     }
 
     /// Creates sums of 0.
@@ -151,7 +157,7 @@ impl Sums {
             visibilities: DeviceArray::zeros(device, lengths.visibilities)?,
             joined: DeviceArray::new(device, lengths.joined)?,
             valid: DeviceArray::new(device, lengths.valid)?,
-            counts: DeviceArray::new(device, lengths.counts)?,
+            missing: DeviceArray::new(device, lengths.missing)?,
             numbers,
         })
     }
@@ -234,8 +240,8 @@ impl Sums {
         Ok(Rows::joined(&self.shape, to, stages))
     }
 
-    /// Queues the dump to the frame at `payload` and resets the sums to 0. `counts` `[baseline]` is 0 where there was
-    /// no input; `None` if no baseline lacks input. After the job, `saturated` is the number of integer products
+    /// Queues the dump to the frame at `payload` and resets the sums to 0. `missing` has the flags of baselines or
+    /// visibilities without input; `None` if there are none. After the job, `saturated` is the number of integer products
     /// that did not fit 32 bits.
     ///
     /// # Safety
@@ -244,13 +250,17 @@ impl Sums {
         &mut self,
         lane: &mut Lane<J>,
         payload: u64,
-        counts: Option<&mut Pinned<u32>>,
+        missing: Option<&mut Pinned<u8>>,
         saturated: &mut Pinned<u64>,
     ) -> Result<(), BlockError> {
-        let mut dump = Dump { visibilities: self.visibilities.address(), payload, counts: 0 };
-        if let Some(counts) = counts {
-            lane.send(counts, &self.counts, 0..self.counts.len())?;
-            dump.counts = self.counts.address();
+        let visibilities = self.visibilities.address();
+        let mut dump = Dump { visibilities, payload, missing_baselines: 0, missing_products: 0 };
+        if let Some(missing) = missing {
+            lane.send(missing, &self.missing, 0..self.missing.len())?;
+            match self.shape.units {
+                Units::Heap => dump.missing_baselines = self.missing.address(),
+                Units::Channel => dump.missing_products = self.missing.address(),
+            }
         }
         // SAFETY: the arguments match the kernels; the arrays belong to `self` and have the lengths that the
         // kernels expect; the caller guarantees the frame.
@@ -260,7 +270,8 @@ impl Sums {
                 Numbers::Floats(kernel) => {
                     let arguments = [
                         dump.visibilities.into(),
-                        dump.counts.into(),
+                        dump.missing_baselines.into(),
+                        dump.missing_products.into(),
                         dump.payload.into(),
                         (2 * self.shape.antennas as i32).into(),
                         (self.shape.baselines() as i32).into(),

@@ -15,6 +15,7 @@ const SHAPE: Stacked = Stacked {
     samples_per_spectrum: 8,
     k_major: false,
     dtype: Dtype::Ci8,
+    units: Units::Heap,
 };
 /// ADC samples per heap of `SHAPE`.
 const STEP: u64 = 128;

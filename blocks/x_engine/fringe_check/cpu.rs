@@ -20,6 +20,7 @@ pub struct Check {
     summary: Summary,
     dumps: Counter,
     missing: Counter,
+    missing_visibilities: Counter,
 }
 
 /// One line of the table.
@@ -57,21 +58,33 @@ impl Check {
                 "baselines_missing",
                 "baselines of dumps without any data; look for missing data upstream",
             ),
+            missing_visibilities: env.counters.count(
+                "visibilities_missing",
+                "visibilities of dumps without any data, if these are counted one by one: missing or flagged",
+            ),
         }
     }
 
     fn add(&mut self, frame: &Frame) {
         self.dumps.add(1);
         let validity = &frame.header().validity;
-        self.missing.add(validity.iter().filter(|count| **count == 0).count() as u64);
+        // Counts of each visibility if the input of the correlator has flags of channels.
+        let (of_products, _) = validity.as_chunks::<4>();
+        let is_by_product = validity.len() > self.baselines;
+        let missing = validity.iter().filter(|count| **count == 0).count();
+        let counter = if is_by_product { &self.missing_visibilities } else { &self.missing };
+        counter.add(missing as u64);
         let cells = frame.as_slice::<[[i32; 2]; 4]>().expect(fxgraph::ON_HOST);
         for (n, products) in cells.iter().enumerate() {
             let (channel, baseline) = (n / self.baselines, n % self.baselines);
-            if validity.get(baseline).is_some_and(|count| *count == 0) {
-                continue;
-            }
             // Products 0 and 3: both antennas' polarisation 0, both polarisation 1.
-            for [re, im] in [products[0], products[3]] {
+            for product in [0, 3] {
+                let count =
+                    if is_by_product { of_products[n][product] } else { validity[baseline] };
+                if count == 0 {
+                    continue;
+                }
+                let [re, im] = products[product];
                 let value = Complex64::new(f64::from(re), f64::from(im));
                 self.sums[baseline * self.channels + channel] += value;
             }

@@ -178,3 +178,28 @@ fn fringe_check_rejects_mismatched_inputs_and_parameters() {
     other.band = None;
     assert_eq!(parameters().outputs(&[other]).unwrap_err().len(), 3);
 }
+
+#[test]
+fn visibilities_without_data_are_left_out_one_by_one() {
+    let port = PortType { validity: ValidityType { axes: input().axes, full: 4 }, ..input() };
+    let ports = Ports { inputs: vec![port], outputs: vec![] };
+    let env = Env::detached("check");
+    let block = FringeCheck { tracked: true, ..parameters() }.build(&ports.inputs, &env).unwrap();
+    let mut harness = Harness::new(block, &ports, 4).unwrap();
+    harness.send(0, |frame| {
+        let (header, cells) = frame.parts_mut::<[[i32; 2]; 4]>().unwrap();
+        header.validity.fill(4);
+        cells.fill([[1_000_000, 0]; 4]);
+        // Product 0 of half of the channels of each baseline has the value of missing data, which would turn the phase.
+        for n in (0..cells.len()).filter(|n| n / 6 % 2 == 0) {
+            header.validity[4 * n] = 0;
+            cells[n][0] = [i32::MIN, 1 << 30];
+        }
+    });
+    harness.end(0);
+    Harness::block_on(harness.run()).unwrap();
+    assert!(env.summary.get().contains("largest deviation 0.00 degrees"), "{}", env.summary.get());
+    let counters = env.counters.list();
+    let count = |name: &str| counters.iter().find(|c| c.name == name).unwrap().counter.get();
+    assert_eq!((count("baselines_missing"), count("visibilities_missing")), (0, 6 * 128));
+}

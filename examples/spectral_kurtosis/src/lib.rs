@@ -1,12 +1,12 @@
-//! Kind of block in a separate crate: `spectral_kurtosis`.
+//! Kind of block in a separate crate: `kurtosis_flagger`.
 
-pub mod spectral_kurtosis;
+pub mod kurtosis_flagger;
 
 use fxgraph::{KindEntry, Registry};
-use spectral_kurtosis::SpectralKurtosis;
+use kurtosis_flagger::KurtosisFlagger;
 
 /// Returns the kinds of this crate.
 #[must_use]
 pub fn kinds() -> Registry {
-    Registry::new(vec![KindEntry::of::<SpectralKurtosis>()])
+    Registry::new(vec![KindEntry::of::<KurtosisFlagger>()])
 }

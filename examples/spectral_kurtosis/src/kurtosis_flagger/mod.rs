@@ -16,16 +16,16 @@ use fxgraph::{
 /// Smallest number of spectra of a frame for a meaningful kurtosis.
 const MIN_SPECTRA: usize = 4;
 
-/// Parameters of `spectral_kurtosis`.
+/// Parameters of `kurtosis_flagger`.
 #[derive(Clone, Debug, Kind)]
 #[kind(
-    name = "spectral_kurtosis",
+    name = "kurtosis_flagger",
     page = "README.md",
     examples("example.yaml"),
     inputs("input"),
     outputs("output", "kurtosis")
 )]
-pub struct SpectralKurtosis {
+pub struct KurtosisFlagger {
     /// Standard deviations from 1 beyond which a channel is flagged; live.
     #[param(default = 5.0, live)]
     pub sigmas: f64,
@@ -54,7 +54,7 @@ impl Shape {
     }
 }
 
-impl KindSpec for SpectralKurtosis {
+impl KindSpec for KurtosisFlagger {
     type Shape = Shape;
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, env| Ok(Box::new(cpu::Flagger::new(block, env)))),
@@ -76,7 +76,7 @@ impl KindSpec for SpectralKurtosis {
         }
         let shape = Shape::of(input);
         if shape.is_none() {
-            let message = format!("`spectral_kurtosis` cannot read `{input}`");
+            let message = format!("`kurtosis_flagger` cannot read `{input}`");
             let help =
                 "connect cf32 [pol][spectrum][channel] with at least 4 spectra, such as an `fft`";
             refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
@@ -106,21 +106,21 @@ impl KindSpec for SpectralKurtosis {
             source: {kind: null_source, parameters: {dtype: cf32, axes: [{name: pol, len: 2}, \
             {name: spectrum, len: 256}, {name: channel, len: 1024}], samples_per_frame: 524288, \
             pattern: random}}\n  \
-            block: {kind: spectral_kurtosis, queue: 1, input: source}\n  \
+            block: {kind: kurtosis_flagger, queue: 1, input: source}\n  \
             sink: {kind: null_sink, input: block.output}\n  \
             kurtosis: {kind: null_sink, input: block.kurtosis}\n";
         let flowgraph = format!("flowgraph: bench\ndevice: \"{device}\"\nblocks:\n{blocks}");
-        let name = "spectral_kurtosis, 1024 channels, 256 spectra".to_owned();
+        let name = "kurtosis_flagger, 1024 channels, 256 spectra".to_owned();
         vec![Benchmark { name, flowgraph, blocks: &["block"] }]
     }
 }
 
-impl LiveKind for SpectralKurtosis {
+impl LiveKind for KurtosisFlagger {
     type Value = f64;
 
     fn live_value(
         new: &Configured<Self>,
-        SpectralKurtosisLive::Sigmas: SpectralKurtosisLive,
+        KurtosisFlaggerLive::Sigmas: KurtosisFlaggerLive,
         _: &Configured<Self>,
     ) -> Result<f64, BlockError> {
         Ok(new.parameters.sigmas)

@@ -1,6 +1,6 @@
 //! The reference implementation.
 
-use super::{Shape, SpectralKurtosis};
+use super::{KurtosisFlagger, Shape};
 use fxgraph::retune::{Change, Changes};
 use fxgraph::{Block, BlockError, Configured, Counter, Counters, Env, Io, Next};
 use num_complex::Complex32;
@@ -41,7 +41,7 @@ pub fn limit(sigmas: f64, spectra: usize) -> f64 {
 }
 
 impl Flagger {
-    pub fn new(block: &Configured<SpectralKurtosis>, env: &Env) -> Self {
+    pub fn new(block: &Configured<KurtosisFlagger>, env: &Env) -> Self {
         let (shape, input) = (block.shape, &block.ports.inputs[0]);
         Self {
             sigmas: block.parameters.sigmas,

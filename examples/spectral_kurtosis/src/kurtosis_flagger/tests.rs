@@ -1,4 +1,4 @@
-use super::SpectralKurtosis;
+use super::KurtosisFlagger;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Clock, Dtype, Env, Frame, KindSpec, PortType, Ports, ValidityType};
 use num_complex::Complex32;
@@ -48,7 +48,7 @@ fn observation() -> Vec<Complex32> {
 }
 
 fn run(sigmas: f64, is_complete: bool) -> (Arc<Frame>, Arc<Frame>, Vec<u64>) {
-    let kind = SpectralKurtosis { sigmas };
+    let kind = KurtosisFlagger { sigmas };
     let inputs = vec![spectra()];
     let outputs = kind.outputs(&inputs).unwrap();
     let ports = Ports { inputs, outputs };
@@ -96,5 +96,5 @@ fn frame_with_missing_data_is_passed_on() {
 fn ports_report_all_errors_of_parameters_and_input() {
     let mut input = spectra();
     input.dtype = Dtype::Ci8;
-    assert_eq!(SpectralKurtosis { sigmas: f64::NAN }.outputs(&[input]).unwrap_err().len(), 2);
+    assert_eq!(KurtosisFlagger { sigmas: f64::NAN }.outputs(&[input]).unwrap_err().len(), 2);
 }

@@ -1,7 +1,7 @@
 //! The CUDA implementation: one launch per frame.
 
 use super::cpu::{Counts, limit};
-use super::{Shape, SpectralKurtosis};
+use super::{KurtosisFlagger, Shape};
 use fxgraph::cuda::{Grid, Kernel, Lane, Needs, Program, ProgramSource, Source, frame_address};
 use fxgraph::retune::{Change, Changes};
 use fxgraph::{Block, BlockError, Configured, Env, Frame, FrameMut, Io, Next};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The CUDA program of this crate; `fxgraph-sk kernels` compiles it without a GPU.
 pub(super) static PROGRAMS: &[ProgramSource] = &[ProgramSource {
-    source: Source::embedded("spectral_kurtosis.cu", include_str!("spectral_kurtosis.cu")),
+    source: Source::embedded("kurtosis_flagger.cu", include_str!("kurtosis_flagger.cu")),
     headers: &[],
     needs: Needs::Ampere,
     cases: &["SPECTRA=4 CHANNELS=1", "SPECTRA=256 CHANNELS=1024", "SPECTRA=4096 CHANNELS=32768"],
@@ -43,12 +43,13 @@ struct Job {
 }
 
 impl Flagger {
-    pub fn new(block: &Configured<SpectralKurtosis>, env: &Env) -> Result<Self, BlockError> {
+    pub fn new(block: &Configured<KurtosisFlagger>, env: &Env) -> Result<Self, BlockError> {
         let (shape, input) = (block.shape, &block.ports.inputs[0]);
         let lane = Lane::new(env)?;
         let device = lane.device();
         let defines = numbers([("SPECTRA", shape.spectra), ("CHANNELS", shape.channels)]);
-        let kernel = Program::compile(&PROGRAMS[0], device, defines)?.kernel("spectral_kurtosis", 0)?;
+        let kernel =
+            Program::compile(&PROGRAMS[0], device, defines)?.kernel("kurtosis_flagger", 0)?;
         Ok(Self {
             sigmas: block.parameters.sigmas,
             changes: Changes::default(),

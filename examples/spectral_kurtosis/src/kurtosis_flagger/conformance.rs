@@ -19,8 +19,10 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         let upstream = format!("source: {{kind: null_source, parameters: {source}}}");
         let missing = if missing_every.is_some() { ", incomplete frames" } else { "" };
         Case::new(
-            ("spectral_kurtosis", "cuda"),
-            format!("{pols} pols, {spectra} spectra, {channels} channels, {sigmas} sigmas{missing}"),
+            ("kurtosis_flagger", "cuda"),
+            format!(
+                "{pols} pols, {spectra} spectra, {channels} channels, {sigmas} sigmas{missing}"
+            ),
             &json!({"sigmas": sigmas}),
             (&upstream, &["source"]),
             // Sums in double precision in another order; the kurtosis is rounded to single precision.

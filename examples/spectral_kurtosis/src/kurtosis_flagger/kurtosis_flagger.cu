@@ -14,7 +14,7 @@ constexpr int COLUMNS = 32;
 constexpr int ROWS = 8;
 
 extern "C" __global__ void __launch_bounds__(COLUMNS * ROWS)
-spectral_kurtosis(const float2 *input, float2 *output, float *kurtosis, unsigned long long *flagged,
+kurtosis_flagger(const float2 *input, float2 *output, float *kurtosis, unsigned long long *flagged,
                   double limit, int is_complete)
 {
     __shared__ double sums[2][ROWS][COLUMNS];
