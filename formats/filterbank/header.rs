@@ -37,7 +37,7 @@ const REAL: [&str; 10] = [
 ];
 
 /// Content of a header.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Header {
     /// Name of the source; at most 80 bytes are written.
     pub source_name: String,
@@ -299,8 +299,11 @@ impl Header {
         }
     }
 
-    /// Checks the values.
-    fn check(&self) -> Result<(), HeaderError> {
+    /// Checks that the values are in range.
+    ///
+    /// # Errors
+    /// If one is not.
+    pub fn check(&self) -> Result<(), HeaderError> {
         let rule = |rule: &str| rule.to_owned();
         for (keyword, count) in [("nchans", self.nchans), ("nifs", self.nifs)] {
             if !(1..=MAX_CHANNELS).contains(&count) {
