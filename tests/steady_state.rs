@@ -213,10 +213,15 @@ fn hold(example: &Example, plan: &Plan) -> bool {
 // A single test, since allocations of concurrent tests would be counted.
 #[test]
 fn steady_state_allocates_nothing() {
-    // Directory with the file for the example of `file_source`.
+    // Directory with the files for the examples of sources.
     let folder = tempfile::tempdir().unwrap();
     std::env::set_current_dir(folder.path()).unwrap();
     std::fs::write("samples.dat", vec![0; 1 << 20]).unwrap();
+    std::fs::write("spectra.fil", include_bytes!("../fuzz/seeds/filterbank/spectra")).unwrap();
+    let samples =
+        r#"{"global": {"core:datatype": "ci8", "core:version": "1.2.0", "core:sample_rate": 1e6}}"#;
+    std::fs::write("samples.sigmf-meta", samples).unwrap();
+    std::fs::write("samples.sigmf-data", vec![0; 1 << 20]).unwrap();
     let registry = fxgraph_blocks::kinds();
     let gpu = cuda::count().is_ok_and(|count| count > 0).then_some(DeviceName::Cuda(0));
     for device in [DeviceName::Cpu].into_iter().chain(gpu) {
@@ -241,7 +246,16 @@ fn steady_state_allocates_nothing() {
         if device == DeviceName::Cpu {
             // These write files, use the network, or play a finite file.
             let (files, network) = (
-                ["file_sink", "file_source", "image_sink", "recorder"],
+                [
+                    "file_sink",
+                    "file_source",
+                    "filterbank_sink",
+                    "filterbank_source",
+                    "image_sink",
+                    "recorder",
+                    "sigmf_sink",
+                    "sigmf_source",
+                ],
                 ["spead_sink", "spead_source"],
             );
             assert_eq!(not_counted, [&files[..], &network[..]].concat());

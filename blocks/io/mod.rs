@@ -3,9 +3,16 @@
 pub mod digitiser_simulator;
 pub mod file_sink;
 pub mod file_source;
+pub mod filterbank_sink;
+pub mod filterbank_source;
 pub mod image_sink;
+pub(crate) mod output_file;
 pub(crate) mod pace;
+pub(crate) mod playback;
 pub mod recorder;
+pub mod sigmf_sink;
+pub mod sigmf_source;
 pub mod spead;
 pub mod spead_sink;
 pub mod spead_source;
+pub(crate) mod validity_counts;

@@ -8,7 +8,13 @@ use tempfile::TempDir;
 /// Returns a directory with the files named in examples.
 pub fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("samples.dat"), vec![0; 1 << 16]).unwrap();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+    write("samples.dat", &vec![0; 1 << 16]);
+    write("spectra.fil", include_bytes!("../../fuzz/seeds/filterbank/spectra"));
+    let samples =
+        r#"{"global": {"core:datatype": "ci8", "core:version": "1.2.0", "core:sample_rate": 1e6}}"#;
+    write("samples.sigmf-meta", samples.as_bytes());
+    write("samples.sigmf-data", &vec![0; 1 << 16]);
     folder
 }
 

@@ -37,6 +37,7 @@ const STREAMS: &[(Dtype, &[&str])] = &[
     (Dtype::Ci16, &["sample"]),
     (Dtype::Ci8, &["antenna", "sample"]),
     (Dtype::F64, &["satellite", "value"]),
+    (Dtype::F32, &["spectrum", "product", "channel"]),
 ];
 
 /// Returns a port with random lengths of axes and random validity axes.
@@ -93,7 +94,9 @@ fn port() -> impl Strategy<Value = PortType> {
                     ["pol", "spectrum", ..] | ["heap", "antenna", ..] => {
                         vec![axes[0].clone(), axes[1].clone()]
                     }
-                    ["heap", ..] | ["spectrum", "channel", ..] => vec![axes[0].clone()],
+                    ["heap", ..] | ["spectrum", "channel" | "product", ..] => {
+                        vec![axes[0].clone()]
+                    }
                     ["channel", ..] => vec![axes[1].clone()],
                     _ => vec![Axis::new("heap", len("sample").div_ceil(8))],
                 };

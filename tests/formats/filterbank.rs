@@ -1,1 +1,152 @@
-//! filterbank against independent readers and writers.
+//! Filterbank files against blimpy and your.
+
+use super::{fxgraph, needs, run_flowgraph, script};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Detected spectra of random voltages; every 37th spectrum of a polarisation is missing.
+fn stokes(frames: &str, missing_every: &str, sinks: &str) -> String {
+    format!(
+        "flowgraph: stokes
+blocks:
+  source:
+    kind: null_source
+    parameters:
+      dtype: cf32
+      axes: [{{name: pol, len: 2}}, {{name: spectrum, len: 64}}, {{name: channel, len: 32}}]
+      validity_axes: [{{name: pol, len: 2}}, {{name: spectrum, len: 64}}]
+      samples_per_frame: 4096
+      adc_sample_rate_hz: 64.0e+6
+      sync_time_seconds: 1700000000.25
+      first_timestamp: 8000000
+      pattern: random
+      band: {{channels: 32, centre_hz: 1.4e+9, bandwidth_hz: -3.2e+7}}
+      {frames}
+      {missing_every}
+  detect: {{kind: detect, input: source, parameters: {{spectra: 4}}}}
+{sinks}"
+    )
+}
+
+#[test]
+fn stokes_parameters_are_read_by_blimpy_and_your() {
+    if !needs::python() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let sinks = "  stokes:
+    kind: filterbank_sink
+    input: detect
+    parameters:
+      {path: stokes.fil, source_name: B0531+21, telescope_id: 64, right_ascension: '05:34:31.97', declination: '-22:00:52.1'}
+  stokes8:
+    kind: filterbank_sink
+    input: detect
+    parameters: {path: stokes8.fil, bits: 8, scale: 20, offset: 100}
+  recording: {kind: file_sink, input: detect, parameters: {path: stokes.npz}}
+";
+    // Unit 8 of every 9 is missing: all spectra of some sums, and parts of others.
+    run_flowgraph(folder.path(), &stokes("frames: 9", "missing_every: 9", sinks));
+    script(folder.path(), "filterbank.py", &["check"]);
+}
+
+#[test]
+fn beams_of_the_frb_beamformer_are_read_by_blimpy_and_your() {
+    if !needs::python() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let yaml = "flowgraph: beams
+blocks:
+  source:
+    kind: null_source
+    parameters:
+      dtype: ci4
+      axes: [{name: spectrum, len: 16}, {name: channel, len: 2}, {name: pol, len: 2}, {name: east_west, len: 1}, {name: north_south, len: 8}]
+      samples_per_frame: 64
+      adc_sample_rate_hz: 1.0e+6
+      frames: 5
+      pattern: random
+      band: {channels: 2, centre_hz: 6.0e+8, bandwidth_hz: 2.0e+6}
+  beams:
+    kind: frb_beamformer
+    device: cpu
+    input: source
+    parameters: {upchannelise: 4, north_south: {points: 8}, integrate: {channels: 2, spectra: 2}}
+  files: {kind: filterbank_sink, input: beams, parameters: {path: 'beam_{beam}.fil'}}
+  recording: {kind: file_sink, input: beams, parameters: {path: beams.npz}}
+";
+    run_flowgraph(folder.path(), yaml);
+    script(folder.path(), "filterbank.py", &["beams"]);
+}
+
+#[test]
+fn files_of_your_and_blimpy_are_played() {
+    if !needs::python() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    script(folder.path(), "filterbank.py", &["write"]);
+    let mut yaml = "flowgraph: play\nblocks:\n".to_owned();
+    for name in ["your1", "your2", "your4", "your8", "your16", "your32", "ifs", "blimpy"] {
+        yaml += &format!(
+            "  {name}: {{kind: filterbank_source, parameters: {{path: {name}.fil, spectra_per_frame: 10}}}}\n  \
+             {name}_out: {{kind: file_sink, input: {name}, parameters: {{path: {name}.npz}}}}\n"
+        );
+    }
+    run_flowgraph(folder.path(), &yaml);
+    script(folder.path(), "filterbank.py", &["compare"]);
+}
+
+/// Runs a flowgraph in `folder` until `file` has `bytes` bytes, and kills the program.
+pub fn run_and_kill(folder: &Path, yaml: &str, file: &str, bytes: u64) {
+    fs::write(folder.join("endless.yaml"), yaml).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    command.args(["run", "--quiet", "endless.yaml"]).current_dir(folder);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let start = Instant::now();
+    while fs::metadata(folder.join(file)).map_or(0, |there| there.len()) < bytes {
+        assert!(child.try_wait().unwrap().is_none(), "the program has ended");
+        assert!(start.elapsed() < Duration::from_mins(1), "{file} does not grow");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // SIGKILL.
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn file_of_a_killed_program_is_read_up_to_its_last_spectrum() {
+    if !needs::python() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let sinks = "  stokes: {kind: filterbank_sink, input: detect, parameters: {path: stokes.fil}}
+  recording: {kind: file_sink, input: detect, parameters: {path: stokes.npy}}
+";
+    run_and_kill(folder.path(), &stokes("", "", sinks), "stokes.fil", 1 << 20);
+    script(folder.path(), "filterbank.py", &["killed"]);
+    let yaml = "flowgraph: play
+blocks:
+  source: {kind: filterbank_source, parameters: {path: stokes.fil, spectra_per_frame: 1, frames: 1000}}
+  sink: {kind: null_sink, input: source}
+";
+    run_flowgraph(folder.path(), yaml);
+}
+
+#[test]
+fn full_disk_ends_the_run_and_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("b.fil")).unwrap();
+    let sinks = "  a: {kind: filterbank_sink, input: detect, parameters: {path: a.fil}}
+  b: {kind: filterbank_sink, input: detect, parameters: {path: b.fil}}
+";
+    fs::write(folder.path().join("two.yaml"), stokes("frames: 5", "", sinks)).unwrap();
+    let output = fxgraph(folder.path(), &["run", "two.yaml"]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("b.fil") && errors.contains("No space left"), "{errors}");
+    assert!(fs::metadata(folder.path().join("a.fil")).unwrap().len() > 1000);
+}

@@ -1,11 +1,10 @@
 //! The block: reads frames from a file.
 
 use super::player::{Recording, Rows};
-use super::{FileSource, Pace, archive, plain};
-use crate::io::pace::{Delay, RealTime};
+use super::{FileSource, archive, plain};
+use crate::io::playback::Playback;
 use fxgraph::runtime::{BlockEvents, EventKind};
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, PortType, Summary};
-use std::time::{Duration, Instant, SystemTime};
 
 /// The open file.
 enum Open {
@@ -17,9 +16,6 @@ enum Open {
     Recording(Box<Recording>),
 }
 
-/// Longest time between checks whether the flowgraph stops.
-const TICK: Duration = Duration::from_millis(200);
-
 /// The running block.
 pub struct Source {
     parameters: FileSource,
@@ -27,11 +23,7 @@ pub struct Source {
     open: Open,
     frame: u64,
     frames: u64,
-    real_time: fxgraph::real_time::RealTime,
-    /// Delay reports of a source in real time that has not begun.
-    delay: Option<Delay>,
-    /// Schedule in real time from the first frame, and the timestamp of the first frame.
-    began: Option<(RealTime, u64)>,
+    playback: Playback,
     read: Counter,
     missing: Counter,
     events: BlockEvents,
@@ -43,17 +35,14 @@ impl Source {
     pub fn new(parameters: FileSource, port: &PortType, env: &Env) -> Self {
         let missing =
             "frames that were in the recording before it was truncated; copy the recording again";
-        let is_paced = parameters.pace == Pace::RealTime;
-        let delay = is_paced.then(|| Delay::new(parameters.catch_up, env));
+        let playback = Playback::new(parameters.pace, parameters.catch_up, port.clock, env);
         Self {
             parameters,
             port: port.clone(),
             open: Open::Nothing,
             frame: 0,
             frames: 0,
-            delay,
-            real_time: env.counters.real_time().clone(),
-            began: None,
+            playback,
             read: env.counters.count("frames_read", "frames played"),
             missing: env.counters.loss("frames_missing", missing),
             events: env.events.clone(),
@@ -92,29 +81,6 @@ impl Source {
         let first = self.parameters.raw.as_ref().map_or(0, |raw| raw.first_timestamp);
         let step = self.port.clock.samples_per_frame;
         Ok(first.wrapping_add(self.frame.wrapping_mul(step)))
-    }
-
-    /// Returns the time until the next frame may leave.
-    fn early(&mut self) -> Result<Duration, String> {
-        if self.parameters.pace == Pace::Full {
-            return Ok(Duration::ZERO);
-        }
-        let timestamp = self.timestamp()?;
-        let now = Instant::now();
-        if let Some(delay) = self.delay.take() {
-            self.began = Some((RealTime::new(now, delay), timestamp));
-            let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let since_zero = timestamp as f64 / self.port.clock.adc_sample_rate_hz;
-            self.real_time.set_zero(unix.as_secs_f64() - since_zero);
-        }
-        let Some((time, first)) = &mut self.began else { return Ok(Duration::ZERO) };
-        let samples = timestamp.saturating_sub(*first) as f64;
-        let due = samples / self.port.clock.adc_sample_rate_hz;
-        let wait = time.wait(due, now);
-        if wait.is_zero() {
-            time.note(due, now);
-        }
-        Ok(wait)
     }
 
     fn fill(&mut self, frame: &mut FrameMut) -> Result<(), String> {
@@ -157,16 +123,15 @@ impl Block for Source {
         if io.stopping || self.frame == self.frames {
             return Ok(Next::Finished);
         }
-        let early = self.early().map_err(BlockError::new)?;
+        let timestamp = self.timestamp().map_err(BlockError::new)?;
+        let early = self.playback.early(timestamp);
         if !early.is_zero() {
-            return Ok(Next::After(early.min(TICK)));
+            return Ok(Next::After(early));
         }
         let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
         self.fill(&mut frame).map_err(BlockError::new)?;
         io.outputs[0].push(frame);
-        if let Some((time, _)) = &mut self.began {
-            time.sent(self.port.clock.frames_per_second().recip(), Instant::now());
-        }
+        self.playback.sent();
         self.frame += 1;
         self.read.add(1);
         Ok(Next::Again)

@@ -1,16 +1,17 @@
-//! UDP datagrams out of a pcap file (the classic format, any byte order, µs or ns).
+//! UDP datagrams out of a capture file: pcap (any byte order, µs or ns), or pcapng.
 
+use super::pcapng::{SECTION, Sections};
 use fxgraph::access::ReadPath;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// Longest valid record; longer ones are damaged.
-const MAX_RECORD: usize = 1 << 18;
+pub(super) const MAX_RECORD: usize = 1 << 18;
 
 /// Link types this reader understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Link {
+pub(super) enum Link {
     Null,
     Ethernet,
     Ip,
@@ -18,11 +19,30 @@ enum Link {
     LinuxCooked2,
 }
 
+impl Link {
+    /// Returns the link type with this number, if it is supported.
+    pub(super) fn new(number: u32) -> Option<Self> {
+        Some(match number {
+            0 => Self::Null,
+            1 => Self::Ethernet,
+            101 | 228 => Self::Ip,
+            113 => Self::LinuxCooked,
+            276 => Self::LinuxCooked2,
+            _ => return None,
+        })
+    }
+}
+
+/// Format of a capture file.
+enum Format {
+    Pcap { swapped: bool, link: Link },
+    Pcapng(Sections),
+}
+
 /// A capture file, open for reading.
 pub struct Capture<R> {
     input: R,
-    swapped: bool,
-    link: Link,
+    format: Format,
     record: Vec<u8>,
     skipped: u64,
 }
@@ -48,25 +68,25 @@ impl Capture<BufReader<File>> {
 impl<R: Read> Capture<R> {
     /// Reads a capture from `input`.
     pub fn new(mut input: R) -> io::Result<Self> {
-        let mut header = [0; 24];
-        input.read_exact(&mut header).map_err(|_| invalid("shorter than a pcap header"))?;
-        let magic = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
-        let swapped = match magic {
+        let short = |_| invalid("shorter than a pcap header");
+        let mut magic = [0; 4];
+        input.read_exact(&mut magic).map_err(short)?;
+        let swapped = match u32::from_le_bytes(magic) {
+            SECTION => {
+                let format = Format::Pcapng(Sections::begin(&mut input)?);
+                return Ok(Self { input, format, record: Vec::new(), skipped: 0 });
+            }
             0xa1b2_c3d4 | 0xa1b2_3c4d => false,
             0xd4c3_b2a1 | 0x4d3c_b2a1 => true,
-            0x0a0d_0d0a => return Err(invalid("a pcapng file; `editcap -F pcap` converts it")),
-            _ => return Err(invalid("not a pcap file")),
+            _ => return Err(invalid("not a pcap or pcapng file")),
         };
-        let link = word(&header[20..24], swapped) & 0xffff;
-        let link = match link {
-            0 => Link::Null,
-            1 => Link::Ethernet,
-            101 | 228 => Link::Ip,
-            113 => Link::LinuxCooked,
-            276 => Link::LinuxCooked2,
-            other => return Err(invalid(&format!("of link type {other}, which is not supported"))),
-        };
-        Ok(Self { input, swapped, link, record: Vec::new(), skipped: 0 })
+        let mut header = [0; 20];
+        input.read_exact(&mut header).map_err(short)?;
+        let link = word(&header[16..20], swapped) & 0xffff;
+        let unsupported = || invalid(&format!("of link type {link}, which is not supported"));
+        let link = Link::new(link).ok_or_else(unsupported)?;
+        let format = Format::Pcap { swapped, link };
+        Ok(Self { input, format, record: Vec::new(), skipped: 0 })
     }
 
     /// Returns the number of records skipped so far: fragments, and packets other than UDP over IPv4.
@@ -78,35 +98,45 @@ impl<R: Read> Capture<R> {
     /// Reads the next UDP datagram; `None` at the end of the file.
     pub fn next_datagram(&mut self) -> io::Result<Option<Datagram<'_>>> {
         loop {
-            let mut header = [0; 16];
-            match self.input.read_exact(&mut header) {
-                // A capture truncated within a record ends there.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-                result => result?,
+            let Some(link) = self.next_record()? else { return Ok(None) };
+            match link {
+                // Twice, because the borrow checker ends the borrow of the first only at the return.
+                Some(link) if udp(link, &self.record).is_some() => return Ok(udp(link, &self.record)),
+                _ => self.skipped += 1,
             }
-            let len = word(&header[8..12], self.swapped) as usize;
-            if len > MAX_RECORD {
-                return Err(invalid("damaged: a record is longer than any packet"));
-            }
-            self.record.resize(len, 0);
-            match self.input.read_exact(&mut self.record) {
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-                result => result?,
-            }
-            if udp(self.link, &self.record).is_some() {
-                break;
-            }
-            self.skipped += 1;
         }
-        Ok(udp(self.link, &self.record))
+    }
+
+    /// Reads the next record and returns its link type, or `None` for one that is not supported; no record at the end of
+    /// the file.
+    fn next_record(&mut self) -> io::Result<Option<Option<Link>>> {
+        let (swapped, link) = match &mut self.format {
+            Format::Pcapng(sections) => return sections.next(&mut self.input, &mut self.record),
+            Format::Pcap { swapped, link } => (*swapped, *link),
+        };
+        let mut header = [0; 16];
+        match self.input.read_exact(&mut header) {
+            // A capture truncated within a record ends there.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            result => result?,
+        }
+        let len = word(&header[8..12], swapped) as usize;
+        if len > MAX_RECORD {
+            return Err(invalid("damaged: a record is longer than any packet"));
+        }
+        self.record.resize(len, 0);
+        match self.input.read_exact(&mut self.record) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            result => result.map(|()| Some(Some(link))),
+        }
     }
 }
 
-fn invalid(what: &str) -> io::Error {
+pub(super) fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the file is {what}"))
 }
 
-fn word(bytes: &[u8], swapped: bool) -> u32 {
+pub(super) fn word(bytes: &[u8], swapped: bool) -> u32 {
     let little = bytes.iter().rev().fold(0, |word, byte| (word << 8) | u32::from(*byte));
     if swapped { little.swap_bytes() } else { little }
 }
@@ -223,7 +253,6 @@ mod tests {
         let error = |bytes: &[u8]| Capture::new(bytes).err().unwrap().to_string();
         assert!(error(b"").contains("shorter"));
         assert!(error(&[7; 24]).contains("not a pcap"));
-        assert!(error(&[&[0x0a, 0x0d, 0x0d, 0x0a][..], &[0; 20]].concat()).contains("editcap"));
     }
 
     #[test]

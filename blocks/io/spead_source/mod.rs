@@ -67,7 +67,7 @@ pub struct SpeadSource {
     /// uses interface i mod n.
     #[param(default)]
     pub interfaces: Vec<String>,
-    /// Capture file (pcap) to read instead of the network.
+    /// Capture file (pcap or pcapng) to read instead of the network.
     pub pcap: Option<ReadPath>,
     /// Samples per second of the ADC.
     pub adc_sample_rate_hz: f64,

@@ -1,0 +1,315 @@
+//! The block: writes spectra to files, one for each beam.
+
+use super::gaps::{Grid, Place};
+use super::shape::Shape;
+use super::{Fill, FilterbankSink};
+use crate::io::output_file::{OutputFile, try_to_write};
+use fxgraph::runtime::{BlockEvents, EventKind};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, Summary};
+use fxgraph_formats::filterbank::{Header, Quantiser};
+
+/// Bytes for missing spectra that one call of `work` writes at most, if they are several spectra.
+const MOST_FILL_BYTES: usize = 1 << 22;
+
+/// Files that are being written, one for each beam.
+struct Recording {
+    files: Vec<OutputFile>,
+    grid: Grid,
+    /// Number of spectra in each file.
+    spectra: u64,
+    /// Number of frames that were written.
+    frames: u64,
+    /// Time of the first spectrum.
+    tstart_mjd: f64,
+}
+
+/// Values for missing data.
+struct Filler {
+    fill: Fill,
+    /// Value of each channel, `[beam][product][channel]`.
+    values: Vec<f32>,
+    /// Sum and number of the valid values of the frame at work.
+    sums: Vec<(f64, u32)>,
+}
+
+/// The running block.
+pub struct Sink {
+    parameters: FilterbankSink,
+    shape: Shape,
+    quantiser: Quantiser,
+    recording: Option<Recording>,
+    /// Timestamp in the path of the files before.
+    before: Option<u128>,
+    filler: Filler,
+    /// Spectra of the frame at work that are to be written: missing ones before it, and its index.
+    pending: Vec<(u64, usize)>,
+    row: Vec<f32>,
+    bytes: Vec<u8>,
+    events: BlockEvents,
+    summary: Summary,
+    report: String,
+    written: Counter,
+    missing: Counter,
+    repeated: Counter,
+    clipped: Counter,
+}
+
+impl Sink {
+    /// Creates the sink.
+    pub fn new(mut parameters: FilterbankSink, mut shape: Shape, env: &Env) -> Self {
+        parameters.path = parameters.path.begin_at(&env.output_folder);
+        let hash = env.config_hash.get(..16).unwrap_or(&env.config_hash);
+        shape.header.rawdatafile =
+            format!("fxgraph {} {} {hash}", env!("CARGO_PKG_VERSION"), env.name);
+        let (values, all) = (shape.values(), shape.values() * shape.beams.len());
+        let is_mean = parameters.fill == Fill::Mean;
+        let counters = &env.counters;
+        Self {
+            quantiser: parameters.quantiser(),
+            filler: Filler {
+                fill: parameters.fill,
+                values: vec![0.0; all],
+                sums: vec![(0.0, 0); if is_mean { all } else { 0 }],
+            },
+            pending: Vec::with_capacity(shape.spectra.len()),
+            row: vec![0.0; values],
+            bytes: Vec::new(),
+            recording: None,
+            before: None,
+            events: env.events.clone(),
+            summary: env.summary.clone(),
+            report: String::new(),
+            written: counters.count("spectra_written", "spectra on disk, including filled ones"),
+            missing: counters.count(
+                "spectra_missing",
+                "spectra of the files with missing data, which was filled; look for missing data upstream",
+            ),
+            repeated: counters.loss(
+                "spectra_repeated",
+                "spectra at times that the files have already, dropped; look for a source that repeats data",
+            ),
+            clipped: counters.count(
+                "samples_clipped",
+                "values outside the range of the integers; lower `scale` or change `offset`",
+            ),
+            parameters,
+            shape,
+        }
+    }
+
+    fn report(&mut self, text: &str) {
+        self.events.add(EventKind::Warning, text);
+        self.report += text;
+        self.report += "\n";
+        self.summary.set(self.report.clone());
+    }
+
+    /// Opens files whose first spectrum is at `timestamp`.
+    fn open(&mut self, timestamp: u128) -> Result<(), BlockError> {
+        let beyond = || BlockError::new(format!("timestamp {timestamp} is no time of this era"));
+        let samples = u64::try_from(timestamp).map_err(|_| beyond())?;
+        let time = self.shape.sync_time.after(samples, self.shape.adc_sample_rate_hz);
+        let tstart_mjd = time.ok_or_else(beyond)?.mjd();
+        // A second file of this run must not overwrite the first.
+        let is_new = self.before.is_none()
+            || (self.parameters.path.contains(fxgraph::recording::PLACEHOLDER)
+                && self.before != Some(timestamp));
+        let mut files = Vec::with_capacity(self.shape.beams.len());
+        for beam in 0..self.shape.beams.len() {
+            let path = self.parameters.file(timestamp, beam);
+            let mut file = OutputFile::create(&path, self.parameters.overwrite && is_new, None)?;
+            if file.path() != path.path() {
+                self.report(&format!("{path} exists; writing to {}", file.path().display()));
+            }
+            let ibeam = if self.shape.has_beams { beam as i32 + 1 } else { 0 };
+            let header = Header { tstart_mjd, ibeam, ..self.shape.header.clone() };
+            file.append(&header.to_bytes())?;
+            files.push(file);
+        }
+        let step = self.shape.step;
+        let max_gap = self.parameters.max_gap_seconds / self.shape.header.tsamp_seconds;
+        let grid = Grid { next: timestamp, step, max_gap: max_gap as u64 };
+        self.recording = Some(Recording { files, grid, spectra: 0, frames: 0, tstart_mjd });
+        self.before = Some(timestamp);
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), BlockError> {
+        let Some(recording) = self.recording.take() else { return Ok(()) };
+        recording.files.iter().try_for_each(OutputFile::sync)?;
+        let Recording { files, spectra, tstart_mjd, .. } = recording;
+        let names = match &files[..] {
+            [one] => one.path().display().to_string(),
+            _ => format!("{} and {} more", files[0].path().display(), files.len() - 1),
+        };
+        let seconds = spectra as f64 * self.shape.header.tsamp_seconds;
+        self.report +=
+            &format!("{names}: {spectra} spectra, {seconds:.6} s from MJD {tstart_mjd:.9}\n");
+        self.summary.set(self.report.clone());
+        Ok(())
+    }
+
+    /// Timestamp of a spectrum of a frame.
+    fn timestamp(&self, frame: &Frame, spectrum: usize) -> u128 {
+        u128::from(frame.header().timestamp) + u128::from(self.shape.step) * spectrum as u128
+    }
+
+    /// Writes spectra that are missing before the first valid one of `frame`; returns whether more remain than one call
+    /// of `work` may write.
+    fn fill_before(&mut self, frame: &Frame) -> Result<bool, BlockError> {
+        let validity = &frame.header().validity;
+        let mut spectra = 0..self.shape.spectra.len();
+        let first = spectra.find(|spectrum| self.shape.presence(validity, *spectrum).0);
+        let (Some(first), Some(recording)) = (first, &self.recording) else { return Ok(false) };
+        let Place::After(gap) = recording.grid.place(self.timestamp(frame, first)) else {
+            return Ok(false);
+        };
+        let of_spectrum = self.shape.header.spectrum_bytes() as usize * self.shape.beams.len();
+        let most = (MOST_FILL_BYTES / of_spectrum.max(1)).max(1) as u64;
+        if gap > most {
+            self.pending.clear();
+            self.write_files(None, most)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Writes the spectra in `pending`, and then `missing` spectra that are missing.
+    fn write_files(&mut self, frame: Option<&Frame>, missing: u64) -> Result<(), BlockError> {
+        let Some(recording) = &mut self.recording else { return Ok(()) };
+        let Self { shape, quantiser, filler, pending, row, bytes, .. } = self;
+        let values = shape.values();
+        let is_sum = self.parameters.normalise && shape.full > 1;
+        for (beam, file) in recording.files.iter_mut().enumerate() {
+            let of_beam = beam * values..(beam + 1) * values;
+            bytes.clear();
+            let fill = |bytes: &mut Vec<u8>, spectra: u64| {
+                (0..spectra).for_each(|_| {
+                    quantiser.pack(&filler.values[of_beam.clone()], bytes);
+                });
+            };
+            for (gap, spectrum) in pending.iter() {
+                fill(bytes, *gap);
+                let Some(frame) = frame else { continue };
+                shape.read(frame, *spectrum, beam, row)?;
+                let counts = shape.counts(&frame.header().validity, *spectrum, beam);
+                for ((n, value), count) in row.iter_mut().enumerate().zip(counts) {
+                    if count == 0 {
+                        *value = filler.values[of_beam.start + n];
+                        continue;
+                    }
+                    if is_sum {
+                        *value /= count as f32;
+                    }
+                    if let Some((sum, valid)) = filler.sums.get_mut(of_beam.start + n) {
+                        (*sum, *valid) = (*sum + f64::from(*value), *valid + 1);
+                    }
+                }
+                self.clipped.add(quantiser.pack(row, bytes));
+            }
+            fill(bytes, missing);
+            file.append(bytes)?;
+        }
+        let filled = pending.iter().map(|(gap, _)| gap).sum::<u64>() + missing;
+        let spectra = filled + pending.len() as u64;
+        recording.grid.next += u128::from(shape.step) * u128::from(missing);
+        recording.spectra += spectra;
+        self.written.add(spectra);
+        self.missing.add(filled);
+        pending.clear();
+        Ok(())
+    }
+
+    /// Takes the means of the frame as values for missing data.
+    fn update_filler(&mut self) {
+        let Filler { fill: Fill::Mean, values, sums } = &mut self.filler else { return };
+        for (value, (sum, valid)) in values.iter_mut().zip(sums) {
+            if *valid > 0 {
+                *value = (*sum / f64::from(*valid)) as f32;
+            }
+            (*sum, *valid) = (0.0, 0);
+        }
+    }
+
+    fn write(&mut self, frame: &Frame) -> Result<(), BlockError> {
+        let most = self.parameters.frames_per_file;
+        let frames = self.recording.as_ref().map_or(0, |recording| recording.frames);
+        if most.is_some_and(|most| frames >= most) {
+            self.close()?;
+        }
+        let validity = &frame.header().validity;
+        self.pending.clear();
+        for spectrum in 0..self.shape.spectra.len() {
+            let (is_there, is_complete) = self.shape.presence(validity, spectrum);
+            // A missing spectrum is filled when a later one arrives.
+            if !is_there {
+                continue;
+            }
+            let timestamp = self.timestamp(frame, spectrum);
+            let mut place = self.recording.as_ref().map(|known| known.grid.place(timestamp));
+            if place == Some(Place::Repeated) {
+                self.repeated.add(1);
+                continue;
+            }
+            if place == Some(Place::NewFile) {
+                self.write_files(Some(frame), 0)?;
+                let seconds = self.recording.as_ref().map_or(0.0, |recording| {
+                    let samples = timestamp as f64 - recording.grid.next as f64;
+                    samples / self.shape.adc_sample_rate_hz
+                });
+                let text =
+                    format!("the stream continues after {seconds:.6} s; it begins a new file");
+                self.report(&text);
+                self.close()?;
+                place = None;
+            }
+            if place.is_none() {
+                self.open(timestamp)?;
+            }
+            let gap = if let Some(Place::After(gap)) = place { gap } else { 0 };
+            if let Some(recording) = &mut self.recording {
+                recording.grid.next = timestamp + u128::from(self.shape.step);
+            }
+            self.missing.add(u64::from(!is_complete));
+            self.pending.push((gap, spectrum));
+        }
+        self.write_files(Some(frame), 0)?;
+        self.update_filler();
+        if let Some(recording) = &mut self.recording {
+            recording.frames += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Block for Sink {
+    fn start(&mut self) -> Result<(), BlockError> {
+        // Reports a path that cannot be written before the flowgraph runs. Nothing is written yet: if another block
+        // fails to start, an earlier file must survive.
+        for beam in 0..self.shape.beams.len() {
+            let path = self.parameters.path.replace(super::BEAM, &beam.to_string());
+            try_to_write(&self.parameters.path.with(path), self.parameters.overwrite)?;
+        }
+        Ok(())
+    }
+
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let input = &mut io.inputs[0];
+        if let Some(frame) = input.peek().cloned() {
+            if self.fill_before(&frame)? {
+                return Ok(Next::Again);
+            }
+            let _ = input.pop();
+            self.write(&frame)?;
+            return Ok(Next::Again);
+        }
+        Ok(if input.ended() { Next::Finished } else { Next::Wait })
+    }
+
+    fn finish(&mut self) -> Result<(), BlockError> {
+        if self.before.is_none() {
+            self.summary.set("no file written: no data arrived\n");
+        }
+        self.close()
+    }
+}

@@ -1,0 +1,185 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+mod gaps;
+mod shape;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use crate::io::output_file::{refuse_name, refuse_one_name};
+use fxgraph::access::WrittenPath;
+use fxgraph::recording::PLACEHOLDER;
+use fxgraph::{
+    Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortType, Refusal,
+    Resources,
+};
+use fxgraph_formats::filterbank::{Header, Quantiser, declination, right_ascension};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use shape::Shape;
+
+/// Placeholder of the number of the beam in a path.
+const BEAM: &str = "{beam}";
+/// Largest number of beams, which are files that are open at the same time.
+const MOST_BEAMS: usize = 4096;
+
+/// Values that are written for missing data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Fill {
+    /// 0.
+    #[default]
+    Zero,
+    /// Mean of the channel over the latest frame in which it has valid data.
+    Mean,
+}
+
+/// Parameters of `filterbank_sink`.
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "filterbank_sink", page = "README.md", examples("example.yaml"), inputs("input"))]
+pub struct FilterbankSink {
+    /// File to write, ending in `.fil`; `{beam}` is replaced by the number of the beam, `{timestamp}` by the timestamp
+    /// of the first spectrum. Directories are created. If the file exists, the next free name is used: `x_2.fil`,
+    /// `x_3.fil`, ...
+    pub path: WrittenPath,
+    /// Overwrites an existing file.
+    #[param(default)]
+    pub overwrite: bool,
+    /// Bits of a value: 32 (floats), 16 or 8 (unsigned integers `round(scale x value + offset)`).
+    #[param(default = 32)]
+    pub bits: u32,
+    /// Factor of the values for integers.
+    #[param(default = 1.0)]
+    pub scale: f32,
+    /// Integer for the value 0.
+    #[param(default)]
+    pub offset: f32,
+    /// Divides each value by its validity count, if the stream's values are sums: the file has means.
+    #[param(default = true)]
+    pub normalise: bool,
+    /// Values for missing data: `zero`, or `mean` (of the channel over the latest frame in which it has valid data).
+    #[param(default)]
+    pub fill: Fill,
+    /// Longest gap that is filled; a longer one begins a new file.
+    #[param(default = 10.0, range = 0..=86400, unit = "s")]
+    pub max_gap_seconds: f64,
+    /// Frames per file; `path` must contain `{timestamp}`.
+    #[param(range = 1..)]
+    pub frames_per_file: Option<u64>,
+    /// Name of the source, at most 80 characters of ASCII.
+    #[param(default = "unknown".to_owned())]
+    pub source_name: String,
+    /// Number of the telescope in SIGPROC's list.
+    #[param(default)]
+    pub telescope_id: i32,
+    /// Number of the recording machine in SIGPROC's list.
+    #[param(default)]
+    pub machine_id: i32,
+    /// Right ascension of the source (J2000) as `hh:mm:ss.s`.
+    pub right_ascension: Option<String>,
+    /// Declination of the source (J2000) as `dd:mm:ss.s`, with a sign if it is negative.
+    pub declination: Option<String>,
+}
+
+impl FilterbankSink {
+    fn quantiser(&self) -> Quantiser {
+        Quantiser { nbits: self.bits, scale: self.scale, offset: self.offset }
+    }
+
+    /// File of a beam that begins with the spectrum at `timestamp`.
+    fn file(&self, timestamp: u128, beam: usize) -> WrittenPath {
+        let path = self.path.replace(PLACEHOLDER, &timestamp.to_string());
+        self.path.with(path.replace(BEAM, &beam.to_string()))
+    }
+
+    /// Right ascension and declination as in a header.
+    fn position(&self, refusals: &mut Vec<Refusal>) -> [f64; 2] {
+        let mut read = |parameter, text: &Option<String>, read: fn(&str) -> Option<f64>, form| {
+            let Some(text) = text else { return 0.0 };
+            read(text).unwrap_or_else(|| {
+                let message = format!("`{parameter}` must be {form}, got `{text}`");
+                refusals.push(Refusal::parameter(parameter, message));
+                0.0
+            })
+        };
+        [
+            read("right_ascension", &self.right_ascension, right_ascension, "hh:mm:ss.s"),
+            read("declination", &self.declination, declination, "dd:mm:ss.s"),
+        ]
+    }
+}
+
+impl KindSpec for FilterbankSink {
+    type Shape = Shape;
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        Ok(Box::new(cpu::Sink::new(block.parameters.clone(), block.shape.clone(), env)))
+    })];
+
+    fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
+        let mut refusals = Vec::from_iter(refuse_name(&self.path, "fil"));
+        refusals.extend(refuse_one_name(&self.path, self.frames_per_file));
+        if ![8, 16, 32].contains(&self.bits) {
+            let message = format!("`bits` must be 8, 16 or 32, got {}", self.bits);
+            refusals.push(Refusal::parameter("bits", message));
+        }
+        for (name, value) in [("scale", self.scale), ("offset", self.offset)] {
+            if !value.is_finite() {
+                let message = format!("`{name}` must be finite, got {value}");
+                refusals.push(Refusal::parameter(name, message));
+            }
+        }
+        let [src_raj, src_dej] = self.position(&mut refusals);
+        let header = Header {
+            source_name: self.source_name.clone(),
+            telescope_id: self.telescope_id,
+            machine_id: self.machine_id,
+            nbits: self.bits,
+            src_raj,
+            src_dej,
+            ..Header::default()
+        };
+        match Shape::new(&inputs[0], header) {
+            Ok(shape) => {
+                refusals.extend(self.refuse_beams(&shape));
+                if refusals.is_empty() { Ok((shape, vec![])) } else { Err(refusals) }
+            }
+            Err(of_input) => Err(refusals.into_iter().chain(of_input).collect()),
+        }
+    }
+
+    fn cannot_restart(&self) -> Option<&'static str> {
+        let is_one_file = !self.path.contains(PLACEHOLDER);
+        (self.overwrite && is_one_file).then_some(
+            "it would overwrite its file; leave out `overwrite` or put {timestamp} into `path`",
+        )
+    }
+
+    fn resources(block: &Configured<Self>) -> Resources {
+        let (parameters, shape) = (&block.parameters, &block.shape);
+        let beams = shape.beams.len();
+        let path =
+            |beam: usize| parameters.path.with(parameters.path.replace(BEAM, &beam.to_string()));
+        Resources {
+            host_bytes: shape.scratch_bytes(),
+            writes: (0..beams).map(|beam| path(beam).path().to_owned()).collect(),
+            ..Resources::default()
+        }
+    }
+}
+
+impl FilterbankSink {
+    fn refuse_beams(&self, shape: &Shape) -> Option<Refusal> {
+        let beams = shape.beams.len();
+        if beams > 1 && !self.path.contains(BEAM) {
+            let message = format!("`path` must contain {{beam}} for {beams} beams");
+            let help = "write a name such as beam_{beam}.fil";
+            return Some(Refusal::parameter("path", message).help(help));
+        }
+        if !shape.has_beams && self.path.contains(BEAM) {
+            let message = "`path` must not contain {beam}, because the input has no axis `beam`";
+            return Some(Refusal::parameter("path", message));
+        }
+        None
+    }
+}

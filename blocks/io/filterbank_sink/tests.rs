@@ -1,0 +1,334 @@
+//! Contents of the files, read with the header parser and by hand.
+
+use super::*;
+use fxgraph::edge::Harness;
+use fxgraph::{Axis, Band, BlockError, Clock, Dtype, Env, Ports, ValidityType};
+use std::fs;
+use std::path::Path;
+
+/// Spectra of a frame, products and channels of the stream of these tests.
+const SPECTRA: usize = 4;
+const PRODUCTS: usize = 2;
+const CHANNELS: usize = 3;
+/// ADC samples from one spectrum to the next.
+const STEP: u64 = 8;
+
+fn port() -> PortType {
+    PortType {
+        dtype: Dtype::F32,
+        axes: vec![
+            Axis::new("spectrum", SPECTRA),
+            Axis::new("product", PRODUCTS),
+            Axis::new("channel", CHANNELS),
+        ],
+        clock: Clock {
+            adc_sample_rate_hz: 1000.0,
+            sync_time_seconds: 1_700_000_000.0,
+            samples_per_frame: STEP * SPECTRA as u64,
+        },
+        // Channels 5 to 7 of 16 over -160 MHz, with channel 8 at 1.4 GHz.
+        band: Some(Band { channels: 16, first_channel: 5, centre_hz: 1.4e9, bandwidth_hz: -1.6e8 }),
+        validity: ValidityType { axes: vec![Axis::new("spectrum", SPECTRA)], full: 4 },
+    }
+}
+
+fn sink(path: &Path) -> FilterbankSink {
+    serde_json::from_value(serde_json::json!({"path": path})).unwrap()
+}
+
+/// A frame: first spectrum on the grid of `STEP` samples, and validity counts.
+type Sent<'a> = (u64, &'a [u32]);
+
+/// Sum of the spectrum at `time` (in steps), product and channel.
+fn value(time: u64, product: usize, channel: usize) -> f32 {
+    (time * 100 + product as u64 * 10 + channel as u64) as f32
+}
+
+/// Writes the frames; returns the counters by name.
+fn write(
+    sink: &FilterbankSink,
+    port: &PortType,
+    frames: &[Sent<'_>],
+) -> Result<Vec<(&'static str, u64)>, BlockError> {
+    let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
+    let env = Env::detached("out");
+    let block = sink.build(&ports.inputs, &env).unwrap();
+    let mut harness = Harness::new(block, &ports, frames.len().max(1)).unwrap();
+    Harness::block_on(async {
+        harness.start().await?;
+        for (first, validity) in frames {
+            assert!(harness.send(0, |frame| {
+                let (header, payload) = frame.parts_mut::<f32>().unwrap();
+                header.timestamp = 1000 + STEP * first;
+                header.validity.copy_from_slice(validity);
+                for (n, to) in payload.iter_mut().enumerate() {
+                    let (spectrum, rest) = (n / (PRODUCTS * CHANNELS), n % (PRODUCTS * CHANNELS));
+                    *to = value(first + spectrum as u64, rest / CHANNELS, rest % CHANNELS);
+                }
+            }));
+        }
+        harness.end(0);
+        harness.run().await?;
+        harness.finish().await
+    })?;
+    Ok(env.counters.list().iter().map(|named| (named.name, named.counter.get())).collect())
+}
+
+/// Returns the header and the bytes after it.
+fn load(path: &Path) -> (Header, Vec<u8>) {
+    let mut bytes = fs::read(path).unwrap();
+    let (header, start) = Header::read(&bytes[..]).unwrap();
+    let data = bytes.split_off(start as usize);
+    (header, data)
+}
+
+/// Returns the header and the spectra, as the sum of a complete spectrum of product 1, channel 2, or 0.
+fn times(path: &Path) -> (Header, Vec<f32>) {
+    let (header, data) = load(path);
+    let values: Vec<f32> = data.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+    (header, values.chunks(PRODUCTS * CHANNELS).map(|spectrum| spectrum[5]).collect())
+}
+
+#[test]
+fn file_has_the_means_and_the_header_of_the_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new/x.fil");
+    let named = FilterbankSink {
+        source_name: "B0531+21".to_owned(),
+        right_ascension: Some("05:34:31.97".to_owned()),
+        declination: Some("-22:00:52.1".to_owned()),
+        telescope_id: 64,
+        ..sink(&path)
+    };
+    let counters = write(&named, &port(), &[(0, &[4, 2, 1, 4]), (4, &[4; 4])]).unwrap();
+    let expected = [
+        ("spectra_written", 8),
+        ("spectra_missing", 0),
+        ("spectra_repeated", 0),
+        ("samples_clipped", 0),
+    ];
+    assert_eq!(counters, expected);
+    let (header, data) = load(&path);
+    assert_eq!((header.nchans, header.nifs, header.nbits), (3, 2, 32));
+    assert_eq!((header.fch1_mhz, header.foff_mhz), (1430.0, -10.0));
+    assert_eq!(header.tsamp_seconds, 0.008);
+    // 1 s after the sync time.
+    assert_eq!(header.tstart_mjd, 40587.0 + 1_700_000_001.0 / 86400.0);
+    assert_eq!((header.src_raj, header.src_dej), (53_431.97, -220_052.1));
+    assert_eq!((header.source_name.as_str(), header.telescope_id), ("B0531+21", 64));
+    assert!(header.rawdatafile.starts_with("fxgraph 0.1.0 out"), "{}", header.rawdatafile);
+    let counts = [4.0, 2.0, 1.0, 4.0, 4.0, 4.0, 4.0, 4.0];
+    let mut expected = Vec::new();
+    for (time, count) in counts.into_iter().enumerate() {
+        for (product, channel) in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)] {
+            expected.extend((value(time as u64, product, channel) / count).to_le_bytes());
+        }
+    }
+    assert_eq!(data, expected);
+    let raw = FilterbankSink { normalise: false, overwrite: true, ..named };
+    write(&raw, &port(), &[(0, &[4, 2, 1, 4])]).unwrap();
+    assert_eq!(times(&path).1, [12.0, 112.0, 212.0, 312.0]);
+}
+
+#[test]
+fn missing_spectra_are_filled_so_that_time_does_not_shift() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.fil");
+    let raw = FilterbankSink { normalise: false, ..sink(&path) };
+    // The first valid spectrum is number 1, frames 8 to 15 do not arrive, a frame is repeated, and the last spectra are
+    // missing.
+    let frames: [Sent<'_>; 5] =
+        [(0, &[0, 4, 0, 4]), (4, &[0, 0, 0, 0]), (16, &[4; 4]), (16, &[4; 4]), (20, &[4, 0, 0, 0])];
+    let counters = write(&raw, &port(), &frames).unwrap();
+    let (header, times) = times(&path);
+    assert_eq!(header.tstart_mjd, 40587.0 + 1_700_000_001.008 / 86400.0);
+    let mut expected = vec![0.0; 20];
+    for time in [1, 3, 16, 17, 18, 19, 20] {
+        expected[time - 1] = value(time as u64, 1, 2);
+    }
+    assert_eq!(times, expected);
+    let expected = [
+        ("spectra_written", 20),
+        ("spectra_missing", 13),
+        ("spectra_repeated", 4),
+        ("samples_clipped", 0),
+    ];
+    assert_eq!(counters, expected);
+}
+
+#[test]
+fn missing_data_gets_the_mean_of_the_latest_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.fil");
+    let raw = FilterbankSink { normalise: false, fill: Fill::Mean, ..sink(&path) };
+    write(&raw, &port(), &[(0, &[4, 0, 4, 0]), (4, &[0, 0, 4, 4])]).unwrap();
+    // No mean is known for the first gap; then that of spectra 0 and 2.
+    assert_eq!(times(&path).1, [12.0, 0.0, 212.0, 112.0, 112.0, 112.0, 612.0, 712.0]);
+}
+
+#[test]
+fn channels_that_are_missing_are_filled() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.fil");
+    let axes = vec![Axis::new("spectrum", SPECTRA), Axis::new("channel", CHANNELS)];
+    let port = PortType { validity: ValidityType { axes, full: 4 }, ..port() };
+    let raw = FilterbankSink { normalise: false, ..sink(&path) };
+    let counters = write(&raw, &port, &[(0, &[4, 4, 4, 4, 4, 0, 0, 4, 4, 0, 0, 4])]).unwrap();
+    assert_eq!(times(&path).1, [12.0, 0.0, 212.0, 312.0]);
+    assert_eq!(counters[1], ("spectra_missing", 3));
+}
+
+#[test]
+fn long_gap_and_other_grid_begin_a_file_and_never_overwrite() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.fil");
+    let short =
+        FilterbankSink { normalise: false, overwrite: true, max_gap_seconds: 0.041, ..sink(&path) };
+    // A gap of 5 spectra, one of 6, and the sender restarts.
+    write(&short, &port(), &[(100, &[4; 4]), (109, &[4; 4]), (119, &[4; 4]), (0, &[4; 4])])
+        .unwrap();
+    assert_eq!(times(&path).1.len(), 13);
+    let (header, second) = times(&folder.path().join("x_2.fil"));
+    assert_eq!(second, [11912.0, 12012.0, 12112.0, 12212.0]);
+    assert_eq!(header.tstart_mjd, 40587.0 + 1_700_000_001.952 / 86400.0);
+    assert_eq!(times(&folder.path().join("x_3.fil")).1[0], 12.0);
+}
+
+#[test]
+fn gap_larger_than_one_call_may_write_is_filled_completely() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.fil");
+    let wide = FilterbankSink { max_gap_seconds: 86400.0, ..sink(&path) };
+    write(&wide, &port(), &[(0, &[4; 4]), (1_000_000, &[4; 4])]).unwrap();
+    let (_, times) = times(&path);
+    assert_eq!((times.len(), times[1_000_000]), (1_000_004, value(1_000_000, 1, 2) / 4.0));
+    assert_eq!(times[4..1_000_000].iter().filter(|value| **value != 0.0).count(), 0);
+}
+
+#[test]
+fn integers_are_scaled_rounded_and_clipped() {
+    let folder = tempfile::tempdir().unwrap();
+    for (bits, largest) in [(8, 255_u16), (16, 65535)] {
+        let path = folder.path().join(format!("x{bits}.fil"));
+        let scale = if bits == 8 { 1.0 } else { 256.0 };
+        let small = FilterbankSink { normalise: false, bits, scale, offset: -1.0, ..sink(&path) };
+        let counters = write(&small, &port(), &[(0, &[4; 4])]).unwrap();
+        let (header, data) = load(&path);
+        assert_eq!(header.nbits, bits);
+        let values: Vec<u16> = match bits {
+            8 => data.iter().map(|byte| u16::from(*byte)).collect(),
+            _ => data.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes)).collect(),
+        };
+        // Values up to 212 fit, 300 to 312 do not, and value 0 becomes -1.
+        let factor = scale as u16;
+        assert_eq!(values[..4], [0, factor - 1, 2 * factor - 1, 10 * factor - 1]);
+        assert_eq!(
+            values[17..],
+            [212 * factor - 1, largest, largest, largest, largest, largest, largest]
+        );
+        assert_eq!(counters[3], ("samples_clipped", 7));
+    }
+}
+
+#[test]
+fn beams_have_a_file_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("{beam}/x.fil");
+    let axes =
+        vec![Axis::new("spectrum", SPECTRA), Axis::new("channel", CHANNELS), Axis::new("beam", 2)];
+    let port = PortType { axes, ..port() };
+    let raw = FilterbankSink { normalise: false, ..sink(&path) };
+    write(&raw, &port, &[(0, &[4; 4])]).unwrap();
+    for beam in 0..2 {
+        let (header, data) = load(&folder.path().join(format!("{beam}/x.fil")));
+        assert_eq!((header.nifs, header.nbeams, header.ibeam), (1, 2, beam + 1));
+        let values: Vec<f32> = data.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        // The payload counts 0, 1, 2, 10, 11, 12, 100, ...: element channel * 2 + beam.
+        let elements = [0.0, 1.0, 2.0, 10.0, 11.0, 12.0];
+        let of_beam: Vec<f32> = elements.into_iter().skip(beam as usize).step_by(2).collect();
+        let expected: Vec<f32> =
+            (0..4).flat_map(|time| of_beam.iter().map(move |n| n + 100.0 * time as f32)).collect();
+        assert_eq!(values, expected);
+    }
+}
+
+#[test]
+fn files_are_rotated_and_named_by_their_first_timestamp() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x_{timestamp}.fil");
+    let rotated = FilterbankSink { frames_per_file: Some(2), ..sink(&path) };
+    write(&rotated, &port(), &[(0, &[4; 4]), (4, &[4; 4]), (8, &[4; 4])]).unwrap();
+    let spectra = |time: u64| times(&folder.path().join(format!("x_{time}.fil"))).1.len();
+    assert_eq!([spectra(1000), spectra(1064)], [8, 4]);
+}
+
+#[test]
+fn existing_file_gets_a_number_and_failed_start_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.fil");
+    write(&sink(&path), &port(), &[(0, &[4; 4])]).unwrap();
+    let before = fs::read(&path).unwrap();
+    write(&sink(&path), &port(), &[(0, &[4; 4]), (4, &[4; 4])]).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), before);
+    assert_eq!(times(&folder.path().join("x_2.fil")).1.len(), 8);
+    let overwriting = FilterbankSink { overwrite: true, ..sink(&path) };
+    let ports = Ports { inputs: vec![port()], outputs: vec![] };
+    let block = overwriting.build(&ports.inputs, &Env::detached("out")).unwrap();
+    let mut harness = Harness::new(block, &ports, 1).unwrap();
+    Harness::block_on(async {
+        harness.start().await.unwrap();
+        harness.finish().await.unwrap();
+    });
+    assert_eq!(fs::read(&path).unwrap(), before);
+    write(&overwriting, &port(), &[(0, &[4; 4]), (4, &[4; 4])]).unwrap();
+    assert_eq!(times(&path).1.len(), 8);
+}
+
+#[test]
+fn full_disk_and_impossible_directory_are_named_in_the_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let full = folder.path().join("full.fil");
+    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+    let error = write(&sink(&full), &port(), &[(0, &[4; 4])]).unwrap_err().to_string();
+    assert!(error.ends_with("full.fil: No space left on device"), "{error}");
+    fs::write(folder.path().join("file"), "").unwrap();
+    let error = write(&sink(&folder.path().join("file/x.fil")), &port(), &[]).unwrap_err();
+    assert!(error.to_string().contains("/file"), "{error}");
+}
+
+#[test]
+fn stream_without_frequencies_or_other_axes_is_rejected() {
+    let sink = sink(Path::new("x.fil"));
+    let message = |port: &PortType| sink.outputs(&[port.clone()]).unwrap_err()[0].message.clone();
+    assert!(message(&PortType { band: None, ..port() }).contains("no known frequencies"));
+    assert!(
+        message(&PortType { dtype: Dtype::Cf32, ..port() }).contains("real numbers, got `cf32")
+    );
+    let axes = |names: &[&'static str]| PortType {
+        axes: names.iter().map(|name| Axis::new(name, 4)).collect(),
+        ..port()
+    };
+    assert!(message(&axes(&["spectrum", "product"])).contains("cannot read the axes"));
+    assert!(message(&axes(&["spectrum", "antenna", "channel"])).contains("cannot read the axes"));
+    assert!(
+        message(&axes(&["spectrum", "channel", "beam"])).contains("`path` must contain {beam}")
+    );
+    let odd = PortType { clock: Clock { samples_per_frame: 9, ..port().clock }, ..port() };
+    assert!(message(&odd).contains("multiple of its 4 spectra"));
+}
+
+#[test]
+fn parameters_out_of_range_are_rejected() {
+    let message = |sink: FilterbankSink| sink.outputs(&[port()]).unwrap_err()[0].message.clone();
+    let sink = || sink(Path::new("x.fil"));
+    assert!(message(FilterbankSink { bits: 4, ..sink() }).contains("8, 16 or 32, got 4"));
+    assert!(message(FilterbankSink { scale: f32::NAN, ..sink() }).contains("finite, got NaN"));
+    assert!(message(FilterbankSink { path: "x.txt".into(), ..sink() }).contains("ending in .fil"));
+    assert!(
+        message(FilterbankSink { path: "{beam}.fil".into(), ..sink() }).contains("no axis `beam`")
+    );
+    let rotated = FilterbankSink { frames_per_file: Some(1), ..sink() };
+    assert!(message(rotated).contains("{timestamp}"));
+    let angle = FilterbankSink { right_ascension: Some("5.5h".to_owned()), ..sink() };
+    assert!(message(angle).contains("hh:mm:ss.s, got `5.5h`"));
+}

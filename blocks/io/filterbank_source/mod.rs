@@ -1,0 +1,123 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use crate::common::axes::MAX_FRAME_BYTES;
+use crate::io::file_source::Pace;
+use crate::io::pace::{default_catch_up, refuse_catch_up};
+use fxgraph::access::ReadPath;
+use fxgraph::files::reason;
+use fxgraph::{
+    Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
+    PortType, Refusal, Resources, ValidityType,
+};
+use fxgraph_formats::filterbank::Header;
+use fxgraph_formats::time::UnixTime;
+use std::fs::File;
+use std::io::BufReader;
+
+/// Parameters of `filterbank_source`.
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "filterbank_source", page = "README.md", examples("example.yaml"), outputs("output"))]
+pub struct FilterbankSource {
+    /// Filterbank file to play, usually `.fil`.
+    pub path: ReadPath,
+    /// Spectra of a frame.
+    #[param(default = 1024, range = 1..=1_048_576)]
+    pub spectra_per_frame: usize,
+    /// Largest number of frames to play.
+    pub frames: Option<u64>,
+    /// Rate of the frames: `full` (as fast as the readers take them) or `real_time`.
+    #[param(default)]
+    pub pace: Pace,
+    /// Rate at which a late source catches up, as a multiple of real time, with `pace: real_time`.
+    #[param(default = default_catch_up())]
+    pub catch_up: f64,
+}
+
+/// Content of the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Content {
+    header: Header,
+    /// Offset of the first spectrum in bytes.
+    start: u64,
+}
+
+/// Opens the file and reads its header.
+fn open(path: &ReadPath) -> Result<(File, Content), String> {
+    let file = path.open().map_err(|error| format!("cannot read {path}: {}", reason(&error)))?;
+    let (header, start) =
+        Header::read(BufReader::new(&file)).map_err(|why| format!("cannot use {path}: {why}"))?;
+    Ok((file, Content { header, start }))
+}
+
+impl FilterbankSource {
+    /// Returns the type of the stream of a file.
+    fn port(&self, header: &Header) -> Result<PortType, String> {
+        let (channels, products) = (header.nchans as usize, header.nifs as usize);
+        let spectra = self.spectra_per_frame;
+        let elements = channels.checked_mul(products).and_then(|one| one.checked_mul(spectra));
+        if elements.is_none_or(|elements| elements > MAX_FRAME_BYTES / size_of::<f32>()) {
+            return Err(format!(
+                "a frame of {spectra} spectra with {products} IFs and {channels} channels has more than 4 GiB; \
+                 lower `spectra_per_frame`"
+            ));
+        }
+        let start = UnixTime::from_mjd(header.tstart_mjd).ok_or_else(|| {
+            format!("`tstart` must be a modified Julian date, found {}", header.tstart_mjd)
+        })?;
+        let step_hz = header.foff_mhz * 1e6;
+        let centre_hz = header.fch1_mhz * 1e6 + (channels / 2) as f64 * step_hz;
+        Ok(PortType {
+            dtype: Dtype::F32,
+            axes: vec![
+                Axis::new("spectrum", spectra).from_parameter("spectra_per_frame"),
+                Axis::new("product", products),
+                Axis::new("channel", channels),
+            ],
+            clock: Clock {
+                adc_sample_rate_hz: header.tsamp_seconds.recip(),
+                sync_time_seconds: start.as_f64(),
+                samples_per_frame: spectra as u64,
+            },
+            band: Some(Band {
+                channels,
+                first_channel: 0,
+                centre_hz,
+                bandwidth_hz: step_hz * channels as f64,
+            }),
+            validity: ValidityType::flags(vec![Axis::new("spectrum", spectra)]),
+        })
+    }
+}
+
+impl KindSpec for FilterbankSource {
+    type Shape = Content;
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        let (parameters, content) = (block.parameters.clone(), block.shape.clone());
+        Ok(Box::new(cpu::Source::new(parameters, content, block.ports.outputs[0].clock, env)))
+    })];
+
+    /// Reads the header of the file, the only source of the stream's type.
+    fn ports(&self, _inputs: &[PortType]) -> Checked<Content> {
+        if let Some(refusal) = refuse_catch_up(self.catch_up) {
+            return Err(vec![refusal]);
+        }
+        let refuse = |message: String| vec![Refusal::parameter("path", message)];
+        let (_, content) = open(&self.path).map_err(refuse)?;
+        let port = self
+            .port(&content.header)
+            .and_then(|port| port.impossible().map_or(Ok(port), Err))
+            .map_err(|why| refuse(format!("cannot use {}: {why}", self.path)))?;
+        Ok((content, vec![port]))
+    }
+
+    fn resources(block: &Configured<Self>) -> Resources {
+        let spectra = block.parameters.spectra_per_frame;
+        let host_bytes = spectra.saturating_mul(block.shape.header.spectrum_bytes() as usize);
+        Resources { host_bytes, ..Resources::default() }
+    }
+}

@@ -1,0 +1,122 @@
+//! Files of other programs that sinks write: their names, and files that grow.
+
+use fxgraph::access::WrittenPath;
+use fxgraph::files::{Files, reason};
+use fxgraph::recording::{PLACEHOLDER, try_folder, try_path};
+use fxgraph::{BlockError, Refusal};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Largest number of files with the same name.
+const MOST_NAMESAKES: usize = 9999;
+
+/// Converts an I/O error at `path`.
+pub fn cannot_write(path: &Path) -> impl Fn(io::Error) -> BlockError {
+    let path = path.display().to_string();
+    move |error| BlockError::new(format!("cannot write {path}: {}", reason(&error)))
+}
+
+/// Returns a diagnostic unless `path` is a file name with the extension `extension`.
+pub fn refuse_name(path: &WrittenPath, extension: &str) -> Option<Refusal> {
+    let stem = path.strip_suffix(extension).and_then(|stem| stem.strip_suffix('.'));
+    stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')).then(|| {
+        let message = format!("`path` must be a file name ending in .{extension}, got `{path}`");
+        Refusal::parameter("path", message).help(format!("write a name such as x.{extension}"))
+    })
+}
+
+/// Returns a diagnostic if several files in succession have one name.
+pub fn refuse_one_name(path: &WrittenPath, frames_per_file: Option<u64>) -> Option<Refusal> {
+    (frames_per_file.is_some() && !path.contains(PLACEHOLDER)).then(|| {
+        let message = "`path` must contain {timestamp} with `frames_per_file`";
+        let at = fxgraph::At::Parameter("frames_per_file");
+        Refusal::parameter("path", message).note(at, "several files are requested here")
+    })
+}
+
+/// Checks before the start that a file can be written at `path`, without changing existing files.
+pub fn try_to_write(path: &WrittenPath, overwrites: bool) -> Result<(), BlockError> {
+    if path.contains(PLACEHOLDER) { try_folder(path) } else { try_path(path, overwrites) }
+}
+
+/// A file that grows at its end.
+pub struct OutputFile {
+    file: File,
+    files: Files,
+    path: PathBuf,
+    /// Bytes that were completely written.
+    len: u64,
+}
+
+impl OutputFile {
+    /// Creates the file at `path`. Unless `overwrites`, an existing file stays, and the first free name of `x_2.fil`,
+    /// `x_3.fil`, ... is used; a name is also taken if there is a file with the same name and the extension
+    /// `companion`.
+    pub fn create(
+        path: &WrittenPath,
+        overwrites: bool,
+        companion: Option<&str>,
+    ) -> Result<Self, BlockError> {
+        let (files, path) = (path.files(), path.path());
+        files.make_directories_to(path).map_err(cannot_write(path))?;
+        let opened = |file, path: PathBuf| Self { file, files: files.clone(), path, len: 0 };
+        if overwrites {
+            let file = files.create(path).map_err(cannot_write(path))?;
+            return Ok(opened(file, path.to_owned()));
+        }
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let extension = path.extension().unwrap_or_default().to_string_lossy();
+        let numbered = |n| path.with_file_name(format!("{stem}_{n}.{extension}"));
+        for name in [path.to_owned()].into_iter().chain((2..=MOST_NAMESAKES).map(numbered)) {
+            // A device is written to as it is.
+            if files.file_type(&name).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+                let file = files.open_to_write(&name).map_err(cannot_write(&name))?;
+                return Ok(opened(file, name));
+            }
+            if companion.is_some_and(|other| files.is_taken(&name.with_extension(other))) {
+                continue;
+            }
+            match files.create_new(&name) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                file => return Ok(opened(file.map_err(cannot_write(&name))?, name)),
+            }
+        }
+        let path = path.display();
+        Err(BlockError::new(format!("there are {MOST_NAMESAKES} files named {path} already")))
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Files that are allowed.
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// Appends `bytes`. After an error the file has the bytes of the earlier calls.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), BlockError> {
+        self.file.write_all(bytes).map_err(|error| {
+            // Devices have no length.
+            let _ = self.file.set_len(self.len);
+            cannot_write(&self.path)(error)
+        })?;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes everything to the disk.
+    pub fn sync(&self) -> Result<(), BlockError> {
+        match self.file.sync_all() {
+            // Pipes and devices do not support it.
+            Err(error)
+                if !matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) =>
+            {
+                Err(cannot_write(&self.path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+}

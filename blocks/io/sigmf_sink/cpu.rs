@@ -1,0 +1,182 @@
+//! The block: writes samples to a recording.
+
+use super::recording::{Recording, global};
+use super::shape::Shape;
+use super::{DATA, SigmfSink};
+use crate::io::output_file::try_to_write;
+use fxgraph::access::WrittenPath;
+use fxgraph::recording::PLACEHOLDER;
+use fxgraph::runtime::{BlockEvents, EventKind};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, Summary};
+use fxgraph_formats::sigmf::Global;
+
+/// Step back in time, in seconds, that begins a new recording; smaller ones are repeated data.
+const RESTART_SECONDS: f64 = 10.0;
+
+/// The running block.
+pub struct Sink {
+    parameters: SigmfSink,
+    shape: Shape,
+    global: Global,
+    recording: Option<Recording>,
+    /// Timestamp in the path of the recording before.
+    before: Option<u64>,
+    bytes: Vec<u8>,
+    ended: bool,
+    events: BlockEvents,
+    summary: Summary,
+    report: String,
+    written: Counter,
+    missing: Counter,
+    repeated: Counter,
+}
+
+impl Sink {
+    /// Creates the sink.
+    pub fn new(mut parameters: SigmfSink, shape: Shape, env: &Env) -> Self {
+        parameters.path = parameters.path.begin_at(&env.output_folder);
+        let counters = &env.counters;
+        Self {
+            global: global(&parameters, &shape, env),
+            parameters,
+            shape,
+            recording: None,
+            before: None,
+            bytes: Vec::new(),
+            ended: false,
+            events: env.events.clone(),
+            summary: env.summary.clone(),
+            report: String::new(),
+            written: counters.count("samples_written", "samples of each channel on disk"),
+            missing: counters.count(
+                "samples_missing",
+                "missing samples of the recording, written as 0 and annotated; look for missing data upstream",
+            ),
+            repeated: counters.loss(
+                "frames_repeated",
+                "frames at times that the recording has already, dropped; look for a source that repeats data",
+            ),
+        }
+    }
+
+    fn report(&mut self, text: &str) {
+        self.events.add(EventKind::Warning, text);
+        self.report += text;
+        self.report += "\n";
+        self.summary.set(self.report.clone());
+    }
+
+    fn open(&mut self, timestamp: u64) -> Result<(), BlockError> {
+        let path = &self.parameters.path;
+        let path = path.with(path.replace(PLACEHOLDER, &timestamp.to_string()));
+        // A second recording of this run must not overwrite the first.
+        let has_time = self.parameters.path.contains(PLACEHOLDER);
+        let is_new = self.before.is_none_or(|before| has_time && before != timestamp);
+        let overwrites = self.parameters.overwrite && is_new;
+        let mut recording = Recording::create(&path, overwrites, self.global.clone())?;
+        if recording.path() != path.path() {
+            let text = format!("{path} exists; recording to {}", recording.path().display());
+            self.report(&text);
+        }
+        recording.begin_capture(&self.shape, timestamp)?;
+        self.before = Some(timestamp);
+        self.recording = Some(recording);
+        Ok(())
+    }
+
+    fn close(&mut self, complete: bool) -> Result<(), BlockError> {
+        let Some(recording) = self.recording.take() else { return Ok(()) };
+        let (path, samples) = (recording.path().display().to_string(), recording.samples());
+        recording.close(complete)?;
+        let seconds = samples as f64 / self.shape.sample_rate_hz();
+        self.report += &format!("{path}: {samples} samples, {seconds:.6} s\n");
+        self.summary.set(self.report.clone());
+        Ok(())
+    }
+
+    /// Prepares the recording for a frame; `false` if the frame is dropped.
+    fn place(&mut self, timestamp: u64) -> Result<bool, BlockError> {
+        let most = self.parameters.frames_per_file;
+        if self
+            .recording
+            .as_ref()
+            .is_some_and(|known| most.is_some_and(|most| known.frames >= most))
+        {
+            self.close(true)?;
+        }
+        let Some(recording) = &mut self.recording else {
+            self.open(timestamp)?;
+            return Ok(true);
+        };
+        let (time, next) = (u128::from(timestamp), recording.next);
+        let back = next.saturating_sub(time) as f64 / self.shape.clock.adc_sample_rate_hz;
+        if back > RESTART_SECONDS {
+            self.report(&format!("the stream went back by {back:.6} s; it begins a new recording"));
+            self.close(false)?;
+            self.open(timestamp)?;
+        } else if time < next {
+            self.repeated.add(1);
+            return Ok(false);
+        } else if recording.is_full() {
+            self.report(
+                "the recording has as many gaps as its description holds; it begins a new one",
+            );
+            self.close(false)?;
+            self.open(timestamp)?;
+        } else if time > next {
+            recording.begin_capture(&self.shape, timestamp)?;
+        }
+        Ok(true)
+    }
+
+    fn write(&mut self, frame: &Frame) -> Result<(), BlockError> {
+        let header = frame.header();
+        // A frame without samples is a gap.
+        if header.validity.iter().all(|count| *count == 0) {
+            return Ok(());
+        }
+        if !self.place(header.timestamp)? {
+            return Ok(());
+        }
+        let Self { shape, bytes, .. } = self;
+        let payload = frame.as_slice::<u8>()?;
+        let is_plain = shape.channels.len() == 1 && header.validity.iter().all(|count| *count > 0);
+        let samples = if is_plain {
+            payload
+        } else {
+            shape.interleave(payload, &header.validity, bytes);
+            &bytes[..]
+        };
+        if let Some(recording) = &mut self.recording {
+            self.missing.add(recording.append(shape, &header.validity, samples)?);
+            self.written.add(shape.samples as u64);
+        }
+        Ok(())
+    }
+}
+
+impl Block for Sink {
+    fn start(&mut self) -> Result<(), BlockError> {
+        // Reports a path that cannot be written before the flowgraph runs; nothing is written yet.
+        let SigmfSink { path, overwrite, .. } = &self.parameters;
+        let data: WrittenPath = path.with(path.path().with_extension(DATA).display().to_string());
+        try_to_write(path, *overwrite)?;
+        try_to_write(&data, *overwrite)
+    }
+
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        if let Some(frame) = io.inputs[0].pop() {
+            self.write(&frame)?;
+            return Ok(Next::Again);
+        }
+        self.ended = io.inputs[0].ended();
+        Ok(if self.ended { Next::Finished } else { Next::Wait })
+    }
+
+    fn finish(&mut self) -> Result<(), BlockError> {
+        if self.before.is_none() {
+            self.summary.set("no recording written: no data arrived\n");
+        }
+        self.close(self.ended)
+    }
+}

@@ -1,0 +1,236 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+mod grid;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use crate::common::axes::MAX_FRAME_BYTES;
+use crate::io::file_source::Pace;
+use crate::io::pace::{default_catch_up, refuse_catch_up};
+use fxgraph::access::ReadPath;
+use fxgraph::files::reason;
+use fxgraph::{
+    Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
+    PortType, Refusal, Resources, ValidityType,
+};
+use fxgraph_formats::sigmf::{Datatype, Layout, MAX_BYTES, Meta, Number};
+use grid::Grid;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Read;
+
+/// Largest timestamp in ADC samples.
+const MAX_TIMESTAMP: u64 = 1 << 62;
+
+/// Axis of the channels of a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChannelAxis {
+    /// Polarisations.
+    #[default]
+    Pol,
+    /// Antennas.
+    Antenna,
+}
+
+/// Parameters of `sigmf_source`.
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "sigmf_source", page = "README.md", examples("example.yaml"), outputs("output"))]
+pub struct SigmfSource {
+    /// Description of the recording, ending in `.sigmf-meta`; the samples are beside it in `.sigmf-data`.
+    pub path: ReadPath,
+    /// Samples of a frame in each channel.
+    #[param(default = 16384, range = 1..=1_073_741_824)]
+    pub samples_per_frame: usize,
+    /// Validity flags of a frame, each for an equal part of its samples.
+    #[param(default = 1, range = 1..=1_048_576)]
+    pub heaps_per_frame: usize,
+    /// Number of the capture to play, from 0; by default all captures.
+    pub capture: Option<usize>,
+    /// Axis of several channels: `pol` or `antenna`.
+    #[param(default)]
+    pub channel_axis: ChannelAxis,
+    /// ADC samples of the clock for each sample; by default 2 for complex samples and 1 for real ones.
+    #[param(range = 1..=1_048_576)]
+    pub adc_samples_per_sample: Option<u64>,
+    /// Largest number of frames to play.
+    pub frames: Option<u64>,
+    /// Rate of the frames: `full` (as fast as the readers take them) or `real_time`.
+    #[param(default)]
+    pub pace: Pace,
+    /// Rate at which a late source catches up, as a multiple of real time, with `pace: real_time`.
+    #[param(default = default_catch_up())]
+    pub catch_up: f64,
+}
+
+/// Content of the recording.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Content {
+    layout: Layout,
+    /// ADC samples for each sample.
+    step: u64,
+    clock: Clock,
+    bandwidth_hz: Option<f64>,
+}
+
+impl Content {
+    /// Properties that determine the type of the stream.
+    fn stream(&self) -> impl PartialEq {
+        let layout = &self.layout;
+        (
+            layout.datatype,
+            layout.channels,
+            layout.frequency_hz,
+            self.step,
+            self.clock,
+            self.bandwidth_hz,
+        )
+    }
+
+    /// Frames of `len` samples.
+    fn grid(&self, len: usize) -> Grid {
+        let layout = &self.layout;
+        Grid::new(&layout.segments, &layout.missing, layout.datatype.bytes() * layout.channels, len)
+    }
+}
+
+/// Element type of a stream of these samples.
+fn dtype(datatype: Datatype) -> Option<Dtype> {
+    Some(match (datatype.is_complex, datatype.number) {
+        (true, Number::I8 | Number::U8) => Dtype::Ci8,
+        (true, Number::I16) => Dtype::Ci16,
+        (true, Number::I32) => Dtype::Ci32,
+        (true, Number::F32) => Dtype::Cf32,
+        (true, Number::F64) => Dtype::Cf64,
+        (false, Number::I8) => Dtype::I8,
+        (false, Number::U8) => Dtype::U8,
+        (false, Number::I16) => Dtype::I16,
+        (false, Number::I32) => Dtype::I32,
+        (false, Number::F32) => Dtype::F32,
+        (false, Number::F64) => Dtype::F64,
+        (_, Number::U16 | Number::U32) => return None,
+    })
+}
+
+impl SigmfSource {
+    /// The file with the samples.
+    fn data(&self) -> ReadPath {
+        self.path.with(self.path.path().with_extension("sigmf-data").display().to_string())
+    }
+
+    /// Opens the files and reads the description.
+    fn open(&self) -> Result<(File, Content), String> {
+        let path = &self.path;
+        if !path.ends_with(".sigmf-meta") {
+            let help =
+                if path.ends_with(".sigmf") { "; extract the archive with `tar xf`" } else { "" };
+            return Err(format!("`path` must end in .sigmf-meta, got `{path}`{help}"));
+        }
+        let cannot_read =
+            |path: &ReadPath, error| format!("cannot read {path}: {}", reason(&error));
+        let mut text = Vec::new();
+        let meta = path.open().map_err(|error| cannot_read(path, error))?;
+        let read = meta.take(MAX_BYTES + 1).read_to_end(&mut text);
+        if read.map_err(|error| cannot_read(path, error))? as u64 > MAX_BYTES {
+            return Err(format!("cannot use {path}: it is longer than {MAX_BYTES} bytes"));
+        }
+        let says = |why: String| format!("cannot use {path}: {why}");
+        let meta = Meta::read(&text).map_err(|error| says(error.to_string()))?;
+        let data = self.data();
+        let file = data.open().map_err(|error| cannot_read(&data, error))?;
+        let bytes = file.metadata().map_err(|error| cannot_read(&data, error))?.len();
+        let layout = meta.layout(bytes, self.capture).map_err(|error| says(error.to_string()))?;
+        let content = self.content(&meta, layout).map_err(says)?;
+        Ok((file, content))
+    }
+
+    fn content(&self, meta: &Meta, layout: Layout) -> Result<Content, String> {
+        let global = &meta.global;
+        let of_type = if layout.datatype.is_complex { 2 } else { 1 };
+        let own = global.adc_samples_per_sample.filter(|step| (1..=1 << 20).contains(step));
+        let step = self.adc_samples_per_sample.or(own).unwrap_or(of_type);
+        // The exact rate, if it is the one of the recording.
+        let of_rate = layout.sample_rate_hz * step as f64;
+        let is_same = |rate: &f64| (rate / of_rate - 1.0).abs() < 1e-9;
+        let adc_sample_rate_hz = global.adc_sample_rate_hz.filter(is_same).unwrap_or(of_rate);
+        let own = global.sync_time_seconds.filter(|sync| sync.is_finite());
+        let sync_time_seconds = own.or(layout.sync_time_seconds).unwrap_or(0.0);
+        let samples_per_frame = (self.samples_per_frame as u64).saturating_mul(step);
+        let clock = Clock { adc_sample_rate_hz, sync_time_seconds, samples_per_frame };
+        let last = layout.segments.last().map_or(0, |last| last.index.saturating_add(last.count));
+        let end = last.checked_mul(step).and_then(|end| end.checked_add(samples_per_frame));
+        if end.is_none_or(|end| end > MAX_TIMESTAMP) {
+            return Err(format!("its last sample has the index {last}, which no timestamp has"));
+        }
+        let bandwidth_hz = global.bandwidth_hz.filter(|width| width.is_finite() && *width != 0.0);
+        Ok(Content { layout, step, clock, bandwidth_hz })
+    }
+
+    /// Returns the type of the stream.
+    fn port(&self, content: &Content) -> Result<PortType, String> {
+        let layout = &content.layout;
+        let dtype = dtype(layout.datatype)
+            .ok_or_else(|| format!("samples of type {} are not supported", layout.datatype))?;
+        let samples =
+            Axis::new("sample", self.samples_per_frame).from_parameter("samples_per_frame");
+        let bits =
+            samples.len.checked_mul(layout.channels).and_then(|all| all.checked_mul(dtype.bits()));
+        if bits.is_none_or(|bits| bits / 8 > MAX_FRAME_BYTES) {
+            let channels = layout.channels;
+            return Err(format!(
+                "a frame of {} samples in {channels} channels has more than 4 GiB; lower `samples_per_frame`",
+                samples.len
+            ));
+        }
+        let name = match self.channel_axis {
+            ChannelAxis::Pol => "pol",
+            ChannelAxis::Antenna => "antenna",
+        };
+        let several = (layout.channels > 1).then(|| Axis::new(name, layout.channels));
+        let half = if layout.datatype.is_complex { 1.0 } else { 0.5 };
+        let bandwidth_hz = content.bandwidth_hz.unwrap_or(layout.sample_rate_hz * half);
+        let band = |centre_hz| Band { channels: 1, first_channel: 0, centre_hz, bandwidth_hz };
+        let port = PortType {
+            dtype,
+            axes: several.into_iter().chain([samples]).collect(),
+            clock: content.clock,
+            band: layout.frequency_hz.map(band),
+            validity: ValidityType::flags(vec![Axis::new("heap", self.heaps_per_frame)]),
+        };
+        port.impossible().map_or(Ok(port), Err)
+    }
+}
+
+impl KindSpec for SigmfSource {
+    type Shape = Content;
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        Ok(Box::new(cpu::Source::new(block.parameters.clone(), block.shape.clone(), env)))
+    })];
+
+    /// Reads the description, the only source of the stream's type.
+    fn ports(&self, _inputs: &[PortType]) -> Checked<Content> {
+        let mut refusals = Vec::from_iter(refuse_catch_up(self.catch_up));
+        if !self.samples_per_frame.is_multiple_of(self.heaps_per_frame) {
+            let message = format!(
+                "`heaps_per_frame` must divide the {} samples of a frame, got {}",
+                self.samples_per_frame, self.heaps_per_frame
+            );
+            refusals.push(Refusal::parameter("heaps_per_frame", message));
+        }
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
+        let refuse = |message: String| vec![Refusal::parameter("path", message)];
+        let (_, content) = self.open().map_err(refuse)?;
+        let port = self.port(&content);
+        let port = port.map_err(|why| refuse(format!("cannot use {}: {why}", self.path)))?;
+        Ok((content, vec![port]))
+    }
+
+    fn resources(block: &Configured<Self>) -> Resources {
+        Resources { host_bytes: block.ports.outputs[0].frame_bytes(), ..Resources::default() }
+    }
+}

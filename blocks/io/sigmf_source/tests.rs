@@ -1,0 +1,243 @@
+//! Recordings are played with their description, or rejected with the name of the file.
+
+use super::*;
+use crate::io::sigmf_sink::SigmfSink;
+use fxgraph::edge::Harness;
+use fxgraph::{Env, Frame, Next, Ports};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn source(path: &Path, others: Value) -> SigmfSource {
+    let mut parameters = json!({"path": path, "samples_per_frame": 8, "heaps_per_frame": 2});
+    let others = others.as_object().unwrap().clone();
+    parameters.as_object_mut().unwrap().extend(others);
+    serde_json::from_value(parameters).unwrap()
+}
+
+/// Writes a recording; `global` has the keys besides version and sample rate.
+fn recording(
+    folder: &Path,
+    global: Value,
+    captures: Value,
+    annotations: Value,
+    data: &[u8],
+) -> PathBuf {
+    let mut all = json!({"core:version": "1.2.0", "core:sample_rate": 1e6});
+    all.as_object_mut().unwrap().extend(global.as_object().unwrap().clone());
+    let meta = json!({"global": all, "captures": captures, "annotations": annotations});
+    let path = folder.join("x.sigmf-meta");
+    fs::write(&path, meta.to_string()).unwrap();
+    fs::write(folder.join("x.sigmf-data"), data).unwrap();
+    path
+}
+
+/// Plays all frames, or returns the error; also returns the text of warnings, and the counters.
+fn play(source: &SigmfSource) -> Result<(PortType, Vec<Arc<Frame>>, String, Vec<u64>), String> {
+    let first = |refusals: Vec<Refusal>| refusals[0].message.clone();
+    let env = Env::detached("in");
+    let ports = Ports { inputs: vec![], outputs: source.outputs(&[]).map_err(first)? };
+    let block = source.build(&[], &env).unwrap();
+    let mut harness = Harness::new(block, &ports, 64).unwrap();
+    let next = Harness::block_on(async {
+        harness.start().await?;
+        harness.run().await
+    });
+    assert_eq!(next.map_err(|error| error.to_string())?, Next::Finished);
+    let frames = std::iter::from_fn(|| harness.receive(0)).collect();
+    let counters = env.counters.list().iter().map(|named| named.counter.get()).collect();
+    Ok((ports.outputs[0].clone(), frames, env.summary.get(), counters))
+}
+
+/// Returns the timestamps and flags of frames.
+fn flags(frames: &[Arc<Frame>]) -> Vec<(u64, Vec<u32>)> {
+    frames
+        .iter()
+        .map(|frame| (frame.header().timestamp, frame.header().validity.to_vec()))
+        .collect()
+}
+
+#[test]
+fn stream_has_clock_band_and_samples_of_the_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let captures = json!([{
+        "core:sample_start": 0, "core:frequency": 1.5e9, "core:datetime": "2023-11-14T22:13:20.5Z"
+    }]);
+    let path =
+        recording(folder.path(), json!({"core:datatype": "cu8"}), captures, json!([]), &[130; 20]);
+    let (port, frames, warning, counters) = play(&source(&path, json!({}))).unwrap();
+    assert_eq!(port.to_string(), "ci8 [sample 8] @ 2 MS/s / 16");
+    assert_eq!(port.clock.sync_time_seconds, 1_700_000_000.5);
+    let band = port.band.unwrap();
+    assert_eq!((band.channels, band.centre_hz, band.bandwidth_hz), (1, 1.5e9, 1e6));
+    assert_eq!(flags(&frames), [(0, vec![1, 1]), (16, vec![0, 0])]);
+    assert_eq!(frames[1].as_slice::<u8>().unwrap(), [[2; 4].as_slice(), &[0; 12]].concat());
+    assert_eq!((warning.as_str(), counters), ("", vec![2, 0]));
+    let one = play(&source(&path, json!({"adc_samples_per_sample": 1, "frames": 1}))).unwrap();
+    assert_eq!((one.0.to_string().as_str(), one.1.len()), ("ci8 [sample 8] @ 1 MS/s / 8", 1));
+    let real = recording(
+        folder.path(),
+        json!({"core:datatype": "ri16_be"}),
+        json!([{"core:sample_start": 0, "core:frequency": 1e9}]),
+        json!([]),
+        &[1, 2, 3, 4],
+    );
+    let (port, frames, ..) = play(&source(&real, json!({}))).unwrap();
+    assert_eq!(port.to_string(), "i16 [sample 8] @ 1 MS/s / 8");
+    assert_eq!(port.band.unwrap().bandwidth_hz, 5e5);
+    assert_eq!(frames[0].as_slice::<i16>().unwrap()[..3], [0x102, 0x304, 0]);
+}
+
+#[test]
+fn channels_are_separated_and_gaps_are_flagged() {
+    let folder = tempfile::tempdir().unwrap();
+    let captures = json!([
+        {"core:sample_start": 0, "core:global_index": 100}, {"core:sample_start": 8, "core:global_index": 110},
+        {"core:sample_start": 12, "core:global_index": 200},
+    ]);
+    let annotations =
+        json!([{"core:sample_start": 1, "core:sample_count": 1, "core:label": "missing"}]);
+    let bytes: Vec<u8> = (0..64).collect();
+    let global = json!({"core:datatype": "ri8", "core:num_channels": 4});
+    let path = recording(folder.path(), global, captures, annotations, &bytes);
+    let (port, frames, ..) = play(&source(&path, json!({"channel_axis": "antenna"}))).unwrap();
+    assert_eq!(port.to_string(), "i8 [antenna 4][sample 8] @ 1 MS/s / 8");
+    // Samples 101, 108 and 109, 114 to 115 and 204 on are missing.
+    let expected = [(100, vec![0, 1]), (108, vec![0, 0]), (196, vec![0, 1])];
+    assert_eq!(flags(&frames), expected);
+    let antenna =
+        |frame: usize, n: usize| frames[frame].as_slice::<i8>().unwrap()[8 * n..][..8].to_vec();
+    assert_eq!(antenna(0, 1), [1, 5, 9, 13, 17, 21, 25, 29]);
+    assert_eq!(antenna(1, 3), [0, 0, 35, 39, 43, 47, 0, 0]);
+    assert_eq!(antenna(2, 0), [0, 0, 0, 0, 48, 52, 56, 60]);
+    let (_, frames, ..) = play(&source(&path, json!({"capture": 1}))).unwrap();
+    assert_eq!(flags(&frames), [(110, vec![1, 0])]);
+}
+
+#[test]
+fn truncated_recording_is_played_with_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let global = json!({"core:datatype": "ci16_le", "fxgraph:samples": 8});
+    let path = recording(folder.path(), global, json!([]), json!([]), &[1; 18]);
+    let (_, frames, warning, counters) = play(&source(&path, json!({}))).unwrap();
+    assert_eq!(flags(&frames), [(0, vec![1, 0])]);
+    assert!(warning.contains("x.sigmf-data is truncated: the last 4 samples"), "{warning}");
+    assert_eq!(counters, [1, 4]);
+    let path = recording(
+        folder.path(),
+        json!({"core:datatype": "ci16_le"}),
+        json!([]),
+        json!([]),
+        &[1; 18],
+    );
+    let (_, _, warning, _) = play(&source(&path, json!({}))).unwrap();
+    assert!(warning.contains("ends within a sample: the last 2 bytes"), "{warning}");
+}
+
+#[test]
+fn recording_that_cannot_be_played_is_named_in_the_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = |path: &Path| play(&source(path, json!({}))).map(|_| ()).unwrap_err();
+    assert!(error(&folder.path().join("none.sigmf-meta")).contains("cannot read"));
+    assert!(error(Path::new("x.sigmf")).contains("tar xf"));
+    let path = folder.path().join("x.sigmf-meta");
+    fs::write(&path, "{}").unwrap();
+    assert!(error(&path).contains("it is not SigMF metadata"), "{}", error(&path));
+    fs::write(
+        &path,
+        json!({"global": {"core:datatype": "ci8", "core:version": "1.2.0"}}).to_string(),
+    )
+    .unwrap();
+    assert!(error(&path).contains("x.sigmf-data"), "{}", error(&path));
+    let path =
+        recording(folder.path(), json!({"core:datatype": "cu16_le"}), json!([]), json!([]), &[]);
+    assert!(error(&path).contains("cu16_le are not supported"));
+    let far = json!([{"core:sample_start": 0, "core:global_index": 1_u64 << 60}]);
+    let twice = json!({"core:datatype": "ci8", "fxgraph:adc_samples_per_sample": 1 << 20});
+    let path = recording(folder.path(), twice, far, json!([]), &[]);
+    assert!(error(&path).contains("which no timestamp has"), "{}", error(&path));
+    let path = recording(folder.path(), json!({"core:datatype": "ci8"}), json!([]), json!([]), &[]);
+    let refusals = source(&path, json!({"heaps_per_frame": 3})).outputs(&[]).unwrap_err();
+    assert!(refusals[0].message.contains("`heaps_per_frame` must divide"));
+}
+
+#[test]
+fn recording_of_the_sink_is_played_with_its_clock_and_flags() {
+    let folder = tempfile::tempdir().unwrap();
+    let captures = json!([
+        {"core:sample_start": 0, "core:global_index": 40, "core:frequency": 1e8},
+        {"core:sample_start": 16, "core:global_index": 64, "core:frequency": 1e8},
+    ]);
+    let annotations =
+        json!([{"core:sample_start": 4, "core:sample_count": 4, "core:label": "missing"}]);
+    let bytes: Vec<u8> = (0..96).map(|n| if (16..32).contains(&n) { 0 } else { n }).collect();
+    let global = json!({
+        "core:datatype": "ci8", "core:num_channels": 2, "fxgraph:sync_time_seconds": 1_700_000_000.125,
+        "fxgraph:adc_sample_rate_hz": 3e6, "fxgraph:adc_samples_per_sample": 3, "fxgraph:bandwidth_hz": -5e5,
+    });
+    let path = recording(folder.path(), global, captures, annotations, &bytes);
+    let (port, frames, ..) = play(&source(&path, json!({}))).unwrap();
+    assert_eq!(
+        (port.clock.adc_sample_rate_hz, port.clock.sync_time_seconds),
+        (3e6, 1_700_000_000.125)
+    );
+    assert_eq!(flags(&frames), [(120, vec![1, 0]), (144, vec![1, 1]), (192, vec![1, 1])]);
+    let again = folder.path().join("again.sigmf-meta");
+    let sink: SigmfSink = serde_json::from_value(json!({"path": again})).unwrap();
+    let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
+    let block = sink.build(&ports.inputs, &Env::detached("out")).unwrap();
+    let mut harness = Harness::new(block, &ports, 4).unwrap();
+    Harness::block_on(async {
+        harness.start().await.unwrap();
+        frames.iter().for_each(|frame| assert!(harness.share(0, Arc::clone(frame))));
+        harness.end(0);
+        harness.run().await.unwrap();
+        harness.finish().await.unwrap();
+    });
+    assert_eq!(fs::read(again.with_extension("sigmf-data")).unwrap(), bytes);
+    let (port_again, frames_again, ..) = play(&source(&again, json!({}))).unwrap();
+    assert_eq!((port_again, flags(&frames_again)), (port, flags(&frames)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn arbitrary_layouts_are_played_or_rejected(
+        captures in proptest::collection::vec((0..40_u64, proptest::option::of(0..200_u64), 0..5_u64), 0..4),
+        notes in proptest::collection::vec((0..50_u64, 0..50_u64), 0..4),
+        channels in 1..4_u64, bytes in 0..300_usize, heaps in prop_oneof![Just(1), Just(4), Just(8)],
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut captures = captures;
+        captures.sort_unstable();
+        let captures: Vec<Value> = captures.iter().map(|(start, index, header)| {
+            let mut one = json!({"core:sample_start": start, "core:header_bytes": header});
+            if let Some(index) = index {
+                one["core:global_index"] = json!(index);
+            }
+            one
+        }).collect();
+        let notes: Vec<Value> = notes.iter().map(|(start, count)| json!({
+            "core:sample_start": start, "core:sample_count": count, "core:label": "missing",
+        })).collect();
+        let global = json!({"core:datatype": "ri16_le", "core:num_channels": channels});
+        let path = recording(folder.path(), global, json!(captures), json!(notes), &vec![1; bytes]);
+        match play(&source(&path, json!({"heaps_per_frame": heaps}))) {
+            Ok((_, frames, ..)) => {
+                let of_heap = 8 / heaps as usize;
+                for frame in frames {
+                    // A flagged part is complete: no sample is 0.
+                    let samples = frame.as_slice::<i16>().unwrap();
+                    for (heap, flag) in frame.header().validity.iter().enumerate() {
+                        let of_channel = &samples[heap * of_heap..][..of_heap];
+                        prop_assert!(*flag == 0 || of_channel.iter().all(|sample| *sample == 0x101));
+                    }
+                }
+            }
+            Err(error) => prop_assert!(error.contains("x.sigmf-"), "{}", error),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+"""Filterbank files: `check` reads those of the program with blimpy and your, `write` writes some for the program,
+`compare` compares what the program played."""
+
+import json
+import sys
+
+import numpy as np
+from blimpy import Waterfall
+from your import Your
+from your.formats.filwriter import make_sigproc_object
+
+
+def read(path):
+    """Data `[spectrum][IF][channel]` and headers of two readers, which must agree."""
+    your = Your(path)
+    count, nifs = your.your_header.nspectra, your.your_header.npol
+    ours = your.get_data(0, count, npoln=4) if nifs == 4 else your.get_data(0, count)[:, None, :]
+    blimpy = Waterfall(path)
+    # blimpy shows ascending frequencies if the channels descend, and leaves the data as they are in the file.
+    assert blimpy.data.shape == (count, nifs, your.your_header.nchans), blimpy.data.shape
+    assert np.array_equal(np.asarray(ours, "f4"), np.asarray(blimpy.data, "f4"))
+    return ours, your.your_header, blimpy.header
+
+
+def check():
+    recording = np.load("stokes.npz")
+    counts = recording["validity"].astype("f4").reshape(-1)
+    sums = recording["data"].reshape(-1, 4, 32)
+    missing = counts == 0
+    assert 0 < missing.sum() < len(counts) / 2 and not missing[0] and not missing[-1]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = np.where(missing[:, None, None], np.float32(0), sums / counts[:, None, None])
+    data, header, other = read("stokes.fil")
+    assert data.dtype == np.float32 and np.array_equal(data, means)
+    # Channel 16 of 32 is at 1.4 GHz; the band descends by 1 MHz per channel.
+    assert (header.fch1, header.foff, header.nchans, header.npol) == (1416.0, -1.0, 32, 4)
+    assert (other["fch1"], other["foff"], other["nbits"]) == (1416.0, -1.0, 32)
+    # 4 spectra of 64 ADC samples at 64 MHz.
+    assert header.tsamp == other["tsamp"] == 4 * 64 / 64e6
+    # 0.125 s after 2023-11-14T22:13:20.25Z; a microsecond is 1.2e-11 days.
+    start = 40587 + 1_700_000_000 / 86400 + 0.375 / 86400
+    assert abs(header.tstart - start) < 1e-11, (header.tstart, start)
+    assert header.source_name == "B0531+21" and other["telescope_id"] == 64
+    assert abs(other["src_raj"].hour - (5 + 34 / 60 + 31.97 / 3600)) < 1e-9
+    assert abs(other["src_dej"].deg + (22 + 0 / 60 + 52.1 / 3600)) < 1e-9
+    data, _, _ = read("stokes8.fil")
+    exact = means * np.float32(20) + np.float32(100)
+    expected = np.clip(np.rint(exact), 0, 255)
+    assert data.dtype == np.uint8 and np.array_equal(data, expected)
+    assert ((expected == 255) & (exact > 256)).any()
+
+
+def beams():
+    recording = np.load("beams.npz")
+    counts = recording["validity"].astype("f4").reshape(-1)
+    intensities = recording["data"]
+    intensities = intensities.reshape(-1, *intensities.shape[2:]) / counts[:, None, None]
+    beams = intensities.shape[2]
+    assert beams > 1
+    for beam in range(beams):
+        data, header, other = read(f"beam_{beam}.fil")
+        assert np.array_equal(data[:, 0, :], intensities[:, :, beam]), beam
+        assert (other["nbeams"], other["ibeam"]) == (beams, beam + 1)
+        assert header.nchans == intensities.shape[1]
+
+
+COUNT = 103
+CHANNELS = 24
+
+
+def values(nbits):
+    rng = np.random.default_rng(nbits)
+    if nbits == 32:
+        return rng.standard_normal((COUNT, CHANNELS)).astype("f4")
+    return rng.integers(0, 2**nbits, (COUNT, CHANNELS)).astype({1: "u1", 2: "u1", 4: "u1", 8: "u1", 16: "<u2"}[nbits])
+
+
+def write():
+    for nbits in [1, 2, 4, 8, 16, 32]:
+        data = values(nbits)
+        path = f"your{nbits}.fil"
+        header = make_sigproc_object(
+            rawdatafile=path, source_name="a source", nchans=CHANNELS, foff=-0.5, fch1=1500.25, tsamp=64e-6,
+            tstart=60000.123456789, nbits=nbits,
+        )
+        header.write_header(path)
+        if nbits < 8:
+            # `your` writes whole bytes; the first value is in the least significant bits.
+            bits = np.unpackbits(data[..., None], axis=-1, bitorder="little")[..., :nbits]
+            data = np.packbits(bits.reshape(COUNT, -1), axis=-1, bitorder="little")
+        header.append_spectra(data, path)
+    # Two IFs, and ascending frequencies by blimpy.
+    header = make_sigproc_object(
+        rawdatafile="ifs.fil", source_name="a source", nchans=CHANNELS, foff=-0.5, fch1=1500.25, tsamp=64e-6,
+        tstart=60000.5, nbits=32, nifs=2,
+    )
+    header.write_header("ifs.fil")
+    header.append_spectra(np.stack([values(32), -values(32)], axis=1), "ifs.fil")
+    header = {
+        "telescope_id": 6, "machine_id": 0, "data_type": 1, "nchans": CHANNELS, "nifs": 1, "nbits": 32,
+        "fch1": 1000.0, "foff": 0.25, "tsamp": 0.001, "tstart": 60000.5, "source_name": "another",
+    }
+    Waterfall(header_dict=header, data_array=values(32)[:, None, :]).write_to_fil("blimpy.fil")
+
+
+def compare():
+    for nbits in [1, 2, 4, 8, 16, 32]:
+        recording = np.load(f"your{nbits}.npz")
+        played = recording["data"].reshape(-1, CHANNELS)
+        assert np.array_equal(played[:COUNT], values(nbits).astype("f4")), nbits
+        valid = recording["validity"].reshape(-1)
+        assert valid[:COUNT].all() and not valid[COUNT:].any() and len(valid) == 110
+    played = np.load("blimpy.npz")["data"].reshape(-1, CHANNELS)[:COUNT]
+    assert np.array_equal(played, values(32))
+    played = np.load("ifs.npz")["data"].reshape(-1, 2, CHANNELS)[:COUNT]
+    assert np.array_equal(played, np.stack([values(32), -values(32)], axis=1))
+    with open("your8.npz.json") as file:
+        side = json.load(file)
+    frequencies = side["axes"][2]
+    assert abs(frequencies["first"] - 1500.25e6) < 1e-3 and abs(frequencies["step"] + 0.5e6) < 1e-6
+    start = (60000.123456789 - 40587) * 86400
+    assert abs(side["start_unix_seconds"] - start) < 1e-6
+    seconds = side["clock"]["samples_per_frame"] / side["clock"]["adc_sample_rate_hz"]
+    assert abs(seconds - 10 * 64e-6) < 1e-15
+
+
+def killed():
+    """A file of a killed program is as good as one that was closed."""
+    data, header, _ = read("stokes.fil")
+    assert len(data) > 100
+    recorded = np.load("stokes.npy", mmap_mode="r").reshape(-1, 4, 32)
+    count = min(len(data), len(recorded))
+    assert count > 100 and np.array_equal(data[:count], recorded[:count] / np.float32(4))
+    # Between two calls of `write` the file has whole spectra; a kill within a call may leave a part.
+    print(count)
+
+
+globals()[sys.argv[1]]()
