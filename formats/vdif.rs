@@ -5,9 +5,11 @@
 //! threads, such as polarisations, may be in one file.
 
 mod header;
+mod reader;
 mod samples;
 mod time;
 
 pub use header::{Header, HeaderError, MAX_FRAME_BYTES, SYNC, station};
+pub use reader::{Reader, Step};
 pub use samples::{BITS, HIGH_LEVEL, THRESHOLD, is_width, nominal_rms, pack, unpack};
-pub use time::{EPOCHS, Grid, epoch_of, epoch_unix, payload_sizes};
+pub use time::{EPOCHS, Grid, epoch_of, epoch_unix, frames_per_second, payload_sizes};

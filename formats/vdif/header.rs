@@ -191,21 +191,14 @@ impl Header {
         Some([1 << 24 | flag | value, SYNC, low, high])
     }
 
-    /// Whether `other` has the same format and belongs to the same stream, as any thread or time.
+    /// Whether `other` has the same format, as frames of one file do.
     #[must_use]
-    pub fn is_like(&self, other: &Self) -> bool {
+    pub fn has_format(&self, other: &Self) -> bool {
         let format = |header: &Self| {
-            (
-                header.is_legacy,
-                header.epoch,
-                header.log2_channels,
-                header.frame_bytes,
-                header.is_complex,
-                header.bits,
-                header.station,
-            )
+            let sizes = (header.frame_bytes, header.log2_channels, header.bits);
+            (header.is_legacy, header.is_complex, sizes, header.edv())
         };
-        format(self) == format(other) && self.edv() == other.edv()
+        format(self) == format(other)
     }
 }
 

@@ -26,19 +26,26 @@ pub fn epoch_unix(epoch: u8) -> i64 {
     Utc { year: 2000 + i64::from(epoch / 2), month, day: 1, second: 0 }.unix()
 }
 
-/// Returns the sizes of payloads in bytes, ascending, that give a whole number of frames per second: `rate_hz` samples
-/// per second of `sample_bits` bits (of all channels). Sizes are multiples of 8 bytes, up to `most_bytes`.
+/// Returns the number of frames per second with this payload: `rate_hz` samples per second of `sample_bits` bits (of all
+/// channels). `None` if the number is not whole or beyond the range of a header, or if the payload is not a multiple of
+/// 8 bytes or not a whole number of samples.
+#[must_use]
+pub fn frames_per_second(rate_hz: u64, sample_bits: u64, payload_bytes: u32) -> Option<u64> {
+    let bits = 8 * u64::from(payload_bytes);
+    let samples = bits.checked_div(sample_bits).filter(|samples| *samples > 0)?;
+    let is_whole = payload_bytes.is_multiple_of(8)
+        && bits.is_multiple_of(sample_bits)
+        && rate_hz.is_multiple_of(samples);
+    let frames = rate_hz / samples;
+    (is_whole && (1..=MAX_FRAMES_PER_SECOND).contains(&frames)).then_some(frames)
+}
+
+/// Returns the sizes of payloads in bytes up to `most_bytes`, ascending, that give a whole number of
+/// [`frames_per_second`].
 #[must_use]
 pub fn payload_sizes(rate_hz: u64, sample_bits: u64, most_bytes: u32) -> Vec<u32> {
     let most_bytes = most_bytes.min(MAX_FRAME_BYTES - 32);
-    let fits = |bytes: &u32| {
-        let bits = 8 * u64::from(*bytes);
-        let samples = bits / sample_bits.max(1);
-        bits.is_multiple_of(sample_bits.max(1))
-            && samples > 0
-            && rate_hz.is_multiple_of(samples)
-            && (1..=MAX_FRAMES_PER_SECOND).contains(&(rate_hz / samples))
-    };
+    let fits = |bytes: &u32| frames_per_second(rate_hz, sample_bits, *bytes).is_some();
     (8..=most_bytes).step_by(8).filter(fits).collect()
 }
 
