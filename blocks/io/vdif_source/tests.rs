@@ -67,7 +67,7 @@ fn play(bytes: &[u8], json: serde_json::Value) -> Result<Played, String> {
     let outputs = source.outputs(&[]).map_err(|refusals| refusals[0].message.clone())?;
     let ports = Ports { inputs: vec![], outputs };
     let env = Env::detached("in");
-    let mut harness = Harness::new(source.build(&[], &env).unwrap(), &ports, 4).unwrap();
+    let mut harness = Harness::new(source.build(&[], &env).unwrap(), &ports, 64).unwrap();
     Harness::block_on(harness.start()).map_err(|error| error.to_string())?;
     let mut frames = Vec::new();
     loop {
