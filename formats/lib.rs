@@ -7,5 +7,6 @@ pub mod filterbank;
 pub mod guppi;
 pub mod sigmf;
 pub mod time;
+pub mod utc;
 pub mod uvh5;
 pub mod vdif;
