@@ -9,3 +9,4 @@ pub mod recorder;
 pub mod spead;
 pub mod spead_sink;
 pub mod spead_source;
+pub mod uvh5_sink;

@@ -10,8 +10,6 @@ use std::os::unix::fs::FileExt;
 
 /// Entries of a node.
 const ENTRIES: usize = 2 * INDEX_HALF as usize;
-/// Largest number of chunks of a dataset.
-pub const MAX_CHUNKS: u64 = (ENTRIES * ENTRIES) as u64;
 /// Size of the fields of a node before its entries.
 const FIELDS: usize = 24;
 

@@ -75,7 +75,6 @@ pub struct Writer {
     /// Numbers of the antennas of each row of a dump, as bytes.
     antennas: [Vec<u8>; 2],
     integration_seconds: f64,
-    has_sidereal_time: bool,
     shape: Shape,
     bytes: Vec<u8>,
     packed: Vec<u8>,
@@ -215,7 +214,6 @@ impl Writer {
             committed: 0,
             antennas: [number(|row| row.0), number(|row| row.1)],
             integration_seconds: description.integration_seconds,
-            has_sidereal_time: description.has_sidereal_time,
             shape,
             bytes: Vec::new(),
             packed: Vec::new(),
