@@ -84,6 +84,9 @@ pub struct Chunk {
     lacks_nothing: bool,
 }
 
+/// Number of samples of a complete visibility, as bytes.
+const WHOLE: [u8; 4] = 1_f32.to_le_bytes();
+
 /// Numbers of visibilities without a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flagged {
@@ -98,13 +101,15 @@ impl Chunk {
     #[must_use]
     pub fn new(shape: &Shape) -> Self {
         let values = shape.chunk_values();
-        Self {
+        let mut chunk = Self {
             channels: shape.chunk_channels,
             visibilities: vec![0; 8 * values],
             flags: vec![0; values],
             samples: vec![0; 4 * values],
             lacks_nothing: true,
-        }
+        };
+        chunk.begin(0);
+        chunk
     }
 
     /// Whether every visibility is complete.
@@ -113,12 +118,15 @@ impl Chunk {
         self.lacks_nothing
     }
 
-    /// Begins another chunk: every visibility is complete and 0.
-    pub fn begin(&mut self) {
-        self.visibilities.fill(0);
-        self.flags.fill(0);
-        self.samples.chunks_exact_mut(4).for_each(|s| s.copy_from_slice(&1_f32.to_le_bytes()));
+    /// Begins another chunk, in which `channels` channels will be filled or missed; all are complete so far.
+    pub fn begin(&mut self, channels: usize) {
         self.lacks_nothing = true;
+        if channels < self.channels {
+            // The rest must be the same in every chunk.
+            self.visibilities.fill(0);
+            self.flags.fill(0);
+            self.samples.chunks_exact_mut(4).for_each(|s| s.copy_from_slice(&WHOLE));
+        }
     }
 
     /// Flags the channels from `at` on, as many as `channels`, and returns the number of visibilities.
@@ -129,6 +137,9 @@ impl Chunk {
         }
         for samples in self.samples.chunks_exact_mut(4 * row) {
             samples[4 * first..4 * (first + len)].fill(0);
+        }
+        for values in self.visibilities.chunks_exact_mut(8 * row) {
+            values[8 * first..8 * (first + len)].fill(0);
         }
         self.lacks_nothing = false;
         (self.flags.len() / self.channels * channels) as u64
@@ -144,70 +155,74 @@ impl Chunk {
         at: usize,
     ) -> Flagged {
         match part.visibilities {
-            Visibilities::Integers(values) => self.copy(
-                part,
-                order,
-                channels,
-                at,
-                |value| [f64::from(values[value]), f64::from(values[value + 1])],
-            ),
-            Visibilities::Floats(values) => self.copy(
-                part,
-                order,
-                channels,
-                at,
-                |value| [f64::from(values[value]), f64::from(values[value + 1])],
-            ),
+            Visibilities::Integers(values) => self.copy(values, part, order, channels, at),
+            Visibilities::Floats(values) => self.copy(values, part, order, channels, at),
         }
     }
 
-    fn copy(
+    fn copy<T: Copy + Into<f64>>(
         &mut self,
+        values: &[T],
         part: &Part<'_>,
         order: &Order,
         channels: Range<usize>,
         at: usize,
-        value: impl Fn(usize) -> [f64; 2],
     ) -> Flagged {
         let Part { counts, places, full, .. } = part;
         let baselines = order.rows.len();
         let mut flagged = Flagged::default();
+        let mut share = Share::new(*full, *full, order.samples);
         let mut lacks_nothing = self.lacks_nothing;
-        let full = f64::from((*full).max(1));
         for (baseline, row) in order.rows.iter().enumerate() {
             let of_baseline = places.place(1, baseline);
             for (n, channel) in channels.clone().enumerate() {
                 let of_channel = of_baseline + places.place(0, channel);
                 let from = 2 * PRODUCTS * (channel * baselines + baseline);
+                let from = &values[from..from + 2 * PRODUCTS];
                 let to = (row * self.channels + at + n) * PRODUCTS;
-                for (product, polarisation) in order.polarisations.iter().enumerate() {
+                let visibilities = &mut self.visibilities[8 * to..8 * (to + PRODUCTS)];
+                let flags = &mut self.flags[to..to + PRODUCTS];
+                let samples = &mut self.samples[4 * to..4 * (to + PRODUCTS)];
+                for (product, to) in order.polarisations.into_iter().enumerate() {
                     let count = counts[of_channel + places.place(2, product)];
-                    let to = to + polarisation;
-                    let fraction = f64::from(count) / full;
-                    let factor = order.samples.map_or(1.0, |samples| 1.0 / (samples * fraction));
-                    let [re, im] = value(from + 2 * product);
-                    let [re, im] = [(re * factor) as f32, (-im * factor) as f32];
-                    let is_finite = re.is_finite() && im.is_finite();
+                    if count != share.count {
+                        share = Share::new(count, *full, order.samples);
+                    }
+                    let [re, im]: [f64; 2] = [from[2 * product].into(), from[2 * product + 1].into()];
+                    // A zero without a sign.
+                    let mut value = [re * share.factor + 0.0, 0.0 - im * share.factor].map(|v| v as f32);
+                    let is_finite = value[0].is_finite() && value[1].is_finite();
                     if count == 0 || !is_finite {
                         flagged.missing += u64::from(count == 0);
                         flagged.not_finite += u64::from(count != 0);
-                        self.flags[to] = 1;
-                        lacks_nothing = false;
-                    } else {
-                        // A zero without a sign.
-                        let [re, im] = [(re + 0.0).to_le_bytes(), (im + 0.0).to_le_bytes()];
-                        self.visibilities[8 * to..8 * to + 4].copy_from_slice(&re);
-                        self.visibilities[8 * to + 4..8 * to + 8].copy_from_slice(&im);
-                    }
-                    if fraction != 1.0 {
-                        let bytes = (fraction as f32).to_le_bytes();
-                        self.samples[4 * to..4 * to + 4].copy_from_slice(&bytes);
+                        value = [0.0; 2];
                         lacks_nothing = false;
                     }
+                    lacks_nothing &= count == *full;
+                    flags[to] = u8::from(count == 0 || !is_finite);
+                    samples[4 * to..4 * to + 4].copy_from_slice(&share.bytes);
+                    visibilities[8 * to..8 * to + 4].copy_from_slice(&value[0].to_le_bytes());
+                    visibilities[8 * to + 4..8 * to + 8].copy_from_slice(&value[1].to_le_bytes());
                 }
             }
         }
         self.lacks_nothing = lacks_nothing;
         flagged
+    }
+}
+
+/// Scale of the visibilities with a count.
+struct Share {
+    count: u32,
+    /// Fraction of a complete visibility, as bytes.
+    bytes: [u8; 4],
+    factor: f64,
+}
+
+impl Share {
+    fn new(count: u32, full: u32, samples: Option<f64>) -> Self {
+        let fraction = f64::from(count) / f64::from(full.max(1));
+        let factor = samples.map_or(1.0, |samples| 1.0 / (samples * fraction));
+        Self { count, bytes: (fraction as f32).to_le_bytes(), factor }
     }
 }

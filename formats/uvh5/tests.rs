@@ -46,7 +46,7 @@ fn create(path: &Path, description: &Description) -> Writer {
 fn write(writer: &mut Writer) {
     let shape = writer.shape();
     let mut chunk = Chunk::new(&shape);
-    chunk.begin();
+    chunk.begin(0);
     (0..shape.chunks()).for_each(|number| writer.chunk(number, &chunk).unwrap());
     let time = DumpTime {
         julian_date: 2_460_000.5 + writer.dumps() as f64 / 86400.0,
@@ -82,7 +82,7 @@ fn chunk_has_conjugated_means_in_the_order_of_the_file() {
         full: 10,
     };
     let mut chunk = Chunk::new(&shape);
-    chunk.begin();
+    chunk.begin(shape.chunk_channels);
     let rows = vec![0, 2, 1];
     let flagged = chunk.fill(&part, &order(rows.clone(), Some(100.0)), 0..2, 0);
     assert_eq!(flagged, Flagged::default());
@@ -100,7 +100,7 @@ fn chunk_has_conjugated_means_in_the_order_of_the_file() {
         }
     }
     // Sums, as they are.
-    chunk.begin();
+    chunk.begin(1);
     chunk.fill(&part, &order(rows, None), 1..2, 0);
     assert_eq!(value(&chunk, 0), (24.0, -25.0, 0, 1.0));
 }
@@ -122,7 +122,7 @@ fn counts_of_channels_and_products_flag_only_theirs() {
             full: 4,
         };
         let mut chunk = Chunk::new(&shape);
-        chunk.begin();
+        chunk.begin(shape.chunk_channels);
         let flagged = chunk.fill(&part, &order(vec![0], Some(2.0)), 0..4, 0);
         let is_of_blocks = axes.len() == 1;
         assert_eq!(flagged.missing, if is_of_blocks { 8 } else { 2 });
@@ -162,7 +162,7 @@ fn values_that_are_not_finite_are_flagged() {
         full: 1,
     };
     let mut chunk = Chunk::new(&shape);
-    chunk.begin();
+    chunk.begin(shape.chunk_channels);
     let flagged = chunk.fill(&part, &order(vec![0], Some(0.5)), 0..1, 0);
     assert_eq!(flagged, Flagged { missing: 0, not_finite: 3 });
     assert_eq!(value(&chunk, 2), (2.0, -4.0, 0, 1.0));
@@ -173,7 +173,7 @@ fn values_that_are_not_finite_are_flagged() {
 fn missing_channels_are_flagged_for_all_baselines() {
     let shape = Shape { baselines: 2, channels: 3, chunk_channels: 3 };
     let mut chunk = Chunk::new(&shape);
-    chunk.begin();
+    chunk.begin(0);
     assert!(chunk.lacks_nothing());
     assert_eq!(chunk.miss(1, 1), 8);
     for n in 0..24 {

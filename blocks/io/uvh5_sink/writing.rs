@@ -286,10 +286,10 @@ impl Writing {
 
     /// Fills the chunk with the channels of its number.
     fn fill(&mut self, number: usize, dump: &Dump) -> Result<(), BlockError> {
-        self.chunk.begin();
         let shape = self.layout.shape;
         let first = number * shape.chunk_channels;
         let end = (first + shape.chunk_channels).min(shape.channels);
+        self.chunk.begin(end - first);
         let mut flagged = Flagged::default();
         for input in &self.layout.inputs {
             let (from, to) = (first.max(input.at), end.min(input.at + input.channels));
