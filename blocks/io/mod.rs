@@ -16,6 +16,7 @@ pub mod sigmf_source;
 pub mod spead;
 pub mod spead_sink;
 pub mod spead_source;
+pub mod uvh5_sink;
 pub(crate) mod validity_counts;
 pub mod vdif_sink;
 pub mod vdif_source;

@@ -1,1 +1,255 @@
-//! uvh5 against independent readers and writers.
+//! UVH5 files, read by h5py and pyuvdata.
+
+use super::{example, fxgraph, needs, run_flowgraph, script};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const TELESCOPE: &str =
+    "{name: laboratory, latitude_degrees: 50.73, longitude_degrees: 7.1, height_metres: 62}";
+const PLACES: &str = "[[0, 0, 0], [12.5, 3, 0], [-7, 21, 0.5], [30, -18, 0.2]]";
+const RATE: &str = "1712000000";
+const SYNC: &str = "1790000000";
+
+/// Returns a flowgraph of four antennas that see a source in azimuth 37 and elevation 62 degrees; the first antenna
+/// lacks `lost` heaps from heap 8 on. A dump of the correlator `x` has 8 heaps. `more` are further blocks.
+fn array(frames: usize, lost: usize, more: &str) -> String {
+    let include = example("include/f_engine.yaml").display().to_string();
+    let fault = if lost > 0 { "${'error' if number == 0 else 'none'}" } else { "none" };
+    format!(
+        r#"
+flowgraph: array
+include: ["{include}"]
+parameters: {{adc_sample_rate_hz: {RATE}}}
+templates:
+  antenna:
+    parameters: {{number: 0}}
+    blocks:
+      digitiser:
+        kind: digitiser_simulator
+        parameters:
+          antenna: "${{number}}"
+          antennas_enu_metres: {PLACES}
+          sync_time_seconds: {SYNC}
+          source: {{azimuth_degrees: 37, elevation_degrees: 62, amplitude: 0.1}}
+          signals: wgn(0.05)
+          seed: "${{number}}"
+          frames: {frames}
+          samples_per_frame: 32768
+          period_samples: 1048576
+      f:
+        template: f_engine
+        inputs: [digitiser.pol0, digitiser.pol1]
+        parameters: {{channels: 64, gain: 0.5, dither_seed: "${{number}}"}}
+      loss:
+        kind: fault_injector
+        input: f
+        on_fault: skip
+        parameters: {{fault: "{fault}", after_frames: 8, faults: {lost}}}
+    outputs: {{output: loss}}
+blocks:
+  antenna: {{template: antenna, replicate: 4, parameters: {{number: "${{index}}"}}}}
+  array: {{kind: antenna_stack, inputs: ["antenna[*]"]}}
+  x: {{kind: correlator, input: array, parameters: {{spectra_per_dump: 2048}}}}
+{more}
+"#,
+        lost = lost.max(1)
+    )
+}
+
+/// Returns a sink `name` of `inputs` with `parameters`.
+fn sink(name: &str, inputs: &str, parameters: &str) -> String {
+    format!(
+        "  {name}:\n    kind: uvh5_sink\n    inputs: [{inputs}]\n    parameters: {{path: {name}.uvh5, \
+         telescope: {TELESCOPE}, antennas_enu_metres: {PLACES}{parameters}}}\n"
+    )
+}
+
+/// Returns a source `name` of zeros with a frame of 0.5 s.
+fn zeros(name: &str, first_channel: usize, frames: usize, validity: &str, more: &str) -> String {
+    format!(
+        "  {name}:\n    kind: null_source\n    parameters:\n      dtype: ci32\n      axes: [{{name: channel, len: 8}}, \
+         {{name: baseline, len: 3}}, {{name: product, len: 4}}]\n      validity_axes: [{validity}]\n      \
+         samples_per_frame: 500000\n      adc_sample_rate_hz: 1000000\n      sync_time_seconds: 1727740800\n      \
+         frames: {frames}\n      band: {{channels: 16, first_channel: {first_channel}, centre_hz: 1e9, \
+         bandwidth_hz: 16e3}}\n{more}"
+    )
+}
+
+fn two_antennas(name: &str, inputs: &str, parameters: &str) -> String {
+    sink(name, inputs, parameters).replace(PLACES, "[[0, 0, 0], [3000, -4000, 12]]")
+}
+
+fn check(directory: &Path, arguments: &[&str]) -> String {
+    script(directory, "uvh5.py", arguments)
+}
+
+#[test]
+fn uvh5_of_an_array_agrees_with_its_recording_and_with_the_place_of_the_source() {
+    if !needs::formats() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let more = [
+        sink("vis", "x", ""),
+        sink("sums", "x", ", normalise: false"),
+        sink("linear", "x", ", feeds: [y, x]"),
+        sink("circular", "x", ", feeds: [r, l]"),
+        "  npz: {kind: file_sink, input: x, parameters: {path: vis.npz}}".to_owned(),
+    ];
+    run_flowgraph(folder.path(), &array(25, 0, &more.concat()));
+    let values = ["values", "vis.uvh5", "sums.uvh5", "vis.npz", RATE, "262144", SYNC, "2048"];
+    check(folder.path(), &values);
+    check(folder.path(), &["source", "vis.uvh5", "37", "62"]);
+    check(folder.path(), &["feeds", "linear.uvh5", "circular.uvh5", "vis.npz"]);
+}
+
+#[test]
+fn uvh5_of_missing_data_has_flags_and_numbers_of_samples() {
+    if !needs::formats() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let more = sink("vis", "x", "")
+        + "  npz: {kind: file_sink, input: x, parameters: {path: vis.npz}}\n";
+    // The whole second dump, and a quarter of the third.
+    run_flowgraph(folder.path(), &array(33, 10, &more));
+    let said = check(folder.path(), &["gaps", "vis.uvh5", "vis.npz", "8"]);
+    assert!(said.contains("missing 0.2 flagged 0.1"), "{said}");
+    let mut blocks = String::from("flowgraph: axes\nblocks:\n");
+    let names = [&["baseline"][..], &["channel", "baseline"], &["channel", "baseline", "product"], &["channel"]];
+    for (n, names) in names.iter().enumerate() {
+        let len = |name: &str| ["channel", "baseline", "product"].map(|other| other == name);
+        let axes: Vec<String> = names
+            .iter()
+            .map(|name| {
+                let len = [8, 3, 4].into_iter().zip(len(name)).find(|(_, is)| *is).unwrap().0;
+                format!("{{name: {name}, len: {len}}}")
+            })
+            .collect();
+        let source = format!("source{n}");
+        blocks += &zeros(&source, 0, 2, &axes.join(", "), "      missing_every: 5\n");
+        blocks += &two_antennas(&format!("axes{n}"), &source, "");
+    }
+    run_flowgraph(folder.path(), &blocks);
+    for (n, names) in names.iter().enumerate() {
+        let file = format!("axes{n}.uvh5");
+        check(folder.path(), &[&["axes", file.as_str()], *names].concat());
+    }
+}
+
+#[test]
+fn uvh5_joins_channel_blocks_of_several_correlators() {
+    if !needs::formats() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let half = |name: &str, first: usize| {
+        format!(
+            "  {name}_array: {{kind: antenna_stack, inputs: [\"antenna[*]\"], parameters: \
+             {{first_channel: {first}, channels: 24}}}}\n  {name}: {{kind: correlator, input: {name}_array, \
+             parameters: {{spectra_per_dump: 2048}}}}\n"
+        )
+    };
+    let more = [
+        half("low", 0),
+        half("high", 40),
+        sink("both", "high, low", ""),
+        sink("lower", "low", ""),
+        sink("higher", "high", ""),
+    ];
+    run_flowgraph(folder.path(), &array(17, 3, &more.concat()));
+    let said = check(folder.path(), &["joined", "both.uvh5", "lower.uvh5", "higher.uvh5"]);
+    assert_eq!(said, "joined 48\n");
+    // A stream that ends earlier.
+    let validity = "{name: baseline, len: 3}";
+    let blocks = "flowgraph: halves\nblocks:\n".to_owned()
+        + &zeros("low", 0, 5, validity, "")
+        + &zeros("high", 8, 2, validity, "")
+        + &two_antennas("half", "high, low", "");
+    run_flowgraph(folder.path(), &blocks);
+    assert_eq!(check(folder.path(), &["half", "half.uvh5", "8"]), "flagged 5\n");
+}
+
+#[test]
+fn uvh5_of_a_tracked_source_has_its_baseline_vectors() {
+    if !needs::formats() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let centre = ", phase_centre: {name: somewhere, right_ascension_degrees: 123.4, \
+                  declination_degrees: -21.5}, ut1_utc_seconds: 0.059";
+    let blocks = "flowgraph: tracked\nblocks:\n".to_owned()
+        + &zeros("x", 0, 7200, "{name: baseline, len: 3}", "")
+        + &two_antennas("vis", "x", centre);
+    run_flowgraph(folder.path(), &blocks);
+    let said = check(folder.path(), &["sidereal", "vis.uvh5", "123.4", "-21.5"]);
+    assert!(said.starts_with("tracked"), "{said}");
+}
+
+#[test]
+fn uvh5_begins_new_files_and_overwrites_none() {
+    if !needs::formats() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let validity = "{name: baseline, len: 3}";
+    let rolled = two_antennas("n_{timestamp}", "x", ", dumps_per_file: 3")
+        .replacen("n_{timestamp}:", "n:", 1)
+        .replace("path: n_{timestamp}.uvh5", "path: \"n_{timestamp}.uvh5\"");
+    let timed = two_antennas("t_{timestamp}", "x", ", seconds_per_file: 1.6")
+        .replacen("t_{timestamp}:", "t:", 1)
+        .replace("path: t_{timestamp}.uvh5", "path: \"t_{timestamp}.uvh5\"");
+    let blocks = "flowgraph: rolled\nblocks:\n".to_owned()
+        + &zeros("x", 0, 8, validity, "")
+        + &rolled
+        + &timed
+        + &two_antennas("one", "x", "");
+    run_flowgraph(folder.path(), &blocks);
+    let n = ["rolled", "n_0.uvh5", "n_1500000.uvh5", "n_3000000.uvh5"];
+    assert_eq!(check(folder.path(), &n), "3 3 2\n");
+    assert_eq!(check(folder.path(), &["rolled", "t_0.uvh5", "t_2000000.uvh5"]), "4 4\n");
+    let before = std::fs::read(folder.path().join("one.uvh5")).unwrap();
+    run_flowgraph(folder.path(), &blocks.replace("frames: 8", "frames: 2"));
+    assert_eq!(std::fs::read(folder.path().join("one.uvh5")).unwrap(), before);
+    assert_eq!(check(folder.path(), &["rolled", "one_2.uvh5"]), "2\n");
+}
+
+#[test]
+fn uvh5_of_a_killed_program_has_all_committed_dumps() {
+    if !needs::formats() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let yaml = array(1 << 30, 0, &sink("vis", "x", ", commit_seconds: 0, overwrite: true"));
+    std::fs::write(folder.path().join("endless.yaml"), yaml).unwrap();
+    let path = folder.path().join("vis.uvh5");
+    let size = || path.metadata().map_or(0, |metadata| metadata.len());
+    for (n, bytes) in [1 << 20, 2 << 20, 3 << 20].into_iter().enumerate() {
+        let _ = std::fs::remove_file(&path);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+        command.args(["run", "--quiet", "endless.yaml"]).current_dir(folder.path());
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let begin = Instant::now();
+        while size() < bytes && begin.elapsed() < Duration::from_mins(2) {
+            std::thread::sleep(Duration::from_millis(3 + 4 * n as u64));
+        }
+        // SIGKILL: nothing is written afterwards.
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let dumps: u64 = check(folder.path(), &["killed", "vis.uvh5"]).trim().parse().unwrap();
+        assert!(dumps > 2, "{dumps}");
+    }
+}
+
+#[test]
+fn uvh5_flowgraph_of_the_examples_is_read_without_a_warning() {
+    if !needs::formats() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let flowgraph = example("14_uvh5.yaml").display().to_string();
+    let output = fxgraph(folder.path(), &["run", "--quiet", &flowgraph]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(check(folder.path(), &["rolled", "out/visibilities.uvh5"]), "6\n");
+}

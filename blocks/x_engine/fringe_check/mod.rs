@@ -155,7 +155,7 @@ impl KindSpec for FringeCheck {
 }
 
 /// Number of antennas with this number of baselines, autocorrelations included; `None` if there is none.
-fn antennas_of(baselines: usize) -> Option<usize> {
+pub(crate) fn antennas_of(baselines: usize) -> Option<usize> {
     let antennas = (8 * baselines + 1).isqrt().saturating_sub(1) / 2;
     (antennas * (antennas + 1) / 2 == baselines).then_some(antennas)
 }

@@ -1,0 +1,90 @@
+//! The block: matches the inputs, and gives dumps to the thread that writes.
+
+use super::matching::Matching;
+use super::ports::Layout;
+use super::writing::{Queue, Writing};
+use super::{PLACEHOLDER, Uvh5Sink};
+use fxgraph::access::WrittenPath;
+use fxgraph::recording::{try_folder, try_path};
+use fxgraph::{Block, BlockError, Env, Io, Next, Ports};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// The running block.
+pub struct Sink {
+    name: String,
+    path: WrittenPath,
+    overwrite: bool,
+    matching: Matching,
+    queue: Arc<Queue>,
+    /// State of the thread before it starts.
+    writing: Option<Writing>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sink {
+    /// Creates a sink for checked `ports`.
+    pub fn new(mut parameters: Uvh5Sink, ports: &Ports, layout: &Layout, env: &Env) -> Self {
+        parameters.path = parameters.path.begin_at(&env.output_folder);
+        let queue = Arc::new(Queue::default());
+        let step = ports.inputs[0].clock.samples_per_frame;
+        let seconds = parameters.wait_seconds;
+        let matching = Matching::new(ports.inputs.len(), step, seconds, &env.counters);
+        let (path, overwrite) = (parameters.path.clone(), parameters.overwrite);
+        let writing = Writing::new(parameters, ports, layout, env, Arc::clone(&queue));
+        Self {
+            name: env.name.clone(),
+            path,
+            overwrite,
+            matching,
+            queue,
+            writing: Some(writing),
+            thread: None,
+        }
+    }
+}
+
+impl Block for Sink {
+    fn start(&mut self) -> Result<(), BlockError> {
+        // Reports a path that cannot be written before the flowgraph runs. Nothing is written yet: if
+        // another block fails to start, an earlier file must survive.
+        if self.path.contains(PLACEHOLDER) {
+            try_folder(&self.path)?;
+        } else {
+            try_path(&self.path, self.overwrite)?;
+        }
+        let Some(writing) = self.writing.take() else { return Ok(()) };
+        let thread = std::thread::Builder::new()
+            .name(format!("write {}", self.name))
+            .spawn(move || writing.run())
+            .map_err(|error| BlockError::new("cannot start the writing thread").because(error))?;
+        self.thread = Some(thread);
+        Ok(())
+    }
+
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        if let Some(error) = self.queue.failure() {
+            return Err(error);
+        }
+        if !self.queue.has_room() {
+            let is_over = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
+            let ended = || BlockError::new("the writing thread ended without a report");
+            return if is_over { Err(ended()) } else { Ok(Next::Wait) };
+        }
+        match self.matching.take(io.inputs) {
+            Ok(dump) => self.queue.push(dump).map(|()| Next::Again),
+            Err(next) => Ok(next),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), BlockError> {
+        self.queue.end();
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        let panicked = thread.join().is_err();
+        match self.queue.failure() {
+            Some(error) => Err(error),
+            None if panicked => Err(BlockError::new("the writing thread ended without a report")),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Description of the file, and rows of its dumps.
+
+use super::{Feed, Uvh5Sink};
+use super::ports::Layout;
+use fxgraph::{Clock, Env, Ports};
+use fxgraph_dsp::earth::{Place, Pointing};
+use fxgraph_dsp::sidereal::Moment;
+use fxgraph_dsp::utc;
+use fxgraph_formats::uvh5::arrange::Order;
+use fxgraph_formats::uvh5::hdf5::Values;
+use fxgraph_formats::uvh5::{self, Description, DumpTime};
+
+/// The description of the files of a sink.
+pub fn description(
+    parameters: &Uvh5Sink,
+    ports: &Ports,
+    layout: &Layout,
+    env: &Env,
+) -> Description {
+    let telescope = &parameters.telescope;
+    let place = place(parameters);
+    let clock = &ports.inputs[0].clock;
+    let frequencies = layout.inputs.iter().flat_map(|input| {
+        let band = ports.inputs[input.input].band;
+        (0..input.channels).map(move |c| band.map_or(0.0, |band| band.channel_hz(c)))
+    });
+    let antenna = |(n, antenna): (usize, super::Antenna)| uvh5::Antenna {
+        name: antenna.name.unwrap_or_else(|| format!("ant{n}")),
+        position_metres: place.enu_to_itrf(antenna.enu_metres),
+        diameter_metres: antenna.diameter_metres,
+    };
+    let phase_centre = match &parameters.phase_centre {
+        None => uvh5::PhaseCentre::Unprojected,
+        Some(centre) => uvh5::PhaseCentre::Sidereal {
+            name: centre.name.clone(),
+            right_ascension: centre.right_ascension_degrees.to_radians(),
+            declination: centre.declination_degrees.to_radians(),
+        },
+    };
+    let history = format!(
+        "Written by fxgraph {}, block {}, configuration {}.",
+        env!("CARGO_PKG_VERSION"),
+        env.name,
+        env.config_hash
+    );
+    let scale = if parameters.normalise { "mean per sample" } else { "sum" };
+    let samples = samples_per_dump(ports);
+    let keywords = [
+        ("fxgraph_version", Values::text(env!("CARGO_PKG_VERSION"))),
+        ("fxgraph_block", Values::text(&env.name)),
+        ("fxgraph_config_hash", Values::text(&env.config_hash)),
+        ("fxgraph_flowgraph", Values::text(&env.resolved_yaml)),
+        ("fxgraph_scale", Values::text(scale)),
+        ("fxgraph_samples_per_dump", Values::float(samples)),
+        ("adc_sample_rate_hz", Values::float(clock.adc_sample_rate_hz)),
+        ("sync_time_seconds", Values::float(clock.sync_time_seconds)),
+    ];
+    Description {
+        telescope: uvh5::Telescope {
+            name: telescope.name.clone(),
+            instrument: telescope.instrument.clone(),
+            latitude_degrees: telescope.latitude_degrees,
+            longitude_degrees: telescope.longitude_degrees,
+            height_metres: telescope.height_metres,
+            mount: telescope.mount.name().to_owned(),
+        },
+        antennas: parameters.all_antennas().into_iter().enumerate().map(antenna).collect(),
+        feeds: parameters.feeds.map(Feed::into),
+        feed_angles: parameters.feed_angles_degrees.map(f64::to_radians),
+        frequencies_hz: frequencies.collect(),
+        channel_width_hz: channel_width_hz(ports),
+        integration_seconds: 1.0 / clock.frames_per_second(),
+        phase_centre,
+        has_sidereal_time: parameters.ut1_utc_seconds.is_some(),
+        history,
+        keywords: keywords.map(|(name, values)| (name.to_owned(), values)).into(),
+    }
+}
+
+/// Order and scale of the visibilities.
+pub fn order(parameters: &Uvh5Sink, ports: &Ports, description: &Description) -> Order {
+    let rows = description.rows();
+    // Baseline a2 (a2 + 1) / 2 + a1 of the correlator is that of a1 <= a2.
+    let mut of_baselines = vec![0; rows.len()];
+    for (row, (one, two)) in rows.iter().enumerate() {
+        of_baselines[two * (two + 1) / 2 + one] = row;
+    }
+    let polarisations = uvh5::polarisations(description.feeds);
+    Order {
+        rows: of_baselines,
+        polarisations: polarisations.map_or([0, 3, 2, 1], |(_, places)| places),
+        samples: parameters.normalise.then(|| samples_per_dump(ports)),
+    }
+}
+
+fn channel_width_hz(ports: &Ports) -> f64 {
+    ports.inputs[0].band.map_or(1.0, |band| (band.bandwidth_hz / band.channels as f64).abs())
+}
+
+/// Samples of a channel in a dump: a filter bank makes one per inverse width of a channel.
+fn samples_per_dump(ports: &Ports) -> f64 {
+    channel_width_hz(ports) / ports.inputs[0].clock.frames_per_second()
+}
+
+fn place(parameters: &Uvh5Sink) -> Place {
+    let telescope = &parameters.telescope;
+    Place {
+        latitude: telescope.latitude_degrees.to_radians(),
+        longitude: telescope.longitude_degrees.to_radians(),
+        height_metres: telescope.height_metres,
+    }
+}
+
+/// Times and baseline vectors of dumps.
+pub struct Times {
+    place: Place,
+    clock: Clock,
+    ut1_minus_utc: f64,
+    /// Right ascension and declination of the source that the delays follow, in radians.
+    source: Option<[f64; 2]>,
+    /// Positions of the antennas along the axes of ITRF.
+    antennas: Vec<[f64; 3]>,
+    rows: Vec<(usize, usize)>,
+    /// Positions of the antennas as seen from the source.
+    turned: Vec<[f64; 3]>,
+    uvw: Vec<[f64; 3]>,
+}
+
+impl Times {
+    /// Creates the times of the files with this description.
+    pub fn new(parameters: &Uvh5Sink, ports: &Ports, description: &Description) -> Self {
+        let source = parameters.phase_centre.as_ref().map(|centre| {
+            [centre.right_ascension_degrees, centre.declination_degrees].map(f64::to_radians)
+        });
+        Self {
+            place: place(parameters),
+            clock: ports.inputs[0].clock,
+            ut1_minus_utc: parameters.ut1_utc_seconds.unwrap_or(0.0),
+            source,
+            antennas: description.antennas.iter().map(|antenna| antenna.position_metres).collect(),
+            rows: description.rows(),
+            turned: Vec::new(),
+            uvw: Vec::new(),
+        }
+    }
+
+    /// Rows of the dump that begins at `timestamp`.
+    pub fn at(&mut self, timestamp: u64, config_id: u64) -> DumpTime<'_> {
+        let Place { latitude, longitude, .. } = self.place;
+        let centre = timestamp as f64 + self.clock.samples_per_frame as f64 / 2.0;
+        let elapsed = centre / self.clock.adc_sample_rate_hz;
+        let unix = utc::unix_after(self.clock.sync_time_seconds, elapsed);
+        let moment = Moment::new(unix, self.ut1_minus_utc);
+        let sidereal_time =
+            (moment.greenwich_sidereal_time() + longitude).rem_euclid(std::f64::consts::TAU);
+        // Without a source the phase centre is the zenith.
+        let phase_centre = match self.source {
+            None => [sidereal_time, latitude, 0.0],
+            Some([ra, dec]) => moment.apparent_with_north(ra, dec, latitude, sidereal_time),
+        };
+        let [ra, declination, north_angle] = phase_centre;
+        let greenwich_hour_angle = sidereal_time - ra - longitude;
+        let pointing = Pointing { greenwich_hour_angle, declination, north_angle };
+        self.turned.clear();
+        self.turned.extend(self.antennas.iter().map(|place| pointing.uvw(*place)));
+        self.uvw.clear();
+        self.uvw.extend(self.rows.iter().map(|(one, two)| {
+            let (one, two) = (self.turned[*one], self.turned[*two]);
+            std::array::from_fn(|n| two[n] - one[n])
+        }));
+        DumpTime {
+            julian_date: utc::julian_date(unix),
+            sidereal_time,
+            uvw_metres: &self.uvw,
+            phase_centre,
+            config_id,
+        }
+    }
+}

@@ -1,0 +1,243 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+mod describe;
+mod files;
+mod matching;
+mod ports;
+mod writing;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use fxgraph::access::WrittenPath;
+use fxgraph::{
+    Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortType, Refusal,
+    Resources,
+};
+use fxgraph_formats::uvh5;
+use ports::Layout;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Placeholder of the first timestamp in a path.
+const PLACEHOLDER: &str = "{timestamp}";
+/// Dumps that wait for the thread that writes.
+const QUEUE: usize = 2;
+
+/// Parameters of `uvh5_sink`.
+#[derive(Clone, Debug, Kind)]
+#[kind(
+    name = "uvh5_sink",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs(numbered("input"))
+)]
+pub struct Uvh5Sink {
+    /// File to write, ending in `.uvh5`; `{timestamp}` is replaced by the timestamp of the first dump.
+    /// Directories are created. If the file exists, the next free name is used: `x_2.uvh5`,
+    /// `x_3.uvh5`, ...
+    pub path: WrittenPath,
+    /// Overwrites an existing file.
+    #[param(default)]
+    pub overwrite: bool,
+    /// Dumps per file; `path` must contain `{timestamp}`.
+    #[param(range = 1..)]
+    pub dumps_per_file: Option<u64>,
+    /// Seconds of signal per file, rounded up to whole dumps; `path` must contain `{timestamp}`.
+    #[param(range = 1e-3..=1e9, unit = "s")]
+    pub seconds_per_file: Option<f64>,
+    /// Time between commits: readers of the growing file, and of a file whose writer was killed, see
+    /// all dumps before the last commit.
+    #[param(default = 1.0, range = 0..=3600, unit = "s")]
+    pub commit_seconds: f64,
+    /// Name and place of the telescope.
+    pub telescope: Telescope,
+    /// Antennas in the order of the correlator's inputs. Set either this or `antennas_enu_metres`.
+    #[param(default)]
+    pub antennas: Vec<Antenna>,
+    /// Position of each antenna relative to the telescope: east, north, up in metres.
+    #[param(default)]
+    pub antennas_enu_metres: Vec<[f64; 3]>,
+    /// Feed that receives each polarisation: `x` and `y`, or `r` and `l`.
+    #[param(default = [Feed::X, Feed::Y])]
+    pub feeds: [Feed; 2],
+    /// Position angle of each feed, from north through east. By default `x` points to the east.
+    #[param(default = [90.0, 0.0], unit = "deg")]
+    pub feed_angles_degrees: [f64; 2],
+    /// Source that the delays of the F-engines follow. Without it the visibilities are those of fixed
+    /// or no delays, and are written as unprojected.
+    pub phase_centre: Option<PhaseCentre>,
+    /// UT1 - UTC, for the local sidereal times. Without it they are left out, and readers compute them.
+    #[param(range = -1..=1, unit = "s")]
+    pub ut1_utc_seconds: Option<f64>,
+    /// Divides sums by the number of samples that contributed; otherwise sums are written.
+    #[param(default = true)]
+    pub normalise: bool,
+    /// Time to wait for an input after the last dump of any input; then its channels are flagged until
+    /// it sends again.
+    #[param(default = 10.0, range = 0..=1e6, unit = "s")]
+    pub wait_seconds: f64,
+}
+
+/// Name and place of a telescope.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Telescope {
+    /// Name.
+    pub name: String,
+    /// Geodetic latitude (WGS 84) in degrees.
+    pub latitude_degrees: f64,
+    /// Longitude in degrees, east positive.
+    pub longitude_degrees: f64,
+    /// Height above the ellipsoid in metres.
+    pub height_metres: f64,
+    /// Instrument; by default `fxgraph`.
+    #[serde(default = "instrument")]
+    pub instrument: String,
+    /// Type of the mounts.
+    #[serde(default)]
+    pub mount: Mount,
+}
+
+fn instrument() -> String {
+    "fxgraph".to_owned()
+}
+
+/// Type of the mounts of antennas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mount {
+    /// Does not move.
+    #[default]
+    Fixed,
+    /// Azimuth and elevation.
+    AltAz,
+    /// Hour angle and declination.
+    Equatorial,
+    /// Two horizontal axes.
+    XY,
+    /// Steered by phases.
+    Phased,
+    /// Another type.
+    Other,
+}
+
+impl Mount {
+    /// Its name in files.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::AltAz => "alt-az",
+            Self::Equatorial => "equatorial",
+            Self::XY => "x-y",
+            Self::Phased => "phased",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// An antenna.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Antenna {
+    /// Name; by default `ant` and the number.
+    pub name: Option<String>,
+    /// Position relative to the telescope: east, north, up in metres.
+    pub enu_metres: [f64; 3],
+    /// Diameter in metres.
+    pub diameter_metres: Option<f64>,
+}
+
+/// Feed that receives a polarisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Feed {
+    /// Linear.
+    X,
+    /// Linear, at a right angle to `x`.
+    Y,
+    /// Right circular.
+    R,
+    /// Left circular.
+    L,
+}
+
+impl From<Feed> for uvh5::Feed {
+    fn from(feed: Feed) -> Self {
+        match feed {
+            Feed::X => Self::X,
+            Feed::Y => Self::Y,
+            Feed::R => Self::R,
+            Feed::L => Self::L,
+        }
+    }
+}
+
+/// Source that the delays follow.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PhaseCentre {
+    /// Name.
+    pub name: String,
+    /// Right ascension (ICRS) in degrees.
+    pub right_ascension_degrees: f64,
+    /// Declination (ICRS) in degrees.
+    pub declination_degrees: f64,
+}
+
+impl Uvh5Sink {
+    /// Dumps of `seconds` that one file holds, if that is limited.
+    fn dumps_per_file(&self, seconds: f64) -> Option<u64> {
+        // The conversion saturates.
+        let by_time = self.seconds_per_file.map(|limit| ((limit / seconds).ceil() as u64).max(1));
+        match (self.dumps_per_file, by_time) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Antennas, from either parameter.
+    fn all_antennas(&self) -> Vec<Antenna> {
+        let plain = self.antennas_enu_metres.iter();
+        let plain =
+            plain.map(|place| Antenna { name: None, enu_metres: *place, diameter_metres: None });
+        self.antennas.iter().cloned().chain(plain).collect()
+    }
+}
+
+impl KindSpec for Uvh5Sink {
+    type Shape = Layout;
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.ports, &block.shape, env)))
+    })];
+
+    fn ports(&self, inputs: &[PortType]) -> Checked<Layout> {
+        let mut refusals: Vec<Refusal> = Vec::new();
+        self.check(&mut refusals);
+        let layout = self.layout(inputs, &mut refusals);
+        match layout {
+            Some(layout) if refusals.is_empty() => Ok((layout, vec![])),
+            _ => Err(refusals),
+        }
+    }
+
+    fn cannot_restart(&self) -> Option<&'static str> {
+        let is_one_file = !self.path.contains(PLACEHOLDER);
+        (self.overwrite && is_one_file).then_some(
+            "it would overwrite its file; leave out `overwrite` or put {timestamp} into `path`",
+        )
+    }
+
+    fn resources(block: &Configured<Self>) -> Resources {
+        let shape = &block.shape.shape;
+        let rows = shape.baselines.saturating_mul(size_of::<[f64; 3]>() + 32);
+        Resources {
+            // Complex value, flag and number of samples, the last two also compressed.
+            host_bytes: shape.chunk_values().saturating_mul(8 + 5 + 5).saturating_add(rows),
+            holds: vec![QUEUE + 1; block.ports.inputs.len()],
+            writes: vec![block.parameters.path.path().to_owned()],
+            ..Resources::default()
+        }
+    }
+}

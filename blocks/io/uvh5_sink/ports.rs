@@ -1,0 +1,292 @@
+//! Checks of parameters and inputs.
+
+use super::{PLACEHOLDER, Uvh5Sink};
+use crate::x_engine::fringe_check::antennas_of;
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, Dtype, PortType, Refusal};
+use fxgraph_formats::uvh5::arrange::Counts;
+use fxgraph_formats::uvh5::{self, Shape};
+
+/// Names of the axes of visibilities.
+const AXES: [&str; 3] = ["channel", "baseline", "product"];
+/// Largest distance of an antenna from the telescope, in metres.
+const MAX_METRES: f64 = 1e7;
+
+/// Checked layout of the file and of the inputs.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Layout of the data of a dump.
+    pub shape: Shape,
+    /// Inputs in the order of their channels.
+    pub inputs: Vec<InputLayout>,
+}
+
+/// Channels of one input.
+#[derive(Clone, Copy, Debug)]
+pub struct InputLayout {
+    /// Number of the input.
+    pub input: usize,
+    /// Place of its first channel in the file.
+    pub at: usize,
+    /// Number of its channels.
+    pub channels: usize,
+    /// Places of its counts.
+    pub counts: Counts,
+}
+
+impl Uvh5Sink {
+    /// Checks the parameters.
+    pub(super) fn check(&self, refusals: &mut Vec<Refusal>) {
+        let stem = self.path.strip_suffix(".uvh5");
+        if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
+            let message = format!("`path` must be a file name ending in .uvh5, got `{}`", self.path);
+            let help = "write a name such as visibilities.uvh5";
+            refusals.push(Refusal::parameter("path", message).help(help));
+        }
+        for (name, is_set) in [
+            ("dumps_per_file", self.dumps_per_file.is_some()),
+            ("seconds_per_file", self.seconds_per_file.is_some()),
+        ] {
+            if is_set && !self.path.contains(PLACEHOLDER) {
+                let message = format!("`path` must contain {{timestamp}} with `{name}`");
+                refusals.push(
+                    Refusal::parameter("path", message)
+                        .note(At::Parameter(name), "several files are requested here")
+                        .help("write a name such as vis_{timestamp}.uvh5"),
+                );
+            }
+        }
+        self.check_telescope(refusals);
+        self.check_antennas(refusals);
+        if uvh5::polarisations(self.feeds.map(Into::into)).is_none() {
+            let message = "`feeds` must be x and y, or r and l, each once";
+            refusals.push(Refusal::parameter("feeds", message).help("write `[x, y]`"));
+        }
+        if let Some(angle) = self.feed_angles_degrees.iter().find(|angle| !(angle.abs() <= 360.0)) {
+            let message = format!("`feed_angles_degrees` must be within +-360, got {angle}");
+            refusals.push(Refusal::parameter("feed_angles_degrees", message));
+        }
+        if let Some(centre) = &self.phase_centre {
+            let (ra, dec) = (centre.right_ascension_degrees, centre.declination_degrees);
+            let mut refuse = |message: String| {
+                refusals.push(Refusal::parameter("phase_centre", message));
+            };
+            if !(0.0..360.0).contains(&ra) {
+                refuse(format!("`right_ascension_degrees` must be from 0 to 360, got {ra}"));
+            }
+            if !(-90.0..=90.0).contains(&dec) {
+                refuse(format!("`declination_degrees` must be within +-90, got {dec}"));
+            }
+            if centre.name.is_empty() || centre.name == "unprojected" {
+                refuse(format!("the name of `phase_centre` must not be `{}`", centre.name));
+            }
+        }
+    }
+
+    fn check_telescope(&self, refusals: &mut Vec<Refusal>) {
+        let telescope = &self.telescope;
+        for (name, value, most) in [
+            ("latitude_degrees", telescope.latitude_degrees, 90.0),
+            ("longitude_degrees", telescope.longitude_degrees, 360.0),
+            ("height_metres", telescope.height_metres, 1e5),
+        ] {
+            // Written so that NaN is rejected, too.
+            if !(value.abs() <= most) {
+                let message = format!("`{name}` must be within +-{most}, got {value}");
+                refusals.push(Refusal::parameter("telescope", message));
+            }
+        }
+        if telescope.name.is_empty() {
+            let message = "the telescope must have a name";
+            let help = "write for example `name: laboratory`";
+            refusals.push(Refusal::parameter("telescope", message).help(help));
+        }
+    }
+
+    fn check_antennas(&self, refusals: &mut Vec<Refusal>) {
+        let lists = [("antennas", self.antennas.is_empty()),
+            ("antennas_enu_metres", self.antennas_enu_metres.is_empty())];
+        match lists {
+            [(_, true), (_, true)] => refusals.push(
+                Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Block, "the antennas have no positions")
+                    .help("set `antennas_enu_metres`, for example `[[0, 0, 0], [31, 5, 0]]`"),
+            ),
+            [(_, false), (_, false)] => refusals.push(
+                Refusal::parameter("antennas", "`antennas` and `antennas_enu_metres` exclude each other")
+                    .help("omit one of them"),
+            ),
+            _ => {}
+        }
+        let parameter = if self.antennas.is_empty() { "antennas_enu_metres" } else { "antennas" };
+        let all = self.all_antennas();
+        let places = all.iter().flat_map(|antenna| antenna.enu_metres);
+        if let Some(value) = places.into_iter().find(|value| !(value.abs() <= MAX_METRES)) {
+            let message =
+                format!("positions in `{parameter}` must be within 10000 km, got {value} m");
+            let help = "give positions in metres, for example `[31, 5, 0]`";
+            refusals.push(Refusal::parameter(parameter, message).help(help));
+        }
+        let diameters = all.iter().filter_map(|antenna| antenna.diameter_metres);
+        for diameter in diameters.filter(|d| !(d.is_finite() && *d > 0.0)).take(1) {
+            let message = format!("`diameter_metres` must be positive and finite, got {diameter}");
+            refusals.push(Refusal::parameter("antennas", message));
+        }
+        let mut names: Vec<&String> = all.iter().filter_map(|a| a.name.as_ref()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!("the names in `antennas` must differ, got `{}` twice", twice[0]);
+            refusals.push(Refusal::parameter("antennas", message));
+        }
+        if names.iter().any(|name| name.is_empty()) {
+            let message = "the names in `antennas` must not be empty";
+            refusals.push(Refusal::parameter("antennas", message).help("omit `name`"));
+        }
+    }
+
+    /// Checks the inputs, and returns the layout of the file.
+    pub(super) fn layout(
+        &self,
+        inputs: &[PortType],
+        refusals: &mut Vec<Refusal>,
+    ) -> Option<Layout> {
+        let before = refusals.len();
+        for (n, input) in inputs.iter().enumerate() {
+            check_input(n, input, refusals);
+        }
+        if refusals.len() > before {
+            return None;
+        }
+        let first = &inputs[0];
+        for (n, input) in inputs.iter().enumerate().skip(1) {
+            check_alike(n, input, first, refusals);
+        }
+        let baselines = first.axes[1].len;
+        let antennas = self.antennas.len().max(self.antennas_enu_metres.len());
+        if antennas > 0 && antennas_of(baselines) != Some(antennas) {
+            let parameter =
+                if self.antennas.is_empty() { "antennas_enu_metres" } else { "antennas" };
+            let message = format!(
+                "`{parameter}` must have the antennas of the {baselines} baselines, got {antennas}"
+            );
+            let mut refusal = Refusal::parameter(parameter, message)
+                .note(At::InputAxis(0, "baseline"), "baselines are set here");
+            if let Some(wanted) = antennas_of(baselines) {
+                refusal = refusal.help(format!("give {wanted} positions"));
+            }
+            refusals.push(refusal);
+        }
+        let mut order: Vec<usize> = (0..inputs.len()).collect();
+        let first_of = |n: usize| inputs[n].band.map_or(0, |band| band.first_channel);
+        order.sort_by_key(|n| first_of(*n));
+        for pair in order.windows(2) {
+            let end = first_of(pair[0]).saturating_add(inputs[pair[0]].axes[0].len);
+            if first_of(pair[1]) < end {
+                let message = format!(
+                    "channel {} of the band is in inputs {} and {}",
+                    first_of(pair[1]), pair[0], pair[1]
+                );
+                refusals.push(
+                    Refusal::new(codes::INPUTS_DIFFER, At::Input(pair[1]), message)
+                        .help("connect correlators of different channels"),
+                );
+            }
+        }
+        if refusals.len() > before {
+            return None;
+        }
+        let mut channels = 0_usize;
+        let mut layouts = Vec::new();
+        for input in order {
+            let port = &inputs[input];
+            let of_input = port.axes[0].len;
+            let counts = counts_of(port)?;
+            layouts.push(InputLayout { input, at: channels, channels: of_input, counts });
+            channels = channels.checked_add(of_input)?;
+        }
+        let Some(shape) = Shape::new(baselines, channels) else {
+            let message = "a channel of a dump must have less than 4 GiB";
+            refusals.push(Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "baseline"), message));
+            return None;
+        };
+        Some(Layout { shape, inputs: layouts })
+    }
+}
+
+/// Places of the counts of an input; `None` if they do not fit its visibilities.
+fn counts_of(input: &PortType) -> Option<Counts> {
+    let axes: Option<Vec<(usize, usize)>> = input
+        .validity
+        .axes
+        .iter()
+        .map(|axis| Some((AXES.iter().position(|name| *name == axis.name)?, axis.len)))
+        .collect();
+    Counts::new(&axes?, [0, 1, 2].map(|axis| input.axes[axis].len))
+}
+
+fn check_input(n: usize, input: &PortType, refusals: &mut Vec<Refusal>) {
+    let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
+    if names != AXES || input.axes[2].len != uvh5::PRODUCTS {
+        refusals.push(
+            Refusal::new(codes::INPUT_AXIS, At::Input(n), "the input must be visibilities")
+                .label(format!("this is {input}"))
+                .help("connect a `correlator`: [channel][baseline][product 4]"),
+        );
+        return;
+    }
+    if !matches!(input.dtype, Dtype::Ci32 | Dtype::Cf32) {
+        let message = format!("the input must be ci32 or cf32, got {}", input.dtype);
+        refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(n), message));
+    }
+    if antennas_of(input.axes[1].len).is_none() {
+        let message = format!(
+            "the baselines must be all pairs of antennas, autocorrelations included, got {}",
+            input.axes[1].len
+        );
+        refusals.push(Refusal::new(codes::INPUT_AXIS, At::InputAxis(n, "baseline"), message));
+    }
+    if counts_of(input).is_none() {
+        let axes = input.validity.axes.iter();
+        let found: String = axes.map(|axis| format!("[{} {}]", axis.name, axis.len)).collect();
+        let message = format!(
+            "the axes of the validity must be among channel, baseline and product, got {found}"
+        );
+        refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(n), message));
+    }
+    match input.band {
+        None => refusals.push(
+            Refusal::new(codes::INPUT_AXIS, At::Input(n), "the input has no band, so its frequencies are not known")
+                .help("insert a `pfb`, or set `band` of the source"),
+        ),
+        Some(band) => {
+            let width = (band.bandwidth_hz / band.channels as f64).abs();
+            if !width.is_normal() {
+                let message = format!("the width of a channel must be positive, got {width} Hz");
+                refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(n), message));
+            }
+        }
+    }
+    let seconds = 1.0 / input.clock.frames_per_second();
+    if !seconds.is_normal() || !input.clock.sync_time_seconds.is_finite() {
+        let message = format!("the length of a dump must be positive and finite, got {seconds} s");
+        refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(n), message));
+    }
+}
+
+fn check_alike(n: usize, input: &PortType, first: &PortType, refusals: &mut Vec<Refusal>) {
+    let band = |port: &PortType| {
+        port.band.map(|band| (band.channels, band.centre_hz.to_bits(), band.bandwidth_hz.to_bits()))
+    };
+    let is_alike = input.axes[1].len == first.axes[1].len
+        && input.clock.counts_alike(&first.clock)
+        && input.clock.samples_per_frame == first.clock.samples_per_frame
+        && band(input) == band(first);
+    if !is_alike {
+        let message = format!("input {n} has other baselines, dumps or another band than input 0");
+        refusals.push(
+            Refusal::new(codes::INPUTS_DIFFER, At::Input(n), message)
+                .label(format!("this is {input}"))
+                .note(At::Input(0), format!("this is {first}"))
+                .help("connect correlators of one band with dumps of equal length, or use a sink for each"),
+        );
+    }
+}

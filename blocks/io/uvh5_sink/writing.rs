@@ -1,0 +1,319 @@
+//! Thread that writes dumps to files, and its queue.
+
+use super::describe::{Times, description, order};
+use super::files::{at, create_new};
+use super::ports::Layout;
+use super::{PLACEHOLDER, QUEUE, Uvh5Sink};
+use fxgraph::access::WrittenPath;
+use fxgraph::runtime::{BlockEvents, EventKind};
+use fxgraph::{BlockError, Counter, Dtype, Env, Frame, Ports, Summary};
+use fxgraph_formats::uvh5::arrange::{Chunk, Flagged, Order, Part, Visibilities};
+use fxgraph_formats::uvh5::{Description, Writer};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A dump of all inputs; `None` for inputs that lack it.
+pub struct Dump {
+    /// Time of its beginning, in ADC samples.
+    pub timestamp: u64,
+    /// Frames, by number of the input.
+    pub frames: Vec<Option<Arc<Frame>>>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Dump>,
+    /// No further dumps arrive.
+    has_ended: bool,
+    failure: Option<BlockError>,
+    has_failed: bool,
+}
+
+/// Queue between the block and its thread.
+#[derive(Default)]
+pub struct Queue {
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+/// Next action of the thread.
+enum Step {
+    Write(Dump),
+    /// The time is over without another dump.
+    Idle,
+    End,
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the thread takes another dump; it wakes the block when it does again.
+    pub fn has_room(&self) -> bool {
+        let state = self.state();
+        state.waiting.len() < QUEUE || state.has_failed
+    }
+
+    /// Appends a dump.
+    ///
+    /// # Errors
+    /// If writing has failed; the dump is dropped.
+    pub fn push(&self, dump: Dump) -> Result<(), BlockError> {
+        let mut state = self.state();
+        if state.has_failed {
+            let before = || BlockError::new("dumps are dropped since the file could not be written");
+            return Err(state.failure.take().unwrap_or_else(before));
+        }
+        state.waiting.push_back(dump);
+        self.moved.notify_all();
+        Ok(())
+    }
+
+    /// The cause of a failure that has not been reported.
+    pub fn failure(&self) -> Option<BlockError> {
+        self.state().failure.take()
+    }
+
+    /// Ends the thread after the dumps that wait.
+    pub fn end(&self) {
+        self.state().has_ended = true;
+        self.moved.notify_all();
+    }
+
+    fn fail(&self, error: BlockError) {
+        let mut state = self.state();
+        state.has_failed = true;
+        state.failure = Some(error);
+        state.waiting.clear();
+    }
+
+    /// Waits for a dump, at most for `limit`.
+    fn next(&self, limit: Option<Duration>) -> Step {
+        let mut state = self.state();
+        loop {
+            if let Some(dump) = state.waiting.pop_front() {
+                return Step::Write(dump);
+            }
+            if state.has_ended {
+                return Step::End;
+            }
+            state = match limit {
+                None => self.moved.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(limit) => {
+                    let waited = self.moved.wait_timeout(state, limit);
+                    let (state, result) = waited.unwrap_or_else(PoisonError::into_inner);
+                    if result.timed_out() && state.waiting.is_empty() && !state.has_ended {
+                        return Step::Idle;
+                    }
+                    state
+                }
+            };
+        }
+    }
+}
+
+/// A file that is being written.
+struct Open {
+    writer: Writer,
+    path: WrittenPath,
+    committed: Instant,
+}
+
+/// The thread.
+pub struct Writing {
+    parameters: Uvh5Sink,
+    queue: Arc<Queue>,
+    env: Env,
+    layout: Layout,
+    /// Type and full count of each input.
+    inputs: Vec<(Dtype, u32)>,
+    description: Description,
+    order: Order,
+    times: Times,
+    chunk: Chunk,
+    dumps_per_file: Option<u64>,
+    open: Option<Open>,
+    is_first: bool,
+    counters: Counters,
+}
+
+struct Counters {
+    events: BlockEvents,
+    summary: Summary,
+    dumps: Counter,
+    files: Counter,
+    missing: Counter,
+    not_finite: Counter,
+}
+
+impl Writing {
+    /// Creates the thread's state.
+    pub fn new(
+        parameters: Uvh5Sink,
+        ports: &Ports,
+        layout: &Layout,
+        env: &Env,
+        queue: Arc<Queue>,
+    ) -> Self {
+        let description = description(&parameters, ports, layout, env);
+        let counters = Counters {
+            events: env.events.clone(),
+            summary: env.summary.clone(),
+            dumps: env.counters.count("dumps_written", "dumps written"),
+            files: env.counters.count("files_written", "files begun"),
+            missing: env.counters.count(
+                "visibilities_missing",
+                "visibilities flagged because nothing contributed to them",
+            ),
+            not_finite: env.counters.count(
+                "visibilities_not_finite",
+                "visibilities flagged because they are infinite or NaN",
+            ),
+        };
+        Self {
+            queue,
+            env: env.clone(),
+            layout: layout.clone(),
+            inputs: ports.inputs.iter().map(|port| (port.dtype, port.validity.full)).collect(),
+            order: order(&parameters, ports, &description),
+            times: Times::new(&parameters, ports, &description),
+            chunk: Chunk::new(&layout.shape),
+            dumps_per_file: parameters.dumps_per_file(description.integration_seconds),
+            description,
+            parameters,
+            open: None,
+            is_first: true,
+            counters,
+        }
+    }
+
+    /// Writes dumps until the queue ends.
+    pub fn run(mut self) {
+        loop {
+            let done = match self.queue.next(self.until_commit()) {
+                Step::Write(dump) => self.write(&dump),
+                Step::Idle => self.commit(),
+                Step::End => break,
+            };
+            if let Err(error) = done {
+                self.queue.fail(error);
+                self.env.wake.wake();
+                return;
+            }
+            self.env.wake.wake();
+        }
+        if let Err(error) = self.close() {
+            self.queue.fail(error);
+        }
+    }
+
+    fn interval(&self) -> Duration {
+        Duration::from_secs_f64(self.parameters.commit_seconds)
+    }
+
+    /// Time until dumps must be committed; `None` if there are none.
+    fn until_commit(&self) -> Option<Duration> {
+        let open = self.open.as_ref()?;
+        let has_more = open.writer.dumps() > open.writer.committed();
+        has_more.then(|| self.interval().saturating_sub(open.committed.elapsed()))
+    }
+
+    fn commit(&mut self) -> Result<(), BlockError> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        open.writer.commit(true).map_err(at(open.path.path()))?;
+        open.committed = Instant::now();
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), BlockError> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        open.writer.close().map_err(at(open.path.path()))
+    }
+
+    fn open(&mut self, timestamp: u64) -> Result<Open, BlockError> {
+        let path = &self.parameters.path;
+        let path = path.with(path.replace(PLACEHOLDER, &timestamp.to_string()));
+        let parent = path.path().parent().unwrap_or(path.path());
+        path.files().make_directories_to(path.path()).map_err(at(parent))?;
+        // A second file of the same name must not replace the first one.
+        let is_unique = self.is_first || self.parameters.path.contains(PLACEHOLDER);
+        let (file, written) = if self.parameters.overwrite && is_unique {
+            (path.create().map_err(at(path.path()))?, path)
+        } else {
+            let created = create_new(&path)?;
+            if self.is_first && created.1 != path {
+                let text = format!("{path} exists; writing to {}", created.1);
+                self.counters.events.add(EventKind::Warning, &text);
+                self.counters.summary.set(text);
+            }
+            created
+        };
+        self.is_first = false;
+        self.counters.files.add(1);
+        let writer = Writer::create(file, &self.description).map_err(at(written.path()))?;
+        Ok(Open { writer, path: written, committed: Instant::now() })
+    }
+
+    fn write(&mut self, dump: &Dump) -> Result<(), BlockError> {
+        let is_full = self.open.as_ref().is_some_and(|open| {
+            self.dumps_per_file.is_some_and(|most| open.writer.dumps() >= most)
+                || open.writer.is_full()
+        });
+        if is_full {
+            self.close()?;
+        }
+        if self.open.is_none() {
+            self.open = Some(self.open(dump.timestamp)?);
+        }
+        let shape = self.layout.shape;
+        for number in 0..shape.chunks() {
+            self.fill(number, dump)?;
+            let Some(open) = &mut self.open else { continue };
+            open.writer.chunk(number, &self.chunk).map_err(at(open.path.path()))?;
+        }
+        let config_id = dump.frames.iter().flatten().map(|frame| frame.header().config_id).max();
+        let time = self.times.at(dump.timestamp, config_id.unwrap_or(0));
+        let Some(open) = &mut self.open else { return Ok(()) };
+        open.writer.dump(&time).map_err(at(open.path.path()))?;
+        self.counters.dumps.add(1);
+        if open.committed.elapsed() >= self.interval() {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Fills the chunk with the channels of its number.
+    fn fill(&mut self, number: usize, dump: &Dump) -> Result<(), BlockError> {
+        let shape = self.layout.shape;
+        let first = number * shape.chunk_channels;
+        let end = (first + shape.chunk_channels).min(shape.channels);
+        self.chunk.begin(end - first);
+        let mut flagged = Flagged::default();
+        for input in &self.layout.inputs {
+            let (from, to) = (first.max(input.at), end.min(input.at + input.channels));
+            if from >= to {
+                continue;
+            }
+            let Some(frame) = &dump.frames[input.input] else {
+                flagged.missing += self.chunk.miss(from - first, to - from);
+                continue;
+            };
+            let (dtype, full) = self.inputs[input.input];
+            let visibilities = match dtype {
+                Dtype::Ci32 => Visibilities::Integers(frame.as_slice()?),
+                _ => Visibilities::Floats(frame.as_slice()?),
+            };
+            let counts = &frame.header().validity;
+            let part = Part { visibilities, counts, places: input.counts, full };
+            let channels = from - input.at..to - input.at;
+            let more = self.chunk.fill(&part, &self.order, channels, from - first);
+            flagged.missing += more.missing;
+            flagged.not_finite += more.not_finite;
+        }
+        self.counters.missing.add(flagged.missing);
+        self.counters.not_finite.add(flagged.not_finite);
+        Ok(())
+    }
+}

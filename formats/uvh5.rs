@@ -1,1 +1,0 @@
-//! UVH5: visibilities in HDF5, of pyuvdata.

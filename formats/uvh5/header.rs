@@ -1,0 +1,272 @@
+//! Description of the data: the group `Header`.
+
+use super::hdf5::{Head, Type, Values};
+use std::f64::consts::FRAC_PI_2;
+
+/// Growing arrays of `Header`: name, type, columns, and whether there is one row per dump instead of one per baseline.
+pub(super) const TIMES: [(&str, Type, Option<u64>, bool); 11] = [
+    ("ant_1_array", Type::I64, None, false),
+    ("ant_2_array", Type::I64, None, false),
+    ("time_array", Type::F64, None, false),
+    ("lst_array", Type::F64, None, false),
+    ("integration_time", Type::F64, None, false),
+    ("uvw_array", Type::F64, Some(3), false),
+    ("phase_center_app_ra", Type::F64, None, false),
+    ("phase_center_app_dec", Type::F64, None, false),
+    ("phase_center_frame_pa", Type::F64, None, false),
+    ("phase_center_id_array", Type::I64, None, false),
+    ("fxgraph_config_id", Type::U64, None, true),
+];
+
+/// A telescope.
+#[derive(Clone, Debug)]
+pub struct Telescope {
+    /// Name.
+    pub name: String,
+    /// Instrument: the receivers, or the program.
+    pub instrument: String,
+    /// Geodetic latitude in degrees (WGS 84).
+    pub latitude_degrees: f64,
+    /// Longitude in degrees, east positive.
+    pub longitude_degrees: f64,
+    /// Height above the ellipsoid in metres.
+    pub height_metres: f64,
+    /// Type of the mounts, a word of pyuvdata: `fixed`, `alt-az`, ...
+    pub mount: String,
+}
+
+/// An antenna; its number is its place in the list.
+#[derive(Clone, Debug)]
+pub struct Antenna {
+    /// Name.
+    pub name: String,
+    /// Position relative to the telescope, in metres along the axes of ITRF.
+    pub position_metres: [f64; 3],
+    /// Diameter in metres.
+    pub diameter_metres: Option<f64>,
+}
+
+/// Feed that receives one polarisation of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feed {
+    /// Linear.
+    X,
+    /// Linear, at a right angle to `X`.
+    Y,
+    /// Right circular.
+    R,
+    /// Left circular.
+    L,
+}
+
+impl Feed {
+    fn letter(self) -> char {
+        match self {
+            Self::X => 'x',
+            Self::Y => 'y',
+            Self::R => 'r',
+            Self::L => 'l',
+        }
+    }
+}
+
+/// Direction to which the phases refer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PhaseCentre {
+    /// None: each baseline vector is east, north, up, and sources drift through the fringes.
+    Unprojected,
+    /// A source at this ICRS right ascension and declination in radians, followed by the delays.
+    Sidereal {
+        /// Name.
+        name: String,
+        /// Right ascension.
+        right_ascension: f64,
+        /// Declination.
+        declination: f64,
+    },
+}
+
+/// Content of a file, apart from the dumps.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// The telescope.
+    pub telescope: Telescope,
+    /// All antennas; each pair is a baseline.
+    pub antennas: Vec<Antenna>,
+    /// Feeds of the two polarisations of the stream.
+    pub feeds: [Feed; 2],
+    /// Position angles of the feeds in radians, from north through east.
+    pub feed_angles: [f64; 2],
+    /// Frequency of each channel in Hz.
+    pub frequencies_hz: Vec<f64>,
+    /// Width of a channel in Hz.
+    pub channel_width_hz: f64,
+    /// Length of a dump in seconds.
+    pub integration_seconds: f64,
+    /// Direction to which the phases refer.
+    pub phase_centre: PhaseCentre,
+    /// Whether the local sidereal times are known; otherwise readers compute them.
+    pub has_sidereal_time: bool,
+    /// Origin of the data, as text.
+    pub history: String,
+    /// Further descriptions by name.
+    pub keywords: Vec<(String, Values)>,
+}
+
+/// Returns the numbers of the polarisations of a file in its order, and the place of each product of a correlator
+/// in it, for products (0, 0), (1, 0), (0, 1), (1, 1) of the two feeds; `None` for feeds of different types or
+/// the same feed twice.
+#[must_use]
+pub fn polarisations(feeds: [Feed; 2]) -> Option<([i64; 4], [usize; 4])> {
+    let number = |one: Feed, two: Feed| match (one, two) {
+        (Feed::R, Feed::R) => Some(-1),
+        (Feed::L, Feed::L) => Some(-2),
+        (Feed::R, Feed::L) => Some(-3),
+        (Feed::L, Feed::R) => Some(-4),
+        (Feed::X, Feed::X) => Some(-5),
+        (Feed::Y, Feed::Y) => Some(-6),
+        (Feed::X, Feed::Y) => Some(-7),
+        (Feed::Y, Feed::X) => Some(-8),
+        _ => None,
+    };
+    let [a, b] = feeds;
+    if a == b {
+        return None;
+    }
+    let of_products = [number(a, a)?, number(b, a)?, number(a, b)?, number(b, b)?];
+    let mut sorted = of_products;
+    sorted.sort_unstable_by(|x, y| y.cmp(x));
+    let place = |of: i64| sorted.iter().position(|other| *other == of).unwrap_or(0);
+    Some((sorted, of_products.map(place)))
+}
+
+impl Description {
+    /// Antennas of each row of a dump: each pair once, in the order of the first antenna.
+    #[must_use]
+    pub fn rows(&self) -> Vec<(usize, usize)> {
+        rows(self.antennas.len())
+    }
+
+    /// Adds the groups of the file to `head`; `growing` are the headers of the data and then of [`TIMES`], `counters`
+    /// those of the numbers of baseline-times and times.
+    pub(super) fn write(&self, head: &mut Head, growing: &[u64], counters: [u64; 2]) {
+        let fixed: Vec<(&str, u64)> = self
+            .values()
+            .iter()
+            .map(|(name, values)| (*name, head.dataset(values)))
+            .collect();
+        let mut links = fixed;
+        links.push(("Nblts", counters[0]));
+        links.push(("Ntimes", counters[1]));
+        let (data, times) = growing.split_at(3);
+        for ((name, ..), address) in TIMES.iter().zip(times) {
+            if *name != "lst_array" || self.has_sidereal_time {
+                links.push((name, *address));
+            }
+        }
+        let keywords: Vec<(&str, u64)> = self
+            .keywords
+            .iter()
+            .map(|(name, values)| (name.as_str(), head.dataset(values)))
+            .collect();
+        links.push(("extra_keywords", head.group(&keywords)));
+        let entry: Vec<(&str, u64)> = self
+            .catalogue()
+            .iter()
+            .map(|(name, values)| (*name, head.dataset(values)))
+            .collect();
+        let entry = head.group(&entry);
+        links.push(("phase_center_catalog", head.group(&[("0", entry)])));
+        links.sort_unstable();
+        let header = head.group(&links);
+        let names = ["visdata", "flags", "nsamples"];
+        let data: Vec<(&str, u64)> = names.into_iter().zip(data.iter().copied()).collect();
+        let data = head.group(&data);
+        let root = head.group(&[("Data", data), ("Header", header)]);
+        head.set_root(root);
+    }
+
+    /// Datasets that do not grow.
+    fn values(&self) -> Vec<(&'static str, Values)> {
+        let antennas = self.antennas.len();
+        let telescope = &self.telescope;
+        let count = |count: usize| Values::integer(count as i64);
+        let names: Vec<String> =
+            self.antennas.iter().map(|antenna| antenna.name.clone()).collect();
+        let positions: Vec<[f64; 3]> =
+            self.antennas.iter().map(|antenna| antenna.position_metres).collect();
+        let channels = self.frequencies_hz.len();
+        let (polarisations, _) =
+            polarisations(self.feeds).unwrap_or(([-5, -6, -7, -8], [0, 3, 2, 1]));
+        let per_antenna = |texts: &[String]| -> Vec<String> {
+            (0..antennas).flat_map(|_| texts.iter().cloned()).collect()
+        };
+        let feeds = self.feeds.map(|feed| feed.letter().to_string());
+        let diameters: Option<Vec<f64>> =
+            self.antennas.iter().map(|antenna| antenna.diameter_metres).collect();
+        let mut values = vec![
+            ("version", Values::text("1.2")),
+            ("history", Values::text(&self.history)),
+            ("telescope_name", Values::text(&telescope.name)),
+            ("telescope_frame", Values::text("itrs")),
+            ("instrument", Values::text(&telescope.instrument)),
+            ("latitude", Values::float(telescope.latitude_degrees)),
+            ("longitude", Values::float(telescope.longitude_degrees)),
+            ("altitude", Values::float(telescope.height_metres)),
+            ("Nants_data", count(antennas)),
+            ("Nants_telescope", count(antennas)),
+            ("Nbls", count(antennas * (antennas + 1) / 2)),
+            ("Nfreqs", count(channels)),
+            ("Npols", count(4)),
+            ("Nspws", count(1)),
+            ("Nphase", count(1)),
+            ("Nfeeds", count(2)),
+            ("antenna_names", Values::texts(&names)),
+            ("antenna_numbers", Values::integers(0..antennas as i64)),
+            ("antenna_positions", Values::rows(&positions)),
+            ("mount_type", Values::texts(&per_antenna(std::slice::from_ref(&telescope.mount)))),
+            ("feed_array", Values::text_rows(&per_antenna(&feeds), 2)),
+            ("feed_angle", Values::rows(&vec![self.feed_angles; antennas])),
+            ("freq_array", Values::floats(self.frequencies_hz.iter().copied())),
+            ("channel_width", Values::floats((0..channels).map(|_| self.channel_width_hz))),
+            ("spw_array", Values::integers([0])),
+            ("flex_spw", Values::boolean(false)),
+            ("flex_spw_id_array", Values::integers((0..channels).map(|_| 0))),
+            ("polarization_array", Values::integers(polarisations)),
+            ("vis_units", Values::text("uncalib")),
+            ("blt_order", Values::text("time, baseline")),
+            ("blts_are_rectangular", Values::boolean(true)),
+            ("time_axis_faster_than_bls", Values::boolean(false)),
+        ];
+        if let Some(diameters) = diameters {
+            values.push(("antenna_diameters", Values::floats(diameters)));
+        }
+        values
+    }
+
+    /// The entry of the phase centre in the catalogue.
+    fn catalogue(&self) -> Vec<(&'static str, Values)> {
+        let (name, kind, frame, [lon, lat]) = match &self.phase_centre {
+            PhaseCentre::Unprojected => {
+                ("unprojected", "unprojected", "altaz", [0.0, FRAC_PI_2])
+            }
+            PhaseCentre::Sidereal { name, right_ascension, declination } => {
+                (name.as_str(), "sidereal", "icrs", [*right_ascension, *declination])
+            }
+        };
+        vec![
+            ("cat_name", Values::text(name)),
+            ("cat_type", Values::text(kind)),
+            ("cat_frame", Values::text(frame)),
+            ("cat_lon", Values::float(lon)),
+            ("cat_lat", Values::float(lat)),
+            ("info_source", Values::text("fxgraph")),
+        ]
+    }
+}
+
+/// Pairs of `antennas` antennas, each antenna with itself included, in the order of the first antenna.
+#[must_use]
+pub fn rows(antennas: usize) -> Vec<(usize, usize)> {
+    (0..antennas).flat_map(|one| (one..antennas).map(move |two| (one, two))).collect()
+}

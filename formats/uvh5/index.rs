@@ -1,0 +1,158 @@
+//! Index of the chunks of a dataset: a B-tree of two levels whose nodes grow in place.
+//!
+//! A node is written from its last entry to its number of entries, so that a reader of an interrupted write finds
+//! the earlier entries. Entries of rows that the dataset does not have yet are ignored by readers.
+
+use super::hdf5::{INDEX_HALF, UNDEFINED};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Entries of a node.
+const ENTRIES: usize = 2 * INDEX_HALF as usize;
+/// Size of the fields of a node before its entries.
+const FIELDS: usize = 24;
+
+/// A node: entries of a key and the address of a child, and a last key.
+#[derive(Debug)]
+struct Node {
+    address: u64,
+    bytes: Vec<u8>,
+    used: usize,
+    /// Entries that are on disk.
+    written: usize,
+}
+
+impl Node {
+    fn new(address: u64, level: u8, left: u64, key: usize) -> Self {
+        let mut bytes = vec![0; node_bytes(key)];
+        bytes[..6].copy_from_slice(&[b'T', b'R', b'E', b'E', 1, level]);
+        bytes[8..16].copy_from_slice(&left.to_le_bytes());
+        bytes[16..24].copy_from_slice(&UNDEFINED.to_le_bytes());
+        Self { address, bytes, used: 0, written: 0 }
+    }
+
+    /// Appends an entry, and the key after it.
+    fn push(&mut self, key: &[u8], child: u64, next: &[u8]) {
+        let place = FIELDS + self.used * (key.len() + 8);
+        let entry = [key, &child.to_le_bytes(), next].concat();
+        self.bytes[place..place + entry.len()].copy_from_slice(&entry);
+        self.used += 1;
+        self.bytes[6..8].copy_from_slice(&(self.used as u16).to_le_bytes());
+    }
+
+    /// Writes the entries that are not on disk yet, and then their number.
+    fn write(&mut self, file: &File, key: usize) -> io::Result<()> {
+        if self.written == self.used {
+            return Ok(());
+        }
+        let place = |entry: usize| FIELDS + entry * (key + 8);
+        let entries = place(self.written)..place(self.used) + key;
+        file.write_all_at(&self.bytes[entries.clone()], self.address + entries.start as u64)?;
+        file.write_all_at(&self.bytes[..FIELDS], self.address)?;
+        self.written = self.used;
+        Ok(())
+    }
+}
+
+/// Size of a node with keys of `key` bytes.
+fn node_bytes(key: usize) -> usize {
+    FIELDS + ENTRIES * (key + 8) + key
+}
+
+/// Index of a dataset whose chunks are appended in order.
+#[derive(Debug)]
+pub struct Index {
+    /// Rows of a chunk.
+    rows: u64,
+    key: usize,
+    root: Node,
+    leaf: Node,
+    /// Key of the first entry of `leaf`.
+    first: Vec<u8>,
+    is_leaf_known: bool,
+}
+
+impl Index {
+    /// Size of an empty index of chunks with `rank` axes.
+    #[must_use]
+    pub fn bytes(rank: usize) -> u64 {
+        2 * node_bytes(key_bytes(rank)) as u64
+    }
+
+    /// Creates the index of chunks of `rows` rows and `rank` axes, with its first nodes at `address`.
+    #[must_use]
+    pub fn new(address: u64, rank: usize, rows: u64) -> Self {
+        let key = key_bytes(rank);
+        let root = Node::new(address, 1, UNDEFINED, key);
+        let leaf = Node::new(address + node_bytes(key) as u64, 0, UNDEFINED, key);
+        Self { rows, key, root, leaf, first: vec![0; key], is_leaf_known: false }
+    }
+
+    /// Writes the empty root.
+    pub fn begin(&self, file: &File) -> io::Result<()> {
+        file.write_all_at(&self.root.bytes[..FIELDS], self.root.address)
+    }
+
+    /// Number of further chunks that the index has room for.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        let leaves = ENTRIES - self.root.used - usize::from(!self.is_leaf_known);
+        (leaves * ENTRIES + ENTRIES - self.leaf.used) as u64
+    }
+
+    /// Adds the chunk that begins at `offsets` and has `bytes` bytes at `address`. `end` is the end of the file, which
+    /// grows by a node if a new one is needed.
+    pub fn push(
+        &mut self,
+        file: &File,
+        offsets: &[u64],
+        bytes: u32,
+        address: u64,
+        end: &mut u64,
+    ) -> io::Result<()> {
+        if self.leaf.used == ENTRIES {
+            // The last node on disk gets its right neighbour together with its last entries.
+            self.leaf.bytes[16..24].copy_from_slice(&end.to_le_bytes());
+            self.write(file)?;
+            file.write_all_at(&self.leaf.bytes[..FIELDS], self.leaf.address)?;
+            self.leaf = Node::new(*end, 0, self.leaf.address, self.key);
+            *end += node_bytes(self.key) as u64;
+            self.is_leaf_known = false;
+        }
+        let key = self.key_of(bytes, offsets);
+        let next = self.key_of(0, &[offsets[0] + self.rows]);
+        if self.leaf.used == 0 {
+            self.first.clone_from(&key);
+        }
+        self.leaf.push(&key, address, &next);
+        Ok(())
+    }
+
+    /// Writes the entries that are not on disk yet.
+    pub fn write(&mut self, file: &File) -> io::Result<()> {
+        self.leaf.write(file, self.key)?;
+        if !self.is_leaf_known && self.leaf.used > 0 {
+            // Larger than every key.
+            let last = self.key_of(0, &[self.rows * ((1 << 62) / self.rows)]);
+            self.root.push(&self.first, self.leaf.address, &last);
+            self.root.write(file, self.key)?;
+            self.is_leaf_known = true;
+        }
+        Ok(())
+    }
+
+    /// The key of a chunk; missing offsets are 0.
+    fn key_of(&self, bytes: u32, offsets: &[u64]) -> Vec<u8> {
+        let mut key = bytes.to_le_bytes().to_vec();
+        key.extend([0; 4]);
+        key.extend(offsets.iter().flat_map(|offset| offset.to_le_bytes()));
+        key.resize(self.key, 0);
+        key
+    }
+}
+
+/// Size of a key: size and filters of the chunk, its offsets, and one more for the bytes of an element.
+fn key_bytes(rank: usize) -> usize {
+    8 + 8 * (rank + 1)
+}

@@ -1,0 +1,250 @@
+//! Arrangement of visibilities, and files without an HDF5 library: the tests of the program read them with h5py and
+//! pyuvdata.
+#![allow(clippy::unwrap_used)]
+
+use super::arrange::{Chunk, Counts, Flagged, Order, Part, Visibilities};
+use super::hdf5::Values;
+use super::*;
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::path::Path;
+
+/// A description of `antennas` antennas on a line to the east of a telescope on the equator.
+fn description(antennas: usize, channels: usize) -> Description {
+    let antenna = |n: usize| Antenna {
+        name: format!("m{n:03}"),
+        position_metres: [0.0, 10.0 * n as f64, 0.0],
+        diameter_metres: Some(13.5),
+    };
+    Description {
+        telescope: Telescope {
+            name: "test".to_owned(),
+            instrument: "fxgraph".to_owned(),
+            latitude_degrees: 0.0,
+            longitude_degrees: 0.0,
+            height_metres: 0.0,
+            mount: "fixed".to_owned(),
+        },
+        antennas: (0..antennas).map(antenna).collect(),
+        feeds: [Feed::X, Feed::Y],
+        feed_angles: [std::f64::consts::FRAC_PI_2, 0.0],
+        frequencies_hz: (0..channels).map(|c| 1e9 + 1e6 * c as f64).collect(),
+        channel_width_hz: 1e6,
+        integration_seconds: 0.5,
+        phase_centre: PhaseCentre::Unprojected,
+        has_sidereal_time: false,
+        history: "a test".to_owned(),
+        keywords: vec![("config_hash".to_owned(), Values::text("abc"))],
+    }
+}
+
+fn create(path: &Path, description: &Description) -> Writer {
+    let file = OpenOptions::new().write(true).create_new(true).open(path).unwrap();
+    Writer::create(file, description).unwrap()
+}
+
+fn write(writer: &mut Writer) {
+    let shape = writer.shape();
+    let mut chunk = Chunk::new(&shape);
+    chunk.begin(0);
+    (0..shape.chunks()).for_each(|number| writer.chunk(number, &chunk).unwrap());
+    let time = DumpTime {
+        julian_date: 2_460_000.5 + writer.dumps() as f64 / 86400.0,
+        sidereal_time: 0.0,
+        uvw_metres: &vec![[0.0; 3]; shape.baselines],
+        phase_centre: [0.0; 3],
+        config_id: 7,
+    };
+    writer.dump(&time).unwrap();
+}
+
+/// Value number `n` of a chunk: real and imaginary part, flag, number of samples.
+fn value(chunk: &Chunk, n: usize) -> (f32, f32, u8, f32) {
+    let float = |bytes: &[u8], n: usize| f32::from_le_bytes(bytes[4 * n..][..4].try_into().unwrap());
+    let [re, im] = [2 * n, 2 * n + 1].map(|n| float(&chunk.visibilities, n));
+    (re, im, chunk.flags[n], float(&chunk.samples, n))
+}
+
+const ORDER: [usize; 4] = [0, 3, 2, 1];
+
+fn order(rows: Vec<usize>, samples: Option<f64>) -> Order {
+    Order { rows, polarisations: ORDER, samples }
+}
+
+#[test]
+fn chunk_has_conjugated_means_in_the_order_of_the_file() {
+    let shape = Shape { baselines: 3, channels: 2, chunk_channels: 2 };
+    let values: Vec<i32> = (0..2 * 2 * 3 * 4).collect();
+    let part = Part {
+        visibilities: Visibilities::Integers(&values),
+        counts: &[10, 5, 10],
+        places: Counts::new(&[(1, 3)], [2, 3, 4]).unwrap(),
+        full: 10,
+    };
+    let mut chunk = Chunk::new(&shape);
+    chunk.begin(shape.chunk_channels);
+    let rows = vec![0, 2, 1];
+    let flagged = chunk.fill(&part, &order(rows.clone(), Some(100.0)), 0..2, 0);
+    assert_eq!(flagged, Flagged::default());
+    assert!(!chunk.lacks_nothing());
+    for channel in 0..2 {
+        for baseline in 0..3 {
+            for product in 0..4 {
+                let re = 2 * ((channel * 3 + baseline) * 4 + product);
+                let samples: f32 = if baseline == 1 { 0.5 } else { 1.0 };
+                let divisor = 100.0 * samples;
+                let expected = (re as f32 / divisor, -(re as f32 + 1.0) / divisor, 0, samples);
+                let place = (rows[baseline] * 2 + channel) * 4 + ORDER[product];
+                assert_eq!(value(&chunk, place), expected);
+            }
+        }
+    }
+    // Sums, as they are.
+    chunk.begin(1);
+    chunk.fill(&part, &order(rows, None), 1..2, 0);
+    assert_eq!(value(&chunk, 0), (24.0, -25.0, 0, 1.0));
+}
+
+#[test]
+fn counts_of_channels_and_products_flag_only_theirs() {
+    let lens = [4, 1, 4];
+    let shape = Shape { baselines: 1, channels: 4, chunk_channels: 4 };
+    let values = vec![8.0_f32; 2 * 4 * 4];
+    // Two blocks of two channels; four products.
+    let axes: [&[(usize, usize)]; 3] = [&[(0, 2)], &[(0, 2), (2, 4)], &[(2, 4), (0, 2)]];
+    let counts: [&[u32]; 3] =
+        [&[4, 0], &[4, 4, 4, 4, 0, 4, 2, 4], &[4, 0, 4, 4, 4, 2, 4, 4]];
+    for (axes, counts) in axes.into_iter().zip(counts) {
+        let part = Part {
+            visibilities: Visibilities::Floats(&values),
+            counts,
+            places: Counts::new(axes, lens).unwrap(),
+            full: 4,
+        };
+        let mut chunk = Chunk::new(&shape);
+        chunk.begin(shape.chunk_channels);
+        let flagged = chunk.fill(&part, &order(vec![0], Some(2.0)), 0..4, 0);
+        let is_of_blocks = axes.len() == 1;
+        assert_eq!(flagged.missing, if is_of_blocks { 8 } else { 2 });
+        for channel in 0..4 {
+            for product in 0..4 {
+                let found = value(&chunk, channel * 4 + ORDER[product]);
+                let expected = match (channel >= 2, product) {
+                    (true, _) if is_of_blocks => (0.0, 0.0, 1, 0.0),
+                    (true, 0) if !is_of_blocks => (0.0, 0.0, 1, 0.0),
+                    (true, 2) if !is_of_blocks => (8.0, -8.0, 0, 0.5),
+                    _ => (4.0, -4.0, 0, 1.0),
+                };
+                assert_eq!(found, expected, "{axes:?} {channel} {product}");
+            }
+        }
+    }
+}
+
+#[test]
+fn counts_reject_axes_that_do_not_divide_the_visibilities() {
+    let lens = [6, 3, 4];
+    assert!(Counts::new(&[], lens).is_some());
+    assert!(Counts::new(&[(0, 3), (1, 3)], lens).is_some());
+    for axes in [&[(0, 4)][..], &[(0, 0)], &[(3, 1)], &[(1, 3), (1, 3)], &[(1, 6)]] {
+        assert_eq!(Counts::new(axes, lens), None, "{axes:?}");
+    }
+}
+
+#[test]
+fn values_that_are_not_finite_are_flagged() {
+    let shape = Shape { baselines: 1, channels: 1, chunk_channels: 1 };
+    let values = [f32::NAN, 0.0, 1.0, f32::INFINITY, 1.0, 2.0, f32::MAX, 0.0];
+    let part = Part {
+        visibilities: Visibilities::Floats(&values),
+        counts: &[1],
+        places: Counts::new(&[], [1, 1, 4]).unwrap(),
+        full: 1,
+    };
+    let mut chunk = Chunk::new(&shape);
+    chunk.begin(shape.chunk_channels);
+    let flagged = chunk.fill(&part, &order(vec![0], Some(0.5)), 0..1, 0);
+    assert_eq!(flagged, Flagged { missing: 0, not_finite: 3 });
+    assert_eq!(value(&chunk, 2), (2.0, -4.0, 0, 1.0));
+    assert_eq!(value(&chunk, 0), (0.0, 0.0, 1, 1.0));
+}
+
+#[test]
+fn missing_channels_are_flagged_for_all_baselines() {
+    let shape = Shape { baselines: 2, channels: 3, chunk_channels: 3 };
+    let mut chunk = Chunk::new(&shape);
+    chunk.begin(0);
+    assert!(chunk.lacks_nothing());
+    assert_eq!(chunk.miss(1, 1), 8);
+    for n in 0..24 {
+        let expected = if n / 4 % 3 == 1 { (0.0, 0.0, 1, 0.0) } else { (0.0, 0.0, 0, 1.0) };
+        assert_eq!(value(&chunk, n), expected);
+    }
+}
+
+#[test]
+fn shape_divides_large_dumps_into_chunks() {
+    let shape = Shape::new(2080, 1024).unwrap();
+    assert!(shape.chunk_values() * 8 <= 8 << 20);
+    assert!(shape.chunk_values() * 8 > 7 << 20);
+    assert_eq!(Shape::new(3, 5).map(|shape| shape.chunks()), Some(1));
+    assert_eq!(Shape::new(1 << 27, 1), None);
+    assert_eq!(Shape::new(usize::MAX, 1), None);
+    assert_eq!(Shape::new(0, 1), None);
+}
+
+#[test]
+fn polarisations_are_in_the_order_of_pyuvdata() {
+    let (x, y, r, l) = (Feed::X, Feed::Y, Feed::R, Feed::L);
+    // Products (0, 0), (1, 0), (0, 1), (1, 1).
+    assert_eq!(polarisations([x, y]), Some(([-5, -6, -7, -8], [0, 3, 2, 1])));
+    assert_eq!(polarisations([y, x]), Some(([-5, -6, -7, -8], [1, 2, 3, 0])));
+    assert_eq!(polarisations([r, l]), Some(([-1, -2, -3, -4], [0, 3, 2, 1])));
+    assert_eq!(polarisations([x, x]), None);
+    assert_eq!(polarisations([x, l]), None);
+}
+
+#[test]
+fn dumps_are_invisible_until_they_are_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.uvh5");
+    let mut writer = create(&path, &description(3, 5));
+    let page = || {
+        let mut page = vec![0; 4096];
+        File::open(&path).unwrap().read_exact(&mut page).unwrap();
+        page
+    };
+    write(&mut writer);
+    writer.commit(false).unwrap();
+    let before = page();
+    // As many dumps as fill a node of the indices, and more.
+    (0..300).for_each(|_| write(&mut writer));
+    assert_eq!(page(), before);
+    assert_eq!((writer.dumps(), writer.committed()), (301, 1));
+    writer.commit(false).unwrap();
+    assert_ne!(page(), before);
+    assert_eq!(writer.committed(), 301);
+    let bytes = writer.bytes();
+    writer.close().unwrap();
+    assert_eq!(path.metadata().unwrap().len(), bytes);
+}
+
+#[test]
+fn writer_is_full_after_all_entries_of_its_indices() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = create(&folder.path().join("a.uvh5"), &description(1, 1));
+    let mut dumps = 0;
+    while !writer.is_full() {
+        write(&mut writer);
+        dumps += 1;
+    }
+    assert_eq!(dumps, 1 << 16);
+    writer.close().unwrap();
+}
+
+#[test]
+fn text_lists_are_filled_up_with_zeros() {
+    let list = Values::texts(&["ab".to_owned(), String::new(), "c".to_owned()]);
+    assert_eq!((list.bytes.as_slice(), list.shape), (&b"ab\0\0c\0"[..], vec![3]));
+    assert_eq!(Values::text("").bytes, [0]);
+}
