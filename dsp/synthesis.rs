@@ -343,18 +343,19 @@ mod tests {
                 inverse.run(|k| spectrum[k], |_| Complex32::default(), [values, &mut []]);
             }
             let rows = synthesis.before() + 1 + synthesis.after();
-            let (mut square, mut samples, mut out) = (0.0, 0.0, vec![0.0; len]);
+            let (mut square, mut samples, mut out) = (0.0, 0, vec![0.0; len]);
             for n in 0..=count - rows {
                 synthesis.run(&values[n * len..][..rows * len], &mut out);
                 let x = &x[(n + synthesis.before()) * step..];
                 for (m, ([re, im], x)) in out.as_chunks::<2>().0.iter().zip(x).enumerate() {
                     let x = if m.is_multiple_of(2) { *x } else { -x };
                     square += (x - f64::from(*re)).powi(2) + f64::from(*im).powi(2);
-                    samples += 1.0;
+                    samples += 1;
                 }
             }
-            let power = square / samples;
-            assert!((power / synthesis.error() - 1.0).abs() < 0.1, "{taps}: {power}");
+            // The error is in a narrow part of the spectrum, so few of its values are independent.
+            let decibels = 10.0 * (square / f64::from(samples) / synthesis.error()).log10();
+            assert!(decibels.abs() < 1.0, "{taps}: {decibels} dB");
         }
     }
 
