@@ -60,6 +60,33 @@ impl Design {
     }
 }
 
+/// Returns a / b as a reduced fraction with numerator and denominator up to `most`; `None` if it is no such fraction
+/// within the precision of floats.
+#[must_use]
+pub fn fraction(a: f64, b: f64, most: u64) -> Option<(u64, u64)> {
+    let [mut before, mut fraction] = [(0, 1), (1, 0)];
+    let mut x = a / b;
+    // The terms of a continued fraction at least double its size every other time.
+    for _ in 0..128 {
+        if !(x >= 0.0 && x < 2.0_f64.powi(53)) {
+            return None;
+        }
+        let whole = x.floor() as u64;
+        let next = |last: u64, before: u64| whole.checked_mul(last)?.checked_add(before);
+        let (p, q) = (next(fraction.0, before.0)?, next(fraction.1, before.1)?);
+        if p > most || q > most {
+            return None;
+        }
+        (before, fraction) = (fraction, (p, q));
+        let (left, right) = (q as f64 * a, p as f64 * b);
+        if (left - right).abs() <= 4.0 * f64::EPSILON * right {
+            return Some(fraction);
+        }
+        x = 1.0 / (x - whole as f64);
+    }
+    None
+}
+
 /// Returns the shape parameter of a Kaiser window for this attenuation.
 fn kaiser_beta(decibels: f64) -> f64 {
     if decibels > 50.0 {
@@ -372,6 +399,24 @@ mod tests {
             for (a, b) in part.iter().zip(&whole[from - 100..]) {
                 assert!((a - b).norm() < 1e-6);
             }
+        }
+    }
+
+    #[test]
+    fn rates_have_their_reduced_fraction() {
+        for (a, b, expected) in [
+            (1.712e9, 64e6, Some((107, 4))),
+            (1.712e9, 128e6, Some((107, 8))),
+            (1.712e6, 1.712e6, Some((1, 1))),
+            (1e6, 3e6, Some((1, 3))),
+            (4.0, 4.0 / 3.0, Some((3, 1))),
+            (999_983.0, 1_000_003.0, Some((999_983, 1_000_003))),
+            (1.0, std::f64::consts::PI, None),
+            (1e-300, 1e300, None),
+            (1e300, 1e-300, None),
+            (f64::NAN, 1.0, None),
+        ] {
+            assert_eq!(fraction(a, b, 1 << 24), expected, "{a} {b}");
         }
     }
 

@@ -9,4 +9,6 @@ pub mod fft;
 pub mod pfb;
 pub mod pol_aligner;
 pub mod postproc;
+pub mod resampler;
 pub(crate) mod samples;
+pub mod synthesiser;
