@@ -5,8 +5,8 @@
 //! v_n\[s\] = sum over t of a_s\[t\] x_{n+t}\[s\],   a_s\[t\] = sqrt(P) w\[t P + s\],
 //!
 //! where x_n\[s\] is sample n P + s. So each of the P branches is a filter of its own, and its inverse is a filter
-//! g_s along the spectra. With one tap and equal weights a is 1 and the inverse is exact. Otherwise g_s minimises
-//! the mean square error of white noise, of which a part is lost at the edges of the channels:
+//! g_s along the spectra. With one tap and equal weights a is 1 and the inverse is exact. Otherwise the filter bank
+//! suppresses a part of white noise at the edges of the channels, and g_s minimises the mean square error:
 //!
 //! (R + q) g_s = a_s,   R\[i, j\] = sum over t of a_s\[t\] a_s\[t + i - j\]
 //!
