@@ -6,5 +6,6 @@ pub mod dada;
 pub mod filterbank;
 pub mod guppi;
 pub mod sigmf;
+pub mod utc;
 pub mod uvh5;
 pub mod vdif;

@@ -1,0 +1,87 @@
+//! Level of the samples: measured or given.
+
+use super::{Format, VdifSink};
+use fxgraph::{Counters, Gauge};
+use fxgraph_formats::vdif::nominal_rms;
+
+/// Factors from samples of the input to units of the quantiser, for each row.
+pub struct Level {
+    gains: Vec<f32>,
+    /// RMS of a row in units of the quantiser, if it is measured.
+    target: Option<f32>,
+    /// Weight of the power of a new frame; 0 holds the first one.
+    weight: f64,
+    /// Measured power of each row.
+    powers: Vec<Option<f64>>,
+    gauges: Vec<Gauge>,
+}
+
+impl Level {
+    /// Creates the level of a sink.
+    pub fn new(sink: &VdifSink, format: &Format, counters: &Counters) -> Self {
+        let rows = &format.rows;
+        let nominal = nominal_rms(sink.bits).unwrap_or(1.0);
+        let fits = rows.integer_bits().is_some_and(|bits| bits <= sink.bits) && sink.bits > 2;
+        let is_unchanged = fits && sink.tracking_seconds.is_none();
+        let fixed = match (sink.scale, sink.rms) {
+            (Some(scale), _) => Some(scale),
+            (_, Some(rms)) => Some(nominal / rms),
+            _ => is_unchanged.then_some(1.0),
+        };
+        let frame_seconds = rows.samples as f64 / format.grid.rate_hz as f64;
+        let weight = sink.tracking_seconds.map_or(0.0, |tau| 1.0 - (-frame_seconds / tau).exp());
+        let help = "rms of a polarisation, measured for its thresholds";
+        let gauge = |row: usize| counters.gauge_of("input_rms", help, "pol", row.to_string());
+        let measured = if fixed.is_none() { rows.rows } else { 0 };
+        Self {
+            // Without any measurement yet, the rows are silent.
+            gains: vec![fixed.unwrap_or(0.0); rows.rows],
+            target: fixed.is_none().then_some(nominal),
+            weight,
+            powers: vec![None; rows.rows],
+            gauges: (0..measured).map(gauge).collect(),
+        }
+    }
+
+    /// Measures the valid samples of a frame, if necessary, and scales all of them. A row has `run` adjacent values
+    /// every `stride` values: all of its samples, or one sample in each of them.
+    pub fn apply(&mut self, format: &Format, by_row: bool, validity: &[u32], values: &mut [f32]) {
+        let (rows, components) = (&format.rows, format.rows.components());
+        let (row_step, sample_step) = if by_row {
+            (rows.samples * components, components)
+        } else {
+            (components, rows.rows * components)
+        };
+        for row in 0..rows.rows {
+            if let Some(target) = self.target
+                && (self.powers[row].is_none() || self.weight > 0.0)
+            {
+                let valid = (0..rows.parts()).filter(|part| rows.is_valid(validity, row, *part));
+                let (mut sum, mut count) = (0.0, 0_u64);
+                for sample in valid.flat_map(|part| rows.part(part)) {
+                    for value in &values[row * row_step + sample * sample_step..][..components] {
+                        if value.is_finite() {
+                            sum += f64::from(*value) * f64::from(*value);
+                            count += 1;
+                        }
+                    }
+                }
+                if sum > 0.0 {
+                    let power = sum / count as f64;
+                    let before = self.powers[row].unwrap_or(power);
+                    let power = before + (power - before) * self.weight;
+                    self.powers[row] = Some(power);
+                    self.gains[row] = (f64::from(target) / power.sqrt()) as f32;
+                    self.gauges[row].set(power.sqrt());
+                }
+            }
+            let gain = self.gains[row];
+            if gain.to_bits() != 1.0_f32.to_bits() {
+                for sample in 0..rows.samples {
+                    let at = row * row_step + sample * sample_step;
+                    values[at..at + components].iter_mut().for_each(|value| *value *= gain);
+                }
+            }
+        }
+    }
+}

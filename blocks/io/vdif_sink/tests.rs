@@ -1,0 +1,261 @@
+//! Frames of the file, and samples with known codes.
+
+use super::*;
+use fxgraph::edge::Harness;
+use fxgraph::{Axis, Clock, Dtype, Env, Ports, ValidityType};
+use fxgraph_formats::vdif::unpack;
+use std::path::Path;
+
+/// 1.8e9 s is 2027-01-15: half-year 54, which began at Unix time 1798761600.
+const SYNC: f64 = 1.8e9;
+const EPOCH_UNIX: u32 = 1_798_761_600;
+
+/// A stream of frames of 16 samples at 32000 samples per second, with a flag for each 8 samples.
+fn port(dtype: Dtype, pols: usize) -> PortType {
+    let pol = Axis::new("pol", pols);
+    PortType {
+        dtype,
+        axes: vec![pol.clone(), Axis::new("sample", 16)],
+        clock: Clock { adc_sample_rate_hz: 64e3, sync_time_seconds: SYNC, samples_per_frame: 32 },
+        band: None,
+        validity: ValidityType::flags(vec![pol, Axis::new("heap", 2)]),
+    }
+}
+
+fn sink(path: &Path, json: serde_json::Value) -> VdifSink {
+    let mut all = serde_json::json!({ "path": path });
+    all.as_object_mut().unwrap().extend(json.as_object().unwrap().clone());
+    fxgraph::kind::read(&all).unwrap()
+}
+
+/// Frame of the input: timestamp, validity and payload.
+type Sent = (u64, Vec<u32>, Vec<u8>);
+
+fn run(sink: &VdifSink, port: &PortType, frames: Vec<Sent>, env: &Env) -> Result<(), String> {
+    let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
+    let block = sink.build(&ports.inputs, env).unwrap();
+    let mut harness = Harness::new(block, &ports, frames.len().max(1)).unwrap();
+    for (timestamp, validity, payload) in frames {
+        assert!(harness.send(0, |frame| {
+            frame.header_mut().timestamp = timestamp;
+            frame.header_mut().validity.copy_from_slice(&validity);
+            frame.as_mut_slice::<u8>().unwrap().copy_from_slice(&payload);
+        }));
+    }
+    harness.end(0);
+    Harness::block_on(async {
+        harness.start().await?;
+        harness.run().await?;
+        harness.finish().await
+    })
+    .map_err(|error| error.to_string())
+}
+
+/// Headers, and the samples of each frame as numbers.
+fn frames(path: &Path) -> Vec<(Header, Vec<f32>)> {
+    let bytes = std::fs::read(path).unwrap();
+    let header = Header::parse(&bytes).unwrap();
+    let of_frame = |bytes: &[u8]| {
+        let header = Header::parse(bytes).unwrap();
+        let payload = &bytes[header.header_bytes() as usize..];
+        let mut values = vec![0.0; 8 * payload.len() / usize::from(header.bits)];
+        unpack(payload, header.bits, false, &mut values);
+        (header, values)
+    };
+    let length = header.frame_bytes as usize;
+    assert_eq!(bytes.len() % length, 0);
+    bytes.chunks(length).map(of_frame).collect()
+}
+
+fn count(env: &Env, name: &str) -> u64 {
+    env.counters.list().iter().find(|named| named.name == name).unwrap().counter.get()
+}
+
+/// Samples of 8 bits that count up along `pols` rows.
+fn counting(pols: usize, first: usize) -> Vec<u8> {
+    (0..pols * 16).map(|n| (first + n % 16 + 100 * (n / 16)) as u8).collect()
+}
+
+#[test]
+fn vdif_sink_starts_at_a_frame_and_numbers_frames_within_seconds() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vdif");
+    let sink = sink(&path, serde_json::json!({"bits": 8, "payload_bytes": 8, "station": "Fx"}));
+    // 48 samples, the first one 6 samples before a UTC second.
+    let sent = (0..3).map(|n| (63_988 + 32 * n, vec![1; 4], counting(2, 16 * n as usize)));
+    let env = Env::detached("out");
+    run(&sink, &port(Dtype::I8, 2), sent.collect(), &env).unwrap();
+    let frames = frames(&path);
+    let times: Vec<_> = frames.iter().map(|(h, _)| (h.thread, h.seconds, h.frame)).collect();
+    let second = SYNC as u32 - EPOCH_UNIX + 1;
+    let expected = (0..5).flat_map(|n| [(0, second, n), (1, second, n)]);
+    assert_eq!(times, expected.collect::<Vec<_>>());
+    for (n, (header, values)) in frames.iter().enumerate() {
+        assert_eq!((header.epoch, header.station, header.edv()), (54, 0x4678, 1));
+        assert_eq!((header.is_complex, header.is_invalid), (false, false));
+        assert_eq!(header.sample_rate_hz(), Some(32_000));
+        let first = 6 + 8 * (n / 2) + 100 * (n % 2);
+        let expected = (first..first + 8).map(|value| f32::from((value as u8).cast_signed()));
+        assert!(values.iter().copied().eq(expected), "{n} {values:?}");
+    }
+    assert_eq!(count(&env, "samples_before_start"), 6);
+    assert_eq!(count(&env, "samples_after_end"), 2);
+    assert_eq!(count(&env, "vdif_frames_written"), 10);
+}
+
+#[test]
+fn missing_samples_make_invalid_frames_without_a_gap() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vdif");
+    let json = serde_json::json!({"bits": 8, "payload_bytes": 8, "max_gap_seconds": 0.003});
+    let sink = sink(&path, json);
+    let env = Env::detached("out");
+    let sent = vec![
+        // Heap 1 of polarisation 0 is missing.
+        (0, vec![1, 0, 1, 1], counting(2, 0)),
+        // 16 samples are missing.
+        (64, vec![1; 4], counting(2, 32)),
+        // An old frame, and a gap of 120 samples.
+        (32, vec![1; 4], counting(2, 16)),
+        (64 + 32 + 240, vec![1; 4], counting(2, 168)),
+    ];
+    run(&sink, &port(Dtype::I8, 2), sent, &env).unwrap();
+    let of_pol = |pol| {
+        let of_pol = frames(&path).into_iter().filter(move |(header, _)| header.thread == pol);
+        of_pol.map(|(h, _)| (h.frame, h.is_invalid)).collect::<Vec<_>>()
+    };
+    let valid = |frame| (frame, false);
+    let invalid = |frame| (frame, true);
+    let rest = [invalid(2), invalid(3), valid(4), valid(5), valid(21), valid(22)];
+    assert_eq!(of_pol(0), [&[valid(0), invalid(1)], &rest[..]].concat());
+    assert_eq!(of_pol(1), [&[valid(0), valid(1)], &rest[..]].concat());
+    assert_eq!(count(&env, "vdif_frames_invalid"), 5);
+    assert_eq!(count(&env, "vdif_frames_left_out"), 30);
+    assert_eq!(count(&env, "frames_misplaced"), 1);
+}
+
+#[test]
+fn gap_within_a_frame_keeps_the_frame_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vdif");
+    let json = serde_json::json!({"bits": 8, "payload_bytes": 40, "max_gap_seconds": 0});
+    let sent = [(0, 0), (40, 20), (72, 36)].map(|(t, n)| (t, vec![1; 4], counting(2, n)));
+    let env = Env::detached("out");
+    run(&sink(&path, json), &port(Dtype::I8, 2), sent.to_vec(), &env).unwrap();
+    let frames = frames(&path);
+    assert!(frames[0].0.is_invalid);
+    assert_eq!(frames[0].1[20..36], (20..36).map(|n| n as f32).collect::<Vec<_>>());
+}
+
+#[test]
+fn level_is_measured_held_tracked_or_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = port(Dtype::F32, 1);
+    // Square waves of amplitude 3, then 12: an rms of 3 and 12.
+    let wave = |amplitude: f32| {
+        let values = (0..16).map(|n| if n % 2 == 0 { amplitude } else { -amplitude });
+        values.flat_map(f32::to_ne_bytes).collect::<Vec<u8>>()
+    };
+    let codes = |name: &str, json: serde_json::Value| {
+        let path = folder.path().join(name);
+        let sent = vec![(0, vec![1; 2], wave(3.0)), (32, vec![1; 2], wave(12.0))];
+        run(&sink(&path, json), &port, sent, &Env::detached("out")).unwrap();
+        let frames = frames(&path);
+        [frames[0].1[0], frames[1].1[1]]
+    };
+    let json = |more| {
+        let mut json = serde_json::json!({"bits": 8, "payload_bytes": 16});
+        json.as_object_mut().unwrap().extend::<serde_json::Map<String, _>>(more);
+        json
+    };
+    let with = |name: &str, value: f64| [(name.to_owned(), value.into())].into_iter().collect();
+    assert_eq!(codes("held", json(serde_json::Map::new())), [36.0, -128.0]);
+    assert_eq!(codes("tracked", json(with("tracking_seconds", 1e-9))), [36.0, -36.0]);
+    assert_eq!(codes("rms", json(with("rms", 35.5))), [3.0, -12.0]);
+    assert_eq!(codes("scale", json(with("scale", 0.5))), [2.0, -6.0]);
+    // 2 bits: an amplitude equal to the rms is above the threshold, half of it is below.
+    let two = |rms: f64| serde_json::json!({"bits": 2, "payload_bytes": 16, "rms": rms});
+    let bits = |name: &str, rms| {
+        let path = folder.path().join(name);
+        let sent = (0..4).map(|n| (32 * n, vec![1; 2], wave(3.0))).collect();
+        run(&sink(&path, two(rms)), &port, sent, &Env::detached("out")).unwrap();
+        frames(&path)[0].1[..2].to_vec()
+    };
+    assert_eq!(bits("high", 3.0), [3.3359, -3.3359]);
+    assert_eq!(bits("low", 6.0), [1.0, -1.0]);
+}
+
+#[test]
+fn polarisations_are_channels_of_one_thread_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vdif");
+    let json = serde_json::json!({
+        "bits": 8, "payload_bytes": 16, "channels": true, "first_thread": 5, "header": "legacy",
+    });
+    let sent = vec![(0, vec![1, 1, 0, 1], counting(2, 0))];
+    run(&sink(&path, json), &port(Dtype::I8, 2), sent, &Env::detached("out")).unwrap();
+    let frames = frames(&path);
+    let [(first, _), (second, values)] = &frames[..] else { panic!("{frames:?}") };
+    assert_eq!((first.is_legacy, first.channels(), first.thread), (true, 2, 5));
+    // Both channels are invalid together.
+    assert_eq!((first.is_invalid, second.is_invalid), (true, false));
+    assert_eq!(values[..4], [8.0, 108.0, 9.0, 109.0]);
+}
+
+#[test]
+fn sample_between_the_grid_points_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = sink(
+        &folder.path().join("a.vdif"),
+        serde_json::json!({"payload_bytes": 8, "overwrite": true}),
+    );
+    let env = Env::detached("out");
+    // ADC samples are half a sample.
+    run(&sink, &port(Dtype::I8, 1), vec![(1, vec![1; 2], vec![1; 16])], &env).unwrap();
+    assert!(env.summary.get().is_empty(), "the first VDIF frame begins in the next input frame");
+    let sent = (0..4).map(|n| (1 + 32 * n, vec![1; 2], vec![1; 16])).collect();
+    run(&sink, &port(Dtype::I8, 1), sent, &env).unwrap();
+    assert!(env.summary.get().contains("samples) after the times in"), "{}", env.summary.get());
+}
+
+#[test]
+fn full_disk_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let full = folder.path().join("full.vdif");
+    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+    let sink = sink(&full, serde_json::json!({"bits": 8, "payload_bytes": 8}));
+    let sent = vec![(0, vec![1; 2], vec![0; 16])];
+    let said = run(&sink, &port(Dtype::I8, 1), sent, &Env::detached("out")).unwrap_err();
+    assert!(said.ends_with("full.vdif: No space left on device"), "{said}");
+}
+
+#[test]
+fn vdif_sink_rejects_impossible_files() {
+    let refused = |json: serde_json::Value, change: fn(&mut PortType)| {
+        let mut port = port(Dtype::F32, 3);
+        change(&mut port);
+        let refusals = sink(Path::new("a.vdif"), json).outputs(&[port]).unwrap_err();
+        format!("{} ({})", refusals[0].message, refusals[0].help.clone().unwrap_or_default())
+    };
+    let said = |json| refused(json, |_| {});
+    assert!(said(serde_json::json!({"bits": 3})).contains("`bits` must be 1, 2, 4, 8 or 16, got 3"));
+    assert!(said(serde_json::json!({"station": "Meerkat"})).contains("`station`"));
+    assert!(said(serde_json::json!({"scale": 2.0})).contains("`scale` needs"));
+    assert!(said(serde_json::json!({"rms": -1.0})).contains("`rms` must be positive"));
+    assert!(said(serde_json::json!({"rms": 1.0, "tracking_seconds": 1.0})).contains("at most one"));
+    assert!(said(serde_json::json!({"channels": true})).contains("power of two"));
+    assert!(said(serde_json::json!({"first_thread": 1022})).contains("threads must be below 1024"));
+    let payload = said(serde_json::json!({"payload_bytes": 24}));
+    assert!(payload.contains("got 24 (use one of 8, 16, 32, 40, 64, 80)"), "{payload}");
+    let rate = refused(serde_json::json!({}), |port| port.clock.adc_sample_rate_hz = 1999.0);
+    assert!(rate.contains("got 999.5 samples per second"), "{rate}");
+    let header = refused(serde_json::json!({"header": "edv1", "bits": 8}), |port| {
+        port.clock.adc_sample_rate_hz = 16_016.0;
+    });
+    assert!(header.contains("`edv1` needs a sample rate that is a multiple of 2000 Hz"), "{header}");
+    let sync = refused(serde_json::json!({}), |port| port.clock.sync_time_seconds = 0.0);
+    assert!(sync.contains("times from 2000 to 2031"), "{sync}");
+    assert!(refused(serde_json::json!({}), |port| port.dtype = Dtype::F64).contains("f64"));
+    let nowhere = sink(Path::new("out/"), serde_json::json!({}));
+    assert!(nowhere.outputs(&[port(Dtype::F32, 1)]).unwrap_err()[0].message.contains("`path`"));
+}
