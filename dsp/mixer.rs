@@ -34,6 +34,13 @@ impl Frequency {
         Self(turns)
     }
 
+    /// Creates the frequency `hz` of either sign and any magnitude, for samples at `rate_hz`.
+    #[must_use]
+    pub fn aliased(hz: f64, rate_hz: f64) -> Self {
+        let Self(turns) = Self::new(hz.abs() % rate_hz, rate_hz);
+        Self(if hz < 0.0 { turns.wrapping_neg() } else { turns })
+    }
+
     /// Returns the phase at sample `t`, in units of 2^-64 turns.
     #[inline]
     #[must_use]
@@ -52,16 +59,42 @@ impl Frequency {
     }
 }
 
+/// Oscillator that turns every S-th sample of a stream.
+#[derive(Clone, Debug)]
+pub struct Oscillator {
+    frequency: Frequency,
+    subsampling: usize,
+    /// e^{-2 pi i f S j}.
+    table: Vec<Complex64>,
+}
+
+impl Oscillator {
+    /// Creates an oscillator for samples that are `subsampling` samples of the frequency's rate apart.
+    #[must_use]
+    pub fn new(frequency: Frequency, subsampling: usize) -> Self {
+        let table = (0..ANCHOR).map(|j| frequency.phasor((j * subsampling) as u64)).collect();
+        Self { frequency, subsampling, table }
+    }
+
+    /// Multiplies adjacent samples, the first of which has time `t`, by e^{-2 pi i f t}.
+    pub fn turn(&self, t: u64, samples: &mut [Complex32]) {
+        for (n, samples) in samples.chunks_mut(ANCHOR).enumerate() {
+            let anchor = self.frequency.phasor(t + (n * ANCHOR * self.subsampling) as u64);
+            for (sample, factor) in samples.iter_mut().zip(&self.table) {
+                let factor = anchor * factor;
+                *sample *= Complex32::new(factor.re as f32, factor.im as f32);
+            }
+        }
+    }
+}
+
 /// Mixer and decimating filter for one centre frequency.
 #[derive(Clone, Debug)]
 pub struct Mixer {
-    frequency: Frequency,
-    subsampling: usize,
+    oscillator: Oscillator,
     /// Real and imaginary parts of g for each tap, padded with zeros to a multiple of [`LANES`].
     re: Vec<f32>,
     im: Vec<f32>,
-    /// e^{-2 pi i f S j}.
-    table: Vec<Complex64>,
 }
 
 impl Mixer {
@@ -77,11 +110,9 @@ impl Mixer {
             parts
         };
         Self {
-            frequency,
-            subsampling,
+            oscillator: Oscillator::new(frequency, subsampling),
             re: padded(|g| g.re),
             im: padded(|g| g.im),
-            table: (0..ANCHOR).map(|j| frequency.phasor((j * subsampling) as u64)).collect(),
         }
     }
 
@@ -89,7 +120,7 @@ impl Mixer {
     #[inline]
     #[must_use]
     pub fn frequency(&self) -> Frequency {
-        self.frequency
+        self.oscillator.frequency
     }
 
     /// Returns the real and imaginary parts of g for each tap, padded with zeros to a multiple of [`LANES`].
@@ -102,13 +133,7 @@ impl Mixer {
     /// Applies the oscillator's phase to the sums of adjacent output samples, the first of which starts at input
     /// sample `t`.
     pub fn turn(&self, t: u64, sums: &mut [Complex32]) {
-        for (n, sums) in sums.chunks_mut(ANCHOR).enumerate() {
-            let anchor = self.frequency.phasor(t + (n * ANCHOR * self.subsampling) as u64);
-            for (sum, factor) in sums.iter_mut().zip(&self.table) {
-                let factor = anchor * factor;
-                *sum *= Complex32::new(factor.re as f32, factor.im as f32);
-            }
-        }
+        self.oscillator.turn(t, sums);
     }
 }
 
@@ -125,6 +150,16 @@ mod tests {
             let turns = frequency.phase(t) as f64 / 2.0_f64.powi(64);
             let apart = (turns - expected).rem_euclid(1.0);
             assert!(apart.min(1.0 - apart) < 1e-15, "{t}: {turns} {expected}");
+        }
+    }
+
+    #[test]
+    fn negative_and_aliased_frequencies_turn_backwards_and_modulo_the_rate() {
+        for (hz, alias_hz) in [(-1.0, 6.0), (-15.0, 6.0), (9.0, 2.0), (-7.0, 0.0)] {
+            let [a, b] = [hz, alias_hz].map(|hz| Frequency::aliased(hz, 7.0));
+            for t in [1, 1 << 40, 1 << 62] {
+                assert!((a.phasor(t) - b.phasor(t)).norm() < 1e-15, "{hz} {t}");
+            }
         }
     }
 

@@ -21,6 +21,8 @@ mod sigmf;
 mod uvh5;
 #[path = "formats/vdif.rs"]
 mod vdif;
+#[path = "formats/vlbi.rs"]
+mod vlbi;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -7,6 +7,7 @@ pub mod dither;
 pub mod gpu;
 pub(crate) mod live;
 pub mod parallel;
+pub(crate) mod samples;
 pub(crate) mod spectra;
 pub mod stacked;
 pub mod units;
