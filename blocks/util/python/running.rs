@@ -1,0 +1,214 @@
+//! The thread that starts the process of a block and receives from it, so that no thread of the executor waits.
+
+use super::ask::described;
+use super::fault::Fault;
+use super::memory::{Counts, JOBS};
+use super::port::Described;
+use super::process::{Killer, Log, Packet, Process, START_LIMIT, Sender};
+use super::program::Program;
+use fxgraph::frame::SharedMemory;
+use fxgraph::kind::Waker;
+use fxgraph::{BlockError, PortType};
+use rustix::io::fcntl_dupfd_cloexec;
+use serde_json::{Map, Value, json};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{self, Poll};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Longest time for which the thread does not look at the deadline.
+const TICK: Duration = Duration::from_millis(250);
+/// Longest wait for the end of a process that was killed. One that the kernel does not let go ends later.
+const END_LIMIT: Duration = Duration::from_secs(2);
+
+/// Report of the thread.
+#[derive(Debug)]
+pub enum Report {
+    /// The block has started.
+    Ready(Sender),
+    /// A frame was computed, or dropped by the block.
+    Done { job: u8, is_dropped: bool, timestamp: u64 },
+    /// The block has finished.
+    Finished,
+    /// A fault; the thread has ended if the process has.
+    Failed(Fault),
+}
+
+/// State that block and thread share.
+struct Shared {
+    reports: Mutex<VecDeque<Report>>,
+    /// Waker of a future that waits for the first report.
+    starting: Mutex<Option<task::Waker>>,
+    /// The process must answer until then: nanoseconds since `began`, 0 for no limit.
+    deadline: AtomicU64,
+    began: Instant,
+    timeout: Duration,
+    wake: Waker,
+    /// Killer of the process, once it runs; or that it must not start.
+    killer: Mutex<End>,
+    has_ended: Mutex<bool>,
+    ended: Condvar,
+}
+
+/// Whether the process may run.
+enum End {
+    NotStarted,
+    Running(Killer),
+    Stopped,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn report(&self, report: Report) {
+        lock(&self.reports).push_back(report);
+        if let Some(starting) = lock(&self.starting).take() {
+            starting.wake();
+        }
+        self.wake.wake();
+    }
+}
+
+/// What a thread needs to start the process.
+pub struct Start {
+    pub name: String,
+    pub program: Program,
+    pub values: Map<String, Value>,
+    pub inputs: Vec<PortType>,
+    /// Output that the process described when the plan was made.
+    pub output: Option<Described>,
+    pub timeout: Duration,
+    pub wake: Waker,
+    pub log: Log,
+}
+
+/// The process of a block, with its thread.
+pub struct Running {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Starts the thread, which starts the process. `counts` are its validity counts.
+    pub fn start(start: Start, counts: &Counts) -> Result<Self, BlockError> {
+        let shared = Arc::new(Shared {
+            // Room for all reports of jobs, so that steady state does not allocate.
+            reports: Mutex::new(VecDeque::with_capacity(2 * JOBS + 2)),
+            starting: Mutex::new(None),
+            deadline: AtomicU64::new(0),
+            began: Instant::now(),
+            timeout: start.timeout,
+            wake: start.wake.clone(),
+            killer: Mutex::new(End::NotStarted),
+            has_ended: Mutex::new(false),
+            ended: Condvar::new(),
+        });
+        let stopped = |error: std::io::Error| {
+            BlockError::new("cannot start the thread of the process").because(error)
+        };
+        let message = json!({"memory": {"jobs": JOBS, "stride": counts.stride()}});
+        let memory = fcntl_dupfd_cloexec(SharedMemory::file(counts.memory()), 0);
+        let memory = memory.map_err(|error| stopped(error.into()))?;
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name(format!("{} python", start.name))
+            .spawn(move || {
+                let ended = receive(&of_thread, start, &message, memory);
+                of_thread.report(ended);
+                *lock(&of_thread.has_ended) = true;
+                of_thread.ended.notify_all();
+            })
+            .map_err(stopped)?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Waits for the first report, and takes it.
+    pub async fn first_report(&self) -> Report {
+        std::future::poll_fn(|context| {
+            // Registered before the check, so that a report in between wakes this task.
+            *lock(&self.shared.starting) = Some(context.waker().clone());
+            self.report().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
+    /// Takes the next report, if there is one.
+    pub fn report(&self) -> Option<Report> {
+        lock(&self.shared.reports).pop_front()
+    }
+
+    /// The process must answer within the time limit from now on; without `is_limited` it may take any time.
+    pub fn expect_answer(&self, is_limited: bool) {
+        let until = self.shared.began.elapsed() + self.shared.timeout;
+        let until = if is_limited { until.as_nanos() as u64 } else { 0 };
+        self.shared.deadline.store(until, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let before = std::mem::replace(&mut *lock(&self.shared.killer), End::Stopped);
+        if let End::Running(killer) = before {
+            killer.kill();
+        }
+        let has_ended = lock(&self.shared.has_ended);
+        let waited = self.shared.ended.wait_timeout_while(has_ended, END_LIMIT, |ended| !*ended);
+        let has_ended = *waited.unwrap_or_else(PoisonError::into_inner).0;
+        if let Some(thread) = self.thread.take().filter(|_| has_ended) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Starts the process and reports its packets. Returns the last report.
+fn receive(shared: &Shared, start: Start, message: &Value, memory: OwnedFd) -> Report {
+    let mut process = match ready(shared, start, message, memory) {
+        Ok(process) => process,
+        Err(fault) => return Report::Failed(fault),
+    };
+    let tick = TICK.min(shared.timeout / 8).max(Duration::from_millis(1));
+    loop {
+        let report = match process.receive(tick) {
+            Ok(Some(Packet::Done { job, is_dropped, timestamp })) => {
+                Report::Done { job, is_dropped, timestamp }
+            }
+            Ok(Some(Packet::Message(message))) if message.get("bye").is_some() => return Report::Finished,
+            Ok(Some(Packet::Message(_))) => continue,
+            Ok(None) => {
+                let deadline = shared.deadline.load(Ordering::Relaxed);
+                if deadline == 0 || (shared.began.elapsed().as_nanos() as u64) < deadline {
+                    continue;
+                }
+                return Report::Failed(process.hung(shared.timeout));
+            }
+            Err(fault) if fault.has_ended() => return Report::Failed(fault),
+            Err(fault) => Report::Failed(fault),
+        };
+        shared.report(report);
+    }
+}
+
+/// Starts the process and the block in it.
+fn ready(shared: &Shared, start: Start, message: &Value, memory: OwnedFd) -> Result<Process, Fault> {
+    let mut process = Process::start(&start.program, &start.values, &start.inputs, start.log)?;
+    let stopped = || Fault::System("the block was stopped".to_owned());
+    match &mut *lock(&shared.killer) {
+        End::Stopped => return Err(stopped()),
+        killer => *killer = End::Running(process.killer()),
+    }
+    let hello = described(process.hear(START_LIMIT)?)?;
+    if hello.output != start.output {
+        let message = "`ports` must return the same port as before: a file that it imports has changed";
+        return Err(Fault::System(message.to_owned()));
+    }
+    let sender = process.sender();
+    sender.tell(message, Some(memory.as_fd()))?;
+    process.hear(START_LIMIT)?;
+    shared.report(Report::Ready(sender));
+    Ok(process)
+}
