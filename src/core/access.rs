@@ -332,8 +332,9 @@ impl FileAccess {
             FileUse::Read => ("read", &allowed.read),
             FileUse::Write => ("write", &allowed.write),
             FileUse::Execute => {
-                let message =
-                    format!("clients may not run code that the flowgraph does not name, got `{text}`");
+                let message = format!(
+                    "clients may not run code that the flowgraph does not name, got `{text}`"
+                );
                 let help = "put the block, or a `shadow` with the code, into the flowgraph file, and start the \
                             flowgraph again";
                 return Err(NotAllowed { message, help });

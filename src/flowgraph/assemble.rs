@@ -245,7 +245,6 @@ impl Plan {
         })
     }
 
-
     /// GPU with the output frames of a block; `None` for host memory.
     pub fn frames_device(&self, block: usize) -> Result<Option<Arc<Device>>, BlockError> {
         match self.blocks[block].output_device() {

@@ -59,7 +59,8 @@ pub fn hello(
         inputs: inputs.iter().map(super::port::to_json).collect(),
     };
     let kept = || ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = kept().iter().find(|(asked, _)| *asked == question).map(|(_, hello)| Arc::clone(hello));
+    let known =
+        kept().iter().find(|(asked, _)| *asked == question).map(|(_, hello)| Arc::clone(hello));
     if let Some(hello) = known.filter(|hello| hello.is_current()) {
         return Ok(hello);
     }
@@ -77,8 +78,9 @@ pub fn hello(
 
 /// Reads the first message of a process.
 pub fn described(mut message: Value) -> Result<Hello, Fault> {
-    serde_json::from_value(message["hello"].take())
-        .map_err(|error| Fault::System(format!("`ports` must return a Port with whole numbers: {error}")))
+    serde_json::from_value(message["hello"].take()).map_err(|error| {
+        Fault::System(format!("`ports` must return a Port with whole numbers: {error}"))
+    })
 }
 
 impl Hello {

@@ -1,4 +1,4 @@
-//! Benchmarks: the time that the exchange with the process adds to a frame.
+//! Benchmarks: the time of a frame on its way to the process and back.
 
 use super::program::interpreter;
 use crate::common::bench::benchmark;
@@ -27,7 +27,11 @@ pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
     }
     let python = interpreter();
     let mut numpy = Command::new(&python);
-    numpy.args(["-c", "import numpy"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    numpy
+        .args(["-c", "import numpy"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     if !numpy.status().is_ok_and(|status| status.success()) {
         tracing::warn!("benchmarks of `python` are skipped: `{python}` has no NumPy");
         return Vec::new();

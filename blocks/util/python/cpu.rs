@@ -151,7 +151,9 @@ impl Cpu {
     fn take_answers(&mut self, io: &mut Io<'_>) -> Result<bool, BlockError> {
         loop {
             let Some(child) = &self.child else { return Ok(true) };
-            let Some(report) = self.waiting.take().or_else(|| child.running.report()) else { return Ok(true) };
+            let Some(report) = self.waiting.take().or_else(|| child.running.report()) else {
+                return Ok(true);
+            };
             match report {
                 Report::Done { job, is_dropped, timestamp } => {
                     let needs_room = !is_dropped && self.output.is_some();
@@ -172,13 +174,20 @@ impl Cpu {
     }
 
     /// Pushes the frame of the oldest job.
-    fn complete(&mut self, io: &mut Io<'_>, job: u8, is_dropped: bool, timestamp: u64) -> Result<(), BlockError> {
+    fn complete(
+        &mut self,
+        io: &mut Io<'_>,
+        job: u8,
+        is_dropped: bool,
+        timestamp: u64,
+    ) -> Result<(), BlockError> {
         let is_next = self.jobs.front().is_some_and(|next| next.number == job);
         let Some(Job { input, output, .. }) = self.jobs.pop_front().filter(|_| is_next) else {
-            return Err(self.fail(Fault::System(format!("the process answered job {job}, which it does not have"))));
+            return Err(self.fail(Fault::System(format!(
+                "the process answered job {job}, which it does not have"
+            ))));
         };
         let Some(child) = &self.child else { return Ok(()) };
-        child.running.expect_answer(!self.jobs.is_empty());
         let Some(mut output) = output else {
             self.computed.add(1);
             return Ok(());
@@ -218,16 +227,15 @@ impl Cpu {
             if let Some(job) = self.jobs.pop_front() {
                 self.spare = self.spare.take().or(job.output);
             }
-            if let Some(child) = &self.child {
-                child.running.expect_answer(!self.jobs.is_empty());
-            }
         }
         fault.error(&self.program)
     }
 
     /// Sends new values of live parameters that hold from `timestamp` on.
     fn send_values(&mut self, timestamp: u64) -> Result<(), Fault> {
-        for (from, Live::Values(values)) in self.changes.begin(timestamp, self.input.clock.samples_per_frame) {
+        for (from, Live::Values(values)) in
+            self.changes.begin(timestamp, self.input.clock.samples_per_frame)
+        {
             self.due.push_back((from, values));
         }
         while let Some((_, values)) = self.due.pop_front_if(|(from, _)| *from <= timestamp) {
@@ -276,13 +284,14 @@ impl Cpu {
             Some(output) => output.shared(),
             None => None,
         };
-        let (output_slot, is_new_output) =
-            written.map_or((0, false), |memory| child.outputs.slot(memory, &busy(|job| job.output_slot)));
+        let (output_slot, is_new_output) = written
+            .map_or((0, false), |memory| child.outputs.slot(memory, &busy(|job| job.output_slot)));
         let mut files: [Option<BorrowedFd<'_>>; 2] = [None; 2];
         files[0] = read_only.as_ref().map(AsFd::as_fd);
         let written = written.filter(|_| is_new_output).map(SharedMemory::file);
         files[usize::from(is_new_input)] = written.or(files[usize::from(is_new_input)]);
-        let flags = if is_new_input { NEW_INPUT } else { 0 } | if is_new_output { NEW_OUTPUT } else { 0 };
+        let flags =
+            if is_new_input { NEW_INPUT } else { 0 } | if is_new_output { NEW_OUTPUT } else { 0 };
         let header = input.header();
         let mut packet = [0; 32];
         packet[0] = b'F';
@@ -294,21 +303,23 @@ impl Cpu {
         for (place, word) in packet[8..].as_chunks_mut().0.iter_mut().zip(words) {
             *place = word.to_le_bytes();
         }
+        // Before the packet: the answer may come at once.
+        child.running.expect_answer();
         let sent = match files {
             [Some(first), Some(second)] => child.sender.send(&packet, &[first, second]),
             [Some(only), None] => child.sender.send(&packet, &[only]),
             _ => child.sender.send(&packet, &[]),
         };
-        if self.jobs.is_empty() {
-            child.running.expect_answer(true);
-        }
         self.jobs.push_back(Job { number: number as u8, input, output, input_slot, output_slot });
         sent.map_err(|fault| self.fail(fault))
     }
 }
 
 /// Memory for the copy of a frame, allocated at the first frame.
-fn staged(memory: &mut Option<SharedMemory>, bytes: usize) -> Result<&mut SharedMemory, BlockError> {
+fn staged(
+    memory: &mut Option<SharedMemory>,
+    bytes: usize,
+) -> Result<&mut SharedMemory, BlockError> {
     match memory {
         Some(memory) => Ok(memory),
         None => Ok(memory.insert(allocate(bytes)?)),
@@ -333,7 +344,7 @@ impl Block for Cpu {
                 }
                 let Some(child) = &self.child else { return Ok(Next::Finished) };
                 self.is_finishing = true;
-                child.running.expect_answer(true);
+                child.running.expect_answer();
                 let told = child.sender.tell(&json!({"stop": true}), None);
                 told.map_err(|fault| self.fail(fault))?;
                 continue;

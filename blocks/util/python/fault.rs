@@ -17,7 +17,7 @@ pub enum Fault {
     Died { how: String, last_lines: String },
     /// The process did not answer in time.
     Hung { after: Duration, stack: String },
-    /// The operating system refused a resource.
+    /// The operating system did not grant a resource.
     System(String),
 }
 
@@ -53,11 +53,20 @@ impl Fault {
                 let at = line.map_or_else(|| name.clone(), |line| format!("{name}, line {line}"));
                 (format!("`{place}` of `{class}` failed ({at}): {message}"), traceback)
             }
-            Self::NoInterpreter(why) => (format!("cannot start `{}`: {why}", program.python), String::new()),
-            Self::Died { how, last_lines } => (format!("the process of `{class}` ended: {how}"), last_lines),
+            Self::NoInterpreter(why) => {
+                (format!("cannot start `{}`: {why}", program.python), String::new())
+            }
+            Self::Died { how, last_lines } => {
+                (format!("the process of `{class}` ended: {how}"), last_lines)
+            }
             Self::Hung { after, stack } => {
                 let seconds = after.as_secs_f64();
-                (format!("`{class}` must answer within `timeout_seconds`, got no answer for {seconds:.3} s"), stack)
+                (
+                    format!(
+                        "`{class}` must answer within `timeout_seconds`, got no answer for {seconds:.3} s"
+                    ),
+                    stack,
+                )
             }
             Self::System(why) => (why, String::new()),
         };
@@ -74,7 +83,9 @@ impl Fault {
                 let python = &program.python;
                 let message = format!("`{python}` cannot run blocks: {}", raised.message);
                 let help = if raised.message.contains("numpy") {
-                    format!("install NumPy: `{python} -m pip install numpy`, or set `python` to another interpreter")
+                    format!(
+                        "install NumPy: `{python} -m pip install numpy`, or set `python` to another interpreter"
+                    )
                 } else {
                     "set `python` to the interpreter of an environment with NumPy".to_owned()
                 };
@@ -110,12 +121,17 @@ impl Fault {
             }
             Self::Died { how, last_lines } => {
                 let last = last_lines.lines().last().unwrap_or_default();
-                let said = if last.is_empty() { String::new() } else { format!("; its last line: {last}") };
+                let said = if last.is_empty() {
+                    String::new()
+                } else {
+                    format!("; its last line: {last}")
+                };
                 Refusal::parameter(code, format!("the process of `{class}` ended: {how}{said}"))
             }
             Self::Hung { after, .. } => {
                 let seconds = after.as_secs();
-                let message = format!("`{name}` must be imported within {seconds} s, got no answer");
+                let message =
+                    format!("`{name}` must be imported within {seconds} s, got no answer");
                 Refusal::parameter(code, message)
             }
             Self::System(why) => Refusal::parameter(code, why),

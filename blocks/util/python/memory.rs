@@ -28,7 +28,8 @@ impl Slots {
             return (slot as u16, false);
         }
         let is_free = |slot: &usize| !busy.contains(&(*slot as u16));
-        let gone = (0..self.known.len()).find(|slot| self.known[*slot].strong_count() == 0 && is_free(slot));
+        let gone = (0..self.known.len())
+            .find(|slot| self.known[*slot].strong_count() == 0 && is_free(slot));
         let slot = match gone {
             Some(slot) => slot,
             None if self.known.len() < SLOTS => {

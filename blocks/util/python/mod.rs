@@ -16,8 +16,8 @@ use fxgraph::access::{ExecutedPath, ExecutedText};
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::Benchmark;
 use fxgraph::{
-    At, BlockError, Checked, Configured, DeviceName, Implementation, Implementations, Kind, KindSpec, LiveKind,
-    PortType, Refusal, Resources,
+    At, BlockError, Checked, Configured, DeviceName, Implementation, Implementations, Kind,
+    KindSpec, LiveKind, PortType, Refusal, Resources,
 };
 use memory::JOBS;
 use program::Program;
@@ -108,7 +108,11 @@ impl KindSpec for Python {
         let output = hello.output.as_ref().map(|output| output.port(&inputs[0])).transpose();
         let output = output.map_err(|why| {
             let message = format!("`ports` of `{}` must return a valid port: {why}", self.class);
-            vec![Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(program.parameter()), message)]
+            vec![Refusal::new(
+                codes::PARAMETER_OUT_OF_RANGE,
+                At::Parameter(program.parameter()),
+                message,
+            )]
         })?;
         Ok((Described { program, hello }, output.into_iter().collect()))
     }
@@ -162,11 +166,13 @@ impl LiveKind for Python {
                 )));
             }
         }
-        let live = |(name, _): &(&String, &Value)| parameters.iter().any(|p| p.live && p.name == **name);
+        let live =
+            |(name, _): &(&String, &Value)| parameters.iter().any(|p| p.live && p.name == **name);
         let values = after.iter().filter(live).map(|(name, value)| (name.clone(), value.clone()));
         Ok(Live::Values(Values(values.collect())))
     }
 }
 
 #[cfg(test)]
-mod tests;
+#[allow(clippy::unwrap_used)]
+pub(crate) mod tests;

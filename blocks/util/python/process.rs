@@ -1,6 +1,6 @@
 //! The process of a block: interpreter, socket, log, and its end.
 //!
-//! Host and process exchange packets over a pair of sockets, which keep their order: sources of the runner, messages in
+//! Host and process send packets over a pair of sockets, which keep their order: sources of the runner, messages in
 //! JSON, and 32 bytes for each frame. The process dies with the host: it holds the reading end of a pipe, and the
 //! kernel kills its group when the writing end is gone.
 
@@ -13,8 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv,
-    sendmsg, socketpair,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
+    SocketType, recv, sendmsg, socketpair,
 };
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use serde_json::{Map, Value, json};
@@ -73,7 +73,9 @@ impl Sender {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         match sendmsg(&*self.0, &[IoSlice::new(packet)], &mut control, flags) {
             Ok(_) | Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Ok(()),
-            Err(error) => Err(Fault::System(format!("cannot send to the process of the block: {error}"))),
+            Err(error) => {
+                Err(Fault::System(format!("cannot send to the process of the block: {error}")))
+            }
         }
     }
 
@@ -192,8 +194,10 @@ impl Process {
         inputs: &[PortType],
         log: Log,
     ) -> Result<Self, Fault> {
-        let system = |error: Errno| Fault::System(format!("cannot start the process of the block: {error}"));
-        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let system =
+            |error: Errno| Fault::System(format!("cannot start the process of the block: {error}"));
+        let pair =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (socket, theirs) = pair.map_err(system)?;
         let pipe = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
         let (life_read, life) = pipe.map_err(system)?;
@@ -294,7 +298,9 @@ impl Process {
     pub fn hear(&mut self, limit: Duration) -> Result<Value, Fault> {
         match self.receive(limit)? {
             Some(Packet::Message(message)) => Ok(message),
-            Some(Packet::Done { .. }) => Err(Fault::System("the process answered without a frame".to_owned())),
+            Some(Packet::Done { .. }) => {
+                Err(Fault::System("the process answered without a frame".to_owned()))
+            }
             None => Err(self.hung(limit)),
         }
     }
@@ -348,7 +354,8 @@ impl Process {
             let (job, is_dropped) = (*job, *is_dropped != 0);
             return Ok(Packet::Done { job, is_dropped, timestamp: u64::from_le_bytes(timestamp) });
         }
-        let unknown = |error| Fault::System(format!("the process sent an unknown message: {error}"));
+        let unknown =
+            |error| Fault::System(format!("the process sent an unknown message: {error}"));
         let mut message: Value = serde_json::from_slice(packet).map_err(unknown)?;
         let Some(error) = message.get_mut("error") else { return Ok(Packet::Message(message)) };
         let raised: Raised = serde_json::from_value(error.take()).map_err(unknown)?;
@@ -379,7 +386,8 @@ impl Process {
 
     /// The last lines, without those of the runner.
     fn stack(&self) -> String {
-        let is_own = |line: &&String| !line.contains("\"<fxgraph") && !line.contains("\"<string>\"");
+        let is_own =
+            |line: &&String| !line.contains("\"<fxgraph") && !line.contains("\"<string>\"");
         self.last_lines.iter().filter(is_own).cloned().collect::<Vec<_>>().join("\n")
     }
 

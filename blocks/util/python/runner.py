@@ -171,7 +171,7 @@ class Source:
         return [[path, stat.st_mtime_ns, stat.st_size] for path, stat in stats]
 
     def describe(self, error):
-        """What the host shows: one line, the place, and the traceback without lines of this runner."""
+        """The error for the host: one line, the place, and the traceback without lines of this runner."""
         cause = error.__cause__ if isinstance(error, Refused) and error.__cause__ else error
         known = [f for f in traceback.extract_tb(cause.__traceback__)
                  if not f.filename.startswith("<fxgraph") and not f.filename.startswith("<frozen")]
@@ -332,11 +332,11 @@ class Server:
             found += map(sys.getrefcount, (out, out._base, out.data, counts[1]))
         return found
 
-    def retune(self, values):
+    def update(self, values):
         values = checked(type(self.block), values)
         changed = {name for name, value in values.items() if getattr(self.block, name, MISSING) != value}
         vars(self.block).update(values)
-        self.block.retuned(changed)
+        self.block.updated(changed)
 
     def serve(self):
         """Serves the host until it says stop."""
@@ -348,11 +348,11 @@ class Server:
                     _, number, *rest = JOB.unpack(packet)
                     dropped, timestamp = self.job(number, *rest)
                 elif "set" in packet:
-                    self.retune(packet["set"])
+                    self.update(packet["set"])
                 elif "stop" in packet:
                     return
             except Exception as error:  # the host decides with `on_fault` whether the block goes on
-                where = "work" if is_job else "retuned"
+                where = "work" if is_job else "updated"
                 self.channel.send({"error": {"where": where, "ended": False, **self.source.describe(error)}})
             else:
                 if is_job:

@@ -13,13 +13,13 @@ use rustix::io::fcntl_dupfd_cloexec;
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{self, Poll};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Longest time for which the thread does not look at the deadline.
+/// Longest time for which the thread does not look at the time limit.
 const TICK: Duration = Duration::from_millis(250);
 /// Longest wait for the end of a process that was killed. One that the kernel does not let go ends later.
 const END_LIMIT: Duration = Duration::from_secs(2);
@@ -42,8 +42,10 @@ struct Shared {
     reports: Mutex<VecDeque<Report>>,
     /// Waker of a future that waits for the first report.
     starting: Mutex<Option<task::Waker>>,
-    /// The process must answer until then: nanoseconds since `began`, 0 for no limit.
-    deadline: AtomicU64,
+    /// Number of answers that the process owes. The block adds to it, the thread subtracts from it.
+    owed: AtomicUsize,
+    /// Start of the wait for the next answer, in nanoseconds since `began`.
+    since: AtomicU64,
     began: Instant,
     timeout: Duration,
     wake: Waker,
@@ -65,6 +67,29 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
+    fn nanoseconds(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    /// Notes an answer of the process.
+    fn answered(&self) {
+        self.since.store(self.nanoseconds(), Ordering::Release);
+        // An error outside a frame is no answer that the block expects.
+        let less = |owed: usize| owed.checked_sub(1);
+        let _ = self.owed.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    }
+
+    /// Whether the process has not answered within the time limit.
+    fn is_overdue(&self) -> bool {
+        if self.owed.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        // After `owed`, which is set last.
+        let since = self.since.load(Ordering::Acquire);
+        let waited = self.nanoseconds().saturating_sub(since);
+        u128::from(waited) > self.timeout.as_nanos()
+    }
+
     fn report(&self, report: Report) {
         lock(&self.reports).push_back(report);
         if let Some(starting) = lock(&self.starting).take() {
@@ -74,7 +99,7 @@ impl Shared {
     }
 }
 
-/// What a thread needs to start the process.
+/// Arguments of the thread that starts the process.
 pub struct Start {
     pub name: String,
     pub program: Program,
@@ -100,7 +125,8 @@ impl Running {
             // Room for all reports of jobs, so that steady state does not allocate.
             reports: Mutex::new(VecDeque::with_capacity(2 * JOBS + 2)),
             starting: Mutex::new(None),
-            deadline: AtomicU64::new(0),
+            owed: AtomicUsize::new(0),
+            since: AtomicU64::new(0),
             began: Instant::now(),
             timeout: start.timeout,
             wake: start.wake.clone(),
@@ -142,11 +168,14 @@ impl Running {
         lock(&self.shared.reports).pop_front()
     }
 
-    /// The process must answer within the time limit from now on; without `is_limited` it may take any time.
-    pub fn expect_answer(&self, is_limited: bool) {
-        let until = self.shared.began.elapsed() + self.shared.timeout;
-        let until = if is_limited { until.as_nanos() as u64 } else { 0 };
-        self.shared.deadline.store(until, Ordering::Relaxed);
+    /// Notes that the process owes one more answer, which must come within the time limit after the one before.
+    pub fn expect_answer(&self) {
+        let Shared { owed, since, .. } = &*self.shared;
+        // Only this call adds, so that a count of 0 stays until then.
+        if owed.load(Ordering::Acquire) == 0 {
+            since.store(self.shared.nanoseconds(), Ordering::Release);
+        }
+        owed.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -175,26 +204,36 @@ fn receive(shared: &Shared, start: Start, message: &Value, memory: OwnedFd) -> R
     loop {
         let report = match process.receive(tick) {
             Ok(Some(Packet::Done { job, is_dropped, timestamp })) => {
+                shared.answered();
                 Report::Done { job, is_dropped, timestamp }
             }
-            Ok(Some(Packet::Message(message))) if message.get("bye").is_some() => return Report::Finished,
+            Ok(Some(Packet::Message(message))) if message.get("bye").is_some() => {
+                return Report::Finished;
+            }
             Ok(Some(Packet::Message(_))) => continue,
             Ok(None) => {
-                let deadline = shared.deadline.load(Ordering::Relaxed);
-                if deadline == 0 || (shared.began.elapsed().as_nanos() as u64) < deadline {
-                    continue;
+                if shared.is_overdue() {
+                    return Report::Failed(process.hung(shared.timeout));
                 }
-                return Report::Failed(process.hung(shared.timeout));
+                continue;
             }
             Err(fault) if fault.has_ended() => return Report::Failed(fault),
-            Err(fault) => Report::Failed(fault),
+            Err(fault) => {
+                shared.answered();
+                Report::Failed(fault)
+            }
         };
         shared.report(report);
     }
 }
 
 /// Starts the process and the block in it.
-fn ready(shared: &Shared, start: Start, message: &Value, memory: OwnedFd) -> Result<Process, Fault> {
+fn ready(
+    shared: &Shared,
+    start: Start,
+    message: &Value,
+    memory: OwnedFd,
+) -> Result<Process, Fault> {
     let mut process = Process::start(&start.program, &start.values, &start.inputs, start.log)?;
     let stopped = || Fault::System("the block was stopped".to_owned());
     match &mut *lock(&shared.killer) {
@@ -203,7 +242,8 @@ fn ready(shared: &Shared, start: Start, message: &Value, memory: OwnedFd) -> Res
     }
     let hello = described(process.hear(START_LIMIT)?)?;
     if hello.output != start.output {
-        let message = "`ports` must return the same port as before: a file that it imports has changed";
+        let message =
+            "`ports` must return the same port as before: a file that it imports has changed";
         return Err(Fault::System(message.to_owned()));
     }
     let sender = process.sender();

@@ -5,7 +5,8 @@ use crate::tests::chain::{self, Plain};
 use fxgraph::edge::Harness;
 use fxgraph::frame::Annotations;
 use fxgraph::{
-    At, Axis, Block, Clock, Configured, Counters, Dtype, Env, KindSpec, Next, PortType, Refusal, ValidityType,
+    At, Axis, Block, Clock, Configured, Counters, Dtype, Env, KindSpec, Next, PortType, Refusal,
+    ValidityType,
 };
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -69,7 +70,7 @@ fn frames(count: u64) -> Vec<Plain> {
     (0..count).map(frame).collect()
 }
 
-/// The refusals of the block.
+/// Diagnostics of the block.
 fn refusals(block: &Python) -> Vec<Refusal> {
     block.outputs(&[port()]).unwrap_err()
 }
@@ -139,7 +140,8 @@ fn work_fills_frames_with_named_axes_and_passes_validity_on() {
         assert frame.validity.shape == (2,) and not frame.data.flags.writeable\n    \
         np.multiply(frame.data, self.scale, out=out.data)\n    \
         out.data[1, :] = frame.timestamp + frame.sequence";
-    let out = chain::drive(&block(body, json!({"values": {"scale": 3}})), &[port()], vec![frames(6)]);
+    let out =
+        chain::drive(&block(body, json!({"values": {"scale": 3}})), &[port()], vec![frames(6)]);
     assert_eq!(out.frames.len(), 6);
     for (n, frame) in out.frames.iter().enumerate() {
         assert_eq!(frame.timestamp, 800 + 8 * n as u64);
@@ -165,7 +167,8 @@ fn returned_array_is_copied_and_none_drops_the_frame() {
         return None\n    \
         return frame.data.mean(axis=1)";
     let out = chain::drive(&block(body, json!({})), &[port()], vec![frames(6)]);
-    let means: Vec<_> = out.frames.iter().map(|frame| (frame.timestamp, frame.values::<f32>())).collect();
+    let means: Vec<_> =
+        out.frames.iter().map(|frame| (frame.timestamp, frame.values::<f32>())).collect();
     assert_eq!(means, [(800, vec![0.0; 4]), (816, vec![2.0; 4]), (832, vec![4.0; 4])]);
     // Other units: complete if the whole input is.
     assert_eq!(out.frames[0].validity, [9; 4]);
@@ -207,8 +210,14 @@ fn exception_is_a_fault_with_the_lines_of_the_author_and_the_block_goes_on() {
     }
     assert_eq!(driven.next(), Ok(0.0));
     let fault = driven.next().unwrap_err();
-    assert!(fault.starts_with("`work` of `B` failed (<code>, line 13): ValueError: bad frame: \n"), "{fault}");
-    assert!(fault.contains("self.inner(frame, out)") && fault.contains("raise ValueError('bad frame')"), "{fault}");
+    assert!(
+        fault.starts_with("`work` of `B` failed (<code>, line 13): ValueError: bad frame: \n"),
+        "{fault}"
+    );
+    assert!(
+        fault.contains("self.inner(frame, out)") && fault.contains("raise ValueError('bad frame')"),
+        "{fault}"
+    );
     assert!(!fault.contains("fxgraph_runner"), "{fault}");
     assert_eq!((driven.next(), driven.next()), (Ok(2.0), Ok(3.0)));
     assert_eq!((driven.count("frames_dropped_at_faults"), driven.count("process_starts")), (1, 1));
@@ -231,17 +240,22 @@ fn rules_of_frames_are_enforced_with_advice() {
         ("sys.exit(3)", "SystemExit: 3"),
     ];
     for (line, expected) in cases {
-        let mut driven = Driven::new(&block(&format!("def work(self, frame, out):\n    {line}"), json!({})));
+        let mut driven =
+            Driven::new(&block(&format!("def work(self, frame, out):\n    {line}"), json!({})));
         driven.send(&frames(1)[0]);
         let fault = driven.next().unwrap_err();
         assert!(fault.contains(expected), "{line}: {fault}");
     }
     let returned = [
-        ("return frame.data[0]", "must return the shape (4, 8) of f32 [channel 4][sample 8], got (8,)"),
+        (
+            "return frame.data[0]",
+            "must return the shape (4, 8) of f32 [channel 4][sample 8], got (8,)",
+        ),
         ("return frame.data.astype('c8')", "must return float32, got complex64: use `astype`"),
     ];
     for (line, expected) in returned {
-        let mut driven = Driven::new(&block(&format!("def work(self, frame):\n    {line}"), json!({})));
+        let mut driven =
+            Driven::new(&block(&format!("def work(self, frame):\n    {line}"), json!({})));
         driven.send(&frames(1)[0]);
         let fault = driven.next().unwrap_err();
         assert!(fault.contains(expected), "{line}: {fault}");
@@ -274,9 +288,21 @@ fn killed_and_hung_processes_are_faults_and_the_next_frame_starts_another() {
         LINE";
     let cases = [
         ("os.kill(os.getpid(), 9)", "the process of `B` ended: signal: 9 (SIGKILL)", ""),
-        ("ctypes.string_at(0)", "the process of `B` ended: signal: 11 (SIGSEGV)", "line 14 in deep"),
-        ("time.sleep(60)", "must answer within `timeout_seconds`, got no answer for 0.500 s", "line 14 in deep"),
-        ("while True: pass", "must answer within `timeout_seconds`, got no answer for 0.500 s", "line 14 in deep"),
+        (
+            "ctypes.string_at(0)",
+            "the process of `B` ended: signal: 11 (SIGSEGV)",
+            "line 14 in deep",
+        ),
+        (
+            "time.sleep(60)",
+            "must answer within `timeout_seconds`, got no answer for 0.500 s",
+            "line 14 in deep",
+        ),
+        (
+            "while True: pass",
+            "must answer within `timeout_seconds`, got no answer for 0.500 s",
+            "line 14 in deep",
+        ),
     ];
     for (line, expected, stack) in cases {
         let parameters = json!({"timeout_seconds": 0.5});
@@ -339,15 +365,27 @@ fn wrong_programs_are_rejected_before_the_start() {
     check(&text, value("sigma"), "`sigma` must be float, got '5'");
     let missing = block(&format!("sigma: float\n{work}"), json!({}));
     check(&missing, At::Parameter("values"), "`B` needs the parameter `sigma`");
-    let fails = format!("{work}\ndef ports(self, inputs):\n    return inputs[0].flagged_per('beam')");
-    check(&block(&fails, json!({})), code(), "`ports` of `B` failed (<code>, line 12): KeyError: 'beam'");
-    let axis = format!("{work}\ndef ports(self, inputs):\n    return Port('f32', (('time', 4),), 8, 1e6)");
+    let fails =
+        format!("{work}\ndef ports(self, inputs):\n    return inputs[0].flagged_per('beam')");
+    check(
+        &block(&fails, json!({})),
+        code(),
+        "`ports` of `B` failed (<code>, line 12): KeyError: 'beam'",
+    );
+    let axis =
+        format!("{work}\ndef ports(self, inputs):\n    return Port('f32', (('time', 4),), 8, 1e6)");
     check(&block(&axis, json!({})), code(), "an axis must have one of the names");
-    let huge = format!("{work}\ndef ports(self, inputs):\n    return Port('f32', (('sample', 1 << 40),), 8, 1e6)");
+    let huge = format!(
+        "{work}\ndef ports(self, inputs):\n    return Port('f32', (('sample', 1 << 40),), 8, 1e6)"
+    );
     check(&block(&huge, json!({})), code(), "a frame must have at most");
     let dies = format!("{work}\ndef ports(self, inputs):\n    os.abort()");
     check(&block(&dies, json!({})), code(), "the process of `B` ended: signal: 6");
-    check(&block("pass", json!({})), At::Parameter("class"), "needs a method `work(self, frame, out)`");
+    check(
+        &block("pass", json!({})),
+        At::Parameter("class"),
+        "needs a method `work(self, frame, out)`",
+    );
     let nowhere = block(work, json!({"python": "/nowhere/python"}));
     check(&nowhere, At::Parameter("python"), "cannot start `/nowhere/python`");
     let other = block(work, json!({"python": "cat"}));
@@ -368,7 +406,8 @@ fn descriptors_and_processes_are_gone_after_the_block() {
     let children = || {
         let own = std::process::id().to_string();
         let all = std::fs::read_dir("/proc").unwrap().flatten();
-        let parents = all.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+        let parents =
+            all.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
         let of_this = parents.filter(|stat| {
             let after = stat.rsplit(')').next().unwrap_or_default();
             after.split_whitespace().nth(1) == Some(own.as_str()) && stat.contains("python")

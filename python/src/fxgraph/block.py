@@ -224,7 +224,7 @@ class Block:
     def start(self, inputs: Sequence[Port], output: Port | None) -> None:
         """Prepare. Called once, before the first frame."""
 
-    def retuned(self, changed: set[str]) -> None:
+    def updated(self, changed: set[str]) -> None:
         """Take note of new values of the live parameters with these names."""
 
     # Subclasses have `work(self, frame)` or `work(self, frame, out)`.

@@ -95,8 +95,7 @@ pub struct SharedAllocator;
 impl Allocator for SharedAllocator {
     fn allocate(&self, bytes: usize) -> Result<Storage, OutOfMemory> {
         let memory = SharedMemory::new(bytes);
-        let memory =
-            memory.map_err(|_| OutOfMemory { bytes, memory: "shared".to_owned() })?;
+        let memory = memory.map_err(|_| OutOfMemory { bytes, memory: "shared".to_owned() })?;
         Ok(Storage::Host(Box::new(memory)))
     }
 }

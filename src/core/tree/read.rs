@@ -58,11 +58,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the name of a file that a block uses, or code that it executes.
-    fn file<'de, V: Visitor<'de>>(
-        self,
-        usage: FileUse,
-        visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    fn file<'de, V: Visitor<'de>>(self, usage: FileUse, visitor: V) -> Result<V::Value, ReadError> {
         let Value::Text(text) = &self.node.value else { return Err(self.expected("text")) };
         match self.access.check(usage, text) {
             Ok(None) => self.done(visitor.visit_newtype_struct(self)),
