@@ -2,6 +2,8 @@
 
 pub mod ddc;
 pub mod detect;
+// A kind's directory has the kind's name.
+#[allow(clippy::module_inception)]
 pub mod f_engine;
 pub mod fft;
 pub mod pfb;
@@ -11,5 +13,3 @@ pub mod resampler;
 pub(crate) mod samples;
 pub mod spectral_kurtosis;
 pub mod synthesiser;
-// A kind's directory has the kind's name.
-#[allow(clippy::module_inception)]

@@ -38,7 +38,7 @@ fn parameters_with_file_names_are_declared_as_files() {
             declared += usize::from(is_declared);
         }
     }
-    let others = "file_sink, file_source, image_sink, recorder, spead_source";
-    let formats = "filterbank_sink, filterbank_source, sigmf_sink, sigmf_source";
-    assert_eq!(declared, 9, "{others}, {formats}");
+    let others = "file_sink, file_source, image_sink, python, recorder, spead_source, uvh5_sink";
+    let formats = "filterbank, SigMF, VDIF: a sink and a source each";
+    assert_eq!(declared, 13, "{others}; {formats}");
 }

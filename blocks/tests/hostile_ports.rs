@@ -1,6 +1,6 @@
 //! Arbitrary input ports: a block rejects the port, or processes its frames without a panic.
 
-use super::examples::folder;
+use super::examples::{can_run, folder};
 use crate::gnss::{gnss_acquisition, gnss_tracker};
 use fxgraph::edge::Harness;
 use fxgraph::flowgraph::load_in;
@@ -149,7 +149,7 @@ struct Victim {
 fn victims(folder: &Path) -> Vec<Victim> {
     let registry = crate::kinds();
     let mut victims = Vec::new();
-    for example in registry.examples(DeviceName::Cpu) {
+    for example in registry.examples(DeviceName::Cpu).into_iter().filter(can_run) {
         let name = Path::new("example.yaml");
         let loaded = load_in(folder, name, &example.flowgraph, &[], &registry);
         let plan = loaded.result.unwrap();
@@ -230,6 +230,10 @@ proptest! {
             [0, 1, 2, 5, 3, 6].iter().map(|n: &u64| first.wrapping_add(n.wrapping_mul(step))).collect();
         let folder = folder();
         for victim in victims(folder.path()) {
+            // Starts two processes for every port.
+            if victim.kind == "python" && noise % 16 > 0 {
+                continue;
+            }
             drive(&victim, &port, &timestamps, noise, folder.path());
         }
     }
@@ -243,7 +247,7 @@ fn every_block_accepts_some_of_these_ports() {
     let mut taken = vec![0; victims.len()];
     for _ in 0..6000 {
         let port = port().new_tree(&mut runner).unwrap().current();
-        for (taken, victim) in taken.iter_mut().zip(&victims) {
+        for (taken, victim) in taken.iter_mut().zip(&victims).filter(|(taken, _)| **taken <= 5) {
             *taken += u32::from(victim.block.connect(&victim.inputs(&port)).is_ok());
         }
     }

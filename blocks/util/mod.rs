@@ -4,4 +4,5 @@ pub mod convert;
 pub mod fault_injector;
 pub mod null_sink;
 pub mod null_source;
+pub mod python;
 pub mod transpose;

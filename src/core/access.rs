@@ -17,8 +17,25 @@ use std::ops::Deref;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Names of the serde newtype structs of files that a block reads, and of files that it writes.
-pub const NAMES: [&str; 2] = ["fxgraph::read_path", "fxgraph::written_path"];
+/// Names of the serde newtype structs of files that a block reads, of files that it writes, and of code that it
+/// executes, in the order of [`FileUse::ALL`].
+pub const NAMES: [&str; 3] = ["fxgraph::read_path", "fxgraph::written_path", "fxgraph::executed"];
+
+/// Use of a file or a text that a parameter names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileUse {
+    /// The block reads the file.
+    Read,
+    /// The block writes the file.
+    Write,
+    /// The block executes the file or the text.
+    Execute,
+}
+
+impl FileUse {
+    /// All uses.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Execute];
+}
 
 /// A parameter that names a file: its text, and the directory that it must stay below. Relative paths begin in the
 /// working directory.
@@ -167,14 +184,64 @@ impl<const IS_WRITTEN: bool> JsonSchema for FilePath<IS_WRITTEN> {
     }
 }
 
+/// A parameter with code that a block executes: the path of a file or of a program, or the text of a program. Clients
+/// may give only code that the running flowgraph names already, also below allowed directories: a client that may write
+/// files there could otherwise run them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Executed<const IS_PATH: bool>(String);
+
+/// A parameter that names a file which the block executes.
+pub type ExecutedPath = Executed<true>;
+/// A parameter with the text of a program.
+pub type ExecutedText = Executed<false>;
+
+impl<const IS_PATH: bool> Deref for Executed<IS_PATH> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<const IS_PATH: bool> From<&str> for Executed<IS_PATH> {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl<'de, const IS_PATH: bool> Deserialize<'de> for Executed<IS_PATH> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = from.deserialize_newtype_struct(NAMES[2], Named::<false>)?;
+        Ok(Self(text.text))
+    }
+}
+
+impl<const IS_PATH: bool> JsonSchema for Executed<IS_PATH> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        if IS_PATH { "ExecutedPath".into() } else { "ExecutedText".into() }
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        if IS_PATH {
+            json_schema!({"type": "string", "x-file": "execute"})
+        } else {
+            json_schema!({"type": "string"})
+        }
+    }
+}
+
 /// Files that the parameters and includes of a flowgraph may name.
 #[derive(Clone, Debug, Default)]
 pub struct FileAccess(Option<Arc<Rule>>);
 
 #[derive(Debug)]
 enum Rule {
-    /// Any file; named files are noted as (is written, name).
-    Noted(Mutex<BTreeSet<(bool, String)>>),
+    /// Any file; named files are noted.
+    Noted(Mutex<BTreeSet<(FileUse, String)>>),
     Clients(Clients),
 }
 
@@ -183,8 +250,8 @@ enum Rule {
 struct Clients {
     /// Directories for reading and writing.
     allowed: ClientFiles,
-    /// Files that the author of the flowgraph named, as (is written, name).
-    authored: BTreeSet<(bool, String)>,
+    /// Files and code that the author of the flowgraph named.
+    authored: BTreeSet<(FileUse, String)>,
     /// Directory of the flowgraph, for includes.
     folder: Files,
     /// Files that the author included.
@@ -251,18 +318,28 @@ impl FileAccess {
 
     /// Checks the file `text`. Returns its path and the allowed directory above it, or `None` if any path is allowed
     /// or the author named the file.
-    pub fn check(&self, is_written: bool, text: &str) -> Result<Option<[String; 2]>, NotAllowed> {
+    pub fn check(&self, usage: FileUse, text: &str) -> Result<Option<[String; 2]>, NotAllowed> {
         if let Some(Rule::Noted(noted)) = self.0.as_deref() {
             let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
-            noted.insert((is_written, text.to_owned()));
+            noted.insert((usage, text.to_owned()));
         }
         let Some(Clients { allowed, authored, .. }) = self.limits() else { return Ok(None) };
         // A client that sends the whole flowgraph sends the files of its author, too.
-        if authored.contains(&(is_written, text.to_owned())) {
+        if authored.contains(&(usage, text.to_owned())) {
             return Ok(None);
         }
-        let (verb, files) =
-            if is_written { ("write", &allowed.write) } else { ("read", &allowed.read) };
+        let (verb, files) = match usage {
+            FileUse::Read => ("read", &allowed.read),
+            FileUse::Write => ("write", &allowed.write),
+            FileUse::Execute => {
+                let message = format!(
+                    "clients may not run code that the flowgraph does not name, got `{text}`"
+                );
+                let help = "put the block, or a `shadow` with the code, into the flowgraph file, and start the \
+                            flowgraph again";
+                return Err(NotAllowed { message, help });
+            }
+        };
         let Some((files, root)) = files.as_ref().and_then(|files| Some((files, files.root()?)))
         else {
             let message = format!(
@@ -329,11 +406,14 @@ mod tests {
         std::fs::create_dir_all(root.join("inner")).unwrap();
         let files = Files::below(&root).unwrap();
         let notes = FileAccess::noted();
-        assert!(notes.check(true, "/data/out.npz").is_ok());
+        assert!(notes.check(FileUse::Write, "/data/out.npz").is_ok());
+        assert!(notes.check(FileUse::Execute, "flagger.py").is_ok());
         let here = Files::below(&root).unwrap();
         let allowed = ClientFiles { read: None, write: Some(files) };
         let access = FileAccess::clients(allowed, &notes, here, []);
-        let checked = |is_written, text: &str| access.check(is_written, text).ok();
+        let checked = |is_written, text: &str| {
+            access.check(if is_written { FileUse::Write } else { FileUse::Read }, text).ok()
+        };
         let below = |path: &str| Some(Some([path.to_owned(), root.display().to_string()]));
         let new = root.join("new/a.npz").display().to_string();
         assert_eq!(checked(true, "/data/out.npz"), Some(None), "as the author has it");
@@ -346,6 +426,21 @@ mod tests {
         }
         for unread in ["/data/out.npz", "inner/open"] {
             assert_eq!(checked(false, unread), None, "{unread}");
+        }
+    }
+
+    #[test]
+    fn check_allows_only_authored_code_also_below_allowed_directories() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::below(&folder.path().canonicalize().unwrap()).unwrap();
+        let notes = FileAccess::noted();
+        assert!(notes.check(FileUse::Execute, "flagger.py").is_ok());
+        assert!(notes.check(FileUse::Read, "data.py").is_ok());
+        let allowed = ClientFiles { read: Some(files.clone()), write: Some(files.clone()) };
+        let access = FileAccess::clients(allowed, &notes, files, []);
+        assert_eq!(access.check(FileUse::Execute, "flagger.py").ok(), Some(None));
+        for text in ["other.py", "./flagger.py", "data.py", "import os"] {
+            assert!(access.check(FileUse::Execute, text).is_err(), "{text}");
         }
     }
 }

@@ -30,7 +30,8 @@ impl Plan {
                 let read = |json: &Json| parse(0, &json.to_string()).ok();
                 let nodes = read(&block.parameters).zip(read(parameters));
                 let Some((base, given)) = nodes else { continue };
-                let node = if name == block.kind { laid_over(base, given) } else { given };
+                let is_same = name == block.kind;
+                let node = if is_same { laid_over(base, given, Some(kind)) } else { given };
                 // Only the noted file names count; these parameters were checked when the plan was made.
                 let form = block.implementation;
                 let _ = check::configure(kind, form, &node, Span::default(), &notes);

@@ -10,13 +10,13 @@ use fxgraph_core::edge::Edge;
 use fxgraph_core::error::BlockError;
 use fxgraph_core::error::panic_text;
 use fxgraph_core::event::BlockEvents;
-use fxgraph_core::frame::{Allocator, HostAllocator, OutOfMemory, Pool};
+use fxgraph_core::frame::{Allocator, HostAllocator, OutOfMemory, Pool, SharedAllocator};
 use fxgraph_core::kind::{AnyConfigured, Env, PortPool, Ports, Waker};
 use fxgraph_core::summary::Summary;
 use fxgraph_cuda::transfer::Transfer;
 use fxgraph_cuda::{Device, DeviceAllocator, PinnedAllocator};
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -93,6 +93,14 @@ pub struct Probe {
     pub queue: usize,
 }
 
+/// Users of frames in special memory, by the output (block, port) that makes the frames.
+struct Users<'a> {
+    /// Uploads, which copy the frames to a GPU.
+    uploads: HashMap<(usize, usize), &'a PlannedBlock>,
+    /// Outputs whose frames another process reads or fills.
+    shared: HashSet<(usize, usize)>,
+}
+
 impl Plan {
     /// Builds every block, pool and edge. Nothing is started.
     pub fn build(&self) -> Result<Assembly, BuildError> {
@@ -131,13 +139,13 @@ impl Plan {
             let (block, port) = self.origin(probe.source);
             frames[block][port] = frames[block][port].saturating_add(probe.queue + 2);
         }
-        let uploads = self.uploads();
+        let users = self.users();
         for (index, block) in self.blocks.iter().enumerate() {
             for (port, kind) in block.ports.outputs.iter().enumerate() {
                 if self.pool_of(index, port) != PortPool::Own {
                     continue;
                 }
-                let allocator = self.allocator_with((index, port), &uploads)?;
+                let allocator = self.allocator_with((index, port), &users)?;
                 let frames = frames[index][port];
                 let units = kind.validity.units();
                 let pool = Pool::new(allocator.as_ref(), frames, kind.frame_bytes(), units)
@@ -198,33 +206,41 @@ impl Plan {
     }
 
     /// Allocator of the frames of the output (block, port): on the GPU of the block, or on the host, in pinned memory
-    /// if a GPU copies to or from the frames.
+    /// if a GPU copies to or from the frames, or in shared memory if another process reads or fills them.
     pub fn allocator(&self, output: (usize, usize)) -> Result<Box<dyn Allocator>, BuildError> {
-        self.allocator_with(output, &self.uploads())
+        self.allocator_with(output, &self.users())
     }
 
-    /// Uploads by the output whose frames they copy.
-    fn uploads(&self) -> HashMap<(usize, usize), &PlannedBlock> {
+    /// Users of frames in special memory, by the output that makes the frames.
+    fn users(&self) -> Users<'_> {
         let uploads = self.blocks.iter().filter(|block| block.kind == Transfer::UPLOAD);
-        uploads.map(|block| (self.origin(block.inputs[0]), block)).collect()
+        let uploads = uploads.map(|block| (self.origin(block.inputs[0]), block)).collect();
+        let mut shared = HashSet::new();
+        let shares = |(_, block): &(usize, &PlannedBlock)| block.resources.shares_frames;
+        for (index, block) in self.blocks.iter().enumerate().filter(shares) {
+            shared.extend(block.inputs.iter().map(|source| self.origin(*source)));
+            shared.extend((0..block.ports.outputs.len()).map(|port| (index, port)));
+        }
+        Users { uploads, shared }
     }
 
     fn allocator_with(
         &self,
         (index, port): (usize, usize),
-        uploads: &HashMap<(usize, usize), &PlannedBlock>,
+        users: &Users<'_>,
     ) -> Result<Box<dyn Allocator>, BuildError> {
         let block = &self.blocks[index];
         let own = self.device(block)?;
         if let (Some(device), DeviceName::Cuda(_)) = (&own, block.output_device()) {
             return Ok(Box::new(DeviceAllocator(Arc::clone(device))));
         }
-        let copies = match (own, uploads.get(&(index, port))) {
+        let copies = match (own, users.uploads.get(&(index, port))) {
             (None, Some(upload)) => self.device(upload)?,
             (own, _) => own,
         };
         Ok(match copies {
             Some(device) => Box::new(PinnedAllocator(device)),
+            None if users.shared.contains(&(index, port)) => Box::new(SharedAllocator),
             None => Box::new(HostAllocator),
         })
     }

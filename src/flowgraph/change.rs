@@ -162,7 +162,7 @@ impl Plan {
         let parameters = match given {
             None if kind.name == old_kind.name => in_force,
             None => Node::new(Value::Map(Vec::new()), start),
-            Some(given) if kind.name == old_kind.name => laid_over(in_force, given),
+            Some(given) if kind.name == old_kind.name => laid_over(in_force, given, Some(kind)),
             Some(given) => given,
         };
         if !takes(kind.inputs, block.inputs.len()) {
@@ -395,8 +395,9 @@ fn given(block: &PlannedBlock, node: Node, problems: &mut Vec<Diagnostic>) -> En
     entry(&key, &Node::new(Value::Map(entries), node.span), problems)
 }
 
-/// `base` with the entries of `over`; an entry of `over` without a value removes that of `base`.
-pub(super) fn laid_over(base: Node, over: Node) -> Node {
+/// `base` with the entries of `over`; an entry of `over` without a value removes that of `base`. Mappings of a
+/// parameter that the kind merges are laid over each other in the same way.
+pub(super) fn laid_over(base: Node, over: Node, kind: Option<&KindEntry>) -> Node {
     let (Value::Map(mut entries), Value::Map(changes)) = (base.value, over.value.clone()) else {
         return over;
     };
@@ -406,6 +407,10 @@ pub(super) fn laid_over(base: Node, over: Node) -> Node {
         match known {
             Some(place) if node.value == Value::Null => {
                 entries.remove(place);
+            }
+            Some(place) if kind.is_some_and(|kind| kind.merges(&key.text)) => {
+                let node = laid_over(entries[place].1.clone(), node, None);
+                entries[place] = (key, node);
             }
             Some(place) => entries[place] = (key, node),
             None if node.value == Value::Null => {}

@@ -330,6 +330,7 @@ fn place(at: &At, instance: &Instance<'_>, feeds: &[Feed], inputs: &[PortType]) 
     match at {
         At::Block => instance.key,
         At::Parameter(path) => parameter_span(instance, path),
+        At::Value(path) => parameter_span(instance, path),
         At::Implementation => instance.placement.chosen.unwrap_or(instance.kind_span),
         At::Input(input) => feeds.get(*input).map_or(instance.key, |feed| feed.span),
         At::InputAxis(input, name) => {

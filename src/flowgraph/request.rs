@@ -88,7 +88,7 @@ fn checked<T: DeserializeOwned>(
     if !matches!(given.value, Value::Map(_)) {
         return Err(vec![wrong_type(&given, "a mapping")]);
     }
-    let node = laid_over(base, given);
+    let node = laid_over(base, given, None);
     let read = T::deserialize(Reader::new(&node, node.span)).map_err(|error| {
         let place = error.span.unwrap_or(node.span);
         let problem = Diagnostic::error(error.code(), place, error.message.clone());
@@ -96,6 +96,7 @@ fn checked<T: DeserializeOwned>(
     })?;
     let place = |at: &At| match at {
         At::Parameter(path) => node.at(path).map_or(node.span, |node| node.span),
+        At::Value(path) => node.at(path).map_or(node.span, |node| node.span),
         _ => node.span,
     };
     let refused = refusals(&read).into_iter().map(|refused| {

@@ -116,7 +116,7 @@ impl Plan {
                 }
                 None => Node::of_json(&running.parameters, key.span),
             };
-            let parameters = laid_over(in_force, given.clone());
+            let parameters = laid_over(in_force, given.clone(), Some(kind));
             let Some(configured) =
                 checked(running, kind, key.span, (&parameters, &self.access), problems)
             else {
@@ -255,6 +255,7 @@ fn checked(
     };
     let place = |at: &At| match at {
         At::Parameter(path) => parameters.at(path).map_or(key, |node| node.span),
+        At::Value(path) => parameters.at(path).map_or(key, |node| node.span),
         _ => key,
     };
     let Ports { inputs, outputs } = &running.ports;

@@ -5,9 +5,11 @@
 //! the frame, its storage returns to the pool, and the pool wakes the block that owns it.
 
 mod header;
+mod shared;
 mod storage;
 
 pub use header::{Annotations, Header};
+pub use shared::{SharedAllocator, SharedMemory};
 pub use storage::{Allocator, DeviceBuffer, HostAllocator, HostBuffer, OutOfMemory, Storage};
 
 use bytemuck::{AnyBitPattern, NoUninit};
@@ -189,6 +191,15 @@ impl Frame {
     #[must_use]
     pub fn storage(&self) -> &Storage {
         &self.slot().storage
+    }
+
+    /// The payload as shared memory, if other processes can map it.
+    #[must_use]
+    pub fn shared(&self) -> Option<&SharedMemory> {
+        match &self.slot().storage {
+            Storage::Host(words) => words.shared(),
+            Storage::Device(_) => None,
+        }
     }
 
     /// The payload as `T`s, if it is in host memory.

@@ -1,11 +1,17 @@
 //! Storage of payloads, and its allocators.
 
+use super::SharedMemory;
+
 /// Host memory; words of type `u128` keep every element type aligned.
 pub trait HostBuffer: Send + Sync {
     /// The memory.
     fn words(&self) -> &[u128];
     /// The memory, for writing.
     fn words_mut(&mut self) -> &mut [u128];
+    /// The memory as a file that other processes can map, if it is shared memory.
+    fn shared(&self) -> Option<&SharedMemory> {
+        None
+    }
 }
 
 impl HostBuffer for Vec<u128> {
@@ -33,7 +39,7 @@ pub enum Storage {
     Device(Box<dyn DeviceBuffer>),
 }
 
-/// Allocates the storage of a pool: host memory, pinned host memory, or device memory.
+/// Allocates the storage of a pool: host memory, pinned or shared host memory, or device memory.
 pub trait Allocator: Send + Sync {
     /// Allocates storage of at least `bytes` bytes.
     fn allocate(&self, bytes: usize) -> Result<Storage, OutOfMemory>;
@@ -45,7 +51,7 @@ pub trait Allocator: Send + Sync {
 pub struct OutOfMemory {
     /// Size of the allocation in bytes.
     pub bytes: usize,
-    /// Type of memory: `host`, `pinned`, `cuda:0`, ...
+    /// Type of memory: `host`, `pinned`, `shared`, `cuda:0`, ...
     pub memory: String,
 }
 

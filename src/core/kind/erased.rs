@@ -31,6 +31,10 @@ pub trait AnyConfigured: Any + Send + Sync {
     }
     /// See [`KindSpec::resources`].
     fn resources(&self) -> Resources;
+    /// See [`KindSpec::content`].
+    fn content(&self) -> Option<String> {
+        None
+    }
     /// See [`Implementation::device_bytes`].
     fn device_bytes(&self) -> usize {
         0
@@ -119,6 +123,10 @@ impl<K: KindSpec> AnyConfigured for Connected<K> {
 
     fn resources(&self) -> Resources {
         K::resources(&self.block)
+    }
+
+    fn content(&self) -> Option<String> {
+        K::content(&self.block)
     }
 
     fn device_bytes(&self) -> usize {

@@ -83,6 +83,12 @@ pub trait KindSpec: Kind {
         Resources::default()
     }
 
+    /// Identity of content that is not in the parameters, such as that of a file that the block runs. A block with other
+    /// content differs from the running one, so that a swap replaces it.
+    fn content(_block: &Configured<Self>) -> Option<String> {
+        None
+    }
+
     /// Reason why a block of this kind cannot be restarted, if any: for example, its stream would begin again, or it
     /// would overwrite its files.
     fn cannot_restart(&self) -> Option<&'static str> {

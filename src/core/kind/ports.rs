@@ -55,6 +55,9 @@ pub struct Resources {
     pub holds: Vec<usize>,
     /// Frames of each output that it may fill at the same time; missing entries are 1.
     pub fills: Vec<usize>,
+    /// Whether another process reads the frames of its inputs and fills those of its outputs: their pools are in shared
+    /// memory.
+    pub shares_frames: bool,
     /// Pools of the outputs; missing entries are [`PortPool::Own`].
     pub pools: Vec<PortPool>,
     /// Useful arithmetic operations per frame of output 0 (input 0 for sinks).

@@ -9,6 +9,8 @@ pub enum At {
     Block,
     /// One of its parameters; a path with dots for nested values.
     Parameter(&'static str),
+    /// A value within a parameter whose keys the kind does not declare; a path with dots.
+    Value(String),
     /// One of its inputs, by index.
     Input(usize),
     /// The parameter that sets the length of an axis of an input.

@@ -75,6 +75,14 @@ impl KindEntry {
         page
     }
 
+    /// Whether a mapping that is given for the parameter `name` of a running block changes the running mapping entry by
+    /// entry: the schema of its type has `x-merged: true`.
+    #[must_use]
+    pub fn merges(&self, name: &str) -> bool {
+        let schema = (self.schema)().to_value();
+        schema["properties"][name]["x-merged"] == true
+    }
+
     /// Summary of the block: the first sentence of its page.
     #[must_use]
     pub fn summary(&self) -> String {

@@ -3,7 +3,7 @@
 //! Types are read from the tree, not from text, so that every error has the place of the innermost value.
 
 use super::{Key, Node, Problem, ReadError, Value};
-use crate::access::{self, FileAccess};
+use crate::access::{self, FileAccess, FileUse};
 use crate::diagnostic::Span;
 use serde::de::value::{SeqDeserializer, StrDeserializer};
 use serde::de::{
@@ -57,14 +57,10 @@ impl<'a> Reader<'a> {
         Self { node, owner, ..self }
     }
 
-    /// Reads the name of a file that a block reads or writes.
-    fn file<'de, V: Visitor<'de>>(
-        self,
-        is_written: bool,
-        visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    /// Reads the name of a file that a block uses, or code that it executes.
+    fn file<'de, V: Visitor<'de>>(self, usage: FileUse, visitor: V) -> Result<V::Value, ReadError> {
         let Value::Text(text) = &self.node.value else { return Err(self.expected("text")) };
-        match self.access.check(is_written, text) {
+        match self.access.check(usage, text) {
             Ok(None) => self.done(visitor.visit_newtype_struct(self)),
             Ok(Some(located)) => {
                 let located = SeqDeserializer::<_, ReadError>::new(located.into_iter());
@@ -208,8 +204,8 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, ReadError> {
-        if let Some(is_written) = access::NAMES.iter().position(|known| *known == name) {
-            return self.file(is_written == 1, visitor);
+        if let Some(usage) = access::NAMES.iter().position(|known| *known == name) {
+            return self.file(FileUse::ALL[usage], visitor);
         }
         self.done(visitor.visit_newtype_struct(self))
     }

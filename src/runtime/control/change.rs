@@ -40,7 +40,8 @@ pub struct Change {
 /// One changed value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Key of the value, for example `kind`, `implementation`, `on_fault` or `parameters.taps`.
+    /// Key of the value, for example `kind`, `implementation`, `on_fault` or `parameters.taps`; `content` is that of a
+    /// file that the block runs.
     pub key: String,
     /// Value in the running flowgraph; null if not set.
     pub from: Json,
@@ -154,6 +155,7 @@ pub(super) fn differences(old: &PlannedBlock, new: &PlannedBlock) -> Vec<Differe
     compare("implementation".to_owned(), json!(old.implementation), json!(new.implementation));
     compare("device".to_owned(), json!(old.device.to_string()), json!(new.device.to_string()));
     compare("on_fault".to_owned(), json!(old.on_fault.name()), json!(new.on_fault.name()));
+    compare("content".to_owned(), json!(old.configured.content()), json!(new.configured.content()));
     let keys = |block: &PlannedBlock| -> Vec<String> {
         block.parameters.as_object().into_iter().flat_map(|all| all.keys().cloned()).collect()
     };

@@ -1,0 +1,53 @@
+//! Benchmarks: the time of a frame on its way to the process and back.
+
+use super::program::interpreter;
+use crate::common::bench::benchmark;
+use fxgraph::DeviceName;
+use fxgraph::examples::Benchmark;
+use std::process::{Command, Stdio};
+
+/// Blocks that touch no payload, and that read and write all of it.
+const BLOCKS: &str = "\
+from dataclasses import dataclass\n\
+import numpy as np\n\
+from fxgraph.block import Block\n\
+@dataclass\n\
+class Nothing(Block):\n    \
+    def work(self, frame, out):\n        \
+        pass\n\
+@dataclass\n\
+class Double(Block):\n    \
+    def work(self, frame, out):\n        \
+        np.multiply(frame.data, np.int8(2), out=out.data)\n";
+
+/// Returns the benchmarks; none on a machine without NumPy.
+pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
+    if device != DeviceName::Cpu {
+        return Vec::new();
+    }
+    let python = interpreter();
+    let mut numpy = Command::new(&python);
+    numpy
+        .args(["-c", "import numpy"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if !numpy.status().is_ok_and(|status| status.success()) {
+        tracing::warn!("benchmarks of `python` are skipped: `{python}` has no NumPy");
+        return Vec::new();
+    }
+    let all = [("Nothing", 1), ("Nothing", 8), ("Double", 1), ("Double", 8)];
+    all.map(|(class, mebibytes)| python_block(device, class, mebibytes)).into()
+}
+
+fn python_block(device: DeviceName, class: &str, mebibytes: usize) -> Benchmark {
+    let len = mebibytes << 20;
+    let code = serde_json::Value::from(BLOCKS);
+    let blocks = format!(
+        "  source:\n    kind: null_source\n    parameters: {{dtype: i8, axes: [{{name: sample, \
+         len: {len}}}], samples_per_frame: {len}, pattern: random}}\n  block: {{kind: python, input: source, \
+         parameters: {{class: {class}, code: {code}}}}}\n  sink: {{kind: null_sink, input: block}}\n"
+    );
+    let name = if class == "Nothing" { "no payload" } else { "out = 2 * data" };
+    benchmark(format!("python, {name}, {mebibytes} MiB"), device, &blocks)
+}

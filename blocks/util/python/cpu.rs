@@ -1,0 +1,408 @@
+//! The running block: hands frames to the process and pushes the frames that come back.
+
+use super::ask::Hello;
+use super::fault::Fault;
+use super::log;
+use super::memory::{Counts, JOBS, Slots, allocate};
+use super::port::Described;
+use super::process::Sender;
+use super::program::Program;
+use super::running::{Report, Running, Start};
+use super::{Live, Values};
+use fxgraph::frame::SharedMemory;
+use fxgraph::retune::{Change, Changes};
+use fxgraph::{
+    AsyncBlock, Block, BlockError, Configured, Counter, Env, Frame, FrameMut, Io, Next, PortType,
+    async_trait,
+};
+use serde_json::{Map, Value, json};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Flags of a packet: the process has to map the memory in the slot.
+const NEW_INPUT: u16 = 1;
+const NEW_OUTPUT: u16 = 2;
+
+/// A frame that is with the process.
+struct Job {
+    number: u8,
+    input: Arc<Frame>,
+    /// `None` for a block without output.
+    output: Option<FrameMut>,
+    input_slot: u16,
+    output_slot: u16,
+}
+
+/// Copies of frames whose pools are not in shared memory, for one job.
+#[derive(Default)]
+struct Staging {
+    input: Option<SharedMemory>,
+    output: Option<SharedMemory>,
+}
+
+/// The running process, and its state that the host knows.
+struct Child {
+    running: Running,
+    sender: Sender,
+    counts: Counts,
+    inputs: Slots,
+    outputs: Slots,
+}
+
+/// A block whose frames are computed by a process.
+pub struct Cpu {
+    program: Program,
+    /// Values of the parameters of the class that the process has.
+    values: Map<String, Value>,
+    described: Option<Described>,
+    timeout: Duration,
+    input: PortType,
+    output: Option<PortType>,
+    env: Env,
+    child: Option<Child>,
+    jobs: VecDeque<Job>,
+    next_job: usize,
+    staging: [Staging; JOBS],
+    /// Buffer of a frame that the process dropped, for the next job.
+    spare: Option<FrameMut>,
+    /// An answer that waits for room in the output.
+    waiting: Option<Report>,
+    changes: Changes<Live>,
+    /// Values that have an effective timestamp, which the process does not have yet.
+    due: VecDeque<(u64, Values)>,
+    is_finishing: bool,
+    computed: Counter,
+    dropped: Counter,
+    at_faults: Counter,
+    copied: Counter,
+    starts: Counter,
+}
+
+impl Cpu {
+    pub fn new(block: &Configured<super::Python>, env: &Env) -> Self {
+        let counters = &env.counters;
+        let Hello { python, numpy, .. } = &*block.shape.hello;
+        let (name, class) = (&block.shape.program.name, &block.parameters.class);
+        env.summary.set(format!("`{class}` of {name}, Python {python}, NumPy {numpy}\n"));
+        Self {
+            program: block.shape.program.clone(),
+            values: block.parameters.values.0.clone(),
+            described: block.shape.hello.output.clone(),
+            timeout: Duration::from_secs_f64(block.parameters.timeout_seconds),
+            input: block.ports.inputs[0].clone(),
+            output: block.ports.outputs.first().cloned(),
+            env: env.clone(),
+            child: None,
+            jobs: VecDeque::with_capacity(JOBS),
+            next_job: 0,
+            staging: Default::default(),
+            spare: None,
+            waiting: None,
+            changes: Changes::default(),
+            due: VecDeque::new(),
+            is_finishing: false,
+            computed: counters.count("frames_computed", "frames that the block in Python has computed"),
+            dropped: counters
+                .count("frames_dropped", "frames for which the block in Python handed on no frame, as its author wants"),
+            at_faults: counters.loss(
+                "frames_dropped_at_faults",
+                "frames that were with the process of the block when it failed; see the fault for the cause",
+            ),
+            copied: counters.count(
+                "frames_copied",
+                "frames that were copied because their memory is not shared, for example after a swap; restart the \
+                 flowgraph to share it",
+            ),
+            starts: counters.count("process_starts", "processes that were started for the block"),
+        }
+    }
+
+    /// Starts the process, and waits until the block in it has started.
+    async fn start_process(&mut self) -> Result<(), BlockError> {
+        let counts = Counts::new(&self.input, self.output.as_ref())?;
+        let start = Start {
+            name: self.env.name.clone(),
+            program: self.program.clone(),
+            values: self.values.clone(),
+            inputs: vec![self.input.clone()],
+            output: self.described.clone(),
+            timeout: self.timeout,
+            wake: self.env.wake.clone(),
+            log: log::of_block(&self.env),
+        };
+        let running = Running::start(start, &counts)?;
+        self.starts.add(1);
+        match running.first_report().await {
+            Report::Ready(sender) => {
+                let (inputs, outputs) = (Slots::default(), Slots::default());
+                self.child = Some(Child { running, sender, counts, inputs, outputs });
+                Ok(())
+            }
+            Report::Failed(fault) => Err(fault.error(&self.program)),
+            Report::Done { .. } | Report::Finished => {
+                Err(BlockError::new("the process of the block ended before its start"))
+            }
+        }
+    }
+
+    /// Handles answers of the process; `false` if one waits for room in the output.
+    fn take_answers(&mut self, io: &mut Io<'_>) -> Result<bool, BlockError> {
+        loop {
+            let Some(child) = &self.child else { return Ok(true) };
+            let Some(report) = self.waiting.take().or_else(|| child.running.report()) else {
+                return Ok(true);
+            };
+            match report {
+                Report::Done { job, is_dropped, timestamp } => {
+                    let needs_room = !is_dropped && self.output.is_some();
+                    if needs_room && !io.outputs[0].has_room() {
+                        self.waiting = Some(report);
+                        return Ok(false);
+                    }
+                    self.complete(io, job, is_dropped, timestamp)?;
+                }
+                Report::Failed(fault) => return Err(self.fail(fault)),
+                Report::Finished => {
+                    self.child = None;
+                    return Ok(true);
+                }
+                Report::Ready(_) => {}
+            }
+        }
+    }
+
+    /// Pushes the frame of the oldest job.
+    fn complete(
+        &mut self,
+        io: &mut Io<'_>,
+        job: u8,
+        is_dropped: bool,
+        timestamp: u64,
+    ) -> Result<(), BlockError> {
+        let is_next = self.jobs.front().is_some_and(|next| next.number == job);
+        let Some(Job { input, output, .. }) = self.jobs.pop_front().filter(|_| is_next) else {
+            return Err(self.fail(Fault::System(format!(
+                "the process answered job {job}, which it does not have"
+            ))));
+        };
+        let Some(child) = &self.child else { return Ok(()) };
+        let Some(mut output) = output else {
+            self.computed.add(1);
+            return Ok(());
+        };
+        if is_dropped {
+            self.dropped.add(1);
+            self.spare = Some(output);
+            return Ok(());
+        }
+        self.computed.add(1);
+        if output.shared().is_none()
+            && let Some(staged) = &self.staging[usize::from(job)].output
+        {
+            let payload = output.as_mut_slice::<u8>()?;
+            let bytes = payload.len();
+            payload.copy_from_slice(&staged.bytes()[..bytes]);
+        }
+        let header = output.header_mut();
+        header.continue_from(input.header());
+        header.timestamp = timestamp;
+        let full = self.output.as_ref().map_or(1, |port| port.validity.full);
+        child.counts.copy_output(usize::from(job), full, &mut header.validity);
+        io.outputs[0].push(output);
+        Ok(())
+    }
+
+    /// The error of `fault`, after the frames that it concerns are given up.
+    fn fail(&mut self, fault: Fault) -> BlockError {
+        if fault.has_ended() || !matches!(&fault, Fault::Raised(raised) if raised.place == "work") {
+            self.at_faults.add(self.jobs.len() as u64);
+            // The process may still write to the memory of these frames: it ends first.
+            self.child = None;
+            self.jobs.clear();
+            self.waiting = None;
+        } else {
+            self.at_faults.add(1);
+            if let Some(job) = self.jobs.pop_front() {
+                self.spare = self.spare.take().or(job.output);
+            }
+        }
+        fault.error(&self.program)
+    }
+
+    /// Sends new values of live parameters that hold from `timestamp` on.
+    fn send_values(&mut self, timestamp: u64) -> Result<(), Fault> {
+        for (from, Live::Values(values)) in
+            self.changes.begin(timestamp, self.input.clock.samples_per_frame)
+        {
+            self.due.push_back((from, values));
+        }
+        while let Some((_, values)) = self.due.pop_front_if(|(from, _)| *from <= timestamp) {
+            if let Some(child) = &self.child {
+                child.sender.tell(&json!({"set": values.0}), None)?;
+            }
+            self.values.extend(values.0);
+        }
+        Ok(())
+    }
+
+    /// Hands `input` to the process, with an empty frame for the output.
+    fn submit(&mut self, input: Arc<Frame>, output: Option<FrameMut>) -> Result<(), BlockError> {
+        let timestamp = input.header().timestamp;
+        if let Err(fault) = self.send_values(timestamp) {
+            return Err(self.fail(fault));
+        }
+        let number = self.next_job;
+        self.next_job = (number + 1) % JOBS;
+        let Some(child) = &mut self.child else { return Ok(()) };
+        let staging = &mut self.staging[number];
+        child.counts.set_input(number, &input.header().validity);
+        let read = match input.shared() {
+            Some(memory) => memory,
+            None => {
+                let payload = input.as_slice::<u8>()?;
+                let memory = staged(&mut staging.input, payload.len())?;
+                memory.bytes_mut()[..payload.len()].copy_from_slice(payload);
+                self.copied.add(1);
+                memory
+            }
+        };
+        let busy = |slot: fn(&Job) -> u16| -> [u16; JOBS] {
+            std::array::from_fn(|n| self.jobs.get(n).map_or(u16::MAX, slot))
+        };
+        let (input_slot, is_new_input) = child.inputs.slot(read, &busy(|job| job.input_slot));
+        let read_only = if is_new_input { Some(read.read_only()) } else { None };
+        let read_only = read_only.transpose().map_err(|error| {
+            BlockError::new("cannot open shared memory for reading").because(error)
+        })?;
+        let written = match &output {
+            Some(output) if output.shared().is_none() => {
+                self.copied.add(1);
+                Some(&*staged(&mut staging.output, output.home().frame_bytes())?)
+            }
+            Some(output) => output.shared(),
+            None => None,
+        };
+        let (output_slot, is_new_output) = written
+            .map_or((0, false), |memory| child.outputs.slot(memory, &busy(|job| job.output_slot)));
+        let mut files: [Option<BorrowedFd<'_>>; 2] = [None; 2];
+        files[0] = read_only.as_ref().map(AsFd::as_fd);
+        let written = written.filter(|_| is_new_output).map(SharedMemory::file);
+        files[usize::from(is_new_input)] = written.or(files[usize::from(is_new_input)]);
+        let flags =
+            if is_new_input { NEW_INPUT } else { 0 } | if is_new_output { NEW_OUTPUT } else { 0 };
+        let header = input.header();
+        let mut packet = [0; 32];
+        packet[0] = b'F';
+        packet[1] = number as u8;
+        packet[2..4].copy_from_slice(&input_slot.to_le_bytes());
+        packet[4..6].copy_from_slice(&output_slot.to_le_bytes());
+        packet[6..8].copy_from_slice(&flags.to_le_bytes());
+        let words = [header.timestamp, header.sequence, header.config_id];
+        for (place, word) in packet[8..].as_chunks_mut().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
+        // Before the packet: the answer may come at once.
+        child.running.expect_answer();
+        let sent = match files {
+            [Some(first), Some(second)] => child.sender.send(&packet, &[first, second]),
+            [Some(only), None] => child.sender.send(&packet, &[only]),
+            _ => child.sender.send(&packet, &[]),
+        };
+        self.jobs.push_back(Job { number: number as u8, input, output, input_slot, output_slot });
+        sent.map_err(|fault| self.fail(fault))
+    }
+}
+
+/// Memory for the copy of a frame, allocated at the first frame.
+fn staged(
+    memory: &mut Option<SharedMemory>,
+    bytes: usize,
+) -> Result<&mut SharedMemory, BlockError> {
+    match memory {
+        Some(memory) => Ok(memory),
+        None => Ok(memory.insert(allocate(bytes)?)),
+    }
+}
+
+impl Block for Cpu {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        loop {
+            if !self.take_answers(io)? {
+                return Ok(Next::Wait);
+            }
+            if self.is_finishing {
+                return Ok(if self.child.is_none() { Next::Finished } else { Next::Wait });
+            }
+            if self.jobs.len() == JOBS {
+                return Ok(Next::Wait);
+            }
+            if io.inputs[0].peek().is_none() {
+                if !io.inputs[0].ended() || !self.jobs.is_empty() {
+                    return Ok(Next::Wait);
+                }
+                let Some(child) = &self.child else { return Ok(Next::Finished) };
+                self.is_finishing = true;
+                child.running.expect_answer();
+                let told = child.sender.tell(&json!({"stop": true}), None);
+                told.map_err(|fault| self.fail(fault))?;
+                continue;
+            }
+            let output = match (&self.output, self.spare.take()) {
+                (None, _) => None,
+                (Some(_), Some(spare)) => Some(spare),
+                (Some(_), None) => match io.outputs[0].take() {
+                    Some(output) => Some(output),
+                    None => return Ok(Next::Wait),
+                },
+            };
+            let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
+            self.submit(input, output)?;
+        }
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
+    }
+
+    fn finish(&mut self) -> Result<(), BlockError> {
+        // The process ends before the memory of its frames returns to the pools.
+        self.child = None;
+        self.jobs.clear();
+        Ok(())
+    }
+
+    /// The start awaits the process; `work` does not, because every awaited call allocates.
+    fn awaits(&mut self) -> Option<&mut dyn AsyncBlock> {
+        if self.child.is_none() && !self.is_finishing { Some(self) } else { None }
+    }
+}
+
+#[async_trait]
+impl AsyncBlock for Cpu {
+    async fn start(&mut self) -> Result<(), BlockError> {
+        self.start_process().await
+    }
+
+    /// Starts another process after a fault with `on_fault: skip`.
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let input = &mut io.inputs[0];
+        if input.peek().is_none() {
+            return Ok(if input.ended() { Next::Finished } else { Next::Wait });
+        }
+        self.start_process().await?;
+        Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
+    }
+}
+
+impl Drop for Cpu {
+    fn drop(&mut self) {
+        // As in `finish`.
+        self.child = None;
+    }
+}

@@ -1,0 +1,122 @@
+//! Memory that host and process share: frames in numbered slots, and the validity counts of each job.
+
+use fxgraph::frame::SharedMemory;
+use fxgraph::{BlockError, PortType};
+use std::sync::{Arc, Weak};
+
+/// Number of frames that are with the process at a time: one at work, and the next one.
+pub const JOBS: usize = 2;
+/// Largest number of buffers of one direction that the process keeps mapped.
+const SLOTS: usize = 64;
+/// Alignment of the counts of a job, in bytes.
+const ALIGNMENT: usize = 64;
+
+/// Numbers under which the process knows buffers.
+#[derive(Default)]
+pub struct Slots {
+    /// Identity of the buffer in each slot.
+    known: Vec<Weak<()>>,
+    next: usize,
+}
+
+impl Slots {
+    /// Slot of `memory`, and whether the process has to map it. A slot in `busy` is with the process and stays.
+    pub fn slot(&mut self, memory: &SharedMemory, busy: &[u16]) -> (u16, bool) {
+        let identity = memory.identity();
+        let is_same = |known: &Weak<()>| std::ptr::eq(known.as_ptr(), Arc::as_ptr(identity));
+        if let Some(slot) = self.known.iter().position(is_same) {
+            return (slot as u16, false);
+        }
+        let is_free = |slot: &usize| !busy.contains(&(*slot as u16));
+        let gone = (0..self.known.len())
+            .find(|slot| self.known[*slot].strong_count() == 0 && is_free(slot));
+        let slot = match gone {
+            Some(slot) => slot,
+            None if self.known.len() < SLOTS => {
+                self.known.push(Weak::new());
+                self.known.len() - 1
+            }
+            None => {
+                let turn = (self.next..self.next + SLOTS).map(|slot| slot % SLOTS);
+                let slot = turn.into_iter().find(is_free).unwrap_or(self.next);
+                self.next = (slot + 1) % SLOTS;
+                slot
+            }
+        };
+        self.known[slot] = Arc::downgrade(identity);
+        (slot as u16, true)
+    }
+}
+
+/// Validity counts of the input and the output of each job.
+pub struct Counts {
+    memory: SharedMemory,
+    /// Bytes of one job.
+    stride: usize,
+    input_units: usize,
+    output_units: usize,
+}
+
+impl Counts {
+    pub fn new(input: &PortType, output: Option<&PortType>) -> Result<Self, BlockError> {
+        let input_units = input.validity.units();
+        let output_units = output.map_or(0, |port| port.validity.units());
+        let stride = (4 * (input_units + output_units)).next_multiple_of(ALIGNMENT);
+        let memory = allocate(stride * JOBS)?;
+        Ok(Self { memory, stride, input_units, output_units })
+    }
+
+    pub fn memory(&self) -> &SharedMemory {
+        &self.memory
+    }
+
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Copies the counts of the input for `job`.
+    pub fn set_input(&mut self, job: usize, validity: &[u32]) {
+        let units = validity.len().min(self.input_units);
+        let bytes = &mut self.memory.bytes_mut()[job * self.stride..][..4 * units];
+        bytes.copy_from_slice(bytemuck::cast_slice(&validity[..units]));
+    }
+
+    /// Copies the counts of the output of `job`, which are at most `full`.
+    pub fn copy_output(&self, job: usize, full: u32, validity: &mut [u32]) {
+        let start = job * self.stride + 4 * self.input_units;
+        let bytes = &self.memory.bytes()[start..][..4 * self.output_units];
+        for (count, bytes) in validity.iter_mut().zip(bytes.as_chunks().0) {
+            *count = u32::from_ne_bytes(*bytes).min(full);
+        }
+    }
+}
+
+/// Shared memory of at least `bytes` bytes.
+pub fn allocate(bytes: usize) -> Result<SharedMemory, BlockError> {
+    SharedMemory::new(bytes).map_err(|error| {
+        BlockError::new(format!("cannot allocate {bytes} bytes of shared memory")).because(error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_reused_when_their_memory_is_gone_and_never_while_busy() {
+        let mut slots = Slots::default();
+        let memory = || SharedMemory::new(1).unwrap();
+        let first = memory();
+        assert_eq!(slots.slot(&first, &[]), (0, true));
+        assert_eq!(slots.slot(&first, &[]), (0, false));
+        let others: Vec<_> = (1..SLOTS).map(|_| memory()).collect();
+        for (n, other) in others.iter().enumerate() {
+            assert_eq!(slots.slot(other, &[]), (n as u16 + 1, true));
+        }
+        let more = [memory(), memory()];
+        assert_eq!(slots.slot(&more[0], &[0]), (1, true), "slot 0 is busy");
+        drop(first);
+        assert_eq!(slots.slot(&more[1], &[]), (0, true));
+        assert_eq!(slots.slot(&more[0], &[]), (1, false));
+    }
+}

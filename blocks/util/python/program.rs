@@ -1,0 +1,94 @@
+//! The program of a block: its text, the class in it, and the interpreter that runs it.
+
+use super::{FILE_LIMIT_BYTES, Python};
+use fxgraph::{At, Refusal};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Name of inline code in errors and tracebacks.
+const INLINE: &str = "<code>";
+
+/// A class in the text of a program, and the interpreter for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Path of the interpreter.
+    pub python: String,
+    /// Name of the text in errors: the path as given, or `<code>`.
+    pub name: String,
+    /// Directory of the file, from which the program may import other files.
+    pub directory: Option<PathBuf>,
+    /// The text.
+    pub text: Arc<str>,
+    /// Name of the class.
+    pub class: String,
+    /// Limit of the private memory of the process, in bytes; 0 for none.
+    pub memory_limit_bytes: u64,
+}
+
+impl Program {
+    /// Reads the program of a block with these `parameters`.
+    pub fn read(parameters: &Python) -> Result<Self, Refusal> {
+        let (name, directory, text) = match (&parameters.file, &parameters.code) {
+            (Some(file), None) => {
+                let text = text_of(file).map_err(|why| {
+                    Refusal::parameter("file", format!("cannot read `{}`: {why}", &**file))
+                })?;
+                let whole = Path::new(&**file).canonicalize().unwrap_or_default();
+                (file.to_string(), whole.parent().map(Path::to_owned), text)
+            }
+            (None, Some(code)) => (INLINE.to_owned(), None, code.to_string()),
+            (Some(_), Some(_)) => {
+                let message = "`file` and `code` must not be given together";
+                return Err(Refusal::parameter("code", message).help("remove one of them"));
+            }
+            (None, None) => {
+                let message = "`python` needs the parameter `file` or `code`";
+                let help = "name the file with the class: `file: my_block.py`";
+                return Err(Refusal::new("E0107", At::Block, message).label("no code").help(help));
+            }
+        };
+        Ok(Self {
+            python: parameters.python.as_deref().map_or_else(interpreter, str::to_owned),
+            name,
+            directory,
+            text: text.into(),
+            class: parameters.class.clone(),
+            memory_limit_bytes: parameters.memory_limit_bytes,
+        })
+    }
+
+    /// Parameter that gives the text.
+    pub fn parameter(&self) -> &'static str {
+        if self.name == INLINE { "code" } else { "file" }
+    }
+
+    /// Line of the text, from 1.
+    pub fn line(&self, number: u64) -> Option<&str> {
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        self.text.lines().nth(index).map(str::trim)
+    }
+}
+
+fn text_of(path: &str) -> Result<String, String> {
+    let said = |error: std::io::Error| error.to_string();
+    // Not a pipe, which could make the reader wait.
+    let file = fxgraph::files::Files::default().open(Path::new(path)).map_err(said)?;
+    let mut text = String::new();
+    file.take(FILE_LIMIT_BYTES + 1).read_to_string(&mut text).map_err(said)?;
+    if text.len() as u64 > FILE_LIMIT_BYTES {
+        return Err(format!("it must have at most {FILE_LIMIT_BYTES} bytes"));
+    }
+    Ok(text)
+}
+
+/// Default interpreter: that of the active virtual environment, or else `python3`.
+pub fn interpreter() -> String {
+    #[cfg(test)]
+    if let Some(python) = super::tests::interpreter() {
+        return python;
+    }
+    let active = std::env::var_os("VIRTUAL_ENV").map(|root| Path::new(&root).join("bin/python"));
+    let active = active.filter(|python| python.exists());
+    active.map_or_else(|| "python3".to_owned(), |python| python.display().to_string())
+}

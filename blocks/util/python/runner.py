@@ -1,0 +1,411 @@
+"""Runs one block in Python: the child's side of the kind `python`. See protocol.rs for the host's side."""
+
+from __future__ import annotations
+
+import faulthandler
+import fcntl
+import gc
+import importlib.util
+import inspect
+import json
+import linecache
+import logging
+import mmap
+import os
+import pathlib
+import resource
+import signal
+import socket
+import struct
+import sys
+import traceback
+import types
+import typing
+from dataclasses import MISSING, asdict, fields, is_dataclass
+
+import numpy as np
+
+from fxgraph.block import DROP, Band, Block, Frame, Port, Range, live
+
+# Kind, number of the job, slot of the input, slot of the output, flags; timestamp, sequence, config_id.
+JOB = struct.Struct("<BBHHHQQQ")
+# Kind, number of the job, whether there is no frame; timestamp.
+DONE = struct.Struct("<BBHIQ")
+NEW_INPUT, NEW_OUTPUT = 1, 2
+MESSAGE_BYTES, REPLY_BYTES = 1 << 16, 48 << 10
+F_SETSIG = 10
+
+
+class Refused(Exception):
+    """An error for the user in one line; the traceback is that of its cause, if any."""
+
+    def __init__(self, message, parameter=None):
+        super().__init__(message)
+        self.parameter = parameter
+
+
+def type_name(hint):
+    """The type `hint` in words, as the host shows it."""
+    return getattr(hint, "__name__", None) if isinstance(hint, type) else str(hint).replace("typing.", "")
+
+
+def parts(hint):
+    """Type, range and liveness in the annotation `hint`."""
+    extras = getattr(hint, "__metadata__", ())
+    kind = hint.__origin__ if extras else hint
+    return kind, next((e for e in extras if isinstance(e, Range)), Range()), live in extras
+
+
+def parameters(cls):
+    """Name, type, range, default and liveness of each field."""
+    hints, found = typing.get_type_hints(cls, include_extras=True), []
+    for field in fields(cls):
+        if not field.init:
+            continue
+        kind, limits, is_live = parts(hints[field.name])
+        has_default = field.default is not MISSING or field.default_factory is not MISSING
+        default = field.default if field.default is not MISSING else None
+        try:
+            json.dumps(default)
+        except (TypeError, ValueError):
+            default = repr(default)
+        found.append({"name": field.name, "type": type_name(kind), "default": default, "required": not has_default,
+                      "least": limits.least if np.isfinite(limits.least) else None,
+                      "greatest": limits.greatest if np.isfinite(limits.greatest) else None, "live": is_live})
+    return found
+
+
+def fitted(kind, limits, value, place):
+    """`value` as the type `kind` within `limits`; `place` names it."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is typing.Any:
+        return value
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        problem = None
+        for one in arguments:
+            if one is not type(None):
+                try:
+                    return fitted(one, limits, value, place)
+                except Refused as error:
+                    problem = error
+        raise problem
+    if origin is typing.Literal:
+        if value not in arguments:
+            raise Refused(f"`{place}` must be one of {', '.join(map(repr, arguments))}, got {value!r:.60}")
+        return value
+    if (origin or kind) in (list, tuple) and isinstance(value, list):
+        inner = arguments[0] if arguments else typing.Any
+        return (origin or kind)(fitted(inner, limits, each, f"{place}[{n}]") for n, each in enumerate(value))
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if kind is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(kind, type) or type(value) is not kind:
+        raise Refused(f"`{place}` must be {type_name(kind)}, got {value!r:.60}")
+    if kind in (int, float) and not limits.least <= value <= limits.greatest:
+        if np.isfinite(limits.least) and np.isfinite(limits.greatest):
+            rule = f"between {limits.least:g} and {limits.greatest:g}"
+        else:
+            rule = f"at least {limits.least:g}" if np.isfinite(limits.least) else f"at most {limits.greatest:g}"
+        raise Refused(f"`{place}` must be {rule}, got {value:g}")
+    return value
+
+
+def checked(cls, values):
+    """`values` as the types of the fields, within their ranges."""
+    hints, out = typing.get_type_hints(cls, include_extras=True), {}
+    known = [field.name for field in fields(cls) if field.init]
+    for name, value in values.items():
+        if name not in known:
+            has = f"it has `{'`, `'.join(known)}`" if known else "it has none"
+            raise Refused(f"`{cls.__name__}` has no parameter `{name}`; {has}", name)
+        kind, limits, _ = parts(hints[name])
+        try:
+            out[name] = fitted(kind, limits, value, name)
+        except Refused as error:
+            raise Refused(str(error), name) from None
+    return out
+
+
+class Source:
+    """The text of the block, and the names that errors give it."""
+
+    def __init__(self, name, directory, text):
+        self.name, self.directory, self.text = name, directory, text
+
+    def load(self, class_name):
+        """Runs the text as a module; returns its class `class_name`."""
+        if self.directory is not None:
+            sys.path.insert(0, self.directory)  # files beside it can be imported, as for a script
+        stem = pathlib.PurePath(self.name).stem
+        module = types.ModuleType(stem if stem.isidentifier() and stem not in sys.modules else "fxgraph_user_block")
+        module.__file__ = self.name
+        sys.modules[module.__name__] = module
+        # Tracebacks quote these lines, not those of a file that may have been edited since.
+        linecache.cache[self.name] = (len(self.text), None, self.text.splitlines(True), self.name)
+        exec(compile(self.text, self.name, "exec"), vars(module))
+        found = vars(module).get(class_name)
+        is_block = lambda each: isinstance(each, type) and issubclass(each, Block) and each is not Block
+        if not is_block(found):
+            names = [name for name, each in vars(module).items() if is_block(each)]
+            has = f"it has `{'`, `'.join(names)}`" if names else "it has no class that derives from `fxgraph.block.Block`"
+            if found is None:
+                raise Refused(f"`{self.name}` has no class `{class_name}`; {has}", "class")
+            raise Refused(f"`{class_name}` of `{self.name}` must derive from `fxgraph.block.Block`", "class")
+        if not is_dataclass(found) or "__dataclass_fields__" not in vars(found):
+            raise Refused(f"`{class_name}` of `{self.name}` must be a dataclass: write `@dataclass` above it", "class")
+        if not callable(getattr(found, "work", None)):
+            raise Refused(f"`{class_name}` of `{self.name}` needs a method `work(self, frame, out)`", "class")
+        return found
+
+    def imported(self):
+        """Path, time of change and size of the files beside the block that it has imported."""
+        if self.directory is None:
+            return []
+        paths = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+        is_own = lambda path: path.startswith(self.directory + os.sep) and "-packages" + os.sep not in path
+        paths = sorted(path for path in paths if path and path != self.name and is_own(path))
+        stats = ((path, os.stat(path)) for path in paths[:100] if os.path.exists(path))
+        return [[path, stat.st_mtime_ns, stat.st_size] for path, stat in stats]
+
+    def describe(self, error):
+        """The error for the host: one line, the place, and the traceback without lines of this runner."""
+        cause = error.__cause__ if isinstance(error, Refused) and error.__cause__ else error
+        known = [f for f in traceback.extract_tb(cause.__traceback__)
+                 if not f.filename.startswith("<fxgraph") and not f.filename.startswith("<frozen")]
+        lines = traceback.format_list(known)
+        if not isinstance(cause, Refused):
+            lines += traceback.format_exception_only(type(cause), cause)
+        text = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+        own = [f.lineno for f in known if f.filename == self.name]
+        line = own[-1] if own else None
+        if isinstance(cause, SyntaxError) and cause.filename == self.name:
+            line, text = cause.lineno, f"{type(cause).__name__}: {cause.msg}"
+        return {"message": text[:2000], "line": line, "traceback": "".join(lines)[-16000:].rstrip(),
+                "parameter": getattr(error, "parameter", None)}
+
+
+class Channel:
+    """The socket to the host: one message per packet, in order; its end means that the host is gone."""
+
+    def __init__(self, sock):
+        self.sock, self.fds = sock, []
+
+    def receive(self, fds):
+        """A job, or a message, with at most `fds` descriptors, which are kept in `self.fds`."""
+        data, self.fds, _, _ = socket.recv_fds(self.sock, MESSAGE_BYTES, fds)
+        if len(data) == JOB.size and data[0] == 70:
+            return data
+        message = json.loads(data) if data else {"stop": True}
+        if "long" in message:  # too long for a packet: in memory of its own
+            with os.fdopen(self.fds.pop(), "rb") as file:
+                message = json.loads(file.read(message["long"]))
+        return message
+
+    def send(self, message):
+        data = json.dumps(message).encode()
+        if len(data) > REPLY_BYTES:
+            message = f"the description of the block has {len(data)} bytes, the limit is {REPLY_BYTES}"
+            data = json.dumps({"error": {"where": "start", "ended": True, "message": message, "line": None,
+                                         "traceback": "", "parameter": None}}).encode()
+        self.sock.send(data)
+
+
+def mapped(fd, writable):
+    """The memory of the descriptor `fd`, which is closed, as bytes."""
+    prot = mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ
+    size = os.fstat(fd).st_size
+    memory = mmap.mmap(fd, size, mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0), prot)
+    os.close(fd)
+    return np.frombuffer(memory, "u1")
+
+
+def set_up(start, life):
+    """Limits and signals of a child that must neither outlive nor outgrow its host."""
+    # The kernel kills this process group when the host's end of the pipe is gone, also inside C code.
+    fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(life, F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+    if os.getppid() != start["host"]:
+        os._exit(3)  # it died before the line above
+    if start["memory_limit_bytes"]:
+        # Private memory; RLIMIT_AS would count the frames, too.
+        resource.setrlimit(resource.RLIMIT_DATA, (start["memory_limit_bytes"],) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        pathlib.Path("/proc/self/oom_score_adj").write_text("500")  # the kernel takes this process first, not the host
+    except OSError:
+        pass
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=False)  # the host asks where a hung block is
+    levels = {10: 7, 20: 6, 30: 4, 40: 3, 50: 2}  # a log record is a line that begins with its syslog level
+    handler = logging.StreamHandler(sys.stderr)
+    handler.format = lambda r: f"<{levels.get(r.levelno, 6)}>{r.name}: {r.getMessage()}"
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+class Server:
+    """Calls `work` for the jobs of the host."""
+
+    def __init__(self, block, channel, source, inputs, output):
+        self.block, self.channel, self.source = block, channel, source
+        self.input, self.output = inputs[0], output
+        self.takes_out = len(inspect.signature(block.work).parameters) == 2
+        if output is None and self.takes_out:
+            raise Refused("`work` must be `work(self, frame)`, because `ports` returns None: there is no output")
+        self.read, self.written = {}, {}
+
+    def memory(self, message, fd):
+        """Maps the validity of each job: that of the input, then that of the output."""
+        base = self.base = mapped(fd, True)
+        self.validity, stride = [], message["stride"]
+        for job in range(message["jobs"]):
+            start, pair = job * stride, []
+            for port in (self.input, self.output):
+                units = port.units if port else 0
+                counts = base[start:start + 4 * units].view("<u4")
+                pair.append(counts.reshape([n for _, n in port.validity] if port else [0]))
+                start += 4 * units
+            pair[0] = pair[0].view()
+            pair[0].flags.writeable = False
+            self.validity.append(pair)
+
+    def frame(self, table, slot, is_new, port, writable):
+        if is_new:
+            table[slot] = None  # unmaps the memory that had this slot before
+            frame = Frame(port, mapped(self.channel.fds.pop(0), writable), self.validity[0][0])
+            frame.validity = None
+            table[slot] = (frame, frame.data)
+        return table[slot]
+
+    def filled(self, frame, out):
+        """Calls `work`; whether there is a frame to hand on."""
+        if self.takes_out:
+            result = self.block.work(frame, out)
+            if result is not None and result is not DROP:
+                kind = type(result).__name__
+                raise Refused(f"`work(self, frame, out)` must return None or DROP, got {kind}: fill `out.data` in place")
+            return result is not DROP
+        result = self.block.work(frame)
+        if result is None or result is DROP or out is None:
+            return False
+        result = np.asarray(result)
+        dtype, shape = out.port.array
+        if result.shape != shape:
+            raise Refused(f"`work` must return the shape {shape} of {out.port}, got {result.shape}")
+        if not np.can_cast(result.dtype, dtype, "same_kind"):
+            raise Refused(f"`work` must return {dtype}, got {result.dtype}: use `astype`")
+        out.data[...] = result
+        return True
+
+    def job(self, number, input_slot, output_slot, flags, timestamp, sequence, config_id):
+        frame, data = self.frame(self.read, input_slot, flags & NEW_INPUT, self.input, False)
+        counts = self.validity[number]
+        frame.timestamp, frame.sequence, frame.config_id = timestamp, sequence, config_id
+        frame.data, frame.validity = data, counts[0]
+        out = None
+        if self.output is not None:
+            out, out_data = self.frame(self.written, output_slot, flags & NEW_OUTPUT, self.output, True)
+            out.timestamp, out.sequence, out.config_id = timestamp, sequence, config_id
+            out.data, out.validity = out_data, counts[1]
+            if counts[0].shape == counts[1].shape and self.input.full == self.output.full:
+                counts[1][...] = counts[0]
+            else:
+                # A frame with missing parts and other units: valid if all of it is complete.
+                counts[1][...] = self.output.full if (counts[0] == self.input.full).all() else 0
+        held = self.references(frame, out, counts)
+        dropped = not self.filled(frame, out)
+        if self.references(frame, out, counts) != held:
+            gc.collect()
+            if self.references(frame, out, counts) != held:
+                raise Refused("`work` kept a frame or a view of its data, whose memory is used again: keep a copy, "
+                              "`frame.data.copy()`")
+        return dropped, timestamp if out is None else int(out.timestamp)
+
+    def references(self, frame, out, counts):
+        """Numbers that grow if someone keeps a frame, its arrays or a view of them."""
+        found = [*map(sys.getrefcount, (self.base, frame, frame._base, frame.data, counts[0]))]
+        if out is not None:
+            found += map(sys.getrefcount, (out, out._base, out.data, counts[1]))
+        return found
+
+    def update(self, values):
+        values = checked(type(self.block), values)
+        changed = {name for name, value in values.items() if getattr(self.block, name, MISSING) != value}
+        vars(self.block).update(values)
+        self.block.updated(changed)
+
+    def serve(self):
+        """Serves the host until it says stop."""
+        while True:
+            packet = self.channel.receive(2)
+            is_job = type(packet) is bytes
+            try:
+                if is_job:
+                    _, number, *rest = JOB.unpack(packet)
+                    dropped, timestamp = self.job(number, *rest)
+                elif "set" in packet:
+                    self.update(packet["set"])
+                elif "stop" in packet:
+                    return
+            except Exception as error:  # the host decides with `on_fault` whether the block goes on
+                where = "work" if is_job else "updated"
+                self.channel.send({"error": {"where": where, "ended": False, **self.source.describe(error)}})
+            else:
+                if is_job:
+                    self.channel.sock.send(DONE.pack(68, number, dropped, 0, timestamp & (1 << 64) - 1))
+
+
+def port_of(d):
+    pairs = {key: tuple((str(name), int(length)) for name, length in d[key]) for key in ("axes", "validity")}
+    return Port(**{**d, **pairs, "band": Band(**d["band"]) if d["band"] else None})
+
+
+def main(sock):
+    channel, where, source = Channel(sock), "start", Source("", None, "")
+    try:
+        start = channel.receive(2)["start"]
+        source = Source(start["name"], start["directory"], start["text"])
+        set_up(start, channel.fds[0])
+        where = "import"
+        cls = source.load(start["class"])
+        where = "parameters"
+        described = parameters(cls)
+        values = checked(cls, start["values"])
+        missing = [p["name"] for p in described if p["required"] and p["name"] not in values]
+        if missing:
+            raise Refused(f"`{cls.__name__}` needs the parameter `{'`, `'.join(missing)}`", "")
+        block = cls(**values)
+        where = "ports"
+        inputs = tuple(map(port_of, start["inputs"]))
+        output = block.ports(inputs)
+        if output is not None and not isinstance(output, Port):
+            raise Refused(f"`ports` must return a Port or None, got {type(output).__name__}")
+        server = Server(block, channel, source, inputs, output)
+        hello = {"doc": (inspect.getdoc(cls) or "")[:4000], "parameters": described, "files": source.imported(),
+                 "python": sys.version.split()[0], "numpy": np.__version__,
+                 "output": None if output is None else {**asdict(output), "units": output.units, "bytes": output.nbytes}}
+        channel.send({"hello": hello})
+        message = channel.receive(1)
+        if "memory" not in message:
+            return
+        server.memory(message["memory"], channel.fds[0])
+        where = "start"
+        block.start(inputs, output)
+        channel.send({"ready": True})
+        server.serve()
+        where = "finish"
+        block.finish()
+        channel.send({"bye": True})
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the host is gone
+    except BaseException as error:
+        try:
+            channel.send({"error": {"where": where, "ended": True, **source.describe(error)}})
+        except OSError:
+            pass
+        sys.stderr.flush()
+        os._exit(1)

@@ -1,0 +1,135 @@
+//! Host memory that another process can map: an anonymous file (memfd) for each buffer.
+#![allow(unsafe_code)]
+
+use super::{Allocator, HostBuffer, OutOfMemory, Storage};
+use memmap2::{MmapMut, MmapOptions};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create,
+    open,
+};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// Unit of the size of shared memory, in bytes.
+const PAGE_BYTES: usize = 4096;
+
+/// Host memory that another process can map, through a descriptor without a name in any file system. Nothing is left
+/// when the last process that has it ends.
+pub struct SharedMemory {
+    map: MmapMut,
+    file: OwnedFd,
+    identity: Arc<()>,
+}
+
+impl SharedMemory {
+    /// Memory of at least `bytes` bytes, a multiple of the page size. All pages are allocated now, so that a lack of
+    /// memory is an error here; the size is sealed, so that no process can take pages away.
+    pub fn new(bytes: usize) -> io::Result<Self> {
+        let bytes = bytes.max(1).checked_next_multiple_of(PAGE_BYTES);
+        let bytes = bytes.ok_or(io::ErrorKind::OutOfMemory)?;
+        let file = memfd_create("fxgraph", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        // SAFETY: the size is sealed, so every page stays. Another process writes only while the owner of this memory
+        // has lent it and keeps no reference to its content (see `file`).
+        let map = unsafe { MmapOptions::new().len(bytes).populate().map_mut(&file)? };
+        Ok(Self { map, file, identity: Arc::new(()) })
+    }
+
+    /// The file, for a process that may write. The caller must not read or write the memory until that process has
+    /// returned it.
+    #[must_use]
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The file, opened for reading only: a process that gets this descriptor cannot map it for writing.
+    pub fn read_only(&self) -> io::Result<OwnedFd> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Token of this memory: a `Weak` of it tells whether the memory still exists.
+    #[must_use]
+    pub fn identity(&self) -> &Arc<()> {
+        &self.identity
+    }
+
+    /// The memory.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+
+    /// The memory, for writing.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.map
+    }
+}
+
+impl HostBuffer for SharedMemory {
+    fn words(&self) -> &[u128] {
+        // A map begins at a page and has whole pages.
+        bytemuck::cast_slice(&self.map)
+    }
+
+    fn words_mut(&mut self) -> &mut [u128] {
+        bytemuck::cast_slice_mut(&mut self.map)
+    }
+
+    fn shared(&self) -> Option<&SharedMemory> {
+        Some(self)
+    }
+}
+
+/// Allocator of host memory that other processes can map.
+pub struct SharedAllocator;
+
+impl Allocator for SharedAllocator {
+    fn allocate(&self, bytes: usize) -> Result<Storage, OutOfMemory> {
+        let memory = SharedMemory::new(bytes);
+        let memory = memory.map_err(|_| OutOfMemory { bytes, memory: "shared".to_owned() })?;
+        Ok(Storage::Host(Box::new(memory)))
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::Pool;
+    use super::*;
+
+    #[test]
+    fn shared_memory_is_seen_through_its_files_and_not_written_through_the_read_only_one() {
+        let mut memory = SharedMemory::new(5000).unwrap();
+        assert_eq!(memory.len_bytes(), 8192);
+        memory.bytes_mut()[4999] = 7;
+        let read_only = memory.read_only().unwrap();
+        let mut found = [0];
+        rustix::io::pread(&read_only, &mut found, 4999).unwrap();
+        assert_eq!(found, [7]);
+        // SAFETY: the map is dropped at once.
+        let written = unsafe { MmapOptions::new().len(8192).map_mut(&read_only) };
+        assert!(written.is_err());
+        assert!(rustix::fs::ftruncate(memory.file(), 0).is_err());
+    }
+
+    #[test]
+    fn pool_of_shared_memory_has_frames_that_name_their_memory() {
+        let pool = Pool::new(&SharedAllocator, 1, 100, 0).unwrap();
+        let mut frame = pool.take().unwrap();
+        assert_eq!(frame.as_mut_slice::<u8>().unwrap().len(), 100);
+        let identity = Arc::downgrade(frame.shared().unwrap().identity());
+        drop(frame);
+        assert!(identity.upgrade().is_some());
+        pool.shrink(1);
+        assert!(identity.upgrade().is_none());
+    }
+}
