@@ -3,13 +3,18 @@
 use fxgraph::access::WrittenPath;
 use fxgraph::files::{Files, reason};
 use fxgraph::recording::{PLACEHOLDER, try_folder, try_path};
-use fxgraph::{BlockError, Refusal};
+use fxgraph::runtime::{BlockEvents, EventKind};
+use fxgraph::{BlockError, Env, Refusal, Summary};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Largest number of files with the same name.
 const MOST_NAMESAKES: usize = 9999;
+
+/// Number of the latest lines of a report.
+const REPORT_LINES: usize = 20;
 
 /// Converts an I/O error at `path`.
 pub fn cannot_write(path: &Path) -> impl Fn(io::Error) -> BlockError {
@@ -38,6 +43,36 @@ pub fn refuse_one_name(path: &WrittenPath, frames_per_file: Option<u64>) -> Opti
 /// Checks before the start that a file can be written at `path`, without changing existing files.
 pub fn try_to_write(path: &WrittenPath, overwrites: bool) -> Result<(), BlockError> {
     if path.contains(PLACEHOLDER) { try_folder(path) } else { try_path(path, overwrites) }
+}
+
+/// Lines about the files of a block, which are printed after a run: the latest, as a sink may write files for years.
+pub struct Report {
+    lines: VecDeque<String>,
+    summary: Summary,
+    events: BlockEvents,
+}
+
+impl Report {
+    /// Creates the report of the block of `env`.
+    pub fn new(env: &Env) -> Self {
+        let (summary, events) = (env.summary.clone(), env.events.clone());
+        Self { lines: VecDeque::new(), summary, events }
+    }
+
+    /// Adds a line.
+    pub fn note(&mut self, text: String) {
+        if self.lines.len() == REPORT_LINES {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(text + "\n");
+        self.summary.set(self.lines.iter().map(String::as_str).collect::<String>());
+    }
+
+    /// Adds a line, and reports it as an event.
+    pub fn warn(&mut self, text: String) {
+        self.events.add(EventKind::Warning, &text);
+        self.note(text);
+    }
 }
 
 /// A file that grows at its end.

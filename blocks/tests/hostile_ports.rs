@@ -1,6 +1,6 @@
 //! Arbitrary input ports: a block rejects the port, or processes its frames without a panic.
 
-use super::examples::{can_run, folder};
+use super::examples::{can_run, folder, text};
 use crate::gnss::{gnss_acquisition, gnss_tracker};
 use fxgraph::edge::Harness;
 use fxgraph::flowgraph::load_in;
@@ -151,7 +151,8 @@ fn victims(folder: &Path) -> Vec<Victim> {
     let mut victims = Vec::new();
     for example in registry.examples(DeviceName::Cpu).into_iter().filter(can_run) {
         let name = Path::new("example.yaml");
-        let loaded = load_in(folder, name, &example.flowgraph, &[], &registry);
+        let text = text(&example.flowgraph, folder);
+        let loaded = load_in(folder, name, &text, &[], &registry);
         let plan = loaded.result.unwrap();
         let block = Arc::clone(&plan.blocks[plan.block("block").unwrap()].configured);
         let inputs = block.ports().inputs.len();

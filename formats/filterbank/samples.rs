@@ -43,7 +43,7 @@ pub struct Quantiser {
 
 impl Quantiser {
     /// Appends the numbers for `values` to `bytes`; returns the number of values that were clipped to the range of the
-    /// integers. NaN becomes 0 and counts as clipped. Halves are rounded to the even integer.
+    /// integers. NaN becomes 0 and counts as clipped. A value midway between two integers becomes the even one.
     pub fn pack(&self, values: &[f32], bytes: &mut Vec<u8>) -> u64 {
         if self.nbits == 32 {
             bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));

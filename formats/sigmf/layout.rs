@@ -1,7 +1,7 @@
 //! Places of the samples in the data file, and their times.
 
 use super::datatype::{Datatype, UnknownDatatype};
-use super::meta::{Capture, MISSING, Meta};
+use super::meta::{Capture, Extension, MISSING, Meta};
 use crate::time::UnixTime;
 
 /// Largest number of channels.
@@ -66,6 +66,14 @@ pub enum LayoutError {
     /// There is no data file.
     #[error("it describes samples that are not distributed with it (`core:metadata_only`)")]
     MetadataOnly,
+    /// The samples are in a file with another name.
+    #[error(
+        "its samples are in another file (`core:dataset`); rename that file to end in .sigmf-data"
+    )]
+    Dataset,
+    /// A required extension is unknown.
+    #[error("it needs the extension `{0}`, which is not supported")]
+    Extension(String),
     /// A capture was requested that does not exist.
     #[error("it has {0} captures, counted from 0; there is no capture {1}")]
     NoCapture(usize, usize),
@@ -93,6 +101,14 @@ impl Meta {
         let datatype: Datatype = global.datatype.parse()?;
         if global.metadata_only == Some(true) {
             return Err(LayoutError::MetadataOnly);
+        }
+        if global.dataset.is_some() {
+            return Err(LayoutError::Dataset);
+        }
+        let needed = |one: &&Extension| !one.optional && one.name != "fxgraph";
+        if let Some(unknown) = global.extensions.iter().find(needed) {
+            let name = unknown.name.chars().filter(|c| !c.is_control()).take(40).collect();
+            return Err(LayoutError::Extension(name));
         }
         let channels = global.num_channels.unwrap_or(1);
         if !(1..=MAX_CHANNELS).contains(&channels) {

@@ -122,6 +122,12 @@ fn description_that_cannot_be_used_is_rejected_with_its_reason() {
     assert!(with(|g| g.num_channels = Some(0)).contains("between 1 and 4096, found 0"));
     assert!(with(|g| g.datatype = "cf31\n_le".to_owned()).ends_with("found `cf31_le`"));
     assert!(with(|g| g.metadata_only = Some(true)).contains("metadata_only"));
+    assert!(with(|g| g.dataset = Some("x.wav".to_owned())).contains("core:dataset"));
+    let unknown = |g: &mut Global| {
+        let (name, version) = ("capture_details".to_owned(), "1.0.0".to_owned());
+        g.extensions = vec![Extension { name, version, optional: false }];
+    };
+    assert!(with(unknown).contains("needs the extension `capture_details`"));
     assert!(with(|g| g.trailing_bytes = Some(u64::MAX)).contains("shorter than its headers"));
     let captures = |captures| error(&with_captures(captures));
     assert!(

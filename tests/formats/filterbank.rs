@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Detected spectra of random voltages; every 37th spectrum of a polarisation is missing.
+/// Detected spectra of random voltages, in sums of two.
 fn stokes(frames: &str, missing_every: &str, sinks: &str) -> String {
     format!(
         "flowgraph: stokes
@@ -25,7 +25,7 @@ blocks:
       band: {{channels: 32, centre_hz: 1.4e+9, bandwidth_hz: -3.2e+7}}
       {frames}
       {missing_every}
-  detect: {{kind: detect, input: source, parameters: {{spectra: 4}}}}
+  detect: {{kind: detect, input: source, parameters: {{spectra: 2}}}}
 {sinks}"
     )
 }
@@ -44,11 +44,11 @@ fn stokes_parameters_are_read_by_blimpy_and_your() {
   stokes8:
     kind: filterbank_sink
     input: detect
-    parameters: {path: stokes8.fil, bits: 8, scale: 20, offset: 100}
+    parameters: {path: stokes8.fil, bits: 8, scale: 60, offset: 100}
   recording: {kind: file_sink, input: detect, parameters: {path: stokes.npz}}
 ";
-    // Unit 8 of every 9 is missing: all spectra of some sums, and parts of others.
-    run_flowgraph(folder.path(), &stokes("frames: 9", "missing_every: 9", sinks));
+    // Every fifth spectrum of a polarisation is missing: all spectra of some sums, and parts of others.
+    run_flowgraph(folder.path(), &stokes("frames: 9", "missing_every: 5", sinks));
     script(folder.path(), "filterbank.py", &["check"]);
 }
 

@@ -3,9 +3,8 @@
 use super::gaps::{Grid, Place};
 use super::shape::Shape;
 use super::{Fill, FilterbankSink};
-use crate::io::output_file::{OutputFile, try_to_write};
-use fxgraph::runtime::{BlockEvents, EventKind};
-use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, Summary};
+use crate::io::output_file::{OutputFile, Report, try_to_write};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next};
 use fxgraph_formats::filterbank::{Header, Quantiser};
 
 /// Bytes for missing spectra that one call of `work` writes at most, if they are several spectra.
@@ -41,13 +40,11 @@ pub struct Sink {
     /// Timestamp in the path of the files before.
     before: Option<u128>,
     filler: Filler,
-    /// Spectra of the frame at work that are to be written: missing ones before it, and its index.
+    /// Spectra of the frame at work, not yet written: number of missing ones before each, and its index.
     pending: Vec<(u64, usize)>,
     row: Vec<f32>,
     bytes: Vec<u8>,
-    events: BlockEvents,
-    summary: Summary,
-    report: String,
+    report: Report,
     written: Counter,
     missing: Counter,
     repeated: Counter,
@@ -76,9 +73,7 @@ impl Sink {
             bytes: Vec::new(),
             recording: None,
             before: None,
-            events: env.events.clone(),
-            summary: env.summary.clone(),
-            report: String::new(),
+            report: Report::new(env),
             written: counters.count("spectra_written", "spectra on disk, including filled ones"),
             missing: counters.count(
                 "spectra_missing",
@@ -97,13 +92,6 @@ impl Sink {
         }
     }
 
-    fn report(&mut self, text: &str) {
-        self.events.add(EventKind::Warning, text);
-        self.report += text;
-        self.report += "\n";
-        self.summary.set(self.report.clone());
-    }
-
     /// Opens files whose first spectrum is at `timestamp`.
     fn open(&mut self, timestamp: u128) -> Result<(), BlockError> {
         let beyond = || BlockError::new(format!("timestamp {timestamp} is no time of this era"));
@@ -119,7 +107,7 @@ impl Sink {
             let path = self.parameters.file(timestamp, beam);
             let mut file = OutputFile::create(&path, self.parameters.overwrite && is_new, None)?;
             if file.path() != path.path() {
-                self.report(&format!("{path} exists; writing to {}", file.path().display()));
+                self.report.warn(format!("{path} exists; writing to {}", file.path().display()));
             }
             let ibeam = if self.shape.has_beams { beam as i32 + 1 } else { 0 };
             let header = Header { tstart_mjd, ibeam, ..self.shape.header.clone() };
@@ -143,9 +131,8 @@ impl Sink {
             _ => format!("{} and {} more", files[0].path().display(), files.len() - 1),
         };
         let seconds = spectra as f64 * self.shape.header.tsamp_seconds;
-        self.report +=
-            &format!("{names}: {spectra} spectra, {seconds:.6} s from MJD {tstart_mjd:.9}\n");
-        self.summary.set(self.report.clone());
+        self.report
+            .note(format!("{names}: {spectra} spectra, {seconds:.6} s from MJD {tstart_mjd:.9}"));
         Ok(())
     }
 
@@ -259,7 +246,7 @@ impl Sink {
                 });
                 let text =
                     format!("the stream continues after {seconds:.6} s; it begins a new file");
-                self.report(&text);
+                self.report.warn(text);
                 self.close()?;
                 place = None;
             }
@@ -308,7 +295,7 @@ impl Block for Sink {
 
     fn finish(&mut self) -> Result<(), BlockError> {
         if self.before.is_none() {
-            self.summary.set("no file written: no data arrived\n");
+            self.report.note("no file written: no data arrived".to_owned());
         }
         self.close()
     }

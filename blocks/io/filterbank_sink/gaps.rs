@@ -3,7 +3,7 @@
 /// Place of a spectrum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Behind so many spectra that are missing.
+    /// After this number of missing spectra.
     After(u64),
     /// The file has a spectrum at this time.
     Repeated,

@@ -23,6 +23,12 @@ impl Offsets {
         self.0.len()
     }
 
+    /// Iterates over the offsets with different counts.
+    fn distinct(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let mut before = None;
+        self.iter().filter(move |(_, count)| before.replace(*count) != Some(*count))
+    }
+
     /// Iterates over the offsets of elements and counts.
     pub fn iter(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.0.iter().copied()
@@ -42,7 +48,7 @@ pub struct Shape {
     pub channels: Offsets,
     /// Whether the input has an axis of beams.
     pub has_beams: bool,
-    /// Whether the values are sums of up to so many values.
+    /// Number of values in a complete sum; 1 if the values are no sums.
     pub full: u32,
     /// Header without the time of the first spectrum.
     pub header: Header,
@@ -53,6 +59,8 @@ pub struct Shape {
     /// Time of timestamp 0.
     pub sync_time: UnixTime,
     dtype: Dtype,
+    /// Offsets of all counts of a spectrum, each once.
+    distinct: Vec<usize>,
 }
 
 /// Element types of the values.
@@ -119,6 +127,13 @@ impl Shape {
             let message = format!("the sync time must be a Unix time in seconds, got {sync}");
             vec![Refusal::new(codes::RATE, At::Input(0), message)]
         })?;
+        let distinct = [&beams, &products, &channels].into_iter().fold(vec![0], |known, axis| {
+            let add = |(_, count)| known.iter().map(move |before| before + count);
+            let mut all: Vec<usize> = axis.distinct().flat_map(add).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        });
         let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let has_beams = len("beam").is_some();
         let header = Header {
@@ -147,6 +162,7 @@ impl Shape {
             adc_sample_rate_hz: clock.adc_sample_rate_hz,
             sync_time,
             dtype: input.dtype,
+            distinct,
         })
     }
 
@@ -216,10 +232,8 @@ impl Shape {
 
     /// Returns whether a spectrum has valid values, and whether all of its values are valid.
     pub fn presence(&self, validity: &[u32], spectrum: usize) -> (bool, bool) {
-        let mut counts =
-            (0..self.beams.len()).flat_map(|beam| self.counts(validity, spectrum, beam));
-        let is_first = counts.next().is_some_and(|count| count > 0);
-        let differs = counts.any(|count| (count > 0) != is_first);
-        (is_first || differs, is_first && !differs)
+        let base = self.spectra.0[spectrum].1;
+        let is_valid = |count: &usize| validity[base + count] > 0;
+        (self.distinct.iter().any(is_valid), self.distinct.iter().all(is_valid))
     }
 }

@@ -3,11 +3,10 @@
 use super::recording::{Recording, global};
 use super::shape::Shape;
 use super::{DATA, SigmfSink};
-use crate::io::output_file::try_to_write;
+use crate::io::output_file::{Report, try_to_write};
 use fxgraph::access::WrittenPath;
 use fxgraph::recording::PLACEHOLDER;
-use fxgraph::runtime::{BlockEvents, EventKind};
-use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, Summary};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next};
 use fxgraph_formats::sigmf::Global;
 
 /// Step back in time, in seconds, that begins a new recording; smaller ones are repeated data.
@@ -23,9 +22,7 @@ pub struct Sink {
     before: Option<u64>,
     bytes: Vec<u8>,
     ended: bool,
-    events: BlockEvents,
-    summary: Summary,
-    report: String,
+    report: Report,
     written: Counter,
     missing: Counter,
     repeated: Counter,
@@ -44,9 +41,7 @@ impl Sink {
             before: None,
             bytes: Vec::new(),
             ended: false,
-            events: env.events.clone(),
-            summary: env.summary.clone(),
-            report: String::new(),
+            report: Report::new(env),
             written: counters.count("samples_written", "samples of each channel on disk"),
             missing: counters.count(
                 "samples_missing",
@@ -59,13 +54,6 @@ impl Sink {
         }
     }
 
-    fn report(&mut self, text: &str) {
-        self.events.add(EventKind::Warning, text);
-        self.report += text;
-        self.report += "\n";
-        self.summary.set(self.report.clone());
-    }
-
     fn open(&mut self, timestamp: u64) -> Result<(), BlockError> {
         let path = &self.parameters.path;
         let path = path.with(path.replace(PLACEHOLDER, &timestamp.to_string()));
@@ -76,7 +64,7 @@ impl Sink {
         let mut recording = Recording::create(&path, overwrites, self.global.clone())?;
         if recording.path() != path.path() {
             let text = format!("{path} exists; recording to {}", recording.path().display());
-            self.report(&text);
+            self.report.warn(text);
         }
         recording.begin_capture(&self.shape, timestamp)?;
         self.before = Some(timestamp);
@@ -89,8 +77,7 @@ impl Sink {
         let (path, samples) = (recording.path().display().to_string(), recording.samples());
         recording.close(complete)?;
         let seconds = samples as f64 / self.shape.sample_rate_hz();
-        self.report += &format!("{path}: {samples} samples, {seconds:.6} s\n");
-        self.summary.set(self.report.clone());
+        self.report.note(format!("{path}: {samples} samples, {seconds:.6} s"));
         Ok(())
     }
 
@@ -111,15 +98,17 @@ impl Sink {
         let (time, next) = (u128::from(timestamp), recording.next);
         let back = next.saturating_sub(time) as f64 / self.shape.clock.adc_sample_rate_hz;
         if back > RESTART_SECONDS {
-            self.report(&format!("the stream went back by {back:.6} s; it begins a new recording"));
+            self.report
+                .warn(format!("the stream went back by {back:.6} s; it begins a new recording"));
             self.close(false)?;
             self.open(timestamp)?;
         } else if time < next {
             self.repeated.add(1);
             return Ok(false);
         } else if recording.is_full() {
-            self.report(
-                "the recording has as many gaps as its description holds; it begins a new one",
+            self.report.warn(
+                "the recording has as many gaps as its description holds; it begins a new one"
+                    .to_owned(),
             );
             self.close(false)?;
             self.open(timestamp)?;
@@ -175,7 +164,7 @@ impl Block for Sink {
 
     fn finish(&mut self) -> Result<(), BlockError> {
         if self.before.is_none() {
-            self.summary.set("no recording written: no data arrived\n");
+            self.report.note("no recording written: no data arrived".to_owned());
         }
         self.close(self.ended)
     }

@@ -125,8 +125,8 @@ impl SigmfSource {
     fn open(&self) -> Result<(File, Content), String> {
         let path = &self.path;
         if !path.ends_with(".sigmf-meta") {
-            let help =
-                if path.ends_with(".sigmf") { "; extract the archive with `tar xf`" } else { "" };
+            let is_archive = path.path().extension().is_some_and(|extension| extension == "sigmf");
+            let help = if is_archive { "; extract the archive with `tar xf`" } else { "" };
             return Err(format!("`path` must end in .sigmf-meta, got `{path}`{help}"));
         }
         let cannot_read =

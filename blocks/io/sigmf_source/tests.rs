@@ -17,7 +17,7 @@ fn source(path: &Path, others: Value) -> SigmfSource {
     serde_json::from_value(parameters).unwrap()
 }
 
-/// Writes a recording; `global` has the keys besides version and sample rate.
+/// Writes a recording; `global` has the keys other than version and sample rate.
 fn recording(
     folder: &Path,
     global: Value,

@@ -101,7 +101,9 @@ impl<R: Read> Capture<R> {
             let Some(link) = self.next_record()? else { return Ok(None) };
             match link {
                 // Twice, because the borrow checker ends the borrow of the first only at the return.
-                Some(link) if udp(link, &self.record).is_some() => return Ok(udp(link, &self.record)),
+                Some(link) if udp(link, &self.record).is_some() => {
+                    return Ok(udp(link, &self.record));
+                }
                 _ => self.skipped += 1,
             }
         }

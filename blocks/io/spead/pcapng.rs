@@ -296,7 +296,10 @@ mod tests {
         }
         let payloads: [&[u8]; 4] = [b"one", b"two", b"two", b"a simple packet"];
         let (found, skipped) = read(&file).unwrap();
-        assert_eq!((found, skipped), ([payloads, payloads].concat().iter().map(|p| p.to_vec()).collect(), 2));
+        assert_eq!(
+            (found, skipped),
+            ([payloads, payloads].concat().iter().map(|p| p.to_vec()).collect(), 2)
+        );
         // A file may end anywhere.
         for len in 28..file.len() {
             let (found, _) = read(&file[..len]).unwrap();
@@ -338,7 +341,9 @@ mod tests {
         let mut version = LITTLE.section();
         version[12] = 2;
         assert!(read(&version).unwrap_err().contains("pcapng version 2"));
-        assert!(read(&LITTLE.section()[..20]).unwrap_err().contains("shorter than a pcapng header"));
+        assert!(
+            read(&LITTLE.section()[..20]).unwrap_err().contains("shorter than a pcapng header")
+        );
         let many = LITTLE.interface(101, 0).repeat(1 << 16);
         assert!(error(&many).contains("too many interfaces"));
     }
