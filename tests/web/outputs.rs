@@ -217,9 +217,14 @@ fn slow_and_vanished_clients_cause_no_drops() {
             assert!(sequence > *last, "frames go on");
             *last = sequence;
         }
-        let now = taken();
-        assert!(now > before, "the flowgraph makes no progress");
-        before = now;
+        // On a busy machine no frame may pass between two requests.
+        let asked = Instant::now();
+        before = loop {
+            match taken() {
+                now if now > before => break now,
+                _ => assert!(asked.elapsed() < LIMIT, "the flowgraph makes no progress"),
+            }
+        };
     }
     // A client with many streams is limited to its share, and single frames remain available.
     let status = |stream: &mut TcpStream| -> String {

@@ -99,6 +99,7 @@ pub struct Series {
 
 impl Series {
     /// Creates a series of `values`, rounded.
+    #[must_use]
     pub fn new(
         name: impl Into<String>,
         unit: impl Into<String>,
@@ -121,6 +122,7 @@ pub struct Figure {
 
 impl Figure {
     /// Creates a figure of `value`, rounded.
+    #[must_use]
     pub fn new(value: f64, unit: impl Into<String>) -> Self {
         Self { value: rounded(value), unit: unit.into() }
     }
