@@ -73,6 +73,8 @@ pub struct Cpu {
     /// Values that have an effective timestamp, which the process does not have yet.
     due: VecDeque<(u64, Values)>,
     is_finishing: bool,
+    /// Whether the last call of `work` failed.
+    has_failed: bool,
     computed: Counter,
     dropped: Counter,
     at_faults: Counter,
@@ -103,6 +105,7 @@ impl Cpu {
             changes: Changes::default(),
             due: VecDeque::new(),
             is_finishing: false,
+            has_failed: false,
             computed: counters.count("frames_computed", "frames that the block in Python has computed"),
             dropped: counters
                 .count("frames_dropped", "frames for which the block in Python handed on no frame, as its author wants"),
@@ -216,6 +219,7 @@ impl Cpu {
 
     /// The error of `fault`, after the frames that it concerns are given up.
     fn fail(&mut self, fault: Fault) -> BlockError {
+        self.has_failed = true;
         if fault.has_ended() || !matches!(&fault, Fault::Raised(raised) if raised.place == "work") {
             self.at_faults.add(self.jobs.len() as u64);
             // The process may still write to the memory of these frames: it ends first.
@@ -328,6 +332,7 @@ fn staged(
 
 impl Block for Cpu {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        self.has_failed = false;
         loop {
             if !self.take_answers(io)? {
                 return Ok(Next::Wait);
@@ -367,6 +372,9 @@ impl Block for Cpu {
     }
 
     fn finish(&mut self) -> Result<(), BlockError> {
+        if self.has_failed {
+            self.at_faults.add(self.jobs.len() as u64);
+        }
         // The process ends before the memory of its frames returns to the pools.
         self.child = None;
         self.jobs.clear();

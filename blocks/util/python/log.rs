@@ -5,7 +5,7 @@ use fxgraph::Env;
 use fxgraph::event::EventKind;
 use std::time::{Duration, Instant};
 
-/// Largest number of lines per second that are passed on, and of those that become events.
+/// Largest number of warnings, and of other lines, per second that are passed on, and of warnings that become events.
 const LINES_PER_SECOND: u64 = 100;
 const EVENTS_PER_SECOND: u64 = 5;
 /// Syslog level of warnings.
@@ -18,13 +18,15 @@ pub fn of_block(env: &Env) -> Log {
         "log_lines_dropped",
         "lines that the block wrote beyond 100 lines per second; write less per frame",
     );
-    let (mut began, mut lines, mut told) = (Instant::now(), 0, 0);
+    let (mut began, mut lines, mut told) = (Instant::now(), [0_u64; 2], 0);
     Box::new(move |level, line| {
         if began.elapsed() > Duration::from_secs(1) {
-            (began, lines, told) = (Instant::now(), 0, 0);
+            (began, lines, told) = (Instant::now(), [0; 2], 0);
         }
-        lines += 1;
-        if lines > LINES_PER_SECOND {
+        // Warnings have a limit of their own, so that other lines do not hide them.
+        let lines = &mut lines[usize::from(level <= WARNING)];
+        *lines += 1;
+        if *lines > LINES_PER_SECOND {
             dropped.add(1);
             return;
         }

@@ -174,5 +174,5 @@ impl LiveKind for Python {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::float_cmp)]
 pub(crate) mod tests;

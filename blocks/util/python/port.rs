@@ -1,6 +1,7 @@
 //! Types of ports as the process gets and describes them.
 
 use crate::common::axes::{MAX_FRAME_BYTES, NAMES, known};
+use fxgraph::dtype::UnknownDtype;
 use fxgraph::{Axis, Band, Clock, Dtype, PortType, ValidityType};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -53,7 +54,7 @@ pub fn to_json(port: &PortType) -> Value {
 impl Described {
     /// The port, with the time line, the labels and the origins of `input`; or the reason why there is no such port.
     pub fn port(&self, input: &PortType) -> Result<PortType, String> {
-        let dtype: Dtype = self.dtype.parse().map_err(|error| format!("{error}"))?;
+        let dtype: Dtype = self.dtype.parse().map_err(|error: UnknownDtype| error.to_string())?;
         if self.axes.len().max(self.validity.len()) > MAX_AXES {
             return Err(format!("a port must have at most {MAX_AXES} axes"));
         }

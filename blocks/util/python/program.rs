@@ -1,6 +1,7 @@
 //! The program of a block: its text, the class in it, and the interpreter that runs it.
 
 use super::{FILE_LIMIT_BYTES, Python};
+use fxgraph::diagnostic::codes;
 use fxgraph::{At, Refusal};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,9 @@ impl Program {
             (None, None) => {
                 let message = "`python` needs the parameter `file` or `code`";
                 let help = "name the file with the class: `file: my_block.py`";
-                return Err(Refusal::new("E0107", At::Block, message).label("no code").help(help));
+                return Err(Refusal::new(codes::MISSING_KEY, At::Block, message)
+                    .label("no code")
+                    .help(help));
             }
         };
         Ok(Self {

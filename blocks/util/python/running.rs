@@ -248,6 +248,8 @@ fn ready(
     }
     let sender = process.sender();
     sender.tell(message, Some(memory.as_fd()))?;
+    // The process has its own descriptor now.
+    drop(memory);
     process.hear(START_LIMIT)?;
     shared.report(Report::Ready(sender));
     Ok(process)
