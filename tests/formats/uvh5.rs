@@ -110,14 +110,19 @@ fn uvh5_of_missing_data_has_flags_and_numbers_of_samples() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let more = sink("vis", "x", "")
-        + "  npz: {kind: file_sink, input: x, parameters: {path: vis.npz}}\n";
+    let more =
+        sink("vis", "x", "") + "  npz: {kind: file_sink, input: x, parameters: {path: vis.npz}}\n";
     // The whole second dump, and a quarter of the third.
     run_flowgraph(folder.path(), &array(33, 10, &more));
     let said = check(folder.path(), &["gaps", "vis.uvh5", "vis.npz", "8"]);
     assert!(said.contains("missing 0.2 flagged 0.1"), "{said}");
     let mut blocks = String::from("flowgraph: axes\nblocks:\n");
-    let names = [&["baseline"][..], &["channel", "baseline"], &["channel", "baseline", "product"], &["channel"]];
+    let names = [
+        &["baseline"][..],
+        &["channel", "baseline"],
+        &["channel", "baseline", "product"],
+        &["channel"],
+    ];
     for (n, names) in names.iter().enumerate() {
         let len = |name: &str| ["channel", "baseline", "product"].map(|other| other == name);
         let axes: Vec<String> = names
