@@ -41,12 +41,12 @@ templates:
         template: f_engine
         inputs: [digitiser.pol0, digitiser.pol1]
         parameters: {{channels: 64, gain: 0.5, dither_seed: "${{number}}"}}
-      loss:
+      missing:
         kind: fault_injector
         input: f
         on_fault: skip
         parameters: {{fault: "{fault}", after_frames: 8, faults: {lost}}}
-    outputs: {{output: loss}}
+    outputs: {{output: missing}}
 blocks:
   antenna: {{template: antenna, replicate: 4, parameters: {{number: "${{index}}"}}}}
   array: {{kind: antenna_stack, inputs: ["antenna[*]"]}}
@@ -168,7 +168,7 @@ fn uvh5_joins_channel_blocks_of_several_correlators() {
     assert_eq!(said, "joined 48\n");
     // A stream that ends earlier.
     let validity = "{name: baseline, len: 3}";
-    let blocks = "flowgraph: halves\nblocks:\n".to_owned()
+    let blocks = "flowgraph: blocks\nblocks:\n".to_owned()
         + &zeros("low", 0, 5, validity, "")
         + &zeros("high", 8, 2, validity, "")
         + &two_antennas("half", "high, low", "");
