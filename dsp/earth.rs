@@ -132,7 +132,8 @@ mod tests {
 
     #[test]
     fn north_angle_turns_the_map() {
-        let at = |north_angle| Pointing { greenwich_hour_angle: 0.0, declination: 0.0, north_angle };
+        let at =
+            |north_angle| Pointing { greenwich_hour_angle: 0.0, declination: 0.0, north_angle };
         // North of date is at the position angle -90 degrees of a map whose north points to the east.
         assert!(close(at(FRAC_PI_2).uvw([0.0, 0.0, 1.0]), [-1.0, 0.0, 0.0], 1e-12));
         assert!(close(at(0.0).uvw([2.0, 3.0, 1.0]), [3.0, 1.0, 2.0], 1e-12));

@@ -61,8 +61,7 @@ fn polynomial(coefficients: &[f64], x: f64) -> f64 {
 fn turn(axis: usize, angle: f64, mut vector: [f64; 3]) -> [f64; 3] {
     let (sin, cos) = angle.sin_cos();
     let (a, b) = ((axis + 1) % 3, (axis + 2) % 3);
-    (vector[a], vector[b]) =
-        (vector[a] * cos + vector[b] * sin, vector[b] * cos - vector[a] * sin);
+    (vector[a], vector[b]) = (vector[a] * cos + vector[b] * sin, vector[b] * cos - vector[a] * sin);
     vector
 }
 
@@ -129,8 +128,7 @@ impl Moment {
         let days = self.ut1_days;
         // Whole turns are left out before they cost precision.
         let turns = days.rem_euclid(1.0) + 0.779_057_273_264 + 0.002_737_811_911_354_48 * days;
-        let since_equinox =
-            [0.014_506, 4_612.156_534, 1.391_581_7, -0.000_000_44, -0.000_029_956];
+        let since_equinox = [0.014_506, 4_612.156_534, 1.391_581_7, -0.000_000_44, -0.000_029_956];
         let mean = turns * TAU + arcseconds(polynomial(&since_equinox, self.centuries));
         let [longitude, _] = self.nutation();
         let node = self.node();
@@ -199,9 +197,8 @@ impl Moment {
         latitude: f64,
         sidereal_time: f64,
     ) -> [f64; 3] {
-        let at = |declination: f64| {
-            self.apparent(right_ascension, declination, latitude, sidereal_time)
-        };
+        let at =
+            |declination: f64| self.apparent(right_ascension, declination, latitude, sidereal_time);
         // Half a degree on both sides; the pole is passed on the other side.
         let half = 0.5_f64.to_radians();
         let ([ra_1, dec_1], [ra_2, dec_2]) = (at(declination - half), at(declination + half));
@@ -241,7 +238,10 @@ mod tests {
             let time = moment.greenwich_sidereal_time() + longitude;
             let [ra, dec] = reference.icrs;
             let found = moment.apparent_with_north(ra, dec, latitude, time);
-            let [in_ra, in_dec] = [apart(found[0], reference.apparent[0]) * dec.cos(), found[1] - reference.apparent[1]];
+            let [in_ra, in_dec] = [
+                apart(found[0], reference.apparent[0]) * dec.cos(),
+                found[1] - reference.apparent[1],
+            ];
             let seconds = in_ra.hypot(in_dec).to_degrees() * 3600.0;
             assert!(seconds < 0.1, "{} {seconds}", reference.unix);
             assert!(apart(found[2], reference.north) < 2e-5, "{found:?} {reference:?}");

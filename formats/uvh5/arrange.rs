@@ -188,9 +188,11 @@ impl Chunk {
                     if count != share.count {
                         share = Share::new(count, *full, order.samples);
                     }
-                    let [re, im]: [f64; 2] = [from[2 * product].into(), from[2 * product + 1].into()];
+                    let [re, im]: [f64; 2] =
+                        [from[2 * product].into(), from[2 * product + 1].into()];
                     // A zero without a sign.
-                    let mut value = [re * share.factor + 0.0, 0.0 - im * share.factor].map(|v| v as f32);
+                    let mut value =
+                        [re * share.factor + 0.0, 0.0 - im * share.factor].map(|v| v as f32);
                     let is_finite = value[0].is_finite() && value[1].is_finite();
                     if count == 0 || !is_finite {
                         flagged.missing += u64::from(count == 0);

@@ -267,8 +267,7 @@ impl Head {
         layout.extend(data.to_le_bytes());
         layout.extend((values.bytes.len() as u64).to_le_bytes());
         let space = dataspace(&values.shape, false);
-        let messages =
-            [space, (3, values.dtype.message()), fill_value(false), (8, layout)];
+        let messages = [space, (3, values.dtype.message()), fill_value(false), (8, layout)];
         self.place(&object(&messages))
     }
 
@@ -294,8 +293,7 @@ impl Head {
         layout.extend(chunked.chunk.iter().flat_map(|len| (*len as u32).to_le_bytes()));
         layout.extend(chunked.dtype.bytes().to_le_bytes());
         let space = dataspace(&shape, true);
-        let mut messages =
-            vec![space, (3, chunked.dtype.message()), fill_value(true), (8, layout)];
+        let mut messages = vec![space, (3, chunked.dtype.message()), fill_value(true), (8, layout)];
         if let Some(level) = chunked.deflate {
             let mut filters = vec![2, 1, 1, 0, 0, 0, 1, 0];
             filters.extend(level.to_le_bytes());

@@ -150,11 +150,8 @@ impl Description {
     /// Adds the groups of the file to `head`; `growing` are the headers of the data and then of [`TIMES`], `counters`
     /// those of the numbers of baseline-times and times.
     pub(super) fn write(&self, head: &mut Head, growing: &[u64], counters: [u64; 2]) {
-        let fixed: Vec<(&str, u64)> = self
-            .values()
-            .iter()
-            .map(|(name, values)| (*name, head.dataset(values)))
-            .collect();
+        let fixed: Vec<(&str, u64)> =
+            self.values().iter().map(|(name, values)| (*name, head.dataset(values))).collect();
         let mut links = fixed;
         links.push(("Nblts", counters[0]));
         links.push(("Ntimes", counters[1]));
@@ -170,11 +167,8 @@ impl Description {
             .map(|(name, values)| (name.as_str(), head.dataset(values)))
             .collect();
         links.push(("extra_keywords", head.group(&keywords)));
-        let entry: Vec<(&str, u64)> = self
-            .catalogue()
-            .iter()
-            .map(|(name, values)| (*name, head.dataset(values)))
-            .collect();
+        let entry: Vec<(&str, u64)> =
+            self.catalogue().iter().map(|(name, values)| (*name, head.dataset(values))).collect();
         let entry = head.group(&entry);
         links.push(("phase_center_catalog", head.group(&[("0", entry)])));
         links.sort_unstable();
@@ -191,8 +185,7 @@ impl Description {
         let antennas = self.antennas.len();
         let telescope = &self.telescope;
         let count = |count: usize| Values::integer(count as i64);
-        let names: Vec<String> =
-            self.antennas.iter().map(|antenna| antenna.name.clone()).collect();
+        let names: Vec<String> = self.antennas.iter().map(|antenna| antenna.name.clone()).collect();
         let positions: Vec<[f64; 3]> =
             self.antennas.iter().map(|antenna| antenna.position_metres).collect();
         let channels = self.frequencies_hz.len();
@@ -247,9 +240,7 @@ impl Description {
     /// The entry of the phase centre in the catalogue.
     fn catalogue(&self) -> Vec<(&'static str, Values)> {
         let (name, kind, frame, [lon, lat]) = match &self.phase_centre {
-            PhaseCentre::Unprojected => {
-                ("unprojected", "unprojected", "altaz", [0.0, FRAC_PI_2])
-            }
+            PhaseCentre::Unprojected => ("unprojected", "unprojected", "altaz", [0.0, FRAC_PI_2]),
             PhaseCentre::Sidereal { name, right_ascension, declination } => {
                 (name.as_str(), "sidereal", "icrs", [*right_ascension, *declination])
             }

@@ -154,7 +154,8 @@ impl Writer {
         let rows = description.rows();
         let baselines = rows.len() as u64;
         let too_large = || io::Error::other("a channel of a dump must have less than 4 GiB");
-        let shape = Shape::new(rows.len(), description.frequencies_hz.len()).ok_or_else(too_large)?;
+        let shape =
+            Shape::new(rows.len(), description.frequencies_hz.len()).ok_or_else(too_large)?;
         let inner = [shape.channels as u64, PRODUCTS as u64];
         let chunk = vec![baselines, shape.chunk_channels as u64, PRODUCTS as u64];
         let data = [(Type::Complex, None), (Type::Bool, Some(LEVEL)), (Type::F32, Some(LEVEL))]
@@ -266,8 +267,7 @@ impl Writer {
     /// # Errors
     /// If the file cannot be written.
     pub fn chunk(&mut self, number: usize, chunk: &Chunk) -> io::Result<()> {
-        let offsets =
-            [self.dumps * self.baselines, (number * self.shape.chunk_channels) as u64, 0];
+        let offsets = [self.dumps * self.baselines, (number * self.shape.chunk_channels) as u64, 0];
         let [visibilities, flags, samples] = &mut self.data;
         let mut put = |growing: &mut Growing, bytes: &[u8]| {
             append(&self.file, &mut self.end, growing, &offsets, bytes)

@@ -60,7 +60,8 @@ fn write(writer: &mut Writer) {
 
 /// Value number `n` of a chunk: real and imaginary part, flag, number of samples.
 fn value(chunk: &Chunk, n: usize) -> (f32, f32, u8, f32) {
-    let float = |bytes: &[u8], n: usize| f32::from_le_bytes(bytes[4 * n..][..4].try_into().unwrap());
+    let float =
+        |bytes: &[u8], n: usize| f32::from_le_bytes(bytes[4 * n..][..4].try_into().unwrap());
     let [re, im] = [2 * n, 2 * n + 1].map(|n| float(&chunk.visibilities, n));
     (re, im, chunk.flags[n], float(&chunk.samples, n))
 }
@@ -112,8 +113,7 @@ fn counts_of_channels_and_products_flag_only_theirs() {
     let values = vec![8.0_f32; 2 * 4 * 4];
     // Two blocks of two channels; four products.
     let axes: [&[(usize, usize)]; 3] = [&[(0, 2)], &[(0, 2), (2, 4)], &[(2, 4), (0, 2)]];
-    let counts: [&[u32]; 3] =
-        [&[4, 0], &[4, 4, 4, 4, 0, 4, 2, 4], &[4, 0, 4, 4, 4, 2, 4, 4]];
+    let counts: [&[u32]; 3] = [&[4, 0], &[4, 4, 4, 4, 0, 4, 2, 4], &[4, 0, 4, 4, 4, 2, 4, 4]];
     for (axes, counts) in axes.into_iter().zip(counts) {
         let part = Part {
             visibilities: Visibilities::Floats(&values),

@@ -8,7 +8,9 @@ import numpy as np
 warnings.simplefilter("error")
 
 import h5py  # noqa: E402
+from astropy import units as u  # noqa: E402
 from astropy.constants import c  # noqa: E402
+from astropy.coordinates import AltAz, SkyCoord  # noqa: E402
 from astropy.time import Time  # noqa: E402
 from pyuvdata import UVData, utils  # noqa: E402
 
@@ -93,12 +95,15 @@ def source(path, azimuth, elevation):
     assert np.abs(angles).max() < 5, angles
     other = data.data_array[..., :2].sum(axis=2) * np.exp(+2j * np.pi * turns)
     assert np.abs(np.degrees(np.angle(other.sum(axis=1)[crosses]))).max() > 20
-    # pyuvdata turns the phases to the source.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        data.phase(
-            lon=azimuth, lat=elevation, cat_name="source", cat_type="driftscan", phase_frame="altaz"
-        )
+    # astropy finds the place of the source, and pyuvdata turns the phases to it.
+    place = AltAz(
+        az=azimuth * u.rad,
+        alt=elevation * u.rad,
+        obstime=Time(data.time_array.mean(), format="jd"),
+        location=data.telescope.location,
+    )
+    place = SkyCoord(place).icrs
+    data.phase(lon=place.ra.rad, lat=place.dec.rad, cat_name="source", phase_frame="icrs")
     angles = np.degrees(np.angle(data.data_array[..., :2].sum(axis=(1, 2))[crosses]))
     assert np.abs(angles).max() < 5, angles
     print("source found")

@@ -41,12 +41,12 @@ templates:
         template: f_engine
         inputs: [digitiser.pol0, digitiser.pol1]
         parameters: {{channels: 64, gain: 0.5, dither_seed: "${{number}}"}}
-      loss:
+      missing:
         kind: fault_injector
         input: f
         on_fault: skip
         parameters: {{fault: "{fault}", after_frames: 8, faults: {lost}}}
-    outputs: {{output: loss}}
+    outputs: {{output: missing}}
 blocks:
   antenna: {{template: antenna, replicate: 4, parameters: {{number: "${{index}}"}}}}
   array: {{kind: antenna_stack, inputs: ["antenna[*]"]}}
@@ -110,14 +110,19 @@ fn uvh5_of_missing_data_has_flags_and_numbers_of_samples() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let more = sink("vis", "x", "")
-        + "  npz: {kind: file_sink, input: x, parameters: {path: vis.npz}}\n";
+    let more =
+        sink("vis", "x", "") + "  npz: {kind: file_sink, input: x, parameters: {path: vis.npz}}\n";
     // The whole second dump, and a quarter of the third.
     run_flowgraph(folder.path(), &array(33, 10, &more));
     let said = check(folder.path(), &["gaps", "vis.uvh5", "vis.npz", "8"]);
     assert!(said.contains("missing 0.2 flagged 0.1"), "{said}");
     let mut blocks = String::from("flowgraph: axes\nblocks:\n");
-    let names = [&["baseline"][..], &["channel", "baseline"], &["channel", "baseline", "product"], &["channel"]];
+    let names = [
+        &["baseline"][..],
+        &["channel", "baseline"],
+        &["channel", "baseline", "product"],
+        &["channel"],
+    ];
     for (n, names) in names.iter().enumerate() {
         let len = |name: &str| ["channel", "baseline", "product"].map(|other| other == name);
         let axes: Vec<String> = names
@@ -163,7 +168,7 @@ fn uvh5_joins_channel_blocks_of_several_correlators() {
     assert_eq!(said, "joined 48\n");
     // A stream that ends earlier.
     let validity = "{name: baseline, len: 3}";
-    let blocks = "flowgraph: halves\nblocks:\n".to_owned()
+    let blocks = "flowgraph: blocks\nblocks:\n".to_owned()
         + &zeros("low", 0, 5, validity, "")
         + &zeros("high", 8, 2, validity, "")
         + &two_antennas("half", "high, low", "");

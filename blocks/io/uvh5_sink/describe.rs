@@ -1,7 +1,7 @@
 //! Description of the file, and rows of its dumps.
 
-use super::{Feed, Uvh5Sink};
 use super::ports::Layout;
+use super::{Feed, Uvh5Sink};
 use fxgraph::{Clock, Env, Ports};
 use fxgraph_dsp::earth::{Place, Pointing};
 use fxgraph_dsp::sidereal::Moment;

@@ -54,7 +54,8 @@ impl Matching {
         let ended: Vec<bool> = inputs.iter().map(Input::ended).collect();
         self.look(inputs);
         let mut states = self.fronts.iter().zip(&self.given_up).zip(&ended);
-        let is_complete = states.all(|((front, given_up), ended)| front.is_some() || *given_up || *ended);
+        let is_complete =
+            states.all(|((front, given_up), ended)| front.is_some() || *given_up || *ended);
         let Some(time) = self.fronts.iter().flatten().min().copied() else {
             return Err(if ended.iter().all(|ended| *ended) { Next::Finished } else { Next::Wait });
         };
@@ -76,10 +77,11 @@ impl Matching {
 
     /// Looks at the front of each input; drops dumps of earlier times.
     fn look(&mut self, inputs: &mut [Input]) {
-        for ((front, given_up), input) in
-            self.fronts.iter_mut().zip(&mut self.given_up).zip(inputs)
+        for ((front, given_up), input) in self.fronts.iter_mut().zip(&mut self.given_up).zip(inputs)
         {
-            while front.is_none() && let Some(frame) = input.peek() {
+            while front.is_none()
+                && let Some(frame) = input.peek()
+            {
                 let time = frame.header().timestamp;
                 // The input sends again, late or not: wait for its next dump.
                 *given_up = false;

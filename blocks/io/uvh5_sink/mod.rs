@@ -5,10 +5,10 @@ mod describe;
 mod files;
 mod matching;
 mod ports;
-mod writing;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+mod writing;
 
 use fxgraph::access::WrittenPath;
 use fxgraph::{
@@ -27,12 +27,7 @@ const QUEUE: usize = 2;
 
 /// Parameters of `uvh5_sink`.
 #[derive(Clone, Debug, Kind)]
-#[kind(
-    name = "uvh5_sink",
-    page = "README.md",
-    examples("example.yaml"),
-    inputs(numbered("input"))
-)]
+#[kind(name = "uvh5_sink", page = "README.md", examples("example.yaml"), inputs(numbered("input")))]
 pub struct Uvh5Sink {
     /// File to write, ending in `.uvh5`; `{timestamp}` is replaced by the timestamp of the first dump.
     /// Directories are created. If the file exists, the next free name is used: `x_2.uvh5`,

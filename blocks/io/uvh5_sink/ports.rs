@@ -39,7 +39,8 @@ impl Uvh5Sink {
     pub(super) fn check(&self, refusals: &mut Vec<Refusal>) {
         let stem = self.path.strip_suffix(".uvh5");
         if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
-            let message = format!("`path` must be a file name ending in .uvh5, got `{}`", self.path);
+            let message =
+                format!("`path` must be a file name ending in .uvh5, got `{}`", self.path);
             let help = "write a name such as visibilities.uvh5";
             refusals.push(Refusal::parameter("path", message).help(help));
         }
@@ -104,16 +105,25 @@ impl Uvh5Sink {
     }
 
     fn check_antennas(&self, refusals: &mut Vec<Refusal>) {
-        let lists = [("antennas", self.antennas.is_empty()),
-            ("antennas_enu_metres", self.antennas_enu_metres.is_empty())];
+        let lists = [
+            ("antennas", self.antennas.is_empty()),
+            ("antennas_enu_metres", self.antennas_enu_metres.is_empty()),
+        ];
         match lists {
             [(_, true), (_, true)] => refusals.push(
-                Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Block, "the antennas have no positions")
-                    .help("set `antennas_enu_metres`, for example `[[0, 0, 0], [31, 5, 0]]`"),
+                Refusal::new(
+                    codes::PARAMETER_OUT_OF_RANGE,
+                    At::Block,
+                    "the antennas have no positions",
+                )
+                .help("set `antennas_enu_metres`, for example `[[0, 0, 0], [31, 5, 0]]`"),
             ),
             [(_, false), (_, false)] => refusals.push(
-                Refusal::parameter("antennas", "`antennas` and `antennas_enu_metres` exclude each other")
-                    .help("omit one of them"),
+                Refusal::parameter(
+                    "antennas",
+                    "`antennas` and `antennas_enu_metres` exclude each other",
+                )
+                .help("omit one of them"),
             ),
             _ => {}
         }
@@ -183,7 +193,9 @@ impl Uvh5Sink {
             if first_of(pair[1]) < end {
                 let message = format!(
                     "channel {} of the band is in inputs {} and {}",
-                    first_of(pair[1]), pair[0], pair[1]
+                    first_of(pair[1]),
+                    pair[0],
+                    pair[1]
                 );
                 refusals.push(
                     Refusal::new(codes::INPUTS_DIFFER, At::Input(pair[1]), message)
@@ -254,8 +266,12 @@ fn check_input(n: usize, input: &PortType, refusals: &mut Vec<Refusal>) {
     }
     match input.band {
         None => refusals.push(
-            Refusal::new(codes::INPUT_AXIS, At::Input(n), "the input has no band, so its frequencies are not known")
-                .help("insert a `pfb`, or set `band` of the source"),
+            Refusal::new(
+                codes::INPUT_AXIS,
+                At::Input(n),
+                "the input has no band, so its frequencies are not known",
+            )
+            .help("insert a `pfb`, or set `band` of the source"),
         ),
         Some(band) => {
             let width = (band.bandwidth_hz / band.channels as f64).abs();

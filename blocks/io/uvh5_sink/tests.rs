@@ -1,1 +1,250 @@
+//! Diagnostics, names of files, and waiting. Contents of files are read in the tests of the program, with pyuvdata.
 
+use super::*;
+use fxgraph::edge::Harness;
+use fxgraph::{Axis, Band, BlockError, Clock, Dtype, Env, Next, Ports, ValidityType};
+use std::path::Path;
+
+fn port(first_channel: usize) -> PortType {
+    PortType {
+        dtype: Dtype::Ci32,
+        axes: vec![Axis::new("channel", 4), Axis::new("baseline", 3), Axis::new("product", 4)],
+        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 1e9, samples_per_frame: 1000 },
+        band: Some(Band { channels: 16, first_channel, centre_hz: 1e9, bandwidth_hz: 1.6e6 }),
+        validity: ValidityType { axes: vec![Axis::new("baseline", 3)], full: 4 },
+    }
+}
+
+fn sink(path: &str) -> Uvh5Sink {
+    Uvh5Sink {
+        path: path.into(),
+        overwrite: false,
+        dumps_per_file: None,
+        seconds_per_file: None,
+        commit_seconds: 1.0,
+        telescope: Telescope {
+            name: "laboratory".to_owned(),
+            latitude_degrees: 50.7,
+            longitude_degrees: 7.1,
+            height_metres: 60.0,
+            instrument: instrument(),
+            mount: Mount::Fixed,
+        },
+        antennas: vec![],
+        antennas_enu_metres: vec![[0.0; 3], [31.0, 5.0, 0.0]],
+        feeds: [Feed::X, Feed::Y],
+        feed_angles_degrees: [90.0, 0.0],
+        phase_centre: None,
+        ut1_utc_seconds: None,
+        normalise: true,
+        wait_seconds: 0.05,
+    }
+}
+
+/// Messages of the diagnostics of a changed sink or input.
+fn refused(change: impl FnOnce(&mut Uvh5Sink, &mut Vec<PortType>)) -> String {
+    let (mut sink, mut inputs) = (sink("a.uvh5"), vec![port(0), port(4)]);
+    change(&mut sink, &mut inputs);
+    let refusals = sink.outputs(&inputs).err().unwrap_or_default();
+    refusals.iter().map(|refusal| refusal.message.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn invalid_parameters_are_rejected() {
+    assert_eq!(refused(|_, _| ()), "");
+    let cases: [(fn(&mut Uvh5Sink), &str); 16] = [
+        (|s| s.path = "a.h5".into(), "`path` must be a file name ending in .uvh5"),
+        (|s| s.path = "out/.uvh5".into(), "`path` must be a file name ending in .uvh5"),
+        (|s| s.dumps_per_file = Some(3), "`path` must contain {timestamp} with `dumps_per_file`"),
+        (|s| s.seconds_per_file = Some(3.0), "must contain {timestamp} with `seconds_per_file`"),
+        (|s| s.antennas_enu_metres.clear(), "the antennas have no positions"),
+        (|s| s.antennas_enu_metres.push([0.0; 3]), "the antennas of the 3 baselines, got 3"),
+        (|s| s.antennas_enu_metres.truncate(1), "the antennas of the 3 baselines, got 1"),
+        (|s| s.antennas_enu_metres[1][2] = f64::NAN, "must be within 10000 km, got NaN m"),
+        (|s| s.antennas = s.all_antennas(), "exclude each other"),
+        (|s| s.telescope.name.clear(), "the telescope must have a name"),
+        (|s| s.telescope.latitude_degrees = 91.0, "`latitude_degrees` must be within +-90, got 91"),
+        (|s| s.telescope.height_metres = f64::INFINITY, "`height_metres` must be within"),
+        (|s| s.feeds = [Feed::X, Feed::L], "`feeds` must be x and y, or r and l"),
+        (|s| s.feed_angles_degrees[0] = f64::NAN, "`feed_angles_degrees` must be within +-360"),
+        (|s| s.phase_centre = Some(centre("a", 360.0, 0.0)), "must be from 0 to 360, got 360"),
+        (|s| s.phase_centre = Some(centre("", 1.0, -91.0)), "must be within +-90, got -91"),
+    ];
+    for (change, expected) in cases {
+        let found = refused(|sink, _| change(sink));
+        assert!(found.contains(expected), "{expected}\n{found}");
+    }
+    let named = |name: &str| Antenna {
+        name: Some(name.to_owned()),
+        enu_metres: [0.0; 3],
+        diameter_metres: Some(-1.0),
+    };
+    let found = refused(|sink, _| {
+        sink.antennas_enu_metres.clear();
+        sink.antennas = vec![named("m0"), named("m0")];
+    });
+    assert!(found.contains("got `m0` twice"), "{found}");
+    assert!(found.contains("`diameter_metres` must be positive and finite, got -1"), "{found}");
+}
+
+fn centre(name: &str, right_ascension_degrees: f64, declination_degrees: f64) -> PhaseCentre {
+    PhaseCentre { name: name.to_owned(), right_ascension_degrees, declination_degrees }
+}
+
+#[test]
+fn inputs_that_do_not_fit_are_rejected() {
+    let cases: [(fn(&mut Vec<PortType>), &str); 11] = [
+        (|p| p[0].dtype = Dtype::Ci8, "the input must be ci32 or cf32, got ci8"),
+        (|p| p[0].axes.swap(0, 1), "the input must be visibilities"),
+        (|p| p[0].axes[2].len = 1, "the input must be visibilities"),
+        (|p| p[0].axes[1].len = 4, "the baselines must be all pairs of antennas"),
+        (|p| p[0].band = None, "the input has no band, so its frequencies are not known"),
+        (|p| p[0].band.as_mut().unwrap().bandwidth_hz = 0.0, "the width of a channel must be"),
+        (|p| p[0].validity.axes[0].len = 2, "the axes of the validity must be among"),
+        (|p| p[0].validity.axes.push(Axis::new("heap", 1)), "[baseline 3][heap 1]"),
+        (
+            |p| p[1].clock.samples_per_frame = 7,
+            "input 1 has other baselines, dumps or another band",
+        ),
+        (|p| p[1].band.as_mut().unwrap().centre_hz = 0.0, "input 1 has other baselines, dumps"),
+        (|p| p[1] = port(3), "channel 3 of the band is in inputs 0 and 1"),
+    ];
+    for (change, expected) in cases {
+        let found = refused(|_, inputs| change(inputs));
+        assert!(found.contains(expected), "{expected}\n{found}");
+    }
+    // Counts of channels, and of products.
+    let axes = [Axis::new("channel", 2), Axis::new("baseline", 3), Axis::new("product", 4)];
+    assert_eq!(refused(|_, inputs| inputs[0].validity.axes = axes.to_vec()), "");
+    assert_eq!(refused(|_, inputs| inputs[0].validity.axes = vec![]), "");
+}
+
+/// A running sink of two channel blocks.
+struct Bench {
+    harness: Harness,
+    env: Env,
+}
+
+impl Bench {
+    fn new(sink: Uvh5Sink) -> Self {
+        let inputs = vec![port(0), port(4)];
+        let env = Env::detached("out");
+        let block = sink.build(&inputs, &env).unwrap();
+        let ports = Ports { inputs, outputs: vec![] };
+        let mut harness = Harness::new(block, &ports, 8).unwrap();
+        Harness::block_on(harness.start()).unwrap();
+        Self { harness, env }
+    }
+
+    fn send(&mut self, input: usize, dump: u64) {
+        assert!(self.harness.send(input, |frame| {
+            frame.header_mut().timestamp = 1000 * dump;
+            frame.header_mut().validity.fill(4);
+            frame.as_mut_slice::<i32>().unwrap().fill(1);
+        }));
+    }
+
+    /// Ends the streams; returns the counters by name.
+    fn end(mut self) -> Result<impl Fn(&str) -> u64, BlockError> {
+        Harness::block_on(async {
+            self.harness.end(0);
+            self.harness.end(1);
+            while self.harness.run().await? != Next::Finished {}
+            self.harness.finish().await
+        })?;
+        let list = self.env.counters.list();
+        Ok(move |name: &str| {
+            let found = list.iter().find(|named| named.name == name);
+            found.map(|named| named.counter.get()).unwrap()
+        })
+    }
+}
+
+#[test]
+fn silent_input_is_flagged_after_the_wait_and_waited_for_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.uvh5").display().to_string();
+    let mut bench = Bench::new(sink(&path));
+    let mut step = |bench: &mut Bench| Harness::block_on(bench.harness.run()).unwrap();
+    bench.send(0, 0);
+    bench.send(1, 0);
+    step(&mut bench);
+    // Input 1 is silent for two dumps; `run` sleeps for the times that the block requests.
+    bench.send(0, 1);
+    bench.send(0, 2);
+    step(&mut bench);
+    // It returns, with a dump that comes too late.
+    bench.send(1, 2);
+    bench.send(1, 3);
+    bench.send(0, 3);
+    step(&mut bench);
+    let counters = bench.end().unwrap();
+    assert_eq!(counters("dumps_written"), 4);
+    assert_eq!(counters("input_dumps_missing"), 2);
+    assert_eq!(counters("dumps_late"), 1);
+    assert_eq!(counters("visibilities_missing"), 2 * 4 * 3 * 4);
+    assert_eq!(counters("files_written"), 1);
+}
+
+fn write(sink: Uvh5Sink, dumps: u64) -> Result<impl Fn(&str) -> u64, BlockError> {
+    let mut bench = Bench::new(sink);
+    for dump in 0..dumps {
+        bench.send(0, dump);
+        bench.send(1, dump);
+    }
+    bench.end()
+}
+
+#[test]
+fn existing_file_is_kept_unless_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).display().to_string();
+    let path = name("new/a.uvh5");
+    write(sink(&path), 2).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    // The signature of HDF5.
+    assert_eq!(before[..8], *b"\x89HDF\r\n\x1a\n");
+    write(sink(&path), 3).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    assert!(Path::new(&name("new/a_2.uvh5")).exists());
+    // A sink that does not write a dump changes nothing.
+    write(Uvh5Sink { overwrite: true, ..sink(&path) }, 0).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    write(Uvh5Sink { overwrite: true, ..sink(&path) }, 3).unwrap();
+    assert_ne!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn files_are_named_by_their_first_timestamp() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("v_{timestamp}.uvh5").display().to_string();
+    let sink = Uvh5Sink {
+        dumps_per_file: Some(3),
+        seconds_per_file: Some(0.0015),
+        commit_seconds: 0.0,
+        ..sink(&path)
+    };
+    // A dump takes 1 ms, so 1.5 ms are two dumps.
+    let counters = write(sink, 5).unwrap();
+    assert_eq!(counters("files_written"), 3);
+    for timestamp in [0, 2000, 4000] {
+        assert!(folder.path().join(format!("v_{timestamp}.uvh5")).exists());
+    }
+}
+
+#[test]
+fn full_disk_and_impossible_directory_are_named_in_the_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let full = folder.path().join("full.uvh5");
+    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+    let sink_of = |path: &Path| Uvh5Sink { overwrite: true, ..sink(&path.display().to_string()) };
+    let error = write(sink_of(&full), 2).err().unwrap().to_string();
+    assert!(error.contains("full.uvh5: "), "{error}");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let inputs = vec![port(0), port(4)];
+    let block = sink_of(&file.join("a.uvh5")).build(&inputs, &Env::detached("out")).unwrap();
+    let mut harness = Harness::new(block, &Ports { inputs, outputs: vec![] }, 1).unwrap();
+    let error = Harness::block_on(harness.start()).unwrap_err().to_string();
+    assert!(error.contains("/file"), "{error}");
+}

@@ -63,7 +63,8 @@ impl Queue {
     pub fn push(&self, dump: Dump) -> Result<(), BlockError> {
         let mut state = self.state();
         if state.has_failed {
-            let before = || BlockError::new("dumps are dropped since the file could not be written");
+            let before =
+                || BlockError::new("dumps are dropped since the file could not be written");
             return Err(state.failure.take().unwrap_or_else(before));
         }
         state.waiting.push_back(dump);
