@@ -213,10 +213,16 @@ fn hold(example: &Example, plan: &Plan) -> bool {
 // A single test, since allocations of concurrent tests would be counted.
 #[test]
 fn steady_state_allocates_nothing() {
-    // Directory with the file for the example of `file_source`.
+    // Directory with the files for the examples of sources.
     let folder = tempfile::tempdir().unwrap();
     std::env::set_current_dir(folder.path()).unwrap();
     std::fs::write("samples.dat", vec![0; 1 << 20]).unwrap();
+    let of_dada = include_bytes!("../blocks/io/dada_source/example.dada");
+    let of_guppi = include_bytes!("../blocks/io/guppi_source/example.raw");
+    let of_vdif = include_bytes!("../blocks/io/vdif_source/example.vdif");
+    std::fs::write("samples.dada", of_dada).unwrap();
+    std::fs::write("samples.raw", of_guppi).unwrap();
+    std::fs::write("samples.vdif", of_vdif).unwrap();
     let registry = fxgraph_blocks::kinds();
     let gpu = cuda::count().is_ok_and(|count| count > 0).then_some(DeviceName::Cuda(0));
     for device in [DeviceName::Cpu].into_iter().chain(gpu) {
@@ -240,11 +246,21 @@ fn steady_state_allocates_nothing() {
         not_counted.dedup();
         if device == DeviceName::Cpu {
             // These write files, use the network, or play a finite file.
-            let (files, network) = (
-                ["file_sink", "file_source", "image_sink", "recorder"],
-                ["spead_sink", "spead_source"],
-            );
-            assert_eq!(not_counted, [&files[..], &network[..]].concat());
+            let expected = [
+                "dada_sink",
+                "dada_source",
+                "file_sink",
+                "file_source",
+                "guppi_sink",
+                "guppi_source",
+                "image_sink",
+                "recorder",
+                "spead_sink",
+                "spead_source",
+                "vdif_sink",
+                "vdif_source",
+            ];
+            assert_eq!(not_counted, expected);
         } else {
             assert!(not_counted.is_empty(), "{not_counted:?}");
         }

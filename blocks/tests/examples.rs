@@ -9,6 +9,13 @@ use tempfile::TempDir;
 pub fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("samples.dat"), vec![0; 1 << 16]).unwrap();
+    for (name, bytes) in [
+        ("samples.dada", &include_bytes!("../io/dada_source/example.dada")[..]),
+        ("samples.raw", include_bytes!("../io/guppi_source/example.raw")),
+        ("samples.vdif", include_bytes!("../io/vdif_source/example.vdif")),
+    ] {
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+    }
     folder
 }
 

@@ -38,5 +38,9 @@ fn parameters_with_file_names_are_declared_as_files() {
             declared += usize::from(is_declared);
         }
     }
-    assert_eq!(declared, 5, "file_sink, file_source, image_sink, recorder, spead_source");
+    assert_eq!(
+        declared,
+        5 + 6,
+        "file_sink, file_source, image_sink, recorder, spead_source; sinks and sources of DADA, GUPPI, VDIF"
+    );
 }
