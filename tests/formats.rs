@@ -13,6 +13,8 @@ mod dada;
 mod filterbank;
 #[path = "formats/guppi.rs"]
 mod guppi;
+#[path = "formats/killed.rs"]
+mod killed;
 #[path = "formats/sigmf.rs"]
 mod sigmf;
 #[path = "formats/uvh5.rs"]
