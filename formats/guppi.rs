@@ -120,16 +120,19 @@ impl Cards {
     fn float(&self, keyword: &'static str) -> Result<Option<f64>, HeaderError> {
         let number: Option<f64> = self.number(keyword, "a number")?;
         match number {
-            Some(number) if !number.is_finite() => Err(HeaderError::Value {
-                keyword,
-                expected: "finite",
-                found: number.to_string(),
-            }),
+            Some(number) if !number.is_finite() => {
+                Err(HeaderError::Value { keyword, expected: "finite", found: number.to_string() })
+            }
             number => Ok(number),
         }
     }
 
-    fn size(&self, keyword: &'static str, least: u64, default: Option<u64>) -> Result<usize, HeaderError> {
+    fn size(
+        &self,
+        keyword: &'static str,
+        least: u64,
+        default: Option<u64>,
+    ) -> Result<usize, HeaderError> {
         let number = self.integer(keyword)?.or(default).ok_or(HeaderError::Missing(keyword))?;
         let is_size = number >= least && number <= 1 << 32;
         let wrong = || HeaderError::Value {
@@ -176,9 +179,8 @@ impl Header {
     }
 
     fn of_cards(cards: &Cards) -> Result<Self, HeaderError> {
-        let wrong = |keyword, expected, found: String| {
-            Err(HeaderError::Value { keyword, expected, found })
-        };
+        let wrong =
+            |keyword, expected, found: String| Err(HeaderError::Value { keyword, expected, found });
         let bits = cards.integer("NBITS")?.unwrap_or(8);
         if bits != 8 {
             return wrong("NBITS", "8", bits.to_string());
@@ -196,8 +198,7 @@ impl Header {
             4 => 2,
             other => return wrong("NPOL", "1, 2 or 4", other.to_string()),
         };
-        let block_bytes =
-            cards.integer("BLOCSIZE")?.ok_or(HeaderError::Missing("BLOCSIZE"))?;
+        let block_bytes = cards.integer("BLOCSIZE")?.ok_or(HeaderError::Missing("BLOCSIZE"))?;
         let spectrum_bytes = 2 * pols as u64 * all_channels as u64;
         if block_bytes == 0 || !block_bytes.is_multiple_of(spectrum_bytes) {
             let expected = "a multiple of 2 * OBSNCHAN * polarisations";
@@ -238,9 +239,8 @@ impl Header {
         let day = cards.integer("STT_IMJD")?.unwrap_or(UNIX_MJD as u64);
         let second = cards.float("STT_SMJD")?.unwrap_or(0.0);
         let fraction = cards.float("STT_OFFS")?.unwrap_or(0.0);
-        let wrong = |keyword, expected, found: String| {
-            Err(HeaderError::Value { keyword, expected, found })
-        };
+        let wrong =
+            |keyword, expected, found: String| Err(HeaderError::Value { keyword, expected, found });
         if day > 10_000_000 {
             return wrong("STT_IMJD", "a modified Julian date up to 10^7", day.to_string());
         }
@@ -293,8 +293,7 @@ impl Header {
     #[must_use]
     pub fn has_format(&self, other: &Self) -> bool {
         let sizes = |h: &Self| (h.antennas, h.channels, h.pols, h.block_bytes, h.overlap, h.start);
-        let band =
-            |h: &Self| [h.centre_mhz, h.bandwidth_mhz, h.spectrum_seconds].map(f64::to_bits);
+        let band = |h: &Self| [h.centre_mhz, h.bandwidth_mhz, h.spectrum_seconds].map(f64::to_bits);
         sizes(self) == sizes(other) && band(self) == band(other)
     }
 
@@ -409,7 +408,8 @@ mod tests {
     #[test]
     fn invalid_headers_have_a_reason() {
         let cards = |all: &[(&str, &str)]| {
-            let card = |(name, value): &(&str, &str)| format!("{:<80}", format!("{name:<8}= {value}"));
+            let card =
+                |(name, value): &(&str, &str)| format!("{:<80}", format!("{name:<8}= {value}"));
             all.iter().map(card).collect::<String>() + &format!("{:<80}", "END")
         };
         let packets = Header { packets_per_block: 0, ..header() };

@@ -184,7 +184,8 @@ impl Sink {
     fn write(&mut self) -> Result<(), BlockError> {
         let out = std::mem::take(&mut self.out);
         let sample_bytes = self.header.sample_bytes();
-        let most = self.parameters.file_bytes.map_or(u64::MAX, |most| most / sample_bytes * sample_bytes);
+        let most =
+            self.parameters.file_bytes.map_or(u64::MAX, |most| most / sample_bytes * sample_bytes);
         let mut rest = &out[..];
         while !rest.is_empty() {
             if self.header.file_bytes >= most {

@@ -90,7 +90,8 @@ impl DadaSink {
             Dtype::F32 | Dtype::Cf32 => 32,
             other => {
                 let message = format!("`dada_sink` cannot read {other} samples");
-                let help = "connect i8, i16, f32, ci8, ci16 or cf32; `convert` converts other types";
+                let help =
+                    "connect i8, i16, f32, ci8, ci16 or cf32; `convert` converts other types";
                 return Err(Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(help));
             }
         };

@@ -26,7 +26,12 @@ fn sink(path: &Path, json: serde_json::Value) -> DadaSink {
 }
 
 /// Sends frames with bytes that count up, with these timestamps and validity flags.
-fn run(sink: &DadaSink, port: &PortType, frames: &[(u64, &[u32])], env: &Env) -> Result<(), String> {
+fn run(
+    sink: &DadaSink,
+    port: &PortType,
+    frames: &[(u64, &[u32])],
+    env: &Env,
+) -> Result<(), String> {
     let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
     let block = sink.build(&ports.inputs, env).unwrap();
     let mut harness = Harness::new(block, &ports, frames.len().max(1)).unwrap();
@@ -58,7 +63,13 @@ fn samples_of_every_order_are_written_in_that_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let written = |name: &str, axes: &[(&'static str, usize)]| {
         let path = folder.path().join(name);
-        run(&sink(&path, serde_json::json!({})), &port(axes, &[]), &[(0, &[1])], &Env::detached("out")).unwrap();
+        run(
+            &sink(&path, serde_json::json!({})),
+            &port(axes, &[]),
+            &[(0, &[1])],
+            &Env::detached("out"),
+        )
+        .unwrap();
         let (header, bytes) = read(&path);
         (header.channels, header.pols, bytes)
     };

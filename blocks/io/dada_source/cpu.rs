@@ -53,9 +53,9 @@ impl Block for Source {
     fn start(&mut self) -> Result<(), BlockError> {
         let (file, header) = self.parameters.open().map_err(BlockError::new)?;
         let path = &self.parameters.path;
-        let length = file.metadata().map_err(|error| {
-            BlockError::new(format!("cannot read {path}: {}", reason(&error)))
-        })?;
+        let length = file
+            .metadata()
+            .map_err(|error| BlockError::new(format!("cannot read {path}: {}", reason(&error))))?;
         let there = length.len().saturating_sub(header.header_bytes as u64);
         // FILE_SIZE is 0 if the writer did not know it. Files of other writers may be longer than FILE_SIZE.
         if header.file_bytes > there {

@@ -67,7 +67,8 @@ impl DadaSource {
         let (_, header) = self.open().map_err(|why| Refusal::parameter("path", why))?;
         let usual = (FRAME_BYTES / header.sample_bytes()).max(1);
         // ADC samples that real and complex samples of one channel cover; a spectrum of n channels covers 2 n.
-        let step = if header.is_complex { 2 * header.channels as u64 } else { header.channels as u64 };
+        let step =
+            if header.is_complex { 2 * header.channels as u64 } else { header.channels as u64 };
         let samples = self.samples_per_frame.unwrap_or(usual);
         Ok(Shape { header, samples, step })
     }

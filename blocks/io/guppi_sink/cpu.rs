@@ -53,7 +53,8 @@ impl Sink {
         parameters.path = parameters.path.begin_at(&env.output_folder);
         let counters = &env.counters;
         let block_bytes = shape.block_bytes();
-        let name = |name: &str| if name.is_empty() { "unknown".to_owned() } else { name.to_owned() };
+        let name =
+            |name: &str| if name.is_empty() { "unknown".to_owned() } else { name.to_owned() };
         let header = Header {
             antennas: shape.antennas,
             channels: shape.channels,
@@ -115,8 +116,7 @@ impl Sink {
     fn take(&mut self, frame: Arc<Frame>) -> Result<(), BlockError> {
         let timestamp = frame.header().timestamp;
         let Some(start) = self.start else {
-            let sync =
-                self.parameters.sync_time_seconds.unwrap_or(self.clock.sync_time_seconds);
+            let sync = self.parameters.sync_time_seconds.unwrap_or(self.clock.sync_time_seconds);
             let time = Time::of_sample(sync, self.clock.adc_sample_rate_hz, timestamp);
             let Some(time) = time.filter(|time| time.seconds >= 0) else {
                 self.count.misplaced.add(1);

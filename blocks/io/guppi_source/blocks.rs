@@ -10,7 +10,6 @@ use std::os::unix::fs::FileExt;
 /// Bytes in which most headers are complete.
 const USUAL_HEADER_BYTES: usize = 1 << 14;
 
-
 /// A complete block.
 pub struct Block {
     /// Header of the block.

@@ -35,7 +35,7 @@ fn block(first_spectrum: u64, first: u8, change: impl Fn(&mut Header)) -> Vec<u8
     bytes
 }
 
-/// What was played, or the error.
+/// Port, frames and environment of the source, or the error.
 type Played = Result<(PortType, Vec<Arc<Frame>>, Env), String>;
 
 fn play(bytes: &[u8], json: serde_json::Value) -> Played {
@@ -113,7 +113,10 @@ fn overlap_and_antennas_are_removed_and_shown() {
         header.packets_per_block = 0;
     });
     let (port, frames, _) = play(&bytes, serde_json::json!({})).unwrap();
-    assert_eq!(port.to_string(), "ci8 [heap 1][antenna 2][channel 1][spectrum 20][pol 1] @ 1 MS/s / 40");
+    assert_eq!(
+        port.to_string(),
+        "ci8 [heap 1][antenna 2][channel 1][spectrum 20][pol 1] @ 1 MS/s / 40"
+    );
     let bytes = frames[0].as_slice::<u8>().unwrap();
     assert_eq!((bytes[39], bytes[40], bytes[79]), (39, 64, 103));
 }
