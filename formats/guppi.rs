@@ -45,6 +45,8 @@ pub struct Header {
     pub packet_index: u64,
     /// Bytes of a packet.
     pub packet_bytes: u64,
+    /// Packets of a block without its overlap; 0 if they are as many as `packet_bytes` gives.
+    pub packets_per_block: u64,
     /// Fraction of the block that is missing.
     pub dropped: f64,
     /// Fraction of the recording so far that is missing.
@@ -118,16 +120,19 @@ impl Cards {
     fn float(&self, keyword: &'static str) -> Result<Option<f64>, HeaderError> {
         let number: Option<f64> = self.number(keyword, "a number")?;
         match number {
-            Some(number) if !number.is_finite() => Err(HeaderError::Value {
-                keyword,
-                expected: "finite",
-                found: number.to_string(),
-            }),
+            Some(number) if !number.is_finite() => {
+                Err(HeaderError::Value { keyword, expected: "finite", found: number.to_string() })
+            }
             number => Ok(number),
         }
     }
 
-    fn size(&self, keyword: &'static str, least: u64, default: Option<u64>) -> Result<usize, HeaderError> {
+    fn size(
+        &self,
+        keyword: &'static str,
+        least: u64,
+        default: Option<u64>,
+    ) -> Result<usize, HeaderError> {
         let number = self.integer(keyword)?.or(default).ok_or(HeaderError::Missing(keyword))?;
         let is_size = number >= least && number <= 1 << 32;
         let wrong = || HeaderError::Value {
@@ -174,9 +179,8 @@ impl Header {
     }
 
     fn of_cards(cards: &Cards) -> Result<Self, HeaderError> {
-        let wrong = |keyword, expected, found: String| {
-            Err(HeaderError::Value { keyword, expected, found })
-        };
+        let wrong =
+            |keyword, expected, found: String| Err(HeaderError::Value { keyword, expected, found });
         let bits = cards.integer("NBITS")?.unwrap_or(8);
         if bits != 8 {
             return wrong("NBITS", "8", bits.to_string());
@@ -194,8 +198,7 @@ impl Header {
             4 => 2,
             other => return wrong("NPOL", "1, 2 or 4", other.to_string()),
         };
-        let block_bytes =
-            cards.integer("BLOCSIZE")?.ok_or(HeaderError::Missing("BLOCSIZE"))?;
+        let block_bytes = cards.integer("BLOCSIZE")?.ok_or(HeaderError::Missing("BLOCSIZE"))?;
         let spectrum_bytes = 2 * pols as u64 * all_channels as u64;
         if block_bytes == 0 || !block_bytes.is_multiple_of(spectrum_bytes) {
             let expected = "a multiple of 2 * OBSNCHAN * polarisations";
@@ -223,6 +226,7 @@ impl Header {
             start: Self::start_of(cards)?,
             packet_index: cards.integer("PKTIDX")?.unwrap_or(0),
             packet_bytes: cards.integer("PKTSIZE")?.unwrap_or(0),
+            packets_per_block: cards.integer("PIPERBLK")?.unwrap_or(0),
             dropped: cards.float("DROPBLK")?.unwrap_or(0.0),
             dropped_in_total: cards.float("DROPTOT")?.unwrap_or(0.0),
             telescope: text("TELESCOP"),
@@ -235,9 +239,8 @@ impl Header {
         let day = cards.integer("STT_IMJD")?.unwrap_or(UNIX_MJD as u64);
         let second = cards.float("STT_SMJD")?.unwrap_or(0.0);
         let fraction = cards.float("STT_OFFS")?.unwrap_or(0.0);
-        let wrong = |keyword, expected, found: String| {
-            Err(HeaderError::Value { keyword, expected, found })
-        };
+        let wrong =
+            |keyword, expected, found: String| Err(HeaderError::Value { keyword, expected, found });
         if day > 10_000_000 {
             return wrong("STT_IMJD", "a modified Julian date up to 10^7", day.to_string());
         }
@@ -268,20 +271,29 @@ impl Header {
         2 * self.pols as u64 * (self.antennas as u64 * self.channels as u64)
     }
 
-    /// Number of the first spectrum of the block, counted from `start`. `None` if the packet index or the packet size
-    /// does not give one.
+    /// Number of the first spectrum of the block, counted from `start`. `None` if the cards of the packets do not give
+    /// one.
     #[must_use]
     pub fn first_spectrum(&self) -> Option<u64> {
-        let bytes = self.packet_index.checked_mul(self.packet_bytes)?;
-        (bytes.is_multiple_of(self.spectrum_bytes())).then(|| bytes / self.spectrum_bytes())
+        let spectra = u128::from(self.spectra() - self.overlap as u64);
+        let index = u128::from(self.packet_index);
+        let (product, packets) = if self.packets_per_block > 0 {
+            (index.checked_mul(spectra)?, u128::from(self.packets_per_block))
+        } else if self.packet_bytes > 0 {
+            let bytes = index.checked_mul(u128::from(self.packet_bytes))?;
+            (bytes, u128::from(self.spectrum_bytes()))
+        } else {
+            return None;
+        };
+        let number = product.is_multiple_of(packets).then(|| product / packets)?;
+        u64::try_from(number).ok()
     }
 
     /// Whether the blocks of `other` have the same shape, frequencies and times as those of this header.
     #[must_use]
     pub fn has_format(&self, other: &Self) -> bool {
         let sizes = |h: &Self| (h.antennas, h.channels, h.pols, h.block_bytes, h.overlap, h.start);
-        let band =
-            |h: &Self| [h.centre_mhz, h.bandwidth_mhz, h.spectrum_seconds].map(f64::to_bits);
+        let band = |h: &Self| [h.centre_mhz, h.bandwidth_mhz, h.spectrum_seconds].map(f64::to_bits);
         sizes(self) == sizes(other) && band(self) == band(other)
     }
 
@@ -321,7 +333,7 @@ impl Header {
         card("PKTFMT", text("1SFA"));
         card("PKTIDX", integer(self.packet_index));
         card("PKTSIZE", integer(self.packet_bytes));
-        card("PIPERBLK", integer(self.spectra() - self.overlap as u64));
+        card("PIPERBLK", integer(self.packets_per_block));
         card("DROPBLK", float(self.dropped));
         card("DROPTOT", float(self.dropped_in_total));
         out.extend(format!("{:<80}", "END").into_bytes());
@@ -352,6 +364,7 @@ mod tests {
             start: Time { seconds: 1_790_000_000, picoseconds: 123_456_789_000 },
             packet_index: 512,
             packet_bytes: 768,
+            packets_per_block: 256,
             dropped: 0.25,
             dropped_in_total: 1e-9,
             telescope: "MeerKAT".to_owned(),
@@ -395,9 +408,12 @@ mod tests {
     #[test]
     fn invalid_headers_have_a_reason() {
         let cards = |all: &[(&str, &str)]| {
-            let card = |(name, value): &(&str, &str)| format!("{:<80}", format!("{name:<8}= {value}"));
+            let card =
+                |(name, value): &(&str, &str)| format!("{:<80}", format!("{name:<8}= {value}"));
             all.iter().map(card).collect::<String>() + &format!("{:<80}", "END")
         };
+        let packets = Header { packets_per_block: 0, ..header() };
+        assert_eq!(packets.first_spectrum(), Some(512), "from the bytes of a packet");
         let good = [("OBSNCHAN", "4"), ("NPOL", "4"), ("BLOCSIZE", "160"), ("TBIN", "1e-6")];
         let said = |name: &'static str, value| {
             let mut all = good.to_vec();
@@ -406,7 +422,7 @@ mod tests {
             Header::parse(cards(&all).as_bytes()).unwrap_err().to_string()
         };
         let (parsed, _) = Header::parse(cards(&good).as_bytes()).unwrap();
-        assert_eq!((parsed.spectra(), parsed.pols, parsed.first_spectrum()), (10, 2, Some(0)));
+        assert_eq!((parsed.spectra(), parsed.pols, parsed.first_spectrum()), (10, 2, None));
         assert_eq!(said("NBITS", "4"), "NBITS must be 8, got 4");
         assert_eq!(said("NANTS", "3"), "OBSNCHAN must be a multiple of NANTS, got 4");
         assert_eq!(said("NPOL", "3"), "NPOL must be 1, 2 or 4, got 3");

@@ -13,6 +13,8 @@ mod dada;
 mod filterbank;
 #[path = "formats/guppi.rs"]
 mod guppi;
+#[path = "formats/killed.rs"]
+mod killed;
 #[path = "formats/pcapng.rs"]
 mod pcapng;
 #[path = "formats/sigmf.rs"]

@@ -1,10 +1,14 @@
 //! Sources and sinks: SPEAD streams, files, simulated digitisers.
 
+pub mod dada_sink;
+pub mod dada_source;
 pub mod digitiser_simulator;
 pub mod file_sink;
 pub mod file_source;
 pub mod filterbank_sink;
 pub mod filterbank_source;
+pub mod guppi_sink;
+pub mod guppi_source;
 pub mod image_sink;
 pub(crate) mod output_file;
 pub(crate) mod pace;

@@ -29,12 +29,7 @@ impl Rows {
     pub fn of(kind: &str, port: &PortType) -> Result<Self, Refusal> {
         let is_known = match port.dtype {
             Dtype::Packed(bits) => WIDTHS.contains(&bits),
-            Dtype::I8
-            | Dtype::I16
-            | Dtype::F32
-            | Dtype::Ci8
-            | Dtype::Ci16
-            | Dtype::Cf32 => true,
+            Dtype::I8 | Dtype::I16 | Dtype::F32 | Dtype::Ci8 | Dtype::Ci16 | Dtype::Cf32 => true,
             _ => false,
         };
         if !is_known {
@@ -228,7 +223,10 @@ mod tests {
         assert_eq!(flags(&[], &[1]), [[true], [true]]);
         assert_eq!(flags(&[("pol", 2)], &[0, 3]), [[false], [true]]);
         assert_eq!(flags(&[("heap", 2)], &[0, 1]), [[false, true], [false, true]]);
-        assert_eq!(flags(&[("pol", 2), ("sample", 2)], &[1, 0, 0, 1]), [[true, false], [false, true]]);
+        assert_eq!(
+            flags(&[("pol", 2), ("sample", 2)], &[1, 0, 0, 1]),
+            [[true, false], [false, true]]
+        );
         assert_eq!(flags(&[("heap", 2), ("pol", 2)], &[1, 0, 1, 1]), [[true, true], [false, true]]);
         let rows = rows(Dtype::I8, &[("pol", 2), ("sample", 5)], &[("heap", 2)]).unwrap();
         assert_eq!((rows.part(0), rows.part(1)), (0..2, 2..5));

@@ -16,6 +16,9 @@ pub fn folder() -> TempDir {
         r#"{"global": {"core:datatype": "ci8", "core:version": "1.2.0", "core:sample_rate": 1e6}}"#;
     write("samples.sigmf-meta", samples.as_bytes());
     write("samples.sigmf-data", &vec![0; 1 << 16]);
+    write("samples.dada", include_bytes!("../io/dada_source/example.dada"));
+    write("samples.raw", include_bytes!("../io/guppi_source/example.raw"));
+    write("samples.vdif", include_bytes!("../io/vdif_source/example.vdif"));
     folder
 }
 

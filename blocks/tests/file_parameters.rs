@@ -39,6 +39,6 @@ fn parameters_with_file_names_are_declared_as_files() {
         }
     }
     let others = "file_sink, file_source, image_sink, python, recorder, spead_source, uvh5_sink";
-    let formats = "filterbank, SigMF, VDIF: a sink and a source each";
-    assert_eq!(declared, 13, "{others}; {formats}");
+    let formats = "DADA, filterbank, GUPPI, SigMF, VDIF: a sink and a source each";
+    assert_eq!(declared, 17, "{others}; {formats}");
 }

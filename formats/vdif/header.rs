@@ -69,8 +69,7 @@ impl Header {
         let word = |n: usize| words.get(n).map(|word| u32::from_le_bytes(*word)).ok_or(short);
         let [w0, w1, w2, w3] = [word(0)?, word(1)?, word(2)?, word(3)?];
         let is_legacy = w0 >> 30 & 1 == 1;
-        let extended =
-            if is_legacy { [0; 4] } else { [word(4)?, word(5)?, word(6)?, word(7)?] };
+        let extended = if is_legacy { [0; 4] } else { [word(4)?, word(5)?, word(6)?, word(7)?] };
         let log2_channels = w2 >> 24 & 31;
         if log2_channels > MAX_LOG2_CHANNELS {
             return Err(HeaderError::Channels(log2_channels));
@@ -180,14 +179,12 @@ impl Header {
     pub fn edv1(rate_hz: u64, is_complex: bool, name: &str) -> Option<[u32; 4]> {
         let unit = if is_complex { 1000 } else { 2000 };
         let khz = rate_hz.is_multiple_of(unit).then_some(rate_hz / unit)?;
-        let (flag, value) =
-            if khz.is_multiple_of(1000) { (1 << 23, khz / 1000) } else { (0, khz) };
+        let (flag, value) = if khz.is_multiple_of(1000) { (1 << 23, khz / 1000) } else { (0, khz) };
         let value = u32::try_from(value).ok().filter(|value| (1..1 << 23).contains(value))?;
         let mut bytes = [0; 8];
         bytes.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
-        let [low, high] = [0, 4].map(|at| {
-            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-        });
+        let [low, high] = [0, 4]
+            .map(|at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]));
         Some([1 << 24 | flag | value, SYNC, low, high])
     }
 

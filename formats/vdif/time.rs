@@ -74,8 +74,8 @@ impl Grid {
         if !(0.0..=1e10).contains(&seconds) {
             return None;
         }
-        let exact = (self.sync_seconds - seconds) * self.rate_hz as f64
-            + rest as f64 / adc_samples as f64;
+        let exact =
+            (self.sync_seconds - seconds) * self.rate_hz as f64 + rest as f64 / adc_samples as f64;
         let near = exact.round();
         let number = seconds as u128 * u128::from(self.rate_hz) + whole + near as u128;
         // 2000-01-01, and the end of 30 bits of seconds after it.
@@ -122,7 +122,8 @@ mod tests {
     #[test]
     fn sample_numbers_count_from_the_second() {
         // Complex samples of 8 ADC samples: 0.25 s after the second, and half a sample.
-        let grid = Grid { rate_hz: 1_000_000, sync_seconds: 1.7e9 + 0.25, samples: 1, adc_samples: 8 };
+        let grid =
+            Grid { rate_hz: 1_000_000, sync_seconds: 1.7e9 + 0.25, samples: 1, adc_samples: 8 };
         assert_eq!(grid.sample(80), Some((1_700_000_000_250_010, 0.0)));
         assert_eq!(grid.sample(81), Some((1_700_000_000_250_010, 0.125)));
         assert_eq!(grid.sample(86), Some((1_700_000_000_250_011, -0.25)));

@@ -15,8 +15,7 @@ use fxgraph::{
     Resources,
 };
 use fxgraph_formats::vdif::{
-    Grid, Header, MAX_FRAME_BYTES, epoch_of, frames_per_second, is_width, payload_sizes,
-    station,
+    Grid, Header, MAX_FRAME_BYTES, epoch_of, frames_per_second, is_width, payload_sizes, station,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -154,8 +153,7 @@ impl VdifSink {
     /// Samples per second of `input`, if they are a whole number.
     fn rate_hz(input: &PortType, rows: &Rows) -> Result<u64, Box<Refusal>> {
         let clock = &input.clock;
-        let rate =
-            clock.adc_sample_rate_hz * rows.samples as f64 / clock.samples_per_frame as f64;
+        let rate = clock.adc_sample_rate_hz * rows.samples as f64 / clock.samples_per_frame as f64;
         if rate.fract() == 0.0 && (1.0..1e12).contains(&rate) {
             return Ok(rate as u64);
         }
@@ -182,8 +180,7 @@ impl VdifSink {
                 Box::new(Refusal::new(codes::RATE, At::Input(0), message).help(help))
             });
         };
-        if bytes <= MAX_FRAME_BYTES - 32
-            && frames_per_second(rate_hz, sample_bits, bytes).is_some()
+        if bytes <= MAX_FRAME_BYTES - 32 && frames_per_second(rate_hz, sample_bits, bytes).is_some()
         {
             return Ok(bytes);
         }
@@ -313,4 +310,3 @@ impl KindSpec for VdifSink {
         }
     }
 }
-

@@ -238,7 +238,9 @@ fn vdif_sink_rejects_impossible_files() {
         format!("{} ({})", refusals[0].message, refusals[0].help.clone().unwrap_or_default())
     };
     let said = |json| refused(json, |_| {});
-    assert!(said(serde_json::json!({"bits": 3})).contains("`bits` must be 1, 2, 4, 8 or 16, got 3"));
+    assert!(
+        said(serde_json::json!({"bits": 3})).contains("`bits` must be 1, 2, 4, 8 or 16, got 3")
+    );
     assert!(said(serde_json::json!({"station": "Meerkat"})).contains("`station`"));
     assert!(said(serde_json::json!({"scale": 2.0})).contains("`scale` needs"));
     assert!(said(serde_json::json!({"rms": -1.0})).contains("`rms` must be positive"));
@@ -252,7 +254,10 @@ fn vdif_sink_rejects_impossible_files() {
     let header = refused(serde_json::json!({"header": "edv1", "bits": 8}), |port| {
         port.clock.adc_sample_rate_hz = 16_016.0;
     });
-    assert!(header.contains("`edv1` needs a sample rate that is a multiple of 2000 Hz"), "{header}");
+    assert!(
+        header.contains("`edv1` needs a sample rate that is a multiple of 2000 Hz"),
+        "{header}"
+    );
     let sync = refused(serde_json::json!({}), |port| port.clock.sync_time_seconds = 0.0);
     assert!(sync.contains("times from 2000 to 2031"), "{sync}");
     assert!(refused(serde_json::json!({}), |port| port.dtype = Dtype::F64).contains("f64"));

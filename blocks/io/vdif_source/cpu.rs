@@ -308,8 +308,7 @@ fn scatter<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
     let row_values = samples * format.vdif_frames * components;
     let payload = frame.as_mut_slice::<T>()?;
     for channel in 0..channels {
-        let start =
-            (thread * channels + channel) * row_values + place * samples * components;
+        let start = (thread * channels + channel) * row_values + place * samples * components;
         let out = payload[start..][..samples * components].chunks_exact_mut(components);
         let from = values[channel * components..].chunks(channels * components);
         for (out, from) in out.zip(from) {

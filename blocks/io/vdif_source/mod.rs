@@ -12,8 +12,8 @@ use crate::util::null_source::BandParameter;
 use fxgraph::access::ReadPath;
 use fxgraph::files::reason;
 use fxgraph::{
-    Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind,
-    KindSpec, PortType, Refusal, Resources, ValidityType,
+    Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
+    PortType, Refusal, Resources, ValidityType,
 };
 use fxgraph_formats::vdif::{Header, Reader, Step, epoch_unix};
 use schemars::JsonSchema;
@@ -163,7 +163,8 @@ impl VdifSource {
         sorted.sort_unstable();
         sorted.dedup();
         if sorted.len() < threads.len() || sorted.last().is_some_and(|last| *last > 1023) {
-            let message = format!("`threads` must be different numbers up to 1023, got {threads:?}");
+            let message =
+                format!("`threads` must be different numbers up to 1023, got {threads:?}");
             return Err(Refusal::parameter("threads", message).help("omit it for all threads"));
         }
         if threads.is_empty() {

@@ -99,16 +99,6 @@ impl OutputFile {
         Err(BlockError::new(format!("there are {MOST_NAMESAKES} files named {path} already")))
     }
 
-    /// Path of the file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Length of the file in bytes.
-    pub fn length(&self) -> u64 {
-        self.length
-    }
-
     /// Appends `bytes`. After an error, such as a full disk, the file ends where it ended before.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), BlockError> {
         if let Err(error) = self.file.write_all(bytes) {
@@ -142,7 +132,7 @@ mod tests {
         open(false).append(b"first").unwrap();
         let mut second = open(false);
         second.append(b"second").unwrap();
-        assert!(second.path().ends_with("a.b_2.raw"));
+        assert!(second.path.ends_with("a.b_2.raw"));
         assert!(env.summary.get().contains("a.b_2.raw"), "{}", env.summary.get());
         second.replace(0, b"S").unwrap();
         let read = |name: &str| std::fs::read(folder.path().join("new").join(name)).unwrap();
@@ -160,6 +150,6 @@ mod tests {
         let mut file = OutputFile::open(&full.as_path().into(), false, &reporter).unwrap();
         let said = file.append(b"x").unwrap_err().to_string();
         assert!(said.ends_with("full.vdif: No space left on device"), "{said}");
-        assert_eq!(file.length(), 0);
+        assert_eq!(file.length, 0);
     }
 }

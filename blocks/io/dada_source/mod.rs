@@ -1,0 +1,145 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use crate::common::axes::MAX_FRAME_BYTES;
+use crate::io::file_source::Pace;
+use crate::io::pace::{default_catch_up, refuse_catch_up};
+use fxgraph::access::ReadPath;
+use fxgraph::files::reason;
+use fxgraph::{
+    Axis, Band, Checked, Clock, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
+    Refusal, ValidityType,
+};
+use fxgraph_formats::dada::{Header, MAX_HEADER_BYTES};
+use std::fs::File;
+use std::io::Read;
+
+/// Bytes of an output frame of the default size.
+const FRAME_BYTES: u64 = 1 << 20;
+
+/// Parameters of `dada_source`.
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "dada_source", page = "README.md", examples("example.yaml"), outputs("output"))]
+pub struct DadaSource {
+    /// File to play.
+    pub path: ReadPath,
+    /// Samples of each channel in a frame. By default as many as take up to 1 MiB.
+    #[param(range = 1..)]
+    pub samples_per_frame: Option<u64>,
+    /// Largest number of frames to play.
+    pub frames: Option<u64>,
+    /// Rate of the frames: `full` is as fast as the readers take them.
+    #[param(default)]
+    pub pace: Pace,
+    /// Rate at which a late recording catches up, as a multiple of real time, with `pace: real_time`.
+    #[param(default = default_catch_up())]
+    pub catch_up: f64,
+}
+
+/// Shape of the file and of the output.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    header: Header,
+    /// Samples of each channel in a frame.
+    samples: u64,
+    /// ADC samples of a sample.
+    step: u64,
+}
+
+impl DadaSource {
+    /// Opens the file and reads its header.
+    fn open(&self) -> Result<(File, Header), String> {
+        let path = &self.path;
+        let cannot = |error: std::io::Error| format!("cannot read {path}: {}", reason(&error));
+        let file = path.open().map_err(cannot)?;
+        let mut bytes = Vec::new();
+        (&file).take(MAX_HEADER_BYTES as u64).read_to_end(&mut bytes).map_err(cannot)?;
+        let header =
+            Header::parse(&bytes).map_err(|error| format!("cannot use {path}: {error}"))?;
+        Ok((file, header))
+    }
+
+    fn shape(&self) -> Result<Shape, Refusal> {
+        let (_, header) = self.open().map_err(|why| Refusal::parameter("path", why))?;
+        let usual = (FRAME_BYTES / header.sample_bytes()).max(1);
+        // ADC samples that real and complex samples of one channel cover; a spectrum of n channels covers 2 n.
+        let step =
+            if header.is_complex { 2 * header.channels as u64 } else { header.channels as u64 };
+        let samples = self.samples_per_frame.unwrap_or(usual);
+        Ok(Shape { header, samples, step })
+    }
+
+    fn port(shape: &Shape) -> Result<PortType, Refusal> {
+        let header = &shape.header;
+        let bytes = header.sample_bytes().checked_mul(shape.samples);
+        let Some(samples_per_frame) = bytes
+            .filter(|bytes| *bytes <= MAX_FRAME_BYTES as u64)
+            .and_then(|_| shape.samples.checked_mul(shape.step))
+        else {
+            let message = "a frame of the output must have at most 4 GiB";
+            let refusal = Refusal::parameter("samples_per_frame", message);
+            return Err(refusal.help("lower `samples_per_frame`"));
+        };
+        let dtype = match (header.bits, header.is_complex) {
+            (8, false) => Dtype::I8,
+            (8, true) => Dtype::Ci8,
+            (16, false) => Dtype::I16,
+            (16, true) => Dtype::Ci16,
+            (_, false) => Dtype::F32,
+            (_, true) => Dtype::Cf32,
+        };
+        let (channels, pols, samples) = (header.channels, header.pols, shape.samples as usize);
+        let time = if channels > 1 { "spectrum" } else { "sample" };
+        let mut axes = vec![Axis::new(time, samples).from_parameter("samples_per_frame")];
+        if channels > 1 {
+            axes.push(Axis::new("channel", channels));
+        }
+        if pols > 1 || channels > 1 {
+            axes.push(Axis::new("pol", pols));
+        }
+        // The centre of a band is that of channel `channels / 2`.
+        let width_hz = header.bandwidth_mhz * 1e6 / channels as f64;
+        let from_centre = (channels / 2) as f64 - (channels as f64 - 1.0) / 2.0;
+        let centre_hz = header.centre_mhz * 1e6 + width_hz * from_centre;
+        let band = Band {
+            channels,
+            first_channel: 0,
+            centre_hz,
+            bandwidth_hz: header.bandwidth_mhz * 1e6,
+        };
+        Ok(PortType {
+            dtype,
+            axes,
+            clock: Clock {
+                adc_sample_rate_hz: shape.step as f64 * 1e6 / header.sample_us,
+                sync_time_seconds: header.start.seconds as f64
+                    + header.start.picoseconds as f64 * 1e-12,
+                samples_per_frame,
+            },
+            band: (header.bandwidth_mhz != 0.0).then_some(band),
+            validity: ValidityType::flags(vec![]),
+        })
+    }
+}
+
+impl KindSpec for DadaSource {
+    type Shape = Shape;
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        let clock = block.ports.outputs[0].clock;
+        Ok(Box::new(cpu::Source::new(block.parameters.clone(), &block.shape, clock, env)))
+    })];
+
+    /// Reads the shape from the header of the file.
+    fn ports(&self, _inputs: &[PortType]) -> Checked<Shape> {
+        if let Some(refusal) = refuse_catch_up(self.catch_up) {
+            return Err(vec![refusal]);
+        }
+        let shape = self.shape().map_err(|refusal| vec![refusal])?;
+        let port = Self::port(&shape).map_err(|refusal| vec![refusal])?;
+        Ok((shape, vec![port]))
+    }
+}

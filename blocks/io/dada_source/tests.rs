@@ -1,0 +1,89 @@
+//! Files with known samples: complete, truncated, wrong.
+
+use super::*;
+use fxgraph::edge::Harness;
+use fxgraph::{Env, Frame, Next, Ports};
+use fxgraph_formats::utc::Time;
+use std::sync::Arc;
+
+fn header() -> Header {
+    Header {
+        header_bytes: 4096,
+        bits: 8,
+        is_complex: true,
+        pols: 2,
+        channels: 1,
+        sample_us: 0.5,
+        centre_mhz: 1420.0,
+        bandwidth_mhz: -2.0,
+        start: Time { seconds: 1_800_000_000, picoseconds: 0 },
+        offset_bytes: 4000,
+        file_bytes: 40,
+        file_number: 0,
+        telescope: String::new(),
+        source: String::new(),
+        instrument: String::new(),
+    }
+}
+
+type Played = Result<(PortType, Vec<Arc<Frame>>, Env), String>;
+
+fn play(header: &Header, bytes: u8, json: serde_json::Value) -> Played {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.dada");
+    std::fs::write(&path, [header.bytes(), (0..bytes).collect()].concat()).unwrap();
+    let mut all = serde_json::json!({ "path": path });
+    all.as_object_mut().unwrap().extend(json.as_object().unwrap().clone());
+    let source: DadaSource = fxgraph::kind::read(&all).unwrap();
+    let outputs = source.outputs(&[]).map_err(|refusals| refusals[0].message.clone())?;
+    let ports = Ports { inputs: vec![], outputs };
+    let env = Env::detached("in");
+    let mut harness = Harness::new(source.build(&[], &env).unwrap(), &ports, 64).unwrap();
+    let next = Harness::block_on(async {
+        harness.start().await?;
+        harness.run().await
+    });
+    assert_eq!(next.map_err(|error| error.to_string())?, Next::Finished);
+    let frames = std::iter::from_fn(|| harness.receive(0)).collect();
+    Ok((ports.outputs[0].clone(), frames, env))
+}
+
+#[test]
+fn dada_source_plays_frames_from_its_offset_on() {
+    let json = serde_json::json!({"samples_per_frame": 4});
+    let (port, frames, env) = play(&header(), 39, json).unwrap();
+    assert_eq!(port.to_string(), "ci8 [sample 4][pol 2] @ 4 MS/s / 8");
+    assert_eq!(port.band.unwrap().channel_hz(0), 1.42e9);
+    let seen = |frame: &Arc<Frame>| (frame.header().timestamp, frame.as_slice::<u8>().unwrap()[0]);
+    assert_eq!(frames.iter().map(seen).collect::<Vec<_>>(), [(2000, 0), (2008, 16)]);
+    assert!(env.summary.get().ends_with("is truncated: 1 of 40 bytes are missing"));
+    let counts: Vec<u64> = env.counters.list().iter().map(|named| named.counter.get()).collect();
+    assert_eq!(counts, [2, 1, 7]);
+}
+
+#[test]
+fn channels_are_spectra_of_the_whole_band() {
+    let header = Header { channels: 4, pols: 1, offset_bytes: 0, ..header() };
+    let (port, frames, _) = play(&header, 40, serde_json::json!({})).unwrap();
+    // 1 MiB of 8 bytes.
+    assert_eq!(port.to_string(), "ci8 [spectrum 131072][channel 4][pol 1] @ 16 MS/s / 1048576");
+    assert_eq!(port.band.unwrap().channel_hz(0), 1.42075e9);
+    assert!(frames.is_empty(), "less than a frame");
+    for (bits, is_complex, dtype) in [(16, false, "i16"), (32, true, "cf32"), (8, false, "i8")] {
+        let header = Header { bits, is_complex, ..header.clone() };
+        let json = serde_json::json!({"samples_per_frame": 1});
+        assert!(play(&header, 40, json).unwrap().0.to_string().starts_with(dtype));
+    }
+}
+
+#[test]
+fn wrong_files_are_rejected() {
+    let said = |header: &Header, json| play(header, 40, json).err().unwrap();
+    let wrong = said(&Header { bits: 2, ..header() }, serde_json::json!({}));
+    assert!(wrong.ends_with("a.dada: NBIT must be 8, 16 or 32, got 2"), "{wrong}");
+    let huge = said(&header(), serde_json::json!({"samples_per_frame": 1_u64 << 60}));
+    assert!(huge.contains("at most 4 GiB"), "{huge}");
+    let far = Header { offset_bytes: u64::MAX, ..header() };
+    let far = said(&far, serde_json::json!({"samples_per_frame": 1}));
+    assert!(far.contains("OBS_OFFSET"), "{far}");
+}

@@ -1,0 +1,186 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use crate::io::written::refuse_path;
+use fxgraph::access::WrittenPath;
+use fxgraph::diagnostic::codes;
+use fxgraph::{
+    At, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
+    Refusal, Resources,
+};
+
+/// Largest block in bytes: 4 GiB.
+const MAX_BLOCK_BYTES: usize = 1 << 32;
+
+/// Parameters of `guppi_sink`.
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "guppi_sink", page = "README.md", examples("example.yaml"), inputs("input"))]
+pub struct GuppiSink {
+    /// File to write, usually ending in `.0000.raw`. Directories are created. If the file exists, the recording gets the
+    /// next free name: `x_2.raw`, `x_3.raw`, ...
+    pub path: WrittenPath,
+    /// Overwrites an existing file.
+    #[param(default)]
+    pub overwrite: bool,
+    /// Heaps in a block. By default those of an input frame.
+    #[param(range = 1..)]
+    pub heaps_per_block: Option<usize>,
+    /// Name of the telescope, `TELESCOP` in the header.
+    #[param(default)]
+    pub telescope: String,
+    /// Name of the source, `SRC_NAME` in the header.
+    #[param(default)]
+    pub source: String,
+    /// Unix time of timestamp 0 in seconds, if it is not that of the input.
+    pub sync_time_seconds: Option<f64>,
+    /// Longest gap that is filled with blocks of zeros, in seconds; blocks of longer gaps are left out.
+    #[param(default = 10.0, range = 0.0..=3600.0)]
+    pub max_gap_seconds: f64,
+}
+
+/// Shape of the input and of the blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    antennas: usize,
+    channels: usize,
+    spectra: usize,
+    pols: usize,
+    /// Heaps in a block.
+    block_heaps: usize,
+    /// ADC samples of a heap.
+    heap_samples: u64,
+    /// Strides of the validity counts along heaps and antennas; 0 if they share a count.
+    strides: [usize; 2],
+    /// Frequency at the centre of the channels, and their total width, in Hz.
+    centre_hz: f64,
+    bandwidth_hz: f64,
+}
+
+impl Shape {
+    /// Bytes of the spectra of one channel in a heap.
+    fn row_bytes(&self) -> usize {
+        2 * self.spectra * self.pols
+    }
+
+    /// Bytes of a heap of one antenna.
+    fn heap_bytes(&self) -> usize {
+        self.channels * self.row_bytes()
+    }
+
+    fn block_bytes(&self) -> usize {
+        self.block_heaps * self.antennas * self.heap_bytes()
+    }
+}
+
+impl GuppiSink {
+    fn shape(&self, input: &PortType) -> Result<Shape, Refusal> {
+        if input.dtype != Dtype::Ci8 {
+            let message = format!("`guppi_sink` cannot read {} voltages", input.dtype);
+            let help = "set `bits: 8` in `postproc` or `f_engine`, or insert a `convert` to ci8";
+            return Err(Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(help));
+        }
+        let axes: Vec<_> = input.axes.iter().map(|axis| (axis.name, axis.len)).collect();
+        let (heaps, antennas, channels, spectra, pols) = match axes[..] {
+            [("heap", h), ("channel", c), ("spectrum", s), ("pol", p)] => (h, 1, c, s, p),
+            [("heap", h), ("antenna", a), ("channel", c), ("spectrum", s), ("pol", p)] => {
+                (h, a, c, s, p)
+            }
+            _ => {
+                let message = format!("`guppi_sink` cannot read `{input}`");
+                let help = "connect the output of `postproc` or `f_engine` with `layout: standard`: \
+                            [heap][channel][spectrum][pol], or with [antenna] after [heap]";
+                return Err(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+            }
+        };
+        if pols > 2 {
+            let message = format!("GUPPI raw has 1 or 2 polarisations, the input has {pols}");
+            return Err(Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "pol"), message));
+        }
+        let Some(band) = input.band.filter(|band| band.bandwidth_hz != 0.0) else {
+            let message = "the input has no frequencies for OBSFREQ and OBSBW";
+            let help = "set `band` at the source, for example `band` of `null_source`";
+            return Err(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+        };
+        let mut strides = [0; 2];
+        let mut stride = 1;
+        for axis in input.validity.axes.iter().rev() {
+            match axis.name {
+                "heap" if axis.len == heaps => strides[0] = stride,
+                "antenna" if axis.len == antennas => strides[1] = stride,
+                name => {
+                    let message = format!("`guppi_sink` cannot read validity along `{name}`");
+                    let help = "use validity axes [heap], or [heap][antenna]";
+                    return Err(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+                }
+            }
+            stride *= axis.len;
+        }
+        let samples = input.clock.samples_per_frame;
+        if !samples.is_multiple_of(heaps as u64) {
+            let message = format!(
+                "a frame of {heaps} heaps must have a multiple of {heaps} ADC samples, got {samples}"
+            );
+            return Err(Refusal::new(codes::RATE, At::Input(0), message));
+        }
+        let width_hz = band.bandwidth_hz / band.channels as f64;
+        let shape = Shape {
+            antennas,
+            channels,
+            spectra,
+            pols,
+            block_heaps: self.heaps_per_block.unwrap_or(heaps),
+            heap_samples: samples / heaps as u64,
+            strides,
+            centre_hz: band.channel_hz(0) + width_hz * (channels as f64 - 1.0) / 2.0,
+            bandwidth_hz: width_hz * channels as f64,
+        };
+        let bytes = (shape.antennas * shape.heap_bytes()).checked_mul(shape.block_heaps);
+        if bytes.is_none_or(|bytes| bytes > MAX_BLOCK_BYTES) {
+            let message = format!(
+                "a block must have at most 4 GiB, got {} heaps of {} bytes",
+                shape.block_heaps,
+                shape.antennas * shape.heap_bytes()
+            );
+            return Err(Refusal::parameter("heaps_per_block", message).help("lower it"));
+        }
+        Ok(shape)
+    }
+}
+
+impl KindSpec for GuppiSink {
+    type Shape = Shape;
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        let clock = block.ports.inputs[0].clock;
+        Ok(Box::new(cpu::Sink::new(block.parameters.clone(), block.shape, clock, env)))
+    })];
+
+    fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
+        if let Some(refusal) = refuse_path(&self.path, "out.0000.raw") {
+            return Err(vec![refusal]);
+        }
+        if let Some(sync) = self.sync_time_seconds.filter(|sync| !(0.0..1e11).contains(sync)) {
+            let message = format!("`sync_time_seconds` must be between 0 and 1e11, got {sync}");
+            let refusal = Refusal::parameter("sync_time_seconds", message);
+            return Err(vec![refusal.help("give the Unix time of timestamp 0")]);
+        }
+        let shape = self.shape(&inputs[0]).map_err(|refusal| vec![refusal])?;
+        Ok((shape, vec![]))
+    }
+
+    fn cannot_restart(&self) -> Option<&'static str> {
+        self.overwrite.then_some("it would overwrite its file; leave out `overwrite`")
+    }
+
+    fn resources(block: &Configured<Self>) -> Resources {
+        Resources {
+            host_bytes: 2 * block.shape.block_bytes(),
+            holds: vec![1],
+            writes: vec![block.parameters.path.path().to_owned()],
+            ..Resources::default()
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Blocks of the file, with known voltages.
+
+use super::*;
+use fxgraph::edge::Harness;
+use fxgraph::{Axis, Band, Clock, Env, Ports, ValidityType};
+use fxgraph_formats::guppi::Header;
+use std::path::Path;
+
+const SYNC: f64 = 1.8e9;
+
+/// Frames of 2 heaps of `antennas` antennas, 3 channels, 4 spectra and 2 polarisations: 24 ADC samples a heap.
+fn port(antennas: usize) -> PortType {
+    let heap = Axis::new("heap", 2);
+    let antenna = (antennas > 1).then(|| Axis::new("antenna", antennas));
+    let units: Vec<Axis> = [heap].into_iter().chain(antenna).collect();
+    let rest = [Axis::new("channel", 3), Axis::new("spectrum", 4), Axis::new("pol", 2)];
+    PortType {
+        dtype: Dtype::Ci8,
+        axes: units.iter().cloned().chain(rest).collect(),
+        clock: Clock { adc_sample_rate_hz: 1.2e6, sync_time_seconds: SYNC, samples_per_frame: 48 },
+        // Channels 2, 3, 4 of 8 over 0.8 MHz, channel 4 at 100 MHz.
+        band: Some(Band { channels: 8, first_channel: 2, centre_hz: 1e8, bandwidth_hz: 8e5 }),
+        validity: ValidityType::flags(units),
+    }
+}
+
+fn sink(path: &Path, json: serde_json::Value) -> GuppiSink {
+    let mut all = serde_json::json!({ "path": path, "source": "3C 48" });
+    all.as_object_mut().unwrap().extend(json.as_object().unwrap().clone());
+    fxgraph::kind::read(&all).unwrap()
+}
+
+fn run(
+    sink: &GuppiSink,
+    port: &PortType,
+    frames: &[(u64, &[u32], u8)],
+    env: &Env,
+) -> Result<(), String> {
+    let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
+    let block = sink.build(&ports.inputs, env).unwrap();
+    let mut harness = Harness::new(block, &ports, frames.len().max(1)).unwrap();
+    for (timestamp, validity, first) in frames {
+        assert!(harness.send(0, |frame| {
+            frame.header_mut().timestamp = *timestamp;
+            frame.header_mut().validity.copy_from_slice(validity);
+            let bytes = frame.as_mut_slice::<u8>().unwrap().iter_mut();
+            (0_u8..).cycle().zip(bytes).for_each(|(n, byte)| *byte = n.wrapping_add(*first));
+        }));
+    }
+    harness.end(0);
+    Harness::block_on(async {
+        harness.start().await?;
+        harness.run().await?;
+        harness.finish().await
+    })
+    .map_err(|error| error.to_string())
+}
+
+/// Headers, and the blocks.
+fn blocks(path: &Path) -> Vec<(Header, Vec<u8>)> {
+    let bytes = std::fs::read(path).unwrap();
+    let (mut rest, mut blocks) = (&bytes[..], Vec::new());
+    while !rest.is_empty() {
+        let (header, length) = Header::parse(rest).unwrap();
+        let (block, after) = rest[length..].split_at(header.block_bytes as usize);
+        blocks.push((header, block.to_vec()));
+        rest = after;
+    }
+    blocks
+}
+
+fn count(env: &Env, name: &str) -> u64 {
+    env.counters.list().iter().find(|named| named.name == name).unwrap().counter.get()
+}
+
+#[test]
+fn guppi_sink_puts_channels_first_and_states_band_and_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.raw");
+    // 1.00002 s after the sync time.
+    let frames = [(1_200_024, &[1, 1][..], 0), (1_200_072, &[1, 1], 100)];
+    let env = Env::detached("out");
+    run(&sink(&path, serde_json::json!({})), &port(1), &frames, &env).unwrap();
+    let blocks = blocks(&path);
+    assert_eq!(blocks.len(), 2);
+    let (header, block) = &blocks[1];
+    assert_eq!((header.channels, header.pols, header.spectra()), (3, 2, 8));
+    assert_eq!((header.centre_mhz, header.bandwidth_mhz), (99.9, 0.3));
+    assert_eq!(header.spectrum_seconds, 5e-6);
+    assert_eq!((header.start.seconds, header.start.picoseconds), (1_800_000_001, 20_000_000));
+    assert_eq!((header.packet_index, header.first_spectrum()), (8, Some(8)));
+    assert_eq!((header.source.as_str(), header.telescope.as_str()), ("3C 48", "unknown"));
+    assert!(!header.is_direct, "192 bytes are no multiple of 512");
+    // Channel 1: 16 bytes from heap 0, then 16 bytes from heap 1.
+    let expected = (116..132).chain(164..180).map(|n| n as u8).collect::<Vec<_>>();
+    assert_eq!(block[32..64], expected);
+    assert_eq!(count(&env, "blocks_written"), 2);
+}
+
+#[test]
+fn missing_heaps_are_zeros_and_counted_in_the_headers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.raw");
+    let json = serde_json::json!({"heaps_per_block": 4, "max_gap_seconds": 0.0002});
+    let whole = &[1, 1, 1, 1][..];
+    let frames = [
+        (0, &[1, 0, 1, 1][..], 1),
+        (48, whole, 1),
+        // 4 heaps are missing, an old frame, one off the grid, and a gap of 14 heaps (0.28 ms).
+        (48 * 4, whole, 1),
+        (48, whole, 1),
+        (48 * 5 + 1, whole, 1),
+        (48 * 12, whole, 1),
+    ];
+    let env = Env::detached("out");
+    run(&sink(&path, json), &port(2), &frames, &env).unwrap();
+    let blocks = blocks(&path);
+    let seen: Vec<_> = blocks.iter().map(|(h, _)| (h.packet_index, h.dropped)).collect();
+    // Blocks 0, 1 (empty), 2, and 6.
+    assert_eq!(seen, [(0, 0.125), (16, 1.0), (32, 0.5), (96, 0.5)]);
+    assert_eq!(blocks[3].0.dropped_in_total, (1.0 + 8.0 + 4.0 + 4.0) / 32.0);
+    // Antenna 1, heap 0, is missing: the first quarter of each of its channels.
+    let block = &blocks[0].1;
+    assert!(block[3 * 64..][..16].iter().all(|byte| *byte == 0));
+    assert!(block[3 * 64..][16..64].iter().chain(&block[..64]).all(|byte| *byte != 0));
+    assert_eq!(count(&env, "heaps_missing"), 17);
+    assert_eq!(count(&env, "blocks_left_out"), 3);
+    assert_eq!(count(&env, "frames_misplaced"), 2);
+}
+
+#[test]
+fn full_disk_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let full = folder.path().join("full.raw");
+    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+    let env = Env::detached("out");
+    let sink = sink(&full, serde_json::json!({}));
+    let said = run(&sink, &port(1), &[(0, &[1, 1], 0)], &env).unwrap_err();
+    assert!(said.ends_with("full.raw: No space left on device"), "{said}");
+}
+
+#[test]
+fn guppi_sink_rejects_other_streams() {
+    let said = |change: fn(&mut PortType)| {
+        let mut port = port(2);
+        change(&mut port);
+        let sink = sink(Path::new("a.raw"), serde_json::json!({}));
+        sink.outputs(&[port]).unwrap_err()[0].message.clone()
+    };
+    assert!(said(|port| port.dtype = Dtype::Ci4).contains("cannot read ci4 voltages"));
+    assert!(said(|port| port.axes.swap(3, 4)).contains("cannot read `ci8 [heap 2][antenna 2]"));
+    assert!(said(|port| port.band = None).contains("no frequencies"));
+    assert!(said(|port| port.axes[4].len = 4).contains("1 or 2 polarisations"));
+    assert!(said(|port| port.validity.axes.push(Axis::new("pol", 2))).contains("along `pol`"));
+    assert!(said(|port| port.clock.samples_per_frame = 47).contains("multiple of 2 ADC samples"));
+    let huge = sink(Path::new("a.raw"), serde_json::json!({"heaps_per_block": 1_u64 << 40}));
+    assert!(huge.outputs(&[port(1)]).unwrap_err()[0].message.contains("at most 4 GiB"));
+}

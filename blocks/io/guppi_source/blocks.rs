@@ -1,0 +1,95 @@
+//! Blocks of a file, one after the other.
+
+use fxgraph::access::ReadPath;
+use fxgraph::files::reason;
+use fxgraph_formats::guppi::{Header, HeaderError, MAX_HEADER_BYTES};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Bytes in which most headers are complete.
+const USUAL_HEADER_BYTES: usize = 1 << 14;
+
+/// A complete block.
+pub struct Block {
+    /// Header of the block.
+    pub header: Header,
+    /// Offset of its samples in the file in bytes.
+    pub offset: u64,
+}
+
+/// Result of the search for the next block.
+pub enum Found {
+    /// A complete block.
+    Block(Box<Block>),
+    /// The file ends within a block, this many bytes after its beginning.
+    Incomplete(u64),
+    /// The file has ended.
+    End,
+}
+
+/// Blocks of a file.
+pub struct Blocks {
+    file: File,
+    path: String,
+    /// Offset of the next header in bytes.
+    next: u64,
+    buffer: Vec<u8>,
+}
+
+impl Blocks {
+    /// Opens the file at `path`.
+    pub fn open(path: &ReadPath) -> Result<Self, String> {
+        let file = path.open();
+        let file = file.map_err(|error| format!("cannot read {path}: {}", reason(&error)))?;
+        Ok(Self { file, path: path.to_string(), next: 0, buffer: Vec::new() })
+    }
+
+    fn says(&self, error: &io::Error) -> String {
+        format!("cannot read {}: {}", self.path, reason(error))
+    }
+
+    /// Reads up to `bytes` bytes from the next header on.
+    fn fill(&mut self, bytes: u64) -> Result<(), String> {
+        self.buffer.resize(bytes as usize, 0);
+        let read = self.file.read_exact_at(&mut self.buffer, self.next);
+        read.map_err(|error| self.says(&error))
+    }
+
+    /// Finds the next block.
+    pub fn next(&mut self) -> Result<Found, String> {
+        let length = self.file.metadata().map_err(|error| self.says(&error))?.len();
+        let left = length.saturating_sub(self.next);
+        if left == 0 {
+            return Ok(Found::End);
+        }
+        self.fill(left.min(USUAL_HEADER_BYTES as u64))?;
+        let mut parsed = Header::parse(&self.buffer);
+        if matches!(parsed, Err(HeaderError::NoEnd(_))) && left > USUAL_HEADER_BYTES as u64 {
+            self.fill(left.min(MAX_HEADER_BYTES as u64))?;
+            parsed = Header::parse(&self.buffer);
+        }
+        let (header, header_bytes) = match parsed {
+            Ok(parsed) => parsed,
+            Err(HeaderError::NoEnd(_)) if self.next > 0 && left < MAX_HEADER_BYTES as u64 => {
+                return Ok(Found::Incomplete(left));
+            }
+            Err(error) => {
+                let (path, at) = (&self.path, self.next);
+                return Err(format!("cannot use {path}: block at byte {at}: {error}"));
+            }
+        };
+        let bytes = header.block_bytes.checked_add(header_bytes as u64);
+        let Some(bytes) = bytes.filter(|bytes| *bytes <= left) else {
+            return Ok(Found::Incomplete(left));
+        };
+        let offset = self.next + header_bytes as u64;
+        self.next += bytes;
+        Ok(Found::Block(Box::new(Block { header, offset })))
+    }
+
+    /// Reads the bytes at `offset` of the file.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), String> {
+        self.file.read_exact_at(into, offset).map_err(|error| self.says(&error))
+    }
+}

@@ -1,0 +1,133 @@
+#![doc = include_str!("README.md")]
+
+mod blocks;
+mod cpu;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use crate::common::axes::MAX_FRAME_BYTES;
+use crate::io::file_source::Pace;
+use crate::io::pace::{default_catch_up, refuse_catch_up};
+use blocks::{Blocks, Found};
+use fxgraph::access::ReadPath;
+use fxgraph::{
+    Axis, Band, Checked, Clock, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
+    Refusal, ValidityType,
+};
+use fxgraph_formats::guppi::Header;
+
+/// Spectra of a heap of the default size, and the least number.
+const HEAP_SPECTRA: u64 = 256;
+const LEAST_SPECTRA: u64 = 16;
+
+/// Parameters of `guppi_source`.
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "guppi_source", page = "README.md", examples("example.yaml"), outputs("output"))]
+pub struct GuppiSource {
+    /// File to play.
+    pub path: ReadPath,
+    /// Spectra of a heap, which is one frame of the output: a divisor of the spectra of a block. By default the largest
+    /// divisor up to 256.
+    #[param(range = 1..)]
+    pub spectra_per_heap: Option<u64>,
+    /// Largest number of frames to play.
+    pub frames: Option<u64>,
+    /// Rate of the frames: `full` is as fast as the readers take them.
+    #[param(default)]
+    pub pace: Pace,
+    /// Rate at which a late recording catches up, as a multiple of real time, with `pace: real_time`.
+    #[param(default = default_catch_up())]
+    pub catch_up: f64,
+}
+
+/// Shape of the blocks and of the output.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    header: Header,
+    /// Spectra of a heap.
+    spectra: u64,
+    /// ADC samples of a spectrum.
+    step: u64,
+}
+
+impl GuppiSource {
+    fn shape(&self) -> Result<Shape, Refusal> {
+        let at_path = |why: String| Refusal::parameter("path", why);
+        let mut blocks = Blocks::open(&self.path).map_err(at_path)?;
+        let header = match blocks.next().map_err(at_path)? {
+            Found::Block(block) => block.header,
+            Found::Incomplete(_) | Found::End => {
+                return Err(at_path(format!("there is no complete block in {}", self.path)));
+            }
+        };
+        let of_block = header.spectra() - header.overlap as u64;
+        let usual = (LEAST_SPECTRA..=HEAP_SPECTRA).rev().find(|n| of_block.is_multiple_of(*n));
+        let spectra = self.spectra_per_heap.unwrap_or(usual.unwrap_or(of_block));
+        if !of_block.is_multiple_of(spectra) {
+            let message = format!(
+                "`spectra_per_heap` must divide the {of_block} spectra of a block, got {spectra}"
+            );
+            let help = format!("set a divisor such as {}", usual.unwrap_or(of_block));
+            return Err(Refusal::parameter("spectra_per_heap", message).help(help));
+        }
+        let step = 2 * header.channels as u64;
+        Ok(Shape { header, spectra, step })
+    }
+
+    fn port(shape: &Shape) -> Result<PortType, Refusal> {
+        let header = &shape.header;
+        let bytes = header.spectrum_bytes().checked_mul(shape.spectra);
+        if bytes.is_none_or(|bytes| bytes > MAX_FRAME_BYTES as u64) {
+            let message = "a frame of the output must have at most 4 GiB";
+            let refusal = Refusal::parameter("spectra_per_heap", message);
+            return Err(refusal.help("set a divisor of the spectra of a block"));
+        }
+        let heap = Axis::new("heap", 1);
+        let antenna = (header.antennas > 1).then(|| Axis::new("antenna", header.antennas));
+        let spectrum =
+            Axis::new("spectrum", shape.spectra as usize).from_parameter("spectra_per_heap");
+        let rest = [Axis::new("channel", header.channels), spectrum, Axis::new("pol", header.pols)];
+        let units: Vec<Axis> = [heap].into_iter().chain(antenna).collect();
+        // The centre of a band is that of channel `channels / 2`.
+        let channels = header.channels;
+        let width_hz = header.bandwidth_mhz * 1e6 / channels as f64;
+        let from_centre = (channels / 2) as f64 - (channels as f64 - 1.0) / 2.0;
+        let band = Band {
+            channels,
+            first_channel: 0,
+            centre_hz: header.centre_mhz * 1e6 + width_hz * from_centre,
+            bandwidth_hz: header.bandwidth_mhz * 1e6,
+        };
+        Ok(PortType {
+            dtype: Dtype::Ci8,
+            axes: units.iter().cloned().chain(rest).collect(),
+            clock: Clock {
+                adc_sample_rate_hz: shape.step as f64 / header.spectrum_seconds,
+                sync_time_seconds: header.start.seconds as f64
+                    + header.start.picoseconds as f64 * 1e-12,
+                samples_per_frame: shape.spectra * shape.step,
+            },
+            band: (header.bandwidth_mhz != 0.0).then_some(band),
+            validity: ValidityType::flags(units),
+        })
+    }
+}
+
+impl KindSpec for GuppiSource {
+    type Shape = Shape;
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        let clock = block.ports.outputs[0].clock;
+        Ok(Box::new(cpu::Source::new(block.parameters.clone(), &block.shape, clock, env)))
+    })];
+
+    /// Reads the shape from the first header of the file.
+    fn ports(&self, _inputs: &[PortType]) -> Checked<Shape> {
+        if let Some(refusal) = refuse_catch_up(self.catch_up) {
+            return Err(vec![refusal]);
+        }
+        let shape = self.shape().map_err(|refusal| vec![refusal])?;
+        let port = Self::port(&shape).map_err(|refusal| vec![refusal])?;
+        Ok((shape, vec![port]))
+    }
+}

@@ -1,0 +1,137 @@
+//! Files with known blocks: complete, damaged, with gaps.
+
+use super::*;
+use fxgraph::edge::Harness;
+use fxgraph::{Env, Frame, Next, Ports};
+use fxgraph_formats::utc::Time;
+use std::sync::Arc;
+
+/// A block of 2 channels, 32 spectra and 1 polarisation; bytes count up from `first`.
+fn block(first_spectrum: u64, first: u8, change: impl Fn(&mut Header)) -> Vec<u8> {
+    let mut header = Header {
+        antennas: 1,
+        channels: 2,
+        pols: 1,
+        block_bytes: 128,
+        overlap: 0,
+        is_direct: false,
+        centre_mhz: 1420.0,
+        bandwidth_mhz: 1.0,
+        spectrum_seconds: 2e-6,
+        start: Time { seconds: 1_800_000_000, picoseconds: 500_000_000_000 },
+        packet_index: first_spectrum,
+        packet_bytes: 4,
+        packets_per_block: 32,
+        dropped: 0.0,
+        dropped_in_total: 0.0,
+        telescope: String::new(),
+        source: String::new(),
+        backend: String::new(),
+    };
+    change(&mut header);
+    let mut bytes = Vec::new();
+    header.write(&mut bytes);
+    bytes.extend((0..128).map(|n| first.wrapping_add(n)));
+    bytes
+}
+
+/// Port, frames and environment of the source, or the error.
+type Played = Result<(PortType, Vec<Arc<Frame>>, Env), String>;
+
+fn play(bytes: &[u8], json: serde_json::Value) -> Played {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.raw");
+    std::fs::write(&path, bytes).unwrap();
+    let mut all = serde_json::json!({ "path": path });
+    all.as_object_mut().unwrap().extend(json.as_object().unwrap().clone());
+    let source: GuppiSource = fxgraph::kind::read(&all).unwrap();
+    let outputs = source.outputs(&[]).map_err(|refusals| refusals[0].message.clone())?;
+    let ports = Ports { inputs: vec![], outputs };
+    let env = Env::detached("in");
+    let mut harness = Harness::new(source.build(&[], &env).unwrap(), &ports, 64).unwrap();
+    let next = Harness::block_on(async {
+        harness.start().await?;
+        harness.run().await
+    });
+    assert_eq!(next.map_err(|error| error.to_string())?, Next::Finished);
+    let frames = std::iter::from_fn(|| harness.receive(0)).collect();
+    Ok((ports.outputs[0].clone(), frames, env))
+}
+
+fn count(env: &Env, name: &str) -> u64 {
+    env.counters.list().iter().find(|named| named.name == name).unwrap().counter.get()
+}
+
+#[test]
+fn guppi_source_cuts_blocks_into_heaps() {
+    let bytes = [block(64, 0, |_| {}), block(96, 128, |_| {})].concat();
+    let (port, frames, _) = play(&bytes, serde_json::json!({"spectra_per_heap": 16})).unwrap();
+    let expected = "ci8 [heap 1][channel 2][spectrum 16][pol 1] @ 2 MS/s / 64";
+    assert_eq!(port.to_string(), expected);
+    assert_eq!(port.clock.sync_time_seconds, 1_800_000_000.5);
+    let band = port.band.unwrap();
+    assert_eq!((band.channel_hz(0), band.channel_hz(1)), (1419.75e6, 1420.25e6));
+    let times: Vec<u64> = frames.iter().map(|frame| frame.header().timestamp).collect();
+    assert_eq!(times, [256, 320, 384, 448]);
+    let bytes = frames[1].as_slice::<u8>().unwrap();
+    let expected = (32..64).chain(96..128).collect::<Vec<u8>>();
+    assert_eq!(bytes, expected);
+    assert!(frames.iter().all(|frame| frame.header().validity == [1]));
+}
+
+#[test]
+fn gaps_drops_and_truncation_are_counted() {
+    let bytes = [
+        block(0, 0, |_| {}),
+        block(96, 0, |header| header.dropped = 1.0),
+        block(96, 0, |_| {}),
+        block(128, 0, |header| header.centre_mhz = 1.0),
+        block(160, 0, |header| header.dropped = 0.5),
+        block(192, 0, |_| {}),
+    ];
+    let bytes = bytes.concat();
+    let (_, frames, env) = play(&bytes[..bytes.len() - 1], serde_json::json!({})).unwrap();
+    let seen: Vec<_> =
+        frames.iter().map(|f| (f.header().timestamp / 4, f.header().validity[0])).collect();
+    assert_eq!(seen, [(0, 1), (96, 0), (160, 1)]);
+    for (name, expected) in [
+        ("spectra_missing", 64 + 32),
+        ("blocks_incomplete", 2),
+        ("blocks_late", 1),
+        ("blocks_foreign", 1),
+        ("bytes_truncated", block(0, 0, |_| {}).len() as u64 - 1),
+    ] {
+        assert_eq!(count(&env, name), expected, "{name}");
+    }
+    assert!(env.summary.get().contains("is truncated"));
+}
+
+#[test]
+fn overlap_and_antennas_are_removed_and_shown() {
+    let bytes = block(0, 0, |header| {
+        (header.antennas, header.channels, header.overlap) = (2, 1, 12);
+        header.packets_per_block = 0;
+    });
+    let (port, frames, _) = play(&bytes, serde_json::json!({})).unwrap();
+    assert_eq!(
+        port.to_string(),
+        "ci8 [heap 1][antenna 2][channel 1][spectrum 20][pol 1] @ 1 MS/s / 40"
+    );
+    let bytes = frames[0].as_slice::<u8>().unwrap();
+    assert_eq!((bytes[39], bytes[40], bytes[79]), (39, 64, 103));
+}
+
+#[test]
+fn wrong_files_are_rejected_with_the_position() {
+    let said = |bytes: &[u8], json| play(bytes, json).err().unwrap();
+    let none = serde_json::json!({});
+    assert!(said(b"", none.clone()).contains("there is no complete block in"));
+    assert!(said(b"SIMPLE", none.clone()).contains("block at byte 0: the header has no card END"));
+    let good = block(0, 0, |_| {});
+    assert!(said(&good[..good.len() - 1], none.clone()).contains("no complete block"));
+    let damaged = [good.clone(), vec![b'x'; 200]].concat();
+    let at = format!("block at byte {}: card 1 of the header", good.len());
+    assert!(said(&damaged, none).contains(&at));
+    let uneven = said(&good, serde_json::json!({"spectra_per_heap": 5}));
+    assert_eq!(uneven, "`spectra_per_heap` must divide the 32 spectra of a block, got 5");
+}
