@@ -114,9 +114,9 @@ mod tests {
         assert!(!sizes.contains(&8192) && !sizes.contains(&24));
         assert!(sizes.iter().all(|bytes| 16_000_000 % bytes == 0));
         // A prime rate, or nothing at all.
-        assert_eq!(payload_sizes(1_000_003, 2, 10_000), []);
-        assert_eq!(payload_sizes(0, 2, 10_000), []);
-        assert_eq!(payload_sizes(1000, 0, 100).len(), 0);
+        assert!(payload_sizes(1_000_003, 2, 10_000).is_empty());
+        assert!(payload_sizes(0, 2, 10_000).is_empty());
+        assert!(payload_sizes(1000, 0, 100).is_empty());
     }
 
     #[test]

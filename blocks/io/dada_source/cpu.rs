@@ -88,7 +88,7 @@ impl Block for Source {
             let message = format!("cannot use {path}: OBS_OFFSET of {offset} is out of range");
             return Err(BlockError::new(message));
         }
-        let wait = self.playback.wait(timestamp);
+        let wait = self.playback.early(timestamp);
         if !wait.is_zero() {
             return Ok(Next::After(wait));
         }

@@ -132,7 +132,7 @@ impl Block for Source {
         }
         let Some((block, first, heap)) = &self.current else { return Ok(Next::Again) };
         let timestamp = (first + heap * self.shape.spectra) * self.shape.step;
-        let wait = self.playback.wait(timestamp);
+        let wait = self.playback.early(timestamp);
         if !wait.is_zero() {
             return Ok(Next::After(wait));
         }
