@@ -15,10 +15,10 @@
 //! - [`changes`]: live updates, swaps, updates of the flowgraph
 //! - [`frames`]: headers and payloads
 //! - [`views`]: views of frames
-//! - [`recordings`]: recorders
+//! - [`recordings`]: recorders and their recordings
 //! - [`shadows`]: shadows of blocks
 //! - [`events`]: events of the run
-//! - [`problem`]: errors
+//! - [`problem`]: errors of requests
 #![forbid(unsafe_code)]
 
 pub mod blocks;
