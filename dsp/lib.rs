@@ -21,5 +21,6 @@ pub mod real_fft;
 pub mod remez;
 pub mod rotate;
 pub mod simd;
+pub mod stefcal;
 pub mod transpose;
 pub mod unzip;

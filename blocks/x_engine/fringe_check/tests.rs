@@ -74,6 +74,7 @@ fn parameters() -> FringeCheck {
         applied_delays_seconds: vec![],
         applied_phases_radians: vec![],
         tracked: false,
+        skip_dumps: 0,
         max_phase_error_degrees: Some(1.0),
         max_delay_error_seconds: None,
     }
@@ -177,4 +178,13 @@ fn fringe_check_rejects_mismatched_inputs_and_parameters() {
     other.dtype = Dtype::Ci8;
     other.band = None;
     assert_eq!(parameters().outputs(&[other]).unwrap_err().len(), 3);
+}
+
+#[test]
+fn skipped_dumps_are_not_checked() {
+    let skipping = |skip_dumps| FringeCheck { skip_dumps, ..parameters() };
+    assert!(check(&skipping(0), 0.0, 30.0).1.is_err());
+    let (summary, result) = check(&skipping(1), 0.0, 30.0);
+    assert_eq!(result.unwrap_err(), "no visibilities arrived");
+    assert_eq!(summary, "no visibilities arrived\n");
 }
