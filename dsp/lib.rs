@@ -25,6 +25,7 @@ pub mod resample;
 pub mod rotate;
 pub mod sidereal;
 pub mod simd;
+pub mod stefcal;
 pub mod synthesis;
 pub mod transpose;
 pub mod unzip;

@@ -63,7 +63,8 @@ fn port() -> impl Strategy<Value = PortType> {
                     match *name {
                         "pol" if fit > 1 => *len = 2,
                         "product" if fit > 1 => *len = 4,
-                        "baseline" if fit > 1 => *len = 3,
+                        // The pairs of two or of three antennas.
+                        "baseline" if fit > 1 => *len = if fit % 2 == 0 { 3 } else { 6 },
                         // At least two periods of a satellite's code.
                         "sample" if fit > 1 && dtype == Dtype::Ci16 => *len = 8192,
                         "value" if fit > 1 && fit % 2 == 0 => *len = gnss_acquisition::VALUES,

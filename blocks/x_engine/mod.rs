@@ -5,3 +5,4 @@ pub mod average;
 pub mod beamformer;
 pub mod correlator;
 pub mod fringe_check;
+pub mod gain_solver;

@@ -221,6 +221,12 @@ impl BlockEvents {
         }
     }
 
+    /// Whether the block is in its slot.
+    #[must_use]
+    pub fn is_in_slot(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Sets the target of events; returns the previous one.
     pub fn redirect(&self, target: Option<Target>) -> Option<Target> {
         std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), target)

@@ -23,6 +23,7 @@ pub mod files;
 pub mod frame;
 pub mod gpu;
 pub mod kind;
+pub mod live_updates;
 mod map;
 pub mod npy;
 pub mod port;

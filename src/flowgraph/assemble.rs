@@ -287,6 +287,7 @@ impl Plan {
             resolved_yaml: Arc::clone(&self.resolved_yaml),
             output_folder: self.output_folder.clone(),
             recorders: self.recorders.clone(),
+            updates: self.updates.clone(),
             wake,
             ..Env::detached(&block.name)
         })

@@ -34,6 +34,7 @@ mod retune;
 mod schema;
 mod scope;
 mod source_text;
+mod targets;
 mod transfers;
 
 pub use assemble::beside_frames;

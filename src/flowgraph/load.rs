@@ -7,12 +7,13 @@ use super::parameters::{Given, Setting, evaluate};
 use super::plan::{ParameterInfo, Plan, PlannedBlock};
 use super::resolve::Resolver;
 use super::scope::{Budget, Names, Substitution, to_value};
-use super::{Loaded, check, expect, include, transfers};
+use super::{Loaded, check, expect, include, targets, transfers};
 use crate::Thread;
 use fxgraph_core::access::{self, FileAccess};
 use fxgraph_core::diagnostic::Sources;
 use fxgraph_core::diagnostic::{Diagnostic, SHOWN, Severity, Span, codes, suggest_after, tidy};
 use fxgraph_core::files::open_regular;
+use fxgraph_core::live_updates::LiveUpdates;
 use fxgraph_core::recorders::Recorders;
 use fxgraph_core::tree::{Key, Node, Value};
 use fxgraph_core::{Registry, Resources};
@@ -163,6 +164,7 @@ fn plan(
         .collect();
     let planned = check::check(&blocks, &feeds, access, problems);
     claimed_twice(&planned, &blocks, problems);
+    targets::unknown(&planned, &blocks, registry, problems);
     let tests = tests(document, &names, ground, (access, folder), problems);
     problems.extend(budget.problem());
     // A block may be missing because an expression failed; that error is already in `problems`.
@@ -193,6 +195,7 @@ fn plan(
         build_progress: Arc::default(),
         tuning: Arc::default(),
         recorders: Recorders::default(),
+        updates: LiveUpdates::default(),
         access: access.clone(),
         included: Vec::new(),
     };

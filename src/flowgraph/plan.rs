@@ -10,6 +10,7 @@ use fxgraph_core::access::FileAccess;
 use fxgraph_core::device::DeviceName;
 use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest};
 use fxgraph_core::kind::{AnyConfigured, Ports, Resources};
+use fxgraph_core::live_updates::LiveUpdates;
 use fxgraph_core::recorders::Recorders;
 use fxgraph_cuda::Tuning;
 use fxgraph_cuda::transfer::Transfer;
@@ -137,6 +138,8 @@ pub struct Plan {
     pub build_progress: Arc<BuildProgress>,
     /// Recorders of this flowgraph while it runs.
     pub recorders: Recorders,
+    /// Live updates that its blocks request while it runs.
+    pub updates: LiveUpdates,
     /// Files that updates of it may name.
     #[doc(hidden)]
     pub access: FileAccess,

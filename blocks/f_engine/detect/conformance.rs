@@ -6,37 +6,89 @@ use serde_json::json;
 
 /// The cases on `device`.
 pub(super) fn cases(device: DeviceName) -> Vec<Case> {
+    let mut cases = stacked_cases(device);
     // Polarisations, spectra, channels, products, spectra in a sum, frames between missing ones.
+    cases.extend(
+        [
+            (2, 16, 64, "stokes", 4, None),
+            (2, 5, 1000, "stokes", 1, None),
+            (2, 64, 129, "intensity", 64, None),
+            (2, 12, 2048, "power", 3, Some(7)),
+            (1, 32, 4096, "power", 8, None),
+            (2, 32, 257, "stokes", 16, Some(11)),
+            (2, 70_000, 4, "stokes", 1, None),
+        ]
+        .map(|(pols, spectra, channels, products, of_sum, missing_every)| {
+            let axis = |name: &str, len: usize| json!({"name": name, "len": len});
+            let (pol, spectrum) = (axis("pol", pols), axis("spectrum", spectra));
+            let mut source = json!({
+                "dtype": "cf32", "axes": [pol.clone(), spectrum.clone(), axis("channel", channels)],
+                "validity_axes": [pol, spectrum], "samples_per_frame": 2 * channels * spectra,
+                "frames": 5, "pattern": "random",
+            });
+            let mut name =
+                format!("{products}, {pols} x {spectra} spectra of {channels}, {of_sum} in a sum");
+            if let Some(every) = missing_every {
+                source["missing_every"] = json!(every);
+                name += ", some missing";
+            }
+            Case::new(
+                ("detect", "cuda"),
+                name,
+                &json!({"products": products, "spectra": of_sum}),
+                (&format!("source: {{kind: null_source, parameters: {source}}}"), &["source"]),
+                // Products and sums are rounded together on a GPU.
+                Tolerance::floating(1e-6),
+                device,
+            )
+        }),
+    );
+    cases
+}
+
+/// Cases of the voltages of several antennas; all sums are exact.
+fn stacked_cases(device: DeviceName) -> Vec<Case> {
+    // Element type, K-major, antennas, channels, heaps, spectra of a heap, parameters.
     [
-        (2, 16, 64, "stokes", 4, None),
-        (2, 5, 1000, "stokes", 1, None),
-        (2, 64, 129, "intensity", 64, None),
-        (2, 12, 2048, "power", 3, Some(7)),
-        (1, 32, 4096, "power", 8, None),
-        (2, 32, 257, "stokes", 16, Some(11)),
-        (2, 70_000, 4, "stokes", 1, None),
+        ("ci8", false, 5, 33, 2, 64, json!({"products": "stokes", "spectra": 16})),
+        ("ci8", true, 7, 8, 3, 20, json!({"products": "power", "spectra": 30})),
+        (
+            "ci4",
+            false,
+            3,
+            5,
+            2,
+            12,
+            json!({"products": "intensity", "spectra": 24, "antennas": "separate"}),
+        ),
+        (
+            "ci4",
+            true,
+            1,
+            16,
+            4,
+            100,
+            json!({"products": "stokes", "spectra": 1, "antennas": "separate"}),
+        ),
     ]
-    .map(|(pols, spectra, channels, products, of_sum, missing_every)| {
+    .map(|(dtype, k_major, antennas, channels, heaps, spectra, parameters)| {
         let axis = |name: &str, len: usize| json!({"name": name, "len": len});
-        let (pol, spectrum) = (axis("pol", pols), axis("spectrum", spectra));
-        let mut source = json!({
-            "dtype": "cf32", "axes": [pol.clone(), spectrum.clone(), axis("channel", channels)],
-            "validity_axes": [pol, spectrum], "samples_per_frame": 2 * channels * spectra,
-            "frames": 5, "pattern": "random",
+        let units = [axis("heap", heaps), axis("antenna", antennas)];
+        let mut axes = units.to_vec();
+        let (spectrum, pol) = (axis("spectrum", spectra), axis("pol", 2));
+        axes.push(axis("channel", channels));
+        axes.extend(if k_major { [pol, spectrum] } else { [spectrum, pol] });
+        let source = json!({
+            "dtype": dtype, "axes": axes, "validity_axes": units,
+            "samples_per_frame": 2 * channels * heaps * spectra,
+            "frames": 5, "pattern": "random", "missing_every": 4,
         });
-        let mut name =
-            format!("{products}, {pols} x {spectra} spectra of {channels}, {of_sum} in a sum");
-        if let Some(every) = missing_every {
-            source["missing_every"] = json!(every);
-            name += ", some missing";
-        }
         Case::new(
             ("detect", "cuda"),
-            name,
-            &json!({"products": products, "spectra": of_sum}),
+            format!("{antennas} antennas, {dtype}, {parameters}"),
+            &parameters,
             (&format!("source: {{kind: null_source, parameters: {source}}}"), &["source"]),
-            // Products and sums are rounded together on a GPU.
-            Tolerance::floating(1e-6),
+            Tolerance::EXACT,
             device,
         )
     })

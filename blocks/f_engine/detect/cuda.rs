@@ -11,16 +11,19 @@ use std::sync::Arc;
 /// Threads per block, one for each channel.
 const THREADS: usize = 128;
 
-pub(super) static PROGRAMS: &[ProgramSource] = &[ProgramSource {
-    source: Source::embedded("detect.cu", include_str!("detect.cu")),
-    headers: &[],
-    needs: Needs::Ampere,
-    cases: &[
-        "POLS=1 CHANNELS=1024 SUMS=4 SPECTRA=4 PRODUCTS=0",
-        "POLS=2 CHANNELS=1000 SUMS=1 SPECTRA=64 PRODUCTS=1",
-        "POLS=2 CHANNELS=4096 SUMS=16 SPECTRA=1 PRODUCTS=2",
-    ],
-}];
+pub(super) static PROGRAMS: &[ProgramSource] = &[
+    ProgramSource {
+        source: Source::embedded("detect.cu", include_str!("detect.cu")),
+        headers: &[],
+        needs: Needs::Ampere,
+        cases: &[
+            "POLS=1 CHANNELS=1024 SUMS=4 SPECTRA=4 PRODUCTS=0",
+            "POLS=2 CHANNELS=1000 SUMS=1 SPECTRA=64 PRODUCTS=1",
+            "POLS=2 CHANNELS=4096 SUMS=16 SPECTRA=1 PRODUCTS=2",
+        ],
+    },
+    super::stacked_cuda::PROGRAM,
+];
 
 /// Bytes of the block's own arrays.
 pub(super) fn device_bytes(shape: &Shape) -> usize {

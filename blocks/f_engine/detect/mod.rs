@@ -3,6 +3,11 @@
 mod conformance;
 mod cpu;
 mod cuda;
+mod stacked;
+mod stacked_cuda;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod stacked_tests;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -16,6 +21,7 @@ use fxgraph::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stacked::Stack;
 
 /// Kinds of power that `detect` computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -41,12 +47,23 @@ impl Products {
     }
 }
 
+/// Sums over the antennas of stacked voltages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Antennas {
+    /// The incoherent sum of all antennas.
+    #[default]
+    Sum,
+    /// Each antenna by itself.
+    Separate,
+}
+
 /// Parameters of `detect`.
 #[derive(Clone, Debug, Kind)]
 #[kind(
     name = "detect",
     page = "README.md",
-    examples("example.yaml"),
+    examples("example.yaml", "stacked.yaml"),
     inputs("input"),
     outputs("output")
 )]
@@ -57,11 +74,27 @@ pub struct Detect {
     /// Adjacent spectra per sum; must divide the number of spectra of a frame.
     #[param(default = 1, range = 1..)]
     pub spectra: usize,
+    /// For the voltages of several antennas: `sum` adds the powers of all antennas, `separate` keeps the antennas.
+    #[param(default)]
+    pub antennas: Antennas,
+}
+
+/// Sizes of the input and of the sums.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes(Input);
+
+/// Kinds of input.
+#[derive(Clone, Copy, Debug)]
+enum Input {
+    /// Spectra of one antenna.
+    One(Shape),
+    /// Voltages of several antennas.
+    Stack(Stack),
 }
 
 /// Lengths of the input's axes, and number and length of the sums.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+struct Shape {
     pols: usize,
     channels: usize,
     products: Products,
@@ -94,25 +127,48 @@ fn spectra_missing(env: &Env) -> Counter {
 }
 
 impl KindSpec for Detect {
-    type Shape = Shape;
+    type Shape = Sizes;
     const IMPLEMENTATIONS: Implementations<Self> = &[
-        Implementation::cpu(|block, env| Ok(Box::new(Mapped(cpu::Cpu::new(block.shape, env))))),
+        Implementation::cpu(|block, env| match block.shape.0 {
+            Input::One(shape) => Ok(Box::new(Mapped(cpu::Cpu::new(shape, env)))),
+            Input::Stack(stack) => Ok(Box::new(Mapped(stacked::Cpu::new(stack, env)))),
+        }),
         Implementation::<Self>::cuda("cuda", "one kernel launch for each frame", |block, env| {
-            GpuMapped::build(env, |lane| cuda::Cuda::new(block.shape, env, lane.device()))
+            match block.shape.0 {
+                Input::One(shape) => {
+                    GpuMapped::build(env, |lane| cuda::Cuda::new(shape, env, lane.device()))
+                }
+                Input::Stack(stack) => {
+                    GpuMapped::build(env, |lane| stacked_cuda::Cuda::new(stack, env, lane.device()))
+                }
+            }
         })
-        .check(|block, _| Vec::from_iter(cuda::refusal(&block.shape)))
-        .device_bytes(|block| cuda::device_bytes(&block.shape))
+        .check(|block, _| {
+            Vec::from_iter(match &block.shape.0 {
+                Input::One(shape) => cuda::refusal(shape),
+                Input::Stack(stack) => stacked_cuda::refusal(stack),
+            })
+        })
+        .device_bytes(|block| match &block.shape.0 {
+            Input::One(shape) => cuda::device_bytes(shape),
+            Input::Stack(stack) => stacked_cuda::device_bytes(stack),
+        })
         .programs(cuda::PROGRAMS),
     ];
 
-    fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<Sizes> {
         let input = &inputs[0];
+        if input.axis_len("antenna").is_some() {
+            let (stack, outputs) = Stack::of_port(self, input)?;
+            return Ok((Sizes(Input::Stack(stack)), outputs));
+        }
         let lengths: Vec<_> = input.axes.iter().map(|axis| (axis.name, axis.len)).collect();
         let (Dtype::Cf32, &[("pol", pols @ 1..=2), ("spectrum", spectra), ("channel", channels)]) =
             (input.dtype, lengths.as_slice())
         else {
             let message = format!("`detect` cannot read `{input}`");
-            let help = "connect the output of `fft`: cf32 [pol][spectrum][channel] with 1 or 2 polarisations";
+            let help = "connect the output of `fft`, cf32 [pol][spectrum][channel] with 1 or 2 polarisations, or that of \
+                        `antenna_stack`";
             return Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
         };
         let mut refusals = Vec::new();
@@ -147,7 +203,7 @@ impl KindSpec for Detect {
             ..input.clone()
         };
         let shape = Shape { pols, channels, products: self.products, sums, spectra: self.spectra };
-        Ok((shape, vec![output]))
+        Ok((Sizes(Input::One(shape)), vec![output]))
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

@@ -1,4 +1,4 @@
-use super::{Detect, Products};
+use super::{Antennas, Detect, Products};
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Clock, Dtype, Env, Frame, KindSpec, PortType, Ports, ValidityType};
 use fxgraph_dsp::random::Random;
@@ -59,7 +59,7 @@ fn sums_are_those_of_double_precision_without_missing_spectra() {
             vec![xx + yy, xx - yy, xy.re.into(), xy.im.into()]
         }),
     ] {
-        let kind = Detect { products, spectra: of_sum };
+        let kind = Detect { products, spectra: of_sum, antennas: Antennas::Sum };
         let (frame, missing) = detect(&kind, port(2, spectra, channels), &values, &valid);
         assert_eq!(frame.header().validity, [3, 3, 0]);
         assert_eq!((frame.header().timestamp, missing), (4096, 6));
@@ -87,7 +87,7 @@ fn sums_are_those_of_double_precision_without_missing_spectra() {
 
 #[test]
 fn circular_waves_have_stokes_v_and_linear_ones_u() {
-    let kind = Detect { products: Products::Stokes, spectra: 1 };
+    let kind = Detect { products: Products::Stokes, spectra: 1, antennas: Antennas::Sum };
     let stokes = |y: Complex32| {
         let (frame, _) = detect(&kind, port(2, 1, 1), &[Complex32::ONE, y], &[1, 1]);
         frame.as_slice::<f32>().unwrap().to_vec()
@@ -104,7 +104,7 @@ fn what_cannot_be_made_is_refused_with_every_reason() {
         let refusals = detect.outputs(&[input]).unwrap_err();
         refusals.into_iter().map(|refusal| refusal.message).collect::<Vec<_>>()
     };
-    let kind = |spectra| Detect { products: Products::Stokes, spectra };
+    let kind = |spectra| Detect { products: Products::Stokes, spectra, antennas: Antennas::Sum };
     assert_eq!(
         messages(kind(3), port(1, 8, 4)),
         [

@@ -18,6 +18,8 @@ pub struct Check {
     /// `[baseline][channel]`, both parallel-hand products added.
     sums: Vec<Complex64>,
     summary: Summary,
+    /// Dumps that are still left out.
+    to_skip: u64,
     dumps: Counter,
     missing: Counter,
     missing_visibilities: Counter,
@@ -47,6 +49,7 @@ impl Check {
     pub fn new(parameters: FringeCheck, input: &PortType, env: &Env) -> Self {
         let (channels, baselines) = (input.axes[0].len, input.axes[1].len);
         Self {
+            to_skip: parameters.skip_dumps,
             parameters,
             band: input.band,
             channels,
@@ -220,7 +223,11 @@ fn wrapped(degrees: f64) -> f64 {
 impl Block for Check {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while let Some(frame) = io.inputs[0].pop() {
-            self.add(&frame);
+            if self.to_skip > 0 {
+                self.to_skip -= 1;
+            } else {
+                self.add(&frame);
+            }
         }
         if !io.inputs[0].ended() {
             return Ok(Next::Wait);

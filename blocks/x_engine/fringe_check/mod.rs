@@ -29,6 +29,9 @@ pub struct FringeCheck {
     /// `applied_delays_seconds` and `applied_phases_radians`.
     #[param(default)]
     pub tracked: bool,
+    /// Dumps at the start that are left out, for example until a calibration has converged.
+    #[param(default)]
+    pub skip_dumps: u64,
     /// Largest phase error of a baseline, in degrees; the run fails if it is exceeded.
     pub max_phase_error_degrees: Option<f64>,
     /// Largest error of the measured delay of a baseline, in seconds; the run fails if it is exceeded.

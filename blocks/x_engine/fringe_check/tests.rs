@@ -74,6 +74,7 @@ fn parameters() -> FringeCheck {
         applied_delays_seconds: vec![],
         applied_phases_radians: vec![],
         tracked: false,
+        skip_dumps: 0,
         max_phase_error_degrees: Some(1.0),
         max_delay_error_seconds: None,
     }
@@ -202,4 +203,13 @@ fn visibilities_without_data_are_left_out_one_by_one() {
     let counters = env.counters.list();
     let count = |name: &str| counters.iter().find(|c| c.name == name).unwrap().counter.get();
     assert_eq!((count("baselines_missing"), count("visibilities_missing")), (0, 6 * 128));
+}
+
+#[test]
+fn skipped_dumps_are_not_checked() {
+    let skipping = |skip_dumps| FringeCheck { skip_dumps, ..parameters() };
+    assert!(check(&skipping(0), 0.0, 30.0).1.is_err());
+    let (summary, result) = check(&skipping(1), 0.0, 30.0);
+    assert_eq!(result.unwrap_err(), "no visibilities arrived");
+    assert_eq!(summary, "no visibilities arrived\n");
 }

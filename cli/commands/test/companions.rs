@@ -1,24 +1,44 @@
 //! Start and end of the flowgraphs of a test: the tested one and those in `alongside`.
 
+use crate::flowgraph::registry;
 use crate::signals::Signals;
+use fxgraph::Control;
 use fxgraph::flowgraph::{Plan, Probe};
-use fxgraph::runtime::{self, Report, Running, with_causes};
+use fxgraph::runtime::{Prepared, Report, Running, with_causes};
+use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 /// Time for a flowgraph to end after an abort.
 const PATIENCE: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_millis(20);
 
+/// A running flowgraph, with the control that makes the live updates that its blocks request.
+pub struct Started {
+    running: Running,
+    _control: Control,
+}
+
+impl Deref for Started {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.running
+    }
+}
+
 /// Starts a plan.
-pub fn start(plan: &Plan, probes: Vec<Probe>) -> Result<Running, Vec<String>> {
+pub fn start(plan: &Plan, probes: Vec<Probe>) -> Result<Started, Vec<String>> {
     let assembly = plan.build_with(probes).map_err(|error| vec![with_causes(&error)])?;
-    runtime::start(assembly, crate::commands::run::options(plan))
-        .map_err(|error| vec![with_causes(&error)])
+    let prepared = Prepared::new(assembly).map_err(|error| vec![with_causes(&error)])?;
+    let control = Control::new(plan.clone(), registry(), prepared.handle());
+    let running = prepared.start(crate::commands::run::options(plan));
+    let running = running.map_err(|error| vec![with_causes(&error)])?;
+    Ok(Started { running, _control: control })
 }
 
 /// Waits for the end of `running` and returns its report; aborts it at `deadline` or when a signal
 /// arrives. Returns an error if a block does not end, so that sockets may still be bound.
-pub fn end(running: Running, deadline: Instant, signals: &Signals) -> Result<Report, String> {
+pub fn end(running: Started, deadline: Instant, signals: &Signals) -> Result<Report, String> {
     while !running.wait_timeout(TICK) {
         if Instant::now() >= deadline || signals.look() > 0 {
             running.abort();
@@ -28,11 +48,11 @@ pub fn end(running: Running, deadline: Instant, signals: &Signals) -> Result<Rep
             return Err("a block did not end after the abort".to_owned());
         }
     }
-    Ok(running.wait())
+    Ok(running.running.wait())
 }
 
 /// Running flowgraphs of `alongside`, each with its file name.
-pub struct Companions(Vec<(String, Running)>);
+pub struct Companions(Vec<(String, Started)>);
 
 impl Companions {
     /// Starts the flowgraphs one after the other, so that the sockets of each are open before the next one starts.

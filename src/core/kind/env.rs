@@ -2,6 +2,7 @@
 
 use crate::counter::Counters;
 use crate::event::BlockEvents;
+use crate::live_updates::LiveUpdates;
 use crate::recorders::Recorders;
 use crate::summary::Summary;
 use std::any::Any;
@@ -32,6 +33,8 @@ pub struct Env {
     pub output_folder: PathBuf,
     /// Registry where a recorder registers itself, so that clients can list and trigger it.
     pub recorders: Recorders,
+    /// Live updates of other blocks that the block requests: see [`Requester`](crate::live_updates::Requester).
+    pub updates: LiveUpdates,
 }
 
 impl Env {
@@ -49,6 +52,7 @@ impl Env {
             resolved_yaml: Arc::from(""),
             output_folder: PathBuf::new(),
             recorders: Recorders::default(),
+            updates: LiveUpdates::default(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Ports and resources of a block.
 
+use crate::live_updates::Target;
 use crate::port::{Clock, PortType};
 use std::fmt;
 use std::path::PathBuf;
@@ -68,6 +69,8 @@ pub struct Resources {
     pub sockets: Vec<String>,
     /// Files that it writes, to reject two writers of one file.
     pub writes: Vec<PathBuf>,
+    /// Live parameters of other blocks that it changes, to reject those that do not exist.
+    pub updates: Vec<Target>,
 }
 
 /// Checked port types of one block.

@@ -156,6 +156,7 @@ impl Control {
         let prepared = Prepared::after(&self.0.run(), plan.build()?)?;
         let run = prepared.handle();
         run.watch_losses();
+        self.serve(&plan.updates);
         // Locked meanwhile, so that no shadow of the old run is added in between.
         let mut shadows = self.locked_shadows();
         let next = Current { plan: Arc::new(plan), run, steady_state: 0 };

@@ -8,6 +8,7 @@
 //! - `swap`: changes of one block
 //! - `shadow`: a second block on the same frames, for comparison
 //! - `lifecycle`: starts
+//! - `requests`: live updates that blocks request
 //! - `record`: recordings of outputs, including frames from before an event
 //! - `tap`: probes of outputs
 //! - `retune`: live updates of parameters
@@ -19,6 +20,7 @@ mod apply;
 mod change;
 mod lifecycle;
 mod record;
+mod requests;
 mod retune;
 mod shadow;
 mod swap;
@@ -106,7 +108,8 @@ impl Control {
         });
         run.watch_events(plan.recorders.watcher());
         run.watch_losses();
-        Self(Arc::new(Inner {
+        let updates = plan.updates.clone();
+        let control = Self(Arc::new(Inner {
             current: RwLock::new(Current { plan: Arc::new(plan), run, steady_state: 0 }),
             registry,
             requests: lifecycle::Requests::default(),
@@ -114,7 +117,9 @@ impl Control {
             shadows: Mutex::default(),
             recordings: OnceLock::new(),
             recorders_made: AtomicU64::new(0),
-        }))
+        }));
+        control.serve(&updates);
+        control
     }
 
     /// Returns the plan of the running flowgraph: its blocks with their devices and implementations, ports and

@@ -4,6 +4,7 @@ use crate::Control;
 use fxgraph_core::block::{Block, Io, Next};
 use fxgraph_core::error::BlockError;
 use fxgraph_core::event::EventKind;
+use fxgraph_core::live_updates::{Answer, Requester, Target};
 use fxgraph_core::retune::{Change, Changes, Timed};
 use fxgraph_core::{
     Axis, Checked, Clock, Configured, Counter, Dtype, Env, Implementation, Implementations, Kind,
@@ -22,6 +23,7 @@ pub fn registry() -> Registry {
         KindEntry::of::<Tenfold>(),
         KindEntry::of::<Collect>(),
         KindEntry::of::<Constant>(),
+        KindEntry::of::<Raise>(),
     ])
 }
 
@@ -417,5 +419,69 @@ impl Block for LevelBlock {
 
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {
         self.changes.offer(change)
+    }
+}
+
+/// Sink that raises the level of another block by 1 with every tenth frame.
+#[derive(Clone, Kind)]
+#[kind(name = "raise", page = "../../../core/kind/test_page.md", inputs("input"))]
+struct Raise {
+    /// Name of the other block.
+    target: String,
+    /// Its live parameter is `level`, and this one is added to it.
+    step: i64,
+}
+
+struct RaiseBlock {
+    parameters: Raise,
+    requester: Requester,
+    request: Option<Answer>,
+    raised: Counter,
+    rejected: Counter,
+}
+
+impl KindSpec for Raise {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        Ok(Box::new(RaiseBlock {
+            parameters: block.parameters.clone(),
+            requester: Requester::new(env),
+            request: None,
+            raised: env.counters.count("raised", "updates made"),
+            rejected: env.counters.count("rejected", "updates not made"),
+        }))
+    })];
+
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        Ok(((), vec![]))
+    }
+
+    fn resources(block: &Configured<Self>) -> Resources {
+        let block = block.parameters.target.clone();
+        let target = Target { block, parameter: "level", named_by: "target".to_owned() };
+        Resources { updates: vec![target], ..Resources::default() }
+    }
+}
+
+impl Block for RaiseBlock {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        match self.request.as_ref().and_then(Answer::get) {
+            Some(Ok(_)) => self.raised.add(1),
+            Some(Err(_)) => self.rejected.add(1),
+            None => {}
+        }
+        self.request.take_if(|request| request.get().is_some());
+        let Raise { target, step, .. } = &self.parameters;
+        while let Some(frame) = io.inputs[0].pop() {
+            let targets = std::slice::from_ref(target);
+            let in_force = self.requester.in_force(targets, "level").unwrap();
+            let timestamp = frame.header().timestamp;
+            if self.request.is_none() && timestamp >= in_force.from && timestamp % 10 == 0 {
+                let level = in_force.values[0].as_ref().and_then(serde_json::Value::as_i64);
+                let parameters = serde_json::json!({target: {"level": level.unwrap() + step}});
+                self.request = self.requester.request(parameters).ok();
+            }
+        }
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
     }
 }

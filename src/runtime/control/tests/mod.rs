@@ -2,6 +2,7 @@
 
 mod kinds;
 mod record;
+mod requests;
 mod retune;
 mod shadows;
 mod update;

@@ -1,0 +1,74 @@
+// Powers of the quantised voltages of several antennas, summed over adjacent spectra and over groups of antennas.
+//
+// Macros: `HEAPS`, `ANTENNAS`, `CHANNELS`, `HEAP_SPECTRA` of the input; `BITS` of each part of a value, 8 or 4; `K_MAJOR`:
+// 1 for `[pol][spectrum]`, 0 for `[spectrum][pol]`; `OF_SUM` antennas per sum; `SUMS` in time per frame; `SPECTRA` per
+// sum; `PRODUCTS`: 0 for the power of each polarisation, 1 for the intensity, 2 for the Stokes parameters.
+// Grid: one warp for each sum of a channel.
+#if !defined(HEAPS) || !defined(ANTENNAS) || !defined(HEAP_SPECTRA) || !defined(OF_SUM) || !defined(PRODUCTS)
+#error "detect_stacked.cu needs the macros above"
+#endif
+
+/// Parts of the value with index `index`.
+__device__ __forceinline__ int2 value(const signed char *values, long long index) {
+#if BITS == 4
+    const signed char both = values[index];
+    return {both >> 4, (signed char)(both << 4) >> 4};
+#else
+    const char2 parts = reinterpret_cast<const char2 *>(values)[index];
+    return {(signed char)parts.x, (signed char)parts.y};
+#endif
+}
+
+/// `valid`: validity `[heap][antenna]`. `values`: `[heap][antenna][channel]` and spectra of both polarisations. `powers`:
+/// `[group of antennas][sum][product][channel]`.
+extern "C" __global__ void detect_stacked(const unsigned *valid, const signed char *values, float *powers) {
+    const long long warp = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    const int lane = threadIdx.x % 32;
+    const long long channel = warp % CHANNELS;
+    const long long unit = warp / CHANNELS;
+    if (unit >= (long long)(ANTENNAS / OF_SUM) * SUMS) {
+        return;
+    }
+    const long long group = unit / SUMS, sum = unit % SUMS;
+    long long a = 0, b = 0, c = 0, d = 0;
+    for (long long n = lane; n < (long long)OF_SUM * SPECTRA; n += 32) {
+        const long long antenna = group * OF_SUM + n / SPECTRA;
+        const long long spectrum = sum * SPECTRA + n % SPECTRA;
+        const long long heap = spectrum / HEAP_SPECTRA, of_heap = spectrum % HEAP_SPECTRA;
+        if (valid[heap * ANTENNAS + antenna] == 0) {
+            continue;
+        }
+        const long long row = ((heap * ANTENNAS + antenna) * CHANNELS + channel) * 2 * HEAP_SPECTRA;
+        const int2 x = value(values, row + (K_MAJOR ? of_heap : 2 * of_heap));
+        const int2 y = value(values, row + (K_MAJOR ? HEAP_SPECTRA + of_heap : 2 * of_heap + 1));
+        const int xx = x.x * x.x + x.y * x.y, yy = y.x * y.x + y.y * y.y;
+        if (PRODUCTS == 0) {
+            a += xx;
+            b += yy;
+        } else {
+            a += xx + yy;
+            b += xx - yy;
+            c += 2 * (x.x * y.x + x.y * y.y);
+            d += 2 * (x.y * y.x - x.x * y.y);
+        }
+    }
+    for (int step = 16; step > 0; step /= 2) {
+        a += __shfl_down_sync(0xffffffffu, a, step);
+        b += __shfl_down_sync(0xffffffffu, b, step);
+        c += __shfl_down_sync(0xffffffffu, c, step);
+        d += __shfl_down_sync(0xffffffffu, d, step);
+    }
+    if (lane > 0) {
+        return;
+    }
+    constexpr int ROWS = PRODUCTS == 2 ? 4 : PRODUCTS == 1 ? 1 : 2;
+    float *to = powers + unit * ROWS * CHANNELS + channel;
+    to[0] = (float)a;
+    if (ROWS > 1) {
+        to[CHANNELS] = (float)b;
+    }
+    if (ROWS > 2) {
+        to[2LL * CHANNELS] = (float)c;
+        to[3LL * CHANNELS] = (float)d;
+    }
+}

@@ -1,0 +1,230 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+mod settings;
+mod sums;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use fxgraph::diagnostic::codes;
+use fxgraph::live_updates::Target;
+use fxgraph::{
+    At, Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind,
+    KindSpec, PortType, Refusal, Resources, ValidityType,
+};
+use fxgraph_dsp::geometry::Direction;
+use fxgraph_dsp::stefcal::antennas_of;
+use sums::Shape;
+
+/// Live parameter of the targets that the block changes.
+const GAINS: &str = "gains";
+
+/// Parameters of `gain_solver`.
+#[derive(Clone, Debug, Kind)]
+#[kind(
+    name = "gain_solver",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("input"),
+    outputs("gains")
+)]
+pub struct GainSolver {
+    /// Block of each antenna whose live parameter `gains` is changed, such as a `postproc`; or one name in which the
+    /// number of the antenna replaces `*`: `f[*].postproc`.
+    pub targets: Vec<String>,
+    /// Adjacent channels with a common gain; must divide the channels of the input. By default all channels.
+    #[param(range = 1..)]
+    pub channels: Option<usize>,
+    /// Dumps that are summed for a solution.
+    #[param(default = 1, range = 1..=1_000_000)]
+    pub dumps: usize,
+    /// Antenna whose phase stays as it is.
+    #[param(default)]
+    pub reference_antenna: usize,
+    /// Fraction of the measured error, in phase and in the logarithm of the amplitude, that an update corrects.
+    #[param(default = 0.5, range = 0.01..=1.0)]
+    pub loop_gain: f64,
+    /// Smallest number of antennas with data for a solution.
+    #[param(default = 3, range = 3..)]
+    pub min_antennas: usize,
+    /// Largest number of iterations of a solution.
+    #[param(default = 200, range = 2..=100_000)]
+    pub iterations: usize,
+    /// Relative change of the gains from one iteration to the next below which they have converged.
+    #[param(default = 1e-7, range = 1e-14..=0.1)]
+    pub tolerance: f64,
+    /// Position of each antenna: east, north, up in metres, if `source` is given. In a longer list, entries after the
+    /// last antenna are ignored.
+    #[param(default)]
+    pub antennas_enu_metres: Vec<[f64; 3]>,
+    /// Direction of the source, if the F-engines do not track it. By default they do, and the visibilities of a source
+    /// without errors have phase 0.
+    pub source: Option<Direction>,
+    /// Largest phase error of the last solution, in degrees; the run fails if it is exceeded.
+    #[param(range = 0..=180)]
+    pub max_phase_error_degrees: Option<f64>,
+    /// Largest error of a relative amplitude in the last solution; the run fails if it is exceeded.
+    #[param(range = 0..)]
+    pub max_amplitude_error: Option<f64>,
+}
+
+impl GainSolver {
+    /// Names of the targets of `antennas` antennas.
+    fn targets_of(&self, antennas: usize) -> Vec<String> {
+        match self.targets.as_slice() {
+            [pattern] if pattern.contains("[*]") => {
+                (0..antennas).map(|n| pattern.replacen("[*]", &format!("[{n}]"), 1)).collect()
+            }
+            targets => targets.to_vec(),
+        }
+    }
+
+    fn check_antennas(&self, antennas: usize, refusals: &mut Vec<Refusal>) {
+        let note = (At::InputAxis(0, "baseline"), "baselines are set here");
+        let mut refuse = |name, message: String| {
+            refusals.push(Refusal::parameter(name, message).note(note.0.clone(), note.1));
+        };
+        let targets = self.targets_of(antennas);
+        if targets.len() != antennas {
+            let message = format!(
+                "`targets` must have {antennas} blocks, one for each antenna, got {}",
+                targets.len()
+            );
+            refuse("targets", message);
+        } else if let Some((n, name)) =
+            targets.iter().enumerate().find(|(n, name)| targets[..*n].contains(name))
+        {
+            let message =
+                format!("`targets` must be different blocks, got `{name}` again as number {n}");
+            refuse("targets", message);
+        }
+        if self.reference_antenna >= antennas {
+            let message = format!(
+                "`reference_antenna` must be below the number of antennas, {antennas}, got {}",
+                self.reference_antenna
+            );
+            refuse("reference_antenna", message);
+        }
+        if self.min_antennas > antennas {
+            let message = format!(
+                "`min_antennas` must be at most the number of antennas, {antennas}, got {}",
+                self.min_antennas
+            );
+            refuse("min_antennas", message);
+        }
+        if self.source.is_some() && self.antennas_enu_metres.len() < antennas {
+            let message = format!(
+                "`antennas_enu_metres` must have {antennas} positions, got {}",
+                self.antennas_enu_metres.len()
+            );
+            refuse("antennas_enu_metres", message);
+        }
+        if self.antennas_enu_metres.iter().flatten().any(|v| !v.is_finite() || v.abs() > 1e7) {
+            let message = "`antennas_enu_metres` must be within 10000 km".to_owned();
+            refuse("antennas_enu_metres", message);
+        }
+        let direction = self.source.map(|s| s.azimuth_degrees + s.elevation_degrees);
+        if direction.is_some_and(|sum| !sum.is_finite()) {
+            let message = "azimuth and elevation of `source` must be finite";
+            refusals.push(Refusal::parameter("source", message));
+        }
+    }
+
+    fn check_channels(&self, input: &PortType, channels: usize, refusals: &mut Vec<Refusal>) {
+        let of_group = self.channels.unwrap_or(channels);
+        if !channels.is_multiple_of(of_group) {
+            let message = format!(
+                "`channels` must divide the {channels} channels of the input, got {of_group}"
+            );
+            refusals.push(Refusal::parameter("channels", message));
+        }
+        let is_part = input.band.is_some_and(|band| band.channels != channels);
+        if is_part && of_group != channels {
+            let message = "`channels` must be all channels of an input that has a part of the band";
+            refusals.push(
+                Refusal::parameter("channels", message)
+                    .help("omit `channels`, or correlate the whole band"),
+            );
+        }
+        if input.band.is_none() && self.source.is_some() {
+            let message = "`source` needs an input with a band";
+            refusals.push(
+                Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
+                    .help("set `band` of the source"),
+            );
+        }
+    }
+}
+
+impl KindSpec for GainSolver {
+    type Shape = Shape;
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        Ok(Box::new(cpu::Solver::new(&block.parameters, &block.shape, env)))
+    })];
+
+    fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
+        let input = &inputs[0];
+        let lengths: Vec<_> = input.axes.iter().map(|axis| (axis.name, axis.len)).collect();
+        let (
+            Dtype::Ci32 | Dtype::Cf32,
+            &[("channel", channels), ("baseline", baselines), ("product", 4)],
+        ) = (input.dtype, lengths.as_slice())
+        else {
+            let message = format!("`gain_solver` cannot read `{input}`");
+            let help = "connect a `correlator`: ci32 or cf32 [channel][baseline][product 4]";
+            return Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
+        };
+        let Some(antennas) = antennas_of(baselines) else {
+            let message = format!("{baselines} baselines are not those of all pairs of antennas");
+            let at = At::InputAxis(0, "baseline");
+            return Err(vec![Refusal::new(codes::INPUT_AXIS, at, message)]);
+        };
+        let mut refusals = Vec::new();
+        self.check_antennas(antennas, &mut refusals);
+        self.check_channels(input, channels, &mut refusals);
+        refusals.extend(sums::refuse_validity(input));
+        let samples = input.clock.samples_per_frame.checked_mul(self.dumps as u64);
+        let samples = samples.filter(|samples| *samples < 1 << 60);
+        if samples.is_none() {
+            let message = "a solution must take fewer than 2^60 ADC samples";
+            refusals.push(Refusal::parameter("dumps", message).help("use fewer dumps"));
+        }
+        let Some(samples_per_frame) = samples.filter(|_| refusals.is_empty()) else {
+            return Err(refusals);
+        };
+        let shape = Shape::new(self, input, antennas);
+        let pol = Axis::labelled("pol", ["0", "1"]);
+        let axes = vec![Axis::new("antenna", antennas), pol, Axis::new("channel", shape.groups())];
+        let band = input.band.map(|band| Band {
+            channels: shape.groups(),
+            first_channel: 0,
+            centre_hz: (band.channel_hz(0) + band.channel_hz(channels - 1)) / 2.0,
+            bandwidth_hz: channels as f64 * band.bandwidth_hz / band.channels as f64,
+        });
+        let output = PortType {
+            dtype: Dtype::Cf32,
+            axes: axes.clone(),
+            clock: Clock { samples_per_frame, ..input.clock },
+            band,
+            validity: ValidityType::flags(axes),
+        };
+        Ok((shape, vec![output]))
+    }
+
+    fn resources(block: &Configured<Self>) -> Resources {
+        let antennas = block.shape.antennas;
+        let names = block.parameters.targets_of(antennas).into_iter().enumerate();
+        let updates = names.map(|(n, name)| Target {
+            block: name,
+            parameter: GAINS,
+            named_by: format!("targets.{n}"),
+        });
+        Resources {
+            host_bytes: sums::host_bytes(&block.shape),
+            operations_per_frame: 8.0 * block.ports.inputs[0].elements() as f64,
+            updates: updates.collect(),
+            ..Resources::default()
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Gains that are in force in the targets, and their corrected values.
+
+use super::sums::POLS;
+use crate::f_engine::postproc::{Gains, PolGains};
+use num_complex::{Complex32, Complex64};
+use serde_json::{Value, json};
+
+/// Gains of a target: its parameter `gains`.
+pub(super) struct Settings(Gains);
+
+impl Settings {
+    /// Reads the parameter; `None` is its default. An error if it is not one of gains.
+    pub(super) fn read(value: Option<Value>) -> Result<Self, String> {
+        let gains = value.map_or(Ok(Gains::default()), serde_json::from_value);
+        gains.map(Self).map_err(|error| format!("`gains` cannot be read: {error}"))
+    }
+
+    /// The parameter after the gains of a polarisation and a group of `of_group` channels have been multiplied by
+    /// `corrections` `[group][pol]`. An error if there are fewer gains, or if a gain is not finite.
+    pub(super) fn corrected(
+        &self,
+        corrections: &[[Complex64; POLS]],
+        of_group: usize,
+    ) -> Result<Value, String> {
+        let channels = corrections.len() * of_group;
+        let mut pols = Vec::with_capacity(POLS);
+        for pol in 0..POLS {
+            let gains = match &self.0 {
+                Gains::One(gain) => std::slice::from_ref(gain),
+                Gains::PerPol(list) => match list.get(pol) {
+                    Some(PolGains::One(gain)) => std::slice::from_ref(gain),
+                    Some(PolGains::PerChannel(gains)) => gains,
+                    None => return Err(format!("`gains` has no polarisation {pol}")),
+                },
+            };
+            let product = |gain: &Complex32, group: usize| -> Result<Value, String> {
+                let gain = Complex64::new(gain.re.into(), gain.im.into());
+                let gain = gain * corrections[group][pol];
+                let (re, im) = (gain.re as f32, gain.im as f32);
+                if re.is_finite() && im.is_finite() {
+                    Ok(json!({"re": re, "im": im}))
+                } else {
+                    Err("the corrected gain is not finite".to_owned())
+                }
+            };
+            pols.push(match (gains, corrections) {
+                ([gain], [_]) => product(gain, 0)?,
+                ([gain], _) => {
+                    (0..channels).map(|c| product(gain, c / of_group)).collect::<Result<_, _>>()?
+                }
+                (gains, [_]) => {
+                    gains.iter().map(|gain| product(gain, 0)).collect::<Result<_, _>>()?
+                }
+                (gains, _) if gains.len() == channels => {
+                    let gains = gains.iter().enumerate();
+                    gains.map(|(c, gain)| product(gain, c / of_group)).collect::<Result<_, _>>()?
+                }
+                (gains, _) => {
+                    return Err(format!("`gains` has {} channels, not {channels}", gains.len()));
+                }
+            });
+        }
+        Ok(Value::Array(pols))
+    }
+}

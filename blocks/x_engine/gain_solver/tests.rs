@@ -1,0 +1,367 @@
+use super::GainSolver;
+use super::settings::Settings;
+use fxgraph::edge::Harness;
+use fxgraph::event::{EventKind, Events};
+use fxgraph::live_updates::{Controller, InForce};
+use fxgraph::{Axis, Band, Clock, Dtype, Env, KindSpec, Next, PortType, Ports, ValidityType};
+use fxgraph_dsp::geometry::Direction;
+use num_complex::{Complex32, Complex64};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const STEP: u64 = 1000;
+const CHANNELS: usize = 4;
+const ANTENNAS: usize = 4;
+
+fn input() -> PortType {
+    let baseline = Axis::new("baseline", ANTENNAS * (ANTENNAS + 1) / 2);
+    PortType {
+        dtype: Dtype::Cf32,
+        axes: vec![Axis::new("channel", CHANNELS), baseline.clone(), Axis::new("product", 4)],
+        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: STEP },
+        band: Some(Band {
+            channels: CHANNELS,
+            first_channel: 0,
+            centre_hz: 1e8,
+            bandwidth_hz: 1e7,
+        }),
+        validity: ValidityType { axes: vec![baseline], full: 8 },
+    }
+}
+
+fn parameters() -> GainSolver {
+    GainSolver {
+        targets: vec!["f[*]".to_owned()],
+        channels: None,
+        dumps: 1,
+        reference_antenna: 0,
+        loop_gain: 1.0,
+        min_antennas: 3,
+        iterations: 200,
+        tolerance: 1e-9,
+        antennas_enu_metres: vec![],
+        source: None,
+        max_phase_error_degrees: None,
+        max_amplitude_error: None,
+    }
+}
+
+/// F-engines whose gains are set by updates.
+#[derive(Default)]
+struct Engines {
+    gains: Mutex<BTreeMap<String, Value>>,
+    from: Mutex<u64>,
+    /// Effective timestamp of the next update, or the reason why it is rejected.
+    next: Mutex<Option<Result<u64, String>>>,
+}
+
+impl Controller for Engines {
+    fn update(&self, parameters: &Value) -> Result<u64, String> {
+        let next = loop {
+            if let Some(next) = self.next.lock().unwrap().take() {
+                break next?;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        for (name, given) in parameters.as_object().unwrap() {
+            self.gains.lock().unwrap().insert(name.clone(), given["gains"].clone());
+        }
+        *self.from.lock().unwrap() = next;
+        Ok(next)
+    }
+
+    fn in_force(&self, blocks: &[String], parameter: &str) -> Option<InForce> {
+        assert_eq!(parameter, "gains");
+        let gains = self.gains.lock().unwrap();
+        let values = blocks.iter().map(|name| gains.get(name).cloned()).collect();
+        Some(InForce { values, from: *self.from.lock().unwrap() })
+    }
+}
+
+impl Engines {
+    /// Gain of an antenna, polarisation and channel.
+    fn gain(&self, antenna: usize, pol: usize, channel: usize) -> Complex64 {
+        let gains = self.gains.lock().unwrap();
+        let Some(gains) = gains.get(&format!("f[{antenna}]")) else { return Complex64::ONE };
+        let gain = match &gains[pol] {
+            Value::Array(channels) => &channels[channel],
+            gain => gain,
+        };
+        Complex64::new(gain["re"].as_f64().unwrap(), gain["im"].as_f64().unwrap())
+    }
+}
+
+struct Bench {
+    harness: Harness,
+    engines: Arc<Engines>,
+    env: Env,
+    events: Arc<Events>,
+    dump: u64,
+    /// Gain of each antenna, polarisation and channel before the F-engine.
+    truth: fn(usize, usize, usize) -> Complex64,
+    missing: Option<usize>,
+    stops: Box<dyn Fn(usize, usize) -> Complex64>,
+}
+
+impl Bench {
+    fn new(kind: &GainSolver, truth: fn(usize, usize, usize) -> Complex64) -> Self {
+        let outputs = kind.outputs(&[input()]).unwrap();
+        let ports = Ports { inputs: vec![input()], outputs };
+        let (env, engines) = (Env::detached("solver"), Arc::<Engines>::default());
+        let events = Arc::new(Events::default());
+        env.events.redirect(Some((Arc::clone(&events), "solver".to_owned())));
+        env.updates.serve(Arc::clone(&engines) as Arc<dyn Controller>);
+        let harness = Harness::new(kind.build(&ports.inputs, &env).unwrap(), &ports, 4).unwrap();
+        let stops = Box::new(|_, _| Complex64::ONE);
+        Self { harness, engines, env, events, dump: 0, truth, missing: None, stops }
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let list = self.env.counters.list();
+        list.into_iter().find(|named| named.name == name).unwrap().counter.get()
+    }
+
+    /// Sends a dump with the gains in force, and returns the solution.
+    fn dump(&mut self) -> Option<(Vec<Complex32>, Vec<u32>)> {
+        let gain = |antenna: usize, pol: usize, channel: usize| {
+            let own =
+                (self.truth)(antenna, pol, channel) * self.engines.gain(antenna, pol, channel);
+            own * (self.stops)(antenna, channel)
+        };
+        let mut values = Vec::new();
+        let mut validity = Vec::new();
+        for channel in 0..CHANNELS {
+            for a2 in 0..ANTENNAS {
+                for a1 in 0..=a2 {
+                    let is_missing = self.missing.is_some_and(|a| a == a1 || a == a2);
+                    let count = if is_missing { 0 } else { 1 + (a1 + a2) % 3 };
+                    if channel == 0 {
+                        validity.push(count as u32);
+                    }
+                    for (p1, p2) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
+                        let mut value =
+                            100.0 * gain(a1, p1, channel) * gain(a2, p2, channel).conj();
+                        if a1 == a2 {
+                            value += 1000.0;
+                        }
+                        value *= count as f64;
+                        values.push(Complex32::new(value.re as f32, value.im as f32));
+                    }
+                }
+            }
+        }
+        let timestamp = self.dump * STEP;
+        self.dump += 1;
+        self.harness.send(0, |frame| {
+            frame.header_mut().timestamp = timestamp;
+            frame.header_mut().validity.copy_from_slice(&validity);
+            frame.as_mut_slice::<Complex32>().unwrap().copy_from_slice(&values);
+        });
+        assert_eq!(Harness::block_on(self.harness.run()).unwrap(), Next::Wait);
+        let frame = self.harness.receive(0)?;
+        let values = frame.as_slice::<Complex32>().unwrap().to_vec();
+        Some((values, frame.header().validity.clone()))
+    }
+
+    /// Lets the next update have this result, and waits for it.
+    fn answer(&mut self, result: Result<u64, String>) {
+        let counted = |bench: &Self| bench.counter("updates") + bench.counter("updates_rejected");
+        let (before, began) = (counted(self), Instant::now());
+        *self.engines.next.lock().unwrap() = Some(result);
+        while counted(self) == before {
+            assert!(began.elapsed() < Duration::from_mins(1));
+            std::thread::sleep(Duration::from_millis(1));
+            Harness::block_on(self.harness.run()).unwrap();
+        }
+    }
+
+    /// Differences of all gains in force from gains that leave no error, relative to antenna 0.
+    fn error(&self) -> f64 {
+        let mut worst: f64 = 0.0;
+        for pol in 0..2 {
+            for channel in 1..CHANNELS {
+                let total = |antenna| {
+                    (self.truth)(antenna, pol, channel) * self.engines.gain(antenna, pol, channel)
+                };
+                for antenna in 1..ANTENNAS {
+                    let ratio: Complex64 = total(antenna) / total(0);
+                    // The phase of antenna 0 is part of the truth that stays.
+                    let phase = (self.truth)(0, pol, channel).arg();
+                    let reference = Complex64::cis(phase) / Complex64::cis(total(0).arg());
+                    worst = worst.max((ratio - 1.0).norm()).max((reference - 1.0).norm());
+                }
+            }
+        }
+        worst
+    }
+}
+
+fn of_antenna(antenna: usize, pol: usize, _: usize) -> Complex64 {
+    Complex64::from_polar([1.0, 0.7, 1.4, 1.1][antenna], 1.9 * (antenna + 2 * pol) as f64)
+}
+
+fn of_channel(antenna: usize, pol: usize, channel: usize) -> Complex64 {
+    of_antenna(antenna, pol, channel) * Complex64::from_polar(1.0, (antenna * channel) as f64)
+}
+
+#[test]
+fn one_update_removes_the_errors_with_a_loop_gain_of_1() {
+    for (channels, truth) in [(None, of_antenna as fn(_, _, _) -> _), (Some(1), of_channel)] {
+        let mut bench = Bench::new(&GainSolver { channels, ..parameters() }, truth);
+        let (gains, validity) = bench.dump().unwrap();
+        assert!(validity.iter().all(|valid| *valid == 1));
+        let mean = (0.7_f64 * 1.4 * 1.1).powf(0.25);
+        let expected = of_antenna(1, 1, 0) / Complex64::cis(of_antenna(0, 1, 0).arg()) / mean;
+        let groups = channels.map_or(1, |_| CHANNELS);
+        let found = gains[3 * groups];
+        assert!((found.re - expected.re as f32).hypot(found.im - expected.im as f32) < 1e-4);
+        bench.answer(Ok(STEP));
+        assert!(bench.error() < 1e-5, "{channels:?} {}", bench.error());
+        let (gains, _) = bench.dump().unwrap();
+        assert!(gains.iter().all(|gain| (gain - 1.0).norm() < 1e-4), "{gains:?}");
+    }
+}
+
+#[test]
+fn each_update_removes_the_fraction_loop_gain_of_the_errors() {
+    let mut bench = Bench::new(&GainSolver { loop_gain: 0.5, ..parameters() }, |antenna, _, _| {
+        Complex64::cis(0.4 * antenna as f64)
+    });
+    for n in 1..=3 {
+        bench.dump().unwrap();
+        bench.answer(Ok(bench.dump * STEP));
+        let phase = (bench.engines.gain(2, 0, 0) / bench.engines.gain(0, 0, 0)).arg();
+        assert!((phase + 0.8 * (1.0 - 0.5_f64.powi(n))).abs() < 1e-5, "{n}: {phase}");
+    }
+}
+
+#[test]
+fn dumps_before_the_effective_timestamp_are_ignored() {
+    let mut bench = Bench::new(&parameters(), of_antenna);
+    assert!(bench.dump().is_some());
+    // The update is not made yet.
+    assert!(bench.dump().is_none());
+    bench.answer(Ok(4 * STEP));
+    assert!(bench.dump().is_none());
+    assert!(bench.dump().is_none());
+    assert!(bench.dump().is_some());
+    assert_eq!(["dumps_ignored", "updates"].map(|name| bench.counter(name)), [3, 1]);
+    assert_eq!(bench.counter("solutions"), 4);
+}
+
+#[test]
+fn sums_of_several_dumps_begin_again_after_a_change_by_a_client() {
+    let mut bench = Bench::new(&GainSolver { dumps: 3, ..parameters() }, of_antenna);
+    assert!(bench.dump().is_none());
+    assert!(bench.dump().is_none());
+    *bench.engines.from.lock().unwrap() = 2 * STEP;
+    assert!(bench.dump().is_none());
+    assert!(bench.dump().is_none());
+    assert!(bench.dump().is_some());
+    assert_eq!(bench.counter("dumps_ignored"), 2);
+}
+
+#[test]
+fn rejected_update_is_counted_and_reported_once() {
+    let mut bench = Bench::new(&parameters(), of_antenna);
+    for _ in 0..3 {
+        bench.dump().unwrap();
+        bench.answer(Err("`f[2]` did not answer".to_owned()));
+    }
+    assert_eq!(["updates_rejected", "updates"].map(|name| bench.counter(name)), [3, 0]);
+    let events = bench.events.since(0);
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0].kind, EventKind::Warning);
+    assert_eq!(events[0].text, "the gains were not updated: `f[2]` did not answer");
+}
+
+#[test]
+fn antenna_without_data_keeps_its_gains() {
+    let mut bench = Bench::new(&parameters(), of_antenna);
+    bench.missing = Some(3);
+    let (_, validity) = bench.dump().unwrap();
+    assert_eq!(validity, [1, 1, 1, 1, 1, 1, 0, 0]);
+    bench.answer(Ok(STEP));
+    assert!((bench.engines.gain(3, 0, 0) - 1.0).norm() < 1e-9);
+    let mut bench = Bench::new(&parameters(), of_antenna);
+    // Without its reference antenna nothing is solved.
+    bench.missing = Some(0);
+    assert!(bench.dump().is_none());
+    assert_eq!(bench.counter("solutions_failed"), 2);
+}
+
+#[test]
+fn fringes_of_a_source_that_is_not_tracked_are_stopped() {
+    let places = vec![[0.0; 3], [10.0, 3.0, 0.0], [-7.0, 20.0, 1.0], [30.0, -5.0, 0.0]];
+    let source = Direction { azimuth_degrees: 40.0, elevation_degrees: 60.0 };
+    let kind =
+        GainSolver { antennas_enu_metres: places.clone(), source: Some(source), ..parameters() };
+    let mut bench = Bench::new(&kind, of_antenna);
+    bench.stops = Box::new(move |antenna, channel| {
+        let hz = input().band.unwrap().channel_hz(channel);
+        let turns = hz * source.delay_seconds(places[antenna]);
+        Complex64::cis(-std::f64::consts::TAU * turns)
+    });
+    bench.dump().unwrap();
+    bench.answer(Ok(STEP));
+    assert!(bench.error() < 1e-5, "{}", bench.error());
+}
+
+#[test]
+fn run_fails_at_its_end_if_the_last_errors_are_too_large() {
+    let kind = GainSolver { max_phase_error_degrees: Some(0.5), ..parameters() };
+    let mut bench = Bench::new(&kind, of_antenna);
+    bench.dump().unwrap();
+    bench.harness.end(0);
+    let error = Harness::block_on(bench.harness.run()).unwrap_err().to_string();
+    assert!(error.starts_with("the largest error of a phase is"), "{error}");
+    let mut bench = Bench::new(&kind, of_antenna);
+    bench.harness.end(0);
+    let error = Harness::block_on(bench.harness.run()).unwrap_err().to_string();
+    assert_eq!(error, "there is no solution");
+}
+
+#[test]
+fn settings_keep_their_form_where_they_can() {
+    let twice = [[Complex64::new(2.0, 0.0), Complex64::I]];
+    let corrected = |value: Option<Value>, of_group| {
+        Settings::read(value).and_then(|settings| settings.corrected(&twice, of_group))
+    };
+    let gain = |re: f32, im: f32| json!({"re": re, "im": im});
+    assert_eq!(corrected(None, 4).unwrap(), json!([gain(2.0, 0.0), gain(0.0, 1.0)]));
+    assert_eq!(
+        corrected(Some(json!([1, [1, {"re": 0, "im": 1}]])), 2).unwrap(),
+        json!([gain(2.0, 0.0), [gain(0.0, 1.0), gain(-1.0, 0.0)]])
+    );
+    assert_eq!(corrected(Some(json!([1])), 1).unwrap_err(), "`gains` has no polarisation 1");
+    assert_eq!(corrected(Some(json!(3e38)), 1).unwrap_err(), "the corrected gain is not finite");
+    let twice = [twice[0], twice[0]];
+    let settings = Settings::read(Some(json!([[1, 1, 1], 1]))).unwrap();
+    assert_eq!(settings.corrected(&twice, 2).unwrap_err(), "`gains` has 3 channels, not 4");
+}
+
+#[test]
+fn gain_solver_rejects_targets_and_antennas_that_do_not_fit() {
+    let messages = |kind: GainSolver| {
+        let refusals = kind.outputs(&[input()]).unwrap_err();
+        refusals.into_iter().map(|refusal| refusal.message).collect::<Vec<_>>()
+    };
+    let targets = ["a", "b", "a"].map(str::to_owned).to_vec();
+    assert_eq!(
+        messages(GainSolver { targets: targets.clone(), reference_antenna: 4, ..parameters() }),
+        [
+            "`targets` must have 4 blocks, one for each antenna, got 3",
+            "`reference_antenna` must be below the number of antennas, 4, got 4"
+        ]
+    );
+    let targets = [targets, vec!["c".to_owned()]].concat();
+    assert_eq!(
+        messages(GainSolver { targets, channels: Some(3), ..parameters() }),
+        [
+            "`targets` must be different blocks, got `a` again as number 2",
+            "`channels` must divide the 4 channels of the input, got 3"
+        ]
+    );
+}
