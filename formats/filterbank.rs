@@ -7,7 +7,7 @@ mod angle;
 mod header;
 mod samples;
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::float_cmp)] // values are exact
 mod tests;
 
 pub use angle::{declination, right_ascension};

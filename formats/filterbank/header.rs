@@ -229,7 +229,8 @@ impl Values {
             n => {
                 let step = *second - *first;
                 let expected = *first + f64::from(n) * step;
-                if !((mhz - expected).abs() <= 1e-3 * step.abs()) {
+                let is_equal = (mhz - expected).abs() <= 1e-3 * step.abs();
+                if !is_equal {
                     let rule = format!("{expected} MHz, as only equal steps are supported");
                     return Err(value("fchannel", rule, mhz));
                 }

@@ -4,7 +4,7 @@ mod cpu;
 mod gaps;
 mod shape;
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::float_cmp)] // values are exact
 mod tests;
 
 use crate::io::output_file::{refuse_name, refuse_one_name};

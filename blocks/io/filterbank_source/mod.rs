@@ -2,7 +2,7 @@
 
 mod cpu;
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::float_cmp)] // values are exact
 mod tests;
 
 use crate::common::axes::MAX_FRAME_BYTES;

@@ -99,7 +99,7 @@ impl Source {
         }
         for (first, samples) in grid.missing() {
             count(present, of_heap, first, samples, |heap, samples| {
-                *heap = heap.saturating_sub(samples)
+                *heap = heap.saturating_sub(samples);
             });
         }
         let flags = header.validity.iter_mut().zip(present.iter());

@@ -3,7 +3,7 @@
 mod cpu;
 mod grid;
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::float_cmp)] // values are exact
 mod tests;
 
 use crate::common::axes::MAX_FRAME_BYTES;

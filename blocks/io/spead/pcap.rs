@@ -17,6 +17,8 @@ pub(super) enum Link {
     Ip,
     LinuxCooked,
     LinuxCooked2,
+    /// Not supported: an interface of a pcapng file, whose packets are skipped.
+    Other,
 }
 
 impl Link {
@@ -99,19 +101,16 @@ impl<R: Read> Capture<R> {
     pub fn next_datagram(&mut self) -> io::Result<Option<Datagram<'_>>> {
         loop {
             let Some(link) = self.next_record()? else { return Ok(None) };
-            match link {
-                // Twice, because the borrow checker ends the borrow of the first only at the return.
-                Some(link) if udp(link, &self.record).is_some() => {
-                    return Ok(udp(link, &self.record));
-                }
-                _ => self.skipped += 1,
+            // A second call, because a returned borrow would last until the end of the loop.
+            if udp(link, &self.record).is_some() {
+                return Ok(udp(link, &self.record));
             }
+            self.skipped += 1;
         }
     }
 
-    /// Reads the next record and returns its link type, or `None` for one that is not supported; no record at the end of
-    /// the file.
-    fn next_record(&mut self) -> io::Result<Option<Option<Link>>> {
+    /// Reads the next record and returns its link type; `None` at the end of the file.
+    fn next_record(&mut self) -> io::Result<Option<Link>> {
         let (swapped, link) = match &mut self.format {
             Format::Pcapng(sections) => return sections.next(&mut self.input, &mut self.record),
             Format::Pcap { swapped, link } => (*swapped, *link),
@@ -129,7 +128,7 @@ impl<R: Read> Capture<R> {
         self.record.resize(len, 0);
         match self.input.read_exact(&mut self.record) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-            result => result.map(|()| Some(Some(link))),
+            result => result.map(|()| Some(link)),
         }
     }
 }
@@ -153,6 +152,7 @@ fn udp(link: Link, record: &[u8]) -> Option<Datagram<'_>> {
     let ip = match link {
         Link::Null => record.get(4..)?,
         Link::Ip => record,
+        Link::Other => return None,
         Link::LinuxCooked => (short(record, 14)? == IPV4).then(|| record.get(16..))??,
         Link::LinuxCooked2 => (short(record, 0)? == IPV4).then(|| record.get(20..))??,
         Link::Ethernet => {

@@ -20,8 +20,7 @@ const PACKET: u32 = 6;
 /// Interface of a section.
 #[derive(Clone, Copy, Debug)]
 struct Interface {
-    /// `None` for a link type that is not supported.
-    link: Option<Link>,
+    link: Link,
     /// Longest packet; 0 has no limit.
     longest: u32,
 }
@@ -102,13 +101,13 @@ impl Sections {
         }
     }
 
-    /// Reads the next packet into `record` and returns its link type, or `None` for one that is not supported; no
-    /// packet at the end of the file, also within a block.
+    /// Reads the next packet into `record` and returns its link type; `None` at the end of the file, also within a
+    /// block.
     pub fn next(
         &mut self,
         input: &mut impl Read,
         record: &mut Vec<u8>,
-    ) -> io::Result<Option<Option<Link>>> {
+    ) -> io::Result<Option<Link>> {
         loop {
             let mut kind = [0; 4];
             if !fill(input, &mut kind)? {
@@ -179,7 +178,7 @@ impl Sections {
         }
         let link = u32::from(self.short([head[0], head[1]]));
         let longest = self.word(&head[4..8]);
-        self.interfaces.push(Interface { link: Link::new(link), longest });
+        self.interfaces.push(Interface { link: Link::new(link).unwrap_or(Link::Other), longest });
         Ok(())
     }
 }
