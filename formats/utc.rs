@@ -78,7 +78,7 @@ impl Time {
     #[must_use]
     pub fn of_sample(sync_seconds: f64, rate_hz: f64, timestamp: u64) -> Option<Self> {
         let rate_mhz = (rate_hz * 1e3).round();
-        if !(1.0..1e18).contains(&rate_mhz) || !(sync_seconds.abs() < 6e12) {
+        if !(1.0..1e18).contains(&rate_mhz) || !(-6e12..6e12).contains(&sync_seconds) {
             return None;
         }
         let (rate_mhz, samples) = (rate_mhz as u128, u128::from(timestamp) * 1000);

@@ -11,7 +11,7 @@ use std::ops::Range;
 pub struct Rows {
     dtype: Dtype,
     /// Number of rows.
-    pub rows: usize,
+    pub count: usize,
     /// Number of samples of a row.
     pub samples: usize,
     /// Whether the samples of a row are adjacent.
@@ -26,7 +26,7 @@ pub struct Rows {
 
 impl Rows {
     /// Rows of `port`, the first input of a block of `kind`.
-    pub fn of(kind: &str, port: &PortType) -> Result<Self, Refusal> {
+    pub fn of(kind: &str, port: &PortType) -> Result<Self, Box<Refusal>> {
         let is_known = match port.dtype {
             Dtype::Packed(bits) => WIDTHS.contains(&bits),
             Dtype::I8 | Dtype::I16 | Dtype::F32 | Dtype::Ci8 | Dtype::Ci16 | Dtype::Cf32 => true,
@@ -36,7 +36,9 @@ impl Rows {
             let message = format!("`{kind}` cannot read {} samples", port.dtype);
             let help = "connect i8, i16, f32, ci8, ci16, cf32 or packed samples (`i10p`); `convert` \
                         converts other types";
-            return Err(Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(help));
+            return Err(Box::new(
+                Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(help),
+            ));
         }
         let axes: Vec<_> = port.axes.iter().map(|axis| (axis.name, axis.len)).collect();
         let (row, rows, samples, is_by_row) = match axes[..] {
@@ -46,7 +48,9 @@ impl Rows {
             _ => {
                 let message = format!("`{kind}` cannot read `{port}`");
                 let help = "connect time samples: [sample], [pol][sample] or [sample][pol]";
-                return Err(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+                return Err(Box::new(
+                    Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
+                ));
             }
         };
         // Validity axes other than that of the rows divide the samples, in their order.
@@ -70,10 +74,12 @@ impl Rows {
         if parts > samples || !is_regular {
             let message = format!("`{kind}` cannot read the validity axes of its input");
             let help = "use validity axes such as [pol][heap], with at most one flag per sample";
-            return Err(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+            return Err(Box::new(
+                Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
+            ));
         }
         let dtype = port.dtype;
-        Ok(Self { dtype, rows, samples, is_by_row, parts, row_stride, part_stride })
+        Ok(Self { dtype, count: rows, samples, is_by_row, parts, row_stride, part_stride })
     }
 
     /// Real numbers of a sample.
@@ -93,7 +99,7 @@ impl Rows {
 
     /// Number of values of a frame.
     pub fn values(&self) -> usize {
-        self.rows * self.samples * self.components()
+        self.count * self.samples * self.components()
     }
 
     /// Number of parts of the samples that can be missing one by one.
@@ -116,14 +122,14 @@ impl Rows {
     /// Reads the numbers of a frame, `[row][sample][component]`, or `[sample][row][component]` unless `by_row` is set.
     pub fn read(&self, payload: &[u8], by_row: bool, out: &mut [f32]) {
         let components = self.components();
-        let turned = self.rows > 1 && by_row != self.is_by_row;
+        let turned = self.count > 1 && by_row != self.is_by_row;
         // Index of the value with this number in the payload.
         let place = |n: usize| {
             if !turned {
                 return n;
             }
             let (element, component) = (n / components, n % components);
-            let (rows, samples) = (self.rows, self.samples);
+            let (rows, samples) = (self.count, self.samples);
             let (row, sample) = if self.is_by_row {
                 (element / samples, element % samples)
             } else {
@@ -148,7 +154,7 @@ impl Rows {
             Dtype::Packed(bits) => {
                 let Some(decoder) = Decoder::new(bits) else { return };
                 let mut samples = [0_i16; 1024];
-                for first in (0..self.rows * self.samples).step_by(samples.len()) {
+                for first in (0..self.count * self.samples).step_by(samples.len()) {
                     decoder.decode(payload, first, &mut samples);
                     for (n, sample) in samples.iter().enumerate() {
                         put(first + n, f32::from(*sample));
@@ -163,14 +169,14 @@ impl Rows {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::float_cmp)]
 mod tests {
     use super::*;
     use fxgraph::{Axis, Clock, ValidityType};
 
     type Axes<'a> = &'a [(&'static str, usize)];
 
-    fn rows(dtype: Dtype, axes: Axes<'_>, units: Axes<'_>) -> Result<Rows, Refusal> {
+    fn rows(dtype: Dtype, axes: Axes<'_>, units: Axes<'_>) -> Result<Rows, Box<Refusal>> {
         let of = |all: Axes<'_>| all.iter().map(|(name, len)| Axis::new(name, *len)).collect();
         let port = PortType {
             dtype,

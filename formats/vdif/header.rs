@@ -147,7 +147,7 @@ impl Header {
     /// Bits of one sample of all channels.
     fn sample_bits(&self) -> u64 {
         let parts = if self.is_complex { 2 } else { 1 };
-        u64::from(self.bits) * parts << self.log2_channels
+        (u64::from(self.bits) * parts) << self.log2_channels
     }
 
     /// Samples of each channel in a frame.
@@ -245,9 +245,9 @@ mod tests {
         header().write(&mut bytes);
         let words: Vec<u32> =
             bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
-        assert_eq!(words[0], 1 << 31 | 12_345_678);
+        assert_eq!(words[0], 1 << 31 | 0x00bc_614e);
         assert_eq!(words[1], 52 << 24 | 1023);
-        assert_eq!(words[2], 1 << 29 | 1 << 24 | 629);
+        assert_eq!(words[2], 1 << 29 | 1 << 24 | 0x275);
         assert_eq!(words[3], 1 << 31 | 1 << 26 | 7 << 16 | 0x4d6b);
         assert_eq!(words[4..6], [1 << 24 | 1 << 23 | 32, SYNC]);
         assert_eq!(&bytes[24..], b"MEERKAT\0");

@@ -30,7 +30,7 @@ pub fn nominal_rms(bits: u8) -> Option<f32> {
 #[inline(always)]
 fn code(value: f32, bits: u8) -> u16 {
     match bits {
-        1 => u16::from(!(value < 0.0)),
+        1 => u16::from(value >= 0.0 || value.is_nan()),
         2 => {
             let is_high = value.abs() >= THRESHOLD;
             match (value < 0.0, is_high) {
@@ -118,6 +118,7 @@ fn unpack_width<const BITS: usize>(payload: &[u8], levels: &[f32], out: &mut [f3
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "levels are exact")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

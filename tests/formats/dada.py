@@ -46,7 +46,9 @@ def compare():
             assert name == f"written_{header['OBS_OFFSET']:016d}.{header['FILE_NUMBER']:06d}.dada", name
         if header["NBIT"] == 8:
             with dada.open(name, "rs", squeeze=False) as file:
-                values.append(file.read())
+                # dspsr has channels before polarisations, baseband polarisations before channels.
+                read = file.read()
+                values.append(read.reshape(len(read), header["NCHAN"], header["NPOL"]).transpose(0, 2, 1))
                 assert abs(file.sample_rate.to_value(u.Hz) / rate - 1) < 1e-12, file.sample_rate
         else:
             # baseband reads 8 bits only.

@@ -2,7 +2,7 @@
 
 mod cpu;
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::float_cmp)]
 mod tests;
 
 use crate::io::written::refuse_path;
@@ -83,7 +83,7 @@ impl Shape {
 }
 
 impl DadaSink {
-    fn shape(&self, input: &PortType) -> Result<Shape, Refusal> {
+    fn shape(&self, input: &PortType) -> Result<Shape, Box<Refusal>> {
         let bits = match input.dtype {
             Dtype::I8 | Dtype::Ci8 => 8,
             Dtype::I16 | Dtype::Ci16 => 16,
@@ -92,7 +92,9 @@ impl DadaSink {
                 let message = format!("`dada_sink` cannot read {other} samples");
                 let help =
                     "connect i8, i16, f32, ci8, ci16 or cf32; `convert` converts other types";
-                return Err(Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(help));
+                return Err(Box::new(
+                    Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(help),
+                ));
             }
         };
         let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
@@ -106,12 +108,16 @@ impl DadaSink {
             let message = format!("`dada_sink` cannot read `{input}`");
             let help = "connect time samples such as [pol][sample], spectra such as \
                         [spectrum][channel][pol], or heaps such as [heap][channel][spectrum][pol]";
-            return Err(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+            return Err(Box::new(
+                Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
+            ));
         }
         let Some(band) = input.band.filter(|band| band.bandwidth_hz != 0.0) else {
             let message = "the input has no frequencies for FREQ and BW";
             let help = "set `band` at the source, with `channels: 1` for time samples";
-            return Err(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+            return Err(Box::new(
+                Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
+            ));
         };
         let validity = &input.validity.axes;
         let (mut strides, mut units) = ([const { vec![] }; 3], [const { vec![] }; 3]);
@@ -133,7 +139,9 @@ impl DadaSink {
         if known_units != input.validity.units() {
             let message = "`dada_sink` cannot read the validity axes of its input";
             let help = "use validity axes such as [pol][heap], that are axes of the payload";
-            return Err(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+            return Err(Box::new(
+                Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
+            ));
         }
         let len = |role: Role| strides[role as usize].iter().map(|(len, _)| len).product::<usize>();
         let (times, channels, pols) = (len(Role::Time), len(Role::Channel), len(Role::Pol));
@@ -142,7 +150,7 @@ impl DadaSink {
             let message = format!(
                 "a frame of {times} samples must have a multiple of {times} ADC samples, got {samples}"
             );
-            return Err(Refusal::new(codes::RATE, At::Input(0), message));
+            return Err(Box::new(Refusal::new(codes::RATE, At::Input(0), message)));
         }
         let width_hz = band.bandwidth_hz / band.channels as f64;
         let has_channels = input.axis_len("channel").is_some();
@@ -192,7 +200,7 @@ impl KindSpec for DadaSink {
             let refusal = Refusal::parameter("sync_time_seconds", message);
             return Err(vec![refusal.help("give the Unix time of timestamp 0")]);
         }
-        let shape = self.shape(&inputs[0]).map_err(|refusal| vec![refusal])?;
+        let shape = self.shape(&inputs[0]).map_err(|refusal| vec![*refusal])?;
         let time_bytes = shape.time_bytes() as u64;
         if let Some(bytes) = self.file_bytes.filter(|bytes| *bytes < time_bytes) {
             let message = format!(

@@ -2,7 +2,7 @@
 
 mod cpu;
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::float_cmp)]
 mod tests;
 
 use crate::common::axes::MAX_FRAME_BYTES;
@@ -63,8 +63,8 @@ impl DadaSource {
         Ok((file, header))
     }
 
-    fn shape(&self) -> Result<Shape, Refusal> {
-        let (_, header) = self.open().map_err(|why| Refusal::parameter("path", why))?;
+    fn shape(&self) -> Result<Shape, Box<Refusal>> {
+        let (_, header) = self.open().map_err(|why| Box::new(Refusal::parameter("path", why)))?;
         let usual = (FRAME_BYTES / header.sample_bytes()).max(1);
         // ADC samples that real and complex samples of one channel cover; a spectrum of n channels covers 2 n.
         let step =
@@ -73,7 +73,7 @@ impl DadaSource {
         Ok(Shape { header, samples, step })
     }
 
-    fn port(shape: &Shape) -> Result<PortType, Refusal> {
+    fn port(shape: &Shape) -> Result<PortType, Box<Refusal>> {
         let header = &shape.header;
         let bytes = header.sample_bytes().checked_mul(shape.samples);
         let Some(samples_per_frame) = bytes
@@ -82,7 +82,7 @@ impl DadaSource {
         else {
             let message = "a frame of the output must have at most 4 GiB";
             let refusal = Refusal::parameter("samples_per_frame", message);
-            return Err(refusal.help("lower `samples_per_frame`"));
+            return Err(Box::new(refusal.help("lower `samples_per_frame`")));
         };
         let dtype = match (header.bits, header.is_complex) {
             (8, false) => Dtype::I8,
@@ -138,8 +138,8 @@ impl KindSpec for DadaSource {
         if let Some(refusal) = refuse_catch_up(self.catch_up) {
             return Err(vec![refusal]);
         }
-        let shape = self.shape().map_err(|refusal| vec![refusal])?;
-        let port = Self::port(&shape).map_err(|refusal| vec![refusal])?;
+        let shape = self.shape().map_err(|refusal| vec![*refusal])?;
+        let port = Self::port(&shape).map_err(|refusal| vec![*refusal])?;
         Ok((shape, vec![port]))
     }
 }

@@ -2,7 +2,7 @@
 
 mod cpu;
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::float_cmp)]
 mod tests;
 
 use crate::io::written::refuse_path;
@@ -77,11 +77,13 @@ impl Shape {
 }
 
 impl GuppiSink {
-    fn shape(&self, input: &PortType) -> Result<Shape, Refusal> {
+    fn shape(&self, input: &PortType) -> Result<Shape, Box<Refusal>> {
         if input.dtype != Dtype::Ci8 {
             let message = format!("`guppi_sink` cannot read {} voltages", input.dtype);
             let help = "set `bits: 8` in `postproc` or `f_engine`, or insert a `convert` to ci8";
-            return Err(Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(help));
+            return Err(Box::new(
+                Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(help),
+            ));
         }
         let axes: Vec<_> = input.axes.iter().map(|axis| (axis.name, axis.len)).collect();
         let (heaps, antennas, channels, spectra, pols) = match axes[..] {
@@ -93,17 +95,25 @@ impl GuppiSink {
                 let message = format!("`guppi_sink` cannot read `{input}`");
                 let help = "connect the output of `postproc` or `f_engine` with `layout: standard`: \
                             [heap][channel][spectrum][pol], or with [antenna] after [heap]";
-                return Err(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+                return Err(Box::new(
+                    Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
+                ));
             }
         };
         if pols > 2 {
             let message = format!("GUPPI raw has 1 or 2 polarisations, the input has {pols}");
-            return Err(Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "pol"), message));
+            return Err(Box::new(Refusal::new(
+                codes::INPUT_AXIS,
+                At::InputAxis(0, "pol"),
+                message,
+            )));
         }
         let Some(band) = input.band.filter(|band| band.bandwidth_hz != 0.0) else {
             let message = "the input has no frequencies for OBSFREQ and OBSBW";
             let help = "set `band` at the source, for example `band` of `null_source`";
-            return Err(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+            return Err(Box::new(
+                Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
+            ));
         };
         let mut strides = [0; 2];
         let mut stride = 1;
@@ -114,7 +124,9 @@ impl GuppiSink {
                 name => {
                     let message = format!("`guppi_sink` cannot read validity along `{name}`");
                     let help = "use validity axes [heap], or [heap][antenna]";
-                    return Err(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+                    return Err(Box::new(
+                        Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
+                    ));
                 }
             }
             stride *= axis.len;
@@ -124,7 +136,7 @@ impl GuppiSink {
             let message = format!(
                 "a frame of {heaps} heaps must have a multiple of {heaps} ADC samples, got {samples}"
             );
-            return Err(Refusal::new(codes::RATE, At::Input(0), message));
+            return Err(Box::new(Refusal::new(codes::RATE, At::Input(0), message)));
         }
         let width_hz = band.bandwidth_hz / band.channels as f64;
         let shape = Shape {
@@ -145,7 +157,7 @@ impl GuppiSink {
                 shape.block_heaps,
                 shape.antennas * shape.heap_bytes()
             );
-            return Err(Refusal::parameter("heaps_per_block", message).help("lower it"));
+            return Err(Box::new(Refusal::parameter("heaps_per_block", message).help("lower it")));
         }
         Ok(shape)
     }
@@ -167,7 +179,7 @@ impl KindSpec for GuppiSink {
             let refusal = Refusal::parameter("sync_time_seconds", message);
             return Err(vec![refusal.help("give the Unix time of timestamp 0")]);
         }
-        let shape = self.shape(&inputs[0]).map_err(|refusal| vec![refusal])?;
+        let shape = self.shape(&inputs[0]).map_err(|refusal| vec![*refusal])?;
         Ok((shape, vec![]))
     }
 

@@ -3,7 +3,7 @@
 mod blocks;
 mod cpu;
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::float_cmp)]
 mod tests;
 
 use crate::common::axes::MAX_FRAME_BYTES;
@@ -52,8 +52,8 @@ pub struct Shape {
 }
 
 impl GuppiSource {
-    fn shape(&self) -> Result<Shape, Refusal> {
-        let at_path = |why: String| Refusal::parameter("path", why);
+    fn shape(&self) -> Result<Shape, Box<Refusal>> {
+        let at_path = |why: String| Box::new(Refusal::parameter("path", why));
         let mut blocks = Blocks::open(&self.path).map_err(at_path)?;
         let header = match blocks.next().map_err(at_path)? {
             Found::Block(block) => block.header,
@@ -69,19 +69,19 @@ impl GuppiSource {
                 "`spectra_per_heap` must divide the {of_block} spectra of a block, got {spectra}"
             );
             let help = format!("set a divisor such as {}", usual.unwrap_or(of_block));
-            return Err(Refusal::parameter("spectra_per_heap", message).help(help));
+            return Err(Box::new(Refusal::parameter("spectra_per_heap", message).help(help)));
         }
         let step = 2 * header.channels as u64;
         Ok(Shape { header, spectra, step })
     }
 
-    fn port(shape: &Shape) -> Result<PortType, Refusal> {
+    fn port(shape: &Shape) -> Result<PortType, Box<Refusal>> {
         let header = &shape.header;
         let bytes = header.spectrum_bytes().checked_mul(shape.spectra);
         if bytes.is_none_or(|bytes| bytes > MAX_FRAME_BYTES as u64) {
             let message = "a frame of the output must have at most 4 GiB";
             let refusal = Refusal::parameter("spectra_per_heap", message);
-            return Err(refusal.help("set a divisor of the spectra of a block"));
+            return Err(Box::new(refusal.help("set a divisor of the spectra of a block")));
         }
         let heap = Axis::new("heap", 1);
         let antenna = (header.antennas > 1).then(|| Axis::new("antenna", header.antennas));
@@ -126,8 +126,8 @@ impl KindSpec for GuppiSource {
         if let Some(refusal) = refuse_catch_up(self.catch_up) {
             return Err(vec![refusal]);
         }
-        let shape = self.shape().map_err(|refusal| vec![refusal])?;
-        let port = Self::port(&shape).map_err(|refusal| vec![refusal])?;
+        let shape = self.shape().map_err(|refusal| vec![*refusal])?;
+        let port = Self::port(&shape).map_err(|refusal| vec![*refusal])?;
         Ok((shape, vec![port]))
     }
 }

@@ -32,13 +32,13 @@ impl Level {
         let weight = sink.tracking_seconds.map_or(0.0, |tau| 1.0 - (-frame_seconds / tau).exp());
         let help = "rms of a polarisation, measured for its thresholds";
         let gauge = |row: usize| counters.gauge_of("input_rms", help, "pol", row.to_string());
-        let measured = if fixed.is_none() { rows.rows } else { 0 };
+        let measured = if fixed.is_none() { rows.count } else { 0 };
         Self {
             // Without any measurement yet, the rows are silent.
-            gains: vec![fixed.unwrap_or(0.0); rows.rows],
+            gains: vec![fixed.unwrap_or(0.0); rows.count],
             target: fixed.is_none().then_some(nominal),
             weight,
-            powers: vec![None; rows.rows],
+            powers: vec![None; rows.count],
             gauges: (0..measured).map(gauge).collect(),
         }
     }
@@ -50,9 +50,9 @@ impl Level {
         let (row_step, sample_step) = if by_row {
             (rows.samples * components, components)
         } else {
-            (components, rows.rows * components)
+            (components, rows.count * components)
         };
-        for row in 0..rows.rows {
+        for row in 0..rows.count {
             if let Some(target) = self.target
                 && (self.powers[row].is_none() || self.weight > 0.0)
             {

@@ -3,7 +3,7 @@
 mod cpu;
 mod level;
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::float_cmp)]
 mod tests;
 
 use crate::io::rows::Rows;
@@ -98,7 +98,7 @@ pub struct Format {
 impl Format {
     /// Rows of the input in each thread.
     fn channels(&self) -> usize {
-        self.rows.rows / self.threads
+        self.rows.count / self.threads
     }
 
     /// Length of one frame of each thread in bytes.
@@ -241,8 +241,8 @@ impl VdifSink {
         let rows = Rows::of(Self::NAME, input)?;
         let is_complex = input.dtype.is_complex();
         let rate_hz = Self::rate_hz(input, &rows)?;
-        let threads = self.threads(rows.rows)?;
-        let channels = rows.rows / threads;
+        let threads = self.threads(rows.count)?;
+        let channels = rows.count / threads;
         let sample_bits = u64::from(self.bits) * (rows.components() * channels) as u64;
         let payload_bytes = self.payload(rate_hz, sample_bits)?;
         let extended = self.extended(rate_hz, is_complex)?;

@@ -157,7 +157,7 @@ impl Source {
                 let skipped = reader.skipped_bytes();
                 self.count.skipped.add(skipped - self.skipped);
                 self.skipped = skipped;
-                return self.close(output, true);
+                return Ok(self.close(output, true));
             }
             Err(error) => return Err(self.error(&error)),
         };
@@ -185,7 +185,7 @@ impl Source {
         self.seen = Some((first.min(number), last.max(number)));
         if index > base + 1 {
             if self.slots.iter().any(Option::is_some) {
-                return self.close(output, false);
+                return Ok(self.close(output, false));
             }
             let missing = (index - base).saturating_mul(vdif_frames);
             self.count.missing.add(missing.saturating_mul(self.format.threads.len() as u64));
@@ -250,19 +250,19 @@ impl Source {
     }
 
     /// Pushes the first slot; at the end of the file both, and finishes.
-    fn close(&mut self, output: &mut Output, at_end: bool) -> Result<Did, BlockError> {
-        let Some(base) = self.base else { return Ok(Did::Stop(Next::Finished)) };
+    fn close(&mut self, output: &mut Output, at_end: bool) -> Did {
+        let Some(base) = self.base else { return Did::Stop(Next::Finished) };
         let is_empty = self.slots.iter().all(Option::is_none);
         if is_empty {
-            return Ok(if at_end { Did::Stop(Next::Finished) } else { Did::Progress });
+            return if at_end { Did::Stop(Next::Finished) } else { Did::Progress };
         }
         if let Some(slot) = &self.slots[0] {
             let wait = self.playback.early(slot.frame.header().timestamp);
             if !wait.is_zero() {
-                return Ok(Did::Stop(Next::After(wait)));
+                return Did::Stop(Next::After(wait));
             }
             if !output.has_room() {
-                return Ok(Did::Stop(Next::Wait));
+                return Did::Stop(Next::Wait);
             }
         }
         self.count.missing.add(self.missing(base));
@@ -275,7 +275,7 @@ impl Source {
         }
         self.slots.swap(0, 1);
         self.base = Some(base + 1);
-        Ok(Did::Progress)
+        Did::Progress
     }
 
     /// Missing VDIF frames of the first slot, between the first and the last one of the file so far.

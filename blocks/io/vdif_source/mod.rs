@@ -2,7 +2,7 @@
 
 mod cpu;
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::float_cmp)]
 mod tests;
 
 use crate::common::axes::MAX_FRAME_BYTES;
@@ -128,9 +128,9 @@ impl VdifSource {
     }
 
     /// Returns the samples per second.
-    fn rate_hz(&self, header: &Header) -> Result<u64, Refusal> {
+    fn rate_hz(&self, header: &Header) -> Result<u64, Box<Refusal>> {
         let refuse = |message: String, help: &str| {
-            Err(Refusal::parameter("sample_rate_hz", message).help(help))
+            Err(Box::new(Refusal::parameter("sample_rate_hz", message).help(help)))
         };
         let Some(rate) = self.sample_rate_hz.or(header.sample_rate_hz().map(|hz| hz as f64)) else {
             let message = format!("the headers of {} do not give the sample rate", self.path);
@@ -147,8 +147,8 @@ impl VdifSource {
         Ok(rate as u64)
     }
 
-    fn format(&self) -> Result<Format, Refusal> {
-        let at_path = |why: String| Refusal::parameter("path", why);
+    fn format(&self) -> Result<Format, Box<Refusal>> {
+        let at_path = |why: String| Box::new(Refusal::parameter("path", why));
         let mut reader = self.open().map_err(at_path)?;
         let header = *reader.template();
         let rate_hz = self.rate_hz(&header)?;
@@ -165,14 +165,16 @@ impl VdifSource {
         if sorted.len() < threads.len() || sorted.last().is_some_and(|last| *last > 1023) {
             let message =
                 format!("`threads` must be different numbers up to 1023, got {threads:?}");
-            return Err(Refusal::parameter("threads", message).help("omit it for all threads"));
+            return Err(Box::new(
+                Refusal::parameter("threads", message).help("omit it for all threads"),
+            ));
         }
         if threads.is_empty() {
             return Err(at_path(format!("there is no complete VDIF frame in {}", self.path)));
         }
         if self.dtype == Number::I8 && header.bits > 8 {
             let message = format!("`i8` cannot hold samples of {} bits", header.bits);
-            return Err(Refusal::parameter("dtype", message).help("set `dtype: i16`"));
+            return Err(Box::new(Refusal::parameter("dtype", message).help("set `dtype: i16`")));
         }
         let samples = header.samples();
         let vdif_frames =
@@ -181,7 +183,7 @@ impl VdifSource {
         Ok(Format { header, threads, frames_per_second, vdif_frames })
     }
 
-    fn port(&self, format: &Format) -> Result<PortType, Refusal> {
+    fn port(&self, format: &Format) -> Result<PortType, Box<Refusal>> {
         let samples = format.header.samples().saturating_mul(format.vdif_frames);
         let is_complex = format.header.is_complex;
         let dtype = match (self.dtype, is_complex) {
@@ -197,7 +199,7 @@ impl VdifSource {
         if bytes.is_none_or(|bytes| bytes > MAX_FRAME_BYTES) {
             let message = "a frame of the output must have at most 4 GiB";
             let refusal = Refusal::parameter("vdif_frames", message);
-            return Err(refusal.help("lower `vdif_frames`, or select `threads`"));
+            return Err(Box::new(refusal.help("lower `vdif_frames`, or select `threads`")));
         }
         let sample = Axis::new("sample", samples).from_parameter("vdif_frames");
         let units = |name| Axis::new(name, format.vdif_frames).from_parameter("vdif_frames");
@@ -214,7 +216,9 @@ impl VdifSource {
             bandwidth_hz: band.bandwidth_hz,
         });
         if let Some(why) = band.and_then(|band| band.impossible(1)) {
-            return Err(Refusal::parameter("band", why).help("set `channels: 1` in `band`"));
+            return Err(Box::new(
+                Refusal::parameter("band", why).help("set `channels: 1` in `band`"),
+            ));
         }
         let per_second = format.frames_per_second * format.adc_samples();
         Ok(PortType {
@@ -243,8 +247,8 @@ impl KindSpec for VdifSource {
         if let Some(refusal) = refuse_catch_up(self.catch_up) {
             return Err(vec![refusal]);
         }
-        let format = self.format().map_err(|refusal| vec![refusal])?;
-        let port = self.port(&format).map_err(|refusal| vec![refusal])?;
+        let format = self.format().map_err(|refusal| vec![*refusal])?;
+        let port = self.port(&format).map_err(|refusal| vec![*refusal])?;
         Ok((format, vec![port]))
     }
 
