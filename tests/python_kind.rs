@@ -50,7 +50,7 @@ class B(Block):
 
 /// A method `work` that applies the gain, after these lines.
 fn gain(lines: &str) -> String {
-    let lines: String = lines.lines().map(|line| format!("        {line}\n")).collect();
+    let lines = lines.lines().map(|line| format!("        {line}\n")).collect::<Vec<_>>().concat();
     format!(
         "{HEAD}    def work(self, frame, out):\n{lines}        \
          np.multiply(frame.data, np.float32(self.gain), out=out.data)\n"
