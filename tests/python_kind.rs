@@ -50,7 +50,7 @@ class B(Block):
 
 /// A method `work` that applies the gain, after these lines.
 fn gain(lines: &str) -> String {
-    let lines: String = lines.lines().map(|line| format!("        {line}\n")).collect();
+    let lines = lines.lines().map(|line| format!("        {line}\n")).collect::<Vec<_>>().concat();
     format!(
         "{HEAD}    def work(self, frame, out):\n{lines}        \
          np.multiply(frame.data, np.float32(self.gain), out=out.data)\n"
@@ -319,8 +319,12 @@ fn shadow_in_python_agrees_with_a_rust_block_and_finds_a_difference() {
                 std::thread::sleep(Duration::from_millis(10));
             }
             control.end_shadow("block").unwrap();
+            // The thread of the shadow ends its process.
+            while !children(std::process::id()).is_empty() {
+                assert!(began.elapsed() < LIMIT, "the process of the shadow does not end");
+                std::thread::sleep(Duration::from_millis(10));
+            }
         }
-        assert_eq!(children(std::process::id()), [] as [u32; 0]);
         // The candidate takes the place of the Rust block.
         let change = control.change("block", &shadow(0.5)).ok().unwrap();
         let swapped = control.swap(&change, LIMIT, true);

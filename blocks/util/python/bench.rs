@@ -36,12 +36,14 @@ pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
         tracing::warn!("benchmarks of `python` are skipped: `{python}` has no NumPy");
         return Vec::new();
     }
-    let all = [("Nothing", 1), ("Nothing", 8), ("Double", 1), ("Double", 8)];
-    all.map(|(class, mebibytes)| python_block(device, class, mebibytes)).into()
+    let sizes =
+        [("Nothing", 64), ("Nothing", 1024), ("Nothing", 8192), ("Double", 1024), ("Double", 8192)];
+    sizes.map(|(class, kibibytes)| python_block(device, class, kibibytes)).into()
 }
 
-fn python_block(device: DeviceName, class: &str, mebibytes: usize) -> Benchmark {
-    let len = mebibytes << 20;
+/// The time of a frame includes that of the source, which writes it: see the page of the kind.
+fn python_block(device: DeviceName, class: &str, kibibytes: usize) -> Benchmark {
+    let len = kibibytes << 10;
     let code = serde_json::Value::from(BLOCKS);
     let blocks = format!(
         "  source:\n    kind: null_source\n    parameters: {{dtype: i8, axes: [{{name: sample, \
@@ -49,5 +51,5 @@ fn python_block(device: DeviceName, class: &str, mebibytes: usize) -> Benchmark 
          parameters: {{class: {class}, code: {code}}}}}\n  sink: {{kind: null_sink, input: block}}\n"
     );
     let name = if class == "Nothing" { "no payload" } else { "out = 2 * data" };
-    benchmark(format!("python, {name}, {mebibytes} MiB"), device, &blocks)
+    benchmark(format!("python, {name}, {kibibytes} KiB"), device, &blocks)
 }

@@ -262,15 +262,14 @@ impl Cpu {
         let Some(child) = &mut self.child else { return Ok(()) };
         let staging = &mut self.staging[number];
         child.counts.set_input(number, &input.header().validity);
-        let read = match input.shared() {
-            Some(memory) => memory,
-            None => {
-                let payload = input.as_slice::<u8>()?;
-                let memory = staged(&mut staging.input, payload.len())?;
-                memory.bytes_mut()[..payload.len()].copy_from_slice(payload);
-                self.copied.add(1);
-                memory
-            }
+        let read = if let Some(memory) = input.shared() {
+            memory
+        } else {
+            let payload = input.as_slice::<u8>()?;
+            let memory = staged(&mut staging.input, payload.len())?;
+            memory.bytes_mut()[..payload.len()].copy_from_slice(payload);
+            self.copied.add(1);
+            memory
         };
         let busy = |slot: fn(&Job) -> u16| -> [u16; JOBS] {
             std::array::from_fn(|n| self.jobs.get(n).map_or(u16::MAX, slot))

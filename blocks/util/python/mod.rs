@@ -102,7 +102,7 @@ impl KindSpec for Python {
 
     /// Runs the program once, the only source of its ports and parameters, unless the answer is known.
     fn ports(&self, inputs: &[PortType]) -> Checked<Described> {
-        let program = Program::read(self).map_err(|refusal| vec![refusal])?;
+        let program = Program::read(self)?;
         let hello = ask::hello(&program, &self.values.0, inputs)
             .map_err(|fault| vec![fault.refusal(&program)])?;
         let output = hello.output.as_ref().map(|output| output.port(&inputs[0])).transpose();

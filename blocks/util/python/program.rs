@@ -29,11 +29,12 @@ pub struct Program {
 
 impl Program {
     /// Reads the program of a block with these `parameters`.
-    pub fn read(parameters: &Python) -> Result<Self, Refusal> {
+    pub fn read(parameters: &Python) -> Result<Self, Vec<Refusal>> {
         let (name, directory, text) = match (&parameters.file, &parameters.code) {
             (Some(file), None) => {
                 let text = text_of(file).map_err(|why| {
-                    Refusal::parameter("file", format!("cannot read `{}`: {why}", &**file))
+                    let message = format!("cannot read `{}`: {why}", &**file);
+                    vec![Refusal::parameter("file", message)]
                 })?;
                 let whole = Path::new(&**file).canonicalize().unwrap_or_default();
                 (file.to_string(), whole.parent().map(Path::to_owned), text)
@@ -41,14 +42,14 @@ impl Program {
             (None, Some(code)) => (INLINE.to_owned(), None, code.to_string()),
             (Some(_), Some(_)) => {
                 let message = "`file` and `code` must not be given together";
-                return Err(Refusal::parameter("code", message).help("remove one of them"));
+                let refusal = Refusal::parameter("code", message);
+                return Err(vec![refusal.help("remove one of them")]);
             }
             (None, None) => {
                 let message = "`python` needs the parameter `file` or `code`";
                 let help = "name the file with the class: `file: my_block.py`";
-                return Err(Refusal::new(codes::MISSING_KEY, At::Block, message)
-                    .label("no code")
-                    .help(help));
+                let refusal = Refusal::new(codes::MISSING_KEY, At::Block, message);
+                return Err(vec![refusal.label("no code").help(help)]);
             }
         };
         Ok(Self {

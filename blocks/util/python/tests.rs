@@ -51,7 +51,7 @@ fn port() -> PortType {
 
 /// Parameters of a block with this body of the class `B`.
 fn block(body: &str, more: Value) -> Python {
-    let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
+    let body = body.lines().map(|line| format!("    {line}\n")).collect::<Vec<_>>().concat();
     let mut parameters = json!({"class": "B", "code": format!("{HEAD}{body}")});
     for (key, value) in more.as_object().unwrap() {
         parameters[key] = value.clone();
