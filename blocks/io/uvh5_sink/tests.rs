@@ -165,7 +165,7 @@ fn silent_input_is_flagged_after_the_wait_and_waited_for_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.uvh5").display().to_string();
     let mut bench = Bench::new(sink(&path));
-    let mut step = |bench: &mut Bench| Harness::block_on(bench.harness.run()).unwrap();
+    let step = |bench: &mut Bench| Harness::block_on(bench.harness.run()).unwrap();
     bench.send(0, 0);
     bench.send(1, 0);
     step(&mut bench);
