@@ -181,7 +181,7 @@ impl Values {
 
 /// A dataset that grows along its first axis, in chunks.
 #[derive(Clone, Debug)]
-pub struct Chunked {
+pub(crate) struct Chunked {
     /// Type of an element.
     pub dtype: Type,
     /// Lengths of the other axes.
@@ -194,7 +194,7 @@ pub struct Chunked {
 
 /// The beginning of a file in memory: superblock, object headers, and data that do not change.
 #[derive(Debug)]
-pub struct Head {
+pub(crate) struct Head {
     /// Bytes from the beginning of the file.
     pub bytes: Vec<u8>,
 }

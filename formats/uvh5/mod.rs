@@ -192,14 +192,15 @@ impl Writer {
         if page > PAGE {
             return Err(io::Error::other("the headers of growing arrays exceed a page"));
         }
-        let mut grown = arrays.iter().zip(&places).map(|(array, ((_, length), address))| Growing {
+        let grown = arrays.iter().zip(&places).map(|(array, ((_, length), address))| Growing {
             rows: array.chunk[0],
             length_place: *length as usize,
             index: Index::new(*address, array.chunk.len(), array.chunk[0]),
         });
-        let mut next = || grown.next().expect("there is an entry for each array");
-        let data = [next(), next(), next()];
-        let times: Vec<Growing> = grown.collect();
+        let mut data: Vec<Growing> = grown.collect();
+        let times = data.split_off(3);
+        let data = <[Growing; 3]>::try_from(data)
+            .map_err(|_| io::Error::other("there must be an index for each array of data"))?;
         let number = |antenna: fn(&(usize, usize)) -> usize| {
             rows.iter().flat_map(|row| (antenna(row) as i64).to_le_bytes()).collect()
         };

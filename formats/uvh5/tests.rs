@@ -89,13 +89,13 @@ fn chunk_has_conjugated_means_in_the_order_of_the_file() {
     assert_eq!(flagged, Flagged::default());
     assert!(!chunk.lacks_nothing());
     for channel in 0..2 {
-        for baseline in 0..3 {
-            for product in 0..4 {
+        for (baseline, row) in rows.iter().enumerate() {
+            for (product, polarisation) in ORDER.into_iter().enumerate() {
                 let re = 2 * ((channel * 3 + baseline) * 4 + product);
                 let samples: f32 = if baseline == 1 { 0.5 } else { 1.0 };
                 let divisor = 100.0 * samples;
                 let expected = (re as f32 / divisor, -(re as f32 + 1.0) / divisor, 0, samples);
-                let place = (rows[baseline] * 2 + channel) * 4 + ORDER[product];
+                let place = (row * 2 + channel) * 4 + polarisation;
                 assert_eq!(value(&chunk, place), expected);
             }
         }
@@ -127,8 +127,8 @@ fn counts_of_channels_and_products_flag_only_theirs() {
         let is_of_blocks = axes.len() == 1;
         assert_eq!(flagged.missing, if is_of_blocks { 8 } else { 2 });
         for channel in 0..4 {
-            for product in 0..4 {
-                let found = value(&chunk, channel * 4 + ORDER[product]);
+            for (product, polarisation) in ORDER.into_iter().enumerate() {
+                let found = value(&chunk, channel * 4 + polarisation);
                 let expected = match (channel >= 2, product) {
                     (true, _) if is_of_blocks => (0.0, 0.0, 1, 0.0),
                     (true, 0) if !is_of_blocks => (0.0, 0.0, 1, 0.0),

@@ -63,7 +63,9 @@ impl Uvh5Sink {
             let message = "`feeds` must be x and y, or r and l, each once";
             refusals.push(Refusal::parameter("feeds", message).help("write `[x, y]`"));
         }
-        if let Some(angle) = self.feed_angles_degrees.iter().find(|angle| !(angle.abs() <= 360.0)) {
+        if let Some(angle) =
+            self.feed_angles_degrees.iter().find(|angle| !is_within(**angle, 360.0))
+        {
             let message = format!("`feed_angles_degrees` must be within +-360, got {angle}");
             refusals.push(Refusal::parameter("feed_angles_degrees", message));
         }
@@ -91,8 +93,7 @@ impl Uvh5Sink {
             ("longitude_degrees", telescope.longitude_degrees, 360.0),
             ("height_metres", telescope.height_metres, 1e5),
         ] {
-            // Written so that NaN is rejected, too.
-            if !(value.abs() <= most) {
+            if !is_within(value, most) {
                 let message = format!("`{name}` must be within +-{most}, got {value}");
                 refusals.push(Refusal::parameter("telescope", message));
             }
@@ -130,7 +131,7 @@ impl Uvh5Sink {
         let parameter = if self.antennas.is_empty() { "antennas_enu_metres" } else { "antennas" };
         let all = self.all_antennas();
         let places = all.iter().flat_map(|antenna| antenna.enu_metres);
-        if let Some(value) = places.into_iter().find(|value| !(value.abs() <= MAX_METRES)) {
+        if let Some(value) = places.into_iter().find(|value| !is_within(*value, MAX_METRES)) {
             let message =
                 format!("positions in `{parameter}` must be within 10000 km, got {value} m");
             let help = "give positions in metres, for example `[31, 5, 0]`";
@@ -222,6 +223,11 @@ impl Uvh5Sink {
         };
         Some(Layout { shape, inputs: layouts })
     }
+}
+
+/// Whether a value is within +-`most`; NaN is not.
+fn is_within(value: f64, most: f64) -> bool {
+    value.abs() <= most
 }
 
 /// Places of the counts of an input; `None` if they do not fit its visibilities.

@@ -165,7 +165,7 @@ fn silent_input_is_flagged_after_the_wait_and_waited_for_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.uvh5").display().to_string();
     let mut bench = Bench::new(sink(&path));
-    let mut step = |bench: &mut Bench| Harness::block_on(bench.harness.run()).unwrap();
+    let step = |bench: &mut Bench| Harness::block_on(bench.harness.run()).unwrap();
     bench.send(0, 0);
     bench.send(1, 0);
     step(&mut bench);
@@ -200,17 +200,17 @@ fn existing_file_is_kept_unless_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let name = |name: &str| folder.path().join(name).display().to_string();
     let path = name("new/a.uvh5");
-    write(sink(&path), 2).unwrap();
+    drop(write(sink(&path), 2).unwrap());
     let before = std::fs::read(&path).unwrap();
     // The signature of HDF5.
     assert_eq!(before[..8], *b"\x89HDF\r\n\x1a\n");
-    write(sink(&path), 3).unwrap();
+    drop(write(sink(&path), 3).unwrap());
     assert_eq!(std::fs::read(&path).unwrap(), before);
     assert!(Path::new(&name("new/a_2.uvh5")).exists());
     // A sink that does not write a dump changes nothing.
-    write(Uvh5Sink { overwrite: true, ..sink(&path) }, 0).unwrap();
+    drop(write(Uvh5Sink { overwrite: true, ..sink(&path) }, 0).unwrap());
     assert_eq!(std::fs::read(&path).unwrap(), before);
-    write(Uvh5Sink { overwrite: true, ..sink(&path) }, 3).unwrap();
+    drop(write(Uvh5Sink { overwrite: true, ..sink(&path) }, 3).unwrap());
     assert_ne!(std::fs::read(&path).unwrap(), before);
 }
 
