@@ -24,4 +24,3 @@ pub mod uvh5_sink;
 pub(crate) mod validity_counts;
 pub mod vdif_sink;
 pub mod vdif_source;
-pub(crate) mod written;

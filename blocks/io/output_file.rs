@@ -8,6 +8,7 @@ use fxgraph::{BlockError, Env, Refusal, Summary};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Largest number of files with the same name.
@@ -29,6 +30,22 @@ pub fn refuse_name(path: &WrittenPath, extension: &str) -> Option<Refusal> {
         let message = format!("`path` must be a file name ending in .{extension}, got `{path}`");
         Refusal::parameter("path", message).help(format!("write a name such as x.{extension}"))
     })
+}
+
+/// Returns a diagnostic unless `path` has a file name.
+pub fn refuse_path(path: &WrittenPath, example: &str) -> Option<Refusal> {
+    let is_name = path.path().file_name().is_some() && !path.ends_with('/');
+    (!is_name).then(|| {
+        let message = format!("`path` must be a file name, got `{}`", &**path);
+        Refusal::parameter("path", message).help(format!("write a name such as {example}"))
+    })
+}
+
+/// Returns `path` with `suffix` between the stem and the extension of its file name.
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
+    path.with_file_name(format!("{stem}{suffix}{}", extension.unwrap_or_default()))
 }
 
 /// Returns a diagnostic if several files in succession have one name.
@@ -100,9 +117,7 @@ impl OutputFile {
             let file = files.create(path).map_err(cannot_write(path))?;
             return Ok(opened(file, path.to_owned()));
         }
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        let extension = path.extension().unwrap_or_default().to_string_lossy();
-        let numbered = |n| path.with_file_name(format!("{stem}_{n}.{extension}"));
+        let numbered = |n| with_suffix(path, &format!("_{n}"));
         for name in [path.to_owned()].into_iter().chain((2..=MOST_NAMESAKES).map(numbered)) {
             // A device is written to as it is.
             if files.file_type(&name).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
@@ -119,6 +134,19 @@ impl OutputFile {
         }
         let path = path.display();
         Err(BlockError::new(format!("there are {MOST_NAMESAKES} files named {path} already")))
+    }
+
+    /// Creates the file at `path` as [`create`](Self::create) does, and reports another name as a warning.
+    pub fn open(
+        path: &WrittenPath,
+        overwrites: bool,
+        report: &mut Report,
+    ) -> Result<Self, BlockError> {
+        let file = Self::create(path, overwrites, None)?;
+        if file.path != path.path() {
+            report.warn(format!("{path} exists; writing to {}", file.path.display()));
+        }
+        Ok(file)
     }
 
     /// Its path.
@@ -142,6 +170,11 @@ impl OutputFile {
         Ok(())
     }
 
+    /// Overwrites the bytes at `offset`.
+    pub fn replace(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        self.file.write_all_at(bytes, offset).map_err(cannot_write(&self.path))
+    }
+
     /// Writes everything to the disk.
     pub fn sync(&self) -> Result<(), BlockError> {
         match self.file.sync_all() {
@@ -153,5 +186,43 @@ impl OutputFile {
             }
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn existing_file_keeps_its_name_unless_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/a.b.raw");
+        let env = Env::detached("out");
+        let mut report = Report::new(&env);
+        let mut open =
+            |overwrites| OutputFile::open(&path.as_path().into(), overwrites, &mut report).unwrap();
+        open(false).append(b"first").unwrap();
+        let mut second = open(false);
+        second.append(b"second").unwrap();
+        assert!(second.path.ends_with("a.b_2.raw"));
+        assert!(env.summary.get().contains("a.b_2.raw"), "{}", env.summary.get());
+        second.replace(0, b"S").unwrap();
+        let read = |name: &str| std::fs::read(folder.path().join("new").join(name)).unwrap();
+        assert_eq!((read("a.b.raw"), read("a.b_2.raw")), (b"first".to_vec(), b"Second".to_vec()));
+        open(true).append(b"x").unwrap();
+        assert_eq!(read("a.b.raw"), b"x");
+    }
+
+    #[test]
+    fn full_disk_is_an_error_with_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let full = folder.path().join("full.vdif");
+        std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+        let mut report = Report::new(&Env::detached("out"));
+        let mut file = OutputFile::open(&full.as_path().into(), false, &mut report).unwrap();
+        let said = file.append(b"x").unwrap_err().to_string();
+        assert!(said.ends_with("full.vdif: No space left on device"), "{said}");
+        assert_eq!(file.len, 0);
     }
 }

@@ -1,7 +1,7 @@
 //! The block: brings samples into the order of the file, and writes them.
 
 use super::{DadaSink, Shape};
-use crate::io::written::{OutputFile, Reporter, with_suffix};
+use crate::io::output_file::{OutputFile, Report, with_suffix};
 use fxgraph::recording::try_path;
 use fxgraph::{Block, BlockError, Clock, Counter, Env, Frame, Input, Io, Next};
 use fxgraph_formats::dada::{HEADER_BYTES, Header};
@@ -18,7 +18,7 @@ pub struct Sink {
     parameters: DadaSink,
     shape: Shape,
     clock: Clock,
-    reporter: Reporter,
+    report: Report,
     file: Option<OutputFile>,
     header: Header,
     /// Timestamp of the first sample.
@@ -66,7 +66,7 @@ impl Sink {
             out: Vec::with_capacity(shape.times * shape.time_bytes()),
             shape: shape.clone(),
             clock,
-            reporter: Reporter::new(env),
+            report: Report::new(env),
             file: None,
             header,
             start: None,
@@ -224,7 +224,7 @@ impl Sink {
         } else {
             path.clone()
         };
-        let mut file = OutputFile::open(&path, *overwrite, &self.reporter)?;
+        let mut file = OutputFile::open(&path, *overwrite, &mut self.report)?;
         file.append(&self.header.bytes())?;
         self.file = Some(file);
         Ok(())

@@ -5,7 +5,7 @@ mod cpu;
 #[allow(clippy::unwrap_used, clippy::float_cmp)]
 mod tests;
 
-use crate::io::written::refuse_path;
+use crate::io::output_file::refuse_path;
 use fxgraph::access::WrittenPath;
 use fxgraph::diagnostic::codes;
 use fxgraph::{

@@ -2,7 +2,7 @@
 
 use super::{DadaSource, Shape};
 use crate::io::playback::Playback;
-use crate::io::written::Reporter;
+use crate::io::output_file::Report;
 use fxgraph::files::reason;
 use fxgraph::{Block, BlockError, Clock, Counter, Env, Io, Next};
 use std::fs::File;
@@ -20,7 +20,7 @@ pub struct Source {
     frames: u64,
     played: u64,
     playback: Playback,
-    reporter: Reporter,
+    report: Report,
     read: Counter,
     missing: Counter,
     after_end: Counter,
@@ -37,7 +37,7 @@ impl Source {
             file: None,
             frames: 0,
             played: 0,
-            reporter: Reporter::new(env),
+            report: Report::new(env),
             read: counters.count("frames_read", "frames played"),
             missing: counters.loss(
                 "bytes_missing",
@@ -61,7 +61,7 @@ impl Block for Source {
         if header.file_bytes > there {
             let missing = header.file_bytes - there;
             self.missing.add(missing);
-            self.reporter.warn(&format!(
+            self.report.warn(format!(
                 "{path} is truncated: {missing} of {} bytes are missing",
                 header.file_bytes
             ));

@@ -105,10 +105,8 @@ impl Sink {
         let mut files = Vec::with_capacity(self.shape.beams.len());
         for beam in 0..self.shape.beams.len() {
             let path = self.parameters.file(timestamp, beam);
-            let mut file = OutputFile::create(&path, self.parameters.overwrite && is_new, None)?;
-            if file.path() != path.path() {
-                self.report.warn(format!("{path} exists; writing to {}", file.path().display()));
-            }
+            let overwrites = self.parameters.overwrite && is_new;
+            let mut file = OutputFile::open(&path, overwrites, &mut self.report)?;
             let ibeam = if self.shape.has_beams { beam as i32 + 1 } else { 0 };
             let header = Header { tstart_mjd, ibeam, ..self.shape.header.clone() };
             file.append(&header.to_bytes())?;

@@ -1,7 +1,7 @@
 //! The block: collects heaps to blocks, and writes them.
 
 use super::{GuppiSink, Shape};
-use crate::io::written::{OutputFile, Reporter};
+use crate::io::output_file::{OutputFile, Report};
 use fxgraph::recording::try_path;
 use fxgraph::{Block, BlockError, Clock, Counter, Env, Frame, Input, Io, Next};
 use fxgraph_formats::guppi::{DIRECT_BYTES, Header};
@@ -24,7 +24,7 @@ pub struct Sink {
     parameters: GuppiSink,
     shape: Shape,
     clock: Clock,
-    reporter: Reporter,
+    report: Report,
     file: Option<OutputFile>,
     header: Header,
     /// Timestamp of the first heap of the file.
@@ -78,7 +78,7 @@ impl Sink {
             backend: "fxgraph".to_owned(),
         };
         Self {
-            reporter: Reporter::new(env),
+            report: Report::new(env),
             file: None,
             header,
             start: None,
@@ -223,7 +223,7 @@ impl Sink {
     fn file(&mut self) -> Result<&mut OutputFile, BlockError> {
         if self.file.is_none() {
             let GuppiSink { path, overwrite, .. } = &self.parameters;
-            self.file = Some(OutputFile::open(path, *overwrite, &self.reporter)?);
+            self.file = Some(OutputFile::open(path, *overwrite, &mut self.report)?);
         }
         self.file.as_mut().ok_or_else(|| BlockError::new("the file is not open"))
     }

@@ -3,7 +3,7 @@
 use super::blocks::{Block as FileBlock, Blocks, Found};
 use super::{GuppiSource, Shape};
 use crate::io::playback::Playback;
-use crate::io::written::Reporter;
+use crate::io::output_file::Report;
 use fxgraph::{Block, BlockError, Clock, Counter, Env, FrameMut, Io, Next};
 
 /// Blocks that are passed over in one call of `work`.
@@ -22,7 +22,7 @@ pub struct Source {
     next_spectrum: Option<u64>,
     played: u64,
     playback: Playback,
-    reporter: Reporter,
+    report: Report,
     frames: Counter,
     missing: Counter,
     dropped: Counter,
@@ -43,7 +43,7 @@ impl Source {
             current: None,
             next_spectrum: None,
             played: 0,
-            reporter: Reporter::new(env),
+            report: Report::new(env),
             frames: counters.count("frames_read", "frames played"),
             missing: counters.loss(
                 "spectra_missing",
@@ -72,7 +72,7 @@ impl Source {
             Found::Incomplete(bytes) => {
                 self.truncated.add(bytes);
                 let path = &self.parameters.path;
-                self.reporter.warn(&format!("{path} is truncated: its last block is incomplete"));
+                self.report.warn(format!("{path} is truncated: its last block is incomplete"));
                 return Ok(false);
             }
             Found::End => return Ok(false),

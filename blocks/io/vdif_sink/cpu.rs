@@ -2,7 +2,7 @@
 
 use super::level::Level;
 use super::{Format, VdifSink};
-use crate::io::written::{OutputFile, Reporter};
+use crate::io::output_file::{OutputFile, Report};
 use fxgraph::recording::try_path;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, Gauge, Input, Io, Next};
 use fxgraph_formats::vdif::{epoch_of, epoch_unix, pack};
@@ -59,7 +59,7 @@ impl Count {
 pub struct Sink {
     parameters: VdifSink,
     format: Format,
-    reporter: Reporter,
+    report: Report,
     file: Option<OutputFile>,
     level: Level,
     /// Samples of the frame at work, scaled.
@@ -87,7 +87,7 @@ impl Sink {
     pub fn new(mut parameters: VdifSink, format: &Format, env: &Env) -> Self {
         parameters.path = parameters.path.begin_at(&env.output_folder);
         Self {
-            reporter: Reporter::new(env),
+            report: Report::new(env),
             file: None,
             level: Level::new(&parameters, format, &env.counters),
             values: vec![0.0; format.rows.values()],
@@ -166,11 +166,11 @@ impl Sink {
         self.missing = number.saturating_sub(from);
     }
 
-    fn note_offset(&self, offset: f64) {
+    fn note_offset(&mut self, offset: f64) {
         let seconds = offset / self.format.grid.rate_hz as f64;
         self.count.offset.set(seconds);
         if offset.abs() > MAX_OFFSET {
-            self.reporter.warn(&format!(
+            self.report.warn(format!(
                 "the samples are {seconds:e} s ({offset:.3} samples) after the times in {}",
                 self.parameters.path
             ));
@@ -273,7 +273,7 @@ impl Sink {
     fn write(&mut self) -> Result<(), BlockError> {
         if self.file.is_none() {
             let VdifSink { path, overwrite, .. } = &self.parameters;
-            self.file = Some(OutputFile::open(path, *overwrite, &self.reporter)?);
+            self.file = Some(OutputFile::open(path, *overwrite, &mut self.report)?);
         }
         if let Some(file) = &mut self.file {
             file.append(&self.out)?;

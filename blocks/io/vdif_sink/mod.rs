@@ -7,7 +7,7 @@ mod level;
 mod tests;
 
 use crate::io::rows::Rows;
-use crate::io::written::refuse_path;
+use crate::io::output_file::refuse_path;
 use fxgraph::access::WrittenPath;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
