@@ -52,6 +52,9 @@ use fxgraph::Registry;
 use std::process::ExitCode;
 use terminal::{Color, Terminal};
 
+/// Program version and the commit of the build.
+const BUILD: &str = concat!("fxgraph ", env!("CARGO_PKG_VERSION"), " ", env!("FXGRAPH_COMMIT"));
+
 /// Signal chains of radio telescopes as graphs of blocks.
 #[derive(Debug, Parser)]
 #[command(name = "fxgraph", version, max_term_width = 100, after_help = AFTER_HELP)]

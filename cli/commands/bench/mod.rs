@@ -3,7 +3,7 @@
 mod measure;
 mod peaks;
 
-use crate::commands::conformance::BUILD;
+use crate::BUILD;
 use crate::failure::{Failure, judge, refuse_none};
 use crate::flowgraph;
 use crate::kernel_folder;

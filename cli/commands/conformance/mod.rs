@@ -4,6 +4,7 @@ mod compare;
 mod run;
 mod steady;
 
+use crate::BUILD;
 use crate::failure::{Failure, judge, refuse_none};
 use crate::flowgraph;
 use crate::kernel_folder;
@@ -19,9 +20,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Program version and the commit of the build.
-pub const BUILD: &str = concat!("fxgraph ", env!("CARGO_PKG_VERSION"), " ", env!("FXGRAPH_COMMIT"));
 
 /// Checks every GPU implementation against the CPU reference
 #[derive(Debug, clap::Args)]
