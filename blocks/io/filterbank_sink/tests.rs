@@ -299,7 +299,8 @@ fn full_disk_and_impossible_directory_are_named_in_the_error() {
 #[test]
 fn stream_without_frequencies_or_other_axes_is_rejected() {
     let sink = sink(Path::new("x.fil"));
-    let message = |port: &PortType| sink.outputs(&[port.clone()]).unwrap_err()[0].message.clone();
+    let message =
+        |port: &PortType| sink.outputs(std::slice::from_ref(port)).unwrap_err()[0].message.clone();
     assert!(message(&PortType { band: None, ..port() }).contains("no known frequencies"));
     assert!(
         message(&PortType { dtype: Dtype::Cf32, ..port() }).contains("real numbers, got `cf32")

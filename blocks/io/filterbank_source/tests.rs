@@ -27,10 +27,11 @@ fn header() -> Header {
     }
 }
 
+/// Type of the stream, its frames, the text of warnings, and the counters.
+type Played = (PortType, Vec<Arc<Frame>>, String, Vec<u64>);
+
 /// Plays all frames, or returns the error; also returns the text of warnings, and the counters.
-fn play(
-    source: &FilterbankSource,
-) -> Result<(PortType, Vec<Arc<Frame>>, String, Vec<u64>), String> {
+fn play(source: &FilterbankSource) -> Result<Played, String> {
     let first = |refusals: Vec<Refusal>| refusals[0].message.clone();
     let env = Env::detached("in");
     let ports = Ports { inputs: vec![], outputs: source.outputs(&[]).map_err(first)? };

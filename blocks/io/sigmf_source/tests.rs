@@ -34,8 +34,11 @@ fn recording(
     path
 }
 
+/// Type of the stream, its frames, the text of warnings, and the counters.
+type Played = (PortType, Vec<Arc<Frame>>, String, Vec<u64>);
+
 /// Plays all frames, or returns the error; also returns the text of warnings, and the counters.
-fn play(source: &SigmfSource) -> Result<(PortType, Vec<Arc<Frame>>, String, Vec<u64>), String> {
+fn play(source: &SigmfSource) -> Result<Played, String> {
     let first = |refusals: Vec<Refusal>| refusals[0].message.clone();
     let env = Env::detached("in");
     let ports = Ports { inputs: vec![], outputs: source.outputs(&[]).map_err(first)? };
@@ -53,10 +56,7 @@ fn play(source: &SigmfSource) -> Result<(PortType, Vec<Arc<Frame>>, String, Vec<
 
 /// Returns the timestamps and flags of frames.
 fn flags(frames: &[Arc<Frame>]) -> Vec<(u64, Vec<u32>)> {
-    frames
-        .iter()
-        .map(|frame| (frame.header().timestamp, frame.header().validity.to_vec()))
-        .collect()
+    frames.iter().map(|frame| (frame.header().timestamp, frame.header().validity.clone())).collect()
 }
 
 #[test]
