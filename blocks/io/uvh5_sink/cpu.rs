@@ -68,8 +68,12 @@ impl Block for Sink {
         }
         if !self.queue.has_room() {
             let is_over = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
+            if !is_over {
+                return Ok(Next::Wait);
+            }
+            // It may have failed since the call above.
             let ended = || BlockError::new("the writing thread ended without a report");
-            return if is_over { Err(ended()) } else { Ok(Next::Wait) };
+            return Err(self.queue.failure().unwrap_or_else(ended));
         }
         match self.matching.take(io.inputs) {
             Ok(dump) => self.queue.push(dump).map(|()| Next::Again),

@@ -144,8 +144,8 @@ impl Uvh5Sink {
         }
         let mut names: Vec<&String> = all.iter().filter_map(|a| a.name.as_ref()).collect();
         names.sort_unstable();
-        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            let message = format!("the names in `antennas` must differ, got `{}` twice", twice[0]);
+        if let Some([twice, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!("the names in `antennas` must differ, got `{twice}` twice");
             refusals.push(Refusal::parameter("antennas", message));
         }
         if names.iter().any(|name| name.is_empty()) {
@@ -264,7 +264,8 @@ fn check_input(n: usize, input: &PortType, refusals: &mut Vec<Refusal>) {
     }
     if counts_of(input).is_none() {
         let axes = input.validity.axes.iter();
-        let found: String = axes.map(|axis| format!("[{} {}]", axis.name, axis.len)).collect();
+        let found: Vec<String> = axes.map(|axis| format!("[{} {}]", axis.name, axis.len)).collect();
+        let found = found.concat();
         let message = format!(
             "the axes of the validity must be among channel, baseline and product, got {found}"
         );
