@@ -79,6 +79,8 @@ fn refusals(block: &Python) -> Vec<Refusal> {
 struct Driven {
     harness: Harness,
     env: Env,
+    /// A fault that `next` has not returned yet.
+    fault: Option<String>,
 }
 
 impl Driven {
@@ -88,7 +90,7 @@ impl Driven {
         let built: Box<dyn Block> = Box::new(super::cpu::Cpu::new(&configured, &env));
         let mut harness = Harness::new(built, &configured.ports, 4).unwrap();
         Harness::block_on(harness.start()).unwrap();
-        Self { harness, env }
+        Self { harness, env, fault: None }
     }
 
     fn send(&mut self, plain: &Plain) {
@@ -101,20 +103,22 @@ impl Driven {
         assert!(sent);
     }
 
-    /// Calls `work` until a frame comes, or returns the fault.
+    /// Calls `work` until a frame or a fault comes; the frames that were pushed before a fault come first.
     fn next(&mut self) -> Result<f32, String> {
         let began = Instant::now();
         loop {
-            match Harness::block_on(self.harness.step()) {
-                Ok(Next::Finished) => return Err("finished".to_owned()),
-                Ok(_) => {}
-                Err(error) => return Err(fxgraph::error::with_causes(&error)),
-            }
             if let Some(frame) = self.harness.receive(0) {
                 return Ok(frame.as_slice::<f32>().unwrap()[0]);
             }
+            if let Some(fault) = self.fault.take() {
+                return Err(fault);
+            }
+            match Harness::block_on(self.harness.step()) {
+                Ok(Next::Finished) => self.fault = Some("finished".to_owned()),
+                Ok(_) => std::thread::sleep(Duration::from_millis(1)),
+                Err(error) => self.fault = Some(fxgraph::error::with_causes(&error)),
+            }
             assert!(began.elapsed() < Duration::from_mins(1), "no frame");
-            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
