@@ -4,14 +4,17 @@ use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
 use serde_json::{Value, json};
 
-fn axes(list: &[(&str, usize)]) -> Value {
+/// Names and lengths of axes.
+type Axes<'a> = &'a [(&'a str, usize)];
+
+fn axes(list: Axes<'_>) -> Value {
     list.iter().map(|(name, len)| json!({"name": name, "len": len})).collect()
 }
 
 /// A case with random values of type `dtype`. Every `missing_every`-th unit is missing, but not its values.
 fn case(
     name: &str,
-    (dtype, payload, validity): (&str, &[(&str, usize)], &[(&str, usize)]),
+    (dtype, payload, validity): (&str, Axes<'_>, Axes<'_>),
     (first_timestamp, missing_every): (u64, Option<u64>),
     parameters: &Value,
     device: DeviceName,

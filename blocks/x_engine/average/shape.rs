@@ -32,14 +32,14 @@ impl Axes {
     /// Axes of `port`, if the block can read it.
     pub(super) fn of_port(port: &PortType) -> Option<Self> {
         let list: Vec<_> = port.axes.iter().map(|axis| (axis.name, axis.len)).collect();
-        match list.as_slice() {
-            &[("channel", channels), ("baseline", baselines), ("product", products)]
+        match *list.as_slice() {
+            [("channel", channels), ("baseline", baselines), ("product", products)]
                 if is_known(port.dtype) && port.dtype != Dtype::F32 =>
             {
                 let names = ["", "", "channel", "baseline", "product"];
                 Some(Self { names, lengths: [1, 1, channels, baselines, products] })
             }
-            &[("spectrum", spectra), ("product", products), ("channel", channels)]
+            [("spectrum", spectra), ("product", products), ("channel", channels)]
                 if port.dtype == Dtype::F32 =>
             {
                 let names = ["spectrum", "product", "channel", "", ""];
@@ -62,8 +62,9 @@ impl Axes {
             position.is_some_and(|position| self.lengths[position] == axis.len)
         });
         (!is_fine).then(|| {
-            let found: String =
+            let found: Vec<String> =
                 axes.iter().map(|axis| format!("[{} {}]", axis.name, axis.len)).collect();
+            let found = found.concat();
             let message = format!(
                 "the axes of the input's validity must be those of its payload, got {found}"
             );

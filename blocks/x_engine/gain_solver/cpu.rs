@@ -55,7 +55,7 @@ pub(super) struct Solver {
     solved: Option<Errors>,
     /// Reason of the last rejected update.
     last_reason: String,
-    solver: stefcal::Solver,
+    stefcal: stefcal::Solver,
     /// Number of dumps so far.
     dumps: u64,
     table: Vec<Errors>,
@@ -105,7 +105,7 @@ impl Solver {
             corrections: vec![[Complex64::ONE; POLS]; shape.antennas * shape.groups()],
             solved: None,
             last_reason: String::new(),
-            solver: stefcal::Solver::new(shape.antennas),
+            stefcal: stefcal::Solver::new(shape.antennas),
             dumps: 0,
             table: Vec::with_capacity(MAX_ROWS),
             last: None,
@@ -181,7 +181,7 @@ impl Solver {
             let gains = &mut self.gains[solution * antennas..][..antennas];
             let weights = self.sums.means(group, pol, &mut self.means);
             let data = Data { measured: &self.means, model: &self.model, weights };
-            let Ok(quality) = self.solver.solve(&data, &self.limits, gains) else {
+            let Ok(quality) = self.stefcal.solve(&data, &self.limits, gains) else {
                 self.figures.solutions_failed.add(1);
                 self.residuals[solution] = f64::NAN;
                 continue;
