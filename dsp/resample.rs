@@ -146,8 +146,9 @@ impl Resampler {
     #[must_use]
     pub fn new(design: &Design, zero: Frequency, variance: f64) -> Self {
         let (up, taps) = (design.up, design.taps());
-        let distance =
-            |phase: usize, tap: usize| phase as f64 / up as f64 + taps as f64 / 2.0 - 1.0 - tap as f64;
+        let distance = |phase: usize, tap: usize| {
+            phase as f64 / up as f64 + taps as f64 / 2.0 - 1.0 - tap as f64
+        };
         let all = || (0..up).flat_map(move |phase| (0..taps).map(move |tap| (phase, tap)));
         let low_pass: Vec<f64> = all().map(|(p, t)| design.low_pass(distance(p, t))).collect();
         let power = low_pass.iter().map(|h| h * h).sum::<f64>() / up as f64;
@@ -305,7 +306,10 @@ mod tests {
                         let expected = wave(offset * width / ratio, k);
                         let y = double(*y) / expected;
                         let amplitude = *amplitude.get_or_insert(y.re);
-                        assert!((y - amplitude).norm() < 3e-4 * amplitude, "{design:?} {offset} {k}: {y}");
+                        assert!(
+                            (y - amplitude).norm() < 3e-4 * amplitude,
+                            "{design:?} {offset} {k}: {y}"
+                        );
                     }
                 }
                 let power = 20.0 * (amplitude.unwrap_or(0.0) * width.sqrt()).log10();
@@ -411,7 +415,7 @@ mod tests {
             (1e6, 3e6, Some((1, 3))),
             (4.0, 4.0 / 3.0, Some((3, 1))),
             (999_983.0, 1_000_003.0, Some((999_983, 1_000_003))),
-            (1.0, std::f64::consts::PI, None),
+            (1.0, PI, None),
             (1e-300, 1e300, None),
             (1e300, 1e-300, None),
             (f64::NAN, 1.0, None),
@@ -424,7 +428,8 @@ mod tests {
     fn first_output_is_the_first_whose_sum_has_the_sample() {
         for (up, down) in [(4, 107), (128, 107), (1, 1)] {
             let width = (up as f64 / down as f64).min(1.0) * 0.5;
-            let resampler = Resampler::new(&design(up, down, 0.0, width), Frequency::aliased(0.0, 1.0), 1.0);
+            let resampler =
+                Resampler::new(&design(up, down, 0.0, width), Frequency::aliased(0.0, 1.0), 1.0);
             for n in [-5, 0, 1, 1000, 123_457, 1 << 50] {
                 let k = resampler.first_output(n);
                 assert!(resampler.end_input(k) > n, "{up} {down} {n}");

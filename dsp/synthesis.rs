@@ -143,7 +143,10 @@ impl Synthesis {
     /// If `analysis` is not one or several rows of `branches` weights.
     #[must_use]
     pub fn new(analysis: &[f64], branches: usize, margin: usize, noise: f64) -> Self {
-        assert!(branches > 0 && analysis.len() >= branches, "a filter has a weight for each branch");
+        assert!(
+            branches > 0 && analysis.len() >= branches,
+            "a filter has a weight for each branch"
+        );
         let taps = analysis.len() / branches;
         let rows = taps + 2 * margin;
         let mut weights = vec![0.0; rows * branches];
@@ -264,7 +267,13 @@ mod tests {
     }
 
     /// Channels `first..first + count` of the spectrum of the filtered window, directly from their equation.
-    fn spectrum(window: &[f64], w: &[f64], step: usize, first: usize, count: usize) -> Vec<Complex32> {
+    fn spectrum(
+        window: &[f64],
+        w: &[f64],
+        step: usize,
+        first: usize,
+        count: usize,
+    ) -> Vec<Complex32> {
         let term = |k: usize, i: usize| {
             Complex64::from_polar(w[i] * window[i], -TAU * ((k * i) % step) as f64 / step as f64)
         };
@@ -282,9 +291,8 @@ mod tests {
     fn round_trip(x: &[f64], channels: usize, w: &[f64], synthesis: &Synthesis) -> Vec<f32> {
         let step = 2 * channels;
         let count = (x.len() - w.len()) / step + 1;
-        let spectra: Vec<Vec<Complex32>> = (0..count)
-            .map(|n| spectrum(&x[n * step..][..w.len()], w, step, 0, channels))
-            .collect();
+        let spectra: Vec<Vec<Complex32>> =
+            (0..count).map(|n| spectrum(&x[n * step..][..w.len()], w, step, 0, channels)).collect();
         let mut inverse = Inverse::real(channels);
         let mut values = vec![0.0; count.next_multiple_of(2) * step];
         for (n, pair) in values.chunks_exact_mut(2 * step).enumerate() {

@@ -115,7 +115,9 @@ impl GpuMap for Running {
         device: &Device,
     ) -> Result<[u64; 2], BlockError> {
         Ok(match &self.way {
-            Way::Upload => [input.as_slice::<u8>()?.as_ptr() as u64, frame_address(output, device)?],
+            Way::Upload => {
+                [input.as_slice::<u8>()?.as_ptr() as u64, frame_address(output, device)?]
+            }
             Way::Download => {
                 [frame_address(input, device)?, output.as_mut_slice::<u8>()?.as_mut_ptr() as u64]
             }

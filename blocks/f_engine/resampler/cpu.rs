@@ -3,9 +3,7 @@
 use super::history::History;
 use super::{HEAP_SAMPLES, Resampler, Shape};
 use crate::common::samples::Samples;
-use fxgraph::{
-    Block, BlockError, Configured, Counter, Env, Frame, FrameMut, Input, Io, Next,
-};
+use fxgraph::{Block, BlockError, Configured, Counter, Env, Frame, FrameMut, Input, Io, Next};
 use fxgraph_dsp::resample;
 use num_complex::Complex32;
 use std::cmp::Ordering;
@@ -216,7 +214,8 @@ impl Cpu {
         }
         let validity = &frame.header().validity;
         for unit in 0..shape.units {
-            let row = |counter: usize| if shape.has_row_validity { shape.first_row + counter } else { 0 };
+            let row =
+                |counter: usize| if shape.has_row_validity { shape.first_row + counter } else { 0 };
             let count = |counter: usize| validity[row(counter) * shape.units + unit];
             self.history.append_run(shape.input_samples / shape.units, count);
         }

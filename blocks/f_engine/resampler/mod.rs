@@ -91,7 +91,8 @@ impl Shape {
 
     /// Input samples that the block holds at most, for each row.
     fn held(&self) -> usize {
-        let heap = (HEAP_SAMPLES as u128 * self.design.down as u128).div_ceil(self.design.up as u128);
+        let heap =
+            (HEAP_SAMPLES as u128 * self.design.down as u128).div_ceil(self.design.up as u128);
         self.input_samples + heap as usize + self.design.taps() + 1
     }
 }
@@ -112,10 +113,14 @@ impl Resampler {
     /// Band of the input.
     fn input_band(input: &PortType, rate_hz: f64) -> Band {
         // Without a band, frequencies are those of the samples.
-        let (middle_hz, width_hz) =
-            if input.dtype == Dtype::Cf32 { (0.0, rate_hz) } else { (rate_hz / 4.0, rate_hz / 2.0) };
-        let (centre_hz, sign) =
-            input.band.map_or((middle_hz, 1.0), |band| (band.centre_hz, band.bandwidth_hz.signum()));
+        let (middle_hz, width_hz) = if input.dtype == Dtype::Cf32 {
+            (0.0, rate_hz)
+        } else {
+            (rate_hz / 4.0, rate_hz / 2.0)
+        };
+        let (centre_hz, sign) = input
+            .band
+            .map_or((middle_hz, 1.0), |band| (band.centre_hz, band.bandwidth_hz.signum()));
         Band { channels: 1, first_channel: 0, centre_hz, bandwidth_hz: sign * width_hz }
     }
 
@@ -171,7 +176,12 @@ impl Resampler {
         PortType {
             dtype: if self.output == Samples::Real { Dtype::F32 } else { Dtype::Cf32 },
             validity: ValidityType {
-                axes: row.clone().filter(|_| shape.has_row_validity).into_iter().chain([heap]).collect(),
+                axes: row
+                    .clone()
+                    .filter(|_| shape.has_row_validity)
+                    .into_iter()
+                    .chain([heap])
+                    .collect(),
                 full: input.validity.full,
             },
             axes: row.into_iter().chain([sample]).collect(),
@@ -205,7 +215,9 @@ impl KindSpec for Resampler {
         Resources {
             host_bytes: size_of::<f32>() * (numbers + weights),
             holds: vec![1],
-            operations_per_frame: (shape.rows * shape.samples) as f64 * 2.0 * shape.products() as f64,
+            operations_per_frame: (shape.rows * shape.samples) as f64
+                * 2.0
+                * shape.products() as f64,
             ..Resources::default()
         }
     }

@@ -58,7 +58,8 @@ fn step(input: &PortType, row: Option<usize>) -> Result<u64, Vec<Refusal>> {
         let message = format!(
             "the validity of the input must divide its {samples} samples into equal parts, got {units:?}"
         );
-        let help = "set the validity axes in the block upstream, such as `validity_axes` of `null_source`";
+        let help =
+            "set the validity axes in the block upstream, such as `validity_axes` of `null_source`";
         refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
     }
     let per_frame = input.clock.samples_per_frame;
@@ -70,7 +71,8 @@ fn step(input: &PortType, row: Option<usize>) -> Result<u64, Vec<Refusal>> {
         refusals.push(Refusal::new(codes::RATE, At::Input(0), message).help(help));
     }
     if let Some(row) = row.filter(|row| *row >= rows) {
-        let message = format!("`row` must be less than {rows}, the number of rows of the input, got {row}");
+        let message =
+            format!("`row` must be less than {rows}, the number of rows of the input, got {row}");
         refusals.push(Refusal::parameter("row", message).help("omit it for all rows"));
     }
     if refusals.is_empty() { Ok(per_frame / samples as u64) } else { Err(refusals) }
@@ -89,7 +91,9 @@ impl Resampler {
             Ok(ratio) => {
                 let timing = self.frame(input, step, input_rate_hz, ratio);
                 refusals.extend(timing.as_ref().err().cloned());
-                refusals.extend(timing.as_ref().ok().and_then(|timing| self.size_refusal(input, timing)));
+                refusals.extend(
+                    timing.as_ref().ok().and_then(|timing| self.size_refusal(input, timing)),
+                );
                 timing.ok().filter(|_| refusals.is_empty()).ok_or(refusals)
             }
             Err(refusal) => Err(vec![*refusal]),
@@ -220,7 +224,9 @@ impl Resampler {
                 timing.input_rate_hz,
                 self.rate_hz()
             );
-            return Some(Refusal::parameter("bandwidth_hz", message).help("decimate with `ddc` before"));
+            return Some(
+                Refusal::parameter("bandwidth_hz", message).help("decimate with `ddc` before"),
+            );
         }
         let taps = self.design(input, timing).taps();
         let weights = timing.up.saturating_mul(taps);

@@ -73,7 +73,10 @@ fn samples(out: &Out, row: usize, rate_hz: f64) -> Vec<(f64, u32, Complex64)> {
 
 /// Amplitude of a tone with amplitude `a` in real samples: noise keeps its level.
 fn close(y: Complex64, expected: Complex64, amplitude: f64, at: f64) {
-    assert!((y - expected * amplitude).norm() < 0.02 * amplitude, "{at}: {y} {expected} {amplitude}");
+    assert!(
+        (y - expected * amplitude).norm() < 0.02 * amplitude,
+        "{at}: {y} {expected} {amplitude}"
+    );
 }
 
 #[test]
@@ -179,8 +182,7 @@ fn missing_samples_invalidate_exactly_the_heaps_that_depend_on_them() {
             let from = frame.timestamp as f64 + (heap * HEAP_SAMPLES) as f64 * ratio;
             let to = from + (HEAP_SAMPLES - 1) as f64 * ratio;
             // The samples floor(from) - half + 1 .. floor(to) + half.
-            let touches =
-                |a: f64, b: f64| from.floor() - half + 1.0 < b && to.floor() + half >= a;
+            let touches = |a: f64, b: f64| from.floor() - half + 1.0 < b && to.floor() + half >= a;
             let unit = |n: f64| 30.0 * 1024.0 + 256.0 * n;
             let is_lost = touches(unit(2.0), unit(3.0))
                 || touches(45.0 * 1024.0, 46.0 * 1024.0)
@@ -223,18 +225,23 @@ fn stream_continues_after_a_long_gap() {
 
 #[test]
 fn band_of_the_output_is_on_the_sky() {
-    let sky = |bandwidth_hz: f64| Band { channels: 1, first_channel: 0, centre_hz: 1e9, bandwidth_hz };
-    for (sign, dtype) in [(1.0, Dtype::Cf32), (-1.0, Dtype::Cf32), (1.0, Dtype::F32), (-1.0, Dtype::F32)] {
+    let sky =
+        |bandwidth_hz: f64| Band { channels: 1, first_channel: 0, centre_hz: 1e9, bandwidth_hz };
+    for (sign, dtype) in
+        [(1.0, Dtype::Cf32), (-1.0, Dtype::Cf32), (1.0, Dtype::F32), (-1.0, Dtype::F32)]
+    {
         let width = if dtype == Dtype::Cf32 { 428e3 } else { 214e3 };
         let input = port(dtype, 1, 1024, 1, Some(sky(sign * width)));
         // The tone is 5 kHz above the centre of the new band, in an inverted band below it.
         let middle = if dtype == Dtype::Cf32 { 0.0 } else { RATE_HZ / 4.0 };
         let tone_hz = middle + sign * 30e3 + 5e3;
-        let parameters = json!({"bandwidth_hz": 64e3, "centre_hz": 1e9 + 30e3, "samples_per_frame": 512});
+        let parameters =
+            json!({"bandwidth_hz": 64e3, "centre_hz": 1e9 + 30e3, "samples_per_frame": 512});
         let out = resample(parameters, &input, frames(&input, 0, 20, &[tone_hz]));
         let band = out.port.band.unwrap();
         assert_eq!((band.centre_hz, band.bandwidth_hz), (1e9 + 30e3, sign * 64e3));
-        let valid: Vec<_> = samples(&out, 0, 64e3).into_iter().filter(|sample| sample.1 > 0).collect();
+        let valid: Vec<_> =
+            samples(&out, 0, 64e3).into_iter().filter(|sample| sample.1 > 0).collect();
         for pair in valid.windows(2) {
             let turns = (pair[1].2 / pair[0].2).arg() / TAU;
             assert!((turns - 5.0 / 64.0).abs() < 1e-3, "{turns}");
@@ -248,7 +255,10 @@ fn every_problem_has_a_help() {
         let kind = kind::<Resampler>(parameters);
         let refusals = kind.outputs(std::slice::from_ref(input)).unwrap_err();
         assert!(refusals.iter().all(|refusal| refusal.help.is_some()));
-        refusals.into_iter().map(|r| format!("{} / {}", r.message, r.help.unwrap())).collect::<Vec<_>>()
+        refusals
+            .into_iter()
+            .map(|r| format!("{} / {}", r.message, r.help.unwrap()))
+            .collect::<Vec<_>>()
     };
     let input = port(Dtype::F32, 2, 1024, 1, None);
     assert_eq!(
@@ -259,7 +269,10 @@ fn every_problem_has_a_help() {
         ]
     );
     assert_eq!(
-        refusals(json!({"bandwidth_hz": 64e3, "centre_hz": 1e4, "pass_bandwidth_hz": 64e3}), &input),
+        refusals(
+            json!({"bandwidth_hz": 64e3, "centre_hz": 1e4, "pass_bandwidth_hz": 64e3}),
+            &input
+        ),
         [
             "a band of 64000 Hz around 10000 Hz is not within the 214000 Hz around 107000 Hz of the input / set \
              `centre_hz` between 32000 and 182000",

@@ -4,9 +4,7 @@ use super::{Shape, Synthesiser};
 use crate::common::samples::Samples;
 use bytemuck::AnyBitPattern;
 use fxgraph::frame::Annotations;
-use fxgraph::{
-    Block, BlockError, Configured, Counter, Dtype, Env, Frame, FrameMut, Io, Next,
-};
+use fxgraph::{Block, BlockError, Configured, Counter, Dtype, Env, Frame, FrameMut, Io, Next};
 use fxgraph_dsp::synthesis::{Inverse, Synthesis};
 use num_complex::Complex32;
 
@@ -70,7 +68,13 @@ impl Cpu {
     }
 
     /// Transforms spectra `from..` of `frame`, as many as fit in `to..end` of `values`.
-    fn load(&mut self, frame: &Frame, from: usize, to: usize, end: usize) -> Result<(), BlockError> {
+    fn load(
+        &mut self,
+        frame: &Frame,
+        from: usize,
+        to: usize,
+        end: usize,
+    ) -> Result<(), BlockError> {
         let count = (end - to).min(self.shape.frame_spectra() - from);
         let validity = &frame.header().validity;
         for n in 0..count {

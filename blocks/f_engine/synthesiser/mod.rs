@@ -88,7 +88,8 @@ impl Shape {
                 "expected the axes [heap][beam][channel][spectrum], or pol in place of beam, got [{}]",
                 names.join("][")
             );
-            let help = "connect the output of `beamformer` or of an F-engine (`postproc`, `f_engine`)";
+            let help =
+                "connect the output of `beamformer` or of an F-engine (`postproc`, `f_engine`)";
             return Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
         }
         let mut refusals = Vec::new();
@@ -164,11 +165,14 @@ impl Synthesiser {
             refusals.push(Refusal::parameter(name, message).help(help));
         };
         let channels = shape.channels;
-        let (first, whole) = input.band.map_or((0, channels), |band| (band.first_channel, band.channels));
+        let (first, whole) =
+            input.band.map_or((0, channels), |band| (band.first_channel, band.channels));
         match self.output {
             Samples::Real if (first, whole) != (0, channels) => refuse(
                 "output",
-                format!("`output: real` needs all {whole} channels of the band, got {channels} from {first} on"),
+                format!(
+                    "`output: real` needs all {whole} channels of the band, got {channels} from {first} on"
+                ),
                 "set `output: complex`, or connect all channels",
             ),
             Samples::Real if shape.step != 2 * channels => refuse(
@@ -179,14 +183,18 @@ impl Synthesiser {
                 ),
                 "set `output: complex`: these are not spectra of a digitiser's real samples",
             ),
-            Samples::Complex if !channels.is_multiple_of(2) || !shape.step.is_multiple_of(channels) => refuse(
-                "output",
-                format!(
-                    "the channels must be an even number that divides the {} samples of a spectrum, got {channels}",
-                    shape.step
-                ),
-                "select a power of two of channels, such as `channels: 128` of `antenna_stack`",
-            ),
+            Samples::Complex
+                if !channels.is_multiple_of(2) || !shape.step.is_multiple_of(channels) =>
+            {
+                refuse(
+                    "output",
+                    format!(
+                        "the channels must be an even number that divides the {} samples of a spectrum, got {channels}",
+                        shape.step
+                    ),
+                    "select a power of two of channels, such as `channels: 128` of `antenna_stack`",
+                )
+            }
             _ => {}
         }
         if self.margin() > MAX_MARGIN {
@@ -200,7 +208,11 @@ impl Synthesiser {
                 shape.frame_spectra(),
                 self.margin()
             );
-            refuse("margin", message, "set a smaller `margin`, or more spectra for each frame upstream");
+            refuse(
+                "margin",
+                message,
+                "set a smaller `margin`, or more spectra for each frame upstream",
+            );
         }
         if !self.w_cutoff.is_finite() || !self.noise_db.is_finite() {
             let message = "`w_cutoff` and `noise_db` must be finite".to_owned();
@@ -208,13 +220,15 @@ impl Synthesiser {
         }
         let weights = shape.step.saturating_mul(self.rows());
         if weights > MAX_WEIGHTS {
-            let message = format!("the filter must have at most {MAX_WEIGHTS} weights, got {weights}");
+            let message =
+                format!("the filter must have at most {MAX_WEIGHTS} weights, got {weights}");
             refuse("taps", message, "use fewer channels, or one tap");
         }
         let numbers = shape.rows.checked_mul(shape.frame_spectra());
         let numbers = numbers.and_then(|n| n.checked_mul(2 * channels));
         if numbers.is_none_or(|numbers| numbers > MAX_FRAME_BYTES / size_of::<f32>()) {
-            let message = format!("a frame of the output must have at most {MAX_FRAME_BYTES} bytes");
+            let message =
+                format!("a frame of the output must have at most {MAX_FRAME_BYTES} bytes");
             refuse("output", message, "use fewer heaps for each frame upstream");
         }
         refusals

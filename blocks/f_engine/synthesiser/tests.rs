@@ -15,7 +15,10 @@ fn spectra(filter: &Value, channels: usize, input: &Digitised) -> Out {
     parameters["channels"] = json!(channels);
     parameters["spectra_per_frame"] = json!(16);
     let postproc = json!({"spectra_per_heap": 16, "gains": 0.4, "dither": "none"});
-    then::<Postproc>(postproc, then::<Fft>(json!({}), pfb(parameters, &[input.clone(), input.clone()])))
+    then::<Postproc>(
+        postproc,
+        then::<Fft>(json!({}), pfb(parameters, &[input.clone(), input.clone()])),
+    )
 }
 
 /// Timestamp, validity and value of the samples of a row; `None` for the heaps that are invalid.
@@ -64,7 +67,12 @@ fn port() -> PortType {
     let heap = Axis::new("heap", 2);
     PortType {
         dtype: Dtype::Ci8,
-        axes: vec![heap.clone(), Axis::new("beam", 2), Axis::new("channel", 8), Axis::new("spectrum", 4)],
+        axes: vec![
+            heap.clone(),
+            Axis::new("beam", 2),
+            Axis::new("channel", 8),
+            Axis::new("spectrum", 4),
+        ],
         clock: Clock { adc_sample_rate_hz: 64e6, sync_time_seconds: 0.0, samples_per_frame: 512 },
         band: Some(Band { channels: 32, first_channel: 4, centre_hz: 1e9, bandwidth_hz: 32e6 }),
         validity: ValidityType { axes: vec![heap], full: 3 },
@@ -91,7 +99,9 @@ fn frames(validity: &[[u32; 2]]) -> Vec<Plain> {
 
 #[test]
 fn part_of_the_band_becomes_complex_samples_around_its_centre() {
-    let kind = kind::<Synthesiser>(json!({"output": "complex", "taps": 1, "window": "rect", "w_cutoff": 0}));
+    let kind = kind::<Synthesiser>(
+        json!({"output": "complex", "taps": 1, "window": "rect", "w_cutoff": 0}),
+    );
     let out = chain::drive(&kind, &[port()], vec![frames(&[[3, 3], [2, 0], [3, 1]])]);
     assert_eq!((out.port.dtype, out.port.samples_per("sample")), (Dtype::Cf32, Some(8)));
     let band = out.port.band.unwrap();
@@ -105,7 +115,8 @@ fn part_of_the_band_becomes_complex_samples_around_its_centre() {
             let (beam, m) = (n / 64, n % 64);
             let turns = ([6.0, 1.0][beam] - 4.0) * m as f64 / 8.0;
             let is_missing = frame.validity[m / 32] == 0;
-            let expected = Complex64::new(30.0, 40.0) / 8.0_f64.sqrt() * Complex64::from_polar(1.0, TAU * turns);
+            let expected = Complex64::new(30.0, 40.0) / 8.0_f64.sqrt()
+                * Complex64::from_polar(1.0, TAU * turns);
             let expected = if is_missing { Complex64::default() } else { expected };
             let y = Complex64::new(f64::from(y.re), f64::from(y.im));
             assert!((y - expected).norm() < 1e-5 * 50.0, "{n}: {y} {expected}");
@@ -122,8 +133,11 @@ fn heaps_that_depend_on_missing_spectra_are_invalid() {
     sent.remove(4);
     sent.push(Plain { ..sent[4].clone() });
     let out = chain::drive(&kind, &[port()], vec![sent]);
-    let found: Vec<_> =
-        out.frames.iter().map(|frame| (frame.timestamp / 512 - 10, frame.validity.as_slice())).collect();
+    let found: Vec<_> = out
+        .frames
+        .iter()
+        .map(|frame| (frame.timestamp / 512 - 10, frame.validity.as_slice()))
+        .collect();
     // A sum has 2 spectra before and 1 after.
     let expected: [(u64, [u32; 2]); 6] =
         [(0, [0, 3]), (1, [3, 2]), (2, [0, 0]), (3, [0, 0]), (5, [0, 3]), (6, [3, 0])];

@@ -1,8 +1,8 @@
 //! The block: reads samples from a file.
 
 use super::{DadaSource, Shape};
-use crate::io::playback::Playback;
 use crate::io::output_file::Report;
+use crate::io::playback::Playback;
 use fxgraph::files::reason;
 use fxgraph::{Block, BlockError, Clock, Counter, Env, Io, Next};
 use std::fs::File;

@@ -2,8 +2,8 @@
 
 use super::blocks::{Block as FileBlock, Blocks, Found};
 use super::{GuppiSource, Shape};
-use crate::io::playback::Playback;
 use crate::io::output_file::Report;
+use crate::io::playback::Playback;
 use fxgraph::{Block, BlockError, Clock, Counter, Env, FrameMut, Io, Next};
 
 /// Blocks that are passed over in one call of `work`.

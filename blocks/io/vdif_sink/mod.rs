@@ -6,8 +6,8 @@ mod level;
 #[allow(clippy::unwrap_used, clippy::float_cmp)]
 mod tests;
 
-use crate::io::rows::Rows;
 use crate::io::output_file::refuse_path;
+use crate::io::rows::Rows;
 use fxgraph::access::WrittenPath;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
