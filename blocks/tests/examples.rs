@@ -30,7 +30,14 @@ pub fn can_run(example: &Example) -> bool {
 /// Returns the text of an example, in which the files of [`folder`] have their whole paths: sources read some of them
 /// when a flowgraph is checked.
 pub fn text(flowgraph: &str, folder: &Path) -> String {
-    let names = ["samples.dat", "spectra.fil", "samples.sigmf-meta"];
+    let names = [
+        "samples.dada",
+        "samples.dat",
+        "samples.raw",
+        "samples.sigmf-meta",
+        "samples.vdif",
+        "spectra.fil",
+    ];
     names.iter().fold(flowgraph.to_owned(), |text, name| {
         let path = folder.join(name);
         text.replace(&format!("path: {name}"), &format!("path: '{}'", path.display()))

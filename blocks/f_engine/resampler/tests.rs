@@ -202,7 +202,7 @@ fn missing_samples_invalidate_exactly_the_heaps_that_depend_on_them() {
         }
     }
     // A unit of 256 samples is shorter than a sum, so no heap has only the partial one.
-    assert!(invalid > 4 && partial == 0, "{invalid} {partial}");
+    assert!(invalid >= 4 && partial == 0, "{invalid} {partial}");
     assert_eq!(out.count("frames_misplaced"), 1);
     assert!(out.count("heaps_missing") > 3);
     // Frames without valid samples are not sent.

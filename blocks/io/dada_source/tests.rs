@@ -56,7 +56,7 @@ fn dada_source_plays_frames_from_its_offset_on() {
     assert_eq!(port.band.unwrap().channel_hz(0), 1.42e9);
     let seen = |frame: &Arc<Frame>| (frame.header().timestamp, frame.as_slice::<u8>().unwrap()[0]);
     assert_eq!(frames.iter().map(seen).collect::<Vec<_>>(), [(2000, 0), (2008, 16)]);
-    assert!(env.summary.get().ends_with("is truncated: 1 of 40 bytes are missing"));
+    assert!(env.summary.get().trim_end().ends_with("is truncated: 1 of 40 bytes are missing"));
     let counts: Vec<u64> = env.counters.list().iter().map(|named| named.counter.get()).collect();
     assert_eq!(counts, [2, 1, 7]);
 }
