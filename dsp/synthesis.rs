@@ -322,7 +322,7 @@ mod tests {
         let out = round_trip(&x, channels, &w, &synthesis);
         assert_eq!(out.len(), x.len());
         for (x, y) in x.chunks_exact(step).zip(out.chunks_exact(step)) {
-            let sign = |i: usize| if i % 2 == 0 { 1.0 } else { -1.0 };
+            let sign = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 };
             let nyquist = x.iter().enumerate().map(|(i, x)| sign(i) * x).sum::<f64>() / step as f64;
             for (i, (x, y)) in x.iter().zip(y).enumerate() {
                 assert!((x - sign(i) * nyquist - f64::from(*y)).abs() < 2e-6, "{i}: {x} {y}");

@@ -310,7 +310,7 @@ fn shadow_in_python_agrees_with_a_rust_block_and_finds_a_difference() {
             control.shadow(&change, false).unwrap();
             let began = Instant::now();
             loop {
-                let difference = control.shadows()[0].compared.difference.clone();
+                let difference = control.shadows()[0].compared.difference;
                 if difference.frames >= 20 {
                     assert_eq!(difference.frames_different > 0, is_different);
                     break;

@@ -83,20 +83,16 @@ impl Resampler {
     pub(super) fn timing(&self, input: &PortType) -> Result<Timing, Vec<Refusal>> {
         let step = step(input, self.row)?;
         let input_rate_hz = input.clock.adc_sample_rate_hz / step as f64;
-        let mut refusals = self.band_refusals(input, input_rate_hz);
+        let refusals = self.band_refusals(input, input_rate_hz);
         if !refusals.is_empty() {
             return Err(refusals);
         }
-        match self.ratio(input, step) {
-            Ok(ratio) => {
-                let timing = self.frame(input, step, input_rate_hz, ratio);
-                refusals.extend(timing.as_ref().err().cloned());
-                refusals.extend(
-                    timing.as_ref().ok().and_then(|timing| self.size_refusal(input, timing)),
-                );
-                timing.ok().filter(|_| refusals.is_empty()).ok_or(refusals)
-            }
-            Err(refusal) => Err(vec![*refusal]),
+        let one = |refusal: Box<Refusal>| vec![*refusal];
+        let ratio = self.ratio(input, step).map_err(one)?;
+        let timing = self.frame(input, step, input_rate_hz, ratio).map_err(one)?;
+        match self.size_refusal(input, &timing) {
+            Some(refusal) => Err(vec![refusal]),
+            None => Ok(timing),
         }
     }
 
@@ -121,8 +117,9 @@ impl Resampler {
         }
         let most_hz = (width_hz - self.bandwidth_hz) / 2.0;
         let from_centre_hz = self.centre_hz.map_or(0.0, |hz| hz - band.centre_hz);
-        // NaN is rejected, too.
-        if !(from_centre_hz.abs() <= most_hz + ROUNDING * rate_hz) {
+        let is_within = from_centre_hz.abs() <= most_hz + ROUNDING * rate_hz;
+        // NaN is not within.
+        if !is_within {
             refuse(
                 "centre_hz",
                 format!(
@@ -180,7 +177,7 @@ impl Resampler {
         step: u64,
         input_rate_hz: f64,
         (p, q): (u64, u64),
-    ) -> Result<Timing, Refusal> {
+    ) -> Result<Timing, Box<Refusal>> {
         let heap = HEAP_SAMPLES as u64;
         let unit = heap / gcd(heap, q) * q;
         let samples = self.samples_per_frame.map_or_else(
@@ -211,7 +208,7 @@ impl Resampler {
                      that take {p} ADC samples, got {samples}"
                 );
                 let help = format!("set for example `samples_per_frame: {nearest}`");
-                Err(Refusal::parameter("samples_per_frame", message).help(help))
+                Err(Box::new(Refusal::parameter("samples_per_frame", message).help(help)))
             }
         }
     }

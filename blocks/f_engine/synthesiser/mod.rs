@@ -193,7 +193,7 @@ impl Synthesiser {
                         shape.step
                     ),
                     "select a power of two of channels, such as `channels: 128` of `antenna_stack`",
-                )
+                );
             }
             _ => {}
         }

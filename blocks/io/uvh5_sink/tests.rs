@@ -52,7 +52,8 @@ fn refused(change: impl FnOnce(&mut Uvh5Sink, &mut Vec<PortType>)) -> String {
 #[test]
 fn invalid_parameters_are_rejected() {
     assert_eq!(refused(|_, _| ()), "");
-    let cases: [(fn(&mut Uvh5Sink), &str); 16] = [
+    type Change = fn(&mut Uvh5Sink);
+    let cases: [(Change, &str); 16] = [
         (|s| s.path = "a.h5".into(), "`path` must be a file name ending in .uvh5"),
         (|s| s.path = "out/.uvh5".into(), "`path` must be a file name ending in .uvh5"),
         (|s| s.dumps_per_file = Some(3), "`path` must contain {timestamp} with `dumps_per_file`"),
@@ -93,7 +94,8 @@ fn centre(name: &str, right_ascension_degrees: f64, declination_degrees: f64) ->
 
 #[test]
 fn inputs_that_do_not_fit_are_rejected() {
-    let cases: [(fn(&mut Vec<PortType>), &str); 11] = [
+    type Change = fn(&mut Vec<PortType>);
+    let cases: [(Change, &str); 11] = [
         (|p| p[0].dtype = Dtype::Ci8, "the input must be ci32 or cf32, got ci8"),
         (|p| p[0].axes.swap(0, 1), "the input must be visibilities"),
         (|p| p[0].axes[2].len = 1, "the input must be visibilities"),
