@@ -158,12 +158,8 @@ fn averages_are_those_of_the_definition_for_any_axes_of_validity() {
                     for sum in sum {
                         let expected = if all == 0 { 0.0 } else { sum / divisor };
                         // All sums of these integers and floats are exact.
-                        let found: f32 = numbers.next().unwrap();
-                        assert_eq!(
-                            found.to_bits(),
-                            (expected as f32).to_bits(),
-                            "{chosen:?} {place}"
-                        );
+                        let found = numbers.next().unwrap().to_bits();
+                        assert_eq!(found, (expected as f32).to_bits(), "{chosen:?} {place}");
                     }
                     assert_eq!(frame.header().validity[unit(channel, 3)], counted);
                 }
