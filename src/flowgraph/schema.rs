@@ -87,7 +87,7 @@ fn or_expression(schema: &Json) -> Json {
 fn device() -> Json {
     or_expression(&json!({
         "type": "string",
-        "pattern": "^(cpu|auto|(auto|cuda):(0|[1-9][0-9]*))$",
+        "pattern": r"^(cpu|auto|(auto|cuda):(0|[1-9][0-9]*|\$\{.*\}))$",
         "description": "where blocks run: `cpu`, `cuda:0`, ..., `auto` for a GPU if there is one, or `auto:N` for GPU N modulo the number of GPUs",
     }))
 }
