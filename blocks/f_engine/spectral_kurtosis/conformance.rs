@@ -68,7 +68,7 @@ pub(super) fn cases(device: DeviceName) -> Vec<Case> {
         cases.push(case(&name, input, few.clone()).0);
     }
     let longest = Input { spectra: 65_536, channels: 3, heaps: 1, k_major: true, ..INPUT };
-    // The uniform numbers of the source are not noise: every unit of so many spectra would be flagged, and zero.
+    // The uniform numbers of the source are not noise: each unit would be flagged, and zero.
     cases.push(case("65536 spectra, not flagged", longest, json!({"enabled": false})).0);
     let antennas = Input { antennas: Some(5), heaps: 3, spectra: 64, ..INPUT };
     let always = json!({"false_alarm_probability": 1e-9, "channels_always_flagged": [0, [7, 20]]});
