@@ -37,7 +37,7 @@ export function parameters(page, scope) {
       live.take({ ...page.parameters, ...values });
       const late = answer.is_late ? "; the requested timestamp had passed" : "";
       const where = scope.isTogether() ? ` in ${scope.names().length} replicas` : "";
-      say(`effective${where} from timestamp ${format.count(answer.effective_timestamp)}${late}`, false);
+      say(`effective from timestamp ${format.count(answer.effective_timestamp)}${where}${late}`, false);
     } catch (error) {
       const rest = live.say(told(error, paths).map(({ path, ...one }) => ({ ...one, name: path.at(-1) })));
       say(rest.map((one) => one.text).join("; ") || "nothing was changed", true);
