@@ -121,14 +121,22 @@ impl<'a> Parser<'a> {
 
     /// Parses the value of a statement; returns it and whether it is dithered.
     fn value(&mut self) -> Result<(Expression, bool), SyntaxError> {
-        let first = self.peek();
-        if first.token == Token::Name("nodither") {
+        let mut open = 0;
+        while self.peek().token == Token::Name("nodither") {
             self.advance();
             self.expect('(')?;
-            let (expression, _) = self.value()?;
-            self.expect(')')?;
-            return Ok((expression, false));
+            open += 1;
         }
+        let (expression, dither) = self.dithered()?;
+        for _ in 0..open {
+            self.expect(')')?;
+        }
+        Ok((expression, dither && open == 0))
+    }
+
+    /// Parses a value that does not begin with `nodither`; returns it and whether it is dithered.
+    fn dithered(&mut self) -> Result<(Expression, bool), SyntaxError> {
+        let first = self.peek();
         // A variable alone keeps its `nodither`; inside a sum `nodither` would be ambiguous.
         let alone = matches!(
             self.words[(self.next + 1).min(self.words.len() - 1)].token,
