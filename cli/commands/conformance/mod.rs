@@ -1,6 +1,7 @@
 //! `fxgraph conformance`
 
 mod compare;
+mod peers;
 mod run;
 mod steady;
 
@@ -76,9 +77,12 @@ enum Trial {
 }
 
 impl Trial {
-    /// All test cases, with implementations on `device`.
+    /// All test cases, with implementations on `device`. A host with several GPUs has more.
     fn all(device: DeviceName) -> Vec<Self> {
-        let compared = cases(device).map(Self::Compared);
+        let gpus = cuda::count().unwrap_or(0);
+        let other = (0..gpus).map(DeviceName::Cuda).find(|other| *other != device);
+        let between = other.map(|other| peers::cases(device, other)).unwrap_or_default();
+        let compared = cases(device).chain(between).map(Self::Compared);
         let examples = flowgraph::registry().examples(device);
         compared.chain(examples.into_iter().map(Self::Steady)).collect()
     }
@@ -230,7 +234,7 @@ mod tests {
 
     #[test]
     fn every_case_is_a_valid_flowgraph_with_equal_ports() {
-        for case in cases(GPU) {
+        for case in cases(GPU).chain(peers::cases(GPU, DeviceName::Cuda(1))) {
             let registry = flowgraph::registry();
             let plan = bench::plan(&case.flowgraph, &registry)
                 .and_then(|plan| run::changing(plan, &case, &registry))
