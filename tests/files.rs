@@ -202,3 +202,25 @@ fn recording_is_readable_while_it_grows_and_after_a_kill() {
     child.wait().unwrap();
     assert!(frames() > 0);
 }
+
+#[test]
+fn frames_that_cannot_be_written_leave_no_rows_in_any_array() {
+    if !needs::python() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let flowgraph = "flowgraph: full\nblocks:\n  source: {kind: null_source, parameters: {dtype: u8, axes: [{name: sample, \
+        len: 4096}], samples_per_frame: 4096, frames: 40}}\n  sink: {kind: file_sink, input: source, on_fault: skip, \
+        parameters: {path: a.npy}}\n";
+    std::fs::write(folder.path().join("full.yaml"), flowgraph).unwrap();
+    // Files of at most 64 KiB: 15 frames. The signal of the limit is ignored, so that writing fails.
+    let mut shell = Command::new("bash");
+    shell.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" run --quiet full.yaml"]);
+    let output =
+        shell.arg(env!("CARGO_BIN_EXE_fxgraph")).current_dir(folder.path()).output().unwrap();
+    assert!(said(&output).contains("a.npy"), "{}", said(&output));
+    let rows = "import sys, numpy; print(len(numpy.load(sys.argv[1])))";
+    for array in ["a.npy", "a.timestamp.npy", "a.validity.npy", "a.checksum.npy"] {
+        assert_eq!(numpy(rows, &folder.path().join(array)), "15", "{array}");
+    }
+}

@@ -59,6 +59,15 @@ impl ArrayWriter {
         header
     }
 
+    /// Removes the rows after the first `rows`.
+    pub fn shorten(&mut self, rows: u64) {
+        if self.rows > rows {
+            self.rows = rows;
+            // If the header cannot be written now, the next row writes it.
+            let _ = self.write_header();
+        }
+    }
+
     /// Number of rows so far.
     #[must_use]
     pub fn rows(&self) -> u64 {

@@ -271,8 +271,27 @@ impl RecordingWriter {
     /// Appends a frame to all arrays; `payload` is its data in bytes.
     ///
     /// # Errors
-    /// If a file cannot be written.
+    /// If a file cannot be written. No array has a row of this frame then.
     pub fn append(&mut self, header: &Header, payload: &[u8]) -> Result<(), BlockError> {
+        let appended = self.append_rows(header, payload);
+        if appended.is_err() {
+            let arrays = [
+                &mut self.data,
+                &mut self.sequence,
+                &mut self.timestamp,
+                &mut self.config_id,
+                &mut self.validity,
+                &mut self.checksum,
+            ];
+            let annotations = self.annotations.iter_mut().map(|(_, writer)| writer);
+            for writer in arrays.into_iter().chain(annotations) {
+                writer.shorten(self.side.frames);
+            }
+        }
+        appended
+    }
+
+    fn append_rows(&mut self, header: &Header, payload: &[u8]) -> Result<(), BlockError> {
         let time = header.timestamp;
         let mut checksum = Checksum::default();
         let numbers = [

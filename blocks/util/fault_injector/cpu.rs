@@ -67,7 +67,6 @@ impl Block for Injector {
                 if !left.is_zero() {
                     return Ok(Next::After(left));
                 }
-                self.stalled_until = None;
             }
             if !io.outputs[0].has_room() {
                 return Ok(Next::Wait);
@@ -75,13 +74,15 @@ impl Block for Injector {
             let Some(timestamp) = io.inputs[0].peek().map(|frame| frame.header().timestamp) else {
                 break;
             };
-            let fault = self.at(timestamp);
+            // A frame passes after its stall.
+            let fault = if self.stalled_until.is_some() { Fault::None } else { self.at(timestamp) };
             if fault != Fault::None {
                 self.injected.add(1);
             }
             let text = || format!("injected fault at the frame with timestamp {timestamp}");
             match fault {
                 Fault::None => {
+                    self.stalled_until = None;
                     if let Some(frame) = io.inputs[0].pop() {
                         io.outputs[0].pass(frame);
                         self.passed.add(1);

@@ -147,4 +147,19 @@ mod tests {
         assert!(began.elapsed().as_secs_f64() >= 0.02);
         assert_eq!(counts(&counters), [4, 1]);
     }
+
+    #[test]
+    fn every_frame_passes_after_its_stall() {
+        let parameters =
+            FaultInjector { fault: Fault::Stall, faults: 9, after_frames: 0, stall_seconds: 0.001 };
+        let counters = Counters::default();
+        let mut harness = harness(&parameters, &counters);
+        for stalled in 1..=4 {
+            assert!(matches!(Harness::block_on(harness.step()).unwrap(), Next::After(_)));
+            assert_eq!(counts(&counters), [stalled - 1, stalled]);
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        assert_eq!(Harness::block_on(harness.step()).unwrap(), Next::Wait);
+        assert_eq!(counts(&counters), [4, 4]);
+    }
 }
