@@ -234,8 +234,8 @@ fn packets_out_of_order_within_the_window_lose_nothing() {
     let frames = in_a_row(0..12);
     let mut all = packets(&port, &frames, json!({"packet_payload_bytes": 64}));
     all.retain(is_data);
-    // Each heap has 4 packets; every third is 6 packets late.
-    for at in (8..all.len() - 8).step_by(3) {
+    // Each heap has 4 packets; some change places with one of a later heap.
+    for at in (5..all.len() - 6).step_by(7) {
         all.swap(at, at + 6);
     }
     let mut bench = Bench::new(&port);
@@ -347,24 +347,44 @@ fn late_joiner_begins_with_the_next_heap_and_reads_the_type() {
 fn restarted_sender_is_followed_and_data_of_its_old_run_are_dropped() {
     let port = voltages();
     let before = packets(&port, &in_a_row(0..5), json!({"stop_heaps": false}));
-    // The new run repeats frame 4, and lacks frames 5 and 6.
-    let mut frames = in_a_row(4..12);
-    frames.drain(1..3);
-    let after = packets(&port, &frames, json!({}));
+    // The second run begins after frames 5 and 6, the third one repeats two frames.
+    let second = packets(&port, &in_a_row(7..12), json!({"stop_heaps": false}));
+    let third = packets(&port, &in_a_row(10..14), json!({}));
     let mut bench = Bench::new(&port);
     bench.receive(&before, SENDER);
-    bench.receive(&after[..4], OTHER);
+    bench.receive(&second[..4], OTHER);
     let old: Vec<Vec<u8>> = before.iter().filter(|packet| is_data(packet)).cloned().collect();
     assert!(bench.receive(&old, SENDER).iter().all(|outcome| *outcome == Outcome::Refused));
-    bench.receive(&after[4..], OTHER);
+    bench.receive(&second[4..], OTHER);
+    bench.receive(&third, SENDER);
     bench.end();
-    let expected: Vec<u64> = (0..12).map(|number| 7 + number * SAMPLES).collect();
+    let expected: Vec<u64> = (0..14).map(|number| 7 + number * SAMPLES).collect();
     assert_eq!(bench.timestamps(), expected);
     bench.assert_missing(5, expected[5]);
     bench.assert_missing(6, expected[6]);
-    bench.assert_whole(11, in_a_row(11..12)[0]);
-    assert_eq!((bench.counter("resyncs"), bench.counter("heaps_not_later")), (1, 1));
+    for sent in in_a_row(7..14) {
+        bench.assert_whole(sent.number as usize, sent);
+    }
+    assert_eq!((bench.counter("resyncs"), bench.counter("heaps_not_later")), (2, 2));
     assert_eq!(bench.counter("packets_of_other_run"), 5);
+}
+
+/// A second sender that takes the stream over by a single packet does not keep it.
+#[test]
+fn run_that_falls_silent_gives_the_stream_back() {
+    let port = voltages();
+    let mut bench = Bench::new(&port);
+    let stray = packets(&port, &in_a_row(2..3), json!({"stop_heaps": false}));
+    let stream = packets(&port, &in_a_row(0..8), json!({"stop_heaps": false}));
+    bench.receive(&stream[..3], SENDER);
+    bench.receive(&stray, OTHER);
+    bench.receive(&stream[3..5], SENDER);
+    assert_eq!(bench.counter("packets_of_other_run"), 2);
+    bench.wait(2);
+    bench.receive(&stream[5..], SENDER);
+    bench.end();
+    assert_eq!(bench.timestamps(), (0..8).map(|n| 7 + n * SAMPLES).collect::<Vec<_>>());
+    in_a_row(4..8).iter().for_each(|sent| bench.assert_whole(sent.number as usize, *sent));
 }
 
 #[test]
