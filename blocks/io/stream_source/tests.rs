@@ -487,8 +487,8 @@ fn wrong_number_of_counts_flags_the_whole_frame() {
     let port = voltages();
     let all = packets(&port, &in_a_row(0..1), json!({}));
     let mut data: Vec<Vec<u8>> = all.into_iter().filter(|packet| is_data(packet)).collect();
-    // The pointer of `validity`: its counts begin 4 bytes later.
-    let at = data[0].chunks(8).position(|word| word[..2] == [0x70, 5]).unwrap();
+    // The pointer of `config_id`, where the counts end, is 4 bytes later.
+    let at = data[0].chunks(8).position(|word| word[..2] == [0x70, 6]).unwrap();
     data[0][8 * at + 7] += 4;
     let mut bench = Bench::new(&port);
     bench.receive(&data, SENDER);
