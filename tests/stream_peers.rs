@@ -117,8 +117,11 @@ fn spead2_decodes_complex_floats_and_single_counts() {
     }
 }
 
-/// Frames that the source makes of the heaps of spead2: number, validity, annotation and payload.
-fn frames_of_spead2(arguments: &[&str], kind: &Value) -> Vec<(u64, Vec<u32>, Vec<f64>, Vec<i16>)> {
+/// Number, validity, annotation and payload of a frame.
+type Found = (u64, Vec<u32>, Vec<f64>, Vec<i16>);
+
+/// Frames that the source makes of the heaps of spead2.
+fn frames_of_spead2(arguments: &[&str], kind: &Value) -> Vec<Found> {
     let port = free_port();
     let parameters = json!({"source": format!("127.0.0.1:{port}"), "type": kind});
     let parameters: StreamSource = fxgraph::kind::read(&parameters).unwrap();
