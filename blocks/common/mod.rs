@@ -1,5 +1,6 @@
 //! Code shared by several families.
 
+pub(crate) mod annotations;
 pub(crate) mod axes;
 pub(crate) mod bench;
 pub mod delay;

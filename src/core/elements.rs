@@ -91,6 +91,29 @@ impl Elements {
         Ok(())
     }
 
+    /// Calls `see` with the number of every validity count that covers any of the elements `range`, which are row-major
+    /// numbers; a number may come several times. The time is that of the elements, not of the frame.
+    pub fn counts(&self, range: Range<usize>, mut see: impl FnMut(usize)) {
+        let mut element = range.start;
+        while element < range.end {
+            let (mut rest, mut unit, mut run) = (element, 0, 1);
+            for (axis, (len, (shared, stride))) in
+                self.lengths.iter().zip(&self.units).enumerate().rev()
+            {
+                let index = rest % len;
+                rest /= len;
+                unit += index / shared * stride;
+                if axis + 1 == self.lengths.len() {
+                    // Elements up to the next count, or to the end of the axis.
+                    let same = if *stride == 0 { *len } else { shared - index % shared };
+                    run = same.min(len - index);
+                }
+            }
+            self.layers.iter().for_each(|layer| see(unit + layer));
+            element += run;
+        }
+    }
+
     /// Calls `see` with the values of two payloads for every element that is valid according to the counts
     /// `validity`.
     pub fn pairs(

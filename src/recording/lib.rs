@@ -35,7 +35,7 @@ pub use files::{DESCRIPTION, RecordingWriter, try_folder, try_path};
 pub use fxgraph_core::recorders::Recorders;
 pub use options::{EventTrigger, Loud, PLACEHOLDER, RecorderOptions, Trigger};
 pub use recorder::{Recorded, Recorder, RecorderState, RecorderStatus};
-pub use side_file::SideFile;
+pub use side_file::{SideFile, StreamType};
 
 // The derive macros refer to the crate `fxgraph`, which re-exports everything that they need.
 extern crate fxgraph_core as fxgraph;

@@ -3,6 +3,7 @@
 use super::json;
 use fxgraph_core::dtype::UnknownDtype;
 use fxgraph_core::{Axis, Band, Clock, Dtype, Env, PortType, ValidityType, npy};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -18,6 +19,8 @@ const MAX_AXES: usize = 16;
 const MAX_CHANNELS: usize = 1 << 40;
 /// Largest accepted number of ADC samples per frame: 45 hours at 1.7 GHz.
 const MAX_SAMPLES: u64 = 1 << 48;
+/// Largest accepted number of characters of a label.
+const MAX_LABEL: usize = 256;
 /// Number of characters of a text that errors show.
 const MAX_SHOWN: usize = 40;
 
@@ -59,23 +62,50 @@ pub struct SideFile {
     pub flowgraph: String,
 }
 
+/// Description of the type of a stream: the part of a side file that says how to read a frame.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StreamType {
+    /// Element type, such as `i10p`, `i16`, `f32`, `ci8` or `cf32`.
+    pub dtype: String,
+    /// Layout of the elements in an array of `NumPy`; for readers, not read.
+    #[serde(default)]
+    pub layout: String,
+    /// Axes of a frame, slowest first.
+    pub axes: Vec<AxisEntry>,
+    /// Sample clock.
+    pub clock: ClockEntry,
+    /// Frequencies of the whole band.
+    #[serde(default)]
+    pub band: Option<BandEntry>,
+    /// Meaning of the validity counts; by default one flag per frame.
+    #[serde(default)]
+    pub validity: ValidityEntry,
+}
+
 /// One axis, with the coordinates of its elements: `first + i * step`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AxisEntry {
     /// Name.
     pub name: String,
     /// Number of elements.
     pub len: usize,
-    /// Unit of the coordinates.
+    /// Unit of the coordinates; for readers, not read.
+    #[serde(default)]
     pub unit: String,
-    /// Coordinate of element 0; times count from the frame's timestamp.
+    /// Coordinate of element 0; times count from the frame's timestamp; for readers, not read.
+    #[serde(default)]
     pub first: f64,
-    /// Difference from one element to the next.
+    /// Difference from one element to the next; for readers, not read.
+    #[serde(default)]
     pub step: f64,
+    /// Label of each element, for an axis without a scale.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
 }
 
 /// Sample clock.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockEntry {
     /// ADC sample rate in Hz.
     pub adc_sample_rate_hz: f64,
@@ -86,11 +116,11 @@ pub struct ClockEntry {
 }
 
 /// Frequencies of the whole band.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BandEntry {
     /// Channels of the whole band.
     pub channels: usize,
-    /// Index of the first recorded channel.
+    /// Index, in the whole band, of the first channel of the axis.
     pub first_channel: usize,
     /// Frequency of channel `channels / 2` in Hz.
     pub centre_hz: f64,
@@ -99,12 +129,19 @@ pub struct BandEntry {
 }
 
 /// Meaning of the validity counts.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ValidityEntry {
     /// Axes of the counts of one frame.
+    #[serde(default)]
     pub axes: Vec<AxisEntry>,
     /// Count of a unit without missing data.
     pub full: u32,
+}
+
+impl Default for ValidityEntry {
+    fn default() -> Self {
+        Self { axes: Vec::new(), full: 1 }
+    }
 }
 
 /// Returns the axes with their coordinates.
@@ -123,7 +160,14 @@ fn entries(axes: &[Axis], port: &PortType) -> Vec<AxisEntry> {
             }
             _ => ("index", 0.0, 1.0),
         };
-        AxisEntry { name: axis.name.to_owned(), len: axis.len, unit: unit.to_owned(), first, step }
+        AxisEntry {
+            name: axis.name.to_owned(),
+            len: axis.len,
+            unit: unit.to_owned(),
+            first,
+            step,
+            labels: axis.labels.clone(),
+        }
     };
     axes.iter().map(entry).collect()
 }
@@ -132,29 +176,17 @@ impl SideFile {
     /// Creates the side file of an empty recording of a stream like `port`, without origin and arrays.
     #[must_use]
     pub fn of(port: &PortType) -> Self {
-        let clock = &port.clock;
+        let StreamType { dtype, layout, axes, clock, band, validity } = StreamType::of(port);
         Self {
             format: FORMAT.to_owned(),
             complete: false,
             frames: 0,
-            dtype: port.dtype.to_string(),
-            layout: npy::layout(port.dtype).2.to_owned(),
-            axes: entries(&port.axes, port),
-            clock: ClockEntry {
-                adc_sample_rate_hz: clock.adc_sample_rate_hz,
-                sync_time_seconds: clock.sync_time_seconds,
-                samples_per_frame: clock.samples_per_frame,
-            },
-            band: port.band.map(|band| BandEntry {
-                channels: band.channels,
-                first_channel: band.first_channel,
-                centre_hz: band.centre_hz,
-                bandwidth_hz: band.bandwidth_hz,
-            }),
-            validity: ValidityEntry {
-                axes: entries(&port.validity.axes, port),
-                full: port.validity.full,
-            },
+            dtype,
+            layout,
+            axes,
+            clock,
+            band,
+            validity,
             arrays: BTreeMap::new(),
             first_timestamp: None,
             start_unix_seconds: None,
@@ -191,6 +223,57 @@ impl SideFile {
         if self.format != FORMAT {
             return Err(format!("`format` must be `{FORMAT}`, found `{}`", short(&self.format)));
         }
+        let stream = StreamType {
+            dtype: self.dtype.clone(),
+            layout: self.layout.clone(),
+            axes: self.axes.clone(),
+            clock: self.clock,
+            band: self.band,
+            validity: self.validity.clone(),
+        };
+        stream.port_of(known)
+    }
+}
+
+impl StreamType {
+    /// Creates the description of a stream like `port`.
+    #[must_use]
+    pub fn of(port: &PortType) -> Self {
+        let clock = &port.clock;
+        Self {
+            dtype: port.dtype.to_string(),
+            layout: npy::layout(port.dtype).2.to_owned(),
+            axes: entries(&port.axes, port),
+            clock: ClockEntry {
+                adc_sample_rate_hz: clock.adc_sample_rate_hz,
+                sync_time_seconds: clock.sync_time_seconds,
+                samples_per_frame: clock.samples_per_frame,
+            },
+            band: port.band.map(|band| BandEntry {
+                channels: band.channels,
+                first_channel: band.first_channel,
+                centre_hz: band.centre_hz,
+                bandwidth_hz: band.bandwidth_hz,
+            }),
+            validity: ValidityEntry {
+                axes: entries(&port.validity.axes, port),
+                full: port.validity.full,
+            },
+        }
+    }
+
+    /// Reads a description in JSON; the error names the invalid value and the reason.
+    pub fn read(text: &str) -> Result<Self, String> {
+        json::read(text)
+    }
+
+    /// Returns the type that is described. `known` maps the names of axes to static ones, or to `None` if unknown. The
+    /// error names the invalid value and the reason.
+    pub fn port(&self, known: fn(&str) -> Option<&'static str>) -> Result<PortType, String> {
+        self.port_of(known).map_err(|why| json::printable(&why))
+    }
+
+    fn port_of(&self, known: fn(&str) -> Option<&'static str>) -> Result<PortType, String> {
         let unknown = |_: UnknownDtype| format!("`dtype` is unknown: `{}`", short(&self.dtype));
         let dtype: Dtype = self.dtype.parse().map_err(unknown)?;
         let &ClockEntry { adc_sample_rate_hz, sync_time_seconds, samples_per_frame } = &self.clock;
@@ -250,9 +333,20 @@ fn axes_of(
     let axis = |(number, entry): (usize, &AxisEntry)| {
         let unknown =
             || format!("`{key}[{number}].name`: there is no axis `{}`", short(&entry.name));
-        known(&entry.name).map(|name| Axis::new(name, entry.len)).ok_or_else(unknown)
+        let name = known(&entry.name).ok_or_else(unknown)?;
+        let is_label = |label: &String| label.chars().count() <= MAX_LABEL;
+        let labels = &entry.labels;
+        if !(labels.is_empty() || labels.len() == entry.len && labels.iter().all(is_label)) {
+            return Err(format!(
+                "`{key}[{number}].labels` must have one label of at most {MAX_LABEL} characters for each of {} \
+                 elements, found {}",
+                entry.len,
+                labels.len()
+            ));
+        }
+        Ok(Axis { labels: labels.clone(), ..Axis::new(name, entry.len) })
     };
-    let axes = list.iter().enumerate().map(axis).collect::<Result<_, _>>()?;
+    let axes = list.iter().enumerate().map(axis).collect::<Result<_, String>>()?;
     let product = list.iter().try_fold(1usize, |product, axis| product.checked_mul(axis.len));
     if !product.is_some_and(|product| (1..=most).contains(&product)) {
         let lens: Vec<String> = list.iter().map(|axis| axis.len.to_string()).collect();

@@ -9,9 +9,6 @@ use fxgraph::{FrameMut, PortType, npy};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Annotations known to blocks.
-const ANNOTATIONS: &[&str] =
-    &["fine_delay_samples", "phase_turns", "adc_power", "adc_clipped", "saturated"];
 /// Arrays that are not annotations.
 const ARRAYS: [&str; 6] = ["data", "sequence", "timestamp", "config_id", "validity", "checksum"];
 /// Longest row of an annotation, in values.
@@ -135,8 +132,7 @@ impl Recording {
                     "its rows have the shape {shape:?}, expected at most {MAX_ANNOTATION} values"
                 )),
             })?;
-            let known = ANNOTATIONS.iter().find(|known| *known == name).copied();
-            annotations.push((known, rows));
+            annotations.push((crate::common::annotations::name(name), rows));
         }
         let mut all = vec![&timestamp, &validity];
         all.extend(sums.iter().flat_map(|s| [&s.sequence, &s.config_id, &s.checksum]));

@@ -13,6 +13,8 @@ pub enum Elements {
     Packed(u8),
     /// A `NumPy` type, such as `|i1` or `<i4`.
     Numpy(&'static str),
+    /// Characters of a text of any length.
+    Text,
 }
 
 /// Description of one item.
@@ -42,10 +44,15 @@ impl Description {
         let format = match self.elements {
             Elements::Unsigned48 => vec![b'u', 0, VALUE_BITS as u8],
             Elements::Packed(bits) => vec![b'i', 0, bits],
+            Elements::Text => vec![b'c', 0, 8],
             Elements::Numpy(_) => Vec::new(),
         };
         // Per axis one byte for a fixed length, then the length in 48 bits.
         let mut shape = Vec::new();
+        if self.elements == Elements::Text {
+            // One axis of variable length.
+            shape.extend([1, 0, 0, 0, 0, 0, 0]);
+        }
         for length in &self.shape {
             shape.push(0);
             shape.extend(&(*length as u64).to_be_bytes()[2..]);

@@ -50,3 +50,22 @@ pub const BLS_ORDERING: u16 = 0x100c;
 pub const BF_RAW: u16 = 0x5000;
 /// Number of antennas that contributed to a beam.
 pub const BEAM_ANTENNAS: u16 = 0x5004;
+
+/// Described stream: elements of a frame.
+pub const DATA: u16 = 0x7000;
+/// Described stream: number of the frame in the stream, from 0.
+pub const SEQUENCE: u16 = 0x7001;
+/// Described stream: identifier of the run of the sender.
+pub const RUN: u16 = 0x7002;
+/// Described stream: bits 48 and up of the timestamp.
+pub const TIMESTAMP_HIGH: u16 = 0x7003;
+/// Described stream: CRC-32 of the text of [`TYPE`].
+pub const TYPE_CHECK: u16 = 0x7004;
+/// Described stream: validity counts.
+pub const VALIDITY: u16 = 0x7005;
+/// Described stream: identifier of the configuration that made the frame.
+pub const CONFIG_ID: u16 = 0x7006;
+/// Described stream: tables of the frame, as JSON.
+pub const ANNOTATIONS: u16 = 0x7007;
+/// Described stream: type of the frames, as JSON.
+pub const TYPE: u16 = 0x7008;

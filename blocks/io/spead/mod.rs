@@ -9,11 +9,13 @@
 //! - [`descriptor`]: heaps that describe the items of a stream
 //! - [`address`]: `a.b.c.d+N:port` and network interfaces
 //! - [`receive`], [`send`]: batched UDP
+//! - [`link`]: frames between a source and its receiving thread
 //! - [`pcap`]: datagrams from a capture file; `pcapng`: its newer format
 
 pub mod address;
 pub mod descriptor;
 pub mod item;
+pub mod link;
 pub mod packet;
 pub mod pcap;
 mod pcapng;

@@ -148,7 +148,7 @@ fn decode(pointers: &[u8]) -> impl Iterator<Item = Pointer> + use<'_> {
 }
 
 /// Largest number of item pointers in a packet that fxgraph sends.
-pub const MAX_POINTERS: usize = 16;
+pub const MAX_POINTERS: usize = 20;
 
 /// Header and item pointers of a packet.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +162,7 @@ impl Head {
     ///
     /// # Panics
     /// If there are more than [`MAX_POINTERS`] pointers, the four of every packet included; the
-    /// streams here have at most 8.
+    /// streams here have at most 17.
     #[must_use]
     pub fn new(
         heap_counter: u64,

@@ -2,7 +2,7 @@
 
 mod cpu;
 pub mod heaps;
-mod pace;
+pub(crate) mod pace;
 pub mod partial;
 
 use crate::common::axes;

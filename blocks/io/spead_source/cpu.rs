@@ -1,15 +1,12 @@
 //! The block: lends empty frames to the receiving thread and sends filled frames to the flowgraph.
 
 use super::layout::{Layout, Stream};
-use super::thread::{Input, Link, Receiving, Report, Terms};
+use super::thread::{Input, Receiving, Terms};
 use super::window::{Options, Window};
 use super::{OnRestart, SpeadSource};
+use crate::io::spead::link::Lender;
 use crate::io::spead::{address, pcap, receive};
-use fxgraph::{Block, BlockError, Counters, Env, FrameMut, Io, Next};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::thread::JoinHandle;
+use fxgraph::{Block, BlockError, Counters, Env, Io, Next};
 use std::time::Duration;
 
 /// Frames that the thread may have at once: the window, one being opened and one being returned.
@@ -32,17 +29,7 @@ pub struct Source {
     window: usize,
     bytes_per_second: f64,
     env: Env,
-    running: Option<Running>,
-    lent: usize,
-    /// A filled frame that waits for room in the output.
-    waiting: Option<FrameMut>,
-}
-
-struct Running {
-    empty: SyncSender<FrameMut>,
-    reports: Receiver<Report>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    running: Option<Lender>,
 }
 
 impl Source {
@@ -60,8 +47,6 @@ impl Source {
             bytes_per_second,
             env: env.clone(),
             running: None,
-            lent: 0,
-            waiting: None,
         }
     }
 
@@ -124,72 +109,22 @@ impl Block for Source {
     fn start(&mut self) -> Result<(), BlockError> {
         let counters = &self.env.counters;
         let input = self.input(counters)?;
-        // At most this many frames are lent, so sending one never blocks.
-        let (empty, to_thread) = sync_channel(lent_frames(self.window));
-        let (from_thread, reports) = sync_channel(lent_frames(self.window) + 1);
-        let stop = Arc::new(AtomicBool::new(false));
-        let link = Link::new(to_thread, from_thread, self.env.wake.clone(), Arc::clone(&stop));
         let window = Window::new(self.layout, self.options()?, &self.env);
-        let receiving = Receiving::new(window, link, self.terms(&input), self.env.clone());
-        let thread = std::thread::Builder::new()
-            .name(format!("{} receive", self.env.name))
-            .spawn(move || receiving.run(input))
-            .map_err(|error| BlockError::new("cannot start the receiving thread").because(error))?;
-        self.running = Some(Running { empty, reports, stop, thread: Some(thread) });
+        let (terms, env) = (self.terms(&input), self.env.clone());
+        let run = move |link| Receiving::new(window, link, terms, env).run(input);
+        self.running = Some(Lender::start(&self.env, lent_frames(self.window), run)?);
         Ok(())
     }
 
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        let Some(running) = &mut self.running else {
-            return Err(BlockError::new("the source was not started"));
-        };
-        let output = &mut io.outputs[0];
-        if io.stopping {
-            running.stop.store(true, Ordering::Release);
+        match &mut self.running {
+            Some(running) => running.work(io),
+            None => Err(BlockError::new("the source was not started")),
         }
-        loop {
-            if self.waiting.is_some() && !output.has_room() {
-                return Ok(Next::Wait);
-            }
-            if let Some(frame) = self.waiting.take() {
-                output.push(frame);
-            }
-            match running.reports.try_recv() {
-                Ok(Report::Frame(frame)) => {
-                    self.lent -= 1;
-                    self.waiting = Some(frame);
-                }
-                Ok(Report::Ended) => return Ok(Next::Finished),
-                Ok(Report::Failed(error)) => return Err(error),
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => {
-                    return Err(BlockError::new("the receiving thread ended without a report"));
-                }
-            }
-        }
-        while self.lent < lent_frames(self.window) {
-            let Some(frame) = output.take() else { break };
-            // A thread that has just ended accepts no frames; the next call reads its report.
-            if running.empty.try_send(frame).is_err() {
-                break;
-            }
-            self.lent += 1;
-        }
-        Ok(Next::Wait)
     }
 
     fn finish(&mut self) -> Result<(), BlockError> {
         self.running = None;
         Ok(())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        // The thread checks the flag at least ten times per second.
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }

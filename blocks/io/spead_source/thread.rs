@@ -2,36 +2,21 @@
 
 use super::candidates::HELD_BYTES;
 use super::senders::{self, AFTER_STOP};
-use super::window::{Frames, Outcome, Window};
+use super::window::{Outcome, Window};
+use crate::io::spead::link::{Link, Report, TICK};
 use crate::io::spead::pcap::Capture;
 use crate::io::spead::receive::Batch;
 use fxgraph::access::ReadPath;
-use fxgraph::kind::Waker;
 use fxgraph::runtime::EventKind;
-use fxgraph::{BlockError, Counter, Counters, Env, FrameMut};
+use fxgraph::{BlockError, Counter, Counters, Env};
 use socket2::Socket;
 use std::fs::File;
 use std::io::BufReader;
 use std::net::SocketAddrV4;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
-/// Interval at which the thread checks the stop flag.
-const TICK: Duration = Duration::from_millis(50);
 /// Memory that the thread allocates, in bytes.
 pub const BUFFER_BYTES: usize = (4 << 20) + HELD_BYTES;
-
-/// Message from the thread to the block.
-pub enum Report {
-    /// A filled frame.
-    Frame(FrameMut),
-    /// The stream has ended.
-    Ended,
-    /// The thread has ended with an error.
-    Failed(BlockError),
-}
 
 /// Source of datagrams.
 pub enum Input {
@@ -98,87 +83,6 @@ impl Input {
     }
 }
 
-/// The thread's side of the queues to the block.
-pub struct Link {
-    empty: Receiver<FrameMut>,
-    reports: SyncSender<Report>,
-    waker: Waker,
-    stop: Arc<AtomicBool>,
-    /// Time that a live source waits for a frame before it drops data; `None` waits without limit.
-    patience: Option<Duration>,
-    /// Part of `patience` used since the sockets were last empty.
-    waited: Duration,
-    /// The first frame, for which the thread waited before the stream.
-    first: Option<FrameMut>,
-}
-
-impl Link {
-    /// Creates a link that waits for frames until `stop`.
-    pub fn new(
-        empty: Receiver<FrameMut>,
-        reports: SyncSender<Report>,
-        waker: Waker,
-        stop: Arc<AtomicBool>,
-    ) -> Self {
-        Self { empty, reports, waker, stop, patience: None, waited: Duration::ZERO, first: None }
-    }
-
-    fn stopping(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
-    }
-
-    /// Waits without limit for an empty frame; returns `None` if the thread must stop.
-    fn wait(&self) -> Option<FrameMut> {
-        while !self.stopping() {
-            match self.empty.recv_timeout(TICK) {
-                Ok(frame) => return Some(frame),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return None,
-            }
-        }
-        None
-    }
-
-    /// Waits for an empty frame until `patience` is used up. The socket buffers bridge this time only
-    /// once, so `waited` is reset only when the sockets are empty again.
-    fn wait_a_little(&mut self, patience: Duration) -> Option<FrameMut> {
-        while !self.stopping() && self.waited < patience {
-            let began = Instant::now();
-            let frame = self.empty.recv_timeout(patience.saturating_sub(self.waited).min(TICK));
-            self.waited += began.elapsed();
-            if let Ok(frame) = frame {
-                return Some(frame);
-            }
-        }
-        None
-    }
-
-    fn report(&self, report: Report) {
-        // The queue has room for all lent frames and the final report; a dropped block needs neither.
-        let _ = self.reports.send(report);
-        self.waker.wake();
-    }
-}
-
-impl Frames for Link {
-    fn take(&mut self) -> Option<FrameMut> {
-        if let Some(frame) = self.first.take() {
-            return Some(frame);
-        }
-        if let Ok(frame) = self.empty.try_recv() {
-            return Some(frame);
-        }
-        match self.patience {
-            None => self.wait(),
-            Some(patience) => self.wait_a_little(patience),
-        }
-    }
-
-    fn push(&mut self, frame: FrameMut) {
-        self.report(Report::Frame(frame));
-    }
-}
-
 /// End conditions of a stream, and options of the receiving thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
@@ -221,7 +125,7 @@ impl Receiving {
     /// Runs until the stream ends.
     pub fn run(mut self, input: Input) {
         // Datagrams that arrive before the flowgraph runs wait in the socket buffer.
-        self.link.first = self.link.wait();
+        self.link.wait_for_first();
         let result = match input {
             Input::File { capture, packets, bytes, skipped, addresses, path } => {
                 self.read(capture, &addresses, [&packets, &bytes, &skipped], &path)
@@ -321,7 +225,7 @@ impl Receiving {
                 return Err(self.went_back(samples));
             }
             if received.emptied {
-                self.link.waited = Duration::ZERO;
+                self.link.emptied();
             }
             if is_alive {
                 last_data = Some(now);

@@ -15,15 +15,8 @@ use fxgraph::runtime::EventKind;
 use fxgraph::{Env, FrameMut};
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
+pub use crate::io::spead::link::Frames;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// Source of empty frames and destination of filled frames.
-pub trait Frames {
-    /// Returns an unused frame; `None` if the flowgraph does not keep up (or is stopping).
-    fn take(&mut self) -> Option<FrameMut>;
-    /// Sends a frame to which no more data are added.
-    fn push(&mut self, frame: FrameMut);
-}
 
 /// Result of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,178 @@
+//! Described streams between hosts: frames of any type as SPEAD heaps.
+//!
+//! Not a block: code shared by [`stream_sink`](crate::io::stream_sink) and
+//! [`stream_source`](crate::io::stream_source).
+//!
+//! # Layout
+//! - [`Described`]: the type of a stream, its sizes, and its descriptors
+//! - [`annotations`]: tables of a frame as JSON
+
+pub mod annotations;
+
+use crate::common::axes;
+use crate::io::spead::descriptor::{self, Description, Elements};
+use crate::io::spead::item;
+use crate::io::spead::packet::Pointer;
+use fxgraph::recording::{Checksum, StreamType};
+use fxgraph::{Dtype, PortType, npy};
+
+/// Largest text of the annotations of a frame, in bytes.
+pub const MAX_ANNOTATION_BYTES: usize = 4 << 20;
+/// Largest text of a type, and largest heap with descriptors, in bytes.
+pub const MAX_TYPE_BYTES: usize = 1 << 20;
+/// Bytes of a validity count.
+const COUNT_BYTES: usize = 4;
+/// Bytes of a configuration's identifier.
+const CONFIG_BYTES: usize = 8;
+
+/// The type of a stream, as both ends use it.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// The type.
+    pub port: PortType,
+    /// Its description in JSON.
+    pub text: String,
+    /// CRC-32 of `text`.
+    pub check: u64,
+    /// Bytes of the payload of a frame.
+    pub data_bytes: usize,
+    /// Number of validity counts of a frame.
+    pub units: usize,
+}
+
+impl Described {
+    /// Describes `port`; the error says why a receiver would not read its description.
+    pub fn new(port: &PortType) -> Result<Self, String> {
+        let entry = StreamType::of(port);
+        entry.port(axes::known)?;
+        let text = serde_json::to_string(&entry).map_err(|error| error.to_string())?;
+        if text.len() > MAX_TYPE_BYTES / 2 {
+            return Err(format!("its description has {} bytes", text.len()));
+        }
+        let mut checksum = Checksum::default();
+        checksum.add(text.as_bytes());
+        Ok(Self {
+            check: u64::from(checksum.value()),
+            text,
+            data_bytes: port.frame_bytes(),
+            units: port.validity.units(),
+            port: port.clone(),
+        })
+    }
+
+    /// Largest heap of the stream, in bytes.
+    #[must_use]
+    pub fn max_heap_bytes(&self) -> usize {
+        let fixed = self.data_bytes + COUNT_BYTES * self.units + CONFIG_BYTES;
+        fixed + MAX_ANNOTATION_BYTES + MAX_TYPE_BYTES
+    }
+
+    /// Bits of one element.
+    #[must_use]
+    pub fn bits(&self) -> usize {
+        self.port.dtype.bits()
+    }
+
+    /// Returns the item pointers and payload of the heap that describes the stream of the sender's run `run`.
+    #[must_use]
+    pub fn heap(&self, run: u64) -> (Vec<Pointer>, Vec<u8>) {
+        let (mut pointers, mut payload) = descriptor::heap(&self.items());
+        pointers.push(Pointer::immediate(item::RUN, run));
+        pointers.push(Pointer::immediate(item::TYPE_CHECK, self.check));
+        pointers.push(Pointer::addressed(item::TYPE, payload.len() as u64));
+        payload.extend(self.text.as_bytes());
+        (pointers, payload)
+    }
+
+    fn items(&self) -> Vec<Description> {
+        let number = Description::immediate;
+        let described = |id, name, text, shape, elements| Description {
+            id,
+            name,
+            text,
+            shape,
+            elements,
+        };
+        let data = match self.port.dtype {
+            Dtype::Packed(_) => "bytes of packed samples, most significant bit first",
+            dtype => npy::layout(dtype).2,
+        };
+        let units = self.port.validity.axes.iter().map(|axis| axis.len).collect();
+        let shape = npy::frame_shape(&self.port);
+        let elements = Elements::Numpy(npy::layout(self.port.dtype).0);
+        vec![
+            described(item::DATA, "data", data, shape, elements),
+            number(item::TIMESTAMP, "timestamp", "ADC samples since sync time, modulo 2^48"),
+            number(item::TIMESTAMP_HIGH, "timestamp_high", "timestamp divided by 2^48"),
+            number(item::SEQUENCE, "sequence", "number of the frame in this stream, from 0"),
+            number(item::RUN, "run", "identifier of the run of the sender"),
+            number(item::TYPE_CHECK, "type_check", "CRC-32 of the text of the type"),
+            described(
+                item::VALIDITY,
+                "validity",
+                "count of each unit: 0 is missing, `validity.full` of the type is complete",
+                units,
+                Elements::Numpy("<u4"),
+            ),
+            described(
+                item::CONFIG_ID,
+                "config_id",
+                "identifier of the configuration that made the frame",
+                Vec::new(),
+                Elements::Numpy("<u8"),
+            ),
+            described(
+                item::ANNOTATIONS,
+                "annotations",
+                "tables of the frame: JSON, null is NaN",
+                Vec::new(),
+                Elements::Text,
+            ),
+            described(item::TYPE, "type", "type of the frames: JSON", Vec::new(), Elements::Text),
+        ]
+    }
+}
+
+/// Returns the first difference between the types `declared` and `received`, for messages; `None` if they are equal.
+#[must_use]
+pub fn difference(declared: &PortType, received: &PortType) -> Option<String> {
+    let differ = |name: &str, declared: String, received: String| {
+        (declared != received)
+            .then(|| format!("`{name}` of the stream is {received}, expected {declared}"))
+    };
+    let axes = |axes: &[fxgraph::Axis]| {
+        let axes: Vec<String> =
+            axes.iter().map(|axis| format!("[{} {}]", axis.name, axis.len)).collect();
+        if axes.is_empty() { "empty".to_owned() } else { axes.concat() }
+    };
+    let (a, b) = (declared, received);
+    differ("dtype", a.dtype.to_string(), b.dtype.to_string())
+        .or_else(|| differ("axes", axes(&a.axes), axes(&b.axes)))
+        .or_else(|| {
+            let rate = |port: &PortType| format!("{:?}", port.clock.adc_sample_rate_hz);
+            differ("clock.adc_sample_rate_hz", rate(a), rate(b))
+        })
+        .or_else(|| {
+            let time = |port: &PortType| format!("{:?}", port.clock.sync_time_seconds);
+            differ("clock.sync_time_seconds", time(a), time(b))
+        })
+        .or_else(|| {
+            let samples = |port: &PortType| port.clock.samples_per_frame.to_string();
+            differ("clock.samples_per_frame", samples(a), samples(b))
+        })
+        .or_else(|| {
+            let band = |port: &PortType| match port.band {
+                None => "absent".to_owned(),
+                Some(band) => format!(
+                    "{} channels from {} of {:?} Hz at {:?} Hz",
+                    band.channels, band.first_channel, band.bandwidth_hz, band.centre_hz
+                ),
+            };
+            differ("band", band(a), band(b))
+        })
+        .or_else(|| differ("validity.axes", axes(&a.validity.axes), axes(&b.validity.axes)))
+        .or_else(|| {
+            let full = |port: &PortType| port.validity.full.to_string();
+            differ("validity.full", full(a), full(b))
+        })
+}

@@ -1,0 +1,347 @@
+//! The block: sends each frame as one heap, on schedule.
+
+use super::StreamSink;
+use crate::io::spead::address;
+use crate::io::spead::item;
+use crate::io::spead::packet::{Head, Pointer, VALUE_BITS};
+use crate::io::spead::send::{MAX_PACKETS, Outgoing, Sender};
+use crate::io::spead_sink::pace::Pace;
+use crate::io::stream::{Described, MAX_ANNOTATION_BYTES, annotations};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, Gauge, Io, Next};
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Bytes sent at once, between two readings of the clock.
+const BURST_BYTES: usize = 1 << 16;
+/// Longest duration of one call of `work`.
+const WORK_TIME: Duration = Duration::from_millis(20);
+/// Time to wait for room in the socket buffer.
+const RETRY: Duration = Duration::from_micros(500);
+/// Longest time that the end of the block waits for room for the stop heaps.
+const STOP_TIME: Duration = Duration::from_millis(10);
+/// Number of stop heaps: a lost one would leave the receiver waiting.
+const STOPS: u32 = 3;
+/// Largest value in an item pointer.
+const MASK: u64 = (1 << VALUE_BITS) - 1;
+
+/// Returns an identifier for a run of a sink that differs from those of its earlier runs and of other sinks: its start
+/// in microseconds, and a count of the sinks of this process.
+fn run_identifier() -> u64 {
+    static SINKS: AtomicU64 = AtomicU64::new(0);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let number = SINKS.fetch_add(1, Ordering::Relaxed);
+    // Not 0, which receivers take for senders without this item.
+    ((since.as_micros() as u64).wrapping_add(number) & MASK).max(1)
+}
+
+/// A running sink.
+pub struct Sink {
+    parameters: StreamSink,
+    described: Described,
+    destination: SocketAddrV4,
+    sender: Option<Sender>,
+    pace: Pace,
+    run: u64,
+    next_counter: u64,
+    /// Number of the next frame.
+    sequence: u64,
+    current: Option<Sending>,
+    /// End of the heap being sent: the last data bytes, validity, configuration and annotations.
+    tail: Vec<u8>,
+    text: Vec<u8>,
+    descriptors: (Vec<Pointer>, Vec<u8>),
+    descriptors_due: Option<Instant>,
+    control: Option<Control>,
+    /// Stop heaps that were begun.
+    stops: u32,
+    sent_heaps: Counter,
+    sent_packets: Counter,
+    sent_bytes: Counter,
+    unsent_annotations: Counter,
+    stops_lost: Counter,
+    last_sent: Gauge,
+}
+
+/// A heap without data that is being sent.
+struct Control {
+    items: Vec<Pointer>,
+    payload: Vec<u8>,
+    counter: u64,
+    done: usize,
+}
+
+/// The frame that is being sent.
+struct Sending {
+    frame: Arc<Frame>,
+    items: [Pointer; ITEMS],
+    counter: u64,
+    /// Bytes of the heap, those before the tail, and those sent.
+    length: usize,
+    before_tail: usize,
+    done: usize,
+}
+
+/// Item pointers of a heap with data.
+const ITEMS: usize = 9;
+
+impl Sink {
+    pub(super) fn new(parameters: StreamSink, described: Described, pace: Pace, env: &Env) -> Self {
+        let counters = &env.counters;
+        let destination = address::parse(&parameters.destination).ok();
+        let destination = destination.and_then(|all| all.first().copied());
+        let run = run_identifier();
+        Self {
+            // The parameters were checked.
+            destination: destination
+                .unwrap_or(SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 9)),
+            descriptors: described.heap(run),
+            parameters,
+            described,
+            sender: None,
+            pace,
+            run,
+            next_counter: 1,
+            sequence: 0,
+            current: None,
+            tail: Vec::new(),
+            text: Vec::new(),
+            descriptors_due: None,
+            control: None,
+            stops: 0,
+            sent_heaps: counters.count("heaps_sent", "heaps with data sent, one per frame"),
+            sent_packets: counters.count("packets_sent", "packets with data sent"),
+            sent_bytes: counters.count("bytes_sent", "bytes of these packets, headers included"),
+            unsent_annotations: counters.loss(
+                "annotations_not_sent",
+                "frames sent without annotations because their text is longer than 4 MiB",
+            ),
+            stops_lost: counters.loss(
+                "heaps_stop_not_sent",
+                "stop heaps not sent because the socket send buffer was full",
+            ),
+            last_sent: counters.gauge(
+                "last_sent_timestamp_samples",
+                "timestamp, in ADC samples, of the last heap sent",
+            ),
+        }
+    }
+
+    fn take_counter(&mut self) -> u64 {
+        let counter = self.next_counter;
+        self.next_counter = (counter + 1) & MASK;
+        counter
+    }
+
+    fn begin_control(&mut self, items: Vec<Pointer>, payload: Vec<u8>) {
+        let counter = self.take_counter();
+        self.control = Some(Control { items, payload, counter, done: 0 });
+    }
+
+    /// Sends as much of a heap without data as fits the socket buffer; returns whether all of it is sent.
+    fn send_control(&mut self) -> Result<bool, BlockError> {
+        while let Some(mut control) = self.control.take() {
+            let all = control.payload.len();
+            let end = all.min(control.done + self.parameters.packet_payload_bytes);
+            let part = &control.payload[control.done..end];
+            let head = Head::new(control.counter, all, control.done, part.len(), &control.items);
+            let packet = [Outgoing { head, payload: part }];
+            if send(self.sender.as_mut(), &packet, self.destination)? == 0 {
+                self.control = Some(control);
+                return Ok(false);
+            }
+            control.done = end;
+            self.control = (end < all).then_some(control);
+        }
+        Ok(true)
+    }
+
+    fn begin_descriptors(&mut self, now: Instant) {
+        // Between two heaps: a receiver may have few buffers for heaps without data.
+        if self.stops == 0
+            && self.control.is_none()
+            && self.descriptors_due.is_none_or(|due| now >= due)
+        {
+            let (items, payload) = self.descriptors.clone();
+            self.begin_control(items, payload);
+            let pause = Duration::from_secs_f64(self.parameters.descriptor_seconds);
+            self.descriptors_due = Some(now + pause);
+        }
+    }
+
+    /// Sends the stop heaps, once; returns whether all of them are sent.
+    fn send_stop(&mut self) -> Result<bool, BlockError> {
+        if self.sender.is_none() || !self.parameters.stop_heaps {
+            return Ok(true);
+        }
+        loop {
+            // Descriptors that are being sent are completed first.
+            if !self.send_control()? {
+                return Ok(false);
+            }
+            if self.stops == STOPS {
+                return Ok(true);
+            }
+            self.stops += 1;
+            let items = [
+                Pointer::immediate(item::STREAM_CONTROL, item::STREAM_STOP),
+                Pointer::immediate(item::RUN, self.run),
+                // With the number of frames a receiver knows whether the last ones are missing.
+                Pointer::immediate(item::SEQUENCE, self.sequence),
+            ];
+            self.begin_control(items.to_vec(), vec![0]);
+        }
+    }
+
+    /// Begins to send `frame`: writes the tail of its heap.
+    fn begin(&mut self, frame: Arc<Frame>) -> Result<(), BlockError> {
+        let header = frame.header();
+        let data = frame.as_slice::<u8>()?;
+        let size = self.parameters.packet_payload_bytes;
+        let before_tail = data.len() / size * size;
+        self.tail.clear();
+        self.tail.extend(&data[before_tail..]);
+        let validity = data.len();
+        // Counts have the byte order of the host, as all data.
+        self.tail.extend(bytemuck::cast_slice::<u32, u8>(&header.validity));
+        let config_id = before_tail + self.tail.len();
+        self.tail.extend(header.config_id.to_le_bytes());
+        let annotations = before_tail + self.tail.len();
+        self.text.clear();
+        annotations::write(&header.annotations, &mut self.text);
+        if self.text.len() > MAX_ANNOTATION_BYTES {
+            self.unsent_annotations.add(1);
+            self.text.clear();
+            self.text.extend(b"{}");
+        }
+        self.tail.extend(&self.text);
+        let items = [
+            Pointer::immediate(item::TIMESTAMP, header.timestamp & MASK),
+            Pointer::immediate(item::TIMESTAMP_HIGH, header.timestamp >> VALUE_BITS),
+            Pointer::immediate(item::SEQUENCE, self.sequence & MASK),
+            Pointer::immediate(item::RUN, self.run),
+            Pointer::immediate(item::TYPE_CHECK, self.described.check),
+            Pointer::addressed(item::DATA, 0),
+            Pointer::addressed(item::VALIDITY, validity as u64),
+            Pointer::addressed(item::CONFIG_ID, config_id as u64),
+            Pointer::addressed(item::ANNOTATIONS, annotations as u64),
+        ];
+        let (length, counter) = (before_tail + self.tail.len(), self.take_counter());
+        self.sequence += 1;
+        self.current = Some(Sending { frame, items, counter, length, before_tail, done: 0 });
+        Ok(())
+    }
+
+    /// Sends the next packets of `sending`; returns the bytes of the heap sent.
+    fn send_some(&mut self, sending: &mut Sending) -> Result<usize, BlockError> {
+        let size = self.parameters.packet_payload_bytes;
+        let data = &sending.frame.as_slice::<u8>()?[..sending.before_tail];
+        let packet = |at: usize| {
+            let payload = match at.checked_sub(sending.before_tail) {
+                None => &data[at..at + size],
+                Some(at) => &self.tail[at..(at + size).min(self.tail.len())],
+            };
+            let length = sending.length;
+            let head = Head::new(sending.counter, length, at, payload.len(), &sending.items);
+            Outgoing { head, payload }
+        };
+        let first = packet(sending.done);
+        let most = (BURST_BYTES / first.len()).clamp(1, MAX_PACKETS);
+        let mut packets = [first; MAX_PACKETS];
+        let mut count = 0;
+        for (slot, at) in packets[..most].iter_mut().zip((sending.done..sending.length).step_by(size))
+        {
+            *slot = packet(at);
+            count += 1;
+        }
+        let sent = send(self.sender.as_mut(), &packets[..count], self.destination)?;
+        let bytes: usize = packets[..sent].iter().map(Outgoing::len).sum();
+        let payload: usize = packets[..sent].iter().map(|packet| packet.payload.len()).sum();
+        self.sent_packets.add(sent as u64);
+        self.sent_bytes.add(bytes as u64);
+        sending.done += payload;
+        if sending.done == sending.length {
+            self.sent_heaps.add(1);
+            self.last_sent.set(sending.frame.header().timestamp as f64);
+        }
+        Ok(payload)
+    }
+
+    fn until_descriptors(&self, now: Instant) -> Duration {
+        self.descriptors_due.map_or(RETRY, |due| due.saturating_duration_since(now)).max(RETRY)
+    }
+}
+
+fn send(
+    sender: Option<&mut Sender>,
+    packets: &[Outgoing<'_>],
+    to: SocketAddrV4,
+) -> Result<usize, BlockError> {
+    let sender = sender.ok_or_else(|| BlockError::new("the sink was not started"))?;
+    sender
+        .send(packets, to)
+        .map_err(|error| BlockError::new(format!("cannot send to {to}: {error}")).because(error))
+}
+
+impl Block for Sink {
+    fn start(&mut self) -> Result<(), BlockError> {
+        let interface = self.parameters.interface.as_deref();
+        self.sender = Some(Sender::open(interface, self.parameters.ttl)?);
+        Ok(())
+    }
+
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let began = Instant::now();
+        loop {
+            let now = Instant::now();
+            self.begin_descriptors(now);
+            if !self.send_control()? {
+                return Ok(Next::After(RETRY));
+            }
+            if self.current.is_none() {
+                let Some(frame) = io.inputs[0].pop() else {
+                    if io.inputs[0].ended() {
+                        let is_out = self.send_stop()?;
+                        return Ok(if is_out { Next::Finished } else { Next::After(RETRY) });
+                    }
+                    self.pace.wait_for_input();
+                    return Ok(Next::After(self.until_descriptors(now)));
+                };
+                self.pace.begin(frame.header().timestamp, now);
+                self.begin(frame)?;
+            }
+            let wait = self.pace.wait(now);
+            if !wait.is_zero() {
+                return Ok(Next::After(wait.min(self.until_descriptors(now))));
+            }
+            let Some(mut sending) = self.current.take() else { continue };
+            let bytes = self.send_some(&mut sending)?;
+            // The schedule counts the bytes of the data: other items take no time.
+            let due = bytes * self.described.data_bytes / sending.length;
+            self.current = (sending.done < sending.length).then_some(sending);
+            if bytes == 0 {
+                return Ok(Next::After(RETRY));
+            }
+            self.pace.sent(due, now);
+            if began.elapsed() > WORK_TIME {
+                return Ok(Next::Again);
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), BlockError> {
+        // Stop heaps are sent also after a failure.
+        let began = Instant::now();
+        while !self.send_stop()? {
+            if began.elapsed() > STOP_TIME {
+                self.control = None;
+                self.stops_lost.add(u64::from(STOPS - self.stops.min(STOPS - 1)));
+                self.stops = STOPS;
+                break;
+            }
+            std::thread::sleep(RETRY);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! The block: lends empty frames to the receiving thread, which assembles the stream.
+
+use super::window::{Options, Outcome, Window};
+use super::{OnStop, StreamSource};
+use crate::io::spead::link::{Lender, Link, Report, TICK};
+use crate::io::spead::receive::Batch;
+use crate::io::spead::{address, receive};
+use crate::io::stream::Described;
+use fxgraph::runtime::EventKind;
+use fxgraph::{Block, BlockError, Counter, Env, Io, Next};
+use socket2::Socket;
+use std::net::SocketAddrV4;
+use std::time::{Duration, Instant};
+
+/// Frames that the thread may have at once.
+pub(super) const LENT_FRAMES: usize = 4;
+/// Longest time that a live source waits for frames, in seconds, and as a fraction of the time that the socket buffer
+/// lasts.
+const MAX_PATIENCE_SECONDS: f64 = 1.0;
+const PATIENCE: f64 = 0.5;
+/// Bytes read from the socket before the thread looks at its other duties.
+const TURN_BYTES: usize = 4 << 20;
+/// Time after the stop heap in which packets that it overtook arrive.
+const AFTER_STOP: Duration = Duration::from_millis(100);
+
+/// A running source.
+pub struct Source {
+    parameters: StreamSource,
+    described: Described,
+    env: Env,
+    running: Option<Lender>,
+}
+
+impl Source {
+    pub(super) fn new(parameters: StreamSource, described: Described, env: &Env) -> Self {
+        Self { parameters, described, env: env.clone(), running: None }
+    }
+}
+
+impl Block for Source {
+    fn start(&mut self) -> Result<(), BlockError> {
+        let parameters = &self.parameters;
+        let addresses = address::parse(&parameters.source)
+            .map_err(|error| BlockError::new(error.to_string()))?;
+        let interfaces: Vec<String> = parameters.interface.iter().cloned().collect();
+        let sockets =
+            receive::open(&addresses, &interfaces, parameters.receive_buffer_bytes)?;
+        let options = parameters.options(&self.described);
+        let receiving = Receiving::new(self, options, &sockets);
+        let run = move |link| receiving.run(sockets, link);
+        self.running = Some(Lender::start(&self.env, LENT_FRAMES, run)?);
+        Ok(())
+    }
+
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        match &mut self.running {
+            Some(running) => running.work(io),
+            None => Err(BlockError::new("the source was not started")),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), BlockError> {
+        self.running = None;
+        Ok(())
+    }
+}
+
+/// State of the receiving thread.
+struct Receiving {
+    window: Window,
+    env: Env,
+    on_stop: OnStop,
+    idle: Option<Duration>,
+    patience: Option<Duration>,
+    packets: Counter,
+    bytes: Counter,
+    kernel_drops: Counter,
+}
+
+impl Receiving {
+    fn new(source: &Source, options: Options, sockets: &[Socket]) -> Self {
+        let Source { parameters, described, env, .. } = source;
+        let patience = parameters.live.then(|| {
+            let bytes: usize = sockets.iter().map(receive::buffer_bytes).sum();
+            let seconds = PATIENCE * bytes as f64 / described.port.bytes_per_second();
+            Duration::from_secs_f64(seconds.clamp(0.0, MAX_PATIENCE_SECONDS))
+        });
+        let counters = &env.counters;
+        Self {
+            window: Window::new(described.clone(), options, env),
+            on_stop: parameters.on_stop,
+            idle: parameters.finish_after_seconds.map(Duration::from_secs_f64),
+            patience,
+            packets: counters.count("packets_received", "datagrams received from the network"),
+            bytes: counters.count("bytes_received", "payload bytes of these datagrams"),
+            kernel_drops: counters.loss(
+                "packets_dropped_by_kernel",
+                "datagrams dropped by the kernel because the socket buffer was full; raise receive_buffer_bytes and net.core.rmem_max, or give the block a core",
+            ),
+            env: env.clone(),
+        }
+    }
+
+    /// Runs until the stream ends.
+    fn run(mut self, sockets: Vec<Socket>, mut link: Link) {
+        // Datagrams that arrive before the flowgraph runs wait in the socket buffer.
+        link.wait_for_first();
+        link.patience = self.patience;
+        let result = self.listen(sockets, &mut link);
+        self.window.flush(&mut link);
+        let text = match &result {
+            Ok(text) => text.clone(),
+            Err(error) => error.to_string(),
+        };
+        self.env.summary.set(format!("the stream ended: {text}\n"));
+        self.env.events.add(EventKind::StreamEnded, text);
+        link.report(match result {
+            Ok(_) => Report::Ended,
+            Err(error) => Report::Failed(error),
+        });
+    }
+
+    /// Receives until the stream ends; returns the reason.
+    fn listen(&mut self, sockets: Vec<Socket>, link: &mut Link) -> Result<String, BlockError> {
+        let mut batch = Batch::new(sockets, TURN_BYTES);
+        let mut stopped: Option<Instant> = None;
+        while !link.stopping() {
+            let Self { window, .. } = self;
+            let (mut is_stop, mut is_data) = (false, false);
+            let mut now = None;
+            let mut handle = |datagram: &[u8], sender: SocketAddrV4| {
+                let now = *now.get_or_insert_with(Instant::now);
+                match window.datagram(datagram, sender, now, link) {
+                    Outcome::Accepted => is_data = true,
+                    Outcome::Refused => {}
+                    Outcome::Stopped => is_stop = true,
+                }
+            };
+            let received = batch
+                .receive(TICK, &mut handle)
+                .map_err(|error| BlockError::new("cannot receive").because(error))?;
+            self.packets.add(received.datagrams);
+            self.bytes.add(received.bytes);
+            self.kernel_drops.add(received.kernel_drops);
+            let now = Instant::now();
+            self.window.tick(now, link);
+            if received.emptied {
+                link.emptied();
+            }
+            if is_stop && stopped.is_none() {
+                self.env.events.add(EventKind::SenderStopped, format!("stop heap from {}", self.sender()));
+            }
+            if is_stop {
+                stopped.get_or_insert(now);
+            }
+            if is_data && let Some(at) = &mut stopped {
+                // Packets that the stop heap overtook.
+                *at = now;
+            }
+            if stopped.is_some_and(|at| now.saturating_duration_since(at) >= AFTER_STOP) {
+                if self.on_stop == OnStop::Finish {
+                    return Ok(format!("stop heap from {}", self.sender()));
+                }
+                self.window.flush(link);
+                stopped = None;
+            }
+            if let Some(idle) = self.idle
+                && self.window.silence(now).is_some_and(|silence| silence >= idle)
+            {
+                let (idle, sender) = (idle.as_secs_f64(), self.sender());
+                return Ok(format!("no data for {idle} s (finish_after_seconds) from {sender}"));
+            }
+        }
+        Ok("the flowgraph was stopped".to_owned())
+    }
+
+    fn sender(&self) -> String {
+        self.window.sender().map_or_else(|| "any sender".to_owned(), |sender| sender.to_string())
+    }
+}

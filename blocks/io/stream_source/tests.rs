@@ -1,0 +1,572 @@
+//! Streams from `stream_sink`, with packets lost, doubled and out of order on the way.
+#![allow(clippy::unwrap_used)]
+
+use super::StreamSource;
+use super::window::{Options, Outcome, Window};
+use crate::io::spead::link::Frames;
+use crate::io::stream::Described;
+use crate::io::stream_sink::StreamSink;
+use fxgraph::edge::Harness;
+use fxgraph::frame::{HostAllocator, Pool};
+use fxgraph::recording::StreamType;
+use fxgraph::{
+    Axis, Band, Clock, Dtype, Env, Frame, FrameMut, KindSpec, Next, PortType, Ports, ValidityType,
+};
+use proptest::prelude::*;
+use serde_json::json;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SAMPLES: u64 = 1000;
+const SENDER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5000);
+const OTHER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5001);
+
+type Axes<'a> = &'a [(&'static str, usize)];
+
+fn port(dtype: Dtype, axes: Axes<'_>, units: Axes<'_>) -> PortType {
+    let axes_of = |axes: Axes<'_>| axes.iter().map(|(name, len)| Axis::new(name, *len)).collect();
+    PortType {
+        dtype,
+        axes: axes_of(axes),
+        clock: Clock {
+            adc_sample_rate_hz: 1e6,
+            sync_time_seconds: 1.75e9 + 0.1,
+            samples_per_frame: SAMPLES,
+        },
+        band: Some(Band {
+            channels: 1024,
+            first_channel: 3,
+            centre_hz: 1.234_567_890_123e9,
+            bandwidth_hz: 1e6 / 3.0,
+        }),
+        validity: ValidityType { axes: axes_of(units), full: 3 },
+    }
+}
+
+/// Voltages with a count for each heap and channel; 128 bytes of data.
+fn voltages() -> PortType {
+    let units = [("heap", 2), ("channel", 4)];
+    port(Dtype::Ci8, &[("heap", 2), ("channel", 4), ("spectrum", 8)], &units)
+}
+
+/// A frame to send: number of the frame and its timestamp.
+#[derive(Clone, Copy)]
+struct Sent {
+    number: u64,
+    timestamp: u64,
+}
+
+fn in_a_row(numbers: std::ops::Range<u64>) -> Vec<Sent> {
+    numbers.map(|number| Sent { number, timestamp: 7 + number * SAMPLES }).collect()
+}
+
+fn byte(number: u64, index: usize) -> u8 {
+    (number as usize * 31 + index * 7 + index / 50 + 1) as u8
+}
+
+/// Count of unit `unit`: of three, 0 in some.
+fn count(number: u64, unit: usize) -> u32 {
+    (number as usize + unit) as u32 % 3 + u32::from(number % 2 == 0)
+}
+
+fn fill(sent: Sent, frame: &mut FrameMut) {
+    let (header, payload) = frame.parts_mut::<u8>().unwrap();
+    header.timestamp = sent.timestamp;
+    header.validity.iter_mut().enumerate().for_each(|(unit, c)| *c = count(sent.number, unit));
+    payload.iter_mut().enumerate().for_each(|(index, b)| *b = byte(sent.number, index));
+    if sent.number % 3 != 2 {
+        let table = header.annotations.reset("adc_power", 3);
+        table.copy_from_slice(&[sent.number as f64 / 3.0, f64::INFINITY, -1e-300]);
+    }
+}
+
+/// Returns the packets that a sink sends for `frames`.
+fn packets(port: &PortType, frames: &[Sent], more: serde_json::Value) -> Vec<Vec<u8>> {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut all = json!({"destination": socket.local_addr().unwrap().to_string(), "rate": 0});
+    all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let parameters: StreamSink = fxgraph::kind::read(&all).unwrap();
+    parameters.outputs(std::slice::from_ref(port)).unwrap();
+    let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
+    let block = parameters.build(&ports.inputs, &Env::detached("sink")).unwrap();
+    let mut harness = Harness::new(block, &ports, frames.len().max(1)).unwrap();
+    Harness::block_on(harness.start()).unwrap();
+    for sent in frames {
+        assert!(harness.send(0, |frame| fill(*sent, frame)));
+    }
+    harness.end(0);
+    assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Finished);
+    socket.set_nonblocking(true).unwrap();
+    let mut buffer = vec![0; 1 << 16];
+    let mut packets = Vec::new();
+    while let Ok(len) = socket.recv(&mut buffer) {
+        packets.push(buffer[..len].to_vec());
+    }
+    packets
+}
+
+/// Frames that a window sends.
+struct Collected {
+    pool: Arc<Pool>,
+    frames: Vec<Arc<Frame>>,
+}
+
+impl Frames for Collected {
+    fn take(&mut self) -> Option<FrameMut> {
+        self.pool.take()
+    }
+    fn push(&mut self, frame: FrameMut) {
+        self.frames.push(frame.freeze());
+    }
+}
+
+/// A window and its output.
+struct Bench {
+    window: Window,
+    out: Collected,
+    env: Env,
+    now: Instant,
+}
+
+impl Bench {
+    fn new(port: &PortType) -> Self {
+        let env = Env::detached("source");
+        let options = Options { window: 4, max_gap_samples: 20 * SAMPLES };
+        let window = Window::new(Described::new(port).unwrap(), options, &env);
+        let units = port.validity.units();
+        let pool = Pool::new(&HostAllocator, 256, port.frame_bytes(), units).unwrap();
+        let out = Collected { pool, frames: Vec::new() };
+        Self { window, out, env, now: Instant::now() }
+    }
+
+    fn receive(&mut self, packets: &[Vec<u8>], sender: SocketAddrV4) -> Vec<Outcome> {
+        let one = |packet: &Vec<u8>| self.window.datagram(packet, sender, self.now, &mut self.out);
+        packets.iter().map(one).collect()
+    }
+
+    fn end(&mut self) {
+        self.window.flush(&mut self.out);
+    }
+
+    /// Lets `seconds` pass.
+    fn wait(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+        self.window.tick(self.now, &mut self.out);
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let all = self.env.counters.list();
+        all.iter().find(|named| named.name == name).unwrap().counter.get()
+    }
+
+    fn timestamps(&self) -> Vec<u64> {
+        self.out.frames.iter().map(|frame| frame.header().timestamp).collect()
+    }
+
+    /// Checks that frame `index` is `sent`, bit for bit.
+    fn assert_whole(&self, index: usize, sent: Sent) {
+        let frame = &self.out.frames[index];
+        let (header, payload) = (frame.header(), frame.as_slice::<u8>().unwrap());
+        assert_eq!(header.timestamp, sent.timestamp);
+        let counts = (0..header.validity.len()).map(|unit| count(sent.number, unit));
+        assert_eq!(header.validity, counts.collect::<Vec<_>>(), "frame {}", sent.number);
+        assert!(payload.iter().enumerate().all(|(i, b)| *b == byte(sent.number, i)));
+        let table = header.annotations.get("adc_power");
+        match sent.number % 3 {
+            2 => assert!(table.is_empty()),
+            _ => assert_eq!(table, [sent.number as f64 / 3.0, f64::INFINITY, -1e-300]),
+        }
+    }
+
+    /// Checks that frame `index` is a missing one with `timestamp`.
+    fn assert_missing(&self, index: usize, timestamp: u64) {
+        let frame = &self.out.frames[index];
+        assert_eq!(frame.header().timestamp, timestamp);
+        assert!(frame.header().validity.iter().all(|count| *count == 0));
+        assert!(frame.as_slice::<u8>().unwrap().iter().all(|byte| *byte == 0));
+        assert_eq!(frame.header().annotations.iter().count(), 0);
+    }
+}
+
+/// Bytes of the item pointer `id` in `packet`, and its value.
+fn value(packet: &[u8], id: u16) -> Option<u64> {
+    crate::io::spead::packet::Packet::parse(packet).unwrap().value(id)
+}
+
+fn is_data(packet: &Vec<u8>) -> bool {
+    value(packet, crate::io::spead::item::TIMESTAMP).is_some()
+}
+
+#[test]
+fn frames_of_every_type_arrive_bit_for_bit_in_any_order_of_their_packets() {
+    let dtypes = Dtype::WHOLE_BYTES.into_iter().chain([Dtype::Packed(10), Dtype::Packed(3)]);
+    for (number, dtype) in dtypes.enumerate() {
+        let axes = [("channel", 5), ("pol", 2), ("sample", 3)];
+        let units: [Axes<'_>; 3] = [&[], &[("pol", 2)], &[("channel", 5), ("sample", 3)]];
+        let port = port(dtype, &axes, units[number % 3]);
+        let frames = in_a_row(0..5);
+        let mut all = packets(&port, &frames, json!({"packet_payload_bytes": 64}));
+        for is_reversed in [false, true] {
+            let mut bench = Bench::new(&port);
+            if is_reversed {
+                all.reverse();
+                // The stop heaps do not come before the stream.
+                all.retain(|packet| value(packet, 6).is_none());
+            }
+            bench.receive(&all, SENDER);
+            bench.end();
+            let from = if is_reversed { bench.timestamps().len() - 1 } else { 0 };
+            assert!(is_reversed || bench.out.frames.len() == 5, "{dtype}");
+            for (index, sent) in frames.iter().rev().take(bench.out.frames.len()).rev().enumerate() {
+                if index >= from {
+                    bench.assert_whole(index, *sent);
+                }
+            }
+            assert_eq!(bench.counter("heaps_incomplete"), 0, "{dtype}");
+        }
+    }
+}
+
+#[test]
+fn packets_out_of_order_within_the_window_lose_nothing() {
+    let port = voltages();
+    let frames = in_a_row(0..12);
+    let mut all = packets(&port, &frames, json!({"packet_payload_bytes": 64}));
+    all.retain(is_data);
+    // Each heap has 4 packets; some change places with one of a later heap.
+    for at in (5..all.len() - 6).step_by(7) {
+        all.swap(at, at + 6);
+    }
+    let mut bench = Bench::new(&port);
+    bench.receive(&all, SENDER);
+    bench.end();
+    assert_eq!(bench.out.frames.len(), 12);
+    frames.iter().enumerate().for_each(|(index, sent)| bench.assert_whole(index, *sent));
+    assert_eq!(bench.counter("heaps_received"), 12);
+}
+
+#[test]
+fn lost_packet_flags_exactly_the_units_that_it_touches() {
+    let port = voltages();
+    let frames = in_a_row(0..3);
+    // A unit has 16 bytes, a packet 72: data in packets 0 and 1, 128 bytes.
+    let all = packets(&port, &frames, json!({"packet_payload_bytes": 72}));
+    let data: Vec<usize> = (0..all.len()).filter(|i| is_data(&all[*i])).collect();
+    let per_heap = data.len() / 3;
+    for lost in 0..per_heap {
+        let mut sent = all.clone();
+        sent.remove(data[per_heap + lost]);
+        let mut bench = Bench::new(&port);
+        bench.receive(&sent, SENDER);
+        bench.end();
+        assert_eq!(bench.out.frames.len(), 3);
+        bench.assert_whole(0, frames[0]);
+        bench.assert_whole(2, frames[2]);
+        let frame = &bench.out.frames[1];
+        // Bytes of the heap that are lost; validity is in bytes 128 to 160.
+        let gone = lost * 72..(lost + 1) * 72;
+        let counts_gone = gone.start < 160 && gone.end > 128;
+        for (unit, found) in frame.header().validity.iter().enumerate() {
+            let is_gone = counts_gone || (unit * 16 < gone.end && gone.start < unit * 16 + 16);
+            let expected = if is_gone { 0 } else { count(1, unit) };
+            assert_eq!(*found, expected, "unit {unit} without packet {lost}");
+        }
+        for (index, found) in frame.as_slice::<u8>().unwrap().iter().enumerate() {
+            let expected = if gone.contains(&index) { 0 } else { byte(1, index) };
+            assert_eq!(*found, expected, "byte {index} without packet {lost}");
+        }
+        assert_eq!(bench.counter("heaps_incomplete"), 1);
+        assert_eq!(bench.counter("heaps_missing"), 0);
+    }
+}
+
+#[test]
+fn lost_heaps_come_out_as_missing_frames_also_at_the_end() {
+    let port = voltages();
+    let frames = in_a_row(0..10);
+    let mut all = packets(&port, &frames, json!({}));
+    let lost = [3, 4, 8, 9];
+    all.retain(|packet| {
+        !is_data(packet) || !lost.contains(&value(packet, 0x7001).unwrap())
+    });
+    let mut bench = Bench::new(&port);
+    let outcomes = bench.receive(&all, SENDER);
+    assert_eq!(outcomes.last(), Some(&Outcome::Stopped));
+    bench.end();
+    assert_eq!(bench.timestamps(), frames.iter().map(|sent| sent.timestamp).collect::<Vec<_>>());
+    for (index, sent) in frames.iter().enumerate() {
+        if lost.contains(&(index as u64)) {
+            bench.assert_missing(index, sent.timestamp);
+        } else {
+            bench.assert_whole(index, *sent);
+        }
+    }
+    assert_eq!((bench.counter("heaps_missing"), bench.counter("heaps_received")), (4, 6));
+}
+
+#[test]
+fn gap_that_the_sender_sent_is_not_filled_and_a_long_loss_is_a_jump() {
+    let port = voltages();
+    let mut frames = in_a_row(0..3);
+    let ahead = Sent { number: 3, timestamp: 7 + 10 * SAMPLES };
+    let far = Sent { number: 5, timestamp: 7 + 100 * SAMPLES };
+    frames.extend([ahead, Sent { number: 4, timestamp: 7 + 11 * SAMPLES }, far]);
+    let mut all = packets(&port, &frames, json!({}));
+    let mut bench = Bench::new(&port);
+    bench.receive(&all, SENDER);
+    bench.end();
+    assert_eq!(bench.out.frames.len(), 6);
+    assert_eq!((bench.counter("heaps_missing"), bench.counter("time_jumps")), (0, 0));
+    // Without the fifth frame the jump is a loss, too long to be filled.
+    all.retain(|packet| value(packet, 0x7001) != Some(4) || !is_data(packet));
+    let mut bench = Bench::new(&port);
+    bench.receive(&all, SENDER);
+    bench.end();
+    assert_eq!(bench.out.frames.len(), 5);
+    assert_eq!((bench.counter("heaps_missing"), bench.counter("time_jumps")), (1, 1));
+}
+
+#[test]
+fn late_joiner_begins_with_the_next_heap_and_reads_the_type() {
+    let port = voltages();
+    let frames = in_a_row(0..6);
+    let all = packets(&port, &frames, json!({"packet_payload_bytes": 64}));
+    let data: Vec<Vec<u8>> = all.into_iter().filter(is_data).collect();
+    // The last packet of a heap is not enough to begin with it.
+    let mut bench = Bench::new(&port);
+    bench.receive(&data[7..], SENDER);
+    bench.end();
+    let first = bench.timestamps()[0];
+    assert!(first == frames[1].timestamp || first == frames[2].timestamp);
+    let from = bench.out.frames.len() - 4;
+    (2..6).for_each(|index| bench.assert_whole(from + index - 2, frames[index]));
+}
+
+#[test]
+fn restarted_sender_is_followed_and_data_of_its_old_run_are_dropped() {
+    let port = voltages();
+    let before = packets(&port, &in_a_row(0..5), json!({"stop_heaps": false}));
+    // The second run begins after frames 5 and 6, the third one repeats two frames.
+    let second = packets(&port, &in_a_row(7..12), json!({"stop_heaps": false}));
+    let third = packets(&port, &in_a_row(10..14), json!({}));
+    let mut bench = Bench::new(&port);
+    bench.receive(&before, SENDER);
+    bench.receive(&second[..4], OTHER);
+    let old: Vec<Vec<u8>> = before.iter().filter(|packet| is_data(packet)).cloned().collect();
+    assert!(bench.receive(&old, SENDER).iter().all(|outcome| *outcome == Outcome::Refused));
+    bench.receive(&second[4..], OTHER);
+    bench.receive(&third, SENDER);
+    bench.end();
+    let expected: Vec<u64> = (0..14).map(|number| 7 + number * SAMPLES).collect();
+    assert_eq!(bench.timestamps(), expected);
+    bench.assert_missing(5, expected[5]);
+    bench.assert_missing(6, expected[6]);
+    for sent in in_a_row(7..14) {
+        bench.assert_whole(sent.number as usize, sent);
+    }
+    assert_eq!((bench.counter("resyncs"), bench.counter("heaps_not_later")), (2, 2));
+    assert_eq!(bench.counter("packets_of_other_run"), 5);
+}
+
+/// A second sender that takes the stream over by a single packet does not keep it.
+#[test]
+fn run_that_falls_silent_gives_the_stream_back() {
+    let port = voltages();
+    let mut bench = Bench::new(&port);
+    let stray = packets(&port, &in_a_row(2..3), json!({"stop_heaps": false}));
+    let stream = packets(&port, &in_a_row(0..8), json!({"stop_heaps": false}));
+    bench.receive(&stream[..3], SENDER);
+    bench.receive(&stray, OTHER);
+    bench.receive(&stream[3..5], SENDER);
+    assert_eq!(bench.counter("packets_of_other_run"), 2);
+    bench.wait(2);
+    bench.receive(&stream[5..], SENDER);
+    bench.end();
+    assert_eq!(bench.timestamps(), (0..8).map(|n| 7 + n * SAMPLES).collect::<Vec<_>>());
+    in_a_row(4..8).iter().for_each(|sent| bench.assert_whole(sent.number as usize, *sent));
+}
+
+#[test]
+fn timestamps_that_start_again_continue_after_the_next_wrap() {
+    let port = voltages();
+    let late = Sent { number: 0, timestamp: 1_000_000 };
+    let mut bench = Bench::new(&port);
+    bench.receive(&packets(&port, &[late], json!({})), SENDER);
+    bench.receive(&packets(&port, &in_a_row(0..3), json!({})), OTHER);
+    bench.end();
+    let wrapped = (0..3).map(|number| (1 << 48) + 7 + number * SAMPLES);
+    assert_eq!(bench.timestamps(), [1_000_000].into_iter().chain(wrapped).collect::<Vec<_>>());
+}
+
+#[test]
+fn stream_of_another_type_is_refused_with_the_first_difference() {
+    let ours = voltages();
+    let theirs = PortType { dtype: Dtype::Ci8, ..port(Dtype::Ci8, &[("heap", 2), ("channel", 8), ("spectrum", 4)], &[("heap", 2), ("channel", 4)]) };
+    let mut bench = Bench::new(&ours);
+    let events = Arc::new(fxgraph::event::Events::default());
+    bench.env.events.redirect(Some((Arc::clone(&events), "source".to_owned())));
+    bench.receive(&packets(&theirs, &in_a_row(0..3), json!({})), OTHER);
+    bench.receive(&packets(&ours, &in_a_row(0..2), json!({})), SENDER);
+    bench.end();
+    assert_eq!(bench.out.frames.len(), 2);
+    assert_eq!(bench.counter("packets_of_other_type"), 3);
+    let warnings: Vec<String> = events.since(0).iter().map(|event| event.text.clone()).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let difference = "`axes` of the stream is [heap 2][channel 8][spectrum 4], expected [heap 2][channel 4][spectrum 8]";
+    assert!(warnings[0].contains(difference), "{warnings:?}");
+}
+
+#[test]
+fn duplicates_late_and_malformed_packets_are_counted_and_change_nothing() {
+    let port = voltages();
+    let frames = in_a_row(0..4);
+    let all = packets(&port, &frames, json!({"packet_payload_bytes": 64}));
+    let data: Vec<Vec<u8>> = all.iter().filter(|packet| is_data(packet)).cloned().collect();
+    let mut bench = Bench::new(&port);
+    bench.receive(&data[..1], SENDER);
+    bench.receive(&data[..1], SENDER);
+    bench.receive(&data[1..], SENDER);
+    // The first two heaps again.
+    bench.receive(&data[..8], SENDER);
+    let mut broken = data[0].clone();
+    broken[1] = 9;
+    bench.receive(&[b"hello".to_vec(), broken, data[0][..100].to_vec()], SENDER);
+    bench.end();
+    assert_eq!(bench.out.frames.len(), 4);
+    frames.iter().enumerate().for_each(|(index, sent)| bench.assert_whole(index, *sent));
+    let names =
+        ["packets_duplicate", "packets_too_late", "packets_not_spead", "packets_wrong_flavour", "packets_truncated"];
+    assert_eq!(names.map(|name| bench.counter(name)), [1, 8, 1, 1, 1]);
+}
+
+#[test]
+fn heap_of_a_slow_stream_does_not_wait_for_the_window() {
+    let port = voltages();
+    let all = packets(&port, &in_a_row(0..3), json!({"packet_payload_bytes": 64}));
+    let data: Vec<Vec<u8>> = all.into_iter().filter(is_data).collect();
+    let mut bench = Bench::new(&port);
+    // The second frame lacks a packet, the third one is complete and waits for it.
+    let (lost, rest) = (data[5].clone(), [&data[..5], &data[6..]].concat());
+    bench.receive(&rest, SENDER);
+    assert_eq!(bench.out.frames.len(), 1);
+    bench.wait(2);
+    assert_eq!(bench.out.frames.len(), 3);
+    bench.receive(&[lost], SENDER);
+    bench.end();
+    assert_eq!(bench.out.frames.len(), 3);
+}
+
+/// A stream over the loopback interface, from a sink to a source in this process.
+#[test]
+fn stream_over_a_socket_arrives_whole_and_ends_with_its_stop_heap() {
+    let port = voltages();
+    let address = {
+        let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+        free.local_addr().unwrap().to_string()
+    };
+    let kind = serde_json::to_value(StreamType::of(&port)).unwrap();
+    let source: StreamSource =
+        fxgraph::kind::read(&json!({"source": address, "type": kind})).unwrap();
+    let outputs = source.outputs(&[]).unwrap();
+    assert_eq!(outputs, [port.clone()]);
+    let ports = Ports { inputs: vec![], outputs };
+    let block = source.build(&[], &Env::detached("source")).unwrap();
+    let mut receiver = Harness::new(block, &ports, 4).unwrap();
+    Harness::block_on(receiver.start()).unwrap();
+    let sink: StreamSink =
+        fxgraph::kind::read(&json!({"destination": address, "packet_payload_bytes": 64})).unwrap();
+    let ports = Ports { inputs: vec![port], outputs: vec![] };
+    let block = sink.build(&ports.inputs, &Env::detached("sink")).unwrap();
+    let mut sender = Harness::new(block, &ports, 40).unwrap();
+    Harness::block_on(sender.start()).unwrap();
+    let frames = in_a_row(0..40);
+    for sent in &frames {
+        assert!(sender.send(0, |frame| fill(*sent, frame)));
+    }
+    sender.end(0);
+    assert_eq!(Harness::block_on(sender.run()).unwrap(), Next::Finished);
+    let mut got = Vec::new();
+    let deadline = Instant::now() + Duration::from_mins(1);
+    loop {
+        let next = Harness::block_on(receiver.run()).unwrap();
+        while let Some(frame) = receiver.receive(0) {
+            let number = got.len() as u64;
+            let payload = frame.as_slice::<u8>().unwrap();
+            assert!(payload.iter().enumerate().all(|(i, b)| *b == byte(number, i)));
+            got.push(frame.header().timestamp);
+        }
+        if next == Next::Finished {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the stop heap ends the stream");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(got, frames.iter().map(|sent| sent.timestamp).collect::<Vec<_>>());
+}
+
+#[test]
+fn parameters_that_cannot_be_are_refused() {
+    let kind = serde_json::to_value(StreamType::of(&voltages())).unwrap();
+    let refused = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut all = json!({"source": "127.0.0.1:7148", "type": kind});
+        change(&mut all);
+        let source: StreamSource = fxgraph::kind::read(&all).unwrap();
+        source.outputs(&[]).map_err(|refusals| refusals[0].message.clone()).err()
+    };
+    assert_eq!(refused(&|_| ()), None);
+    let said = |change: &dyn Fn(&mut serde_json::Value)| refused(change).unwrap();
+    assert!(said(&|all| all["source"] = json!("239.1.1.1+1:7148")).contains("got 2 groups"));
+    assert!(said(&|all| all["source"] = json!("nowhere")).contains("no valid port"));
+    assert!(said(&|all| all["type"]["dtype"] = json!("f8")).contains("`f8`"));
+    assert!(said(&|all| all["type"]["axes"][0]["len"] = json!(0)).contains("`axes`"));
+    assert!(said(&|all| all["type"]["axes"][0]["name"] = json!("x")).contains("no axis `x`"));
+    assert!(said(&|all| all["type"]["clock"]["samples_per_frame"] = json!(0)).contains("samples_per_frame"));
+    assert!(said(&|all| all["type"]["band"]["first_channel"] = json!(1023)).contains("band"));
+    assert!(said(&|all| all["finish_after_seconds"] = json!(0)).contains("finish_after_seconds"));
+    assert!(said(&|all| all["receive_buffer_bytes"] = json!(1)).contains("receive_buffer_bytes"));
+}
+
+proptest! {
+    /// Any packets lost, doubled, swapped and changed: no panic, limited memory, growing timestamps.
+    #[test]
+    fn any_packets_leave_the_stream_in_order(
+        moves in proptest::collection::vec((0..200_usize, 0..200_usize, 0..6_u8, any::<u8>(), 0..120_usize), 0..60),
+    ) {
+        let port = voltages();
+        let described = Described::new(&port).unwrap();
+        let mut all = packets(&port, &in_a_row(0..10), json!({"packet_payload_bytes": 64}));
+        let mut changed = false;
+        for (a, b, what, bits, at) in moves {
+            let (a, b) = (a % all.len(), b % all.len());
+            match what {
+                0 => all.swap(a, b),
+                1 => all[a] = all[b].clone(),
+                2 if all.len() > 2 => { all.remove(a); }
+                3 => { let packet = all[a].clone(); all.insert(b, packet); }
+                4 => { let len = all[a].len(); all[a][at % len] ^= bits; changed = true; }
+                _ => { let len = all[a].len(); all[a].truncate(at.min(len).max(1)); }
+            }
+        }
+        let mut bench = Bench::new(&port);
+        bench.receive(&all, SENDER);
+        bench.end();
+        let most = super::window::heaps(4) * described.max_heap_bytes();
+        prop_assert!(bench.window.heap_bytes() <= 2 * most);
+        let times = bench.timestamps();
+        prop_assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
+        for frame in &bench.out.frames {
+            let header = frame.header();
+            prop_assert!(header.validity.iter().all(|count| *count <= 3));
+            // Without changed packets, data that are claimed are those that were sent.
+            if changed { continue; }
+            let number = (header.timestamp - 7) / SAMPLES;
+            let payload = frame.as_slice::<u8>().unwrap();
+            for (unit, found) in header.validity.iter().enumerate() {
+                prop_assert!(*found == 0 || *found == count(number, unit));
+                let bytes = unit * 16..unit * 16 + 16;
+                prop_assert!(*found == 0 || bytes.clone().all(|i| payload[i] == byte(number, i)));
+            }
+        }
+    }
+}

@@ -1,0 +1,618 @@
+//! From packets to frames: heaps are assembled, put in order, and completed with frames for missing ones.
+
+use super::causes::Causes;
+use super::heap::{Arrival, Heap, Place, Validity, place};
+use crate::common::axes;
+use crate::io::spead::item;
+use crate::io::spead::link::Frames;
+use crate::io::spead::packet::{Packet, VALUE_BITS};
+use crate::io::stream::{Described, annotations, difference};
+use fxgraph::elements::Elements;
+use fxgraph::frame::Annotations;
+use fxgraph::recording::StreamType;
+use fxgraph::runtime::EventKind;
+use fxgraph::{Env, FrameMut};
+use std::net::SocketAddrV4;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Least and largest time without packets of the stream after which a heap does not wait any longer, and after which an
+/// earlier run or an earlier position of the sender may take the stream over. Between them it is two frames: a sender
+/// spreads the packets of a frame over its duration.
+const SILENCE_SECONDS: (f64, f64) = (1.0, 3600.0);
+/// Heaps outside the stream that are assembled at a time: descriptors, and other runs of the sender.
+const CANDIDATES: usize = 2;
+/// Runs of the sender that are remembered as over.
+const RUNS: usize = 16;
+/// Largest number of frames that fill a gap.
+const MAX_FILL: u64 = 1 << 16;
+
+/// Largest number of heaps that are assembled at a time.
+#[must_use]
+pub fn heaps(window: usize) -> usize {
+    window + CANDIDATES + 1
+}
+
+/// Options of a window.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Heaps of the stream that are assembled at a time.
+    pub window: usize,
+    /// Longest gap that is filled, in ADC samples.
+    pub max_gap_samples: u64,
+}
+
+/// Result of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The packet belongs to the stream.
+    Accepted,
+    /// The packet was dropped, or belongs to no run of the stream yet.
+    Refused,
+    /// The sender of the stream has stopped.
+    Stopped,
+}
+
+/// The run of the sender that is the stream at present.
+struct Run {
+    id: u64,
+    sender: SocketAddrV4,
+    /// Sequence of the next frame; unknown before the first one.
+    next: Option<u64>,
+    /// Time of the newest packet.
+    heard: Instant,
+    /// Number of frames of the run, once the sender has told it.
+    frames: Option<u64>,
+}
+
+/// State of the assembly.
+pub struct Window {
+    described: Described,
+    options: Options,
+    /// See [`SILENCE_SECONDS`].
+    patience: Duration,
+    causes: Causes,
+    env: Env,
+    elements: Elements,
+    /// Whether the units of the validity divide the axes of the payload into equal parts.
+    divides: bool,
+    /// Heaps being assembled, and unused ones with their memory.
+    open: Vec<Heap>,
+    unused: Vec<Heap>,
+    run: Option<Run>,
+    /// Earlier runs, the oldest first.
+    over: Vec<u64>,
+    /// Check of another text that describes the type.
+    other_check: Option<u64>,
+    /// Check of the last type that was refused with a warning.
+    refused_check: Option<u64>,
+    /// Sender of a description of the type.
+    described_by: Option<SocketAddrV4>,
+    /// Timestamp of the last frame sent to the flowgraph.
+    last: Option<u64>,
+    /// Difference between the timeline of the frames and that of the sender.
+    offset: u64,
+}
+
+impl Window {
+    /// Creates a window of the stream `described`.
+    #[must_use]
+    pub fn new(described: Described, options: Options, env: &Env) -> Self {
+        let port = &described.port;
+        let divides = port.validity.axes.iter().all(|unit| {
+            let payload = port.axes.iter().find(|axis| axis.name == unit.name);
+            payload.is_none_or(|axis| axis.len.is_multiple_of(unit.len.max(1)))
+        });
+        Self {
+            elements: Elements::new(port),
+            divides,
+            patience: {
+                let (least, most) = SILENCE_SECONDS;
+                Duration::from_secs_f64((2.0 / port.clock.frames_per_second()).clamp(least, most))
+            },
+            described,
+            options,
+            causes: Causes::new(&env.counters),
+            env: env.clone(),
+            open: Vec::with_capacity(heaps(options.window)),
+            unused: Vec::with_capacity(heaps(options.window)),
+            run: None,
+            over: Vec::new(),
+            other_check: None,
+            refused_check: None,
+            described_by: None,
+            last: None,
+            offset: 0,
+        }
+    }
+
+    /// Handles one datagram.
+    pub fn datagram(
+        &mut self,
+        datagram: &[u8],
+        sender: SocketAddrV4,
+        now: Instant,
+        frames: &mut dyn Frames,
+    ) -> Outcome {
+        let packet = match Packet::parse(datagram) {
+            Ok(packet) => packet,
+            Err(why) => {
+                self.causes.malformed(why);
+                return Outcome::Refused;
+            }
+        };
+        if packet.value(item::STREAM_CONTROL) == Some(item::STREAM_STOP) {
+            return self.stop(&packet, sender);
+        }
+        let index = match self.find(&packet, sender) {
+            Some(index) => index,
+            None => match self.begin(&packet, sender, now, frames) {
+                Some(index) => index,
+                None => return Outcome::Refused,
+            },
+        };
+        let heap = &mut self.open[index];
+        if heap.len() as u64 != packet.heap_length {
+            self.causes.foreign.add(1);
+            return Outcome::Refused;
+        }
+        match heap.add(&packet) {
+            Arrival::New => heap.heard = now,
+            Arrival::Duplicate => self.causes.duplicate.add(1),
+            Arrival::TooManyPieces => self.causes.pieces.add(1),
+        }
+        if !self.is_current(index) {
+            self.consider(index, now, frames);
+            return Outcome::Refused;
+        }
+        if let Some(run) = &mut self.run {
+            run.heard = now;
+            run.sender = sender;
+        }
+        self.pass_on(frames);
+        Outcome::Accepted
+    }
+
+    /// Completes heaps that have waited for too long at the time `now`.
+    pub fn tick(&mut self, now: Instant, frames: &mut dyn Frames) {
+        if self.is_silent(now) {
+            while let Some(index) = self.first() {
+                self.emit(index, frames);
+            }
+        }
+        let patience = self.patience;
+        let is_old = |heap: &Heap| now.saturating_duration_since(heap.heard) > patience;
+        let mut index = 0;
+        while index < self.open.len() {
+            if is_old(&self.open[index]) && !self.is_current(index) {
+                self.give_up(index);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Sends all heaps of the stream to the flowgraph, complete or not, and frames for those that the sender sent after
+    /// them.
+    pub fn flush(&mut self, frames: &mut dyn Frames) {
+        while let Some(index) = self.first() {
+            self.emit(index, frames);
+        }
+        if let Some(Run { next: Some(next), frames: Some(all), .. }) = self.run
+            && let Some(last) = self.last
+        {
+            let lost = all.saturating_sub(next);
+            self.causes.missing.add(lost);
+            let span = lost.saturating_mul(self.samples());
+            if span <= self.options.max_gap_samples && lost <= MAX_FILL {
+                self.fill(last, lost, frames);
+            }
+            if let Some(run) = &mut self.run {
+                run.next = Some(next.max(all));
+            }
+        }
+    }
+
+    /// Time since the newest packet of the stream; `None` before the first one.
+    #[must_use]
+    pub fn silence(&self, now: Instant) -> Option<Duration> {
+        self.run.as_ref().map(|run| now.saturating_duration_since(run.heard))
+    }
+
+    /// Sender of the stream, for messages.
+    #[must_use]
+    pub fn sender(&self) -> Option<SocketAddrV4> {
+        self.run.as_ref().map(|run| run.sender).or(self.described_by)
+    }
+
+    /// Number of bytes of all heaps in memory.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.open.iter().chain(&self.unused).map(Heap::capacity).sum()
+    }
+
+    fn samples(&self) -> u64 {
+        self.described.port.clock.samples_per_frame
+    }
+
+    fn is_silent(&self, now: Instant) -> bool {
+        self.silence(now).is_none_or(|silence| silence > self.patience)
+    }
+
+    fn find(&self, packet: &Packet<'_>, sender: SocketAddrV4) -> Option<usize> {
+        let is_it = |heap: &Heap| heap.counter == packet.heap_counter && heap.sender == sender;
+        self.open.iter().position(is_it)
+    }
+
+    /// Whether open heap `index` belongs to the run and comes after the frames sent.
+    fn is_current(&self, index: usize) -> bool {
+        let (Some(run), Some(place)) = (&self.run, self.open[index].place) else { return false };
+        run.id == place.run && run.next.is_none_or(|next| place.sequence >= next)
+    }
+
+    /// Begins the heap of `packet`; returns its index, or counts why it is refused.
+    fn begin(
+        &mut self,
+        packet: &Packet<'_>,
+        sender: SocketAddrV4,
+        now: Instant,
+        frames: &mut dyn Frames,
+    ) -> Option<usize> {
+        if packet.heap_length > self.described.max_heap_bytes() as u64 {
+            self.causes.foreign.add(1);
+            return None;
+        }
+        let check = packet.value(item::TYPE_CHECK);
+        let is_type = check.is_none_or(|check| {
+            check == self.described.check || Some(check) == self.other_check
+        });
+        let has_type = packet.pointers().any(|pointer| pointer.id == item::TYPE);
+        if !is_type && !has_type {
+            self.causes.other_type.add(1);
+            return None;
+        }
+        let place = place(packet, self.samples());
+        if let (Some(place), Some(run)) = (place, &self.run) {
+            let is_late = run.id == place.run && run.next.is_some_and(|next| place.sequence < next);
+            if !self.is_silent(now) && (is_late || self.over.contains(&place.run)) {
+                let cause = if is_late { &self.causes.late } else { &self.causes.other_run };
+                cause.add(1);
+                return None;
+            }
+        }
+        let mut heap = self.unused.pop().unwrap_or_else(|| Heap::new(sender, now));
+        heap.begin(packet, sender, now);
+        if place.is_some() || has_type {
+            heap.take_items(packet);
+        }
+        heap.place = place.filter(|_| is_type);
+        if heap.place.is_some() && !heap.fits(&self.described) {
+            self.causes.foreign.add(1);
+            self.unused.push(heap);
+            return None;
+        }
+        self.open.push(heap);
+        self.make_room(frames);
+        // Making room may have moved the heap, or sent it.
+        self.find(packet, sender)
+    }
+
+    /// Closes heaps until there are no more than allowed: of the stream the first ones, of others the oldest.
+    fn make_room(&mut self, frames: &mut dyn Frames) {
+        let current = |window: &Self| {
+            (0..window.open.len()).filter(|index| window.is_current(*index)).count()
+        };
+        while current(self) > self.options.window {
+            let Some(index) = self.first() else { return };
+            self.emit(index, frames);
+        }
+        let allowed = if self.run.is_some() { CANDIDATES } else { self.options.window };
+        while self.open.len() - current(self) > allowed {
+            let others = (0..self.open.len()).filter(|index| !self.is_current(*index));
+            let Some(oldest) = others.min_by_key(|index| self.open[*index].heard) else { return };
+            self.give_up(oldest);
+        }
+    }
+
+    /// Returns the first heap of the stream.
+    fn first(&self) -> Option<usize> {
+        let current = (0..self.open.len()).filter(|index| self.is_current(*index));
+        current.min_by_key(|index| self.open[*index].place.map(|place| place.sequence))
+    }
+
+    /// Drops a heap that does not belong to the stream.
+    fn give_up(&mut self, index: usize) {
+        let heap = self.open.swap_remove(index);
+        let is_description = heap.has(item::DESCRIPTOR) || heap.has(item::TYPE);
+        if !is_description {
+            self.causes.stray.add(1);
+        }
+        self.unused.push(heap);
+    }
+
+    /// Sends heaps of the stream that need not wait.
+    fn pass_on(&mut self, frames: &mut dyn Frames) {
+        while let Some(index) = self.first() {
+            let (heap, run) = (&self.open[index], &self.run);
+            let next = run.as_ref().and_then(|run| run.next);
+            let is_next = next.is_none() || heap.place.map(|place| place.sequence) == next;
+            if !(heap.is_whole() && is_next) {
+                return;
+            }
+            self.emit(index, frames);
+        }
+    }
+
+    /// Considers a heap outside the stream: its description of the type, and whether its run becomes the stream.
+    fn consider(&mut self, index: usize, now: Instant, frames: &mut dyn Frames) {
+        let heap = &self.open[index];
+        if heap.is_whole() && (heap.has(item::TYPE) || heap.has(item::DESCRIPTOR)) {
+            self.causes.descriptors.add(1);
+            self.read_type(index);
+            if self.open[index].place.is_none() {
+                let heap = self.open.swap_remove(index);
+                self.unused.push(heap);
+                return;
+            }
+        }
+        let heap = &self.open[index];
+        let Some(place) = heap.place else {
+            if heap.is_whole() {
+                self.give_up(index);
+            }
+            return;
+        };
+        if !heap.is_mostly_here() {
+            return;
+        }
+        let is_new = match &self.run {
+            None => true,
+            Some(run) if run.id == place.run => self.is_silent(now),
+            Some(_) => self.is_silent(now) || !self.over.contains(&place.run),
+        };
+        if is_new {
+            let sender = heap.sender;
+            self.adopt(place, sender, now, frames);
+        }
+    }
+
+    /// Reads the type in open heap `index`.
+    fn read_type(&mut self, index: usize) {
+        let heap = &self.open[index];
+        let Some(text) = heap.whole_item(item::TYPE, None) else { return };
+        let read = str::from_utf8(text).map_err(|_| "it is not UTF-8".to_owned());
+        let read = read.and_then(StreamType::read).and_then(|read| read.port(axes::known));
+        let mut checksum = fxgraph::recording::Checksum::default();
+        checksum.add(text);
+        let (check, sender) = (u64::from(checksum.value()), heap.sender);
+        let why = match read {
+            Ok(port) => difference(&self.described.port, &port),
+            Err(why) => Some(format!("the type is not readable: {why}")),
+        };
+        match why {
+            None => {
+                self.described_by = Some(sender);
+                if check != self.described.check {
+                    self.other_check = Some(check);
+                }
+            }
+            Some(why) => {
+                self.open[index].place = None;
+                if self.refused_check != Some(check) {
+                    self.refused_check = Some(check);
+                    self.env.events.add(
+                        EventKind::Warning,
+                        format!("the stream of {sender} is refused: {why}; its frames are dropped"),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Makes the run of a heap at `place` the stream.
+    fn adopt(
+        &mut self,
+        place: Place,
+        sender: SocketAddrV4,
+        now: Instant,
+        frames: &mut dyn Frames,
+    ) {
+        while let Some(index) = self.first() {
+            self.emit(index, frames);
+        }
+        if let Some(before) = &self.run {
+            if before.id != place.run {
+                if self.over.len() == RUNS {
+                    self.over.remove(0);
+                }
+                self.over.push(before.id);
+            }
+            self.causes.resyncs.add(1);
+            self.env.events.add(
+                EventKind::Resynchronised,
+                format!(
+                    "the sender {sender} began another run at timestamp {}, after {}",
+                    place.timestamp, before.sender
+                ),
+            );
+        }
+        self.over.retain(|run| *run != place.run);
+        self.run = Some(Run { id: place.run, sender, next: None, heard: now, frames: None });
+        self.pass_on(frames);
+        self.make_room(frames);
+    }
+
+    /// Handles a stop heap; heaps that it overtook are accepted later, too.
+    fn stop(&mut self, packet: &Packet<'_>, sender: SocketAddrV4) -> Outcome {
+        let is_known = match &self.run {
+            Some(run) => run.sender == sender,
+            None => self.described_by == Some(sender),
+        };
+        let run = packet.value(item::RUN);
+        let is_run = self.run.as_ref().is_none_or(|known| run.is_none_or(|run| run == known.id));
+        if !is_known || !is_run {
+            self.causes.stops_refused.add(1);
+            return Outcome::Refused;
+        }
+        self.causes.stops.add(1);
+        if let Some(run) = &mut self.run {
+            // Senders without an identifier have no number of frames.
+            run.frames = packet.value(item::SEQUENCE).filter(|_| run.id != 0);
+        }
+        Outcome::Stopped
+    }
+
+    /// Sends open heap `index` of the stream as a frame, after frames for those that are missing before it.
+    fn emit(&mut self, index: usize, frames: &mut dyn Frames) {
+        let heap = self.open.swap_remove(index);
+        if let Some(place) = heap.place
+            && let Some(timestamp) = self.advance(place, frames)
+        {
+            self.last = Some(timestamp);
+            self.causes.last_timestamp.set(timestamp as f64);
+            match frames.take() {
+                None => self.causes.frames_dropped.add(1),
+                Some(mut frame) => {
+                    self.write(&heap, timestamp, &mut frame);
+                    frames.push(frame);
+                }
+            }
+        }
+        self.unused.push(heap);
+    }
+
+    /// Moves the stream to `place`: sends frames for missing ones before it, and returns the timestamp of its frame;
+    /// `None` if the frame does not come after the last one.
+    fn advance(&mut self, place: Place, frames: &mut dyn Frames) -> Option<u64> {
+        let next = self.run.as_ref().and_then(|run| run.next);
+        if let Some(run) = &mut self.run {
+            run.next = Some(place.sequence.saturating_add(1));
+        }
+        let Some(last) = self.last else { return Some(place.timestamp) };
+        let Some(timestamp) = self.after(last, place, next.is_none()) else {
+            self.causes.back.add(1);
+            return None;
+        };
+        let gap = timestamp - last;
+        let between = (gap / self.samples()).saturating_sub(u64::from(gap.is_multiple_of(self.samples())));
+        // The number of frames of another run that are missing is known from the timestamps only.
+        let lost = next.map_or(between, |next| place.sequence.saturating_sub(next));
+        if lost == 0 {
+            return Some(timestamp);
+        }
+        let fill = lost.min(between);
+        if gap > self.options.max_gap_samples || fill > MAX_FILL {
+            self.causes.time_jumps.add(1);
+            let seconds = gap as f64 / self.described.port.clock.adc_sample_rate_hz;
+            self.env.events.add(
+                EventKind::TimeJumped,
+                format!("the timestamps jumped ahead by {gap} samples ({seconds:.3} s), {lost} frames are missing"),
+            );
+            if next.is_some() {
+                self.causes.missing.add(lost);
+            }
+            return Some(timestamp);
+        }
+        self.causes.missing.add(if next.is_some() { lost } else { fill });
+        self.fill(last, fill, frames);
+        Some(timestamp)
+    }
+
+    /// Returns the timestamp, on the timeline of the frames, of a frame at `place` that follows one with timestamp
+    /// `last`. `is_first` is whether it is the first one of its run.
+    fn after(&mut self, last: u64, place: Place, is_first: bool) -> Option<u64> {
+        let raw = place.timestamp;
+        if let Some(timestamp) = raw.checked_add(self.offset).filter(|t| *t > last) {
+            return Some(timestamp);
+        }
+        let behind = last.saturating_sub(raw.saturating_add(self.offset));
+        if !is_first || behind <= self.options.max_gap_samples {
+            // Data that the sender repeats.
+            return None;
+        }
+        // As in `spead_source`: the next multiple of 2^48 after the last frame.
+        let wraps = (last.checked_sub(raw)? >> VALUE_BITS) + 1;
+        let offset = wraps.checked_mul(1 << VALUE_BITS)?;
+        let timestamp = raw.checked_add(offset)?;
+        self.offset = offset;
+        self.env.events.add(
+            EventKind::Resynchronised,
+            format!("the timestamps start again from {raw}; those of frames continue from {timestamp}"),
+        );
+        Some(timestamp)
+    }
+
+    /// Sends `count` frames without data after the one with timestamp `last`.
+    fn fill(&mut self, last: u64, count: u64, frames: &mut dyn Frames) {
+        for number in 1..=count {
+            let Some(timestamp) =
+                number.checked_mul(self.samples()).and_then(|ahead| last.checked_add(ahead))
+            else {
+                return;
+            };
+            self.last = Some(timestamp);
+            match frames.take() {
+                None => self.causes.frames_dropped.add(1),
+                Some(mut frame) => {
+                    if let Ok((header, payload)) = frame.parts_mut::<u8>() {
+                        header.timestamp = timestamp;
+                        header.validity.fill(0);
+                        header.annotations.copy_from(&Annotations::default());
+                        payload.fill(0);
+                    }
+                    frames.push(frame);
+                }
+            }
+        }
+    }
+
+    /// Writes `heap` to `frame`.
+    fn write(&self, heap: &Heap, timestamp: u64, frame: &mut FrameMut) {
+        // Frames of a source on the CPU are in host memory.
+        let Ok((header, payload)) = frame.parts_mut::<u8>() else { return };
+        header.timestamp = timestamp;
+        let counts = &mut header.validity;
+        let known = heap.write_validity(counts, self.described.port.validity.full);
+        if known != Validity::Known {
+            counts.fill(0);
+        }
+        let mut is_whole = known == Validity::Known;
+        heap.write_data(payload, |missing| {
+            is_whole = false;
+            self.flag(missing, counts);
+        });
+        let annotations = &mut header.annotations;
+        annotations.copy_from(&Annotations::default());
+        match heap.whole_item(item::ANNOTATIONS, None).map(|text| annotations::read(text, annotations)) {
+            None => is_whole &= !heap.has(item::ANNOTATIONS),
+            Some(Ok(unknown)) => self.causes.annotations_unknown.add(unknown),
+            Some(Err(_)) => {
+                annotations.copy_from(&Annotations::default());
+                self.causes.annotations_malformed.add(1);
+            }
+        }
+        if known == Validity::Wrong {
+            self.causes.invalid.add(1);
+        } else if is_whole {
+            self.causes.heaps.add(1);
+        } else {
+            self.causes.incomplete.add(1);
+        }
+    }
+
+    /// Sets the counts of all units that have any of the bytes `missing` to 0.
+    fn flag(&self, missing: Range<usize>, counts: &mut [u32]) {
+        let bits = self.described.bits();
+        let all = self.described.port.elements();
+        let (first, end) = (missing.start * 8 / bits, (missing.end * 8).div_ceil(bits).min(all));
+        if !self.divides || (first == 0 && end == all) {
+            counts.fill(0);
+            return;
+        }
+        self.elements.counts(first..end, |unit| {
+            if let Some(count) = counts.get_mut(unit) {
+                *count = 0;
+            }
+        });
+    }
+}
