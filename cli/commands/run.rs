@@ -52,8 +52,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     tuning: Option<PathBuf>,
 
-    /// Runs the part of each host as a process of its own on this machine; the parts exchange data over the loopback
-    /// interface
+    /// Runs the part of each host as a process of its own on this machine, with the loopback interface as network
     #[arg(long, conflicts_with = "listen")]
     as_parts: bool,
 

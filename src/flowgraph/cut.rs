@@ -279,8 +279,8 @@ impl Plan {
                     .map(|rate| format!("{} for `{}`", rounded(rate.gbit_per_second), rate.name))
                     .collect();
                 problems.push(
-                    Diagnostic::error(codes::NETWORK, network.span, message)
-                        .label("the network between the hosts")
+                    Diagnostic::error(codes::NETWORK, network.limit_span, message)
+                        .label("limit of each host")
                         .help(format!("largest streams in Gbit/s: {}", largest.join(", ")))
                         .help("give some of its blocks another host"),
                 );

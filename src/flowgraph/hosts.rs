@@ -57,6 +57,8 @@ pub struct Network {
     pub port: u16,
     /// Highest rate that a host may send, and receive.
     pub limit_gbit_per_second: Option<f64>,
+    /// Place of the limit.
+    pub limit_span: Span,
     /// Groups of single outputs.
     pub groups: Vec<(Tap, Ipv4Addr)>,
     /// Place of the value of `multicast`.
@@ -237,7 +239,8 @@ impl Expansion<'_, '_> {
     fn network(&mut self, node: &Node) -> Option<Network> {
         let mut range = None;
         let mut is_good = true;
-        let (mut port, mut limit, mut groups) = (Some(usize::from(PORT)), None, Vec::new());
+        let (mut port, mut groups) = (Some(usize::from(PORT)), Vec::new());
+        let (mut limit, mut limit_span) = (None, node.span);
         for (key, node) in map(node, self.problems) {
             match key.text.as_str() {
                 "multicast" => {
@@ -245,7 +248,10 @@ impl Expansion<'_, '_> {
                     is_good &= range.is_some();
                 }
                 "port" => port = self.whole(key, node, 1..=i128::from(u16::MAX)),
-                "limit_gbit_per_second" => limit = self.limit(node),
+                "limit_gbit_per_second" => {
+                    limit = self.limit(node);
+                    limit_span = node.span;
+                }
                 "groups" => groups = self.groups(node),
                 _ => {
                     let known = ["multicast", "port", "limit_gbit_per_second", "groups"];
@@ -266,7 +272,15 @@ impl Expansion<'_, '_> {
             return None;
         };
         let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT);
-        Some(Network { first, prefix, port, limit_gbit_per_second: limit, groups, span })
+        Some(Network {
+            first,
+            prefix,
+            port,
+            limit_gbit_per_second: limit,
+            limit_span,
+            groups,
+            span,
+        })
     }
 
     fn multicast(&mut self, node: &Node) -> Option<(Ipv4Addr, u32, Span)> {

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::parts::{HostPart, parts};
 use crate::signals::Signals;
 use crate::terminal::{Paint, Terminal};
-use fxgraph::flowgraph::{Loopback, Plan};
+use fxgraph::flowgraph::{Loopback, PartPlan, Plan};
 use rustix::process::Signal;
 use serde_json::{Map, json};
 use std::ffi::OsString;
@@ -73,7 +73,8 @@ impl AsParts {
             stopping: None,
             seen: 0,
         };
-        let levels = levels(&parts);
+        let plans: Vec<&PartPlan> = parts.iter().map(|host| &host.part).collect();
+        let levels = levels(&plans);
         for index in levels.iter().flatten() {
             let HostPart { part, .. } = &parts[*index];
             let child = Child::spawn(part, &files[*index], self, run.parts.len(), &lines);
@@ -108,7 +109,7 @@ fn write(parts: &[HostPart], folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 /// Indices of the parts in the order of their start: the parts of each level send to those of the levels before, unless
 /// two parts send to each other.
-fn levels(parts: &[HostPart]) -> Vec<Vec<usize>> {
+fn levels(parts: &[&PartPlan]) -> Vec<Vec<usize>> {
     /// Finds the level of part `at`, which is `None` while it is being found.
     fn visit(at: usize, readers: &[Vec<usize>], seen: &mut [bool], found: &mut [Option<usize>]) {
         if std::mem::replace(&mut seen[at], true) {
@@ -120,13 +121,13 @@ fn levels(parts: &[HostPart]) -> Vec<Vec<usize>> {
         let after = readers[at].iter().filter_map(|reader| found[*reader]).max();
         found[at] = Some(after.map_or(0, |level| level + 1));
     }
-    let receives = |from: &HostPart, to: &HostPart| {
-        let mut addresses = to.part.received.iter().filter_map(|rate| rate.address);
-        addresses.any(|address| from.part.sent.iter().any(|rate| rate.address == Some(address)))
+    let receives = |from: &PartPlan, to: &PartPlan| {
+        let mut addresses = to.received.iter().filter_map(|rate| rate.address);
+        addresses.any(|address| from.sent.iter().any(|rate| rate.address == Some(address)))
     };
     let readers: Vec<Vec<usize>> = parts
         .iter()
-        .map(|from| (0..parts.len()).filter(|to| receives(from, &parts[*to])).collect())
+        .map(|from| (0..parts.len()).filter(|to| receives(from, parts[*to])).collect())
         .collect();
     let (mut seen, mut found) = (vec![false; parts.len()], vec![None; parts.len()]);
     for at in 0..parts.len() {
@@ -223,7 +224,7 @@ impl Run<'_> {
                 self.stop();
             }
         }
-        // What the parts wrote last.
+        // The last lines of the parts.
         while let Ok((index, line)) = self.from_parts.recv_timeout(TICK) {
             self.take(index, line);
         }
@@ -314,5 +315,46 @@ impl Run<'_> {
             _ => Ok(()),
         };
         crate::failure::judge(verdict, written, self.terminal)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::levels;
+    use fxgraph::flowgraph::{Host, PartPlan, Rate};
+
+    /// A part that sends on the groups `sent` and receives on the groups `received`.
+    fn part(sent: &[u8], received: &[u8]) -> PartPlan {
+        let rate = |group: &u8| Rate {
+            name: group.to_string(),
+            address: Some(format!("239.0.0.{group}:7148").parse().unwrap()),
+            gbit_per_second: 1.0,
+        };
+        PartPlan {
+            name: "h".to_owned(),
+            host: Host { class: 0, index: 0 },
+            class: "h".to_owned(),
+            index: 0,
+            blocks: Vec::new(),
+            yaml: String::new(),
+            sent: sent.iter().map(rate).collect(),
+            received: received.iter().map(rate).collect(),
+        }
+    }
+
+    #[test]
+    fn levels_put_receivers_before_their_senders() {
+        // Two senders, one of them through a third part.
+        let parts = [part(&[1], &[]), part(&[2], &[1]), part(&[3], &[]), part(&[], &[2, 3])];
+        assert_eq!(levels(&parts.iter().collect::<Vec<_>>()), [vec![3], vec![1, 2], vec![0]]);
+    }
+
+    #[test]
+    fn levels_of_parts_that_send_to_each_other_have_all_of_them() {
+        let parts = [part(&[1], &[2]), part(&[2], &[1]), part(&[], &[1, 2])];
+        let levels = levels(&parts.iter().collect::<Vec<_>>());
+        assert_eq!(levels[0], [2]);
+        assert_eq!(levels.iter().flatten().count(), 3);
     }
 }

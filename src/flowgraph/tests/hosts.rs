@@ -5,9 +5,10 @@ use crate::{Loaded, Loopback, PartPlan, Plan, load_text, schema};
 use fxgraph_core::block::Block;
 use fxgraph_core::diagnostic::{Style, render_all};
 use fxgraph_core::error::BlockError;
+use fxgraph_core::live_updates::Target;
 use fxgraph_core::{
     Axis, Band, Checked, Clock, Configured, Dtype, Env, Implementation, Implementations, Kind,
-    KindEntry, KindSpec, PortType, Refusal, Registry, ValidityType,
+    KindEntry, KindSpec, PortType, Refusal, Registry, Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,7 +16,11 @@ use std::fmt::Write as _;
 
 /// The kinds of the other tests, and those that send and receive.
 fn kinds() -> Registry {
-    let more = vec![KindEntry::of::<StreamSink>(), KindEntry::of::<StreamSource>()];
+    let more = vec![
+        KindEntry::of::<StreamSink>(),
+        KindEntry::of::<StreamSource>(),
+        KindEntry::of::<Solver>(),
+    ];
     registry().with(Registry::new(more))
 }
 
@@ -143,6 +148,32 @@ impl KindSpec for StreamSource {
     }
 }
 
+/// Changes `level` of another block.
+#[derive(Clone, Kind)]
+#[kind(name = "solver", page = "../../core/kind/test_page.md", inputs("input"))]
+struct Solver {
+    /// Name of the other block.
+    block: String,
+}
+
+impl KindSpec for Solver {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(none)];
+
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        Ok(((), vec![]))
+    }
+
+    fn resources(block: &Configured<Self>) -> Resources {
+        let updates = vec![Target {
+            block: block.parameters.block.clone(),
+            parameter: "level",
+            named_by: "block".to_owned(),
+        }];
+        Resources { updates, ..Resources::default() }
+    }
+}
+
 fn load(text: &str) -> Loaded {
     load_text("g.yaml", text, &[], &kinds())
 }
@@ -245,7 +276,7 @@ fn each_output_read_elsewhere_is_sent_once_and_received_once_per_host() {
     assert_eq!(parts[2].received.len(), 4, "one receiver for both joins");
     assert_eq!((parts[0].sent.len(), parts[0].received.len()), (4, 2));
     // 16 channels, 2 polarisations, ci8, one validity flag: 68 bytes and headers, every 16 ns.
-    let rate = (64 + 4 + 146) as f64 / 16e-9 * 8.0 / 1e9;
+    let rate = f64::from(64 + 4 + 146) / 16e-9 * 8.0 / 1e9;
     assert!((parts[2].gbit_in() - 4.0 * rate).abs() < 1e-9, "{}", parts[2].gbit_in());
     assert!((parts[0].gbit_out() - 4.0 * rate).abs() < 1e-9);
 }
@@ -360,6 +391,7 @@ fn wrong_hosts_are_reported_where_they_are() {
         ("one group of two outputs", of("port", "groups: {\"f[0].pass\": 239.1.1.1, \"f[1].pass\": 239.1.1.1}, port")),
         ("group that is not multicast", of("port", "groups: {\"f[0].pass\": 10.1.1.1}, port")),
         ("a stream that cannot be sent", "flowgraph: g\nhosts: {a: {}, b: {}}\nnetwork: {multicast: 239.0.0.0/8}\nblocks:\n  s: {kind: source, host: a, parameters: {channels: 64}}\n  o: {kind: sink, input: s, host: b}\n".to_owned()),
+        ("live parameters on another host", "flowgraph: g\nhosts: {a: {}, b: {}}\nnetwork: {multicast: 239.0.0.0/8}\nblocks:\n  s: {kind: source, host: a}\n  o: {kind: sink, input: s.pol1, host: a}\n  v: {kind: solver, input: s, host: b, parameters: {block: s}}\n".to_owned()),
         ("a block with the name of a sender", of("  a: {", "  send.f[0].pass.output: {kind: sink, input: one, host: x_host}\n  a: {")),
         ("a GPU that the host lacks", of("interface: eth1", "interface: eth1, gpus: 1").replace("pass: {kind: pass, input: filter,", "pass: {kind: turner, device: \"cuda:1\", input: filter,")),
     ] {
@@ -376,6 +408,16 @@ fn wrong_hosts_are_reported_where_they_are() {
         }
     }
     insta::assert_snapshot!("ledger_of_hosts", ledger);
+}
+
+#[test]
+fn output_on_a_gpu_is_sent_from_the_host() {
+    let text = "flowgraph: g\nhosts: {a: {gpus: 1}, b: {}}\nnetwork: {multicast: 239.0.0.0/8}\nblocks:\n  s: {kind: source, host: a}\n  t: {kind: turner, input: s.pol0, device: \"cuda:0\", host: a}\n  o: {kind: sink, input: t, host: b}\n  p: {kind: sink, input: s.pol1, host: a}\n";
+    let whole = plan(text);
+    assert_eq!(whole.streams().unwrap()[0].output, "t.output");
+    let sends = plan(&whole.parts(None).unwrap()[0].yaml);
+    let sender = &sends.blocks[sends.block("send.t.output").unwrap()];
+    assert_eq!(sends.blocks[sender.inputs[0].0].kind, "download");
 }
 
 #[test]
