@@ -1,6 +1,7 @@
 """spead2 as the other end of a SPEAD stream: a reference for sending and receiving.
 
-`send` sends digitiser heaps with known samples; `receive` prints every heap as one line of JSON.
+`send` sends digitiser heaps with known samples, `send-frames` heaps of a described stream; `receive` prints every
+heap as one line of JSON.
 """
 
 import argparse
@@ -57,6 +58,39 @@ def send(args):
         stream.send_heap(group.get_end(), substream_index=index)
 
 
+def send_frames(args):
+    """Heaps like those of `stream_sink`: element e of frame f is 100 f + e, in three rows of 40."""
+    config = spead2.send.StreamConfig(rate=50e6, max_packet_size=args.packet)
+    stream = spead2.send.UdpStream(spead2.ThreadPool(), [("127.0.0.1", args.port)], config)
+    group = spead2.send.ItemGroup(flavour=FLAVOUR)
+    group.add_item(0x7000, "data", "", shape=(3, 40), dtype=np.dtype("<i2"))
+    group.add_item(0x1600, "timestamp", "", shape=(), format=[("u", 48)])
+    if args.all:
+        group.add_item(0x7001, "sequence", "", shape=(), format=[("u", 48)])
+        group.add_item(0x7005, "validity", "", shape=(3,), dtype=np.dtype("<u4"))
+        group.add_item(0x7007, "annotations", "", shape=(None,), format=[("c", 8)])
+        group.add_item(0x7008, "type", "", shape=(None,), format=[("c", 8)], value=args.type)
+    for frame in range(args.frames):
+        if frame in args.lose:
+            continue
+        group["data"].value = (100 * frame + np.arange(120)).reshape(3, 40)
+        group["timestamp"].value = 1000 * (frame + 5)
+        if args.all:
+            group["sequence"].value = frame
+            group["validity"].value = [2, frame % 3, 1]
+            group["annotations"].value = json.dumps({"adc_power": [frame / 3, None]})
+        stream.send_heap(group.get_heap(descriptors="stale", data="all"))
+    stream.send_heap(group.get_end())
+
+
+def plain(value):
+    """Shape, type and numbers of `value`; complex numbers have an axis of their own."""
+    value = np.asarray(value)
+    if value.dtype.kind == "c":
+        value = np.stack([value.real, value.imag], axis=-1)
+    return [list(value.shape), str(value.dtype), value.ravel().tolist()]
+
+
 def listen(address):
     """A receive stream bound to one address."""
     config = spead2.recv.StreamConfig(max_heaps=64, stop_on_stop_item=False)
@@ -71,12 +105,11 @@ def print_heaps(at, stream, lock):
     group = spead2.ItemGroup()
     for heap in stream:
         updated = group.update(heap)
-        values = {name: np.asarray(item.value) for name, item in updated.items()}
         line = {
             "at": at,
             "counter": heap.cnt,
             "descriptors": len(heap.get_descriptors()),
-            "items": {name: [list(v.shape), str(v.dtype), v.ravel().tolist()] for name, v in values.items()},
+            "items": {name: plain(item.value) for name, item in updated.items()},
             "known": sorted(group.keys()),
         }
         with lock:
@@ -106,6 +139,14 @@ sender.add_argument("--heaps", type=int, default=64)
 sender.add_argument("--packet", type=int, default=9000)
 sender.add_argument("--lose", type=int, nargs="*", default=[])
 sender.add_argument("--swap", type=int, nargs="*", default=[])
+frames = commands.add_parser("send-frames")
+frames.set_defaults(run=send_frames)
+frames.add_argument("port", type=int)
+frames.add_argument("--frames", type=int, default=10)
+frames.add_argument("--packet", type=int, default=1472)
+frames.add_argument("--lose", type=int, nargs="*", default=[])
+frames.add_argument("--all", action="store_true")
+frames.add_argument("--type")
 receiver = commands.add_parser("receive")
 receiver.set_defaults(run=receive)
 receiver.add_argument("addresses", nargs="+")

@@ -280,6 +280,8 @@ fn steady_state_allocates_nothing() {
                 "sigmf_source",
                 "spead_sink",
                 "spead_source",
+                "stream_sink",
+                "stream_source",
                 "uvh5_sink",
                 "vdif_sink",
                 "vdif_source",

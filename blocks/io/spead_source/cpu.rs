@@ -40,14 +40,7 @@ impl Source {
         bytes_per_second: f64,
         env: &Env,
     ) -> Self {
-        Self {
-            parameters,
-            layout,
-            window,
-            bytes_per_second,
-            env: env.clone(),
-            running: None,
-        }
+        Self { parameters, layout, window, bytes_per_second, env: env.clone(), running: None }
     }
 
     fn input(&self, counters: &Counters) -> Result<Input, BlockError> {

@@ -56,7 +56,7 @@ pub fn read(text: &[u8], annotations: &mut Annotations) -> Result<u64, Malformed
         }
         let len = match values.trim_ascii() {
             [] => 0,
-            values => 1 + values.iter().filter(|byte| **byte == b',').count(),
+            values => values.split(|byte| *byte == b',').count(),
         };
         match name(key) {
             None => unknown += 1,
@@ -164,8 +164,19 @@ mod tests {
         assert_eq!(read(text, &mut annotations), Ok(1));
         assert_eq!(annotations.get("saturated")[..2], [1.0, 0.25]);
         for text in [
-            "", "{", "[]", "{}x", "{\"a\":1}", "{\"a\":[1", "{\"a\":[1,]}", "{\"a\":[nan]}",
-            "{\"a\":[1e999]}", "{\"a\":[\"x\"]}", "{\"a\":[1]", "{\"a\":[1],}", "{\"\u{e4}\"}",
+            "",
+            "{",
+            "[]",
+            "{}x",
+            "{\"a\":1}",
+            "{\"a\":[1",
+            "{\"a\":[1,]}",
+            "{\"a\":[nan]}",
+            "{\"a\":[1e999]}",
+            "{\"a\":[\"x\"]}",
+            "{\"a\":[1]",
+            "{\"a\":[1],}",
+            "{\"\u{e4}\"}",
         ] {
             assert_eq!(read(text.as_bytes(), &mut annotations), Err(Malformed), "{text}");
         }

@@ -32,6 +32,9 @@ pub struct Described {
     pub port: PortType,
     /// Its description in JSON.
     pub text: String,
+    /// The type as it is read from `text`: JSON may be read with an error in the last bit of a number, and types that
+    /// were read the same way are compared.
+    as_read: PortType,
     /// CRC-32 of `text`.
     pub check: u64,
     /// Bytes of the payload of a frame.
@@ -52,6 +55,7 @@ impl Described {
         let mut checksum = Checksum::default();
         checksum.add(text.as_bytes());
         Ok(Self {
+            as_read: StreamType::read(&text)?.port(axes::known)?,
             check: u64::from(checksum.value()),
             text,
             data_bytes: port.frame_bytes(),
@@ -84,15 +88,21 @@ impl Described {
         (pointers, payload)
     }
 
+    /// Returns the first difference of the type with the description `text`, or the reason why it is not readable; `None`
+    /// if the types are equal.
+    #[must_use]
+    pub fn difference(&self, text: &[u8]) -> Option<String> {
+        let read = str::from_utf8(text).map_err(|_| "it is not UTF-8".to_owned());
+        match read.and_then(StreamType::read).and_then(|read| read.port(axes::known)) {
+            Ok(port) => difference(&self.as_read, &port),
+            Err(why) => Some(format!("its type is not readable: {why}")),
+        }
+    }
+
     fn items(&self) -> Vec<Description> {
         let number = Description::immediate;
-        let described = |id, name, text, shape, elements| Description {
-            id,
-            name,
-            text,
-            shape,
-            elements,
-        };
+        let described =
+            |id, name, text, shape, elements| Description { id, name, text, shape, elements };
         let data = match self.port.dtype {
             Dtype::Packed(_) => "bytes of packed samples, most significant bit first",
             dtype => npy::layout(dtype).2,
@@ -134,8 +144,7 @@ impl Described {
 }
 
 /// Returns the first difference between the types `declared` and `received`, for messages; `None` if they are equal.
-#[must_use]
-pub fn difference(declared: &PortType, received: &PortType) -> Option<String> {
+fn difference(declared: &PortType, received: &PortType) -> Option<String> {
     let differ = |name: &str, declared: String, received: String| {
         (declared != received)
             .then(|| format!("`{name}` of the stream is {received}, expected {declared}"))

@@ -21,7 +21,7 @@ const WORK_TIME: Duration = Duration::from_millis(20);
 const RETRY: Duration = Duration::from_micros(500);
 /// Longest time that the end of the block waits for room for the stop heaps.
 const STOP_TIME: Duration = Duration::from_millis(10);
-/// Number of stop heaps: a lost one would leave the receiver waiting.
+/// Number of stop heaps: a receiver that gets none waits for ever.
 const STOPS: u32 = 3;
 /// Largest value in an item pointer.
 const MASK: u64 = (1 << VALUE_BITS) - 1;
@@ -94,8 +94,7 @@ impl Sink {
         let run = run_identifier();
         Self {
             // The parameters were checked.
-            destination: destination
-                .unwrap_or(SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 9)),
+            destination: destination.unwrap_or(SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 9)),
             descriptors: described.heap(run),
             parameters,
             described,
@@ -250,7 +249,8 @@ impl Sink {
         let most = (BURST_BYTES / first.len()).clamp(1, MAX_PACKETS);
         let mut packets = [first; MAX_PACKETS];
         let mut count = 0;
-        for (slot, at) in packets[..most].iter_mut().zip((sending.done..sending.length).step_by(size))
+        for (slot, at) in
+            packets[..most].iter_mut().zip((sending.done..sending.length).step_by(size))
         {
             *slot = packet(at);
             count += 1;

@@ -84,13 +84,19 @@ impl Causes {
                 "heaps_stop_refused",
                 "stop heaps ignored because their address does not send the stream",
             ),
-            not_spead: count("packets_not_spead", "datagrams that are not SPEAD; find their sender"),
+            not_spead: count(
+                "packets_not_spead",
+                "datagrams that are not SPEAD; find their sender",
+            ),
             flavour: count(
                 "packets_wrong_flavour",
                 "packets of SPEAD that are not SPEAD-64-48 version 4; find their sender",
             ),
             truncated: count("packets_truncated", "packets shorter than their lengths say"),
-            length: count("packets_wrong_length", "packets with lengths that contradict each other"),
+            length: count(
+                "packets_wrong_length",
+                "packets with lengths that contradict each other",
+            ),
             outside: count("packets_outside_heap", "packets with a payload outside their heap"),
             foreign: count(
                 "packets_foreign",

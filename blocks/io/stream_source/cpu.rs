@@ -43,8 +43,7 @@ impl Block for Source {
         let addresses = address::parse(&parameters.source)
             .map_err(|error| BlockError::new(error.to_string()))?;
         let interfaces: Vec<String> = parameters.interface.iter().cloned().collect();
-        let sockets =
-            receive::open(&addresses, &interfaces, parameters.receive_buffer_bytes)?;
+        let sockets = receive::open(&addresses, &interfaces, parameters.receive_buffer_bytes)?;
         let options = parameters.options(&self.described);
         let receiving = Receiving::new(self, options, &sockets);
         let run = move |link| receiving.run(sockets, link);
@@ -148,7 +147,9 @@ impl Receiving {
                 link.emptied();
             }
             if is_stop && stopped.is_none() {
-                self.env.events.add(EventKind::SenderStopped, format!("stop heap from {}", self.sender()));
+                self.env
+                    .events
+                    .add(EventKind::SenderStopped, format!("stop heap from {}", self.sender()));
             }
             if is_stop {
                 stopped.get_or_insert(now);

@@ -11,7 +11,7 @@ use std::time::Instant;
 pub const MAX_PIECES: usize = 4096;
 /// Largest number of items of a heap.
 const MAX_ITEMS: usize = 64;
-/// Timestamps from here on are refused, so that restarts of the sender can be put after them.
+/// Timestamps from here on are rejected, so that restarts of the sender can be put after them.
 const MAX_TIMESTAMP: u64 = 1 << 62;
 
 /// Place of a heap in the stream.
@@ -115,10 +115,16 @@ impl Heap {
         self.arrived > self.length / 2
     }
 
+    /// Whether the items of the heap are known.
+    pub fn has_items(&self) -> bool {
+        !self.items.is_empty()
+    }
+
     /// Takes the items of `packet`, if the heap has none yet.
     pub fn take_items(&mut self, packet: &Packet<'_>) {
         if self.items.is_empty() {
-            let is_own = |pointer: &Pointer| pointer.id > item::STREAM_CONTROL || !pointer.immediate;
+            let is_own =
+                |pointer: &Pointer| pointer.id > item::STREAM_CONTROL || !pointer.immediate;
             self.items.extend(packet.pointers().filter(is_own).take(MAX_ITEMS));
         }
     }
@@ -183,7 +189,8 @@ impl Heap {
     /// have arrived.
     pub fn whole_item(&self, id: u16, len: Option<usize>) -> Option<&[u8]> {
         let range = self.range(id)?;
-        let has = self.pieces.iter().any(|piece| piece.start <= range.start && range.end <= piece.end);
+        let has =
+            self.pieces.iter().any(|piece| piece.start <= range.start && range.end <= piece.end);
         let fits = len.is_none_or(|len| range.len() == len);
         ((has || range.is_empty()) && fits).then(|| &self.bytes[range])
     }
@@ -199,7 +206,8 @@ impl Heap {
     /// Writes the data to `payload`, with zeros for bytes that did not arrive; calls `missing` with the ranges of these
     /// bytes in the data.
     pub fn write_data(&self, payload: &mut [u8], mut missing: impl FnMut(Range<usize>)) {
-        let Some(range) = self.range(item::DATA).filter(|range| range.len() == payload.len()) else {
+        let Some(range) = self.range(item::DATA).filter(|range| range.len() == payload.len())
+        else {
             if let Some(bytes) = self.immediate(item::DATA)
                 && let Some(from) = bytes.len().checked_sub(payload.len())
             {
@@ -220,7 +228,8 @@ impl Heap {
                 payload[at - range.start..start - range.start].fill(0);
                 missing(at - range.start..start - range.start);
             }
-            payload[start - range.start..end - range.start].copy_from_slice(&self.bytes[start..end]);
+            payload[start - range.start..end - range.start]
+                .copy_from_slice(&self.bytes[start..end]);
             at = end;
         }
         if at < range.end {

@@ -84,7 +84,8 @@ impl StreamSource {
             let message =
                 format!("`finish_after_seconds` must be above 0 and at most 1e9, got {idle}");
             refusals.push(
-                Refusal::parameter("finish_after_seconds", message).help("give seconds, such as 10"),
+                Refusal::parameter("finish_after_seconds", message)
+                    .help("give seconds, such as 10"),
             );
         }
         let bytes = self.receive_buffer_bytes;

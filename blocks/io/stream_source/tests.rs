@@ -1,4 +1,4 @@
-//! Streams from `stream_sink`, with packets lost, doubled and out of order on the way.
+//! Streams from `stream_sink`, with packets dropped, doubled and out of order on the way.
 #![allow(clippy::unwrap_used)]
 
 use super::StreamSource;
@@ -67,7 +67,7 @@ fn byte(number: u64, index: usize) -> u8 {
 
 /// Count of unit `unit`: of three, 0 in some.
 fn count(number: u64, unit: usize) -> u32 {
-    (number as usize + unit) as u32 % 3 + u32::from(number % 2 == 0)
+    (number as usize + unit) as u32 % 3 + u32::from(number.is_multiple_of(2))
 }
 
 fn fill(sent: Sent, frame: &mut FrameMut) {
@@ -194,7 +194,7 @@ fn value(packet: &[u8], id: u16) -> Option<u64> {
     crate::io::spead::packet::Packet::parse(packet).unwrap().value(id)
 }
 
-fn is_data(packet: &Vec<u8>) -> bool {
+fn is_data(packet: &[u8]) -> bool {
     value(packet, crate::io::spead::item::TIMESTAMP).is_some()
 }
 
@@ -218,7 +218,8 @@ fn frames_of_every_type_arrive_bit_for_bit_in_any_order_of_their_packets() {
             bench.end();
             let from = if is_reversed { bench.timestamps().len() - 1 } else { 0 };
             assert!(is_reversed || bench.out.frames.len() == 5, "{dtype}");
-            for (index, sent) in frames.iter().rev().take(bench.out.frames.len()).rev().enumerate() {
+            for (index, sent) in frames.iter().rev().take(bench.out.frames.len()).rev().enumerate()
+            {
                 if index >= from {
                     bench.assert_whole(index, *sent);
                 }
@@ -233,7 +234,7 @@ fn packets_out_of_order_within_the_window_lose_nothing() {
     let port = voltages();
     let frames = in_a_row(0..12);
     let mut all = packets(&port, &frames, json!({"packet_payload_bytes": 64}));
-    all.retain(is_data);
+    all.retain(|packet| is_data(packet));
     // Each heap has 4 packets; some change places with one of a later heap.
     for at in (5..all.len() - 6).step_by(7) {
         all.swap(at, at + 6);
@@ -264,7 +265,7 @@ fn lost_packet_flags_exactly_the_units_that_it_touches() {
         bench.assert_whole(0, frames[0]);
         bench.assert_whole(2, frames[2]);
         let frame = &bench.out.frames[1];
-        // Bytes of the heap that are lost; validity is in bytes 128 to 160.
+        // Bytes of the heap that are missing; validity is in bytes 128 to 160.
         let gone = lost * 72..(lost + 1) * 72;
         let counts_gone = gone.start < 160 && gone.end > 128;
         for (unit, found) in frame.header().validity.iter().enumerate() {
@@ -287,9 +288,7 @@ fn lost_heaps_come_out_as_missing_frames_also_at_the_end() {
     let frames = in_a_row(0..10);
     let mut all = packets(&port, &frames, json!({}));
     let lost = [3, 4, 8, 9];
-    all.retain(|packet| {
-        !is_data(packet) || !lost.contains(&value(packet, 0x7001).unwrap())
-    });
+    all.retain(|packet| !is_data(packet) || !lost.contains(&value(packet, 0x7001).unwrap()));
     let mut bench = Bench::new(&port);
     let outcomes = bench.receive(&all, SENDER);
     assert_eq!(outcomes.last(), Some(&Outcome::Stopped));
@@ -318,7 +317,7 @@ fn gap_that_the_sender_sent_is_not_filled_and_a_long_loss_is_a_jump() {
     bench.end();
     assert_eq!(bench.out.frames.len(), 6);
     assert_eq!((bench.counter("heaps_missing"), bench.counter("time_jumps")), (0, 0));
-    // Without the fifth frame the jump is a loss, too long to be filled.
+    // Without the fifth frame the gap is too long to be filled.
     all.retain(|packet| value(packet, 0x7001) != Some(4) || !is_data(packet));
     let mut bench = Bench::new(&port);
     bench.receive(&all, SENDER);
@@ -332,7 +331,7 @@ fn late_joiner_begins_with_the_next_heap_and_reads_the_type() {
     let port = voltages();
     let frames = in_a_row(0..6);
     let all = packets(&port, &frames, json!({"packet_payload_bytes": 64}));
-    let data: Vec<Vec<u8>> = all.into_iter().filter(is_data).collect();
+    let data: Vec<Vec<u8>> = all.into_iter().filter(|packet| is_data(packet)).collect();
     // The last packet of a heap is not enough to begin with it.
     let mut bench = Bench::new(&port);
     bench.receive(&data[7..], SENDER);
@@ -400,9 +399,10 @@ fn timestamps_that_start_again_continue_after_the_next_wrap() {
 }
 
 #[test]
-fn stream_of_another_type_is_refused_with_the_first_difference() {
+fn stream_of_another_type_is_rejected_with_the_first_difference() {
     let ours = voltages();
-    let theirs = PortType { dtype: Dtype::Ci8, ..port(Dtype::Ci8, &[("heap", 2), ("channel", 8), ("spectrum", 4)], &[("heap", 2), ("channel", 4)]) };
+    let axes = [("heap", 2), ("channel", 8), ("spectrum", 4)];
+    let theirs = port(Dtype::Ci8, &axes, &[("heap", 2), ("channel", 4)]);
     let mut bench = Bench::new(&ours);
     let events = Arc::new(fxgraph::event::Events::default());
     bench.env.events.redirect(Some((Arc::clone(&events), "source".to_owned())));
@@ -413,7 +413,8 @@ fn stream_of_another_type_is_refused_with_the_first_difference() {
     assert_eq!(bench.counter("packets_of_other_type"), 3);
     let warnings: Vec<String> = events.since(0).iter().map(|event| event.text.clone()).collect();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    let difference = "`axes` of the stream is [heap 2][channel 8][spectrum 4], expected [heap 2][channel 4][spectrum 8]";
+    let difference = "`axes` of the stream is [heap 2][channel 8][spectrum 4], expected [heap 2][channel \
+                      4][spectrum 8]";
     assert!(warnings[0].contains(difference), "{warnings:?}");
 }
 
@@ -435,8 +436,13 @@ fn duplicates_late_and_malformed_packets_are_counted_and_change_nothing() {
     bench.end();
     assert_eq!(bench.out.frames.len(), 4);
     frames.iter().enumerate().for_each(|(index, sent)| bench.assert_whole(index, *sent));
-    let names =
-        ["packets_duplicate", "packets_too_late", "packets_not_spead", "packets_wrong_flavour", "packets_truncated"];
+    let names = [
+        "packets_duplicate",
+        "packets_too_late",
+        "packets_not_spead",
+        "packets_wrong_flavour",
+        "packets_truncated",
+    ];
     assert_eq!(names.map(|name| bench.counter(name)), [1, 8, 1, 1, 1]);
 }
 
@@ -444,7 +450,7 @@ fn duplicates_late_and_malformed_packets_are_counted_and_change_nothing() {
 fn heap_of_a_slow_stream_does_not_wait_for_the_window() {
     let port = voltages();
     let all = packets(&port, &in_a_row(0..3), json!({"packet_payload_bytes": 64}));
-    let data: Vec<Vec<u8>> = all.into_iter().filter(is_data).collect();
+    let data: Vec<Vec<u8>> = all.into_iter().filter(|packet| is_data(packet)).collect();
     let mut bench = Bench::new(&port);
     // The second frame lacks a packet, the third one is complete and waits for it.
     let (lost, rest) = (data[5].clone(), [&data[..5], &data[6..]].concat());
@@ -452,7 +458,7 @@ fn heap_of_a_slow_stream_does_not_wait_for_the_window() {
     assert_eq!(bench.out.frames.len(), 1);
     bench.wait(2);
     assert_eq!(bench.out.frames.len(), 3);
-    bench.receive(&[lost], SENDER);
+    bench.receive(std::slice::from_ref(&lost), SENDER);
     bench.end();
     assert_eq!(bench.out.frames.len(), 3);
 }
@@ -469,7 +475,7 @@ fn stream_over_a_socket_arrives_whole_and_ends_with_its_stop_heap() {
     let source: StreamSource =
         fxgraph::kind::read(&json!({"source": address, "type": kind})).unwrap();
     let outputs = source.outputs(&[]).unwrap();
-    assert_eq!(outputs, [port.clone()]);
+    assert_eq!(outputs, std::slice::from_ref(&port));
     let ports = Ports { inputs: vec![], outputs };
     let block = source.build(&[], &Env::detached("source")).unwrap();
     let mut receiver = Harness::new(block, &ports, 4).unwrap();
@@ -506,7 +512,7 @@ fn stream_over_a_socket_arrives_whole_and_ends_with_its_stop_heap() {
 }
 
 #[test]
-fn parameters_that_cannot_be_are_refused() {
+fn parameters_that_cannot_be_are_rejected() {
     let kind = serde_json::to_value(StreamType::of(&voltages())).unwrap();
     let refused = |change: &dyn Fn(&mut serde_json::Value)| {
         let mut all = json!({"source": "127.0.0.1:7148", "type": kind});
@@ -521,14 +527,17 @@ fn parameters_that_cannot_be_are_refused() {
     assert!(said(&|all| all["type"]["dtype"] = json!("f8")).contains("`f8`"));
     assert!(said(&|all| all["type"]["axes"][0]["len"] = json!(0)).contains("`axes`"));
     assert!(said(&|all| all["type"]["axes"][0]["name"] = json!("x")).contains("no axis `x`"));
-    assert!(said(&|all| all["type"]["clock"]["samples_per_frame"] = json!(0)).contains("samples_per_frame"));
+    assert!(
+        said(&|all| all["type"]["clock"]["samples_per_frame"] = json!(0))
+            .contains("samples_per_frame")
+    );
     assert!(said(&|all| all["type"]["band"]["first_channel"] = json!(1023)).contains("band"));
     assert!(said(&|all| all["finish_after_seconds"] = json!(0)).contains("finish_after_seconds"));
     assert!(said(&|all| all["receive_buffer_bytes"] = json!(1)).contains("receive_buffer_bytes"));
 }
 
 proptest! {
-    /// Any packets lost, doubled, swapped and changed: no panic, limited memory, growing timestamps.
+    /// Any packets dropped, doubled, swapped and changed: no panic, limited memory, growing timestamps.
     #[test]
     fn any_packets_leave_the_stream_in_order(
         moves in proptest::collection::vec((0..200_usize, 0..200_usize, 0..6_u8, any::<u8>(), 0..120_usize), 0..60),

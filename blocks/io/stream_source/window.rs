@@ -2,14 +2,13 @@
 
 use super::causes::Causes;
 use super::heap::{Arrival, Heap, Place, Validity, place};
-use crate::common::axes;
 use crate::io::spead::item;
 use crate::io::spead::link::Frames;
 use crate::io::spead::packet::{Packet, VALUE_BITS};
-use crate::io::stream::{Described, annotations, difference};
+use crate::io::stream::{Described, annotations};
 use fxgraph::elements::Elements;
 use fxgraph::frame::Annotations;
-use fxgraph::recording::StreamType;
+use fxgraph::recording::Checksum;
 use fxgraph::runtime::EventKind;
 use fxgraph::{Env, FrameMut};
 use std::net::SocketAddrV4;
@@ -47,7 +46,7 @@ pub struct Options {
 pub enum Outcome {
     /// The packet belongs to the stream.
     Accepted,
-    /// The packet was dropped, or belongs to no run of the stream yet.
+    /// The packet was rejected, or belongs to no run of the stream yet.
     Refused,
     /// The sender of the stream has stopped.
     Stopped,
@@ -84,8 +83,10 @@ pub struct Window {
     over: Vec<u64>,
     /// Check of another text that describes the type.
     other_check: Option<u64>,
-    /// Check of the last type that was refused with a warning.
+    /// Check of the last type that was rejected with a warning.
     refused_check: Option<u64>,
+    /// Sender of another type, if its heaps have no check.
+    refused_sender: Option<SocketAddrV4>,
     /// Sender of a description of the type.
     described_by: Option<SocketAddrV4>,
     /// Timestamp of the last frame sent to the flowgraph.
@@ -120,6 +121,7 @@ impl Window {
             over: Vec::new(),
             other_check: None,
             refused_check: None,
+            refused_sender: None,
             described_by: None,
             last: None,
             offset: 0,
@@ -144,13 +146,15 @@ impl Window {
         if packet.value(item::STREAM_CONTROL) == Some(item::STREAM_STOP) {
             return self.stop(&packet, sender);
         }
-        let index = match self.find(&packet, sender) {
-            Some(index) => index,
-            None => match self.begin(&packet, sender, now, frames) {
-                Some(index) => index,
-                None => return Outcome::Refused,
-            },
+        let found = match self.find(&packet, sender) {
+            None => self.begin(&packet, sender, now, frames),
+            // The packet with the items may come after others of its heap.
+            Some(index) if !self.open[index].has_items() => {
+                self.introduce(index, &packet, now, frames)
+            }
+            found => found,
         };
+        let Some(index) = found else { return Outcome::Refused };
         let heap = &mut self.open[index];
         if heap.len() as u64 != packet.heap_length {
             self.causes.foreign.add(1);
@@ -250,7 +254,7 @@ impl Window {
         run.id == place.run && run.next.is_none_or(|next| place.sequence >= next)
     }
 
-    /// Begins the heap of `packet`; returns its index, or counts why it is refused.
+    /// Begins the heap of `packet`; returns its index, or counts why it is rejected.
     fn begin(
         &mut self,
         packet: &Packet<'_>,
@@ -262,36 +266,58 @@ impl Window {
             self.causes.foreign.add(1);
             return None;
         }
-        let check = packet.value(item::TYPE_CHECK);
-        let is_type = check.is_none_or(|check| {
-            check == self.described.check || Some(check) == self.other_check
-        });
-        let has_type = packet.pointers().any(|pointer| pointer.id == item::TYPE);
-        if !is_type && !has_type {
-            self.causes.other_type.add(1);
-            return None;
-        }
-        let place = place(packet, self.samples());
-        if let (Some(place), Some(run)) = (place, &self.run) {
-            let is_late = run.id == place.run && run.next.is_some_and(|next| place.sequence < next);
-            if !self.is_silent(now) && (is_late || self.over.contains(&place.run)) {
-                let cause = if is_late { &self.causes.late } else { &self.causes.other_run };
-                cause.add(1);
-                return None;
-            }
-        }
         let mut heap = self.unused.pop().unwrap_or_else(|| Heap::new(sender, now));
         heap.begin(packet, sender, now);
-        if place.is_some() || has_type {
-            heap.take_items(packet);
-        }
-        heap.place = place.filter(|_| is_type);
-        if heap.place.is_some() && !heap.fits(&self.described) {
-            self.causes.foreign.add(1);
+        self.open.push(heap);
+        self.introduce(self.open.len() - 1, packet, now, frames)
+    }
+
+    /// Takes the items of `packet`, if it has them, for its heap `index`; returns the new index of the heap, or counts
+    /// why it is refused.
+    fn introduce(
+        &mut self,
+        index: usize,
+        packet: &Packet<'_>,
+        now: Instant,
+        frames: &mut dyn Frames,
+    ) -> Option<usize> {
+        let sender = self.open[index].sender;
+        let check = packet.value(item::TYPE_CHECK);
+        let is_type = match check {
+            Some(check) => check == self.described.check || Some(check) == self.other_check,
+            None => self.refused_sender != Some(sender),
+        };
+        let has_type = packet.pointers().any(|pointer| pointer.id == item::TYPE);
+        let place = place(packet, self.samples());
+        let refusal = match (place, &self.run) {
+            _ if !is_type && !has_type && (check.is_some() || place.is_some()) => {
+                Some(&self.causes.other_type)
+            }
+            (Some(place), Some(run)) if !self.is_silent(now) => {
+                let is_late =
+                    run.id == place.run && run.next.is_some_and(|next| place.sequence < next);
+                let is_over = self.over.contains(&place.run).then_some(&self.causes.other_run);
+                if is_late { Some(&self.causes.late) } else { is_over }
+            }
+            _ => None,
+        };
+        if let Some(cause) = refusal {
+            cause.add(1);
+            let heap = self.open.swap_remove(index);
             self.unused.push(heap);
             return None;
         }
-        self.open.push(heap);
+        if place.is_some() || has_type {
+            let heap = &mut self.open[index];
+            heap.take_items(packet);
+            heap.place = place.filter(|_| is_type);
+            if heap.place.is_some() && !heap.fits(&self.described) {
+                self.causes.foreign.add(1);
+                let heap = self.open.swap_remove(index);
+                self.unused.push(heap);
+                return None;
+            }
+        }
         self.make_room(frames);
         // Making room may have moved the heap, or sent it.
         self.find(packet, sender)
@@ -380,29 +406,25 @@ impl Window {
     fn read_type(&mut self, index: usize) {
         let heap = &self.open[index];
         let Some(text) = heap.whole_item(item::TYPE, None) else { return };
-        let read = str::from_utf8(text).map_err(|_| "it is not UTF-8".to_owned());
-        let read = read.and_then(StreamType::read).and_then(|read| read.port(axes::known));
-        let mut checksum = fxgraph::recording::Checksum::default();
+        let mut checksum = Checksum::default();
         checksum.add(text);
         let (check, sender) = (u64::from(checksum.value()), heap.sender);
-        let why = match read {
-            Ok(port) => difference(&self.described.port, &port),
-            Err(why) => Some(format!("the type is not readable: {why}")),
-        };
-        match why {
+        match self.described.difference(text) {
             None => {
                 self.described_by = Some(sender);
+                self.refused_sender = self.refused_sender.filter(|refused| *refused != sender);
                 if check != self.described.check {
                     self.other_check = Some(check);
                 }
             }
             Some(why) => {
                 self.open[index].place = None;
+                self.refused_sender = Some(sender);
                 if self.refused_check != Some(check) {
                     self.refused_check = Some(check);
                     self.env.events.add(
                         EventKind::Warning,
-                        format!("the stream of {sender} is refused: {why}; its frames are dropped"),
+                        format!("the stream of {sender} is rejected: {why}; its frames are dropped"),
                     );
                 }
             }
@@ -410,13 +432,7 @@ impl Window {
     }
 
     /// Makes the run of a heap at `place` the stream.
-    fn adopt(
-        &mut self,
-        place: Place,
-        sender: SocketAddrV4,
-        now: Instant,
-        frames: &mut dyn Frames,
-    ) {
+    fn adopt(&mut self, place: Place, sender: SocketAddrV4, now: Instant, frames: &mut dyn Frames) {
         while let Some(index) = self.first() {
             self.emit(index, frames);
         }
@@ -494,7 +510,8 @@ impl Window {
             return None;
         };
         let gap = timestamp - last;
-        let between = (gap / self.samples()).saturating_sub(u64::from(gap.is_multiple_of(self.samples())));
+        let between =
+            (gap / self.samples()).saturating_sub(u64::from(gap.is_multiple_of(self.samples())));
         // The number of frames of another run that are missing is known from the timestamps only.
         let lost = next.map_or(between, |next| place.sequence.saturating_sub(next));
         if lost == 0 {
@@ -537,7 +554,9 @@ impl Window {
         self.offset = offset;
         self.env.events.add(
             EventKind::Resynchronised,
-            format!("the timestamps start again from {raw}; those of frames continue from {timestamp}"),
+            format!(
+                "the timestamps start again from {raw}; those of frames continue from {timestamp}"
+            ),
         );
         Some(timestamp)
     }
@@ -583,7 +602,10 @@ impl Window {
         });
         let annotations = &mut header.annotations;
         annotations.copy_from(&Annotations::default());
-        match heap.whole_item(item::ANNOTATIONS, None).map(|text| annotations::read(text, annotations)) {
+        match heap
+            .whole_item(item::ANNOTATIONS, None)
+            .map(|text| annotations::read(text, annotations))
+        {
             None => is_whole &= !heap.has(item::ANNOTATIONS),
             Some(Ok(unknown)) => self.causes.annotations_unknown.add(unknown),
             Some(Err(_)) => {

@@ -10,12 +10,12 @@ pub use super::slot::SLOT_BYTES;
 use super::slot::{Arrival, Slot};
 use super::timeline::{Move, Timeline, Verdict};
 use crate::io::spead::item;
+pub use crate::io::spead::link::Frames;
 use crate::io::spead::packet::Packet;
 use fxgraph::runtime::EventKind;
 use fxgraph::{Env, FrameMut};
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
-pub use crate::io::spead::link::Frames;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Result of a packet.
