@@ -53,13 +53,12 @@ impl AsParts {
         let port = port.map_err(|error| cannot("cannot find a free UDP port", &error))?.port();
         let parts = parts(plan, Some(Loopback { port }))?;
         let temporary;
-        let folder = match &self.output {
-            Some(folder) => folder.as_path(),
-            None => {
-                temporary = tempfile::tempdir()
-                    .map_err(|error| cannot("cannot create a temporary directory", &error))?;
-                temporary.path()
-            }
+        let folder = if let Some(folder) = &self.output {
+            folder.as_path()
+        } else {
+            temporary = tempfile::tempdir()
+                .map_err(|error| cannot("cannot create a temporary directory", &error))?;
+            temporary.path()
         };
         let files = write(&parts, folder)?;
         let signals = Signals::count()?;
