@@ -118,7 +118,7 @@ fn plan_shows_hosts_and_streams() {
     assert_eq!(shown["streams"][1]["to"], serde_json::json!(["x_host"]));
     // Two polarisations of 8 + 8 bits at half the sample rate, from four antennas, and headers.
     let rate = shown["hosts"][2]["gbit_per_second_in"].as_f64().unwrap();
-    let payload = 4.0 * 2.0 * 16.0 * 1712000.0 / 2.0 / 1e9;
+    let payload = 4.0 * 2.0 * 16.0 * 1_712_000.0 / 2.0 / 1e9;
     assert!((payload..1.05 * payload).contains(&rate), "{rate} Gbit/s, {payload} of payload");
 
     let set = ["plan", flowgraph, "--set", "adc_sample_rate_hz=1712000000"];
