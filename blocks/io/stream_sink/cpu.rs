@@ -157,7 +157,6 @@ impl Sink {
     }
 
     fn begin_descriptors(&mut self, now: Instant) {
-        // Between two heaps: a receiver may have few buffers for heaps without data.
         if self.stops == 0
             && self.control.is_none()
             && self.descriptors_due.is_none_or(|due| now >= due)

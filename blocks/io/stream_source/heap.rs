@@ -110,9 +110,9 @@ impl Heap {
         self.arrived == self.length
     }
 
-    /// Whether more than half of the bytes have arrived.
+    /// Whether at least half of the bytes have arrived.
     pub fn is_mostly_here(&self) -> bool {
-        self.arrived > self.length / 2
+        2 * self.arrived >= self.length
     }
 
     /// Whether the items of the heap are known.

@@ -463,6 +463,40 @@ fn heap_of_a_slow_stream_does_not_wait_for_the_window() {
     assert_eq!(bench.out.frames.len(), 3);
 }
 
+#[test]
+fn items_that_come_after_other_packets_of_their_heap_are_used() {
+    let port = voltages();
+    let all = packets(&port, &in_a_row(0..2), json!({"packet_payload_bytes": 64}));
+    let mut data: Vec<Vec<u8>> = all.into_iter().filter(|packet| is_data(packet)).collect();
+    // Without the items of the first packets, as from a sender that does not repeat them.
+    for packet in &mut data {
+        if value(packet, 0x3) != Some(128) {
+            let kept = [&[0x53, 4, 2, 6, 0, 0, 0, 4], &packet[8..40]].concat();
+            packet.splice(..8 + 13 * 8, kept);
+        }
+    }
+    let mut bench = Bench::new(&port);
+    bench.receive(&data, SENDER);
+    bench.end();
+    in_a_row(0..2).iter().for_each(|sent| bench.assert_whole(sent.number as usize, *sent));
+    assert_eq!((bench.counter("heaps_received"), bench.counter("heaps_stray")), (2, 0));
+}
+
+#[test]
+fn wrong_number_of_counts_flags_the_whole_frame() {
+    let port = voltages();
+    let all = packets(&port, &in_a_row(0..1), json!({}));
+    let mut data: Vec<Vec<u8>> = all.into_iter().filter(|packet| is_data(packet)).collect();
+    // The pointer of `config_id`, where the counts end, is 4 bytes later.
+    let at = data[0].chunks(8).position(|word| word[..2] == [0x70, 6]).unwrap();
+    data[0][8 * at + 7] += 4;
+    let mut bench = Bench::new(&port);
+    bench.receive(&data, SENDER);
+    bench.end();
+    assert!(bench.out.frames[0].header().validity.iter().all(|count| *count == 0));
+    assert_eq!(bench.counter("heaps_wrong_validity"), 1);
+}
+
 /// A stream over the loopback interface, from a sink to a source in this process.
 #[test]
 fn stream_over_a_socket_arrives_whole_and_ends_with_its_stop_heap() {

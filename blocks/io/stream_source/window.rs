@@ -273,7 +273,7 @@ impl Window {
     }
 
     /// Takes the items of `packet`, if it has them, for its heap `index`; returns the new index of the heap, or counts
-    /// why it is refused.
+    /// why it is rejected.
     fn introduce(
         &mut self,
         index: usize,
@@ -424,7 +424,9 @@ impl Window {
                     self.refused_check = Some(check);
                     self.env.events.add(
                         EventKind::Warning,
-                        format!("the stream of {sender} is rejected: {why}; its frames are dropped"),
+                        format!(
+                            "the stream of {sender} is rejected: {why}; its frames are dropped"
+                        ),
                     );
                 }
             }
@@ -517,21 +519,22 @@ impl Window {
         if lost == 0 {
             return Some(timestamp);
         }
-        let fill = lost.min(between);
-        if gap > self.options.max_gap_samples || fill > MAX_FILL {
+        // Numbers without a time for their frames are not believed.
+        let missing = lost.min(between);
+        let is_jump = gap > self.options.max_gap_samples || missing > MAX_FILL;
+        if next.is_some() || !is_jump {
+            self.causes.missing.add(missing);
+        }
+        if is_jump {
             self.causes.time_jumps.add(1);
             let seconds = gap as f64 / self.described.port.clock.adc_sample_rate_hz;
             self.env.events.add(
                 EventKind::TimeJumped,
-                format!("the timestamps jumped ahead by {gap} samples ({seconds:.3} s), {lost} frames are missing"),
+                format!("the timestamps jumped ahead by {gap} samples ({seconds:.3} s)"),
             );
-            if next.is_some() {
-                self.causes.missing.add(lost);
-            }
             return Some(timestamp);
         }
-        self.causes.missing.add(if next.is_some() { lost } else { fill });
-        self.fill(last, fill, frames);
+        self.fill(last, missing, frames);
         Some(timestamp)
     }
 
