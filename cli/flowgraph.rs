@@ -4,7 +4,7 @@ use crate::examples;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 use fxgraph::Registry;
-use fxgraph::diagnostic::{Diagnostic, Severity, Style, render_all};
+use fxgraph::diagnostic::{Diagnostic, Severity, Sources, Style, render_all};
 use fxgraph::flowgraph::{Loaded, MAX_BYTES, Plan, Setting, load, load_standard_input, shortage};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -88,6 +88,15 @@ pub fn load_here(path: &Path, set: &[Setting], severity: Severity) -> Loaded {
 
 /// Returns the plan of a flowgraph file; warnings go to stderr. A lack of memory is a diagnostic of `severity`.
 pub fn plan(target: &Target, severity: Severity, terminal: &Terminal) -> Result<Plan, Failure> {
+    plan_and_sources(target, severity, terminal).map(|(plan, _)| plan)
+}
+
+/// [`plan`] with the files of the flowgraph, for further diagnostics.
+pub fn plan_and_sources(
+    target: &Target,
+    severity: Severity,
+    terminal: &Terminal,
+) -> Result<(Plan, Sources), Failure> {
     let Loaded { sources, result, .. } = load_here(&target.file, &target.set, severity);
     let plan = result.map_err(|diagnostics| {
         Failure::Configuration(render_all(&diagnostics, &sources, style(terminal)))
@@ -95,7 +104,7 @@ pub fn plan(target: &Target, severity: Severity, terminal: &Terminal) -> Result<
     if !plan.warnings.is_empty() {
         terminal.note(render_all(&plan.warnings, &sources, style(terminal)).trim_end());
     }
-    Ok(plan)
+    Ok((plan, sources))
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ mod failure;
 mod flowgraph;
 mod heap;
 mod kernel_folder;
+mod parts;
 mod runs;
 mod serve;
 mod shadows;

@@ -15,6 +15,17 @@ use std::time::{Duration, Instant};
 /// Time between two checks for signals.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Runs that wait for a start request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// None: the only run starts at once.
+    None,
+    /// The only run.
+    Once,
+    /// Every run; another one may follow each.
+    All,
+}
+
 /// Sequence of runs under one control handle.
 pub struct Runs {
     control: Control,
@@ -32,14 +43,15 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Builds `plan`. With `is_held`, every run waits for a start request.
-    pub fn new(plan: Plan, is_held: bool, signals: &Signals) -> Result<Self, Failure> {
+    /// Builds `plan`, whose runs wait for a start request as `hold` says.
+    pub fn new(plan: Plan, hold: Hold, signals: &Signals) -> Result<Self, Failure> {
         let began = Instant::now();
         let name = plan.name.clone();
         let (control, prepared) = signals
             .starting(|| Control::prepared(plan, registry()))?
             .map_err(|error| Failure::because(&not_started(&name), &error))?;
-        if is_held {
+        let (waits, is_held) = (hold != Hold::None, hold == Hold::All);
+        if waits {
             control.hold();
         }
         let (prepared, starting) = (Some(prepared), began.elapsed());
@@ -49,7 +61,7 @@ impl Runs {
             prepared,
             before: None,
             is_over: false,
-            waits: is_held,
+            waits,
             is_held,
             starting,
         })

@@ -64,6 +64,11 @@ pub struct Client {
 }
 
 impl Connection {
+    /// Options for the flowgraph at `url`, which needs no token.
+    pub fn to(url: &str) -> Self {
+        Self { connect: url.to_owned(), token_file: None, ca: None }
+    }
+
     /// Creates a client without connecting.
     pub fn client(&self) -> Result<Client, Failure> {
         let url = match self.connect.trim_end_matches('/') {

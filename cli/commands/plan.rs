@@ -1,13 +1,14 @@
 //! `fxgraph plan`
 
-use crate::failure::Failure;
+use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, Target};
+use crate::parts;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
 use crate::units;
 use fxgraph::DeviceName;
-use fxgraph::diagnostic::Severity;
-use fxgraph::flowgraph::{Memory, PlannedBlock, Thread};
+use fxgraph::diagnostic::{Severity, render_all};
+use fxgraph::flowgraph::{Memory, PartPlan, PlannedBlock, Thread};
 use serde_json::{Value, json};
 
 /// Shows the resources of a flowgraph without running it: memory, data rates, operations/s, sockets
@@ -23,13 +24,33 @@ pub struct Plan {
 
 impl Plan {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
-        let plan = flowgraph::plan(&self.target, Severity::Warning, terminal)?;
+        let (plan, sources) =
+            flowgraph::plan_and_sources(&self.target, Severity::Warning, terminal)?;
         let memory = plan.memory();
-        if self.json {
-            return terminal.json(&as_json(&plan, &memory));
-        }
-        let text = as_text(&plan, &memory, terminal);
-        terminal.results(&text)
+        let parts = parts::parts(&plan, None)?;
+        let written = if self.json {
+            let mut value = as_json(&plan, &memory);
+            if let Some(hosts) = &plan.hosts {
+                (value["hosts"], value["streams"]) = parts::as_json(&plan, hosts, &parts);
+            }
+            terminal.json(&value)
+        } else {
+            let mut text = as_text(&plan, &memory, terminal);
+            if let Some(hosts) = &plan.hosts {
+                text.push('\n');
+                text.push_str(&parts::as_text(&plan, hosts, &parts, terminal.coloured_results));
+            }
+            terminal.results(&text)
+        };
+        let parts: Vec<PartPlan> = parts.into_iter().map(|host| host.part).collect();
+        let overloads = plan.overloads(&parts);
+        let verdict = if overloads.is_empty() {
+            Ok(())
+        } else {
+            let text = render_all(&overloads, &sources, flowgraph::style(terminal));
+            Err(Failure::Configuration(text))
+        };
+        judge(verdict, written, terminal)
     }
 }
 
@@ -123,7 +144,7 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
 
 fn blocks_table(plan: &fxgraph::flowgraph::Plan, memory: &Memory, coloured: bool) -> String {
     use Align::{Left, Right};
-    let columns = [
+    let mut columns = vec![
         ("block", Left),
         ("kind", Left),
         ("device", Left),
@@ -133,10 +154,13 @@ fn blocks_table(plan: &fxgraph::flowgraph::Plan, memory: &Memory, coloured: bool
         ("pools", Right),
         ("sockets", Left),
     ];
+    if plan.hosts.is_some() {
+        columns.push(("host", Left));
+    }
     let mut table = Table::new(coloured, &columns);
     for (block, needs) in plan.blocks.iter().zip(&memory.blocks) {
         let operations = operations_per_second(block);
-        table.row([
+        let cells = [
             block.name.clone(),
             block.kind.to_owned(),
             block.place(),
@@ -145,7 +169,12 @@ fn blocks_table(plan: &fxgraph::flowgraph::Plan, memory: &Memory, coloured: bool
             units::bytes(needs.own_bytes as f64),
             units::bytes(needs.bytes().saturating_sub(needs.own_bytes) as f64),
             [&block.resources.binds[..], &block.resources.sockets].concat().join(", "),
-        ]);
+        ];
+        let host = plan
+            .hosts
+            .as_ref()
+            .map(|hosts| block.host.map(|host| hosts.name(host)).unwrap_or_default());
+        table.row(cells.into_iter().chain(host));
     }
     table.finish()
 }
@@ -226,7 +255,7 @@ fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
                     })
                 })
                 .collect();
-            json!({
+            let mut value = json!({
                 "name": block.name,
                 "kind": block.kind,
                 "device": block.device.to_string(),
@@ -238,7 +267,11 @@ fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
                 "binds": block.resources.binds,
                 "sockets": block.resources.sockets,
                 "parameters": block.parameters,
-            })
+            });
+            if let (Some(hosts), Some(host)) = (&plan.hosts, block.host) {
+                value["host"] = hosts.name(host).into();
+            }
+            value
         })
         .collect();
     let edges: Vec<Value> = edges(plan)

@@ -1,9 +1,12 @@
 //! `fxgraph run`
 
+mod as_parts;
+mod child;
+
 use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, Target};
 use crate::kernel_folder;
-use crate::runs::Runs;
+use crate::runs::{Hold, Runs};
 use crate::serve::Serve;
 use crate::shadows;
 use crate::signals::Signals;
@@ -11,6 +14,7 @@ use crate::table::{self, Align, Table};
 use crate::terminal::{Paint, ProgressLine, Terminal};
 use crate::tuning;
 use crate::units;
+use as_parts::AsParts;
 use fxgraph::Control;
 use fxgraph::DeviceName;
 use fxgraph::control::ShadowReport;
@@ -18,6 +22,7 @@ use fxgraph::diagnostic::Severity;
 use fxgraph::flowgraph::Plan;
 use fxgraph::runtime::{self, BlockStats, EventKind, Options, Report};
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,6 +52,18 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     tuning: Option<PathBuf>,
 
+    /// Runs the part of each host as a process of its own on this machine, with the loopback interface as network
+    #[arg(long, conflicts_with = "listen")]
+    as_parts: bool,
+
+    /// Directory for the flowgraphs of the parts; by default a temporary one
+    #[arg(long, short, value_name = "DIR", requires = "as_parts")]
+    output: Option<PathBuf>,
+
+    /// Process that has started this one as a part, and with whose end it ends
+    #[arg(long, value_name = "PID", hide = true)]
+    part_of: Option<i32>,
+
     /// Writes the results as JSON
     #[arg(long)]
     json: bool,
@@ -65,6 +82,13 @@ const TICK: Duration = Duration::from_millis(100);
 
 impl Run {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        if let Some(parent) = self.part_of {
+            end_with(parent)?;
+        }
+        if self.as_parts {
+            let plan = flowgraph::plan(&self.target, Severity::Error, terminal)?;
+            return self.parts().run(&plan, terminal);
+        }
         let mut plan = flowgraph::plan(&self.target, Severity::Error, terminal)?;
         plan.kernel_folder.clone_from(&self.kernels);
         plan.tuning = match &self.tuning {
@@ -78,7 +102,13 @@ impl Run {
             line.follow(building(&plan));
         }
         let _watched = self.kernels.map(|folder| kernel_folder::watch(folder, &plan));
-        let mut runs = Runs::new(plan, self.serve.hold, &signals)?;
+        let hold = match (self.serve.hold, self.part_of) {
+            (true, _) => Hold::All,
+            // All parts are built before the first one starts.
+            (false, Some(_)) => Hold::Once,
+            (false, None) => Hold::None,
+        };
+        let mut runs = Runs::new(plan, hold, &signals)?;
         let control = runs.control().clone();
         self.serve.allow_recordings(&control)?;
         let _serving = match server {
@@ -128,6 +158,38 @@ impl Run {
         };
         judge(verdict, written, terminal)
     }
+}
+
+impl Run {
+    /// Options of a run as parts.
+    fn parts(self) -> AsParts {
+        let mut arguments: Vec<OsString> = Vec::new();
+        for (option, path) in [("--kernels", self.kernels), ("--tuning", self.tuning)] {
+            if let Some(path) = path {
+                arguments.extend([option.into(), path.into()]);
+            }
+        }
+        let Self { output, duration, json, quiet, .. } = self;
+        AsParts { output, duration, json, quiet, arguments }
+    }
+}
+
+/// Ends this process with SIGTERM when the process `parent`, which has started it, ends.
+#[cfg(target_os = "linux")]
+fn end_with(parent: i32) -> Result<(), Failure> {
+    use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(Signal::TERM))
+        .map_err(|error| Failure::because("cannot follow the process of `--part-of`", &error))?;
+    // It may have ended before.
+    match getppid() {
+        Some(found) if found.as_raw_nonzero().get() == parent => Ok(()),
+        _ => Err(Failure::failed(format!("the process {parent} of `--part-of` has ended"))),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn end_with(_: i32) -> Result<(), Failure> {
+    Ok(())
 }
 
 /// Text that names the block of `plan` that is being built: it may compile kernels or simulate samples.

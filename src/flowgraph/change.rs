@@ -200,6 +200,7 @@ impl Plan {
             placement: placement?,
             on_fault: on_fault?,
             shadow: None,
+            host: block.host,
         };
         let feed = |&(block, port): &(usize, usize)| Feed { block, port, span: start };
         let feeds: Vec<Feed> = block.inputs.iter().map(feed).collect();

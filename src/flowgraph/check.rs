@@ -221,6 +221,8 @@ pub(super) fn plan_block<'p>(
         input_names,
         output_names,
         inputs: feeds.iter().map(|feed| (feed.block, feed.port)).collect(),
+        input_spans: feeds.iter().map(|feed| feed.span).collect(),
+        host: instance.host,
         thread: instance.thread,
         queue: instance.queue,
         device,

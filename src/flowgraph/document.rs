@@ -40,6 +40,7 @@ pub(super) struct Entry {
     pub(super) implementation: Option<Node>,
     pub(super) on_fault: Option<Node>,
     pub(super) shadow: Option<Node>,
+    pub(super) host: Option<Node>,
 }
 
 /// Type of an entry: a kind or a template.
@@ -55,6 +56,9 @@ pub(super) struct Document {
     pub(super) name: Option<String>,
     pub(super) doc: Option<String>,
     pub(super) device: Option<Node>,
+    /// The keys `hosts` and `network`, with their values.
+    pub(super) hosts: Option<(Key, Node)>,
+    pub(super) network: Option<(Key, Node)>,
     pub(super) parameters: Vec<Declared>,
     pub(super) includes: Vec<Node>,
     pub(super) templates: Vec<Template>,
@@ -140,7 +144,18 @@ fn name(key: &Key, problems: &mut Problems) -> bool {
 pub(super) fn document(root: &Node, is_main: bool, problems: &mut Problems) -> Document {
     let mut document = Document::default();
     let known: &[&str] = if is_main {
-        &["flowgraph", "doc", "device", "parameters", "include", "templates", "blocks", "tests"]
+        &[
+            "flowgraph",
+            "doc",
+            "device",
+            "hosts",
+            "network",
+            "parameters",
+            "include",
+            "templates",
+            "blocks",
+            "tests",
+        ]
     } else {
         &["doc", "parameters", "include", "templates"]
     };
@@ -156,13 +171,18 @@ pub(super) fn document(root: &Node, is_main: bool, problems: &mut Problems) -> D
                     }
                 }
             }
+            "hosts" if is_main => document.hosts = Some((key.clone(), node.clone())),
+            "network" if is_main => document.network = Some((key.clone(), node.clone())),
             "device" if is_main => document.device = Some(node.clone()),
             "flowgraph" if is_main => document.name = text(node, problems),
             "blocks" if is_main => document.blocks = entries(node, is_full_name, problems),
             "tests" if is_main => document.tests = list(node, problems).to_vec(),
             other => {
                 let mut problem = unknown_key(key, known);
-                if matches!(other, "flowgraph" | "device" | "blocks" | "tests") {
+                if matches!(
+                    other,
+                    "flowgraph" | "device" | "hosts" | "network" | "blocks" | "tests"
+                ) {
                     problem.help =
                         vec!["put only templates and parameters in an included file".to_owned()];
                 }
@@ -306,7 +326,7 @@ fn entries(node: &Node, is_named: fn(&str) -> bool, problems: &mut Problems) -> 
     good
 }
 
-pub(super) const ENTRY_KEYS: [&str; 12] = [
+pub(super) const ENTRY_KEYS: [&str; 13] = [
     "kind",
     "template",
     "input",
@@ -319,6 +339,7 @@ pub(super) const ENTRY_KEYS: [&str; 12] = [
     "implementation",
     "on_fault",
     "shadow",
+    "host",
 ];
 
 #[allow(clippy::too_many_lines, reason = "one arm per key")]
@@ -336,6 +357,7 @@ pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
         implementation: None,
         on_fault: None,
         shadow: None,
+        host: None,
     };
     let mut claimed: Option<Span> = None;
     for (key, node) in map(node, problems) {
@@ -395,6 +417,7 @@ pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
             "implementation" => entry.implementation = Some(node.clone()),
             "on_fault" => entry.on_fault = Some(node.clone()),
             "shadow" => entry.shadow = Some(node.clone()),
+            "host" => entry.host = Some(node.clone()),
             _ => problems.push(unknown_key(key, &ENTRY_KEYS)),
         }
     }

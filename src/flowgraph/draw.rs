@@ -30,14 +30,18 @@ pub struct Node {
     pub device: String,
     /// Index of its group.
     pub group: Option<usize>,
+    /// Host that runs it, if the flowgraph has hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 impl Node {
-    /// Name of the block, and its kind with the device if not the CPU.
+    /// Name of the block, and its kind with the device if not the CPU, and its host if any.
     fn texts(&self) -> (&str, String) {
         let on_device = self.device != DeviceName::Cpu.to_string();
         let place = if on_device { format!(" on {}", self.device) } else { String::new() };
-        (&self.name, format!("{}{place}", self.kind))
+        let host = self.host.as_ref().map(|host| format!(" at {host}")).unwrap_or_default();
+        (&self.name, format!("{}{place}{host}", self.kind))
     }
 }
 
@@ -91,6 +95,7 @@ impl Drawing {
                 kind: block.kind.to_owned(),
                 device: block.place(),
                 group,
+                host: block.host.and_then(|host| Some(plan.hosts.as_ref()?.name(host))),
             });
             for (input, (from, port)) in block.inputs.iter().enumerate() {
                 let source = &plan.blocks[*from];
@@ -129,7 +134,8 @@ impl Drawing {
         });
         for edge in &self.edges {
             let label = mermaid_text(&edge.carries);
-            let _ = writeln!(text, "  b{} -->|\"{label}\"| b{}", edge.from, edge.to);
+            let arrow = if self.is_cut(edge) { "-.->" } else { "-->" };
+            let _ = writeln!(text, "  b{} {arrow}|\"{label}\"| b{}", edge.from, edge.to);
         }
         text
     }
@@ -157,10 +163,16 @@ impl Drawing {
         });
         for edge in &self.edges {
             let label = quoted(&edge.carries);
-            let _ = writeln!(text, "  b{} -> b{} [label={label}];", edge.from, edge.to);
+            let style = if self.is_cut(edge) { ", style=dashed" } else { "" };
+            let _ = writeln!(text, "  b{} -> b{} [label={label}{style}];", edge.from, edge.to);
         }
         text.push_str("}\n");
         text
+    }
+
+    /// Whether `edge` goes from one host to another.
+    fn is_cut(&self, edge: &Edge) -> bool {
+        self.nodes[edge.from].host != self.nodes[edge.to].host
     }
 
     /// The drawing as JSON, for programs.

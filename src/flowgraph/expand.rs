@@ -2,6 +2,7 @@
 
 use super::Sources;
 use super::document::{Document, Entry, Template, What, wrong_type};
+use super::hosts::{Host, Hosts};
 use super::parameters::{Given, evaluate};
 use super::place::{Placement, Wanted};
 use super::scope::{Budget, Names, Substitution};
@@ -40,6 +41,8 @@ pub(super) struct Instance<'r> {
     pub(super) on_fault: (OnFault, Span),
     /// Keys of the shadow that differ from the block.
     pub(super) shadow: Option<Node>,
+    /// Host that runs it, its own or that of the template's use.
+    pub(super) host: Option<Host>,
 }
 
 /// Meaning of a name in a scope: a block, or a use of a template.
@@ -82,6 +85,12 @@ pub(super) struct Expansion<'a, 'r> {
     pub(super) scopes: Vec<Scope>,
     /// Device of blocks without `device`, and its place in the file.
     pub(super) default_device: (Wanted, Option<Span>),
+    /// Classes of hosts, if the flowgraph has any.
+    pub(super) hosts: Option<Hosts>,
+    /// Whether the file has the key `hosts`.
+    pub(super) has_hosts: bool,
+    /// Host of the use of a template that is being expanded.
+    host: Option<Host>,
     /// The flowgraph's own parameters, which every template sees in addition to its own.
     globals: Names,
     count: usize,
@@ -105,6 +114,9 @@ impl<'a, 'r> Expansion<'a, 'r> {
             blocks: Vec::new(),
             scopes: Vec::new(),
             default_device: (Wanted::Device(DeviceName::Cpu), None),
+            hosts: None,
+            has_hosts: false,
+            host: None,
             globals: Names::default(),
             count: 0,
             way: Vec::new(),
@@ -128,6 +140,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         {
             self.default_device = (wanted, Some(node.span));
         }
+        self.hosts = self.read_hosts(document, names);
         self.entries(&document.blocks, 0, names, &[]);
     }
 
@@ -274,6 +287,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         let queue = self.queue(entry, names);
         let on_fault = self.on_fault(entry, names);
         let shadow = entry.shadow.as_ref().and_then(|node| self.compute(node, names));
+        let host = self.host_of(entry, names).or(self.host);
         let kind = kind?;
         let placement = self.place(entry, names, kind);
         // Continue with default values after an error in `thread` and the like, to find further errors.
@@ -292,6 +306,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
             placement: placement.unwrap_or_default(),
             on_fault: on_fault.unwrap_or_default(),
             shadow,
+            host,
         });
         Some(Item::Block(self.blocks.len() - 1))
     }
@@ -402,6 +417,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         }
         let given = self.inputs(entry, names);
         let values = self.template_parameters(entry, template, names);
+        let host = self.host_of(entry, names).or(self.host);
         self.scopes.push(Scope {
             parent: Some(scope),
             name: name.clone(),
@@ -421,7 +437,9 @@ impl<'a, 'r> Expansion<'a, 'r> {
         let mut path = templates.to_vec();
         path.push((name, word.clone()));
         self.way.push(word);
+        let outer = std::mem::replace(&mut self.host, host);
         self.entries(&template.blocks, inner, &values, &path);
+        self.host = outer;
         self.way.pop();
         Some(Item::Scope(inner))
     }

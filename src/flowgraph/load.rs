@@ -7,7 +7,7 @@ use super::parameters::{Given, Setting, evaluate};
 use super::plan::{ParameterInfo, Plan, PlannedBlock};
 use super::resolve::Resolver;
 use super::scope::{Budget, Names, Substitution, to_value};
-use super::{Loaded, check, expect, include, targets, transfers};
+use super::{Loaded, check, cut, expect, hosts, include, targets, transfers};
 use crate::Thread;
 use fxgraph_core::access::{self, FileAccess};
 use fxgraph_core::diagnostic::Sources;
@@ -154,7 +154,8 @@ fn plan(
     heads.extend(document.tests.iter().filter_map(|test| head(test, &names, ground)));
     let mut expansion = Expansion::new(registry, ground, document, problems);
     expansion.run(document, &names);
-    let (blocks, scopes) = (expansion.blocks, expansion.scopes);
+    let (blocks, scopes, hosts) = (expansion.blocks, expansion.scopes, expansion.hosts);
+    hosts::check_placement(&blocks, hosts.as_ref(), problems);
     named_twice(&blocks, problems);
     let feeds = Resolver::new(&blocks, &scopes, &budget, problems).run();
     let shadows: Vec<(usize, Node, Option<Node>)> = blocks
@@ -184,6 +185,7 @@ fn plan(
         doc: document.doc.clone(),
         parameters: parameters.collect(),
         blocks,
+        hosts,
         tests,
         warnings: Vec::new(),
         resolved_yaml: "".into(),
@@ -205,6 +207,7 @@ fn plan(
         return None;
     }
     unread(&plan, problems);
+    cut::check(&plan, registry, problems);
     transfers::insert(&mut plan.blocks);
     for (index, shadow, in_force) in shadows {
         let in_force = in_force.unwrap_or_else(|| Node::new(Value::Null, shadow.span));
@@ -406,56 +409,67 @@ fn carry_band(block: &mut PlannedBlock) {
 /// The resolved flowgraph: expressions computed, templates expanded, defaults written out. Loading it gives the same
 /// plan.
 fn resolved(plan: &Plan) -> Json {
+    // Copies between devices follow from the devices of the blocks.
+    let written = plan.blocks.iter().filter(|block| !block.is_transfer());
+    let blocks: Map<String, Json> = written
+        .map(|block| {
+            let sources = (0..block.inputs.len()).map(|input| plan.source(block, input));
+            let inputs: Vec<String> =
+                sources.map(|(source, port)| plan.output_name(source, port)).collect();
+            let mut value = resolved_block(block, &inputs);
+            if let (Some(hosts), Some(host)) = (&plan.hosts, block.host) {
+                value["host"] = json!(hosts.name(host));
+            }
+            (block.name.clone(), value)
+        })
+        .collect();
+    let mut resolved = json!({ "flowgraph": plan.name });
+    if let Some(hosts) = &plan.hosts {
+        resolved["hosts"] = hosts.to_json();
+        if let Some(network) = &hosts.network {
+            resolved["network"] = network.to_json();
+        }
+    }
+    resolved["parameters"] = resolved_parameters(plan);
+    resolved["blocks"] = Json::Object(blocks);
+    resolved
+}
+
+/// Values of the flowgraph's parameters, as in a file.
+pub(super) fn resolved_parameters(plan: &Plan) -> Json {
     let value = |parameter: &ParameterInfo| match plainly(&parameter.value) {
         // A bare mapping would be read as a declaration with `default`, `minimum`, ...
         mapping @ Json::Object(_) => json!({ "default": mapping }),
         other => other,
     };
-    let parameters: Map<String, Json> =
-        plan.parameters.iter().map(|p| (p.name.clone(), value(p))).collect();
-    let blocks: Map<String, Json> = plan
-        .blocks
-        .iter()
-        // Copies between devices follow from the devices of the blocks.
-        .filter(|block| !block.is_transfer())
-        .map(|block| {
-            let inputs: Vec<String> = block
-                .inputs
-                .iter()
-                .map(|(source, port)| {
-                    let (mut source, mut port) = (&plan.blocks[*source], *port);
-                    while source.is_transfer() {
-                        (source, port) = (&plan.blocks[source.inputs[0].0], source.inputs[0].1);
-                    }
-                    format!("{}.{}", source.name, source.output_names[port])
-                })
-                .collect();
-            let thread = match block.thread {
-                Thread::Shared => json!("shared"),
-                Thread::Own { core: None } => json!("own"),
-                Thread::Own { core: Some(core) } => json!({ "core": core }),
-            };
-            let mut value = json!({
-                "kind": block.kind,
-                "inputs": inputs,
-                "parameters": plainly(&block.parameters),
-                "thread": thread,
-                "queue": block.queue,
-                "device": block.device.to_string(),
-                "implementation": block.implementation,
-                "on_fault": block.on_fault.name(),
-            });
-            if let Some(shadow) = &block.shadow {
-                value["shadow"] = plainly(shadow);
-            }
-            (block.name.clone(), value)
-        })
-        .collect();
-    json!({ "flowgraph": plan.name, "parameters": parameters, "blocks": blocks })
+    Json::Object(plan.parameters.iter().map(|p| (p.name.clone(), value(p))).collect())
+}
+
+/// A block as in a file, with all of its keys except `host`; `inputs` are its references.
+pub(super) fn resolved_block(block: &PlannedBlock, inputs: &[String]) -> Json {
+    let thread = match block.thread {
+        Thread::Shared => json!("shared"),
+        Thread::Own { core: None } => json!("own"),
+        Thread::Own { core: Some(core) } => json!({ "core": core }),
+    };
+    let mut value = json!({
+        "kind": block.kind,
+        "inputs": inputs,
+        "parameters": plainly(&block.parameters),
+        "thread": thread,
+        "queue": block.queue,
+        "device": block.device.to_string(),
+        "implementation": block.implementation,
+        "on_fault": block.on_fault.name(),
+    });
+    if let Some(shadow) = &block.shadow {
+        value["shadow"] = plainly(shadow);
+    }
+    value
 }
 
 /// `value` with `${` escaped in all texts, so that none is read as an expression.
-fn plainly(value: &Json) -> Json {
+pub(super) fn plainly(value: &Json) -> Json {
     match value {
         Json::String(text) => json!(text.replace("${", "$${")),
         Json::Array(items) => items.iter().map(plainly).collect(),

@@ -3,6 +3,7 @@
 use crate::assemble::BuildProgress;
 use crate::beside_frames;
 use crate::expect::{Check, Tap, TestSpec};
+use crate::hosts::{Host, Hosts};
 use crate::pending::Pending;
 use crate::source_text::Written;
 use crate::{OnFault, Thread};
@@ -44,6 +45,10 @@ pub struct PlannedBlock {
     pub resources: Resources,
     /// Source of each input: index of the block, and its output port.
     pub inputs: Vec<(usize, usize)>,
+    /// Place of each input's reference in the file.
+    pub input_spans: Vec<Span>,
+    /// Host that runs it, if the flowgraph has hosts.
+    pub host: Option<Host>,
     /// Thread that it runs on.
     pub thread: Thread,
     /// Length of the queue before each of its inputs, in frames.
@@ -117,6 +122,8 @@ pub struct Plan {
     pub parameters: Vec<ParameterInfo>,
     /// Its blocks in order of the file, then the transfers; inputs refer to blocks by index.
     pub blocks: Vec<PlannedBlock>,
+    /// Hosts that it is divided among, if any.
+    pub hosts: Option<Hosts>,
     /// Its tests.
     pub tests: Vec<TestSpec>,
     /// Warnings.
@@ -229,6 +236,23 @@ impl Plan {
             problems.extend(found.err());
         }
         problems
+    }
+
+    /// Output that feeds input `input` of `block`, behind any copies between devices: block and port.
+    #[must_use]
+    pub fn source(&self, block: &PlannedBlock, input: usize) -> (usize, usize) {
+        let (mut source, mut port) = block.inputs[input];
+        while self.blocks[source].is_transfer() {
+            (source, port) = self.blocks[source].inputs[0];
+        }
+        (source, port)
+    }
+
+    /// Full name of an output: `f[0].pfb.output`.
+    #[must_use]
+    pub fn output_name(&self, block: usize, port: usize) -> String {
+        let block = &self.blocks[block];
+        format!("{}.{}", block.name, block.output_names[port])
     }
 
     /// Readers of an output: (block, input) of each.

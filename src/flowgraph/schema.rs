@@ -35,6 +35,8 @@ pub fn schema(registry: &Registry) -> Json {
             "flowgraph": { "type": "string", "description": "name of the flowgraph" },
             "doc": text,
             "device": device(),
+            "hosts": hosts(),
+            "network": network(),
             "include": { "type": ["array", "null"], "items": text,
                 "description": "files with templates and parameters, relative to this one" },
             "parameters": named(NAME, &json!({ "$ref": "#/$defs/parameter" })),
@@ -92,6 +94,46 @@ fn device() -> Json {
     }))
 }
 
+fn hosts() -> Json {
+    let text = json!({ "type": "string" });
+    let whole = |minimum: usize| {
+        let maximum = crate::hosts::MAX_HOSTS;
+        or_expression(&json!({ "type": "integer", "minimum": minimum, "maximum": maximum }))
+    };
+    let mut classes = named(
+        NAME,
+        &json!({
+            "type": ["object", "null"],
+            "properties": {
+                "count": whole(1),
+                "constraint": text,
+                "gpus": whole(0),
+                "interface": text,
+                "spares": whole(0),
+            },
+            "additionalProperties": false,
+        }),
+    );
+    classes["description"] = json!("classes of hosts that the blocks are divided among");
+    classes
+}
+
+fn network() -> Json {
+    json!({
+        "type": "object",
+        "properties": {
+            "multicast": { "type": "string",
+                "description": "range of multicast groups for data between hosts, like 239.102.0.0/16" },
+            "port": or_expression(&json!({ "type": "integer", "minimum": 1, "maximum": 65535 })),
+            "limit_gbit_per_second": or_expression(&json!({ "type": "number", "exclusiveMinimum": 0 })),
+            "groups": { "type": ["object", "null"], "additionalProperties": { "type": "string" },
+                "description": "multicast group of single outputs" },
+        },
+        "required": ["multicast"],
+        "additionalProperties": false,
+    })
+}
+
 fn block(registry: &Registry) -> Json {
     let count = |maximum: u32| {
         or_expression(&json!({ "type": "integer", "minimum": 1, "maximum": maximum }))
@@ -133,6 +175,8 @@ fn block(registry: &Registry) -> Json {
             "queue": count(4096),
             "device": device(),
             "implementation": { "type": "string" },
+            "host": { "type": "string",
+                "description": "host that runs the block, or the blocks of the template: `f_host[0]`, or `x_host` for the only one of its class" },
             "shadow": {
                 "type": "object",
                 "properties": {

@@ -119,6 +119,8 @@ fn transfer(
         input_names: vec!["input".to_owned()],
         output_names: vec!["output".to_owned()],
         inputs: vec![(from, port)],
+        input_spans: vec![source.span],
+        host: source.host,
         thread: Thread::Shared,
         queue: QUEUE,
         device,

@@ -262,6 +262,10 @@ pub mod codes {
     pub const TEST: &str = "E0126";
     /// A block does not support its `on_fault` policy.
     pub const FAULT_POLICY: &str = "E0127";
+    /// Hosts or the network between them are wrong.
+    pub const HOSTS: &str = "E0128";
+    /// An output cannot be read on another host.
+    pub const CUT: &str = "E0129";
 
     /// A parameter has a value that the block does not support.
     pub const PARAMETER_OUT_OF_RANGE: &str = "E0201";
@@ -284,6 +288,8 @@ pub mod codes {
     pub const UNREAD_OUTPUT: &str = "E0303";
     /// Two blocks write the same file.
     pub const WRITTEN_TWICE: &str = "E0304";
+    /// The data of a host exceed the limit of the network.
+    pub const NETWORK: &str = "E0305";
 
     /// A change that cannot be made while the flowgraph runs.
     pub const CHANGE: &str = "E0401";

@@ -8,7 +8,7 @@ use fxgraph_core::diagnostic::{Severity, Style, all_explanations, render_all};
 use fxgraph_core::retune::When;
 
 /// A file for each code that triggers it.
-const EXAMPLES: [(&str, &str); 40] = [
+const EXAMPLES: [(&str, &str); 43] = [
     ("E0101", "flowgraph: g\nblocks:\n  a: {kind: source\n  b: {kind: sink, input: a}\n"),
     (
         "E0102",
@@ -93,6 +93,14 @@ const EXAMPLES: [(&str, &str); 40] = [
         "flowgraph: g\nblocks:\n  s: {kind: source, on_fault: restart}\n  r: {kind: receiver, on_fault: skip, parameters: {port: 2, address: here}}\n  a: {kind: sink, input: s, on_fault: ignore}\n  b: {kind: sink, input: s, on_fault: skip}\n",
     ),
     (
+        "E0128",
+        "flowgraph: g\nhosts:\n  f: {count: 2}\n  x: {gpus: 1, count: none}\nnetwork: {multicast: 239.102.1.0/16}\nblocks:\n  s: {kind: source, replicate: 3, host: \"f[${index}]\"}\n  o: {kind: sink, input: \"s[0]\", host: y}\n",
+    ),
+    (
+        "E0129",
+        "flowgraph: g\nhosts: {a: {}, b: {}}\nblocks:\n  s: {kind: source, host: a}\n  o: {kind: sink, input: s.pol1, host: b}\n",
+    ),
+    (
         "E0201",
         "flowgraph: g\nparameters: {taps: 12}\nblocks:\n  s: {kind: source, replicate: 3}\n  f: {kind: filter, replicate: 3, input: \"s[${index}]\", parameters: {taps: \"${taps}\"}}\n  o: {kind: sink, replicate: 3, input: \"f[${index}]\"}\n",
     ),
@@ -129,6 +137,7 @@ const EXAMPLES: [(&str, &str); 40] = [
         "E0304",
         "flowgraph: g\nblocks:\n  s: {kind: source}\n  a: {kind: writer, input: s.pol0, parameters: {path: out/a.npy}}\n  b: {kind: writer, input: s.pol1, parameters: {path: ./out//a.npy}}\n",
     ),
+    ("E0305", "flowgraph: g\nblocks: {s: {kind: source}}\n"),
     // A change of `f` in the flowgraph of `change_reports_errors_with_places`.
     ("E0401", "kind: pass\nparameters: {taps: 3}\nqueue: 7\nreplicat: 2\n"),
     ("E0104", "flowgraph: g\ninclude: [circle.yaml]\nblocks: {}\n"),
@@ -151,8 +160,8 @@ fn every_code_has_message_and_explanation() {
     for (code, text) in EXAMPLES {
         let text = match code {
             "E0102" => format!("flowgraph: g\nparameters: {}1{}\n", "[".repeat(70), "]".repeat(70)),
-            // These need files or a flowgraph of their own: see below and `retune.rs`.
-            "E0104" | "E0401" | "E0402" | "E0403" => continue,
+            // These need files or a flowgraph of their own: see below, `retune.rs` and `hosts.rs`.
+            "E0104" | "E0305" | "E0401" | "E0402" | "E0403" => continue,
             _ => text.to_owned(),
         };
         let (message, codes) = shown(&text);

@@ -1,0 +1,359 @@
+//! `fxgraph run --as-parts`: each part of a flowgraph with hosts as a process of this machine.
+
+use super::child::{Child, Line};
+use crate::failure::Failure;
+use crate::parts::{HostPart, parts};
+use crate::signals::Signals;
+use crate::terminal::{Paint, Terminal};
+use fxgraph::flowgraph::{Loopback, PartPlan, Plan};
+use rustix::process::Signal;
+use serde_json::{Map, json};
+use std::ffi::OsString;
+use std::fs;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// Time for a part to build its blocks and open its sockets.
+const START: Duration = Duration::from_mins(5);
+/// Time for parts that receive to end by themselves once the parts that send to them have been stopped.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Further time until they are killed.
+const KILL: Duration = Duration::from_secs(10);
+/// Time between two checks.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Options for all parts.
+pub struct AsParts {
+    /// Directory for the flowgraphs of the parts; by default a temporary one.
+    pub output: Option<PathBuf>,
+    /// Time after which to stop.
+    pub duration: Option<Duration>,
+    /// Whether the results are written as JSON.
+    pub json: bool,
+    /// Whether neither progress nor results are shown.
+    pub quiet: bool,
+    /// Further arguments of `run`.
+    pub arguments: Vec<OsString>,
+}
+
+impl AsParts {
+    /// Runs the parts of `plan` until all have ended.
+    pub fn run(&self, plan: &Plan, terminal: &Terminal) -> Result<(), Failure> {
+        if plan.hosts.is_none() {
+            let message = format!("`{}` has no `hosts`, so it has no parts", plan.name);
+            return Err(Failure::failed(message));
+        }
+        let cannot = |what: &str, error: &std::io::Error| Failure::because(what, error);
+        // A port of its own keeps the groups apart from those of other runs on this machine.
+        let port =
+            UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| socket.local_addr());
+        let port = port.map_err(|error| cannot("cannot find a free UDP port", &error))?.port();
+        let parts = parts(plan, Some(Loopback { port }))?;
+        let temporary;
+        let folder = if let Some(folder) = &self.output {
+            folder.as_path()
+        } else {
+            temporary = tempfile::tempdir()
+                .map_err(|error| cannot("cannot create a temporary directory", &error))?;
+            temporary.path()
+        };
+        let files = write(&parts, folder)?;
+        let signals = Signals::count()?;
+        let (lines, from_parts) = channel();
+        let mut run = Run {
+            options: self,
+            signals,
+            terminal,
+            from_parts,
+            parts: Vec::new(),
+            stopping: None,
+            seen: 0,
+        };
+        let plans: Vec<&PartPlan> = parts.iter().map(|host| &host.part).collect();
+        let levels = levels(&plans);
+        for index in levels.iter().flatten() {
+            let HostPart { part, .. } = &parts[*index];
+            let child = Child::spawn(part, &files[*index], self, run.parts.len(), &lines);
+            run.parts.push(
+                child.map_err(|error| {
+                    cannot(&format!("cannot start part `{}`", part.name), &error)
+                })?,
+            );
+        }
+        if let Err(failure) = run.start(&levels) {
+            run.end_all();
+            return Err(failure);
+        }
+        run.wait_ended();
+        run.verdict(&plan.name)
+    }
+}
+
+/// Writes the flowgraph of each part to `folder`.
+fn write(parts: &[HostPart], folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let cannot = |path: &Path, error: &std::io::Error| {
+        Failure::because(&format!("cannot write `{}`", path.display()), error)
+    };
+    fs::create_dir_all(folder).map_err(|error| cannot(folder, &error))?;
+    let file = |HostPart { part, .. }: &HostPart| {
+        let path = folder.join(format!("{}.yaml", part.file_name()));
+        fs::write(&path, &part.yaml).map_err(|error| cannot(&path, &error))?;
+        Ok(path)
+    };
+    parts.iter().map(file).collect()
+}
+
+/// Indices of the parts in the order of their start: the parts of each level send to those of the levels before, unless
+/// two parts send to each other.
+fn levels(parts: &[&PartPlan]) -> Vec<Vec<usize>> {
+    /// Finds the level of part `at`, which is `None` while it is being found.
+    fn visit(at: usize, readers: &[Vec<usize>], seen: &mut [bool], found: &mut [Option<usize>]) {
+        if std::mem::replace(&mut seen[at], true) {
+            return;
+        }
+        for reader in &readers[at] {
+            visit(*reader, readers, seen, found);
+        }
+        let after = readers[at].iter().filter_map(|reader| found[*reader]).max();
+        found[at] = Some(after.map_or(0, |level| level + 1));
+    }
+    let receives = |from: &PartPlan, to: &PartPlan| {
+        let mut addresses = to.received.iter().filter_map(|rate| rate.address);
+        addresses.any(|address| from.sent.iter().any(|rate| rate.address == Some(address)))
+    };
+    let readers: Vec<Vec<usize>> = parts
+        .iter()
+        .map(|from| (0..parts.len()).filter(|to| receives(from, parts[*to])).collect())
+        .collect();
+    let (mut seen, mut found) = (vec![false; parts.len()], vec![None; parts.len()]);
+    for at in 0..parts.len() {
+        visit(at, &readers, &mut seen, &mut found);
+    }
+    let mut levels: Vec<Vec<usize>> = Vec::new();
+    for (at, level) in found.into_iter().enumerate() {
+        let level = level.unwrap_or_default();
+        if levels.len() <= level {
+            levels.resize(level + 1, Vec::new());
+        }
+        levels[level].push(at);
+    }
+    levels
+}
+
+/// A stop of all parts.
+#[derive(Clone, Copy)]
+struct Stopping {
+    since: Instant,
+    /// Whether also the parts that receive have been stopped.
+    is_for_all: bool,
+}
+
+struct Run<'a> {
+    options: &'a AsParts,
+    signals: Signals,
+    terminal: &'a Terminal,
+    from_parts: Receiver<(usize, Line)>,
+    parts: Vec<Child>,
+    stopping: Option<Stopping>,
+    /// Number of signals that were forwarded.
+    seen: usize,
+}
+
+impl Run<'_> {
+    /// Waits until all parts are built, then starts them level by level: a part that sends starts when those that
+    /// receive from it have joined their groups.
+    fn start(&mut self, levels: &[Vec<usize>]) -> Result<(), Failure> {
+        self.wait_until(0..self.parts.len(), "built", |part| part.is_in(&["prepared"]))?;
+        let mut first = 0;
+        for level in levels {
+            let range = first..first + level.len();
+            first = range.end;
+            if self.is_over() {
+                return Ok(());
+            }
+            for part in &self.parts[range.clone()] {
+                part.start()?;
+            }
+            let running = ["running", "draining", "ended", "failed"];
+            self.wait_until(range.clone(), "started", |part| part.is_in(&running))?;
+            if !self.options.quiet {
+                self.parts[range].iter().for_each(|part| self.terminal.note(&part.about()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a part has failed, or all are stopping.
+    fn is_over(&self) -> bool {
+        self.stopping.is_some() || self.parts.iter().any(Child::has_failed)
+    }
+
+    /// Waits until `is_done` holds for the parts in `range`, or they have ended.
+    fn wait_until(
+        &mut self,
+        range: Range<usize>,
+        what: &str,
+        is_done: impl Fn(&Child) -> bool,
+    ) -> Result<(), Failure> {
+        let began = Instant::now();
+        loop {
+            let waits = |part: &&Child| !part.has_ended() && !is_done(part);
+            let Some(part) = self.parts[range.clone()].iter().find(waits) else { return Ok(()) };
+            if began.elapsed() > START {
+                let limit = START.as_secs();
+                let message = format!("part `{}` must be {what} within {limit} s", part.name());
+                return Err(Failure::failed(message));
+            }
+            self.tick();
+            if self.is_over() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wait_ended(&mut self) {
+        let began = Instant::now();
+        while !self.parts.iter().all(Child::has_ended) {
+            self.tick();
+            let is_over = self.options.duration.is_some_and(|limit| began.elapsed() >= limit);
+            if is_over && self.stopping.is_none() {
+                self.stop();
+            }
+        }
+        // The last lines of the parts.
+        while let Ok((index, line)) = self.from_parts.recv_timeout(TICK) {
+            self.take(index, line);
+        }
+    }
+
+    /// Shows lines of the parts, forwards signals, and stops all parts if one has failed.
+    fn tick(&mut self) {
+        if let Ok((index, line)) = self.from_parts.recv_timeout(TICK) {
+            self.take(index, line);
+            while let Ok((index, line)) = self.from_parts.try_recv() {
+                self.take(index, line);
+            }
+        }
+        self.parts.iter_mut().for_each(Child::look);
+        let signals = self.signals.look();
+        if signals > self.seen {
+            match self.stopping {
+                None => {
+                    self.terminal.note("stopping all parts (press Ctrl-C again to abort)");
+                    self.stop();
+                }
+                Some(_) => self.end_all(),
+            }
+            self.seen = signals;
+        }
+        if self.stopping.is_none() && self.parts.iter().any(Child::has_failed) {
+            self.stop();
+        }
+        let Some(stopping) = &mut self.stopping else { return };
+        let time = stopping.since.elapsed();
+        if !stopping.is_for_all && (time > DRAIN || self.parts.iter().any(Child::has_failed)) {
+            stopping.is_for_all = true;
+            self.parts
+                .iter()
+                .filter(|part| part.receives())
+                .for_each(|part| part.signal(Signal::TERM));
+        }
+        if time > DRAIN + KILL {
+            self.parts.iter_mut().for_each(Child::kill);
+        }
+    }
+
+    fn take(&mut self, index: usize, line: Line) {
+        let part = &mut self.parts[index];
+        if let Some(shown) = part.take(line)
+            && !(self.options.quiet && shown.trim().is_empty())
+        {
+            self.terminal.note(&format!("{}: {shown}", part.name()));
+        }
+    }
+
+    /// Stops the parts that receive nothing; the others end with their streams.
+    fn stop(&mut self) {
+        let sources = || self.parts.iter().filter(|part| !part.receives());
+        let is_for_all = sources().all(Child::has_ended);
+        self.stopping = Some(Stopping { since: Instant::now(), is_for_all });
+        let stopped = self.parts.iter().filter(|part| is_for_all || !part.receives());
+        stopped.for_each(|part| part.signal(Signal::TERM));
+    }
+
+    /// Ends all parts at once.
+    fn end_all(&mut self) {
+        self.parts.iter_mut().for_each(Child::kill);
+        self.stopping.get_or_insert(Stopping { since: Instant::now(), is_for_all: true });
+    }
+
+    /// Writes the results of all parts; the error names those that failed.
+    fn verdict(&mut self, flowgraph: &str) -> Result<(), Failure> {
+        let failures: Vec<String> = self.parts.iter().filter_map(Child::failure).collect();
+        let written = if self.options.json {
+            let part = |part: &mut Child| (part.name().to_owned(), part.json());
+            let parts: Map<_, _> = self.parts.iter_mut().map(part).collect();
+            self.terminal.json(&json!({ "flowgraph": flowgraph, "parts": parts }))
+        } else if self.options.quiet {
+            Ok(())
+        } else {
+            let mut text = String::new();
+            for part in &mut self.parts {
+                let name = self.terminal.paint(Paint::Bold, &format!("part {}", part.name()));
+                text.push_str(&format!("{name}\n{}\n", part.results().trim_end()));
+            }
+            self.terminal.results(&text)
+        };
+        let was_ended = self.parts.iter().any(Child::was_ended);
+        let verdict = match failures {
+            failures if !failures.is_empty() => Err(Failure::Failed(failures)),
+            _ if was_ended => Err(Failure::Interrupted),
+            _ => Ok(()),
+        };
+        crate::failure::judge(verdict, written, self.terminal)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::levels;
+    use fxgraph::flowgraph::{Host, PartPlan, Rate};
+
+    /// A part that sends on the groups `sent` and receives on the groups `received`.
+    fn part(sent: &[u8], received: &[u8]) -> PartPlan {
+        let rate = |group: &u8| Rate {
+            name: group.to_string(),
+            address: Some(format!("239.0.0.{group}:7148").parse().unwrap()),
+            gbit_per_second: 1.0,
+        };
+        PartPlan {
+            name: "h".to_owned(),
+            host: Host { class: 0, index: 0 },
+            class: "h".to_owned(),
+            index: 0,
+            blocks: Vec::new(),
+            yaml: String::new(),
+            sent: sent.iter().map(rate).collect(),
+            received: received.iter().map(rate).collect(),
+        }
+    }
+
+    #[test]
+    fn levels_put_receivers_before_their_senders() {
+        // Two senders, one of them through a third part.
+        let parts = [part(&[1], &[]), part(&[2], &[1]), part(&[3], &[]), part(&[], &[2, 3])];
+        assert_eq!(levels(&parts.iter().collect::<Vec<_>>()), [vec![3], vec![1, 2], vec![0]]);
+    }
+
+    #[test]
+    fn levels_of_parts_that_send_to_each_other_have_all_of_them() {
+        let parts = [part(&[1], &[2]), part(&[2], &[1]), part(&[], &[1, 2])];
+        let levels = levels(&parts.iter().collect::<Vec<_>>());
+        assert_eq!(levels[0], [2]);
+        assert_eq!(levels.iter().flatten().count(), 3);
+    }
+}

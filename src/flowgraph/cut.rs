@@ -1,0 +1,536 @@
+//! The cut: one part of a flowgraph for each of its hosts, with a sender and receivers in place of each output that is
+//! read on other hosts.
+
+use super::check::{configure, refusal};
+use super::hosts::{Host, Hosts, Network};
+use super::load::{plainly, resolved_block, resolved_parameters};
+use super::{Plan, PlannedBlock};
+use fxgraph_core::diagnostic::{Diagnostic, Span, codes};
+use fxgraph_core::kind::{AnyConfigured, CPU, Registry};
+use fxgraph_core::port::{Axis, PortType};
+use fxgraph_core::tree::Node;
+use serde_json::{Map, Value as Json, json};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+
+/// Kinds that send and receive frames between hosts.
+const SINK: &str = "stream_sink";
+const SOURCE: &str = "stream_source";
+/// Payload of a full packet between hosts, in bytes.
+const PACKET_BYTES: usize = 8192;
+/// Ethernet (with preamble and gap), IP, UDP and SPEAD headers of a packet, in bytes.
+const HEADER_BYTES: usize = 38 + 20 + 8 + 80;
+
+/// An output that is read on other hosts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stream {
+    /// Name of the output: `f[0].postproc.output`.
+    pub output: String,
+    /// Block and output port.
+    pub source: (usize, usize),
+    /// Host of the block.
+    pub from: Host,
+    /// Hosts that read it, in order.
+    pub to: Vec<Host>,
+    /// Multicast group and port.
+    pub address: SocketAddrV4,
+    /// Estimated rate with the headers of packets.
+    pub gbit_per_second: f64,
+    /// Place of the first reference from another host.
+    pub span: Span,
+}
+
+/// A stream that a part sends or receives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rate {
+    /// Name of the output, or of the block that uses the network for itself.
+    pub name: String,
+    /// Multicast group and port; `None` for a block that uses the network for itself.
+    pub address: Option<SocketAddrV4>,
+    /// Estimated rate with the headers of packets.
+    pub gbit_per_second: f64,
+}
+
+/// The part of a flowgraph that one host runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartPlan {
+    /// Name of the host in the file: `f_host[0]`.
+    pub name: String,
+    /// Its host.
+    pub host: Host,
+    /// Class of the host.
+    pub class: String,
+    /// Number of the host within its class.
+    pub index: usize,
+    /// Names of the blocks of the flowgraph that it runs, without senders and receivers.
+    pub blocks: Vec<String>,
+    /// A flowgraph without hosts, complete in itself.
+    pub yaml: String,
+    /// Streams that it sends.
+    pub sent: Vec<Rate>,
+    /// Streams that it receives.
+    pub received: Vec<Rate>,
+}
+
+/// Addresses of parts that run as processes of one machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Loopback {
+    /// UDP port of all groups.
+    pub port: u16,
+}
+
+impl PartPlan {
+    /// Name for files: `f_host_0`.
+    #[must_use]
+    pub fn file_name(&self) -> String {
+        format!("{}_{}", self.class, self.index)
+    }
+
+    /// Rate of all that it sends.
+    #[must_use]
+    pub fn gbit_out(&self) -> f64 {
+        self.sent.iter().map(|rate| rate.gbit_per_second).sum()
+    }
+
+    /// Rate of all that it receives.
+    #[must_use]
+    pub fn gbit_in(&self) -> f64 {
+        self.received.iter().map(|rate| rate.gbit_per_second).sum()
+    }
+}
+
+/// Estimated rate of `port` on the network, with validity and the headers of packets.
+fn gbit_per_second(port: &PortType) -> f64 {
+    let payload = port.frame_bytes() + size_of::<u32>() * port.validity.units();
+    let headers = payload.div_ceil(PACKET_BYTES) * HEADER_BYTES;
+    (payload + headers) as f64 * port.clock.frames_per_second() * 8.0 / 1e9
+}
+
+impl Plan {
+    /// Outputs that are read on other hosts, in order of the file.
+    pub fn streams(&self) -> Result<Vec<Stream>, Vec<Diagnostic>> {
+        let Some(hosts) = &self.hosts else { return Ok(Vec::new()) };
+        let mut cut: BTreeMap<(usize, usize), (BTreeSet<Host>, Span)> = BTreeMap::new();
+        for block in self.blocks.iter().filter(|block| !block.is_transfer()) {
+            for input in 0..block.inputs.len() {
+                let source = self.source(block, input);
+                if let (Some(from), Some(to)) = (self.blocks[source.0].host, block.host)
+                    && from != to
+                {
+                    let span = block.input_spans.get(input).copied().unwrap_or(block.span);
+                    let (readers, _) = cut.entry(source).or_insert((BTreeSet::new(), span));
+                    readers.insert(to);
+                }
+            }
+        }
+        let mut problems = self.unreachable_targets();
+        let addresses = match (&hosts.network, cut.iter().next()) {
+            (Some(network), _) => self.addresses(network, &cut, &mut problems),
+            (None, None) => Vec::new(),
+            (None, Some((source, (_, span)))) => {
+                let output = self.output_name(source.0, source.1);
+                let message =
+                    format!("`{output}` is read on another host, which needs the key `network`");
+                problems.push(
+                    Diagnostic::error(codes::CUT, *span, message)
+                        .label("read on another host")
+                        .note(self.blocks[source.0].span, "the block that writes it")
+                        .help("add a range of multicast groups: `network: {multicast: 239.102.0.0/16}`"),
+                );
+                Vec::new()
+            }
+        };
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let streams = cut.into_iter().zip(addresses);
+        let stream = |((source, (to, span)), address): ((_, (BTreeSet<Host>, _)), _)| {
+            let (block, port): (usize, usize) = source;
+            Some(Stream {
+                output: self.output_name(block, port),
+                source,
+                from: self.blocks[block].host?,
+                to: to.into_iter().collect(),
+                address,
+                gbit_per_second: gbit_per_second(&self.blocks[block].ports.outputs[port]),
+                span,
+            })
+        };
+        Ok(streams.filter_map(stream).collect())
+    }
+
+    /// Group of each output in `cut`, in order of the file; groups that the file pins are left out.
+    fn addresses(
+        &self,
+        network: &Network,
+        cut: &BTreeMap<(usize, usize), (BTreeSet<Host>, Span)>,
+        problems: &mut Vec<Diagnostic>,
+    ) -> Vec<SocketAddrV4> {
+        let mut pinned: HashMap<(usize, usize), (Ipv4Addr, Span)> = HashMap::new();
+        for (tap, address) in &network.groups {
+            let output = match self.find(tap) {
+                Ok(output) => output,
+                Err(problem) => {
+                    problems.push(problem);
+                    continue;
+                }
+            };
+            let refuse = |message: String| {
+                Diagnostic::error(codes::HOSTS, tap.span, message).label("has a group here")
+            };
+            if !cut.contains_key(&output) {
+                let message = format!("`{}` is not read on another host", tap.text);
+                problems.push(refuse(message).help("remove its group"));
+            } else if let Some((_, first)) = pinned.insert(output, (*address, tap.span)) {
+                let message = format!("`{}` has two groups", tap.text);
+                problems.push(refuse(message).note(first, "first here"));
+            }
+        }
+        let taken: HashSet<Ipv4Addr> = network.groups.iter().map(|(_, address)| *address).collect();
+        let mut free = network.addresses().filter(|address| !taken.contains(address));
+        let mut addresses = Vec::new();
+        for output in cut.keys() {
+            let pin = pinned.get(output).map(|(address, _)| *address);
+            let Some(address) = pin.or_else(|| free.next()) else {
+                let message = format!(
+                    "`multicast` must have a group for each of the {} outputs that are read on other \
+                     hosts, {} has {}",
+                    cut.len(),
+                    network.range(),
+                    network.group_count()
+                );
+                problems.push(
+                    Diagnostic::error(codes::HOSTS, network.span, message)
+                        .label("too few groups")
+                        .help("give a shorter prefix, for example 239.102.0.0/16"),
+                );
+                break;
+            };
+            addresses.push(SocketAddrV4::new(address, network.port));
+        }
+        addresses
+    }
+
+    /// Diagnostics for blocks that change live parameters of blocks on other hosts.
+    fn unreachable_targets(&self) -> Vec<Diagnostic> {
+        let mut problems = Vec::new();
+        for block in &self.blocks {
+            for target in &block.resources.updates {
+                let Some(other) = self.block(&target.block).map(|index| &self.blocks[index]) else {
+                    continue;
+                };
+                if other.host == block.host {
+                    continue;
+                }
+                let message = format!(
+                    "`{}` changes `{}` of `{}`, which is on another host",
+                    block.name, target.parameter, target.block
+                );
+                let mut problem = Diagnostic::error(codes::CUT, block.span, message)
+                    .label("changes a block on another host")
+                    .note(other.span, "the other block")
+                    .help("give both blocks the same `host`");
+                problem.blocks.push(block.name.clone());
+                problems.push(problem);
+            }
+        }
+        problems
+    }
+
+    /// Parts of the flowgraph, one for each host with blocks, in order of the hosts. With `loopback`, the parts can
+    /// run on one machine.
+    pub fn parts(&self, loopback: Option<Loopback>) -> Result<Vec<PartPlan>, Vec<Diagnostic>> {
+        let Some(hosts) = &self.hosts else { return Ok(Vec::new()) };
+        let streams = self.streams()?;
+        let cut = Cut { plan: self, hosts, streams, loopback };
+        Ok(hosts.all().filter_map(|host| cut.part(host)).collect())
+    }
+
+    /// Diagnostics for hosts that send or receive more than the limit of the network.
+    #[must_use]
+    pub fn overloads(&self, parts: &[PartPlan]) -> Vec<Diagnostic> {
+        let network = self.hosts.as_ref().and_then(|hosts| hosts.network.as_ref());
+        let Some((network, limit)) =
+            network.and_then(|network| Some((network, network.limit_gbit_per_second?)))
+        else {
+            return Vec::new();
+        };
+        let mut problems = Vec::new();
+        for part in parts {
+            let (sent, received) = (
+                ("sends", part.gbit_out(), &part.sent),
+                ("receives", part.gbit_in(), &part.received),
+            );
+            for (verb, sum, rates) in [sent, received] {
+                if sum <= limit {
+                    continue;
+                }
+                let message = format!(
+                    "`{}` does not fit, because it {verb} {} Gbit/s and `limit_gbit_per_second` is {limit}",
+                    part.name,
+                    rounded(sum)
+                );
+                let mut largest: Vec<&Rate> = rates.iter().collect();
+                largest.sort_by(|a, b| b.gbit_per_second.total_cmp(&a.gbit_per_second));
+                let largest: Vec<String> = largest
+                    .iter()
+                    .take(3)
+                    .map(|rate| format!("{} for `{}`", rounded(rate.gbit_per_second), rate.name))
+                    .collect();
+                problems.push(
+                    Diagnostic::error(codes::NETWORK, network.limit_span, message)
+                        .label("limit of each host")
+                        .help(format!("largest streams in Gbit/s: {}", largest.join(", ")))
+                        .help("give some of its blocks another host"),
+                );
+            }
+        }
+        problems
+    }
+}
+
+/// `value` with three digits after the point.
+fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+/// Name of the block that sends `output`.
+fn sender(output: &str) -> String {
+    format!("send.{output}")
+}
+
+/// Name of the block that receives `output`.
+fn receiver(output: &str) -> String {
+    format!("receive.{output}")
+}
+
+/// A flowgraph whose streams between hosts are known.
+struct Cut<'a> {
+    plan: &'a Plan,
+    hosts: &'a Hosts,
+    streams: Vec<Stream>,
+    loopback: Option<Loopback>,
+}
+
+impl Cut<'_> {
+    /// The part of `host`, unless it has no blocks.
+    fn part(&self, host: Host) -> Option<PartPlan> {
+        let plan = self.plan;
+        let here = |block: &&PlannedBlock| block.host == Some(host) && !block.is_transfer();
+        let own: Vec<&PlannedBlock> = plan.blocks.iter().filter(here).collect();
+        if own.is_empty() {
+            return None;
+        }
+        let received: Vec<&Stream> =
+            self.streams.iter().filter(|stream| stream.to.contains(&host)).collect();
+        let sent: Vec<&Stream> = self.streams.iter().filter(|stream| stream.from == host).collect();
+        let mut blocks = Map::new();
+        for stream in &received {
+            blocks.insert(receiver(&stream.output), self.receiver(stream, host));
+        }
+        for block in &own {
+            let inputs: Vec<String> = (0..block.inputs.len())
+                .map(|input| {
+                    let source = plan.source(block, input);
+                    let remote = received.iter().find(|stream| stream.source == source);
+                    match remote {
+                        Some(stream) => receiver(&stream.output),
+                        None => plan.output_name(source.0, source.1),
+                    }
+                })
+                .collect();
+            blocks.insert(block.name.clone(), resolved_block(block, &inputs));
+        }
+        for stream in &sent {
+            blocks.insert(sender(&stream.output), self.sender(stream, host));
+        }
+        let document = json!({
+            "flowgraph": plan.name,
+            "parameters": resolved_parameters(plan),
+            "blocks": blocks,
+        });
+        let rate = |stream: &&Stream| Rate {
+            name: stream.output.clone(),
+            address: Some(self.address(stream)),
+            gbit_per_second: stream.gbit_per_second,
+        };
+        let mut part = PartPlan {
+            name: self.hosts.name(host),
+            host,
+            class: self.hosts.classes[host.class].name.clone(),
+            index: host.index,
+            blocks: own.iter().map(|block| block.name.clone()).collect(),
+            yaml: serde_yaml::to_string(&document).unwrap_or_default(),
+            sent: sent.iter().map(rate).collect(),
+            received: received.iter().map(rate).collect(),
+        };
+        for block in own {
+            let Some((is_input, rate)) = network_use(block) else { continue };
+            if is_input { part.received.push(rate) } else { part.sent.push(rate) }
+        }
+        Some(part)
+    }
+
+    fn address(&self, stream: &Stream) -> SocketAddrV4 {
+        let port = self.loopback.map_or(stream.address.port(), |loopback| loopback.port);
+        SocketAddrV4::new(*stream.address.ip(), port)
+    }
+
+    fn interface(&self, host: Host) -> Option<String> {
+        match self.loopback {
+            Some(_) => Some(Ipv4Addr::LOCALHOST.to_string()),
+            None => self.hosts.classes[host.class].interface.clone(),
+        }
+    }
+
+    fn sender(&self, stream: &Stream, host: Host) -> Json {
+        let parameters = sink_parameters(self.address(stream), self.interface(host));
+        json!({ "kind": SINK, "inputs": [stream.output], "parameters": plainly(&parameters) })
+    }
+
+    fn receiver(&self, stream: &Stream, host: Host) -> Json {
+        let (block, port) = stream.source;
+        let port = &self.plan.blocks[block].ports.outputs[port];
+        let parameters = source_parameters(self.address(stream), self.interface(host), port);
+        json!({ "kind": SOURCE, "parameters": plainly(&parameters) })
+    }
+}
+
+/// Rate of a block that uses the network for itself, and whether it receives.
+fn network_use(block: &PlannedBlock) -> Option<(bool, Rate)> {
+    if block.resources.binds.is_empty() && block.resources.sockets.is_empty() {
+        return None;
+    }
+    let (is_input, ports) = match (block.inputs.is_empty(), block.ports.outputs.is_empty()) {
+        (true, false) => (true, &block.ports.outputs),
+        (false, true) => (false, &block.ports.inputs),
+        _ => return None,
+    };
+    let gbit_per_second = ports.iter().map(gbit_per_second).sum();
+    Some((is_input, Rate { name: block.name.clone(), address: None, gbit_per_second }))
+}
+
+fn sink_parameters(to: SocketAddrV4, interface: Option<String>) -> Json {
+    let mut parameters = json!({ "destination": to.to_string() });
+    if let Some(interface) = interface {
+        parameters["interface"] = json!(interface);
+    }
+    parameters
+}
+
+fn source_parameters(from: SocketAddrV4, interface: Option<String>, port: &PortType) -> Json {
+    let mut parameters = json!({ "source": from.to_string() });
+    if let Some(interface) = interface {
+        parameters["interface"] = json!(interface);
+    }
+    parameters["type"] = described(port);
+    parameters
+}
+
+/// Description of a type, which the receiver is checked with before a packet arrives.
+fn described(port: &PortType) -> Json {
+    let axes = |axes: &[Axis]| -> Vec<Json> {
+        let axis = |axis: &Axis| {
+            let mut entry = json!({ "name": axis.name, "len": axis.len });
+            if !axis.labels.is_empty() {
+                entry["labels"] = json!(axis.labels);
+            }
+            entry
+        };
+        axes.iter().map(axis).collect()
+    };
+    let clock = &port.clock;
+    let mut described = json!({
+        "dtype": port.dtype.to_string(),
+        "axes": axes(&port.axes),
+        "clock": {
+            "adc_sample_rate_hz": clock.adc_sample_rate_hz,
+            "sync_time_seconds": clock.sync_time_seconds,
+            "samples_per_frame": clock.samples_per_frame,
+        },
+    });
+    if let Some(band) = &port.band {
+        described["band"] = json!({
+            "channels": band.channels,
+            "first_channel": band.first_channel,
+            "centre_hz": band.centre_hz,
+            "bandwidth_hz": band.bandwidth_hz,
+        });
+    }
+    described["validity"] =
+        json!({ "axes": axes(&port.validity.axes), "full": port.validity.full });
+    described
+}
+
+/// Checks that the plan can be cut, with the kinds of `registry` that send and receive.
+pub(super) fn check(plan: &Plan, registry: &Registry, problems: &mut Vec<Diagnostic>) {
+    let streams = match plan.streams() {
+        Ok(streams) => streams,
+        Err(found) => return problems.extend(found),
+    };
+    let names: HashSet<&str> = plan.blocks.iter().map(|block| block.name.as_str()).collect();
+    for stream in streams {
+        let (block, port) = stream.source;
+        let port = &plan.blocks[block].ports.outputs[port];
+        for name in [sender(&stream.output), receiver(&stream.output)] {
+            if names.contains(name.as_str()) {
+                let message =
+                    format!("the block that carries `{}` is called `{name}`", stream.output);
+                problems.push(
+                    Diagnostic::error(codes::CUT, stream.span, message)
+                        .label("read on another host")
+                        .help("rename the other block with this name"),
+                );
+            }
+        }
+        let sink = sink_parameters(stream.address, None);
+        let source = source_parameters(stream.address, None, port);
+        let inputs = std::slice::from_ref(port);
+        let sent = end(SINK, &sink, inputs, &stream, registry);
+        let received = end(SOURCE, &source, &[], &stream, registry);
+        let is_exact = |source: &Arc<dyn AnyConfigured>| source.ports().outputs == inputs;
+        match (sent, received) {
+            (Ok(_), Ok(received)) if is_exact(&received) => {}
+            (Ok(_), Ok(_)) => {
+                let message =
+                    format!("the type of `{}` cannot be described: {port}", stream.output);
+                problems.push(Diagnostic::error(codes::CUT, stream.span, message));
+            }
+            // Both ends find the same in the type.
+            (Err(found), _) | (_, Err(found)) => problems.extend(found),
+        }
+    }
+}
+
+/// One end of `stream`, of the kind `kind`.
+fn end(
+    kind: &str,
+    parameters: &Json,
+    inputs: &[PortType],
+    stream: &Stream,
+    registry: &Registry,
+) -> Result<Arc<dyn AnyConfigured>, Vec<Diagnostic>> {
+    let span = stream.span;
+    let Some(entry) = registry.get(kind) else {
+        let message =
+            format!("`{}` is read on another host, which needs the kind `{kind}`", stream.output);
+        let problem = Diagnostic::error(codes::CUT, span, message).label("read on another host");
+        return Err(vec![problem.help("use a program with this kind")]);
+    };
+    let node = Node::of_json(parameters, span);
+    let access = &fxgraph_core::access::ANY;
+    let read = configure(entry, CPU.name, &node, span, access)?;
+    read.connect(inputs).map_err(|refusals| {
+        let found = refusals.into_iter().map(|each| refusal(each, &stream.output, |_| span));
+        let explained = found.map(|problem| Diagnostic {
+            code: codes::CUT,
+            message: format!(
+                "`{}` cannot be sent to another host: {}",
+                stream.output, problem.message
+            ),
+            ..problem
+        });
+        explained.collect()
+    })
+}

@@ -1,0 +1,236 @@
+//! Flowgraphs with hosts, run as one process and as a process for each host.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn flowgraph() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../flowgraphs/19_hosts.yaml")
+        .canonicalize()
+        .unwrap()
+}
+
+fn fxgraph() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_fxgraph"))
+}
+
+fn run(arguments: &[&str], folder: &Path) -> Output {
+    fxgraph().args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Header and data of a `.npy` file.
+fn array(path: &Path) -> (String, Vec<u8>) {
+    let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(&bytes[..6], b"\x93NUMPY");
+    let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    (text(&bytes[10..start]), bytes[start..].to_vec())
+}
+
+/// Validity and data of each dump, by timestamp.
+fn dumps(folder: &Path) -> BTreeMap<u64, (Vec<u8>, Vec<u8>)> {
+    let (_, timestamps) = array(&folder.join("visibilities.timestamp.npy"));
+    let (_, validity) = array(&folder.join("visibilities.validity.npy"));
+    let (header, data) = array(&folder.join("visibilities.npy"));
+    assert!(header.contains("<i4"), "{header}");
+    let timestamps: Vec<u64> =
+        timestamps.chunks(8).map(|row| u64::from_le_bytes(row.try_into().unwrap())).collect();
+    let count = timestamps.len();
+    assert!(count > 0, "no dump was written");
+    let (validity_row, data_row) = (validity.len() / count, data.len() / count);
+    let rows = validity.chunks(validity_row).zip(data.chunks(data_row));
+    let rows = rows.map(|(validity, data)| (validity.to_vec(), data.to_vec()));
+    timestamps.into_iter().zip(rows).collect()
+}
+
+#[test]
+fn parts_give_the_visibilities_of_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let flowgraph = flowgraph();
+    let flowgraph = flowgraph.to_str().unwrap();
+    let set = |out: &'static str| {
+        // At this rate the queues of the flowgraph hold 5 s, for machines with much other work.
+        let rate = "adc_sample_rate_hz=428000";
+        ["--set", "antennas=2", "--set", "dumps=20", "--set", rate, "--set", out].map(str::to_owned)
+    };
+    let mut arguments = vec!["run".to_owned(), flowgraph.to_owned()];
+    arguments.extend(set("out=one"));
+    let one = fxgraph().args(&arguments).current_dir(folder.path()).output().unwrap();
+    assert!(one.status.success(), "{}", text(&one.stderr));
+
+    let mut arguments = vec!["run".to_owned(), flowgraph.to_owned(), "--as-parts".to_owned()];
+    arguments.extend(["-o".to_owned(), "parts".to_owned()]);
+    arguments.extend(set("out=three"));
+    let three = fxgraph().args(&arguments).current_dir(folder.path()).output().unwrap();
+    let (said, results) = (text(&three.stderr), text(&three.stdout));
+    assert!(three.status.success(), "{said}\n{results}");
+    for part in ["f_host[0]", "f_host[1]", "x_host"] {
+        assert!(said.contains(&format!("{part}: runs at http://127.0.0.1:")), "{said}");
+        assert!(results.contains(&format!("part {part}\n")), "{results}");
+    }
+    let started = |part: &str| said.find(&format!("{part}: runs at")).unwrap();
+    assert!(started("x_host") < started("f_host[0]"), "receivers start first\n{said}");
+    for file in ["f_host_0.yaml", "f_host_1.yaml", "x_host_0.yaml"] {
+        let validated = run(&["validate", &format!("parts/{file}")], folder.path());
+        assert!(validated.status.success(), "{}", text(&validated.stdout));
+    }
+
+    let one = dumps(&folder.path().join("one"));
+    let three = dumps(&folder.path().join("three"));
+    assert_eq!(one.len(), 20);
+    // A dump is whole if its counts are those of the run in one process, in which nothing is missing.
+    let (full, _) = &one[one.keys().next().unwrap()];
+    let mut whole = 0;
+    for (timestamp, (validity, visibilities)) in &three {
+        let (_, expected) = &one[timestamp];
+        if validity == full {
+            assert!(visibilities == expected, "visibilities at {timestamp}");
+            whole += 1;
+        }
+    }
+    assert!(one.values().all(|(validity, _)| validity == full));
+    assert!(full.iter().any(|byte| *byte != 0));
+    assert!(whole >= 8, "{whole} of {} dumps are whole\n{said}\n{results}", three.len());
+}
+
+#[test]
+fn plan_shows_hosts_and_streams() {
+    let folder = tempfile::tempdir().unwrap();
+    let flowgraph = flowgraph();
+    let flowgraph = flowgraph.to_str().unwrap();
+    let shown = run(&["plan", flowgraph], folder.path());
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    let shown = text(&shown.stdout);
+    assert!(shown.contains("239.102.0.3:7148"), "{shown}");
+    assert!(shown.contains("f[3].postproc.output"), "{shown}");
+    let shown = run(&["plan", "--json", flowgraph], folder.path());
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(shown["hosts"][0]["name"], "f_host[0]");
+    assert_eq!(shown["hosts"][2]["received"].as_array().unwrap().len(), 4);
+    assert_eq!(shown["streams"][1]["to"], serde_json::json!(["x_host"]));
+    // Two polarisations of 8 + 8 bits at half the sample rate, from four antennas, and headers.
+    let rate = shown["hosts"][2]["gbit_per_second_in"].as_f64().unwrap();
+    let payload = 4.0 * 2.0 * 16.0 * 1_712_000.0 / 2.0 / 1e9;
+    assert!((payload..1.05 * payload).contains(&rate), "{rate} Gbit/s, {payload} of payload");
+
+    let set = ["plan", flowgraph, "--set", "adc_sample_rate_hz=1712000000"];
+    let refused = run(&set, folder.path());
+    assert_eq!(refused.status.code(), Some(78));
+    let said = text(&refused.stderr);
+    assert!(said.contains("`x_host` does not fit, because it receives"), "{said}");
+    assert!(text(&refused.stdout).contains("x_host"), "the plan is shown all the same");
+}
+
+/// A slow sender on one host and its reader on another; `FAIL` fails after half a second.
+const PAIR: &str = "flowgraph: pair
+hosts: {a: {}, b: {}}
+network: {multicast: 239.102.0.0/24}
+blocks:
+  source:
+    kind: digitiser_simulator
+    host: a
+    parameters: {adc_sample_rate_hz: 1000000, samples_per_frame: 8192, paced: true, signals: wgn(0.1)}
+  end: {kind: null_sink, host: a, input: source.pol1}
+  check: {kind: fault_injector, host: b, input: source.pol0, parameters: {FAIL}}
+  sink: {kind: null_sink, host: b, input: check}
+";
+
+#[test]
+fn failed_part_is_named_with_its_error_and_ends_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(
+        folder.path().join("pair.yaml"),
+        PAIR.replace("FAIL", "fault: error, after_frames: 40"),
+    )
+    .unwrap();
+    let began = Instant::now();
+    let ran = run(&["run", "pair.yaml", "--as-parts"], folder.path());
+    assert_eq!(ran.status.code(), Some(1), "{}", text(&ran.stderr));
+    let said = text(&ran.stderr);
+    assert!(said.contains("error: part `b` failed (exit status: 1): `check` failed"), "{said}");
+    assert!(!said.contains("part `a` failed"), "{said}");
+    assert!(began.elapsed() < Duration::from_mins(2));
+}
+
+/// Starts the parts of `PAIR` and returns the program, once both run, and the process identifiers of the parts.
+fn pair(folder: &Path) -> (std::process::Child, BufReader<std::process::ChildStderr>, Vec<String>) {
+    fs::write(folder.join("pair.yaml"), PAIR.replace("FAIL", "")).unwrap();
+    let mut program = fxgraph()
+        .args(["run", "pair.yaml", "--as-parts"])
+        .current_dir(folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(program.stderr.take().unwrap());
+    let mut said = String::new();
+    while said.matches(": runs at").count() < 2 {
+        assert!(stderr.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    let path = format!("/proc/{0}/task/{0}/children", program.id());
+    let children = fs::read_to_string(path).unwrap();
+    let children: Vec<String> = children.split_whitespace().map(str::to_owned).collect();
+    assert_eq!(children.len(), 2, "{said}");
+    (program, stderr, children)
+}
+
+fn signal(name: &str, process: u32) {
+    let sent = Command::new("kill").args([name, &process.to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// Whether the process is a running program.
+fn lives(process: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let state = status.rsplit(')').next().and_then(|rest| rest.trim().chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+#[test]
+fn interrupt_stops_senders_and_then_receivers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut program, mut stderr, _) = pair(folder.path());
+    signal("-INT", program.id());
+    let status = program.wait().unwrap();
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    let mut results = String::new();
+    program.stdout.take().unwrap().read_to_string(&mut results).unwrap();
+    assert!(status.success(), "{said}\n{results}");
+    assert!(said.contains("stopping all parts"), "{said}");
+    assert!(results.contains("part a\n") && results.contains("part b\n"), "{results}");
+}
+
+#[test]
+fn parts_end_when_their_parent_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut program, _stderr, children) = pair(folder.path());
+    signal("-KILL", program.id());
+    program.wait().unwrap();
+    let began = Instant::now();
+    while children.iter().any(|child| lives(child)) {
+        assert!(began.elapsed() < Duration::from_mins(1), "a part lives on");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn flowgraph_without_hosts_is_rejected() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(
+        folder.path().join("plain.yaml"),
+        "flowgraph: plain\nblocks:\n  s: {kind: null_source, parameters: {dtype: i8, axes: [{name: sample, len: 64}], samples_per_frame: 64}}\n  o: {kind: null_sink, input: s}\n",
+    )
+    .unwrap();
+    let ran = run(&["run", "plain.yaml", "--as-parts"], folder.path());
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(text(&ran.stderr).contains("`plain` has no `hosts`, so it has no parts"));
+}
