@@ -18,6 +18,7 @@ pub mod draw;
 mod expand;
 mod expect;
 mod expression;
+mod fixed_bands;
 mod include;
 mod json;
 mod load;

@@ -95,7 +95,8 @@ fn centre(name: &str, right_ascension_degrees: f64, declination_degrees: f64) ->
 #[test]
 fn inputs_that_do_not_fit_are_rejected() {
     type Change = fn(&mut Vec<PortType>);
-    let cases: [(Change, &str); 11] = [
+    let cases: [(Change, &str); 12] = [
+        (|p| p[1].validity.axes.push(Axis::new("mean", 1)), "must be sums, got means"),
         (|p| p[0].dtype = Dtype::Ci8, "the input must be ci32 or cf32, got ci8"),
         (|p| p[0].axes.swap(0, 1), "the input must be visibilities"),
         (|p| p[0].axes[2].len = 1, "the input must be visibilities"),
