@@ -71,7 +71,7 @@ blocks:
   length1: {template: of_length, input: integers, parameters: {dumps: 1}}
   length2: {template: of_length, input: integers, parameters: {dumps: 2}}
   length4: {template: of_length, input: integers, parameters: {dumps: 4}}
-  power: {kind: detect, input: spectra, parameters: {spectra: 6}}
+  power: {kind: detect, input: spectra, parameters: {spectra: 6, products: power}}
   stokes: {kind: detect, input: spectra, parameters: {spectra: 4, products: stokes}}
   powers: {kind: average, input: power, parameters: {dumps: 4, channels: 2}}
   incoherent: {kind: detect, input: array, parameters: {spectra: 16, products: stokes}}

@@ -1,5 +1,5 @@
-use super::GainSolver;
 use super::settings::Settings;
+use super::{GainSolver, Mode};
 use fxgraph::edge::Harness;
 use fxgraph::event::{EventKind, Events};
 use fxgraph::live_updates::{Controller, InForce};
