@@ -1,5 +1,5 @@
 //! Files of other programs: what this program writes is read by independent readers, and what independent
-//! writers write is read by this program.
+//! writers write is read by this program. Recorded streams are computed again by NumPy.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[path = "support/needs.rs"]
@@ -19,6 +19,8 @@ mod killed;
 mod pcapng;
 #[path = "formats/sigmf.rs"]
 mod sigmf;
+#[path = "formats/sums.rs"]
+mod sums;
 #[path = "formats/uvh5.rs"]
 mod uvh5;
 #[path = "formats/vdif.rs"]

@@ -24,7 +24,22 @@ pub const NAMES: &[&str] = &[
     "satellite",
     "tap",
     "value",
+    MEAN,
 ];
+
+/// Axis, of length 1, of the validity of visibilities that are means over the data that the counts count. The values of
+/// visibilities without it are sums.
+pub const MEAN: &str = "mean";
+
+/// Returns a diagnostic if input `index` has visibilities that are means.
+#[must_use]
+pub fn refuse_means(index: usize, port: &PortType) -> Option<Refusal> {
+    port.validity.axes.iter().any(|axis| axis.name == MEAN).then(|| {
+        let message = "the visibilities of the input must be sums, got means";
+        Refusal::new(codes::INPUT_AXIS, At::Input(index), message)
+            .help("set `values: sum` of the `average` upstream")
+    })
+}
 
 /// Returns a diagnostic unless the validity of input `index` of a block has exactly these axes.
 #[must_use]

@@ -3,6 +3,7 @@
 
 pub mod chain;
 mod examples;
+mod false_products;
 mod file_parameters;
 mod hostile_ports;
 mod live_updates;

@@ -1,7 +1,8 @@
 //! Index of the chunks of a dataset: a B-tree of two levels whose nodes grow in place.
 //!
-//! A node is written from its last entry to its number of entries, so that a reader of an interrupted write finds
-//! the earlier entries. Entries of rows that the dataset does not have yet are ignored by readers.
+//! Entries are written first; readers do not see them before the fields of their node, which have their number. The
+//! fields are left to a [`Commit`](super::Commit), which writes them after the disk has the entries and their data.
+//! Entries of rows that the dataset does not have yet are ignored by readers.
 
 use super::hdf5::{INDEX_HALF, UNDEFINED};
 use std::fs::File;
@@ -13,13 +14,27 @@ const ENTRIES: usize = 2 * INDEX_HALF as usize;
 /// Size of the fields of a node before its entries.
 const FIELDS: usize = 24;
 
+/// Fields of a node that are not in the file yet, and their address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields {
+    address: u64,
+    bytes: [u8; FIELDS],
+}
+
+impl Fields {
+    /// Writes them to the file.
+    pub(super) fn write(&self, file: &File) -> io::Result<()> {
+        file.write_all_at(&self.bytes, self.address)
+    }
+}
+
 /// A node: entries of a key and the address of a child, and a last key.
 #[derive(Debug)]
 struct Node {
     address: u64,
     bytes: Vec<u8>,
     used: usize,
-    /// Entries that are on disk.
+    /// Entries that are in the file.
     written: usize,
 }
 
@@ -41,17 +56,20 @@ impl Node {
         self.bytes[6..8].copy_from_slice(&(self.used as u16).to_le_bytes());
     }
 
-    /// Writes the entries that are not on disk yet, and then their number.
-    fn write(&mut self, file: &File, key: usize) -> io::Result<()> {
+    /// Writes the entries that are not in the file yet; returns whether there were any.
+    fn write(&mut self, file: &File, key: usize) -> io::Result<bool> {
         if self.written == self.used {
-            return Ok(());
+            return Ok(false);
         }
         let place = |entry: usize| FIELDS + entry * (key + 8);
         let entries = place(self.written)..place(self.used) + key;
         file.write_all_at(&self.bytes[entries.clone()], self.address + entries.start as u64)?;
-        file.write_all_at(&self.bytes[..FIELDS], self.address)?;
         self.written = self.used;
-        Ok(())
+        Ok(true)
+    }
+
+    fn fields(&self) -> Fields {
+        Fields { address: self.address, bytes: std::array::from_fn(|n| self.bytes[n]) }
     }
 }
 
@@ -71,6 +89,8 @@ pub struct Index {
     /// Key of the first entry of `leaf`.
     first: Vec<u8>,
     is_leaf_known: bool,
+    /// Fields of nodes for the next commit.
+    later: Vec<Fields>,
 }
 
 impl Index {
@@ -86,7 +106,8 @@ impl Index {
         let key = key_bytes(rank);
         let root = Node::new(address, 1, UNDEFINED, key);
         let leaf = Node::new(address + node_bytes(key) as u64, 0, UNDEFINED, key);
-        Self { rows, key, root, leaf, first: vec![0; key], is_leaf_known: false }
+        let first = vec![0; key];
+        Self { rows, key, root, leaf, first, is_leaf_known: false, later: Vec::new() }
     }
 
     /// Writes the empty root.
@@ -112,10 +133,13 @@ impl Index {
         end: &mut u64,
     ) -> io::Result<()> {
         if self.leaf.used == ENTRIES {
-            // The last node on disk gets its right neighbour together with its last entries.
+            // The last node gets its right neighbour together with the number of its last entries.
             self.leaf.bytes[16..24].copy_from_slice(&end.to_le_bytes());
+            let was_known = self.is_leaf_known;
             self.write(file)?;
-            file.write_all_at(&self.leaf.bytes[..FIELDS], self.leaf.address)?;
+            if was_known {
+                self.later.push(self.leaf.fields());
+            }
             self.leaf = Node::new(*end, 0, self.leaf.address, self.key);
             *end += node_bytes(self.key) as u64;
             self.is_leaf_known = false;
@@ -129,17 +153,30 @@ impl Index {
         Ok(())
     }
 
-    /// Writes the entries that are not on disk yet.
+    /// Writes the entries that are not in the file yet. Readers see them after the fields of [`take`](Self::take).
     pub fn write(&mut self, file: &File) -> io::Result<()> {
-        self.leaf.write(file, self.key)?;
+        if self.leaf.write(file, self.key)? {
+            if self.is_leaf_known {
+                self.later.push(self.leaf.fields());
+            } else {
+                // Readers do not find a new node before the root has its entry.
+                self.leaf.fields().write(file)?;
+            }
+        }
         if !self.is_leaf_known && self.leaf.used > 0 {
             // Larger than every key.
             let last = self.key_of(0, &[self.rows * ((1 << 62) / self.rows)]);
             self.root.push(&self.first, self.leaf.address, &last);
             self.root.write(file, self.key)?;
+            self.later.push(self.root.fields());
             self.is_leaf_known = true;
         }
         Ok(())
+    }
+
+    /// Moves the fields that make the written entries visible to `fields`.
+    pub(super) fn take(&mut self, fields: &mut Vec<Fields>) {
+        fields.append(&mut self.later);
     }
 
     /// The key of a chunk; missing offsets are 0.

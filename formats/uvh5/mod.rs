@@ -3,8 +3,9 @@
 //! The file is `Header` with descriptions and `Data` with `visdata`, `flags` and `nsamples`, each
 //! `[baseline-time][channel][polarisation]`, as pyuvdata's memo "UVH5 file format" defines them (version 1.2). All arrays
 //! with a baseline-time axis grow by one dump at a time. Data and indices of new dumps go to parts of the file
-//! that readers do not see, until [`Writer::commit`] changes the lengths of all arrays, the end of the file and the
-//! numbers of times and baseline-times: all within the first 4096 bytes, in one write.
+//! that readers do not see, until a [`Commit`] changes the lengths of all arrays, the end of the file and the
+//! numbers of times and baseline-times: all within the first 4096 bytes, in one write. It waits for the disk before,
+//! and another thread can run it while the writer writes the next dumps.
 
 pub mod arrange;
 pub mod hdf5;
@@ -16,10 +17,11 @@ pub use header::{Antenna, Description, Feed, PhaseCentre, Telescope, polarisatio
 use arrange::Chunk;
 use flate2::{Compress, Compression, FlushCompress};
 use hdf5::{Chunked, Head, Type};
-use index::Index;
+use index::{Fields, Index};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
 
 /// Part of the file that a commit writes at once. The kernel does not interrupt a write within a page.
 const PAGE: usize = 4096;
@@ -58,7 +60,7 @@ struct Growing {
 /// Writer of one file.
 #[derive(Debug)]
 pub struct Writer {
-    file: File,
+    file: Arc<File>,
     /// The part of the file that a commit writes.
     page: Vec<u8>,
     /// First address after everything written.
@@ -206,7 +208,7 @@ impl Writer {
         };
         let mut writer = Self {
             page: head.bytes[..page].to_vec(),
-            file,
+            file: Arc::new(file),
             end,
             data,
             times,
@@ -226,7 +228,7 @@ impl Writer {
         for growing in writer.data.iter().chain(&writer.times) {
             growing.index.begin(&writer.file)?;
         }
-        writer.publish()?;
+        writer.commit(false)?;
         Ok(writer)
     }
 
@@ -242,7 +244,7 @@ impl Writer {
         self.dumps
     }
 
-    /// Number of dumps that readers see.
+    /// Number of dumps in commits, the last of which may not have run yet.
     #[must_use]
     pub fn committed(&self) -> u64 {
         self.committed
@@ -335,22 +337,24 @@ impl Writer {
     /// # Errors
     /// If the file cannot be written.
     pub fn commit(&mut self, is_synced: bool) -> io::Result<()> {
+        self.begin_commit()?.run(is_synced)
+    }
+
+    /// Begins a commit of all complete dumps. Commits of a file must run in this order, one at a time.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or if nobody could read it because it has been removed.
+    pub fn begin_commit(&mut self) -> io::Result<Commit> {
+        if self.file.metadata()?.nlink() == 0 {
+            return Err(io::Error::other("the file was removed while it was written"));
+        }
+        let mut fields = Vec::new();
         for growing in self.data.iter_mut().chain(&mut self.times) {
             growing.index.write(&self.file)?;
+            growing.index.take(&mut fields);
         }
         // The last bytes can be the unused part of an index.
         self.file.set_len(self.end)?;
-        if is_synced {
-            self.file.sync_data()?;
-        }
-        self.publish()
-    }
-
-    /// Writes the lengths of all arrays and the end of the file.
-    fn publish(&mut self) -> io::Result<()> {
-        if self.committed == 0 {
-            self.file.set_len(self.end)?;
-        }
         let mut set = |place: usize, value: u64| {
             self.page[place..place + 8].copy_from_slice(&value.to_le_bytes());
         };
@@ -361,9 +365,8 @@ impl Writer {
         set(self.counter_places[0], self.dumps * self.baselines);
         set(self.counter_places[1], self.dumps);
         hdf5::set_end(&mut self.page, self.end);
-        self.file.write_all_at(&self.page, 0)?;
         self.committed = self.dumps;
-        Ok(())
+        Ok(Commit { file: Arc::clone(&self.file), fields, page: self.page.clone() })
     }
 
     /// Commits all complete dumps, and waits for the disk.
@@ -371,7 +374,44 @@ impl Writer {
     /// # Errors
     /// If the file cannot be written.
     pub fn close(mut self) -> io::Result<()> {
-        self.commit(true)?;
+        self.begin_commit()?.close()
+    }
+}
+
+/// Complete dumps that readers do not see yet.
+#[derive(Debug)]
+#[must_use = "readers do not see the dumps before it runs"]
+pub struct Commit {
+    file: Arc<File>,
+    /// Fields of the nodes of indices.
+    fields: Vec<Fields>,
+    /// The first bytes of the file, with the lengths.
+    page: Vec<u8>,
+}
+
+impl Commit {
+    /// Makes the dumps visible to readers. If `is_synced` is set, each step waits until the disk has the one before: data
+    /// and entries of indices, the numbers of these entries, and then the lengths. So a power failure at any time
+    /// leaves a file with the dumps of this commit or of the one before.
+    ///
+    /// # Errors
+    /// If the file cannot be written; readers then see the dumps of the commit before.
+    pub fn run(&self, is_synced: bool) -> io::Result<()> {
+        let sync = || if is_synced { self.file.sync_data() } else { Ok(()) };
+        sync()?;
+        for fields in &self.fields {
+            fields.write(&self.file)?;
+        }
+        sync()?;
+        self.file.write_all_at(&self.page, 0)
+    }
+
+    /// Runs the last commit of a file, and waits until the disk has all of it.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn close(&self) -> io::Result<()> {
+        self.run(true)?;
         self.file.sync_data()
     }
 }

@@ -248,3 +248,52 @@ fn text_lists_are_filled_up_with_zeros() {
     assert_eq!((list.bytes.as_slice(), list.shape), (&b"ab\0\0c\0"[..], vec![3]));
     assert_eq!(Values::text("").bytes, [0]);
 }
+
+/// The fields of all nodes of indices in `bytes`, by address.
+fn nodes(bytes: &[u8]) -> Vec<(usize, Vec<u8>)> {
+    let places = bytes.windows(4).enumerate().filter(|(_, window)| window == b"TREE");
+    places.map(|(place, _)| (place, bytes[place..place + 24].to_vec())).collect()
+}
+
+#[test]
+fn power_failure_before_a_commit_has_run_leaves_the_commit_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.uvh5");
+    let mut writer = create(&path, &description(2, 3));
+    // A node of each index is full within the second commit, and one within the third.
+    (0..200).for_each(|_| write(&mut writer));
+    writer.commit(false).unwrap();
+    let mut before = std::fs::read(&path).unwrap();
+    for dumps in [100, 300] {
+        (0..dumps).for_each(|_| write(&mut writer));
+        let commit = writer.begin_commit().unwrap();
+        // All that the disk can have at this time: the numbers of rows, and of entries of all nodes, are the old ones.
+        let now = std::fs::read(&path).unwrap();
+        assert_eq!(now[..PAGE], before[..PAGE]);
+        let (known, all) = (nodes(&before), nodes(&now));
+        assert!(known.iter().all(|node| all.contains(node)));
+        // New nodes are complete before the first sync.
+        assert_eq!(all.len(), known.len() + 14);
+        // The next dumps do not touch them either.
+        write(&mut writer);
+        assert!(known.iter().all(|node| nodes(&std::fs::read(&path).unwrap()).contains(node)));
+        commit.run(true).unwrap();
+        before = std::fs::read(&path).unwrap();
+        assert_ne!(before[..PAGE], now[..PAGE]);
+        let changed = nodes(&before).iter().filter(|node| !all.contains(node)).count();
+        // The root and the node that was full.
+        assert_eq!(changed, 2 * 14);
+    }
+    writer.close().unwrap();
+}
+
+#[test]
+fn commit_of_a_removed_file_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.uvh5");
+    let mut writer = create(&path, &description(2, 3));
+    write(&mut writer);
+    std::fs::remove_file(&path).unwrap();
+    let error = writer.commit(true).unwrap_err().to_string();
+    assert_eq!(error, "the file was removed while it was written");
+}

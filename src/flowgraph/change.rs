@@ -294,6 +294,9 @@ impl Plan {
         let mut problems = other_outputs(old, new, span, help);
         let others = self.blocks.iter().enumerate().filter(|(other, _)| *other != index);
         problems.extend(claimed_twice(others.map(|(_, other)| other), new, span));
+        if problems.is_empty() {
+            problems.extend(self.unfollowed_swap(index, new, span));
+        }
         problems
     }
 }

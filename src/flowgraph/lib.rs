@@ -19,6 +19,7 @@ pub mod draw;
 mod expand;
 mod expect;
 mod expression;
+mod fixed_bands;
 mod hosts;
 mod include;
 mod json;

@@ -155,7 +155,8 @@ impl Plan {
             return None;
         }
         seal(&mut plan);
-        Some(Retuned { plan, blocks })
+        problems.extend(self.unfollowed_bands(&plan, entries.first()?.0.span));
+        problems.is_empty().then_some(Retuned { plan, blocks })
     }
 
     fn unknown_block(&self, key: &Key) -> Diagnostic {

@@ -258,3 +258,24 @@ fn uvh5_flowgraph_of_the_examples_is_read_without_a_warning() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(check(folder.path(), &["rolled", "out/visibilities.uvh5"]), "6\n");
 }
+
+#[test]
+fn uvh5_that_cannot_grow_keeps_its_committed_dumps() {
+    if !needs::formats() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let blocks = "flowgraph: full\nblocks:\n".to_owned()
+        + &zeros("x", 0, 2000, "{name: baseline, len: 3}", "")
+        + &two_antennas("vis", "x", ", commit_seconds: 0");
+    std::fs::write(folder.path().join("full.yaml"), blocks).unwrap();
+    // Files of up to 600 kB (blocks of 512 bytes), as on a disk that is full then.
+    let script = "ulimit -f 1200; exec \"$0\" run --quiet full.yaml";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_fxgraph")]).current_dir(folder.path());
+    let output = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains("vis.uvh5: "), "{errors}");
+    let dumps: u64 = check(folder.path(), &["rolled", "vis.uvh5"]).trim().parse().unwrap();
+    assert!((1..2000).contains(&dumps), "{dumps}");
+}

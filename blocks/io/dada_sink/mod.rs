@@ -221,6 +221,7 @@ impl KindSpec for DadaSink {
         Resources {
             host_bytes: 2 * shape.times * shape.time_bytes() + HEADER_BYTES,
             holds: vec![1],
+            fixes_band: true,
             writes: vec![block.parameters.path.path().to_owned()],
             ..Resources::default()
         }

@@ -162,6 +162,7 @@ impl KindSpec for FilterbankSink {
             |beam: usize| parameters.path.with(parameters.path.replace(BEAM, &beam.to_string()));
         Resources {
             host_bytes: shape.scratch_bytes(),
+            fixes_band: true,
             writes: (0..beams).map(|beam| path(beam).path().to_owned()).collect(),
             ..Resources::default()
         }

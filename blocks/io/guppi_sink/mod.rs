@@ -191,6 +191,7 @@ impl KindSpec for GuppiSink {
         Resources {
             host_bytes: 2 * block.shape.block_bytes(),
             holds: vec![1],
+            fixes_band: true,
             writes: vec![block.parameters.path.path().to_owned()],
             ..Resources::default()
         }

@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod committing;
 mod cpu;
 mod describe;
 mod files;
@@ -42,7 +43,7 @@ pub struct Uvh5Sink {
     /// Seconds of signal per file, rounded up to whole dumps; `path` must contain `{timestamp}`.
     #[param(range = 1e-3..=1e9, unit = "s")]
     pub seconds_per_file: Option<f64>,
-    /// Time between commits: readers of the growing file, and of a file whose writer was killed, see
+    /// Shortest time between commits: readers of the growing file, and of a file whose writer was killed, see
     /// all dumps before the last commit.
     #[param(default = 1.0, range = 0..=3600, unit = "s")]
     pub commit_seconds: f64,
@@ -231,6 +232,7 @@ impl KindSpec for Uvh5Sink {
             // Complex value, flag and number of samples, the last two also compressed.
             host_bytes: shape.chunk_values().saturating_mul(8 + 5 + 5).saturating_add(rows),
             holds: vec![QUEUE + 1; block.ports.inputs.len()],
+            fixes_band: true,
             writes: vec![block.parameters.path.path().to_owned()],
             ..Resources::default()
         }

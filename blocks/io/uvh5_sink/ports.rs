@@ -1,6 +1,7 @@
 //! Checks of parameters and inputs.
 
 use super::{PLACEHOLDER, Uvh5Sink};
+use crate::common::axes::refuse_means;
 use crate::x_engine::fringe_check::antennas_of;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Dtype, PortType, Refusal};
@@ -262,7 +263,9 @@ fn check_input(n: usize, input: &PortType, refusals: &mut Vec<Refusal>) {
         );
         refusals.push(Refusal::new(codes::INPUT_AXIS, At::InputAxis(n, "baseline"), message));
     }
-    if counts_of(input).is_none() {
+    if let Some(refusal) = refuse_means(n, input) {
+        refusals.push(refusal);
+    } else if counts_of(input).is_none() {
         let axes = input.validity.axes.iter();
         let found: Vec<String> = axes.map(|axis| format!("[{} {}]", axis.name, axis.len)).collect();
         let found = found.concat();

@@ -95,7 +95,8 @@ fn centre(name: &str, right_ascension_degrees: f64, declination_degrees: f64) ->
 #[test]
 fn inputs_that_do_not_fit_are_rejected() {
     type Change = fn(&mut Vec<PortType>);
-    let cases: [(Change, &str); 11] = [
+    let cases: [(Change, &str); 12] = [
+        (|p| p[1].validity.axes.push(Axis::new("mean", 1)), "must be sums, got means"),
         (|p| p[0].dtype = Dtype::Ci8, "the input must be ci32 or cf32, got ci8"),
         (|p| p[0].axes.swap(0, 1), "the input must be visibilities"),
         (|p| p[0].axes[2].len = 1, "the input must be visibilities"),
@@ -249,4 +250,25 @@ fn full_disk_and_impossible_directory_are_named_in_the_error() {
     let mut harness = Harness::new(block, &Ports { inputs, outputs: vec![] }, 1).unwrap();
     let error = Harness::block_on(harness.start()).unwrap_err().to_string();
     assert!(error.contains("/file"), "{error}");
+}
+
+#[test]
+fn file_that_is_removed_while_it_is_written_is_named_in_the_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new").join("a.uvh5");
+    let sink = Uvh5Sink { commit_seconds: 0.0, ..sink(&path.display().to_string()) };
+    let mut bench = Bench::new(sink);
+    let send = |bench: &mut Bench, dump| {
+        bench.send(0, dump);
+        bench.send(1, dump);
+        Harness::block_on(bench.harness.run())
+    };
+    send(&mut bench, 0).unwrap();
+    while !path.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    let failed = send(&mut bench, 1).err();
+    let error = failed.or_else(|| bench.end().err()).unwrap().to_string();
+    assert!(error.contains("a.uvh5: the file was removed while it was written"), "{error}");
 }

@@ -1,5 +1,6 @@
 //! Thread that writes dumps to files, and its queue.
 
+use super::committing::{Committing, Job};
 use super::describe::{Times, description, order};
 use super::files::{at, create_new};
 use super::ports::Layout;
@@ -12,6 +13,9 @@ use fxgraph_formats::uvh5::{Description, Writer};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Interval at which the thread looks whether a commit is over.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A dump of all inputs; `None` for inputs that lack it.
 pub struct Dump {
@@ -83,11 +87,19 @@ impl Queue {
         self.moved.notify_all();
     }
 
-    fn fail(&self, error: BlockError) {
+    /// Reports a failure, and drops the dumps that wait. Later failures follow from the first one.
+    pub fn fail(&self, error: BlockError) {
         let mut state = self.state();
-        state.has_failed = true;
-        state.failure = Some(error);
+        if !state.has_failed {
+            state.has_failed = true;
+            state.failure = Some(error);
+        }
         state.waiting.clear();
+        self.moved.notify_all();
+    }
+
+    fn has_failed(&self) -> bool {
+        self.state().has_failed
     }
 
     /// Waits for a dump, at most for `limit`.
@@ -97,7 +109,7 @@ impl Queue {
             if let Some(dump) = state.waiting.pop_front() {
                 return Step::Write(dump);
             }
-            if state.has_ended {
+            if state.has_ended || state.has_failed {
                 return Step::End;
             }
             state = match limit {
@@ -105,7 +117,11 @@ impl Queue {
                 Some(limit) => {
                     let waited = self.moved.wait_timeout(state, limit);
                     let (state, result) = waited.unwrap_or_else(PoisonError::into_inner);
-                    if result.timed_out() && state.waiting.is_empty() && !state.has_ended {
+                    if result.timed_out()
+                        && state.waiting.is_empty()
+                        && !state.has_ended
+                        && !state.has_failed
+                    {
                         return Step::Idle;
                     }
                     state
@@ -190,24 +206,31 @@ impl Writing {
         }
     }
 
-    /// Writes dumps until the queue ends.
+    /// Writes dumps until the queue ends or something fails.
     pub fn run(mut self) {
+        if let Err(error) = self.write_all() {
+            self.queue.fail(error);
+        }
+        self.env.wake.wake();
+    }
+
+    fn write_all(&mut self) -> Result<(), BlockError> {
+        let mut committing = Committing::start(Arc::clone(&self.queue), self.env.clone())?;
+        let written = self.write_dumps(&committing);
+        written.and(committing.end())
+    }
+
+    fn write_dumps(&mut self, committing: &Committing) -> Result<(), BlockError> {
         loop {
-            let done = match self.queue.next(self.until_commit()) {
-                Step::Write(dump) => self.write(&dump),
-                Step::Idle => self.commit(),
+            match self.queue.next(self.until_commit(committing)) {
+                Step::Write(dump) => self.write(&dump, committing)?,
+                Step::Idle => self.commit(committing)?,
                 Step::End => break,
-            };
-            if let Err(error) = done {
-                self.queue.fail(error);
-                self.env.wake.wake();
-                return;
             }
             self.env.wake.wake();
         }
-        if let Err(error) = self.close() {
-            self.queue.fail(error);
-        }
+        // After a failure the file keeps the dumps of its last commit.
+        if self.queue.has_failed() { Ok(()) } else { self.close(committing) }
     }
 
     fn interval(&self) -> Duration {
@@ -215,22 +238,29 @@ impl Writing {
     }
 
     /// Time until dumps must be committed; `None` if there are none.
-    fn until_commit(&self) -> Option<Duration> {
+    fn until_commit(&self, committing: &Committing) -> Option<Duration> {
         let open = self.open.as_ref()?;
         let has_more = open.writer.dumps() > open.writer.committed();
-        has_more.then(|| self.interval().saturating_sub(open.committed.elapsed()))
+        let limit = self.interval().saturating_sub(open.committed.elapsed());
+        has_more.then(|| if committing.is_busy() { limit.max(LOOK) } else { limit })
     }
 
-    fn commit(&mut self) -> Result<(), BlockError> {
+    /// Commits all dumps in the other thread, unless it is still busy with the commit before.
+    fn commit(&mut self, committing: &Committing) -> Result<(), BlockError> {
         let Some(open) = &mut self.open else { return Ok(()) };
-        open.writer.commit(true).map_err(at(open.path.path()))?;
+        if committing.is_busy() {
+            return Ok(());
+        }
+        let commit = open.writer.begin_commit().map_err(at(open.path.path()))?;
         open.committed = Instant::now();
-        Ok(())
+        committing.run(Job { commit, path: open.path.clone(), is_last: false })
     }
 
-    fn close(&mut self) -> Result<(), BlockError> {
-        let Some(open) = self.open.take() else { return Ok(()) };
-        open.writer.close().map_err(at(open.path.path()))
+    /// Commits the last dumps of the open file, if there is one.
+    fn close(&mut self, committing: &Committing) -> Result<(), BlockError> {
+        let Some(Open { mut writer, path, .. }) = self.open.take() else { return Ok(()) };
+        let commit = writer.begin_commit().map_err(at(path.path()))?;
+        committing.run(Job { commit, path, is_last: true })
     }
 
     fn open(&mut self, timestamp: u64) -> Result<Open, BlockError> {
@@ -257,13 +287,13 @@ impl Writing {
         Ok(Open { writer, path: written, committed: Instant::now() })
     }
 
-    fn write(&mut self, dump: &Dump) -> Result<(), BlockError> {
+    fn write(&mut self, dump: &Dump, committing: &Committing) -> Result<(), BlockError> {
         let is_full = self.open.as_ref().is_some_and(|open| {
             self.dumps_per_file.is_some_and(|most| open.writer.dumps() >= most)
                 || open.writer.is_full()
         });
         if is_full {
-            self.close()?;
+            self.close(committing)?;
         }
         if self.open.is_none() {
             self.open = Some(self.open(dump.timestamp)?);
@@ -280,7 +310,7 @@ impl Writing {
         open.writer.dump(&time).map_err(at(open.path.path()))?;
         self.counters.dumps.add(1);
         if open.committed.elapsed() >= self.interval() {
-            self.commit()?;
+            self.commit(committing)?;
         }
         Ok(())
     }

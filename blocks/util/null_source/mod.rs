@@ -63,7 +63,7 @@ pub struct NullSource {
 #[serde(deny_unknown_fields)]
 pub struct AxisParameter {
     /// Name: `sample`, `heap`, `pol`, `spectrum`, `unzip`, `channel`, `antenna`, `baseline`, `product`, `beam`,
-    /// `east_west`, `north_south`, `epoch`, `satellite`, `tap` or `value`.
+    /// `east_west`, `north_south`, `epoch`, `satellite`, `tap`, `value` or `mean`.
     pub name: String,
     /// Number of elements.
     pub len: usize,

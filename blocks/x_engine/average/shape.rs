@@ -1,6 +1,7 @@
 //! Axes of input and output, and their validity.
 
 use super::{Average, Values, is_known};
+use crate::common::axes::{MEAN, refuse_means};
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Axis, Band, Clock, Dtype, PortType, Refusal, ValidityType};
 
@@ -53,8 +54,11 @@ impl Axes {
         self.names.iter().position(|known| *known == name)
     }
 
-    /// Diagnostic for validity axes that are not different axes of the payload.
+    /// Diagnostic for means, and for validity axes that are not different axes of the payload.
     pub(super) fn refuse_validity(&self, port: &PortType) -> Option<Refusal> {
+        if let Some(refusal) = refuse_means(0, port) {
+            return Some(refusal);
+        }
         let axes = &port.validity.axes;
         let is_fine = axes.iter().enumerate().all(|(n, axis)| {
             let is_repeated = axes[..n].iter().any(|other| other.name == axis.name);
@@ -185,12 +189,14 @@ impl Shape {
         let has = |name: &str| of_input.iter().any(|(known, _)| *known == name);
         // Averages of one frame have counts of their own.
         let spectrum = axes.position("spectrum").filter(|_| !has("spectrum"));
-        let validity: Vec<(&'static str, usize)> = spectrum
+        let counted: Vec<(&'static str, usize)> = spectrum
             .map(|_| "spectrum")
             .into_iter()
             .chain(of_input.iter().map(|(name, _)| *name))
             .map(|name| (name, axes.position(name).map_or(1, |position| lengths[position])))
             .collect();
+        let is_mean = block.values == Values::Mean && names[BASELINE] == "baseline";
+        let validity = counted.into_iter().chain(is_mean.then_some((MEAN, 1))).collect::<Vec<_>>();
         let spectra = input[SPECTRUM] as u64;
         Self {
             dtype: port.dtype,

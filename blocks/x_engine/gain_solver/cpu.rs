@@ -2,7 +2,7 @@
 
 use super::settings::Settings;
 use super::sums::{POLS, Shape, Sums};
-use super::{GAINS, GainSolver};
+use super::{GAINS, GainSolver, Mode};
 use fxgraph::event::EventKind;
 use fxgraph::live_updates::{Answer, Requester};
 use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, Summary};
@@ -195,7 +195,11 @@ impl Solver {
                 let Some(gain) = *gain else { continue };
                 errors.amplitude = errors.amplitude.max((gain.norm() - 1.0).abs());
                 errors.phase_degrees = errors.phase_degrees.max(gain.arg().to_degrees().abs());
-                let correction = correction(gain, self.parameters.loop_gain);
+                let error = match self.parameters.mode {
+                    Mode::Complex => gain,
+                    Mode::Phase => gain / gain.norm(),
+                };
+                let correction = correction(error, self.parameters.loop_gain);
                 self.corrections[antenna * groups + group][pol] = correction;
             }
         }

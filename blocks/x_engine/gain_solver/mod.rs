@@ -15,10 +15,23 @@ use fxgraph::{
 };
 use fxgraph_dsp::geometry::Direction;
 use fxgraph_dsp::stefcal::antennas_of;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sums::Shape;
 
 /// Live parameter of the targets that the block changes.
 const GAINS: &str = "gains";
+
+/// Parts of the gains that updates correct.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Amplitude and phase.
+    #[default]
+    Complex,
+    /// Phase.
+    Phase,
+}
 
 /// Parameters of `gain_solver`.
 #[derive(Clone, Debug, Kind)]
@@ -45,6 +58,10 @@ pub struct GainSolver {
     /// Fraction of the measured error, in phase and in the logarithm of the amplitude, that an update corrects.
     #[param(default = 0.5, range = 0.01..=1.0)]
     pub loop_gain: f64,
+    /// Parts of the gains that an update corrects: `complex` (amplitude and phase) or `phase`, which leaves the
+    /// amplitudes as they are.
+    #[param(default)]
+    pub mode: Mode,
     /// Smallest number of antennas with data for a solution.
     #[param(default = 3, range = 3..)]
     pub min_antennas: usize,

@@ -1,6 +1,7 @@
 //! Sums of visibilities over dumps and groups of channels.
 
 use super::GainSolver;
+use crate::common::axes::refuse_means;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Band, BlockError, Dtype, Frame, PortType, Refusal};
 use num_complex::{Complex32, Complex64};
@@ -24,8 +25,11 @@ pub struct Shape {
     units: [usize; 3],
 }
 
-/// Diagnostic for validity axes that are not different axes of the payload.
+/// Diagnostic for means, and for validity axes that are not different axes of the payload.
 pub(super) fn refuse_validity(port: &PortType) -> Option<Refusal> {
+    if let Some(refusal) = refuse_means(0, port) {
+        return Some(refusal);
+    }
     let axes = &port.validity.axes;
     let is_fine = axes.iter().enumerate().all(|(n, axis)| {
         port.axes.contains(axis) && axes[..n].iter().all(|other| other.name != axis.name)

@@ -1,5 +1,5 @@
-use super::GainSolver;
 use super::settings::Settings;
+use super::{GainSolver, Mode};
 use fxgraph::edge::Harness;
 use fxgraph::event::{EventKind, Events};
 use fxgraph::live_updates::{Controller, InForce};
@@ -38,6 +38,7 @@ fn parameters() -> GainSolver {
         dumps: 1,
         reference_antenna: 0,
         loop_gain: 1.0,
+        mode: Mode::Complex,
         min_antennas: 3,
         iterations: 200,
         tolerance: 1e-9,
@@ -204,6 +205,27 @@ fn of_antenna(antenna: usize, pol: usize, _: usize) -> Complex64 {
 
 fn of_channel(antenna: usize, pol: usize, channel: usize) -> Complex64 {
     of_antenna(antenna, pol, channel) * Complex64::from_polar(1.0, (antenna * channel) as f64)
+}
+
+#[test]
+fn phase_mode_corrects_phases_and_leaves_amplitudes() {
+    let mut bench = Bench::new(&GainSolver { mode: Mode::Phase, ..parameters() }, of_antenna);
+    bench.dump().unwrap();
+    bench.answer(Ok(STEP));
+    let wrapped = |angle: f64| Complex64::cis(angle).arg();
+    for (antenna, pol) in (0..4).flat_map(|antenna| [(antenna, 0), (antenna, 1)]) {
+        let gain = bench.engines.gain(antenna, pol, 0);
+        assert!((gain.norm() - 1.0).abs() < 1e-6, "{gain}");
+        // The phase of antenna 0 stays.
+        let expected = of_antenna(0, pol, 0).arg() - of_antenna(antenna, pol, 0).arg();
+        assert!(wrapped(gain.arg() - expected).abs() < 1e-5, "{antenna} {pol} {gain}");
+    }
+    // The solution has the amplitudes still, relative to their geometric mean.
+    let mean = (0.7_f64 * 1.4 * 1.1).powf(0.25);
+    let (gains, _) = bench.dump().unwrap();
+    for (gain, amplitude) in gains.chunks_exact(2).zip([1.0, 0.7, 1.4, 1.1]) {
+        assert!(gain.iter().all(|g| (g - (amplitude / mean) as f32).norm() < 1e-4), "{gains:?}");
+    }
 }
 
 #[test]

@@ -69,6 +69,9 @@ pub struct Resources {
     pub sockets: Vec<String>,
     /// Files that it writes, to reject two writers of one file.
     pub writes: Vec<PathBuf>,
+    /// Whether it cannot follow another centre frequency of its inputs while it runs, such as one that is in a file's
+    /// header. Live updates and swaps upstream that would change it are rejected.
+    pub fixes_band: bool,
     /// Live parameters of other blocks that it changes, to reject those that do not exist.
     pub updates: Vec<Target>,
 }
