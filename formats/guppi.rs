@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Length of a card in bytes.
 pub const CARD_BYTES: usize = 80;
-/// Headers and blocks are padded to a multiple of this many bytes if `DIRECTIO` is 1.
+/// Headers are padded to a multiple of this many bytes if `DIRECTIO` is 1.
 pub const DIRECT_BYTES: usize = 512;
 /// Largest number of cards of a header.
 pub const MAX_CARDS: usize = 1024;
