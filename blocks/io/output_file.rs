@@ -19,8 +19,7 @@ const REPORT_LINES: usize = 20;
 
 /// Converts an I/O error at `path`.
 pub fn cannot_write(path: &Path) -> impl Fn(io::Error) -> BlockError {
-    let path = path.display().to_string();
-    move |error| BlockError::new(format!("cannot write {path}: {}", reason(&error)))
+    move |error| BlockError::new(format!("cannot write {}: {}", path.display(), reason(&error)))
 }
 
 /// Returns a diagnostic unless `path` is a file name with the extension `extension`.
