@@ -1,7 +1,8 @@
 //! StEFCal: complex gains of antennas from visibilities and a model, by alternating least squares.
 //!
 //! The gains minimise `sum w |V - g_1 M conj(g_2)|^2` over all baselines of two different antennas. Baseline
-//! `a2 (a2 + 1) / 2 + a1` is that of antennas `a1 <= a2`.
+//! `a2 (a2 + 1) / 2 + a1` is that of antennas `a1 <= a2`. A baseline whose visibility is exactly 0 counts as one without
+//! data: it is that of an antenna that delivers zeros.
 //!
 //! Source: Salvini and Wijnholds, Astronomy and Astrophysics 571, A97 (2014).
 
@@ -74,7 +75,8 @@ impl Data<'_> {
     }
 
     fn has(&self, a: usize, b: usize) -> bool {
-        a != b && self.pair(a, b).2 > 0.0
+        let (measured, _, weight) = self.pair(a, b);
+        a != b && weight > 0.0 && measured != Complex64::ZERO
     }
 }
 
@@ -331,6 +333,17 @@ mod tests {
     }
 
     #[test]
+    fn antenna_that_delivers_zeros_has_no_gain() {
+        let mut gains = gains(6);
+        gains[3] = Complex64::ZERO;
+        let solution = Problem::new(&gains, 0.0).solve(6, &LIMITS).unwrap();
+        for (antenna, (found, gain)) in solution.gains.iter().zip(&gains).enumerate() {
+            assert_eq!(found.is_none(), antenna == 3);
+            assert!(found.is_none_or(|found| (found - gain).norm() < 1e-9));
+        }
+    }
+
+    #[test]
     fn undetermined_and_useless_data_are_failures() {
         let mut star = Problem::new(&gains(4), 0.0);
         // Only the baselines with antenna 0.
@@ -338,7 +351,7 @@ mod tests {
         assert_eq!(star.solve(4, &LIMITS), Err(Failure::Undetermined));
         let mut zeros = Problem::new(&gains(4), 0.0);
         zeros.measured.fill(Complex64::ZERO);
-        assert_eq!(zeros.solve(4, &LIMITS), Err(Failure::NotConverged));
+        assert_eq!(zeros.solve(4, &LIMITS), Err(Failure::TooFewAntennas(1)));
         let mut infinite = Problem::new(&gains(4), 0.0);
         infinite.measured[3].re = f64::INFINITY;
         assert_eq!(infinite.solve(4, &LIMITS), Err(Failure::NotConverged));

@@ -9,6 +9,10 @@ use std::collections::BTreeMap;
 
 /// Length of the headers that are written, in bytes.
 pub const HEADER_BYTES: usize = 4096;
+/// Offset of the value of `FILE_SIZE` in the headers that are written, in bytes.
+pub const FILE_SIZE_OFFSET: u64 = 103;
+/// Digits of the largest `FILE_SIZE`.
+const FILE_SIZE_DIGITS: usize = 20;
 /// Longest header that is read, in bytes.
 pub const MAX_HEADER_BYTES: usize = 1 << 20;
 /// Longest value of a keyword that is written.
@@ -106,6 +110,21 @@ impl<'a> Keywords<'a> {
     fn text(&self, keyword: &str) -> String {
         self.0.get(keyword).copied().unwrap_or_default().to_owned()
     }
+}
+
+/// Returns the value of `FILE_SIZE` as it is at [`FILE_SIZE_OFFSET`], padded with spaces. It allocates nothing.
+#[must_use]
+pub fn file_size(bytes: u64) -> [u8; FILE_SIZE_DIGITS] {
+    let (mut text, mut rest, mut digits) = ([b' '; FILE_SIZE_DIGITS], bytes, 0);
+    loop {
+        text[digits] = b'0' + (rest % 10) as u8;
+        (rest, digits) = (rest / 10, digits + 1);
+        if rest == 0 {
+            break;
+        }
+    }
+    text[..digits].reverse();
+    text
 }
 
 /// Returns the Unix time of `2026-07-02-01:39:20`, and the picoseconds of a fraction of the last second.
@@ -223,7 +242,7 @@ impl Header {
             ("HDR_VERSION", "1.0".to_owned()),
             ("HDR_SIZE", HEADER_BYTES.to_string()),
             ("DADA_VERSION", "1.0".to_owned()),
-            ("FILE_SIZE", self.file_bytes.to_string()),
+            ("FILE_SIZE", format!("{:<FILE_SIZE_DIGITS$}", self.file_bytes)),
             ("FILE_NUMBER", self.file_number.to_string()),
             ("UTC_START", self.utc_start()),
             ("PICOSECONDS", self.start.picoseconds.to_string()),
@@ -289,6 +308,17 @@ mod tests {
         let spaced = Header { source: "3C 48 #1".to_owned(), telescope: String::new(), ..header() };
         let read = Header::parse(&spaced.bytes()).unwrap();
         assert_eq!((read.source.as_str(), read.telescope.as_str()), ("3C_48__1", "unknown"));
+    }
+
+    #[test]
+    fn file_size_is_replaced_in_the_bytes_of_a_header() {
+        for file_bytes in [0, 9, 10, 1 << 40, u64::MAX] {
+            let mut bytes = header().bytes();
+            let digits = file_size(file_bytes);
+            bytes[FILE_SIZE_OFFSET as usize..][..digits.len()].copy_from_slice(&digits);
+            assert_eq!(bytes, Header { file_bytes, ..header() }.bytes());
+            assert_eq!(Header::parse(&bytes).unwrap().file_bytes, file_bytes);
+        }
     }
 
     #[test]

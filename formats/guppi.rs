@@ -6,10 +6,11 @@
 
 use crate::utc::{DAY_SECONDS, SECOND_PICOSECONDS, Time, UNIX_MJD};
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 /// Length of a card in bytes.
 pub const CARD_BYTES: usize = 80;
-/// Headers and blocks are padded to a multiple of this many bytes if `DIRECTIO` is 1.
+/// Headers are padded to a multiple of this many bytes if `DIRECTIO` is 1.
 pub const DIRECT_BYTES: usize = 512;
 /// Largest number of cards of a header.
 pub const MAX_CARDS: usize = 1024;
@@ -17,6 +18,23 @@ pub const MAX_CARDS: usize = 1024;
 pub const MAX_HEADER_BYTES: usize = (MAX_CARDS * CARD_BYTES).next_multiple_of(DIRECT_BYTES);
 /// Longest text in a card.
 const MAX_TEXT: usize = 68;
+
+/// Value of a card.
+enum Value<'a> {
+    Integer(u64),
+    Float(f64),
+    Text(&'a str),
+}
+
+/// Writes `text` in quotes, padded to 8 characters. Characters that a card cannot hold become `_`.
+fn write_text(out: &mut Vec<u8>, text: &str) -> io::Result<()> {
+    let is_plain = |c: &char| (' '..='~').contains(c) && !"'=/".contains(*c);
+    write!(out, "'")?;
+    let begin = out.len();
+    out.extend(text.chars().take(MAX_TEXT).map(|c| if is_plain(&c) { c as u8 } else { b'_' }));
+    out.resize(out.len().max(begin + 8), b' ');
+    write!(out, "'")
+}
 
 /// Header of a block.
 #[derive(Clone, Debug, PartialEq)]
@@ -301,17 +319,18 @@ impl Header {
     pub fn write(&self, out: &mut Vec<u8>) {
         let begin = out.len();
         let all_channels = self.antennas * self.channels;
-        let mut card = |keyword: &str, value: String| {
-            out.extend(format!("{keyword:<8}= {value:<70}").into_bytes());
+        // Writing to a vector cannot fail.
+        let mut card = |keyword: &str, value: Value<'_>| {
+            let end = out.len() + CARD_BYTES;
+            let _ = write!(out, "{keyword:<8}= ");
+            let _ = match value {
+                Value::Integer(number) => write!(out, "{number:>20}"),
+                Value::Float(number) => write!(out, "{number:>20?}"),
+                Value::Text(text) => write_text(out, text),
+            };
+            out.resize(end, b' ');
         };
-        let text = |text: &str| {
-            let is_plain = |c: &char| (' '..='~').contains(c) && !"'=/".contains(*c);
-            let plain = |c: char| if is_plain(&c) { c } else { '_' };
-            let plain: String = text.chars().map(plain).take(MAX_TEXT).collect();
-            format!("'{plain:<8}'")
-        };
-        let float = |number: f64| format!("{number:>20?}");
-        let integer = |number: u64| format!("{number:>20}");
+        let (integer, float, text) = (Value::Integer, Value::Float, Value::Text);
         card("BACKEND", text(&self.backend));
         card("TELESCOP", text(&self.telescope));
         card("SRC_NAME", text(&self.source));
@@ -336,7 +355,7 @@ impl Header {
         card("PIPERBLK", integer(self.packets_per_block));
         card("DROPBLK", float(self.dropped));
         card("DROPTOT", float(self.dropped_in_total));
-        out.extend(format!("{:<80}", "END").into_bytes());
+        let _ = write!(out, "{:<80}", "END");
         if self.is_direct {
             let length = (out.len() - begin).next_multiple_of(DIRECT_BYTES);
             out.resize(begin + length, 0);

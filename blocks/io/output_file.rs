@@ -7,7 +7,7 @@ use fxgraph::runtime::{BlockEvents, EventKind};
 use fxgraph::{BlockError, Env, Refusal, Summary};
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -19,8 +19,7 @@ const REPORT_LINES: usize = 20;
 
 /// Converts an I/O error at `path`.
 pub fn cannot_write(path: &Path) -> impl Fn(io::Error) -> BlockError {
-    let path = path.display().to_string();
-    move |error| BlockError::new(format!("cannot write {path}: {}", reason(&error)))
+    move |error| BlockError::new(format!("cannot write {}: {}", path.display(), reason(&error)))
 }
 
 /// Returns a diagnostic unless `path` is a file name with the extension `extension`.
@@ -132,8 +131,11 @@ impl OutputFile {
                 file => return Ok(opened(file.map_err(cannot_write(&name))?, name)),
             }
         }
-        let path = path.display();
-        Err(BlockError::new(format!("there are {MOST_NAMESAKES} files named {path} already")))
+        let (first, last) = (path.display(), numbered(MOST_NAMESAKES));
+        Err(BlockError::new(format!(
+            "all names from {first} to {} are taken; remove files or write to another directory",
+            last.display()
+        )))
     }
 
     /// Creates the file at `path` as [`create`](Self::create) does, and reports another name as a warning.
@@ -149,6 +151,30 @@ impl OutputFile {
         Ok(file)
     }
 
+    /// Creates the file as [`open`](Self::open) does, and writes `header`; an error leaves no file.
+    pub fn begin(
+        path: &WrittenPath,
+        overwrites: bool,
+        report: &mut Report,
+        header: &[u8],
+    ) -> Result<Self, BlockError> {
+        let mut file = Self::open(path, overwrites, report)?;
+        match file.append(header) {
+            Ok(()) => Ok(file),
+            Err(error) => {
+                file.remove();
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the file; a device stays.
+    pub fn remove(self) {
+        if self.file.metadata().is_ok_and(|there| there.is_file()) {
+            let _ = self.files.remove_file(&self.path);
+        }
+    }
+
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
@@ -161,13 +187,24 @@ impl OutputFile {
 
     /// Appends `bytes`. After an error the file has the bytes of the earlier calls.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), BlockError> {
-        self.file.write_all(bytes).map_err(|error| {
-            // Devices have no length.
+        self.write(bytes).map_err(|error| {
+            // A part may be written; the next call continues at the same place. Devices have no length.
             let _ = self.file.set_len(self.len);
+            let _ = self.file.seek(SeekFrom::Start(self.len));
             cannot_write(&self.path)(error)
         })?;
         self.len += bytes.len() as u64;
         Ok(())
+    }
+
+    #[cfg(not(test))]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)
+    }
+
+    #[cfg(test)]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        full_disk::write(&mut self.file, bytes)
     }
 
     /// Overwrites the bytes at `offset`.
@@ -186,6 +223,30 @@ impl OutputFile {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// A disk that fills up, for tests of sinks.
+#[cfg(test)]
+pub mod full_disk {
+    use super::{ErrorKind, File, Write, io};
+    use std::cell::Cell;
+
+    thread_local! {
+        static ROOM: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+
+    /// Sets the number of bytes that files of this thread can append, `None` for any number.
+    pub fn leave(room: Option<usize>) {
+        ROOM.set(room);
+    }
+
+    pub(super) fn write(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+        let Some(room) = ROOM.get() else { return file.write_all(bytes) };
+        let now = room.min(bytes.len());
+        ROOM.set(Some(room - now));
+        file.write_all(&bytes[..now])?;
+        if now < bytes.len() { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 }
 
@@ -224,5 +285,47 @@ mod tests {
         let said = file.append(b"x").unwrap_err().to_string();
         assert!(said.ends_with("full.vdif: No space left on device"), "{said}");
         assert_eq!(file.len, 0);
+    }
+
+    #[test]
+    fn append_after_a_partial_write_continues_without_a_hole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.raw");
+        let mut report = Report::new(&Env::detached("out"));
+        let mut file = OutputFile::open(&path.as_path().into(), false, &mut report).unwrap();
+        file.append(b"first").unwrap();
+        full_disk::leave(Some(3));
+        assert!(file.append(b"second").is_err());
+        assert_eq!((std::fs::read(&path).unwrap(), file.len), (b"first".to_vec(), 5));
+        full_disk::leave(None);
+        file.append(b"third").unwrap();
+        assert_eq!((std::fs::read(&path).unwrap(), file.len), (b"firstthird".to_vec(), 10));
+    }
+
+    #[test]
+    fn file_without_room_for_its_header_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.raw");
+        let mut report = Report::new(&Env::detached("out"));
+        let mut begin =
+            || OutputFile::begin(&path.as_path().into(), false, &mut report, b"header").map(drop);
+        full_disk::leave(Some(3));
+        assert!(begin().is_err());
+        assert!(!path.exists());
+        full_disk::leave(None);
+        begin().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"header");
+    }
+
+    #[test]
+    fn taken_names_are_in_the_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = |n| if n == 1 { "a.raw".to_owned() } else { format!("a_{n}.raw") };
+        (1..=MOST_NAMESAKES).for_each(|n| drop(File::create(folder.path().join(name(n)))));
+        let path = folder.path().join("a.raw");
+        let said = OutputFile::create(&path.as_path().into(), false, None).err().unwrap();
+        let said = said.to_string();
+        assert!(said.starts_with("all names from ") && said.contains("a.raw to "), "{said}");
+        assert!(said.contains("a_9999.raw are taken; remove files"), "{said}");
     }
 }

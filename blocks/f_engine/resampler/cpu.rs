@@ -3,6 +3,7 @@
 use super::history::History;
 use super::{HEAP_SAMPLES, Resampler, Shape};
 use crate::common::samples::Samples;
+use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Block, BlockError, Configured, Counter, Env, Frame, FrameMut, Input, Io, Next};
 use fxgraph_dsp::resample;
 use num_complex::Complex32;
@@ -10,8 +11,6 @@ use std::cmp::Ordering;
 
 /// Approximate number of products that one call of `work` computes: some 10 ms.
 const BATCH_PRODUCTS: usize = 1 << 25;
-/// Timestamps that are not beyond the range of a stream.
-const MAX_TIMESTAMP: u64 = 1 << 62;
 
 /// Place of the stream in time.
 struct Place {

@@ -4,14 +4,13 @@ use super::{Shape, Synthesiser};
 use crate::common::samples::Samples;
 use bytemuck::AnyBitPattern;
 use fxgraph::frame::Annotations;
+use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Block, BlockError, Configured, Counter, Dtype, Env, Frame, FrameMut, Io, Next};
 use fxgraph_dsp::synthesis::{Inverse, Synthesis};
 use num_complex::Complex32;
 
 /// Count of a spectrum before the start or after the end of the stream, which is missing and not counted.
 const OUTSIDE: u32 = u32::MAX;
-/// Timestamps that are not beyond the range of a stream.
-const MAX_TIMESTAMP: u64 = 1 << 62;
 
 /// The running block.
 pub(super) struct Cpu {

@@ -4,7 +4,7 @@ use super::{DadaSink, Shape};
 use crate::io::output_file::{OutputFile, Report, with_suffix};
 use fxgraph::recording::try_path;
 use fxgraph::{Block, BlockError, Clock, Counter, Env, Frame, Input, Io, Next};
-use fxgraph_formats::dada::{HEADER_BYTES, Header};
+use fxgraph_formats::dada::{FILE_SIZE_OFFSET, HEADER_BYTES, Header, file_size};
 use fxgraph_formats::utc::{SECOND_PICOSECONDS, Time};
 use std::sync::Arc;
 
@@ -23,15 +23,15 @@ pub struct Sink {
     header: Header,
     /// Timestamp of the first sample.
     start: Option<u64>,
-    /// Number of the next sample since `start`.
+    /// Number of the next sample since `start`: the samples in the files.
     next: u64,
-    /// Samples missing before the frame that is held.
-    gap: u64,
+    /// A frame that waits until the gap before it is filled.
     held: Option<Arc<Frame>>,
     /// Samples in the order of the file.
     out: Vec<u8>,
     written: Counter,
     missing: Counter,
+    dropped: Counter,
     misplaced: Counter,
 }
 
@@ -71,12 +71,15 @@ impl Sink {
             header,
             start: None,
             next: 0,
-            gap: 0,
             held: None,
             written: counters.count("samples_written", "samples of each channel in the files"),
             missing: counters.loss(
                 "values_missing",
                 "samples of a channel and polarisation that are zeros in the file; look for missing data upstream",
+            ),
+            dropped: counters.loss(
+                "samples_dropped",
+                "samples of each channel dropped because the file could not be written; see the fault for the cause",
             ),
             misplaced: counters.loss(
                 "frames_misplaced",
@@ -104,19 +107,34 @@ impl Sink {
             self.misplaced.add(1);
             return Ok(());
         };
-        self.gap = number - self.next;
-        if self.gap == 0 {
+        let gap = number - self.next;
+        if gap == 0 {
             return self.append(&frame);
         }
-        let seconds = self.gap as f64 * self.header.sample_us * 1e-6;
+        self.held = Some(frame);
+        let seconds = gap as f64 * self.header.sample_us * 1e-6;
         if seconds > self.parameters.max_gap_seconds {
+            self.end();
             return Err(BlockError::new(format!(
                 "cannot continue {}: a gap of {seconds} s is longer than `max_gap_seconds`",
                 self.parameters.path
             )));
         }
-        self.held = Some(frame);
+        let most = (MAX_FILL_BYTES / self.shape.time_bytes()).max(1) as u64;
+        let times = gap.min(most);
+        self.out.clear();
+        self.out.resize(times as usize * self.shape.time_bytes(), 0);
+        self.write()?;
+        self.missing.add(times * (self.shape.channels * self.shape.pols) as u64);
         Ok(())
+    }
+
+    /// Ends the recording. If `on_fault` lets the block continue, the next frame begins another one, which must not
+    /// overwrite this one.
+    fn end(&mut self) {
+        self.parameters.overwrite = false;
+        (self.file, self.start, self.next) = (None, None, 0);
+        (self.header.offset_bytes, self.header.file_bytes, self.header.file_number) = (0, 0, 0);
     }
 
     /// Sets the time of the first sample. `UTC_START` is the whole second before it, so that the offset is the fraction
@@ -175,18 +193,27 @@ impl Sink {
                 }
             }
         }
-        self.missing.add(missing);
-        self.next += shape.times as u64;
-        self.write()
+        let end = self.next + shape.times as u64;
+        let written = self.write();
+        // Their place is a gap, which is filled before the next frame.
+        self.dropped.add(end - self.next);
+        self.missing.add(if written.is_ok() { missing } else { 0 });
+        written
     }
 
     /// Writes all of `out`, to as many files as necessary.
     fn write(&mut self) -> Result<(), BlockError> {
         let out = std::mem::take(&mut self.out);
+        let written = self.write_samples(&out);
+        self.out = out;
+        written
+    }
+
+    fn write_samples(&mut self, samples: &[u8]) -> Result<(), BlockError> {
         let sample_bytes = self.header.sample_bytes();
         let most =
             self.parameters.file_bytes.map_or(u64::MAX, |most| most / sample_bytes * sample_bytes);
-        let mut rest = &out[..];
+        let mut rest = samples;
         while !rest.is_empty() {
             if self.header.file_bytes >= most {
                 // The next file.
@@ -199,20 +226,22 @@ impl Sink {
             self.put(now)?;
             rest = after;
         }
-        self.written.add(out.len() as u64 / sample_bytes);
-        self.out = out;
         Ok(())
     }
 
-    /// Appends to the open file; the header is updated after the samples are written.
+    /// Appends to the open file; the header is updated after the samples are written. After an error the samples are
+    /// either counted in `next` or not in the file.
     fn put(&mut self, bytes: &[u8]) -> Result<(), BlockError> {
         if self.file.is_none() {
             self.open()?;
         }
         let Some(file) = &mut self.file else { return Ok(()) };
         file.append(bytes)?;
+        let times = bytes.len() as u64 / self.header.sample_bytes();
         self.header.file_bytes += bytes.len() as u64;
-        file.replace(0, &self.header.bytes())
+        self.next += times;
+        self.written.add(times);
+        file.replace(FILE_SIZE_OFFSET, &file_size(self.header.file_bytes))
     }
 
     fn open(&mut self) -> Result<(), BlockError> {
@@ -224,24 +253,13 @@ impl Sink {
         } else {
             path.clone()
         };
-        let mut file = OutputFile::open(&path, *overwrite, &mut self.report)?;
-        file.append(&self.header.bytes())?;
-        self.file = Some(file);
+        let header = self.header.bytes();
+        self.file = Some(OutputFile::begin(&path, *overwrite, &mut self.report, &header)?);
         Ok(())
     }
 
     /// Moves one step forward; `None` if there is nothing to do yet.
     fn step(&mut self, input: &mut Input) -> Result<Option<Next>, BlockError> {
-        if self.gap > 0 {
-            let most = (MAX_FILL_BYTES / self.shape.time_bytes()).max(1) as u64;
-            let times = self.gap.min(most);
-            self.out.clear();
-            self.out.resize(times as usize * self.shape.time_bytes(), 0);
-            self.missing.add(times * (self.shape.channels * self.shape.pols) as u64);
-            (self.gap, self.next) = (self.gap - times, self.next + times);
-            self.write()?;
-            return Ok(Some(Next::Again));
-        }
         if let Some(frame) = self.held.take().or_else(|| input.pop()) {
             self.take(frame)?;
             return Ok(Some(Next::Again));
@@ -259,7 +277,7 @@ impl Block for Sink {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let Some(next) = self.step(&mut io.inputs[0])? else { return Ok(Next::Wait) };
         // A stream without frames is a file, too.
-        if next == Next::Finished && self.file.is_none() {
+        if next == Next::Finished && self.start.is_none() && self.file.is_none() {
             self.open()?;
         }
         Ok(next)

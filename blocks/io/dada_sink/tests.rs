@@ -1,6 +1,7 @@
 //! Samples of the files in their order, and headers.
 
 use super::*;
+use crate::io::output_file::full_disk;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, Clock, Env, Ports, ValidityType};
 use fxgraph_formats::dada::Header;
@@ -127,6 +128,79 @@ fn missing_samples_are_zeros_and_a_long_gap_is_an_error() {
         env.counters.list().iter().find(|named| named.name == name).unwrap().counter.get()
     };
     assert_eq!((count("values_missing"), count("frames_misplaced")), (2, 1));
+}
+
+/// Sends frames of 8 samples with these timestamps, each with that room on the disk; returns whether `work` succeeded.
+fn run_on_full_disk(sink: &DadaSink, frames: &[(u64, Option<usize>)], env: &Env) -> Vec<bool> {
+    let ports = Ports { inputs: vec![port(&[("sample", 8)], &[])], outputs: vec![] };
+    let mut harness = Harness::new(sink.build(&ports.inputs, env).unwrap(), &ports, 1).unwrap();
+    let mut results = Vec::new();
+    for (n, (timestamp, room)) in frames.iter().enumerate() {
+        assert!(harness.send(0, |frame| {
+            frame.header_mut().timestamp = *timestamp;
+            frame.header_mut().validity.fill(1);
+            frame.as_mut_slice::<u8>().unwrap().fill(n as u8 + 1);
+        }));
+        full_disk::leave(*room);
+        results.push(Harness::block_on(harness.run()).is_ok());
+    }
+    full_disk::leave(None);
+    harness.end(0);
+    Harness::block_on(harness.run()).unwrap();
+    results
+}
+
+#[test]
+fn samples_after_a_failed_write_keep_their_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.dada");
+    let env = Env::detached("out");
+    let counts = || {
+        let names = ["samples_written", "samples_dropped", "values_missing"];
+        let all = env.counters.list();
+        names.map(|name| all.iter().find(|named| named.name == name).unwrap().counter.get())
+    };
+    // Frame 1 cannot be written, nor the zeros in its place while frame 2 waits.
+    let frames = [(0, None), (16, Some(3)), (32, Some(0)), (48, None)];
+    let results = run_on_full_disk(&sink(&path, serde_json::json!({})), &frames, &env);
+    assert_eq!(results, [true, false, false, true]);
+    let (header, bytes) = read(&path);
+    assert_eq!(bytes, [[1; 8], [0; 8], [3; 8], [4; 8]].concat());
+    assert_eq!(header.file_bytes, 32);
+    assert_eq!(counts(), [32, 8, 8]);
+}
+
+#[test]
+fn failed_write_to_the_second_file_keeps_the_samples_of_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.dada");
+    let sink = sink(&path, serde_json::json!({"file_bytes": 12}));
+    // Half of frame 1 is in the first file.
+    let frames = [(0, None), (16, Some(100)), (32, None)];
+    let results = run_on_full_disk(&sink, &frames, &Env::detached("out"));
+    assert_eq!(results, [true, false, true]);
+    let of_file = |n: u64| {
+        let (header, bytes) = read(&folder.path().join(format!("x_{:016}.{n:06}.dada", 12 * n)));
+        assert_eq!((header.offset_bytes, header.file_bytes), (12 * n, 12));
+        bytes
+    };
+    assert_eq!(of_file(0), [&[1; 8][..], &[2; 4]].concat());
+    assert_eq!(of_file(1), [&[0; 4][..], &[3; 8]].concat());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn frame_after_a_long_gap_begins_another_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.dada");
+    let sink = sink(&path, serde_json::json!({"max_gap_seconds": 0.001, "overwrite": true}));
+    let frames = [(0, None), (2_000_000, None), (2_000_016, None)];
+    let results = run_on_full_disk(&sink, &frames, &Env::detached("out"));
+    assert_eq!(results, [true, false, true]);
+    assert_eq!(read(&path).1, [1; 8]);
+    let (header, bytes) = read(&folder.path().join("x_2.dada"));
+    assert_eq!(bytes, [[2; 8], [3; 8]].concat());
+    assert_eq!(header.start.seconds, 1_800_000_002);
 }
 
 #[test]

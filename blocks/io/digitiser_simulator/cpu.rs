@@ -4,7 +4,7 @@ use super::language::Program;
 use super::periods::Periods;
 use super::{DigitiserSimulator, FirstTimestamp};
 use crate::io::pace::{Delay, RealTime};
-use fxgraph::retune::{Change, Changes, Timed};
+use fxgraph::retune::{Change, Changes, MAX_TIMESTAMP, Timed};
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -12,9 +12,6 @@ use std::time::{Duration, Instant, SystemTime};
 const SIMULTANEOUS: Duration = Duration::from_micros(100);
 /// Delay from which a paced frame counts as late.
 const LATE: Duration = Duration::from_millis(100);
-
-/// Largest timestamp that blocks downstream accept.
-const MAX_TIMESTAMP: f64 = (1_u64 << 62) as f64;
 
 /// The running block.
 pub struct Digitiser {
@@ -80,7 +77,7 @@ impl Digitiser {
         self.real_time.set_zero(parameters.sync_time_seconds);
         let elapsed_seconds = unix.as_secs_f64() - parameters.sync_time_seconds;
         let rate = parameters.adc_sample_rate_hz;
-        if !(0.0..=MAX_TIMESTAMP).contains(&(elapsed_seconds * rate)) {
+        if !(0.0..=MAX_TIMESTAMP as f64).contains(&(elapsed_seconds * rate)) {
             let message = if elapsed_seconds < 0.0 {
                 "`first_timestamp: now` is not possible: sync_time_seconds is in the future"
             } else {

@@ -48,6 +48,7 @@ pub struct Sink {
     written: Counter,
     missing: Counter,
     repeated: Counter,
+    dropped: Counter,
     clipped: Counter,
 }
 
@@ -83,6 +84,10 @@ impl Sink {
                 "spectra_repeated",
                 "spectra at times that the files have already, dropped; look for a source that repeats data",
             ),
+            dropped: counters.loss(
+                "spectra_dropped",
+                "spectra dropped because a file could not be written; see the fault for the cause",
+            ),
             clipped: counters.count(
                 "samples_clipped",
                 "values outside the range of the integers; lower `scale` or change `offset`",
@@ -94,7 +99,11 @@ impl Sink {
 
     /// Opens files whose first spectrum is at `timestamp`.
     fn open(&mut self, timestamp: u128) -> Result<(), BlockError> {
-        let beyond = || BlockError::new(format!("timestamp {timestamp} is no time of this era"));
+        let beyond = || {
+            BlockError::new(format!(
+                "the time of timestamp {timestamp} must be within 9000 years of 1970"
+            ))
+        };
         let samples = u64::try_from(timestamp).map_err(|_| beyond())?;
         let time = self.shape.sync_time.after(samples, self.shape.adc_sample_rate_hz);
         let tstart_mjd = time.ok_or_else(beyond)?.mjd();
@@ -106,11 +115,15 @@ impl Sink {
         for beam in 0..self.shape.beams.len() {
             let path = self.parameters.file(timestamp, beam);
             let overwrites = self.parameters.overwrite && is_new;
-            let mut file = OutputFile::open(&path, overwrites, &mut self.report)?;
             let ibeam = if self.shape.has_beams { beam as i32 + 1 } else { 0 };
-            let header = Header { tstart_mjd, ibeam, ..self.shape.header.clone() };
-            file.append(&header.to_bytes())?;
-            files.push(file);
+            let header = Header { tstart_mjd, ibeam, ..self.shape.header.clone() }.to_bytes();
+            match OutputFile::begin(&path, overwrites, &mut self.report, &header) {
+                Ok(file) => files.push(file),
+                Err(error) => {
+                    files.into_iter().for_each(OutputFile::remove);
+                    return Err(error);
+                }
+            }
         }
         let step = self.shape.step;
         let max_gap = self.parameters.max_gap_seconds / self.shape.header.tsamp_seconds;
@@ -134,6 +147,20 @@ impl Sink {
         Ok(())
     }
 
+    /// Ends the files after an error, so that spectra that were not written shift none. The next frame begins files.
+    fn give_up(&mut self) {
+        self.dropped.add(self.pending.len() as u64);
+        self.pending.clear();
+        // The error that ended the files is reported.
+        let _ = self.close();
+    }
+
+    /// Whether the files have `frames_per_file` frames.
+    fn is_full(&self) -> bool {
+        let frames = self.recording.as_ref().map(|recording| recording.frames);
+        frames.zip(self.parameters.frames_per_file).is_some_and(|(frames, most)| frames >= most)
+    }
+
     /// Timestamp of a spectrum of a frame.
     fn timestamp(&self, frame: &Frame, spectrum: usize) -> u128 {
         u128::from(frame.header().timestamp) + u128::from(self.shape.step) * spectrum as u128
@@ -146,6 +173,9 @@ impl Sink {
         let mut spectra = 0..self.shape.spectra.len();
         let first = spectra.find(|spectrum| self.shape.presence(validity, *spectrum).0);
         let (Some(first), Some(recording)) = (first, &self.recording) else { return Ok(false) };
+        if self.is_full() {
+            return Ok(false);
+        }
         let Place::After(gap) = recording.grid.place(self.timestamp(frame, first)) else {
             return Ok(false);
         };
@@ -187,7 +217,10 @@ impl Sink {
                         *value /= count as f32;
                     }
                     if let Some((sum, valid)) = filler.sums.get_mut(of_beam.start + n) {
-                        (*sum, *valid) = (*sum + f64::from(*value), *valid + 1);
+                        // A value that is not finite is data, but no value for missing data.
+                        if value.is_finite() {
+                            (*sum, *valid) = (*sum + f64::from(*value), *valid + 1);
+                        }
                     }
                 }
                 self.clipped.add(quantiser.pack(row, bytes));
@@ -217,14 +250,23 @@ impl Sink {
     }
 
     fn write(&mut self, frame: &Frame) -> Result<(), BlockError> {
-        let most = self.parameters.frames_per_file;
-        let frames = self.recording.as_ref().map_or(0, |recording| recording.frames);
-        if most.is_some_and(|most| frames >= most) {
-            self.close()?;
+        let mut placed = 0;
+        let written = self.write_spectra(frame, &mut placed);
+        if written.is_err() {
+            let validity = &frame.header().validity;
+            let rest = placed..self.shape.spectra.len();
+            let rest = rest.filter(|spectrum| self.shape.presence(validity, *spectrum).0).count();
+            self.dropped.add(rest as u64);
         }
+        written
+    }
+
+    /// Writes the spectra of `frame`; `placed` is the number of those that are handled.
+    fn write_spectra(&mut self, frame: &Frame, placed: &mut usize) -> Result<(), BlockError> {
         let validity = &frame.header().validity;
         self.pending.clear();
         for spectrum in 0..self.shape.spectra.len() {
+            *placed = spectrum;
             let (is_there, is_complete) = self.shape.presence(validity, spectrum);
             // A missing spectrum is filled when a later one arrives.
             if !is_there {
@@ -235,6 +277,10 @@ impl Sink {
             if place == Some(Place::Repeated) {
                 self.repeated.add(1);
                 continue;
+            }
+            if self.is_full() {
+                self.close()?;
+                place = None;
             }
             if place == Some(Place::NewFile) {
                 self.write_files(Some(frame), 0)?;
@@ -258,6 +304,7 @@ impl Sink {
             self.missing.add(u64::from(!is_complete));
             self.pending.push((gap, spectrum));
         }
+        *placed = self.shape.spectra.len();
         self.write_files(Some(frame), 0)?;
         self.update_filler();
         if let Some(recording) = &mut self.recording {
@@ -281,12 +328,17 @@ impl Block for Sink {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let input = &mut io.inputs[0];
         if let Some(frame) = input.peek().cloned() {
-            if self.fill_before(&frame)? {
-                return Ok(Next::Again);
+            let written = self.fill_before(&frame).and_then(|is_filling| {
+                if is_filling {
+                    return Ok(());
+                }
+                let _ = input.pop();
+                self.write(&frame)
+            });
+            if written.is_err() {
+                self.give_up();
             }
-            let _ = input.pop();
-            self.write(&frame)?;
-            return Ok(Next::Again);
+            return written.map(|()| Next::Again);
         }
         Ok(if input.ended() { Next::Finished } else { Next::Wait })
     }

@@ -1,6 +1,7 @@
 //! Contents of the files, read with the header parser and by hand.
 
 use super::*;
+use crate::io::output_file::full_disk;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, BlockError, Clock, Dtype, Env, Ports, ValidityType};
 use std::fs;
@@ -39,8 +40,14 @@ fn sink(path: &Path) -> FilterbankSink {
 /// A frame: first spectrum on the grid of `STEP` samples, and validity counts.
 type Sent<'a> = (u64, &'a [u32]);
 
+/// Time whose spectrum is not finite.
+const NAN_TIME: u64 = 7777;
+
 /// Sum of the spectrum at `time` (in steps), product and channel.
 fn value(time: u64, product: usize, channel: usize) -> f32 {
+    if time == NAN_TIME {
+        return f32::NAN;
+    }
     (time * 100 + product as u64 * 10 + channel as u64) as f32
 }
 
@@ -105,6 +112,7 @@ fn file_has_the_means_and_the_header_of_the_stream() {
         ("spectra_written", 8),
         ("spectra_missing", 0),
         ("spectra_repeated", 0),
+        ("spectra_dropped", 0),
         ("samples_clipped", 0),
     ];
     assert_eq!(counters, expected);
@@ -151,6 +159,7 @@ fn missing_spectra_are_filled_so_that_time_does_not_shift() {
         ("spectra_written", 20),
         ("spectra_missing", 13),
         ("spectra_repeated", 4),
+        ("spectra_dropped", 0),
         ("samples_clipped", 0),
     ];
     assert_eq!(counters, expected);
@@ -164,6 +173,61 @@ fn missing_data_gets_the_mean_of_the_latest_frame() {
     write(&raw, &port(), &[(0, &[4, 0, 4, 0]), (4, &[0, 0, 4, 4])]).unwrap();
     // No mean is known for the first gap; then that of spectra 0 and 2.
     assert_eq!(times(&path).1, [12.0, 0.0, 212.0, 112.0, 112.0, 112.0, 612.0, 712.0]);
+}
+
+#[test]
+fn value_that_is_not_finite_is_no_mean() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.fil");
+    let raw = FilterbankSink { normalise: false, fill: Fill::Mean, ..sink(&path) };
+    write(&raw, &port(), &[(NAN_TIME - 1, &[4, 4, 0, 0]), (NAN_TIME + 3, &[4; 4])]).unwrap();
+    let filled = times(&path).1[2..4].to_vec();
+    assert_eq!(filled, [value(NAN_TIME - 1, 1, 2); 2]);
+}
+
+#[test]
+fn repeated_frame_after_the_last_of_a_file_is_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x_{timestamp}.fil");
+    let rotated = FilterbankSink { frames_per_file: Some(1), ..sink(&path) };
+    let frames: [Sent<'_>; 3] = [(0, &[4; 4]), (0, &[4; 4]), (4, &[4; 4])];
+    let counters = write(&rotated, &port(), &frames).unwrap();
+    assert_eq!(counters[2], ("spectra_repeated", 4));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    assert_eq!(times(&folder.path().join("x_1032.fil")).1.len(), 4);
+}
+
+#[test]
+fn spectra_after_a_failed_write_are_in_files_with_their_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let axes =
+        vec![Axis::new("spectrum", SPECTRA), Axis::new("channel", CHANNELS), Axis::new("beam", 2)];
+    let ports = Ports { inputs: vec![PortType { axes, ..port() }], outputs: vec![] };
+    let env = Env::detached("out");
+    let sink = sink(&folder.path().join("{beam}_{timestamp}.fil"));
+    let mut harness = Harness::new(sink.build(&ports.inputs, &env).unwrap(), &ports, 1).unwrap();
+    // Frame 1: beam 0 can be written, beam 1 in part. Frame 2: no room for the header of beam 1.
+    for (n, room) in [None, Some(60), Some(300), None].into_iter().enumerate() {
+        assert!(harness.send(0, |frame| {
+            let (header, payload) = frame.parts_mut::<f32>().unwrap();
+            header.timestamp = STEP * 4 * n as u64;
+            header.validity.fill(4);
+            payload.fill(4.0 * n as f32);
+        }));
+        full_disk::leave(room);
+        assert_eq!(Harness::block_on(harness.run()).is_ok(), room.is_none());
+    }
+    Harness::block_on(harness.finish()).unwrap();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "no file without spectra");
+    for beam in 0..2 {
+        let (header, data) = load(&folder.path().join(format!("{beam}_96.fil")));
+        assert_eq!(header.tstart_mjd, 40587.0 + 1_700_000_000.096 / 86400.0);
+        let spectra: Vec<f32> = data.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        assert_eq!(spectra, [3.0; SPECTRA * CHANNELS]);
+    }
+    let counters = env.counters.list();
+    let of = |name| counters.iter().find(|named| named.name == name).unwrap().counter.get();
+    assert_eq!(["spectra_written", "spectra_dropped"].map(of), [8, 8]);
 }
 
 #[test]
@@ -226,7 +290,7 @@ fn integers_are_scaled_rounded_and_clipped() {
             values[17..],
             [212 * factor - 1, largest, largest, largest, largest, largest, largest]
         );
-        assert_eq!(counters[3], ("samples_clipped", 7));
+        assert_eq!(counters[4], ("samples_clipped", 7));
     }
 }
 

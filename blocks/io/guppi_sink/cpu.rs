@@ -16,6 +16,7 @@ struct Count {
     written: Counter,
     missing: Counter,
     left_out: Counter,
+    dropped: Counter,
     misplaced: Counter,
 }
 
@@ -36,9 +37,10 @@ pub struct Sink {
     filled: usize,
     /// Number of the next heap since `start`.
     next: u64,
-    /// Heaps missing before the frame that is held.
-    gap: u64,
+    /// A frame that waits until the gap before it is filled.
     held: Option<Arc<Frame>>,
+    /// First error of this call of `work`.
+    fault: Option<BlockError>,
     /// Missing heaps of the block at work, and of the recording, of all antennas.
     missing: u64,
     all_missing: u64,
@@ -86,8 +88,8 @@ impl Sink {
             block: vec![0; block_bytes],
             filled: 0,
             next: 0,
-            gap: 0,
             held: None,
+            fault: None,
             missing: 0,
             all_missing: 0,
             blocks: 0,
@@ -100,6 +102,10 @@ impl Sink {
                 left_out: counters.loss(
                     "blocks_left_out",
                     "blocks of gaps longer than `max_gap_seconds`, which are not in the file",
+                ),
+                dropped: counters.loss(
+                    "blocks_dropped",
+                    "blocks dropped because the file could not be written; see the fault for the cause",
                 ),
                 misplaced: counters.loss(
                     "frames_misplaced",
@@ -135,24 +141,24 @@ impl Sink {
             self.count.misplaced.add(1);
             return Ok(());
         };
-        self.gap = number - self.next;
-        if self.gap == 0 {
+        if number == self.next {
             return self.append(&frame);
         }
         let heap_seconds = self.shape.heap_samples as f64 / self.clock.adc_sample_rate_hz;
         let block_heaps = self.shape.block_heaps as u64;
-        if self.gap as f64 * heap_seconds > self.parameters.max_gap_seconds
+        if (number - self.next) as f64 * heap_seconds > self.parameters.max_gap_seconds
             && number / block_heaps > self.next / block_heaps
         {
             // The block at work is completed, the ones between are left out.
             if self.filled > 0 {
-                self.skip(block_heaps - self.filled as u64)?;
+                self.skip(block_heaps - self.filled as u64);
             }
             let begin = number / block_heaps * block_heaps;
             self.count.left_out.add(begin.saturating_sub(self.next) / block_heaps);
             self.next = begin.max(self.next);
-            self.gap = number - self.next;
         }
+        // At most one block in each call.
+        self.skip((number - self.next).min(block_heaps - self.filled as u64));
         self.held = Some(frame);
         Ok(())
     }
@@ -174,50 +180,65 @@ impl Sink {
                     self.block[at..at + row_bytes].copy_from_slice(row);
                 }
             }
-            self.advance(1)?;
+            self.advance(1);
         }
         Ok(())
     }
 
     /// Advances over `heaps` heaps, and writes the block if it is complete.
-    fn advance(&mut self, heaps: usize) -> Result<(), BlockError> {
+    fn advance(&mut self, heaps: usize) {
         self.filled += heaps;
         self.next += heaps as u64;
-        if self.filled == self.shape.block_heaps { self.write() } else { Ok(()) }
+        if self.filled == self.shape.block_heaps {
+            self.write();
+        }
     }
 
     /// Advances over missing heaps.
-    fn skip(&mut self, mut heaps: u64) -> Result<(), BlockError> {
+    fn skip(&mut self, mut heaps: u64) {
         while heaps > 0 {
             let step = heaps.min((self.shape.block_heaps - self.filled) as u64);
             self.missing += step * self.shape.antennas as u64;
             heaps -= step;
-            self.advance(step as usize)?;
+            self.advance(step as usize);
         }
-        Ok(())
     }
 
-    /// Writes the block at work; heaps after the last one are missing.
-    fn write(&mut self) -> Result<(), BlockError> {
-        let Shape { antennas, block_heaps, spectra, .. } = self.shape;
-        let first = self.next - self.filled as u64;
+    /// Writes the block at work, which is complete. A block that cannot be written is dropped: each of the others states
+    /// its time.
+    fn write(&mut self) {
+        let all = (self.all_missing, self.blocks);
         self.all_missing += self.missing;
         self.blocks += 1;
+        match self.write_block() {
+            Ok(()) => {
+                self.count.missing.add(self.missing);
+                self.count.written.add(1);
+            }
+            Err(error) => {
+                (self.all_missing, self.blocks) = all;
+                self.count.dropped.add(1);
+                self.fault.get_or_insert(error);
+            }
+        }
+        self.block.fill(0);
+        (self.filled, self.missing) = (0, 0);
+    }
+
+    fn write_block(&mut self) -> Result<(), BlockError> {
+        let Shape { antennas, block_heaps, spectra, .. } = self.shape;
+        let first = self.next - self.filled as u64;
         let heaps = (block_heaps * antennas) as f64;
         self.header.packet_index = first.saturating_mul(spectra as u64);
         self.header.dropped = self.missing as f64 / heaps;
         self.header.dropped_in_total = self.all_missing as f64 / (heaps * self.blocks as f64);
-        self.count.missing.add(self.missing);
         self.out.clear();
         self.header.write(&mut self.out);
         self.out.extend_from_slice(&self.block);
         let out = std::mem::take(&mut self.out);
-        self.file()?.append(&out)?;
+        let written = self.file().and_then(|file| file.append(&out));
         self.out = out;
-        self.count.written.add(1);
-        self.block.fill(0);
-        (self.filled, self.missing) = (0, 0);
-        Ok(())
+        written
     }
 
     fn file(&mut self) -> Result<&mut OutputFile, BlockError> {
@@ -230,12 +251,6 @@ impl Sink {
 
     /// Moves one step forward; `None` if there is nothing to do yet.
     fn step(&mut self, input: &mut Input) -> Result<Option<Next>, BlockError> {
-        if self.gap > 0 {
-            let heaps = self.gap.min((self.shape.block_heaps - self.filled) as u64);
-            self.gap -= heaps;
-            self.skip(heaps)?;
-            return Ok(Some(Next::Again));
-        }
         if let Some(frame) = self.held.take().or_else(|| input.pop()) {
             self.take(frame)?;
             return Ok(Some(Next::Again));
@@ -252,10 +267,13 @@ impl Block for Sink {
 
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let Some(next) = self.step(&mut io.inputs[0])? else { return Ok(Next::Wait) };
+        if next == Next::Finished && self.filled > 0 {
+            self.skip((self.shape.block_heaps - self.filled) as u64);
+        }
+        if let Some(error) = self.fault.take() {
+            return Err(error);
+        }
         if next == Next::Finished {
-            if self.filled > 0 {
-                self.skip((self.shape.block_heaps - self.filled) as u64)?;
-            }
             // A stream without frames is a file, too.
             self.file()?;
         }

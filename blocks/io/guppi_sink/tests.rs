@@ -1,6 +1,7 @@
 //! Blocks of the file, with known voltages.
 
 use super::*;
+use crate::io::output_file::full_disk;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, Clock, Env, Ports, ValidityType};
 use fxgraph_formats::guppi::Header;
@@ -126,6 +127,37 @@ fn missing_heaps_are_zeros_and_counted_in_the_headers() {
     assert_eq!(count(&env, "heaps_missing"), 17);
     assert_eq!(count(&env, "blocks_left_out"), 3);
     assert_eq!(count(&env, "frames_misplaced"), 2);
+}
+
+#[test]
+fn blocks_after_a_failed_write_keep_their_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.raw");
+    // Blocks of 3 heaps from frames of 2.
+    let sink = sink(&path, serde_json::json!({"heaps_per_block": 3}));
+    let (port, env) = (port(1), Env::detached("out"));
+    let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
+    let mut harness = Harness::new(sink.build(&ports.inputs, &env).unwrap(), &ports, 1).unwrap();
+    for n in 0..6_u8 {
+        assert!(harness.send(0, |frame| {
+            frame.header_mut().timestamp = 48 * u64::from(n);
+            frame.header_mut().validity.fill(1);
+            frame.as_mut_slice::<u8>().unwrap().fill(n + 1);
+        }));
+        // Frames 1, 2, 4 and 5 complete blocks.
+        full_disk::leave((n == 1).then_some(10));
+        assert_eq!(Harness::block_on(harness.run()).is_ok(), n != 1);
+    }
+    harness.end(0);
+    Harness::block_on(harness.run()).unwrap();
+    let blocks = blocks(&path);
+    let seen: Vec<_> = blocks.iter().map(|(h, _)| (h.packet_index, h.dropped_in_total)).collect();
+    assert_eq!(seen, [(12, 0.0), (24, 0.0), (36, 0.0)]);
+    // Heaps 3, 4 and 5 are of frames 1, 2 and 2.
+    assert_eq!(blocks[0].1[..48], [[2; 16], [3; 16], [3; 16]].concat());
+    let counts =
+        ["blocks_written", "blocks_dropped", "heaps_missing"].map(|name| count(&env, name));
+    assert_eq!(counts, [3, 1, 0]);
 }
 
 #[test]

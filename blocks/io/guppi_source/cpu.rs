@@ -4,12 +4,11 @@ use super::blocks::{Block as FileBlock, Blocks, Found};
 use super::{GuppiSource, Shape};
 use crate::io::output_file::Report;
 use crate::io::playback::Playback;
+use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Block, BlockError, Clock, Counter, Env, FrameMut, Io, Next};
 
 /// Blocks that are passed over in one call of `work`.
 const MAX_PASSED: usize = 64;
-/// Largest timestamp that the framework accepts.
-const MAX_TIMESTAMP: u64 = 1 << 62;
 
 /// The running block.
 pub struct Source {

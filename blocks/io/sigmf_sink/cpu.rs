@@ -26,6 +26,7 @@ pub struct Sink {
     written: Counter,
     missing: Counter,
     repeated: Counter,
+    dropped: Counter,
 }
 
 impl Sink {
@@ -51,6 +52,10 @@ impl Sink {
                 "frames_repeated",
                 "frames at times that the recording has already, dropped; look for a source that repeats data",
             ),
+            dropped: counters.loss(
+                "samples_dropped",
+                "samples of each channel dropped because the files could not be written; see the fault for the cause",
+            ),
         }
     }
 
@@ -62,11 +67,14 @@ impl Sink {
         let is_new = self.before.is_none_or(|before| has_time && before != timestamp);
         let overwrites = self.parameters.overwrite && is_new;
         let mut recording = Recording::create(&path, overwrites, self.global.clone())?;
+        if let Err(error) = recording.begin_capture(&self.shape, timestamp) {
+            recording.remove();
+            return Err(error);
+        }
         if recording.path() != path.path() {
             let text = format!("{path} exists; recording to {}", recording.path().display());
             self.report.warn(text);
         }
-        recording.begin_capture(&self.shape, timestamp)?;
         self.before = Some(timestamp);
         self.recording = Some(recording);
         Ok(())
@@ -84,13 +92,6 @@ impl Sink {
     /// Prepares the recording for a frame; `false` if the frame is dropped.
     fn place(&mut self, timestamp: u64) -> Result<bool, BlockError> {
         let most = self.parameters.frames_per_file;
-        if self
-            .recording
-            .as_ref()
-            .is_some_and(|known| most.is_some_and(|most| known.frames >= most))
-        {
-            self.close(true)?;
-        }
         let Some(recording) = &mut self.recording else {
             self.open(timestamp)?;
             return Ok(true);
@@ -105,6 +106,9 @@ impl Sink {
         } else if time < next {
             self.repeated.add(1);
             return Ok(false);
+        } else if most.is_some_and(|most| recording.frames >= most) {
+            self.close(true)?;
+            self.open(timestamp)?;
         } else if recording.is_full() {
             self.report.warn(
                 "the recording has as many gaps as its description holds; it begins a new one"
@@ -124,21 +128,34 @@ impl Sink {
         if header.validity.iter().all(|count| *count == 0) {
             return Ok(());
         }
-        if !self.place(header.timestamp)? {
-            return Ok(());
+        let samples = self.shape.samples as u64;
+        match self.place(header.timestamp) {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(error) => {
+                self.dropped.add(samples);
+                return Err(error);
+            }
         }
         let Self { shape, bytes, .. } = self;
         let payload = frame.as_slice::<u8>()?;
         let is_plain = shape.channels.len() == 1 && header.validity.iter().all(|count| *count > 0);
-        let samples = if is_plain {
+        let bytes = if is_plain {
             payload
         } else {
             shape.interleave(payload, &header.validity, bytes);
             &bytes[..]
         };
         if let Some(recording) = &mut self.recording {
-            self.missing.add(recording.append(shape, &header.validity, samples)?);
-            self.written.add(shape.samples as u64);
+            match recording.append(shape, &header.validity, bytes) {
+                Ok(missing) => self.missing.add(missing),
+                Err(error) => {
+                    self.dropped.add(samples);
+                    return Err(error);
+                }
+            }
+            self.written.add(samples);
+            recording.commit_if_due()?;
         }
         Ok(())
     }

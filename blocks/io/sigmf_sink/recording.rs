@@ -97,9 +97,17 @@ impl Recording {
         self.meta.captures.len() >= MOST_CAPTURES || self.meta.annotations.len() >= MOST_ANNOTATIONS
     }
 
+    /// Removes the files.
+    pub fn remove(self) {
+        let _ = self.data.files().remove_file(&self.meta_path);
+        self.data.remove();
+    }
+
     /// Begins a capture with the sample at `timestamp`.
     pub fn begin_capture(&mut self, shape: &Shape, timestamp: u64) -> Result<(), BlockError> {
         let time = shape.sync_time.after(timestamp, shape.clock.adc_sample_rate_hz);
+        // A capture without samples, because these could not be written.
+        self.meta.captures.pop_if(|last| last.sample_start == self.samples);
         self.meta.captures.push(Capture {
             sample_start: self.samples,
             global_index: Some(timestamp / shape.step),
@@ -112,22 +120,25 @@ impl Recording {
         self.commit()
     }
 
-    /// Appends a frame, whose samples are `bytes` and whose missing samples are zeros.
+    /// Appends a frame, whose samples are `bytes` and whose missing samples are zeros. Returns the number of missing
+    /// samples. After an error the recording is as before, so that the next frame is after a gap.
     pub fn append(
         &mut self,
         shape: &Shape,
         validity: &[u32],
         bytes: &[u8],
     ) -> Result<u64, BlockError> {
-        let missing = self.annotate(shape, validity);
         self.data.append(bytes)?;
+        let missing = self.annotate(shape, validity);
         self.samples += shape.samples as u64;
         self.next += u128::from(shape.clock.samples_per_frame);
         self.frames += 1;
-        if self.written.elapsed() > INTERVAL {
-            self.commit()?;
-        }
         Ok(missing)
+    }
+
+    /// Writes the description if its interval is over.
+    pub fn commit_if_due(&mut self) -> Result<(), BlockError> {
+        if self.written.elapsed() > INTERVAL { self.commit() } else { Ok(()) }
     }
 
     /// Adds annotations for the missing samples of a frame; returns their number.
@@ -168,7 +179,10 @@ impl Recording {
         let draft = PathBuf::from(format!("{}.new", self.meta_path.display()));
         let files = self.data.files();
         let mut file = files.create(&draft).map_err(cannot_write(&draft))?;
-        file.write_all(self.meta.text().as_bytes()).map_err(cannot_write(&draft))?;
+        file.write_all(self.meta.text().as_bytes()).map_err(|error| {
+            let _ = files.remove_file(&draft);
+            cannot_write(&draft)(error)
+        })?;
         files.rename(&draft, &self.meta_path).map_err(cannot_write(&self.meta_path))?;
         self.written = Instant::now();
         Ok(())

@@ -1,6 +1,7 @@
 //! Contents of recordings, read as JSON and bytes.
 
 use super::*;
+use crate::io::output_file::full_disk;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, BlockError, Clock, Dtype, Env, Ports, ValidityType};
 use serde_json::{Value, json};
@@ -81,7 +82,7 @@ fn recording_has_samples_and_description() {
     let path = folder.path().join("new/x.sigmf-meta");
     let all: &[u32] = &[1; 4];
     let counters = write(&sink(&path), &port(), &[(320, all), (336, all)], true).unwrap();
-    assert_eq!(counters, [16, 0, 0]);
+    assert_eq!(counters, [16, 0, 0, 0]);
     assert_eq!(data(&path), [interleaved(0), interleaved(1)].concat());
     let meta = meta(&path);
     let expected = json!({
@@ -117,7 +118,7 @@ fn gaps_begin_captures_and_missing_samples_are_annotated() {
         (80, all),
     ];
     let counters = write(&sink(&path), &port(), &frames, true).unwrap();
-    assert_eq!(counters, [32, 8, 1]);
+    assert_eq!(counters, [32, 8, 1, 0]);
     let meta = meta(&path);
     let captures = meta["captures"].as_array().unwrap().iter();
     let starts: Vec<_> =
@@ -202,6 +203,48 @@ fn recordings_are_rotated_and_named_by_their_first_timestamp() {
     write(&rotated, &port(), &[(0, all), (16, all), (32, all)], true).unwrap();
     let len = |time: u32| data(&folder.path().join(format!("x_{time}.sigmf-meta"))).len();
     assert_eq!([len(0), len(32)], [64, 32]);
+}
+
+#[test]
+fn repeated_frame_after_the_last_of_a_recording_is_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x_{timestamp}.sigmf-meta");
+    let rotated = SigmfSink { frames_per_file: Some(1), ..sink(&path) };
+    let all: &[u32] = &[1; 4];
+    let counters = write(&rotated, &port(), &[(0, all), (0, all), (16, all)], true).unwrap();
+    assert_eq!(counters, [16, 0, 1, 0]);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
+}
+
+#[test]
+fn samples_after_a_failed_write_are_a_capture_with_their_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.sigmf-meta");
+    let ports = Ports { inputs: vec![port()], outputs: vec![] };
+    let env = Env::detached("out");
+    let block = sink(&path).build(&ports.inputs, &env).unwrap();
+    let mut harness = Harness::new(block, &ports, 1).unwrap();
+    // Frames 1 and 2, which cannot be written, lack samples.
+    for (n, room) in [None, Some(5), Some(0), None].into_iter().enumerate() {
+        assert!(harness.send(0, |frame| {
+            let (header, payload) = frame.parts_mut::<u8>().unwrap();
+            header.timestamp = 16 * n as u64;
+            header.validity.copy_from_slice(&[1, u32::from(room.is_none()), 1, 1]);
+            payload.fill(n as u8 + 1);
+        }));
+        full_disk::leave(room);
+        assert_eq!(Harness::block_on(harness.run()).is_ok(), room.is_none());
+    }
+    Harness::block_on(harness.finish()).unwrap();
+    assert_eq!(data(&path), [[1; 32], [4; 32]].concat());
+    let meta = meta(&path);
+    let captures = meta["captures"].as_array().unwrap().iter();
+    let starts: Vec<_> =
+        captures.map(|one| (&one["core:sample_start"], &one["core:global_index"])).collect();
+    assert_eq!(starts, [(&json!(0), &json!(0)), (&json!(8), &json!(24))]);
+    assert_eq!(meta["annotations"], json!([]));
+    let counts: Vec<_> = env.counters.list().iter().map(|named| named.counter.get()).collect();
+    assert_eq!(counts, [16, 0, 0, 16]);
 }
 
 #[test]

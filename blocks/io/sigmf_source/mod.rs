@@ -11,6 +11,7 @@ use crate::io::file_source::Pace;
 use crate::io::pace::{default_catch_up, refuse_catch_up};
 use fxgraph::access::ReadPath;
 use fxgraph::files::reason;
+use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{
     Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     PortType, Refusal, Resources, ValidityType,
@@ -21,9 +22,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Read;
-
-/// Largest timestamp in ADC samples.
-const MAX_TIMESTAMP: u64 = 1 << 62;
 
 /// Axis of the channels of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

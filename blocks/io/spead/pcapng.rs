@@ -157,7 +157,10 @@ impl Sections {
                 }
             };
             let Some(interface) = self.interfaces.get(interface as usize).copied() else {
-                return Err(invalid("damaged: a packet is from an interface that it lacks"));
+                let all = self.interfaces.len();
+                return Err(invalid(&format!(
+                    "damaged: a packet names interface {interface}, the section has {all}"
+                )));
             };
             let captured = match interface.longest {
                 longest @ 1.. if kind == SIMPLE_PACKET => captured.min(u64::from(longest)),
@@ -320,7 +323,8 @@ mod tests {
         let begin = [LITTLE.section(), LITTLE.interface(101, 0)].concat();
         let error = |block: &[u8]| read(&[&begin, block].concat()).unwrap_err();
         let packet = LITTLE.packet(0, &record(b"abc"));
-        assert!(error(&LITTLE.packet(1, &record(b"abc"))).contains("an interface that it lacks"));
+        let unknown = error(&LITTLE.packet(1, &record(b"abc")));
+        assert!(unknown.contains("a packet names interface 1, the section has 1"), "{unknown}");
         let mut long = packet.clone();
         long[20..24].copy_from_slice(&1000_u32.to_le_bytes());
         assert!(error(&long).contains("longer than its block"));

@@ -18,6 +18,7 @@ struct Count {
     written: Counter,
     invalid: Counter,
     left_out: Counter,
+    dropped: Counter,
     misplaced: Counter,
     before_start: Counter,
     after_end: Counter,
@@ -36,6 +37,10 @@ impl Count {
             left_out: counters.loss(
                 "vdif_frames_left_out",
                 "VDIF frames of gaps longer than `max_gap_seconds`, which are not in the file",
+            ),
+            dropped: counters.loss(
+                "vdif_frames_dropped",
+                "VDIF frames dropped because the file could not be written; see the fault for the cause",
             ),
             misplaced: counters.loss(
                 "frames_misplaced",
@@ -74,8 +79,7 @@ pub struct Sink {
     next: Option<u64>,
     /// Reference epoch of the file.
     epoch: u8,
-    /// Samples missing before the frame that is held.
-    missing: u64,
+    /// A frame that waits until the gap before it is filled.
     held: Option<Arc<Frame>>,
     /// Complete frames, written at the end of `work`.
     out: Vec<u8>,
@@ -96,7 +100,6 @@ impl Sink {
             filled: 0,
             next: None,
             epoch: 0,
-            missing: 0,
             held: None,
             out: Vec::new(),
             count: Count::new(env),
@@ -140,10 +143,12 @@ impl Sink {
             return self.append(&frame, 0);
         }
         let most = (self.parameters.max_gap_seconds * rate as f64) as u64;
-        self.missing = number - next;
-        if self.missing > most {
+        if number - next > most {
             self.leave_out(number);
         }
+        let sets = (MAX_FILL_BYTES / self.format.set_bytes()).max(1) as u64;
+        let missing = number - self.next.unwrap_or(number);
+        self.skip(missing.min(sets * self.frame_samples()));
         self.held = Some(frame);
         Ok(())
     }
@@ -161,9 +166,7 @@ impl Sink {
         let (from, to) = (self.next.unwrap_or(number), number / samples * samples);
         let frames = to.saturating_sub(from) / samples;
         self.count.left_out.add(frames * self.format.threads as u64);
-        let from = from.max(to);
-        self.next = Some(from);
-        self.missing = number.saturating_sub(from);
+        self.next = Some(from.max(to));
     }
 
     fn note_offset(&mut self, offset: f64) {
@@ -181,8 +184,9 @@ impl Sink {
     fn append(&mut self, frame: &Frame, first: usize) -> Result<(), BlockError> {
         let validity = &frame.header().validity;
         let by_row = self.format.threads > 1;
+        let payload = frame.as_slice()?;
         let mut values = std::mem::take(&mut self.values);
-        self.format.rows.read(frame.as_slice()?, by_row, &mut values);
+        self.format.rows.read(payload, by_row, &mut values);
         self.level.apply(&self.format, by_row, validity, &mut values);
         for part in 0..self.format.rows.parts() {
             let range = self.format.rows.part(part);
@@ -237,7 +241,6 @@ impl Sink {
             header.is_invalid = std::mem::take(invalid);
             header.write(frame);
             self.count.invalid.add(u64::from(header.is_invalid));
-            self.count.written.add(1);
         }
         self.out.extend_from_slice(&self.set);
         self.set.fill(0);
@@ -256,13 +259,6 @@ impl Sink {
 
     /// Moves one step forward; `None` if there is nothing to do yet.
     fn step(&mut self, input: &mut Input) -> Result<Option<Next>, BlockError> {
-        if self.missing > 0 {
-            let sets = (MAX_FILL_BYTES / self.format.set_bytes()).max(1) as u64;
-            let count = self.missing.min(sets * self.frame_samples());
-            self.skip(count);
-            self.missing -= count;
-            return Ok(Some(Next::Again));
-        }
         if let Some(frame) = self.held.take().or_else(|| input.pop()) {
             self.take(frame)?;
             return Ok(Some(Next::Again));
@@ -270,7 +266,17 @@ impl Sink {
         Ok(input.ended().then_some(Next::Finished))
     }
 
+    /// Writes the complete frames. Frames that cannot be written are dropped: each of the others states its time.
     fn write(&mut self) -> Result<(), BlockError> {
+        let frames = self.out.len() as u64 / u64::from(self.format.header.frame_bytes);
+        let written = self.write_out();
+        self.out.clear();
+        let count = if written.is_ok() { &self.count.written } else { &self.count.dropped };
+        count.add(frames);
+        written
+    }
+
+    fn write_out(&mut self) -> Result<(), BlockError> {
         if self.file.is_none() {
             let VdifSink { path, overwrite, .. } = &self.parameters;
             self.file = Some(OutputFile::open(path, *overwrite, &mut self.report)?);
@@ -278,7 +284,6 @@ impl Sink {
         if let Some(file) = &mut self.file {
             file.append(&self.out)?;
         }
-        self.out.clear();
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Frames of the file, and samples with known codes.
 
 use super::*;
+use crate::io::output_file::full_disk;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Clock, Dtype, Env, Ports, ValidityType};
 use fxgraph_formats::vdif::unpack;
@@ -216,6 +217,33 @@ fn sample_between_the_grid_points_is_reported() {
     let sent = (0..4).map(|n| (1 + 32 * n, vec![1; 2], vec![1; 16])).collect();
     run(&sink, &port(Dtype::I8, 1), sent, &env).unwrap();
     assert!(env.summary.get().contains("samples) after the times in"), "{}", env.summary.get());
+}
+
+#[test]
+fn frames_after_a_failed_write_keep_their_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vdif");
+    let sink = sink(&path, serde_json::json!({"bits": 8, "payload_bytes": 8}));
+    let (port, env) = (port(Dtype::I8, 1), Env::detached("out"));
+    let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
+    let mut harness = Harness::new(sink.build(&ports.inputs, &env).unwrap(), &ports, 1).unwrap();
+    let is_written = [true, false, false, true].into_iter().enumerate();
+    for (n, is_written) in is_written {
+        assert!(harness.send(0, |frame| {
+            frame.header_mut().timestamp = 32 * n as u64;
+            frame.header_mut().validity.fill(1);
+            frame.as_mut_slice::<u8>().unwrap().fill(n as u8);
+        }));
+        full_disk::leave((!is_written).then_some(10));
+        assert_eq!(Harness::block_on(harness.run()).is_ok(), is_written);
+    }
+    harness.end(0);
+    Harness::block_on(harness.run()).unwrap();
+    let frames = frames(&path);
+    let seen = frames.iter().map(|(header, values)| (header.frame, values[0], header.is_invalid));
+    let expected = [(0, 0.0, false), (1, 0.0, false), (6, 3.0, false), (7, 3.0, false)];
+    assert_eq!(seen.collect::<Vec<_>>(), expected);
+    assert_eq!([count(&env, "vdif_frames_written"), count(&env, "vdif_frames_dropped")], [4, 4]);
 }
 
 #[test]

@@ -2,14 +2,13 @@
 
 use super::{Format, Number, VdifSource};
 use crate::io::playback::Playback;
+use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, NotOnHost, Output, PortType};
 use fxgraph_formats::vdif::{Header, Reader, Step, unpack};
 use std::fs::File;
 
 /// VDIF frames that are read in one call of `work`.
 const MAX_FRAMES: usize = 1024;
-/// Largest timestamp that the framework accepts.
-const MAX_TIMESTAMP: u64 = 1 << 62;
 
 /// Counters of the block.
 struct Count {

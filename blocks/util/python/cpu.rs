@@ -184,10 +184,12 @@ impl Cpu {
         is_dropped: bool,
         timestamp: u64,
     ) -> Result<(), BlockError> {
-        let is_next = self.jobs.front().is_some_and(|next| next.number == job);
+        let expected = self.jobs.front().map(|next| next.number);
+        let is_next = expected == Some(job);
         let Some(Job { input, output, .. }) = self.jobs.pop_front().filter(|_| is_next) else {
+            let expected = expected.map_or_else(|| "none".to_owned(), |n| format!("job {n}"));
             return Err(self.fail(Fault::System(format!(
-                "the process answered job {job}, which it does not have"
+                "the process answered job {job}, expected {expected}"
             ))));
         };
         let Some(child) = &self.child else { return Ok(()) };

@@ -33,6 +33,7 @@ JOB = struct.Struct("<BBHHHQQQ")
 DONE = struct.Struct("<BBHIQ")
 NEW_INPUT, NEW_OUTPUT = 1, 2
 MESSAGE_BYTES, REPLY_BYTES = 1 << 16, 48 << 10
+MAX_TIMESTAMP = 1 << 62
 F_SETSIG = 10
 
 
@@ -42,6 +43,13 @@ class Refused(Exception):
     def __init__(self, message, parameter=None):
         super().__init__(message)
         self.parameter = parameter
+
+
+def shortened(text, most, from_end=False):
+    """The first or last `most` bytes of `text` in UTF-8, which are at most twice as many in a message."""
+    text = "".join(c if c >= " " or c in "\n\t" else "\ufffd" for c in (text[-most:] if from_end else text[:most]))
+    data = text.encode("utf-8", "replace")
+    return (data[-most:] if from_end else data[:most]).decode("utf-8", "ignore")
 
 
 def type_name(hint):
@@ -183,7 +191,8 @@ class Source:
         line = own[-1] if own else None
         if isinstance(cause, SyntaxError) and cause.filename == self.name:
             line, text = cause.lineno, f"{type(cause).__name__}: {cause.msg}"
-        return {"message": text[:2000], "line": line, "traceback": "".join(lines)[-16000:].rstrip(),
+        return {"message": shortened(text, 2000), "line": line,
+                "traceback": shortened("".join(lines), 16000, from_end=True).rstrip(),
                 "parameter": getattr(error, "parameter", None)}
 
 
@@ -205,7 +214,7 @@ class Channel:
         return message
 
     def send(self, message):
-        data = json.dumps(message).encode()
+        data = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
         if len(data) > REPLY_BYTES:
             message = f"the description of the block has {len(data)} bytes, the limit is {REPLY_BYTES}"
             data = json.dumps({"error": {"where": "start", "ended": True, "message": message, "line": None,
@@ -323,7 +332,11 @@ class Server:
             if self.references(frame, out, counts) != held:
                 raise Refused("`work` kept a frame or a view of its data, whose memory is used again: keep a copy, "
                               "`frame.data.copy()`")
-        return dropped, timestamp if out is None else int(out.timestamp)
+        if out is None or dropped:
+            return dropped, timestamp
+        if not 0 <= int(out.timestamp) <= MAX_TIMESTAMP:
+            raise Refused(f"`out.timestamp` must be between 0 and 2^62, got {out.timestamp}")
+        return dropped, int(out.timestamp)
 
     def references(self, frame, out, counts):
         """Numbers that grow if someone keeps a frame, its arrays or a view of them."""
@@ -356,7 +369,7 @@ class Server:
                 self.channel.send({"error": {"where": where, "ended": False, **self.source.describe(error)}})
             else:
                 if is_job:
-                    self.channel.sock.send(DONE.pack(68, number, dropped, 0, timestamp & (1 << 64) - 1))
+                    self.channel.sock.send(DONE.pack(68, number, dropped, 0, timestamp))
 
 
 def port_of(d):

@@ -228,6 +228,40 @@ fn exception_is_a_fault_with_the_lines_of_the_author_and_the_block_goes_on() {
 }
 
 #[test]
+fn long_exceptions_of_other_alphabets_and_timestamps_out_of_range_keep_the_process() {
+    if !has_numpy() {
+        return;
+    }
+    let body = "def work(self, frame, out):\n    \
+        n = (frame.timestamp - 800) // 8\n    \
+        if n == 0: raise ValueError('\\u6e2c' * 20000)\n    \
+        if n == 1: raise ValueError('\\x01\\ud800\"' * 20000)\n    \
+        if n == 2: raise ValueError('\\U0001f52d' * 20000)\n    \
+        if n == 3: out.timestamp = -5\n    \
+        if n == 4: out.timestamp = 2 ** 62 + 1\n    \
+        if n == 5: out.timestamp = 2 ** 62\n    \
+        out.data[...] = frame.data";
+    let mut driven = Driven::new(&block(body, json!({})));
+    let mut next = |frame: &Plain| {
+        driven.send(frame);
+        driven.next()
+    };
+    let frames = frames(6);
+    for (frame, character) in frames.iter().zip(['\u{6e2c}', '\u{fffd}', '\u{1f52d}']) {
+        let fault = next(frame).unwrap_err();
+        assert!(fault.contains("ValueError: ") && fault.contains(character), "{fault}");
+        assert!(fault.len() < 20_000, "{}", fault.len());
+    }
+    for (frame, got) in [(&frames[3], "-5"), (&frames[4], "4611686018427387905")] {
+        let fault = next(frame).unwrap_err();
+        let expected = format!("`out.timestamp` must be between 0 and 2^62, got {got}");
+        assert!(fault.contains(&expected), "{fault}");
+    }
+    assert_eq!(next(&frames[5]), Ok(5.0));
+    assert_eq!((driven.count("frames_dropped_at_faults"), driven.count("process_starts")), (5, 1));
+}
+
+#[test]
 fn rules_of_frames_are_enforced_with_advice() {
     if !has_numpy() {
         return;
