@@ -7,8 +7,9 @@ use super::load::{plainly, resolved_block, resolved_parameters};
 use super::{Plan, PlannedBlock};
 use fxgraph_core::diagnostic::{Diagnostic, Span, codes};
 use fxgraph_core::kind::{AnyConfigured, CPU, Registry};
-use fxgraph_core::port::{Axis, PortType};
+use fxgraph_core::port::PortType;
 use fxgraph_core::tree::Node;
+use fxgraph_recording::StreamType;
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -411,56 +412,24 @@ fn network_use(block: &PlannedBlock) -> Option<(bool, Rate)> {
     Some((is_input, Rate { name: block.name.clone(), address: None, gbit_per_second }))
 }
 
+/// Parameters of the sender of a stream to `to`.
 fn sink_parameters(to: SocketAddrV4, interface: Option<String>) -> Json {
-    let mut parameters = json!({ "destination": to.to_string() });
-    if let Some(interface) = interface {
-        parameters["interface"] = json!(interface);
-    }
-    parameters
+    endpoint("destination", to, interface)
 }
 
+/// Parameters of a receiver of a stream of `port` from `from`. Its type is checked before a packet arrives.
 fn source_parameters(from: SocketAddrV4, interface: Option<String>, port: &PortType) -> Json {
-    let mut parameters = json!({ "source": from.to_string() });
-    if let Some(interface) = interface {
-        parameters["interface"] = json!(interface);
-    }
-    parameters["type"] = described(port);
+    let mut parameters = endpoint("source", from, interface);
+    parameters["type"] = json!(StreamType::of(port));
     parameters
 }
 
-/// Description of a type, which the receiver is checked with before a packet arrives.
-fn described(port: &PortType) -> Json {
-    let axes = |axes: &[Axis]| -> Vec<Json> {
-        let axis = |axis: &Axis| {
-            let mut entry = json!({ "name": axis.name, "len": axis.len });
-            if !axis.labels.is_empty() {
-                entry["labels"] = json!(axis.labels);
-            }
-            entry
-        };
-        axes.iter().map(axis).collect()
-    };
-    let clock = &port.clock;
-    let mut described = json!({
-        "dtype": port.dtype.to_string(),
-        "axes": axes(&port.axes),
-        "clock": {
-            "adc_sample_rate_hz": clock.adc_sample_rate_hz,
-            "sync_time_seconds": clock.sync_time_seconds,
-            "samples_per_frame": clock.samples_per_frame,
-        },
-    });
-    if let Some(band) = &port.band {
-        described["band"] = json!({
-            "channels": band.channels,
-            "first_channel": band.first_channel,
-            "centre_hz": band.centre_hz,
-            "bandwidth_hz": band.bandwidth_hz,
-        });
+fn endpoint(key: &str, address: SocketAddrV4, interface: Option<String>) -> Json {
+    let mut parameters = json!({ key: address.to_string() });
+    if let Some(interface) = interface {
+        parameters["interface"] = json!(interface);
     }
-    described["validity"] =
-        json!({ "axes": axes(&port.validity.axes), "full": port.validity.full });
-    described
+    parameters
 }
 
 /// Checks that the plan can be cut, with the kinds of `registry` that send and receive.

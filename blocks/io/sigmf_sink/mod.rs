@@ -72,6 +72,7 @@ impl KindSpec for SigmfSink {
         let meta = block.parameters.path.path();
         Resources {
             host_bytes: block.ports.inputs[0].frame_bytes(),
+            fixes_band: true,
             writes: vec![meta.to_owned(), meta.with_extension(DATA)],
             ..Resources::default()
         }

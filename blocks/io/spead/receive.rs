@@ -98,6 +98,14 @@ fn set_receive_buffer(socket: &Socket, bytes: usize) {
     }
 }
 
+/// Returns how long a live source of `bytes_per_second` waits for frames before it drops data: half of the time that
+/// the buffers of `sockets` last, at most a second.
+#[must_use]
+pub fn patience(sockets: &[Socket], bytes_per_second: f64) -> Duration {
+    let bytes: usize = sockets.iter().map(buffer_bytes).sum();
+    Duration::from_secs_f64((0.5 * bytes as f64 / bytes_per_second).clamp(0.0, 1.0))
+}
+
 /// Returns the size of the receive buffer of `socket`, in bytes.
 #[must_use]
 pub fn buffer_bytes(socket: &Socket) -> usize {

@@ -18,6 +18,9 @@ const MAX_COALESCED: usize = 65_000;
 /// Control words of a message: a header and one 16-bit segment size.
 const CONTROL_WORDS: usize = 4;
 
+/// Bytes of packets sent at once, between two readings of the clock.
+const BURST_BYTES: usize = 1 << 16;
+
 /// One packet to send: its head, and a reference to its payload.
 #[derive(Clone, Copy)]
 pub struct Outgoing<'a> {
@@ -39,6 +42,60 @@ impl Outgoing<'_> {
     pub fn is_empty(&self) -> bool {
         false
     }
+}
+
+/// Sends `packets` to `to` with the socket of a started sink; returns the number that the kernel accepted, 0 if the
+/// socket buffer is full.
+///
+/// # Errors
+/// If the sink was not started, or if the socket fails.
+pub fn send(
+    sender: Option<&mut Sender>,
+    packets: &[Outgoing<'_>],
+    to: SocketAddrV4,
+) -> Result<usize, BlockError> {
+    let sender = sender.ok_or_else(|| BlockError::new("the sink was not started"))?;
+    sender
+        .send(packets, to)
+        .map_err(|error| BlockError::new(format!("cannot send to {to}: {error}")).because(error))
+}
+
+/// Packets that were sent together.
+pub struct Burst {
+    /// Their number.
+    pub packets: usize,
+    /// Bytes, headers included.
+    pub bytes: usize,
+    /// Bytes of payload.
+    pub payload_bytes: usize,
+}
+
+/// Sends the next packets of a heap to `to`: those at the offsets `done`, `done + size`, ... below `end`, which
+/// `packet` makes.
+///
+/// # Errors
+/// Like [`send`].
+pub fn send_burst<'a>(
+    sender: Option<&mut Sender>,
+    (done, end, size): (usize, usize, usize),
+    packet: impl Fn(usize) -> Outgoing<'a>,
+    to: SocketAddrV4,
+) -> Result<Burst, BlockError> {
+    let first = packet(done);
+    let most = (BURST_BYTES / first.len()).clamp(1, MAX_PACKETS);
+    let mut packets = [first; MAX_PACKETS];
+    let mut count = 0;
+    for (slot, at) in packets[..most].iter_mut().zip((done..end).step_by(size)) {
+        *slot = packet(at);
+        count += 1;
+    }
+    let sent = send(sender, &packets[..count], to)?;
+    let sent = &packets[..sent];
+    Ok(Burst {
+        packets: sent.len(),
+        bytes: sent.iter().map(Outgoing::len).sum(),
+        payload_bytes: sent.iter().map(|packet| packet.payload.len()).sum(),
+    })
 }
 
 /// A socket that sends to any destination.

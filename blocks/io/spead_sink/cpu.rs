@@ -3,17 +3,16 @@
 use super::SpeadSink;
 use super::heaps::{Heap, Heaps};
 use super::pace::Pace;
+use crate::io::spead::control::{Control, HeapCounter};
 use crate::io::spead::item;
-use crate::io::spead::packet::{Head, Pointer, VALUE_BITS};
-use crate::io::spead::send::{MAX_PACKETS, Outgoing, Sender};
+use crate::io::spead::packet::{Head, Pointer};
+use crate::io::spead::send::{Outgoing, Sender, send_burst};
 use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{Block, BlockError, Counter, Env, Frame, Gauge, Io, Next};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes sent at once, between two readings of the clock.
-const BURST_BYTES: usize = 1 << 16;
 /// Longest duration of one call of `work`.
 const WORK_TIME: Duration = Duration::from_millis(20);
 /// Time to wait for room in the socket buffer.
@@ -28,8 +27,7 @@ pub struct Sink {
     destinations: Vec<SocketAddrV4>,
     sender: Option<Sender>,
     pace: Pace,
-    next_counter: u64,
-    counter_step: u64,
+    counter: HeapCounter,
     /// The frame being sent, and its progress.
     current: Option<Progress>,
     /// Payload of the heap being sent, if it differs from that in the frame.
@@ -57,16 +55,6 @@ pub struct Sink {
     last_sent: Gauge,
 }
 
-/// A heap without data that is being sent to all destinations.
-struct Control {
-    items: Vec<Pointer>,
-    payload: Vec<u8>,
-    /// The next destination, the heap's counter there, and the bytes sent to it.
-    destination: usize,
-    counter: u64,
-    done: usize,
-}
-
 struct Progress {
     frame: Arc<Frame>,
     index: usize,
@@ -78,7 +66,7 @@ impl Sink {
     pub(super) fn new(
         parameters: SpeadSink,
         heaps: Heaps,
-        (next_counter, counter_step): (u64, u64),
+        (first_counter, counter_step): (u64, u64),
         pace: Pace,
         env: &Env,
     ) -> Self {
@@ -93,8 +81,7 @@ impl Sink {
             heaps,
             sender: None,
             pace,
-            next_counter,
-            counter_step,
+            counter: HeapCounter::new(first_counter, counter_step),
             current: None,
             enabled: Timed::new(is_sending),
             changes: Changes::default(),
@@ -135,43 +122,20 @@ impl Sink {
         }
     }
 
-    fn take_counter(&mut self) -> u64 {
-        let counter = self.next_counter;
-        self.next_counter = (counter + self.counter_step) & ((1 << VALUE_BITS) - 1);
-        counter
-    }
-
-    /// Starts sending a heap without data to every destination.
+    /// Begins to send a heap without data to every destination.
     fn begin_control(&mut self, items: Vec<Pointer>, payload: Vec<u8>) {
-        let counter = self.take_counter();
-        self.control = Some(Control { items, payload, destination: 0, counter, done: 0 });
+        self.control = Some(Control::new(items, payload, &mut self.counter));
     }
 
     /// Sends as much of a heap without data as fits the socket buffer; returns whether all of it is sent.
     fn send_control(&mut self) -> Result<bool, BlockError> {
-        while let Some(mut control) = self.control.take() {
-            let to = self.destinations[control.destination];
-            let size = self.parameters.packet_payload_bytes;
-            let all = control.payload.len();
-            let part = &control.payload[control.done..all.min(control.done + size)];
-            let head = Head::new(control.counter, all, control.done, part.len(), &control.items);
-            let packet = [Outgoing { head, payload: part }];
-            if send(self.sender.as_mut(), &packet, to)? == 0 {
-                self.control = Some(control);
-                return Ok(false);
-            }
-            self.has_sent = true;
-            control.done += part.len();
-            if control.done == all {
-                control.destination += 1;
-                if control.destination == self.destinations.len() {
-                    break;
-                }
-                (control.counter, control.done) = (self.take_counter(), 0);
-            }
-            self.control = Some(control);
-        }
-        Ok(true)
+        let Some(mut control) = self.control.take() else { return Ok(true) };
+        let size = self.parameters.packet_payload_bytes;
+        let to = &self.destinations;
+        let is_out = control.send(self.sender.as_mut(), to, size, &mut self.counter)?;
+        self.has_sent |= control.has_begun();
+        self.control = (!is_out).then_some(control);
+        Ok(is_out)
     }
 
     fn begin_descriptors(&mut self, now: Instant) {
@@ -248,7 +212,7 @@ impl Sink {
                 let flags = if is_each { &self.flagged_each } else { &self.flagged };
                 flags.add(flagged as u64);
             }
-            progress.heap = Some((heap, self.take_counter(), 0));
+            progress.heap = Some((heap, self.counter.take(), 0));
             progress.index += 1;
         };
         let timestamp = self.timestamp(progress.frame.header().timestamp, progress.index - 1);
@@ -266,44 +230,23 @@ impl Sink {
                 payload: part,
             }
         };
-        let first = packet(done);
-        let most = (BURST_BYTES / first.len()).clamp(1, MAX_PACKETS);
-        let mut packets = [first; MAX_PACKETS];
-        let mut count = 0;
-        for (slot, at) in packets[..most].iter_mut().zip((done..bytes).step_by(size)) {
-            *slot = packet(at);
-            count += 1;
-        }
         let to = self.destinations[heap.destination];
-        let sent = send(self.sender.as_mut(), &packets[..count], to)?;
-        let sent_bytes: usize = packets[..sent].iter().map(Outgoing::len).sum();
-        let payload_bytes: usize = packets[..sent].iter().map(|p| p.payload.len()).sum();
-        self.sent_packets.add(sent as u64);
-        self.sent_bytes.add(sent_bytes as u64);
-        let done = done + payload_bytes;
+        let burst = send_burst(self.sender.as_mut(), (done, bytes, size), packet, to)?;
+        self.sent_packets.add(burst.packets as u64);
+        self.sent_bytes.add(burst.bytes as u64);
+        let done = done + burst.payload_bytes;
         progress.heap = (done < bytes).then_some((heap, counter, done));
         if done == bytes {
             self.sent_heaps.add(1);
             self.last_sent.set(timestamp as f64);
         }
         // The schedule counts payload bytes only.
-        Ok(Some(payload_bytes))
+        Ok(Some(burst.payload_bytes))
     }
 
     fn until_descriptors(&self, now: Instant) -> Duration {
         self.descriptors_due.map_or(RETRY, |due| due.saturating_duration_since(now)).max(RETRY)
     }
-}
-
-fn send(
-    sender: Option<&mut Sender>,
-    packets: &[Outgoing<'_>],
-    to: SocketAddrV4,
-) -> Result<usize, BlockError> {
-    let sender = sender.ok_or_else(|| BlockError::new("the sink was not started"))?;
-    sender
-        .send(packets, to)
-        .map_err(|error| BlockError::new(format!("cannot send to {to}: {error}")).because(error))
 }
 
 impl Block for Sink {
@@ -367,7 +310,7 @@ impl Block for Sink {
         while !self.send_stop()? {
             if began.elapsed() > STOP_TIME {
                 let told = self.control.take().filter(|_| self.stopped);
-                let told = told.map_or(0, |control| control.destination);
+                let told = told.as_ref().map_or(0, Control::told);
                 self.stops_lost.add((self.destinations.len() - told) as u64);
                 break;
             }

@@ -14,10 +14,6 @@ pub(super) fn lent_frames(window: usize) -> usize {
     window.saturating_add(2)
 }
 
-/// Longest time that a live source waits for frames, in seconds, and as a fraction of the time that the
-/// socket buffers last: they also have to hold the data that arrive until the source has caught up.
-const MAX_PATIENCE_SECONDS: f64 = 1.0;
-const PATIENCE: f64 = 0.5;
 /// Largest number of senders of one digitiser's stream.
 const MAX_SENDERS: usize = 64;
 
@@ -83,9 +79,7 @@ impl Source {
         let parameters = &self.parameters;
         let patience = match input {
             Input::Sockets { sockets, .. } if parameters.live => {
-                let bytes: usize = sockets.iter().map(receive::buffer_bytes).sum();
-                let seconds = PATIENCE * bytes as f64 / self.bytes_per_second;
-                Some(Duration::from_secs_f64(seconds.clamp(0.0, MAX_PATIENCE_SECONDS)))
+                Some(receive::patience(sockets, self.bytes_per_second))
             }
             _ => None,
         };

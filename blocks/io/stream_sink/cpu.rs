@@ -2,9 +2,10 @@
 
 use super::StreamSink;
 use crate::io::spead::address;
+use crate::io::spead::control::{Control, HeapCounter};
 use crate::io::spead::item;
 use crate::io::spead::packet::{Head, Pointer, VALUE_BITS};
-use crate::io::spead::send::{MAX_PACKETS, Outgoing, Sender};
+use crate::io::spead::send::{Outgoing, Sender, send_burst};
 use crate::io::spead_sink::pace::Pace;
 use crate::io::stream::{Described, MAX_ANNOTATION_BYTES, annotations};
 use fxgraph::{Block, BlockError, Counter, Env, Frame, Gauge, Io, Next};
@@ -13,8 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Bytes sent at once, between two readings of the clock.
-const BURST_BYTES: usize = 1 << 16;
 /// Longest duration of one call of `work`.
 const WORK_TIME: Duration = Duration::from_millis(20);
 /// Time to wait for room in the socket buffer.
@@ -44,7 +43,7 @@ pub struct Sink {
     sender: Option<Sender>,
     pace: Pace,
     run: u64,
-    next_counter: u64,
+    counter: HeapCounter,
     /// Number of the next frame.
     sequence: u64,
     current: Option<Sending>,
@@ -62,14 +61,6 @@ pub struct Sink {
     unsent_annotations: Counter,
     stops_lost: Counter,
     last_sent: Gauge,
-}
-
-/// A heap without data that is being sent.
-struct Control {
-    items: Vec<Pointer>,
-    payload: Vec<u8>,
-    counter: u64,
-    done: usize,
 }
 
 /// The frame that is being sent.
@@ -101,7 +92,7 @@ impl Sink {
             sender: None,
             pace,
             run,
-            next_counter: 1,
+            counter: HeapCounter::new(1, 1),
             sequence: 0,
             current: None,
             tail: Vec::new(),
@@ -127,33 +118,19 @@ impl Sink {
         }
     }
 
-    fn take_counter(&mut self) -> u64 {
-        let counter = self.next_counter;
-        self.next_counter = (counter + 1) & MASK;
-        counter
-    }
-
+    /// Begins to send a heap without data.
     fn begin_control(&mut self, items: Vec<Pointer>, payload: Vec<u8>) {
-        let counter = self.take_counter();
-        self.control = Some(Control { items, payload, counter, done: 0 });
+        self.control = Some(Control::new(items, payload, &mut self.counter));
     }
 
     /// Sends as much of a heap without data as fits the socket buffer; returns whether all of it is sent.
     fn send_control(&mut self) -> Result<bool, BlockError> {
-        while let Some(mut control) = self.control.take() {
-            let all = control.payload.len();
-            let end = all.min(control.done + self.parameters.packet_payload_bytes);
-            let part = &control.payload[control.done..end];
-            let head = Head::new(control.counter, all, control.done, part.len(), &control.items);
-            let packet = [Outgoing { head, payload: part }];
-            if send(self.sender.as_mut(), &packet, self.destination)? == 0 {
-                self.control = Some(control);
-                return Ok(false);
-            }
-            control.done = end;
-            self.control = (end < all).then_some(control);
-        }
-        Ok(true)
+        let Some(mut control) = self.control.take() else { return Ok(true) };
+        let size = self.parameters.packet_payload_bytes;
+        let to = std::slice::from_ref(&self.destination);
+        let is_out = control.send(self.sender.as_mut(), to, size, &mut self.counter)?;
+        self.control = (!is_out).then_some(control);
+        Ok(is_out)
     }
 
     fn begin_descriptors(&mut self, now: Instant) {
@@ -225,7 +202,7 @@ impl Sink {
             Pointer::addressed(item::CONFIG_ID, config_id as u64),
             Pointer::addressed(item::ANNOTATIONS, annotations as u64),
         ];
-        let (length, counter) = (before_tail + self.tail.len(), self.take_counter());
+        let (length, counter) = (before_tail + self.tail.len(), self.counter.take());
         self.sequence += 1;
         self.current = Some(Sending { frame, items, counter, length, before_tail, done: 0 });
         Ok(())
@@ -244,43 +221,21 @@ impl Sink {
             let head = Head::new(sending.counter, length, at, payload.len(), &sending.items);
             Outgoing { head, payload }
         };
-        let first = packet(sending.done);
-        let most = (BURST_BYTES / first.len()).clamp(1, MAX_PACKETS);
-        let mut packets = [first; MAX_PACKETS];
-        let mut count = 0;
-        for (slot, at) in
-            packets[..most].iter_mut().zip((sending.done..sending.length).step_by(size))
-        {
-            *slot = packet(at);
-            count += 1;
-        }
-        let sent = send(self.sender.as_mut(), &packets[..count], self.destination)?;
-        let bytes: usize = packets[..sent].iter().map(Outgoing::len).sum();
-        let payload: usize = packets[..sent].iter().map(|packet| packet.payload.len()).sum();
-        self.sent_packets.add(sent as u64);
-        self.sent_bytes.add(bytes as u64);
-        sending.done += payload;
+        let range = (sending.done, sending.length, size);
+        let burst = send_burst(self.sender.as_mut(), range, packet, self.destination)?;
+        self.sent_packets.add(burst.packets as u64);
+        self.sent_bytes.add(burst.bytes as u64);
+        sending.done += burst.payload_bytes;
         if sending.done == sending.length {
             self.sent_heaps.add(1);
             self.last_sent.set(sending.frame.header().timestamp as f64);
         }
-        Ok(payload)
+        Ok(burst.payload_bytes)
     }
 
     fn until_descriptors(&self, now: Instant) -> Duration {
         self.descriptors_due.map_or(RETRY, |due| due.saturating_duration_since(now)).max(RETRY)
     }
-}
-
-fn send(
-    sender: Option<&mut Sender>,
-    packets: &[Outgoing<'_>],
-    to: SocketAddrV4,
-) -> Result<usize, BlockError> {
-    let sender = sender.ok_or_else(|| BlockError::new("the sink was not started"))?;
-    sender
-        .send(packets, to)
-        .map_err(|error| BlockError::new(format!("cannot send to {to}: {error}")).because(error))
 }
 
 impl Block for Sink {

@@ -14,10 +14,6 @@ use std::time::{Duration, Instant};
 
 /// Frames that the thread may have at once.
 pub(super) const LENT_FRAMES: usize = 4;
-/// Longest time that a live source waits for frames, in seconds, and as a fraction of the time that the socket buffer
-/// lasts.
-const MAX_PATIENCE_SECONDS: f64 = 1.0;
-const PATIENCE: f64 = 0.5;
 /// Bytes read from the socket before the thread looks at its other duties.
 const TURN_BYTES: usize = 4 << 20;
 /// Time after the stop heap in which packets that it overtook arrive.
@@ -79,11 +75,8 @@ struct Receiving {
 impl Receiving {
     fn new(source: &Source, options: Options, sockets: &[Socket]) -> Self {
         let Source { parameters, described, env, .. } = source;
-        let patience = parameters.live.then(|| {
-            let bytes: usize = sockets.iter().map(receive::buffer_bytes).sum();
-            let seconds = PATIENCE * bytes as f64 / described.port.bytes_per_second();
-            Duration::from_secs_f64(seconds.clamp(0.0, MAX_PATIENCE_SECONDS))
-        });
+        let bytes_per_second = described.port.bytes_per_second();
+        let patience = parameters.live.then(|| receive::patience(sockets, bytes_per_second));
         let counters = &env.counters;
         Self {
             window: Window::new(described.clone(), options, env),

@@ -1,6 +1,6 @@
 //! `fxgraph run --as-parts`: each part of a flowgraph with hosts as a process of this machine.
 
-use super::child::{Child, Line};
+use super::child::Child;
 use crate::failure::Failure;
 use crate::parts::{HostPart, parts};
 use crate::signals::Signals;
@@ -155,7 +155,7 @@ struct Run<'a> {
     options: &'a AsParts,
     signals: Signals,
     terminal: &'a Terminal,
-    from_parts: Receiver<(usize, Line)>,
+    from_parts: Receiver<(usize, String)>,
     parts: Vec<Child>,
     stopping: Option<Stopping>,
     /// Number of signals that were forwarded.
@@ -266,7 +266,7 @@ impl Run<'_> {
         }
     }
 
-    fn take(&mut self, index: usize, line: Line) {
+    fn take(&mut self, index: usize, line: String) {
         let part = &mut self.parts[index];
         if let Some(shown) = part.take(line)
             && !(self.options.quiet && shown.trim().is_empty())

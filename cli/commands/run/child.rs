@@ -22,12 +22,6 @@ const KEPT: usize = 20;
 /// Beginning of the line with the address of a part.
 const SERVING: &str = "serving ";
 
-/// A line of a part.
-pub enum Line {
-    /// A line on stderr.
-    Said(String),
-}
-
 /// A running part. Dropping it ends its process.
 pub struct Child {
     process: std::process::Child,
@@ -48,7 +42,7 @@ impl Child {
         file: &Path,
         options: &AsParts,
         index: usize,
-        lines: &Sender<(usize, Line)>,
+        lines: &Sender<(usize, String)>,
     ) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("run").arg(file).args(["--listen", "127.0.0.1:0", "--part-of"]);
@@ -66,7 +60,7 @@ impl Child {
             let lines = lines.clone();
             thread::spawn(move || {
                 for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                    if lines.send((index, Line::Said(line))).is_err() {
+                    if lines.send((index, line)).is_err() {
                         return;
                     }
                 }
@@ -117,7 +111,7 @@ impl Child {
     }
 
     /// Takes a line; returns it if the user should see it.
-    pub fn take(&mut self, Line::Said(line): Line) -> Option<String> {
+    pub fn take(&mut self, line: String) -> Option<String> {
         if let Some(url) = line.strip_prefix(SERVING)
             && self.url.is_none()
         {

@@ -7,11 +7,10 @@ use fxgraph_core::diagnostic::{Style, render_all};
 use fxgraph_core::error::BlockError;
 use fxgraph_core::live_updates::Target;
 use fxgraph_core::{
-    Axis, Band, Checked, Clock, Configured, Dtype, Env, Implementation, Implementations, Kind,
-    KindEntry, KindSpec, PortType, Refusal, Registry, Resources, ValidityType,
+    Checked, Configured, Env, Implementation, Implementations, Kind, KindEntry, KindSpec, PortType,
+    Refusal, Registry, Resources,
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
+use fxgraph_recording::StreamType;
 use std::fmt::Write as _;
 
 /// The kinds of the other tests, and those that send and receive.
@@ -53,49 +52,6 @@ impl KindSpec for StreamSink {
     }
 }
 
-#[derive(Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct AxisEntry {
-    name: String,
-    len: usize,
-    #[serde(default)]
-    labels: Vec<String>,
-}
-
-#[derive(Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ClockEntry {
-    adc_sample_rate_hz: f64,
-    sync_time_seconds: f64,
-    samples_per_frame: u64,
-}
-
-#[derive(Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct BandEntry {
-    channels: usize,
-    first_channel: usize,
-    centre_hz: f64,
-    bandwidth_hz: f64,
-}
-
-#[derive(Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ValidityEntry {
-    axes: Vec<AxisEntry>,
-    full: u32,
-}
-
-#[derive(Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct TypeEntry {
-    dtype: String,
-    axes: Vec<AxisEntry>,
-    clock: ClockEntry,
-    band: Option<BandEntry>,
-    validity: ValidityEntry,
-}
-
 /// Receives frames.
 #[derive(Clone, Kind)]
 #[kind(name = "stream_source", page = "../../core/kind/test_page.md", outputs("output"))]
@@ -107,20 +63,11 @@ struct StreamSource {
     #[allow(dead_code)]
     interface: Option<String>,
     /// Type of the frames.
-    r#type: TypeEntry,
+    r#type: StreamType,
 }
 
-fn axes(entries: &[AxisEntry]) -> Vec<Axis> {
-    let name = |name: &str| match name {
-        "channel" => "channel",
-        "pol" => "pol",
-        _ => "other",
-    };
-    let axis = |entry: &AxisEntry| Axis {
-        labels: entry.labels.clone(),
-        ..Axis::new(name(&entry.name), entry.len)
-    };
-    entries.iter().map(axis).collect()
+fn axis(name: &str) -> Option<&'static str> {
+    ["channel", "pol", "other"].into_iter().find(|known| *known == name)
 }
 
 impl KindSpec for StreamSource {
@@ -128,23 +75,8 @@ impl KindSpec for StreamSource {
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(none)];
 
     fn ports(&self, _: &[PortType]) -> Checked<()> {
-        let TypeEntry { dtype, axes: of, clock, band, validity } = &self.r#type;
-        let dtype: Dtype = dtype.parse().map_err(|_| {
-            vec![Refusal::parameter("type", format!("`dtype` is unknown: `{dtype}`"))]
-        })?;
-        let clock = Clock {
-            adc_sample_rate_hz: clock.adc_sample_rate_hz,
-            sync_time_seconds: clock.sync_time_seconds,
-            samples_per_frame: clock.samples_per_frame,
-        };
-        let band = band.as_ref().map(|band| Band {
-            channels: band.channels,
-            first_channel: band.first_channel,
-            centre_hz: band.centre_hz,
-            bandwidth_hz: band.bandwidth_hz,
-        });
-        let validity = ValidityType { axes: axes(&validity.axes), full: validity.full };
-        Ok(((), vec![PortType { dtype, axes: axes(of), clock, band, validity }]))
+        let port = self.r#type.port(axis).map_err(|why| vec![Refusal::parameter("type", why)])?;
+        Ok(((), vec![port]))
     }
 }
 
