@@ -1,19 +1,20 @@
 //! The cut: one part of a flowgraph for each of its hosts, with a sender and receivers in place of each output that is
 //! read on other hosts.
 
-use super::check::{configure, refusal};
-use super::hosts::{Host, Hosts, Network};
-use super::load::{plainly, resolved_block, resolved_parameters};
-use super::{Plan, PlannedBlock};
+mod check;
+mod part;
+
+pub(super) use check::check;
+
+use super::Plan;
+use super::hosts::{Host, Network};
 use fxgraph_core::diagnostic::{Diagnostic, Span, codes};
-use fxgraph_core::kind::{AnyConfigured, CPU, Registry};
 use fxgraph_core::port::PortType;
-use fxgraph_core::tree::Node;
 use fxgraph_recording::StreamType;
-use serde_json::{Map, Value as Json, json};
+use part::Cut;
+use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::Arc;
 
 /// Kinds that send and receive frames between hosts.
 const SINK: &str = "stream_sink";
@@ -306,112 +307,6 @@ fn receiver(output: &str) -> String {
     format!("receive.{output}")
 }
 
-/// A flowgraph whose streams between hosts are known.
-struct Cut<'a> {
-    plan: &'a Plan,
-    hosts: &'a Hosts,
-    streams: Vec<Stream>,
-    loopback: Option<Loopback>,
-}
-
-impl Cut<'_> {
-    /// The part of `host`, unless it has no blocks.
-    fn part(&self, host: Host) -> Option<PartPlan> {
-        let plan = self.plan;
-        let here = |block: &&PlannedBlock| block.host == Some(host) && !block.is_transfer();
-        let own: Vec<&PlannedBlock> = plan.blocks.iter().filter(here).collect();
-        if own.is_empty() {
-            return None;
-        }
-        let received: Vec<&Stream> =
-            self.streams.iter().filter(|stream| stream.to.contains(&host)).collect();
-        let sent: Vec<&Stream> = self.streams.iter().filter(|stream| stream.from == host).collect();
-        let mut blocks = Map::new();
-        for stream in &received {
-            blocks.insert(receiver(&stream.output), self.receiver(stream, host));
-        }
-        for block in &own {
-            let inputs: Vec<String> = (0..block.inputs.len())
-                .map(|input| {
-                    let source = plan.source(block, input);
-                    let remote = received.iter().find(|stream| stream.source == source);
-                    match remote {
-                        Some(stream) => receiver(&stream.output),
-                        None => plan.output_name(source.0, source.1),
-                    }
-                })
-                .collect();
-            blocks.insert(block.name.clone(), resolved_block(block, &inputs));
-        }
-        for stream in &sent {
-            blocks.insert(sender(&stream.output), self.sender(stream, host));
-        }
-        let document = json!({
-            "flowgraph": plan.name,
-            "parameters": resolved_parameters(plan),
-            "blocks": blocks,
-        });
-        let rate = |stream: &&Stream| Rate {
-            name: stream.output.clone(),
-            address: Some(self.address(stream)),
-            gbit_per_second: stream.gbit_per_second,
-        };
-        let mut part = PartPlan {
-            name: self.hosts.name(host),
-            host,
-            class: self.hosts.classes[host.class].name.clone(),
-            index: host.index,
-            blocks: own.iter().map(|block| block.name.clone()).collect(),
-            yaml: serde_yaml::to_string(&document).unwrap_or_default(),
-            sent: sent.iter().map(rate).collect(),
-            received: received.iter().map(rate).collect(),
-        };
-        for block in own {
-            let Some((is_input, rate)) = network_use(block) else { continue };
-            if is_input { part.received.push(rate) } else { part.sent.push(rate) }
-        }
-        Some(part)
-    }
-
-    fn address(&self, stream: &Stream) -> SocketAddrV4 {
-        let port = self.loopback.map_or(stream.address.port(), |loopback| loopback.port);
-        SocketAddrV4::new(*stream.address.ip(), port)
-    }
-
-    fn interface(&self, host: Host) -> Option<String> {
-        match self.loopback {
-            Some(_) => Some(Ipv4Addr::LOCALHOST.to_string()),
-            None => self.hosts.classes[host.class].interface.clone(),
-        }
-    }
-
-    fn sender(&self, stream: &Stream, host: Host) -> Json {
-        let parameters = sink_parameters(self.address(stream), self.interface(host));
-        json!({ "kind": SINK, "inputs": [stream.output], "parameters": plainly(&parameters) })
-    }
-
-    fn receiver(&self, stream: &Stream, host: Host) -> Json {
-        let (block, port) = stream.source;
-        let port = &self.plan.blocks[block].ports.outputs[port];
-        let parameters = source_parameters(self.address(stream), self.interface(host), port);
-        json!({ "kind": SOURCE, "parameters": plainly(&parameters) })
-    }
-}
-
-/// Rate of a block that uses the network for itself, and whether it receives.
-fn network_use(block: &PlannedBlock) -> Option<(bool, Rate)> {
-    if block.resources.binds.is_empty() && block.resources.sockets.is_empty() {
-        return None;
-    }
-    let (is_input, ports) = match (block.inputs.is_empty(), block.ports.outputs.is_empty()) {
-        (true, false) => (true, &block.ports.outputs),
-        (false, true) => (false, &block.ports.inputs),
-        _ => return None,
-    };
-    let gbit_per_second = ports.iter().map(gbit_per_second).sum();
-    Some((is_input, Rate { name: block.name.clone(), address: None, gbit_per_second }))
-}
-
 /// Parameters of the sender of a stream to `to`.
 fn sink_parameters(to: SocketAddrV4, interface: Option<String>) -> Json {
     endpoint("destination", to, interface)
@@ -430,76 +325,4 @@ fn endpoint(key: &str, address: SocketAddrV4, interface: Option<String>) -> Json
         parameters["interface"] = json!(interface);
     }
     parameters
-}
-
-/// Checks that the plan can be cut, with the kinds of `registry` that send and receive.
-pub(super) fn check(plan: &Plan, registry: &Registry, problems: &mut Vec<Diagnostic>) {
-    let streams = match plan.streams() {
-        Ok(streams) => streams,
-        Err(found) => return problems.extend(found),
-    };
-    let names: HashSet<&str> = plan.blocks.iter().map(|block| block.name.as_str()).collect();
-    for stream in streams {
-        let (block, port) = stream.source;
-        let port = &plan.blocks[block].ports.outputs[port];
-        for name in [sender(&stream.output), receiver(&stream.output)] {
-            if names.contains(name.as_str()) {
-                let message =
-                    format!("the block that carries `{}` is called `{name}`", stream.output);
-                problems.push(
-                    Diagnostic::error(codes::CUT, stream.span, message)
-                        .label("read on another host")
-                        .help("rename the other block with this name"),
-                );
-            }
-        }
-        let sink = sink_parameters(stream.address, None);
-        let source = source_parameters(stream.address, None, port);
-        let inputs = std::slice::from_ref(port);
-        let sent = end(SINK, &sink, inputs, &stream, registry);
-        let received = end(SOURCE, &source, &[], &stream, registry);
-        let is_exact = |source: &Arc<dyn AnyConfigured>| source.ports().outputs == inputs;
-        match (sent, received) {
-            (Ok(_), Ok(received)) if is_exact(&received) => {}
-            (Ok(_), Ok(_)) => {
-                let message =
-                    format!("the type of `{}` cannot be described: {port}", stream.output);
-                problems.push(Diagnostic::error(codes::CUT, stream.span, message));
-            }
-            // Both ends find the same in the type.
-            (Err(found), _) | (_, Err(found)) => problems.extend(found),
-        }
-    }
-}
-
-/// One end of `stream`, of the kind `kind`.
-fn end(
-    kind: &str,
-    parameters: &Json,
-    inputs: &[PortType],
-    stream: &Stream,
-    registry: &Registry,
-) -> Result<Arc<dyn AnyConfigured>, Vec<Diagnostic>> {
-    let span = stream.span;
-    let Some(entry) = registry.get(kind) else {
-        let message =
-            format!("`{}` is read on another host, which needs the kind `{kind}`", stream.output);
-        let problem = Diagnostic::error(codes::CUT, span, message).label("read on another host");
-        return Err(vec![problem.help("use a program with this kind")]);
-    };
-    let node = Node::of_json(parameters, span);
-    let access = &fxgraph_core::access::ANY;
-    let read = configure(entry, CPU.name, &node, span, access)?;
-    read.connect(inputs).map_err(|refusals| {
-        let found = refusals.into_iter().map(|each| refusal(each, &stream.output, |_| span));
-        let explained = found.map(|problem| Diagnostic {
-            code: codes::CUT,
-            message: format!(
-                "`{}` cannot be sent to another host: {}",
-                stream.output, problem.message
-            ),
-            ..problem
-        });
-        explained.collect()
-    })
 }

@@ -1,0 +1,178 @@
+//! Frames of the stream: their times, frames for missing heaps, and validity of missing bytes.
+
+use super::Window;
+use crate::io::spead::item;
+use crate::io::spead::link::Frames;
+use crate::io::spead::packet::VALUE_BITS;
+use crate::io::stream::annotations;
+use crate::io::stream_source::heap::{Heap, Place, Validity};
+use fxgraph::FrameMut;
+use fxgraph::frame::Annotations;
+use fxgraph::runtime::EventKind;
+use std::ops::Range;
+
+/// Largest number of frames that fill a gap.
+pub(super) const MAX_FILL: u64 = 1 << 16;
+
+impl Window {
+    /// Sends open heap `index` of the stream as a frame, after frames for those that are missing before it.
+    pub(super) fn emit(&mut self, index: usize, frames: &mut dyn Frames) {
+        let heap = self.open.swap_remove(index);
+        if let Some(place) = heap.place
+            && let Some(timestamp) = self.advance(place, frames)
+        {
+            self.last = Some(timestamp);
+            self.causes.last_timestamp.set(timestamp as f64);
+            match frames.take() {
+                None => self.causes.frames_dropped.add(1),
+                Some(mut frame) => {
+                    self.write(&heap, timestamp, &mut frame);
+                    frames.push(frame);
+                }
+            }
+        }
+        self.unused.push(heap);
+    }
+
+    /// Moves the stream to `place`: sends frames for missing ones before it, and returns the timestamp of its frame;
+    /// `None` if the frame does not come after the last one.
+    fn advance(&mut self, place: Place, frames: &mut dyn Frames) -> Option<u64> {
+        let next = self.run.as_ref().and_then(|run| run.next);
+        if let Some(run) = &mut self.run {
+            run.next = Some(place.sequence.saturating_add(1));
+        }
+        let Some(last) = self.last else { return Some(place.timestamp) };
+        let Some(timestamp) = self.after(last, place, next.is_none()) else {
+            self.causes.back.add(1);
+            return None;
+        };
+        let gap = timestamp - last;
+        let between =
+            (gap / self.samples()).saturating_sub(u64::from(gap.is_multiple_of(self.samples())));
+        // The number of frames of another run that are missing is known from the timestamps only.
+        let lost = next.map_or(between, |next| place.sequence.saturating_sub(next));
+        if lost == 0 {
+            return Some(timestamp);
+        }
+        // Numbers without a time for their frames are not believed.
+        let missing = lost.min(between);
+        let is_jump = gap > self.options.max_gap_samples || missing > MAX_FILL;
+        if next.is_some() || !is_jump {
+            self.causes.missing.add(missing);
+        }
+        if is_jump {
+            self.causes.time_jumps.add(1);
+            let seconds = gap as f64 / self.described.port.clock.adc_sample_rate_hz;
+            self.env.events.add(
+                EventKind::TimeJumped,
+                format!("the timestamps jumped ahead by {gap} samples ({seconds:.3} s)"),
+            );
+            return Some(timestamp);
+        }
+        self.fill(last, missing, frames);
+        Some(timestamp)
+    }
+
+    /// Returns the timestamp, on the timeline of the frames, of a frame at `place` that follows one with timestamp
+    /// `last`. `is_first` is whether it is the first one of its run.
+    fn after(&mut self, last: u64, place: Place, is_first: bool) -> Option<u64> {
+        let raw = place.timestamp;
+        if let Some(timestamp) = raw.checked_add(self.offset).filter(|t| *t > last) {
+            return Some(timestamp);
+        }
+        let behind = last.saturating_sub(raw.saturating_add(self.offset));
+        if !is_first || behind <= self.options.max_gap_samples {
+            // Data that the sender repeats.
+            return None;
+        }
+        // As in `spead_source`: the next multiple of 2^48 after the last frame.
+        let wraps = (last.checked_sub(raw)? >> VALUE_BITS) + 1;
+        let offset = wraps.checked_mul(1 << VALUE_BITS)?;
+        let timestamp = raw.checked_add(offset)?;
+        self.offset = offset;
+        self.env.events.add(
+            EventKind::Resynchronised,
+            format!(
+                "the timestamps start again from {raw}; those of frames continue from {timestamp}"
+            ),
+        );
+        Some(timestamp)
+    }
+
+    /// Sends `count` frames without data after the one with timestamp `last`.
+    pub(super) fn fill(&mut self, last: u64, count: u64, frames: &mut dyn Frames) {
+        for number in 1..=count {
+            let Some(timestamp) =
+                number.checked_mul(self.samples()).and_then(|ahead| last.checked_add(ahead))
+            else {
+                return;
+            };
+            self.last = Some(timestamp);
+            match frames.take() {
+                None => self.causes.frames_dropped.add(1),
+                Some(mut frame) => {
+                    if let Ok((header, payload)) = frame.parts_mut::<u8>() {
+                        header.timestamp = timestamp;
+                        header.validity.fill(0);
+                        header.annotations.copy_from(&Annotations::default());
+                        payload.fill(0);
+                    }
+                    frames.push(frame);
+                }
+            }
+        }
+    }
+
+    /// Writes `heap` to `frame`.
+    fn write(&self, heap: &Heap, timestamp: u64, frame: &mut FrameMut) {
+        // Frames of a source on the CPU are in host memory.
+        let Ok((header, payload)) = frame.parts_mut::<u8>() else { return };
+        header.timestamp = timestamp;
+        let counts = &mut header.validity;
+        let known = heap.write_validity(counts, self.described.port.validity.full);
+        if known != Validity::Known {
+            counts.fill(0);
+        }
+        let mut is_whole = known == Validity::Known;
+        heap.write_data(payload, |missing| {
+            is_whole = false;
+            self.flag(missing, counts);
+        });
+        let annotations = &mut header.annotations;
+        annotations.copy_from(&Annotations::default());
+        match heap
+            .whole_item(item::ANNOTATIONS, None)
+            .map(|text| annotations::read(text, annotations))
+        {
+            None => is_whole &= !heap.has(item::ANNOTATIONS),
+            Some(Ok(unknown)) => self.causes.annotations_unknown.add(unknown),
+            Some(Err(_)) => {
+                annotations.copy_from(&Annotations::default());
+                self.causes.annotations_malformed.add(1);
+            }
+        }
+        if known == Validity::Wrong {
+            self.causes.invalid.add(1);
+        } else if is_whole {
+            self.causes.heaps.add(1);
+        } else {
+            self.causes.incomplete.add(1);
+        }
+    }
+
+    /// Sets the counts of all units that have any of the bytes `missing` to 0.
+    fn flag(&self, missing: Range<usize>, counts: &mut [u32]) {
+        let bits = self.described.bits();
+        let all = self.described.port.elements();
+        let (first, end) = (missing.start * 8 / bits, (missing.end * 8).div_ceil(bits).min(all));
+        if !self.divides || (first == 0 && end == all) {
+            counts.fill(0);
+            return;
+        }
+        self.elements.counts(first..end, |unit| {
+            if let Some(count) = counts.get_mut(unit) {
+                *count = 0;
+            }
+        });
+    }
+}
