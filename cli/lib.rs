@@ -19,6 +19,7 @@
 //! - `examples`: flowgraphs inside the program
 //! - `client`: REST client for a running flowgraph
 //! - `assignment`: `name=value` on the command line
+//! - `parts`, `deploy`: parts of a flowgraph with hosts, and the files with which an engine runs them
 //! - `kernel_folder`: directories with edited kernels
 //! - `serve`: options of the HTTP server
 //! - `heap`: configuration of the C library's heap
@@ -31,6 +32,7 @@
 mod assignment;
 mod client;
 mod commands;
+mod deploy;
 mod drawing;
 mod examples;
 mod failure;

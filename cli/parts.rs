@@ -38,6 +38,43 @@ pub fn parts(plan: &Plan, loopback: Option<Loopback>) -> Result<Vec<HostPart>, F
     checked.collect()
 }
 
+/// Indices of the parts in the order of their start: the parts of each level send to those of the levels before, unless
+/// two parts send to each other.
+pub fn levels(parts: &[&PartPlan]) -> Vec<Vec<usize>> {
+    /// Finds the level of part `at`, which is `None` while it is being found.
+    fn visit(at: usize, readers: &[Vec<usize>], seen: &mut [bool], found: &mut [Option<usize>]) {
+        if std::mem::replace(&mut seen[at], true) {
+            return;
+        }
+        for reader in &readers[at] {
+            visit(*reader, readers, seen, found);
+        }
+        let after = readers[at].iter().filter_map(|reader| found[*reader]).max();
+        found[at] = Some(after.map_or(0, |level| level + 1));
+    }
+    let receives = |from: &PartPlan, to: &PartPlan| {
+        let mut addresses = to.received.iter().filter_map(|rate| rate.address);
+        addresses.any(|address| from.sent.iter().any(|rate| rate.address == Some(address)))
+    };
+    let readers: Vec<Vec<usize>> = parts
+        .iter()
+        .map(|from| (0..parts.len()).filter(|to| receives(from, parts[*to])).collect())
+        .collect();
+    let (mut seen, mut found) = (vec![false; parts.len()], vec![None; parts.len()]);
+    for at in 0..parts.len() {
+        visit(at, &readers, &mut seen, &mut found);
+    }
+    let mut levels: Vec<Vec<usize>> = Vec::new();
+    for (at, level) in found.into_iter().enumerate() {
+        let level = level.unwrap_or_default();
+        if levels.len() <= level {
+            levels.resize(level + 1, Vec::new());
+        }
+        levels[level].push(at);
+    }
+    levels
+}
+
 fn gbit(rate: f64) -> String {
     units::three_digits(rate)
 }

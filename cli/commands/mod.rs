@@ -5,6 +5,7 @@ mod compare;
 mod completions;
 mod conformance;
 mod dashboard;
+mod deploy;
 mod doctor;
 mod events;
 mod examples;
@@ -46,6 +47,7 @@ pub enum Command {
     Events(events::Events),
     Stop(stop::Stop),
     Abort(stop::Abort),
+    Deploy(deploy::Deploy),
     Dashboard(dashboard::Dashboard),
     Examples(examples::Examples),
     List(list::List),
@@ -78,6 +80,7 @@ impl Command {
             Self::Events(command) => command.execute(terminal),
             Self::Stop(command) => command.execute(terminal),
             Self::Abort(command) => command.execute(terminal),
+            Self::Deploy(command) => command.execute(terminal),
             Self::Dashboard(command) => command.execute(terminal),
             Self::Examples(command) => command.execute(terminal),
             Self::List(command) => command.execute(terminal),

@@ -7,7 +7,7 @@
 
 use super::hosted::{Hosted, Mailbox};
 use fxgraph_core::block::{Block, Io, Next};
-use fxgraph_core::edge::{Decimation, TapQueue, TapWriter};
+use fxgraph_core::edge::{Decimation, Queued, TapQueue, TapWriter};
 use fxgraph_core::edge::{Edge, FrameReader, FrameWriter};
 use fxgraph_core::error::BlockError;
 use fxgraph_core::frame::{HostAllocator, Pool};
@@ -190,7 +190,10 @@ fn probe_receives_frames_in_order_and_counts_dropped_ones() {
         let mut seen = Vec::new();
         while !queue.is_over() {
             match queue.pop(Instant::now()) {
-                Some(frame) => seen.push(frame.header().timestamp),
+                Some(Queued { index, frame }) => {
+                    assert_eq!(index, frame.header().timestamp);
+                    seen.push(index);
+                }
                 None => thread::yield_now(),
             }
         }

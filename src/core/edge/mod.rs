@@ -12,7 +12,7 @@ mod writer;
 
 pub use harness::Harness;
 pub use reader::FrameReader;
-pub use tap::{Decimation, TapQueue, TapWriter};
+pub use tap::{Decimation, Queued, TapQueue, TapWriter};
 pub use tap_frame::TapFrame;
 pub use tee::Tee;
 pub use writer::FrameWriter;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// The queue between an output and its probe. When it is full, its oldest frame is dropped.
 pub struct TapQueue {
-    frames: ConcurrentQueue<Arc<Frame>>,
+    frames: ConcurrentQueue<Queued>,
     dropped: AtomicU64,
     /// The writer pushes no more frames.
     ended: AtomicBool,
@@ -17,6 +17,15 @@ pub struct TapQueue {
     /// Frames now come from another pool than the one with buffers for the probe.
     moved: AtomicBool,
     pushed: Event,
+}
+
+/// A frame of the queue.
+pub struct Queued {
+    /// Number of frames offered before this one: a step of more than 1 between frames taken shows where, and how
+    /// many, were dropped.
+    pub index: u64,
+    /// The frame.
+    pub frame: Arc<Frame>,
 }
 
 impl TapQueue {
@@ -40,7 +49,7 @@ impl TapQueue {
 
     /// Takes the next frame. It waits until `deadline`, the end of the stream, or a frame from another
     /// pool.
-    pub fn pop(&self, deadline: Instant) -> Option<Arc<Frame>> {
+    pub fn pop(&self, deadline: Instant) -> Option<Queued> {
         loop {
             // Listen before checking, so that a frame in between is not missed.
             let listener = self.pushed.listen();
@@ -97,15 +106,17 @@ pub struct TapWriter {
     /// Pool with buffers for the probe; the probe holds no frame of another pool.
     pool: Arc<Pool>,
     decimation: Decimation,
-    /// Number of frames offered.
+    /// Number of frames of the output.
     seen: u64,
+    /// Number of frames offered: those that the decimation selects.
+    offered: u64,
     last: Option<Instant>,
 }
 
 impl TapWriter {
     /// The writing end of `queue`, for frames of `pool`.
     pub fn new(queue: Arc<TapQueue>, pool: Arc<Pool>, decimation: Decimation) -> Self {
-        Self { queue, pool, decimation, seen: 0, last: None }
+        Self { queue, pool, decimation, seen: 0, offered: 0, last: None }
     }
 
     /// Whether this is the writing end of `queue`.
@@ -130,8 +141,11 @@ impl TapWriter {
         if !self.decimation.pause.is_zero() {
             self.last = Some(Instant::now());
         }
+        let index = self.offered;
+        self.offered += 1;
         let left_out = if Arc::ptr_eq(frame.home(), &self.pool) {
-            !matches!(queue.frames.force_push(Arc::clone(frame)), Ok(None))
+            let offered = Queued { index, frame: Arc::clone(frame) };
+            !matches!(queue.frames.force_push(offered), Ok(None))
         } else {
             queue.moved.store(true, Ordering::Release);
             true

@@ -202,12 +202,12 @@ impl Control {
         while !recorder.is_over() {
             // While the disk is slow, frames wait in the queue of the probe, which drops the oldest when full.
             let Some(buffer) = recorder.take_within(TICK) else { continue };
-            let next = tap.next_into(buffer, TICK);
-            let dropped = tap.dropped();
-            recorder.lose(dropped - lost);
-            lost = dropped;
-            match next {
-                Ok((Tapped::Frame(frame), _)) => recorder.push(frame),
+            match tap.next_into(buffer, TICK) {
+                Ok((Tapped::Frame(frame), _)) => {
+                    recorder.lose(tap.dropped_before());
+                    lost += tap.dropped_before();
+                    recorder.push(frame);
+                }
                 Ok((Tapped::Nothing, buffer)) => {
                     buffer.into_iter().for_each(|buffer| recorder.give_back(buffer));
                 }
@@ -227,6 +227,8 @@ impl Control {
                 (told, last) = (lost, Some(Instant::now()));
             }
         }
+        // Those dropped while nothing was taken.
+        recorder.lose(tap.dropped().saturating_sub(lost));
         recorder.end();
     }
 

@@ -9,7 +9,7 @@ use super::Control;
 use crate::{Handle, Unanswered};
 use fxgraph_core::diagnostic::Sources;
 use fxgraph_core::diagnostic::Span;
-use fxgraph_core::edge::{Decimation, TapFrame, TapQueue, TapWriter};
+use fxgraph_core::edge::{Decimation, Queued, TapFrame, TapQueue, TapWriter};
 use fxgraph_core::error::BlockError;
 use fxgraph_core::error::with_causes;
 use fxgraph_core::frame::{Frame, OutOfMemory, Pool, Storage};
@@ -79,6 +79,9 @@ pub struct Tap {
     output: String,
     port: PortType,
     queue: Arc<TapQueue>,
+    /// Number of frames offered up to the one taken last.
+    offered: u64,
+    dropped_before: u64,
     place: Place,
     lent: Option<Lent>,
     readout: Option<Readout>,
@@ -182,7 +185,9 @@ impl Control {
             }
         })?;
         let output = format!("{}.{}", place.writer.0, plan.blocks[block].output_names[port]);
-        Ok(Tap { output, port: carries, queue, place, lent: Some(lent), readout })
+        let lent = Some(lent);
+        let (offered, dropped_before) = (0, 0);
+        Ok(Tap { output, port: carries, queue, offered, dropped_before, place, lent, readout })
     }
 }
 
@@ -205,6 +210,12 @@ impl Tap {
         self.queue.dropped()
     }
 
+    /// Number of frames dropped between the last two frames that the reader took.
+    #[must_use]
+    pub fn dropped_before(&self) -> u64 {
+        self.dropped_before
+    }
+
     /// Waits, without blocking a thread, until [`Tap::next`] can return without waiting.
     pub fn ready(&self) -> impl Future<Output = ()> + Send + use<> {
         let queue = Arc::clone(&self.queue);
@@ -225,7 +236,9 @@ impl Tap {
     ) -> Result<(Tapped, Option<TapFrame>), TapError> {
         let deadline = Instant::now() + timeout;
         loop {
-            if let Some(arrived) = self.queue.pop(deadline) {
+            if let Some(Queued { index, frame: arrived }) = self.queue.pop(deadline) {
+                self.dropped_before = index.saturating_sub(self.offered);
+                self.offered = index + 1;
                 return Ok((Tapped::Frame(self.copy(&arrived, frame)?), None));
             }
             if self.queue.is_over() {

@@ -1,0 +1,87 @@
+//! `deployment.json`: the parts of a deployment, and where their servers are found.
+
+use crate::failure::Failure;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Name of the file in the directory of a deployment.
+pub const FILE: &str = "deployment.json";
+
+/// A deployment.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Manifest {
+    /// Name of the flowgraph.
+    pub flowgraph: String,
+    /// Engine that runs the parts: `slurm`, `kubernetes` or `systemd`.
+    pub engine: String,
+    /// Program version and commit.
+    pub version: String,
+    /// Parts in the order of the file.
+    pub parts: Vec<Part>,
+    /// File with the token of all servers, relative to the directory.
+    pub token_file: PathBuf,
+    /// All files of the deployment, relative to the directory.
+    pub files: Vec<PathBuf>,
+}
+
+/// A part of a deployment.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Part {
+    /// Name of its host in the flowgraph: `f_host[0]`.
+    pub name: String,
+    /// The same for file names: `f_host_0`.
+    pub file_name: String,
+    /// Class of its host.
+    pub class: String,
+    /// Number of the host within its class.
+    pub index: usize,
+    /// Hash of the configuration.
+    pub config_hash: String,
+    /// Level of its start: a part sends to parts of lower levels only, unless two parts send to each other.
+    pub level: usize,
+    /// Names of the parts that it sends to.
+    pub sends_to: Vec<String>,
+    /// Port of its server.
+    pub port: u16,
+    /// Where its server is found.
+    pub server: Server,
+}
+
+/// Where the server of a part is found.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Server {
+    /// `HOST:PORT`.
+    Address(String),
+    /// A file, relative to the directory, with `HOST:PORT`; the engine writes it when it has placed the part.
+    AddressFile(PathBuf),
+}
+
+impl Manifest {
+    /// Reads the deployment in `folder`.
+    pub fn read(folder: &Path) -> Result<Self, Failure> {
+        let path = folder.join(FILE);
+        let text = fs::read_to_string(&path).map_err(|error| {
+            Failure::because(&format!("cannot read `{}`", path.display()), &error)
+        })?;
+        serde_json::from_str(&text).map_err(|error| {
+            Failure::because(&format!("`{}` is not a deployment", path.display()), &error)
+        })
+    }
+}
+
+impl Part {
+    /// Address of its server, `HOST:PORT`; `None` if the engine has not placed the part yet. `folder` is the directory
+    /// of the deployment.
+    pub fn address(&self, folder: &Path) -> Option<String> {
+        match &self.server {
+            Server::Address(address) => Some(address.clone()),
+            Server::AddressFile(path) => {
+                let text = fs::read_to_string(folder.join(path)).ok()?;
+                let address = text.trim();
+                (!address.is_empty()).then(|| address.to_owned())
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Files with which an engine runs the parts of a flowgraph with hosts.
+
+pub mod manifest;
+mod slurm;
+
+use crate::failure::Failure;
+use crate::parts::{HostPart, levels, parts};
+use fxgraph::flowgraph::{Hosts, PartPlan, Plan};
+use manifest::{Manifest, Part, Server};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// File with the token of the servers, in the directory of the deployment.
+const TOKEN: &str = "token";
+
+/// Program that places and supervises the parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Engine {
+    /// Slurm: a script that allocates hosts and keeps the parts running on them
+    Slurm,
+}
+
+/// Options of a deployment.
+pub struct Options {
+    pub engine: Engine,
+    /// Port of the server of the first part; each further part has the next one.
+    pub first_port: u16,
+    /// Path of the program on the hosts.
+    pub program: PathBuf,
+}
+
+/// Parts of a flowgraph with what an engine needs to know of them.
+pub struct Deployment<'a> {
+    pub plan: &'a Plan,
+    pub hosts: &'a Hosts,
+    pub options: &'a Options,
+    /// Absolute path of the directory.
+    pub folder: PathBuf,
+    pub parts: Vec<HostPart>,
+    pub manifest: Manifest,
+}
+
+/// A file of a deployment.
+pub struct File {
+    /// Path in the directory.
+    pub path: PathBuf,
+    pub text: String,
+    pub is_executable: bool,
+}
+
+impl File {
+    pub fn new(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
+        Self { path: path.into(), text: text.into(), is_executable: false }
+    }
+
+    pub fn executable(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
+        Self { is_executable: true, ..Self::new(path, text) }
+    }
+}
+
+impl Engine {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Slurm => "slurm",
+        }
+    }
+
+    /// Where the server of a part is found.
+    fn server(self, part: &PartPlan, _port: u16) -> Server {
+        match self {
+            Self::Slurm => Server::AddressFile(format!("run/{}.address", part.file_name()).into()),
+        }
+    }
+
+    /// The engine's own files.
+    fn files(self, deployment: &Deployment<'_>) -> Vec<File> {
+        match self {
+            Self::Slurm => slurm::files(deployment),
+        }
+    }
+}
+
+/// Writes the deployment of `plan` to `folder`. Files of an earlier deployment there that the new one does not have are
+/// removed; the token stays.
+pub fn write(plan: &Plan, options: &Options, folder: &Path) -> Result<Manifest, Failure> {
+    let Some(hosts) = &plan.hosts else {
+        let message = format!("`{}` has no `hosts`, so it has no parts to deploy", plan.name);
+        return Err(Failure::failed(message));
+    };
+    let cannot = |what: &str, path: &Path, error: &io::Error| {
+        Failure::because(&format!("cannot {what} `{}`", path.display()), error)
+    };
+    let parts = parts(plan, None)?;
+    fs::create_dir_all(folder).map_err(|error| cannot("create", folder, &error))?;
+    let folder = folder.canonicalize().map_err(|error| cannot("find", folder, &error))?;
+    let manifest = manifest(plan, options, &parts)?;
+    let mut deployment = Deployment { plan, hosts, options, folder, parts, manifest };
+
+    let yaml = |HostPart { part, .. }: &HostPart| {
+        File::new(format!("parts/{}.yaml", part.file_name()), &part.yaml)
+    };
+    let mut files: Vec<File> = deployment.parts.iter().map(yaml).collect();
+    files.extend(options.engine.files(&deployment));
+    let manifest = &mut deployment.manifest;
+    manifest.files = files.iter().map(|file| file.path.clone()).collect();
+    let folder = &deployment.folder;
+    let earlier = Manifest::read(folder).ok();
+
+    write_token(&folder.join(TOKEN))
+        .map_err(|error| cannot("write", &folder.join(TOKEN), &error))?;
+    for file in &files {
+        let path = folder.join(&file.path);
+        write_file(&path, file).map_err(|error| cannot("write", &path, &error))?;
+    }
+    let text = serde_json::to_string_pretty(manifest).unwrap_or_default();
+    let path = folder.join(manifest::FILE);
+    write_file(&path, &File::new(manifest::FILE, text + "\n"))
+        .map_err(|error| cannot("write", &path, &error))?;
+    // Only now is no file of the earlier deployment in use.
+    let gone = earlier.map(|earlier| earlier.files).unwrap_or_default();
+    for path in gone.iter().filter(|path| is_inside(path) && !manifest.files.contains(path)) {
+        let path = folder.join(path);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(cannot("remove", &path, &error));
+            }
+            _ => {}
+        }
+    }
+    Ok(deployment.manifest)
+}
+
+/// Whether a path of `deployment.json` stays in its directory.
+fn is_inside(path: &Path) -> bool {
+    path.components().all(|component| matches!(component, std::path::Component::Normal(_)))
+}
+
+fn manifest(plan: &Plan, options: &Options, parts: &[HostPart]) -> Result<Manifest, Failure> {
+    let plans: Vec<&PartPlan> = parts.iter().map(|host| &host.part).collect();
+    let levels = levels(&plans);
+    let level = |at: usize| levels.iter().position(|level| level.contains(&at)).unwrap_or_default();
+    let part = |(at, HostPart { part, plan }): (usize, &HostPart)| -> Result<Part, Failure> {
+        let port = u16::try_from(at).ok().and_then(|at| options.first_port.checked_add(at));
+        let port = port.ok_or_else(|| {
+            let message = format!(
+                "the {} parts need a port each, counted from {}, and ports end at 65535",
+                parts.len(),
+                options.first_port
+            );
+            Failure::failed(message)
+        })?;
+        let reads = |to: &&&PartPlan| {
+            let mut addresses = to.received.iter().filter_map(|rate| rate.address);
+            addresses.any(|address| part.sent.iter().any(|rate| rate.address == Some(address)))
+        };
+        Ok(Part {
+            name: part.name.clone(),
+            file_name: part.file_name(),
+            class: part.class.clone(),
+            index: part.index,
+            config_hash: plan.config_hash.clone(),
+            level: level(at),
+            sends_to: plans.iter().filter(reads).map(|to| to.name.clone()).collect(),
+            port,
+            server: options.engine.server(part, port),
+        })
+    };
+    Ok(Manifest {
+        flowgraph: plan.name.clone(),
+        engine: options.engine.name().to_owned(),
+        version: crate::BUILD.to_owned(),
+        parts: parts.iter().enumerate().map(part).collect::<Result<_, _>>()?,
+        token_file: TOKEN.into(),
+        files: Vec::new(),
+    })
+}
+
+/// Writes a file such that readers see the old one or the new one.
+fn write_file(path: &Path, file: &File) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut written = tempfile::NamedTempFile::new_in(folder)?;
+    written.write_all(file.text.as_bytes())?;
+    let mode = if file.is_executable { 0o755 } else { 0o644 };
+    written.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
+    written.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// Writes a random token that only its owner can read, unless there is one.
+fn write_token(path: &Path) -> io::Result<()> {
+    let mut open = fs::OpenOptions::new();
+    let file = open.write(true).create_new(true).mode(0o600).open(path);
+    let mut file = match file {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        file => file?,
+    };
+    let mut bytes = [0; 32];
+    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    writeln!(file, "{text}")
+}
