@@ -61,6 +61,9 @@ pub const RUN: u16 = 0x7002;
 pub const TIMESTAMP_HIGH: u16 = 0x7003;
 /// Described stream: CRC-32 of the text of [`TYPE`].
 pub const TYPE_CHECK: u16 = 0x7004;
+/// Described stream: first timestamp for which the sender took the stream over from another one, modulo 2^48; 0 if it
+/// did not.
+pub const TAKEN_OVER: u16 = 0x7009;
 /// Described stream: validity counts.
 pub const VALIDITY: u16 = 0x7005;
 /// Described stream: identifier of the configuration that made the frame.

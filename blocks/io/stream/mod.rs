@@ -117,6 +117,11 @@ impl Described {
             number(item::SEQUENCE, "sequence", "number of the frame in this stream, from 0"),
             number(item::RUN, "run", "identifier of the run of the sender"),
             number(item::TYPE_CHECK, "type_check", "CRC-32 of the text of the type"),
+            number(
+                item::TAKEN_OVER,
+                "taken_over",
+                "first timestamp taken over from another sender, modulo 2^48; 0 if none",
+            ),
             described(
                 item::VALIDITY,
                 "validity",

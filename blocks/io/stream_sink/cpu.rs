@@ -8,6 +8,7 @@ use crate::io::spead::packet::{Head, Pointer, VALUE_BITS};
 use crate::io::spead::send::{Outgoing, Sender, send_burst};
 use crate::io::spead_sink::pace::Pace;
 use crate::io::stream::{Described, MAX_ANNOTATION_BYTES, annotations};
+use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{Block, BlockError, Counter, Env, Frame, Gauge, Io, Next};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -44,8 +45,16 @@ pub struct Sink {
     pace: Pace,
     run: u64,
     counter: HeapCounter,
+    enabled: Timed<bool>,
+    changes: Changes<bool>,
+    /// Whether the frame before was sent.
+    is_sending: bool,
+    /// First timestamp taken over from another sender, as on the wire.
+    taken_over: u64,
     /// Number of the next frame.
     sequence: u64,
+    /// The next frame, which may not be due yet.
+    waiting: Option<Arc<Frame>>,
     current: Option<Sending>,
     /// End of the heap being sent: the last data bytes, validity, configuration and annotations.
     tail: Vec<u8>,
@@ -58,6 +67,7 @@ pub struct Sink {
     sent_heaps: Counter,
     sent_packets: Counter,
     sent_bytes: Counter,
+    disabled: Counter,
     unsent_annotations: Counter,
     stops_lost: Counter,
     last_sent: Gauge,
@@ -75,7 +85,7 @@ struct Sending {
 }
 
 /// Item pointers of a heap with data.
-const ITEMS: usize = 9;
+const ITEMS: usize = 10;
 
 impl Sink {
     pub(super) fn new(parameters: StreamSink, described: Described, pace: Pace, env: &Env) -> Self {
@@ -87,6 +97,10 @@ impl Sink {
             // The parameters were checked.
             destination: destination.unwrap_or(SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 9)),
             descriptors: described.heap(run),
+            enabled: Timed::new(parameters.enabled),
+            changes: Changes::default(),
+            is_sending: parameters.enabled,
+            taken_over: 0,
             parameters,
             described,
             sender: None,
@@ -94,6 +108,7 @@ impl Sink {
             run,
             counter: HeapCounter::new(1, 1),
             sequence: 0,
+            waiting: None,
             current: None,
             tail: Vec::new(),
             text: Vec::new(),
@@ -103,6 +118,10 @@ impl Sink {
             sent_heaps: counters.count("heaps_sent", "heaps with data sent, one per frame"),
             sent_packets: counters.count("packets_sent", "packets with data sent"),
             sent_bytes: counters.count("bytes_sent", "bytes of these packets, headers included"),
+            disabled: counters.count(
+                "heaps_disabled",
+                "frames not sent because `enabled` was false at their time",
+            ),
             unsent_annotations: counters.loss(
                 "annotations_not_sent",
                 "frames sent without annotations because their text is longer than 4 MiB",
@@ -135,6 +154,7 @@ impl Sink {
 
     fn begin_descriptors(&mut self, now: Instant) {
         if self.stops == 0
+            && self.is_sending
             && self.control.is_none()
             && self.descriptors_due.is_none_or(|due| now >= due)
         {
@@ -145,9 +165,10 @@ impl Sink {
         }
     }
 
-    /// Sends the stop heaps, once; returns whether all of them are sent.
+    /// Sends the stop heaps, once; returns whether all of them are sent. While the sink is disabled, the stream is another
+    /// sender's, and goes on.
     fn send_stop(&mut self) -> Result<bool, BlockError> {
-        if self.sender.is_none() || !self.parameters.stop_heaps {
+        if self.sender.is_none() || !self.parameters.stop_heaps || !self.is_sending {
             return Ok(true);
         }
         loop {
@@ -197,6 +218,7 @@ impl Sink {
             Pointer::immediate(item::SEQUENCE, self.sequence & MASK),
             Pointer::immediate(item::RUN, self.run),
             Pointer::immediate(item::TYPE_CHECK, self.described.check),
+            Pointer::immediate(item::TAKEN_OVER, self.taken_over),
             Pointer::addressed(item::DATA, 0),
             Pointer::addressed(item::VALIDITY, validity as u64),
             Pointer::addressed(item::CONFIG_ID, config_id as u64),
@@ -233,6 +255,24 @@ impl Sink {
         Ok(burst.payload_bytes)
     }
 
+    /// Takes the changes of `enabled` up to the frame with `timestamp`; returns whether it is sent.
+    fn is_enabled(&mut self, timestamp: u64) -> bool {
+        let samples = self.described.port.clock.samples_per_frame;
+        for (from, enabled) in self.changes.begin(timestamp, samples) {
+            self.enabled.set(from, enabled);
+        }
+        self.enabled.advance(timestamp);
+        let is_enabled = *self.enabled.at(timestamp);
+        if is_enabled && !std::mem::replace(&mut self.is_sending, true) {
+            // 0 is for senders that took nothing over.
+            self.taken_over = (timestamp & MASK).max(1);
+            // Descriptors go first.
+            self.descriptors_due = None;
+        }
+        self.is_sending = is_enabled;
+        is_enabled
+    }
+
     fn until_descriptors(&self, now: Instant) -> Duration {
         self.descriptors_due.map_or(RETRY, |due| due.saturating_duration_since(now)).max(RETRY)
     }
@@ -253,7 +293,7 @@ impl Block for Sink {
             if !self.send_control()? {
                 return Ok(Next::After(RETRY));
             }
-            if self.current.is_none() {
+            if self.current.is_none() && self.waiting.is_none() {
                 let Some(frame) = io.inputs[0].pop() else {
                     if io.inputs[0].ended() {
                         let is_out = self.send_stop()?;
@@ -263,11 +303,26 @@ impl Block for Sink {
                     return Ok(Next::After(self.until_descriptors(now)));
                 };
                 self.pace.begin(frame.header().timestamp, now);
-                self.begin(frame)?;
+                self.waiting = Some(frame);
             }
             let wait = self.pace.wait(now);
             if !wait.is_zero() {
                 return Ok(Next::After(wait.min(self.until_descriptors(now))));
+            }
+            if let Some(frame) = self.waiting.take() {
+                if self.is_enabled(frame.header().timestamp) {
+                    self.begin(frame)?;
+                    // Descriptors may be due.
+                    continue;
+                }
+                // A disabled frame takes as much time, and as much of the numbers, as one that is sent.
+                self.disabled.add(1);
+                self.sequence += 1;
+                self.pace.sent(self.described.data_bytes, now);
+                if began.elapsed() > WORK_TIME {
+                    return Ok(Next::Again);
+                }
+                continue;
             }
             let Some(mut sending) = self.current.take() else { continue };
             let bytes = self.send_some(&mut sending)?;
@@ -297,5 +352,9 @@ impl Block for Sink {
             std::thread::sleep(RETRY);
         }
         Ok(())
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
     }
 }

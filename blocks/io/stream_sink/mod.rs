@@ -8,8 +8,8 @@ use crate::io::spead_sink::pace::Pace;
 use crate::io::stream::Described;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortType, Refusal,
-    Resources,
+    At, BlockError, Checked, Configured, Implementation, Implementations, Kind, KindSpec, LiveKind,
+    PortType, Refusal, Resources,
 };
 
 /// Parameters of `stream_sink`.
@@ -38,6 +38,10 @@ pub struct StreamSink {
     /// Whether stop heaps are sent at the end of the stream.
     #[param(default = true)]
     pub stop_heaps: bool,
+    /// Whether the sink sends; live. While it is false, frames are consumed at the same pace and dropped, and the stream
+    /// is another sender's: when the sink is enabled again, it takes the stream over.
+    #[param(default = true, live)]
+    pub enabled: bool,
 }
 
 impl StreamSink {
@@ -96,5 +100,17 @@ impl KindSpec for StreamSink {
             sockets: vec![format!("to {}", parameters.destination)],
             ..Resources::default()
         }
+    }
+}
+
+impl LiveKind for StreamSink {
+    type Value = bool;
+
+    fn live_value(
+        new: &Configured<Self>,
+        StreamSinkLive::Enabled: StreamSinkLive,
+        _: &Configured<Self>,
+    ) -> Result<bool, BlockError> {
+        Ok(new.parameters.enabled)
     }
 }

@@ -23,6 +23,8 @@ pub struct Place {
     pub sequence: u64,
     /// Timestamp on the sender's timeline.
     pub timestamp: u64,
+    /// Whether the sender took the stream over from another one.
+    pub is_taken_over: bool,
 }
 
 /// Result of adding a packet.
@@ -64,7 +66,9 @@ pub fn place(packet: &Packet<'_>, samples_per_frame: u64) -> Option<Place> {
     let timestamp = high << VALUE_BITS | low;
     // Senders without numbers of frames have them by their timestamps.
     let sequence = packet.value(item::SEQUENCE).unwrap_or(timestamp / samples_per_frame.max(1));
-    Some(Place { run: packet.value(item::RUN).unwrap_or(0), sequence, timestamp })
+    let run = packet.value(item::RUN).unwrap_or(0);
+    let is_taken_over = packet.value(item::TAKEN_OVER).is_some_and(|from| from != 0);
+    Some(Place { run, sequence, timestamp, is_taken_over })
 }
 
 impl Heap {

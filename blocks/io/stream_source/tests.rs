@@ -3,12 +3,14 @@
 
 use super::StreamSource;
 use super::window::{Options, Outcome, Window};
+use crate::io::spead::item;
 use crate::io::spead::link::Frames;
 use crate::io::stream::Described;
 use crate::io::stream_sink::StreamSink;
 use fxgraph::edge::Harness;
 use fxgraph::frame::{HostAllocator, Pool};
 use fxgraph::recording::StreamType;
+use fxgraph::retune::When;
 use fxgraph::{
     Axis, Band, Clock, Dtype, Env, Frame, FrameMut, KindSpec, Next, PortType, Ports, ValidityType,
 };
@@ -83,13 +85,26 @@ fn fill(sent: Sent, frame: &mut FrameMut) {
 
 /// Returns the packets that a sink sends for `frames`.
 fn packets(port: &PortType, frames: &[Sent], more: serde_json::Value) -> Vec<Vec<u8>> {
+    packets_while(port, frames, more, &[])
+}
+
+/// The same, with changes of `enabled`: from which timestamp on, and to what.
+fn packets_while(
+    port: &PortType,
+    frames: &[Sent],
+    more: serde_json::Value,
+    enabled: &[(u64, bool)],
+) -> Vec<Vec<u8>> {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut all = json!({"destination": socket.local_addr().unwrap().to_string(), "rate": 0});
     all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let parameters: StreamSink = fxgraph::kind::read(&all).unwrap();
     parameters.outputs(std::slice::from_ref(port)).unwrap();
     let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
-    let block = parameters.build(&ports.inputs, &Env::detached("sink")).unwrap();
+    let mut block = parameters.build(&ports.inputs, &Env::detached("sink")).unwrap();
+    for (from, enabled) in enabled {
+        block.retune(When::at(*from).change(vec![("enabled", Box::new(*enabled))])).unwrap();
+    }
     let mut harness = Harness::new(block, &ports, frames.len().max(1)).unwrap();
     Harness::block_on(harness.start()).unwrap();
     for sent in frames {
@@ -195,7 +210,7 @@ fn value(packet: &[u8], id: u16) -> Option<u64> {
 }
 
 fn is_data(packet: &[u8]) -> bool {
-    value(packet, crate::io::spead::item::TIMESTAMP).is_some()
+    value(packet, item::TIMESTAMP).is_some()
 }
 
 #[test]
@@ -368,6 +383,57 @@ fn restarted_sender_is_followed_and_data_of_its_old_run_are_dropped() {
     assert_eq!(bench.counter("packets_of_other_run"), 5);
 }
 
+/// The sender before is late: its last frames arrive after the first ones of the new sender.
+#[test]
+fn stream_taken_over_has_every_frame_once() {
+    let port = voltages();
+    let at = 7 + 6 * SAMPLES;
+    let before = packets_while(&port, &in_a_row(0..9), json!({}), &[(at, false)]);
+    // The new sender started later, so its frames have other numbers.
+    let after = json!({"enabled": false});
+    let after = packets_while(&port, &in_a_row(4..12), after, &[(at, true)]);
+    assert!(!is_data(&after[0]), "descriptors go first");
+    let (early, late) = before.split_at(before.len() - 2);
+    let mut bench = Bench::new(&port);
+    bench.receive(early, SENDER);
+    bench.receive(&after[..3], OTHER);
+    bench.receive(late, SENDER);
+    bench.receive(&after[3..], OTHER);
+    bench.end();
+    assert_eq!(bench.timestamps(), (0..12).map(|n| 7 + n * SAMPLES).collect::<Vec<_>>());
+    in_a_row(0..12).iter().for_each(|sent| bench.assert_whole(sent.number as usize, *sent));
+    for lost in ["heaps_missing", "heaps_incomplete", "resyncs", "packets_of_other_run"] {
+        assert_eq!(bench.counter(lost), 0, "{lost}");
+    }
+    assert_eq!(bench.counter("heaps_stop"), 3, "of the new sender only");
+}
+
+/// The new sender fails before it takes over, or shortly after: the old one takes the stream back.
+#[test]
+fn stream_taken_back_misses_only_frames_that_nobody_sent() {
+    let port = voltages();
+    let time = |number: u64| 7 + number * SAMPLES;
+    let changes = [(time(4), false), (time(8), true)];
+    let old = packets_while(&port, &in_a_row(0..12), json!({}), &changes);
+    let new = json!({"enabled": false, "stop_heaps": false});
+    let new = packets_while(&port, &in_a_row(2..7), new, &[(time(4), true)]);
+    let mut bench = Bench::new(&port);
+    let is_back = |packet: &Vec<u8>| value(packet, item::TIMESTAMP) == Some(time(8));
+    let back = old.iter().position(is_back).unwrap();
+    bench.receive(&old[..back], SENDER);
+    bench.receive(&new, OTHER);
+    bench.receive(&old[back..], SENDER);
+    bench.end();
+    assert_eq!(bench.timestamps(), (0..12).map(time).collect::<Vec<_>>());
+    for sent in in_a_row(0..12) {
+        match sent.number {
+            7 => bench.assert_missing(7, time(7)),
+            number => bench.assert_whole(number as usize, sent),
+        }
+    }
+    assert_eq!(bench.counter("heaps_missing"), 1);
+}
+
 /// A second sender that takes the stream over by a single packet does not keep it.
 #[test]
 fn run_that_falls_silent_gives_the_stream_back() {
@@ -472,7 +538,7 @@ fn items_that_come_after_other_packets_of_their_heap_are_used() {
     for packet in &mut data {
         if value(packet, 0x3) != Some(128) {
             let kept = [&[0x53, 4, 2, 6, 0, 0, 0, 4], &packet[8..40]].concat();
-            packet.splice(..8 + 13 * 8, kept);
+            packet.splice(..8 + 14 * 8, kept);
         }
     }
     let mut bench = Bench::new(&port);

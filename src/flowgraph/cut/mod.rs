@@ -22,7 +22,7 @@ const SOURCE: &str = "stream_source";
 /// Payload of a full packet between hosts, in bytes.
 const PACKET_BYTES: usize = 8192;
 /// Ethernet (with preamble and gap), IP, UDP and SPEAD headers of a packet, in bytes.
-const HEADER_BYTES: usize = 38 + 20 + 8 + 80;
+const HEADER_BYTES: usize = 38 + 20 + 8 + 120;
 
 /// An output that is read on other hosts.
 #[derive(Clone, Debug, PartialEq)]

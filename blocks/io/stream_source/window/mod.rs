@@ -61,6 +61,27 @@ struct Run {
     heard: Instant,
     /// Number of frames of the run, once the sender has told it.
     frames: Option<u64>,
+    /// Runs of senders that took this one over, the oldest first.
+    takeovers: Vec<Takeover>,
+}
+
+/// A run whose frames continue another run.
+#[derive(Clone, Copy)]
+struct Takeover {
+    id: u64,
+    /// Difference between the numbers of a frame in the run that is continued and in this one, modulo 2^64.
+    ahead: u64,
+}
+
+impl Run {
+    /// Number, in this run, of frame `sequence` of run `id`; `None` if that run does not continue this one.
+    fn number(&self, id: u64, sequence: u64) -> Option<u64> {
+        if id == self.id {
+            return Some(sequence);
+        }
+        let takeover = self.takeovers.iter().find(|takeover| takeover.id == id)?;
+        Some(sequence.wrapping_add(takeover.ahead))
+    }
 }
 
 /// State of the assembly.
@@ -287,7 +308,7 @@ impl Window {
             None => self.refused_sender != Some(sender),
         };
         let has_type = packet.pointers().any(|pointer| pointer.id == item::TYPE);
-        let place = place(packet, self.samples());
+        let place = place(packet, self.samples()).map(|place| self.in_stream(place, sender));
         let refusal = match (place, &self.run) {
             _ if !is_type && !has_type && (check.is_some() || place.is_some()) => {
                 Some(&self.causes.other_type)
@@ -322,6 +343,39 @@ impl Window {
         self.find(packet, sender)
     }
 
+    /// Returns `place` in the numbers of the stream: frames of a run that took the stream over continue it.
+    fn in_stream(&mut self, place: Place, sender: SocketAddrV4) -> Place {
+        let samples = self.samples();
+        let Some(run) = &mut self.run else { return place };
+        if let Some(sequence) = run.number(place.run, place.sequence) {
+            return Place { run: run.id, sequence, ..place };
+        }
+        let (Some(next), Some(last)) = (run.next, self.last) else { return place };
+        if !place.is_taken_over || self.over.contains(&place.run) {
+            return place;
+        }
+        // The last frame sent to the flowgraph has the number before `next`.
+        let ahead = i128::from(place.timestamp) + i128::from(self.offset) - i128::from(last);
+        if ahead % i128::from(samples) != 0 {
+            return place;
+        }
+        let number = i128::from(next) - 1 + ahead / i128::from(samples);
+        let Ok(sequence) = u64::try_from(number) else { return place };
+        if run.takeovers.len() == RUNS {
+            run.takeovers.remove(0);
+        }
+        run.takeovers
+            .push(Takeover { id: place.run, ahead: sequence.wrapping_sub(place.sequence) });
+        self.env.events.add(
+            EventKind::Resynchronised,
+            format!(
+                "the sender {sender} takes the stream over from {} at timestamp {}",
+                run.sender, place.timestamp
+            ),
+        );
+        Place { run: run.id, sequence, ..place }
+    }
+
     /// Closes heaps until there are no more than allowed: of the stream the first ones, of others the oldest.
     fn make_room(&mut self, frames: &mut dyn Frames) {
         let current = |window: &Self| {
@@ -342,7 +396,9 @@ impl Window {
     /// Returns the first heap of the stream.
     fn first(&self) -> Option<usize> {
         let current = (0..self.open.len()).filter(|index| self.is_current(*index));
-        current.min_by_key(|index| self.open[*index].place.map(|place| place.sequence))
+        // Of two copies of a frame, from both senders of a takeover, the whole one.
+        let order = |heap: &Heap| (heap.place.map(|place| place.sequence), !heap.is_whole());
+        current.min_by_key(|index| order(&self.open[*index]))
     }
 
     /// Drops a heap that does not belong to the stream.
@@ -439,10 +495,10 @@ impl Window {
         }
         if let Some(before) = &self.run {
             if before.id != place.run {
-                if self.over.len() == RUNS {
-                    self.over.remove(0);
-                }
                 self.over.push(before.id);
+                self.over.extend(before.takeovers.iter().map(|takeover| takeover.id));
+                let surplus = self.over.len().saturating_sub(RUNS);
+                self.over.drain(..surplus);
             }
             self.causes.resyncs.add(1);
             self.env.events.add(
@@ -454,7 +510,14 @@ impl Window {
             );
         }
         self.over.retain(|run| *run != place.run);
-        self.run = Some(Run { id: place.run, sender, next: None, heard: now, frames: None });
+        self.run = Some(Run {
+            id: place.run,
+            sender,
+            next: None,
+            heard: now,
+            frames: None,
+            takeovers: Vec::new(),
+        });
         self.pass_on(frames);
         self.make_room(frames);
     }
@@ -466,7 +529,12 @@ impl Window {
             None => self.described_by == Some(sender),
         };
         let run = packet.value(item::RUN);
-        let is_run = self.run.as_ref().is_none_or(|known| run.is_none_or(|run| run == known.id));
+        let sequence = packet.value(item::SEQUENCE);
+        let number = |known: &Run| {
+            let sequence = sequence.unwrap_or_default();
+            run.map_or(Some(sequence), |run| known.number(run, sequence))
+        };
+        let is_run = self.run.as_ref().is_none_or(|known| number(known).is_some());
         if !is_known || !is_run {
             self.causes.stops_refused.add(1);
             return Outcome::Refused;
@@ -474,7 +542,7 @@ impl Window {
         self.causes.stops.add(1);
         if let Some(run) = &mut self.run {
             // Senders without an identifier have no number of frames.
-            run.frames = packet.value(item::SEQUENCE).filter(|_| run.id != 0);
+            run.frames = sequence.and_then(|_| number(run)).filter(|_| run.id != 0);
         }
         Outcome::Stopped
     }
