@@ -69,8 +69,18 @@ impl Connection {
         Self { connect: url.to_owned(), token_file: None, ca: None }
     }
 
+    /// Options for the flowgraph at `url`, with the token and the certificates of `self`.
+    pub fn with_url(&self, url: &str) -> Self {
+        Self { connect: url.to_owned(), ..self.clone() }
+    }
+
     /// Creates a client without connecting.
     pub fn client(&self) -> Result<Client, Failure> {
+        self.client_within(ANSWER)
+    }
+
+    /// The same, with a time limit for each answer.
+    pub fn client_within(&self, limit: Duration) -> Result<Client, Failure> {
         let url = match self.connect.trim_end_matches('/') {
             url if url.contains("://") => url.to_owned(),
             place => format!("http://{}", with_host(place)),
@@ -105,7 +115,7 @@ impl Connection {
             .max_redirects(0)
             .proxy(None)
             .timeout_connect(Some(CONNECT))
-            .timeout_recv_response(Some(ANSWER))
+            .timeout_recv_response(Some(limit))
             .tls_config(tls)
             .build();
         Ok(Client { agent: config.into(), url, token })

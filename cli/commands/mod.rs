@@ -21,6 +21,7 @@ mod schema;
 mod set;
 mod stop;
 mod swap;
+mod takeover;
 mod tap;
 mod test;
 mod top;
@@ -42,6 +43,7 @@ pub enum Command {
     Tap(tap::Tap),
     Set(set::Set),
     Swap(swap::Swap),
+    Takeover(takeover::Takeover),
     Record(record::Record),
     Compare(compare::Compare),
     Events(events::Events),
@@ -74,6 +76,7 @@ impl Command {
             Self::Top(command) => command.execute(terminal),
             Self::Tap(command) => command.execute(terminal),
             Self::Set(command) => command.execute(terminal),
+            Self::Takeover(command) => command.execute(terminal),
             Self::Swap(command) => command.execute(terminal),
             Self::Record(command) => command.execute(terminal),
             Self::Compare(command) => command.execute(terminal),

@@ -68,6 +68,8 @@ impl From<RetuneError> for Problem {
             RetuneError::Unanswered(Unanswered::NoSuchBlock(_)) => {
                 Self::new(StatusCode::NOT_FOUND, error.to_string())
             }
+            RetuneError::NotStarted => Self::new(StatusCode::CONFLICT, error.to_string())
+                .help("start it, or replace it with `PUT /api/v1/flowgraph`"),
             _ => Self::new(StatusCode::CONFLICT, with_causes(&error))
                 .help("no parameter has changed; see `/api/v1/events` for details"),
         }

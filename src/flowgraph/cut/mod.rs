@@ -309,7 +309,10 @@ fn receiver(output: &str) -> String {
 
 /// Parameters of the sender of a stream to `to`.
 fn sink_parameters(to: SocketAddrV4, interface: Option<String>) -> Json {
-    endpoint("destination", to, interface)
+    let mut parameters = endpoint("destination", to, interface);
+    // Explicit, so that a part that took streams over has the configuration of its file again.
+    parameters["enabled"] = json!(true);
+    parameters
 }
 
 /// Parameters of a receiver of a stream of `port` from `from`. Its type is checked before a packet arrives.

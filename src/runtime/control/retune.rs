@@ -2,7 +2,7 @@
 
 use super::turns::Turn;
 use super::{Control, Current};
-use crate::{Handle, Unanswered};
+use crate::{Handle, RunState, Unanswered};
 use fxgraph_core::diagnostic::Sources;
 use fxgraph_core::diagnostic::{Diagnostic, codes};
 use fxgraph_core::error::BlockError;
@@ -49,6 +49,9 @@ pub enum RetuneError {
     /// Other changes were in progress until the time limit.
     #[error("other changes are in progress; this change timed out waiting for them")]
     Busy,
+    /// The flowgraph has not started.
+    #[error("the flowgraph has not started: live parameters change while it runs")]
+    NotStarted,
     /// The flowgraph was restarted meanwhile.
     #[error("the flowgraph was restarted during the change")]
     Outdated,
@@ -84,6 +87,9 @@ impl Control {
     ) -> Result<Retuned, RetuneError> {
         let current = self.0.current();
         let run = &current.run;
+        if run.state() == RunState::Prepared {
+            return Err(RetuneError::NotStarted);
+        }
         let moment = Undecided::new();
         let offered =
             self.offer_all(&current.settled(), run, request, (moment.when(), at), deadline)?;

@@ -1,0 +1,396 @@
+//! `fxgraph takeover`
+
+use crate::client::{Client, Connection, with_help};
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+use crate::units;
+use fxgraph_api::blocks::BlockPage;
+use fxgraph_api::changes::{Retuned, UpdateInfo};
+use fxgraph_api::flowgraph::{FlowgraphPage, Health};
+use serde_json::{Map, Value, json};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use ureq::http::Method;
+
+/// Live parameter of sinks that send streams.
+const ENABLED: &str = "enabled";
+/// Frames that a new sink has to receive: the first ones may miss data from before its start.
+const FRAMES: u64 = 3;
+/// Longest time for an answer.
+const ANSWER: Duration = Duration::from_secs(5);
+/// Time between two requests.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Lets a second flowgraph take the streams of a running one over, without a missing frame
+///
+/// The second flowgraph is a new version of the first one, waits for its start (`fxgraph run --hold`) and receives the
+/// same streams. It starts with its sinks disabled; at one timestamp they are enabled and those of the first flowgraph
+/// disabled. Then the first flowgraph ends. If the second one fails before that, the first one goes on.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: fxgraph takeover --connect f0:8080 --to f0:9080")]
+pub struct Takeover {
+    /// Address of the second flowgraph
+    #[arg(long, value_name = "URL")]
+    to: String,
+
+    /// Time from the newest frame to the takeover
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "1s")]
+    lead: Duration,
+
+    /// Time limit for each step: start, first frames, takeover, end
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "60s")]
+    limit: Duration,
+
+    /// Uses the live parameters in the file of the second flowgraph; by default those of the first one are kept
+    #[arg(long)]
+    new_values: bool,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+impl Takeover {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let (old, new) =
+            (self.side(&self.connection)?, self.side(&self.connection.with_url(&self.to))?);
+        let page = old.page()?;
+        if page.state != "running" {
+            return Err(old.refuse(&format!("must run, it is {}", page.state), None));
+        }
+        let sinks = old.sinks(&page)?;
+        let waiting = new.page()?;
+        if waiting.state != "prepared" {
+            let help = "start the program with `fxgraph run --hold`";
+            return Err(new
+                .refuse(&format!("must wait for its start, it is {}", waiting.state), Some(help)));
+        }
+        let (flowgraph, kept) = self.muted(&old, &page, &waiting, &sinks)?;
+        for name in kept {
+            terminal.note(&format!("keeps {name}"));
+        }
+        new.start(&flowgraph, self.limit)?;
+        let takeover = Steps { old: &old, new: &new, sinks: &sinks, limit: self.limit };
+        takeover.wait_ready(self.lead)?;
+        let is_other = |now: &FlowgraphPage| now.config_id != page.config_id;
+        if is_other(&old.page()?) {
+            new.end("abort");
+            let help = "start the second flowgraph again and repeat the takeover";
+            return Err(old.refuse("was changed during the takeover", Some(help)));
+        }
+        let at = takeover.timestamp(self.lead)?.max(page.steady_state_timestamp);
+        let at = match takeover.switch(at) {
+            Ok(at) => at,
+            Err(failure) => {
+                takeover.take_back(terminal);
+                return Err(failure);
+            }
+        };
+        old.end("stop");
+        let ended = |health: Health| matches!(health.state.as_str(), "ended" | "failed");
+        // Without `--hold` its server ends, too.
+        let over = || old.client.get::<Health>("/api/v1/health").map_or(true, ended);
+        if !wait(self.limit, || Ok(over()))? {
+            terminal.warning(&format!("the flowgraph at {} has not ended yet", old.client.url()));
+        }
+        terminal.results(&format!("taken over from timestamp {at}\n"))
+    }
+
+    /// A flowgraph that answers each request within the time limit of a step, and within 5 s.
+    fn side(&self, connection: &Connection) -> Result<Side, Failure> {
+        Ok(Side { client: connection.client_within(self.limit.min(ANSWER))? })
+    }
+
+    /// Returns the flowgraph that waits with all `sinks` disabled, and the live parameters of the running flowgraph that
+    /// it keeps.
+    fn muted(
+        &self,
+        old: &Side,
+        page: &FlowgraphPage,
+        waiting: &FlowgraphPage,
+        sinks: &[String],
+    ) -> Result<(Value, Vec<String>), Failure> {
+        let read = |page: &FlowgraphPage| -> Result<Value, Failure> {
+            serde_yaml::from_str(&page.resolved_yaml)
+                .map_err(|error| Failure::because("unexpected flowgraph", &error))
+        };
+        let (before, mut flowgraph) = (read(page)?, read(waiting)?);
+        let mut kept = Vec::new();
+        let blocks = flowgraph["blocks"].as_object_mut();
+        let Some(blocks) = blocks else {
+            return Err(Failure::failed("the second flowgraph has no blocks"));
+        };
+        for (name, block) in blocks.iter_mut() {
+            let was = &before["blocks"][name];
+            if self.new_values || was["kind"] != block["kind"] {
+                continue;
+            }
+            for parameter in old.live_parameters(name)? {
+                let value = &was["parameters"][&parameter];
+                if *value == block["parameters"][&parameter] || parameter == ENABLED {
+                    continue;
+                }
+                kept.push(format!("{name}.{parameter}"));
+                let parameters = parameters(block);
+                match value {
+                    Value::Null => parameters.remove(&parameter),
+                    value => parameters.insert(parameter, value.clone()),
+                };
+            }
+        }
+        for name in sinks {
+            let same = blocks.get_mut(name).filter(|b| b["kind"] == before["blocks"][name]["kind"]);
+            let Some(block) = same else {
+                let message = format!(
+                    "the second flowgraph has no sink `{name}` of kind `{}`",
+                    before["blocks"][name]["kind"].as_str().unwrap_or_default()
+                );
+                return Err(Failure::failed(message));
+            };
+            parameters(block).insert(ENABLED.to_owned(), json!(false));
+        }
+        Ok((flowgraph, kept))
+    }
+}
+
+/// Parameters of a block in a resolved flowgraph.
+fn parameters(block: &mut Value) -> &mut Map<String, Value> {
+    let parameters = &mut block["parameters"];
+    if !parameters.is_object() {
+        *parameters = json!({});
+    }
+    parameters.as_object_mut().unwrap_or_else(|| unreachable!("it is an object"))
+}
+
+/// Calls `is_done` until it holds; returns `false` at the time limit.
+fn wait(
+    limit: Duration,
+    mut is_done: impl FnMut() -> Result<bool, Failure>,
+) -> Result<bool, Failure> {
+    let began = Instant::now();
+    while !is_done()? {
+        if began.elapsed() > limit {
+            return Ok(false);
+        }
+        sleep(TICK);
+    }
+    Ok(true)
+}
+
+/// One of the two flowgraphs.
+struct Side {
+    client: Client,
+}
+
+impl Side {
+    fn refuse(&self, rule: &str, help: Option<&str>) -> Failure {
+        Failure::failed(with_help(&format!("the flowgraph at {} {rule}", self.client.url()), help))
+    }
+
+    fn page(&self) -> Result<FlowgraphPage, Failure> {
+        self.client.get("/api/v1/flowgraph")
+    }
+
+    fn block(&self, name: &str) -> Result<BlockPage, Failure> {
+        self.client.get(&format!("/api/v1/blocks/{}", in_path(name)))
+    }
+
+    /// Replaces the flowgraph, which waits for its start, with `flowgraph`, and starts it.
+    fn start(&self, flowgraph: &Value, limit: Duration) -> Result<(), Failure> {
+        let path = "/api/v1/flowgraph";
+        let update: UpdateInfo = self.client.send(Method::PUT, path, Some(flowgraph))?;
+        let is_replaced = || {
+            let page = self.page()?;
+            Ok(page.config_hash == update.config_hash && page.state == "prepared")
+        };
+        if !wait(limit, is_replaced)? {
+            return Err(self.refuse("was not prepared in time", None));
+        }
+        let _: Health = self.client.send(Method::POST, "/api/v1/flowgraph/start", None)?;
+        let is_running = || {
+            let health: Health = self.client.get("/api/v1/health")?;
+            match health.state.as_str() {
+                "running" => Ok(true),
+                "prepared" | "starting" => Ok(false),
+                state => Err(self.refuse(&format!("did not start, it is {state}"), None)),
+            }
+        };
+        if wait(limit, is_running)? {
+            return Ok(());
+        }
+        self.end("abort");
+        Err(self.refuse("did not start in time", None))
+    }
+
+    fn end(&self, how: &str) {
+        let path = format!("/api/v1/flowgraph/{how}");
+        // A flowgraph that does not answer has ended.
+        let _ = self.client.send::<Health>(Method::POST, &path, None);
+    }
+
+    fn answers(&self) -> bool {
+        self.client.get::<Health>("/api/v1/health").is_ok()
+    }
+
+    /// Names of the live parameters of a block.
+    fn live_parameters(&self, block: &str) -> Result<Vec<String>, Failure> {
+        let schema = self.block(block)?.parameters_schema.unwrap_or_default();
+        let properties = schema["properties"].as_object();
+        let live = properties.into_iter().flatten().filter(|(_, value)| value["x-live"] == true);
+        Ok(live.map(|(name, _)| name.clone()).collect())
+    }
+
+    /// Names of the sinks that send streams. Any other sink but `null_sink` is an error: two flowgraphs cannot both
+    /// write its files.
+    fn sinks(&self, page: &FlowgraphPage) -> Result<Vec<String>, Failure> {
+        let graph = &page.graph;
+        let is_sink = |name: &str| graph.edges.iter().all(|edge| edge.from != name);
+        let mut sinks = Vec::new();
+        for block in graph.blocks.iter().filter(|block| is_sink(&block.name)) {
+            if self.live_parameters(&block.name)?.iter().any(|parameter| parameter == ENABLED) {
+                sinks.push(block.name.clone());
+            } else if block.kind != "null_sink" {
+                let rule = format!(
+                    "cannot be taken over: its sink `{}` of kind `{}` has no live parameter `enabled`",
+                    block.name, block.kind
+                );
+                let help = "put sinks that write files on another host; `stream_sink` and `spead_sink` can be taken over";
+                return Err(self.refuse(&rule, Some(help)));
+            }
+        }
+        if sinks.is_empty() {
+            return Err(self.refuse("sends no streams, so there is nothing to take over", None));
+        }
+        Ok(sinks)
+    }
+
+    /// Sets `enabled` of `sinks`.
+    fn enable(&self, sinks: &[String], enabled: bool, at: Option<u64>) -> Result<Retuned, Failure> {
+        let blocks: Map<String, Value> =
+            sinks.iter().map(|name| (name.clone(), json!({ ENABLED: enabled }))).collect();
+        let at = at.map_or(String::new(), |at| format!("?at={at}"));
+        self.client.send(
+            Method::PATCH,
+            &format!("/api/v1/blocks{at}"),
+            Some(&Value::Object(blocks)),
+        )
+    }
+}
+
+/// The name of a block in a path.
+fn in_path(name: &str) -> String {
+    name.replace('[', "%5B").replace(']', "%5D")
+}
+
+/// Steps of the takeover from `old` to `new`.
+struct Steps<'a> {
+    old: &'a Side,
+    new: &'a Side,
+    sinks: &'a [String],
+    limit: Duration,
+}
+
+impl Steps<'_> {
+    /// Waits until the new sinks receive frames, less than half of `lead` behind the old ones.
+    fn wait_ready(&self, lead: Duration) -> Result<(), Failure> {
+        let is_ready = || {
+            let health: Health = self.new.client.get("/api/v1/health")?;
+            if health.state != "running" {
+                return Err(self.new.refuse("ended before the takeover", None));
+            }
+            for name in self.sinks {
+                let (old, new) = (self.old.block(name)?, self.new.block(name)?);
+                let behind = samples(&new, lead) / 2;
+                let newest = new.newest_timestamp.map(|newest| newest.saturating_add(behind));
+                if new.summary.totals.frames_in < FRAMES || newest < old.newest_timestamp {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        match wait(self.limit, is_ready) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                self.new.end("abort");
+                let rule = format!(
+                    "did not catch up within {:.0} s; the first flowgraph goes on",
+                    self.limit.as_secs_f64()
+                );
+                Err(self
+                    .new
+                    .refuse(&rule, Some("check that it receives the same streams: `fxgraph top`")))
+            }
+            Err(failure) => {
+                self.new.end("abort");
+                Err(failure)
+            }
+        }
+    }
+
+    /// A timestamp at least `lead` after the newest frame of any sink.
+    fn timestamp(&self, lead: Duration) -> Result<u64, Failure> {
+        let mut newest = 0;
+        for name in self.sinks {
+            for side in [self.old, self.new] {
+                let block = side.block(name)?;
+                let at = block.newest_timestamp.unwrap_or_default();
+                newest = newest.max(at.saturating_add(samples(&block, lead)));
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Enables the new sinks and disables the old ones from timestamp `at` on, and waits until that has happened; returns
+    /// the timestamp. The new ones are first, so that a failure in between leaves frames sent twice and none missing.
+    fn switch(&self, at: u64) -> Result<u64, Failure> {
+        let at = self.new.enable(self.sinks, true, Some(at))?.effective_timestamp;
+        match self.old.enable(self.sinks, false, Some(at)) {
+            Err(failure) if self.old.answers() => return Err(failure),
+            // Its streams are the new flowgraph's from `at` on all the same.
+            _ => {}
+        }
+        let has_switched = || {
+            for name in self.sinks {
+                let block = self.new.block(name)?;
+                let sent = block.counters.iter().find(|counter| counter.name == "heaps_sent");
+                if sent.is_none_or(|sent| sent.count == 0) {
+                    return Ok(false);
+                }
+            }
+            // The last frames of the old flowgraph may come later.
+            Ok(!self.old.answers()
+                || self.sinks.iter().all(|name| {
+                    self.old.block(name).is_ok_and(|block| block.newest_timestamp > Some(at))
+                }))
+        };
+        if wait(self.limit, has_switched)? {
+            return Ok(at);
+        }
+        let rule = format!("sent nothing within {:.0} s", self.limit.as_secs_f64());
+        Err(self.new.refuse(&rule, None))
+    }
+
+    /// Lets the first flowgraph send again.
+    fn take_back(&self, terminal: &Terminal) {
+        match self.old.enable(self.sinks, true, None) {
+            Ok(Retuned { effective_timestamp, .. }) => {
+                // If the new flowgraph does not answer, both send, and receivers use one copy of each frame.
+                let _ = self.new.enable(self.sinks, false, None);
+                self.new.end("abort");
+                terminal.warning(&format!(
+                    "the first flowgraph sends again from timestamp {effective_timestamp} on; frames \
+                     before it may be missing"
+                ));
+            }
+            Err(failure) => terminal.warning(&format!(
+                "the first flowgraph does not send, and the second one goes on: {}",
+                failure.first_line()
+            )),
+        }
+    }
+}
+
+/// Duration in ADC samples at the input of a sink.
+fn samples(sink: &BlockPage, duration: Duration) -> u64 {
+    let rate = sink.inputs.first().map_or(0.0, |input| input.carries.adc_sample_rate_hz);
+    (duration.as_secs_f64() * rate) as u64
+}

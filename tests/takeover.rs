@@ -1,0 +1,242 @@
+//! A part of a running array replaced by a new version, without a missing frame.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[path = "support/http.rs"]
+mod http;
+
+use http::{Program, request};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const FRAMES: usize = 500;
+
+/// A digitiser, an F-engine and a recorder, each on a host of its own; with the loopback interface.
+fn array(group: u8) -> String {
+    format!(
+        "flowgraph: array
+hosts: {{d_host: {{interface: lo}}, f_host: {{interface: lo}}, x_host: {{interface: lo}}}}
+network: {{multicast: 239.211.{group}.0/24, port: 7199}}
+blocks:
+  digitiser:
+    kind: digitiser_simulator
+    host: d_host
+    parameters:
+      {{adc_sample_rate_hz: 1712000, signals: wgn(0.1), frames: {FRAMES}, samples_per_frame: 32768,
+        period_samples: 9830400, paced: true}}
+  other: {{kind: null_sink, host: d_host, input: digitiser.pol1}}
+  pfb: {{kind: pfb, host: f_host, input: digitiser.pol0, parameters: {{channels: 64}}}}
+  fft: {{kind: fft, host: f_host, input: pfb}}
+  f: {{kind: postproc, host: f_host, input: fft, parameters: {{gains: 0.5}}}}
+  kept: {{kind: file_sink, host: x_host, input: f, parameters: {{path: kept.npy}}}}
+"
+    )
+}
+
+fn fxgraph(arguments: &[&str], folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fxgraph"))
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Data of a `.npy` file.
+fn data(folder: &Path, name: &str) -> Vec<u8> {
+    let bytes = fs::read(folder.join(name)).unwrap();
+    assert_eq!(&bytes[..6], b"\x93NUMPY");
+    let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    bytes[start..].to_vec()
+}
+
+/// Timestamps, validity and data of each frame of `kept.npy`.
+fn frames(folder: &Path) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
+    let timestamps = data(folder, "kept.timestamp.npy");
+    let timestamps: Vec<u64> =
+        timestamps.chunks(8).map(|row| u64::from_le_bytes(row.try_into().unwrap())).collect();
+    let rows = |name: &str| -> Vec<Vec<u8>> {
+        let all = data(folder, name);
+        all.chunks(all.len() / timestamps.len()).map(<[u8]>::to_vec).collect()
+    };
+    let rows = rows("kept.validity.npy").into_iter().zip(rows("kept.npy"));
+    timestamps.iter().zip(rows).map(|(at, (validity, data))| (*at, validity, data)).collect()
+}
+
+/// The parts of an array that run in processes of their own.
+struct Array {
+    folder: tempfile::TempDir,
+    d: Program,
+    f: Program,
+    x: Program,
+}
+
+impl Array {
+    fn start(group: u8) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("array.yaml");
+        fs::write(&file, array(group)).unwrap();
+        let deployed =
+            fxgraph(&["deploy", "array.yaml", "--engine", "slurm", "-o", "."], folder.path());
+        assert!(deployed.status.success(), "{}", text(&deployed.stderr));
+        let part = |name: &str, arguments: &[&str]| {
+            let home = folder.path().join(name);
+            fs::create_dir(&home).unwrap();
+            let yaml = fs::read_to_string(folder.path().join(format!("parts/{name}_0.yaml")));
+            Program::start(&home, &yaml.unwrap(), arguments)
+        };
+        let x = part("x_host", &[]);
+        x.wait("running");
+        let f = part("f_host", &[]);
+        f.wait("running");
+        let d = part("d_host", &[]);
+        Self { d, f, x, folder }
+    }
+
+    /// Starts a second F-engine that waits for its start; `change` edits its flowgraph.
+    fn second(&self, change: impl Fn(String) -> String) -> Program {
+        let home = self.folder.path().join("second");
+        fs::create_dir(&home).unwrap();
+        let yaml = fs::read_to_string(self.folder.path().join("parts/f_host_0.yaml")).unwrap();
+        Program::start(&home, &change(yaml), &["--hold"])
+    }
+
+    fn take_over(&self, second: &Program, more: &[&str]) -> Output {
+        let (from, to) = (self.f.address.to_string(), second.address.to_string());
+        let arguments = ["takeover", "--connect", &from, "--to", &to, "--lead", "500ms"];
+        fxgraph(&[&arguments, more].concat(), self.folder.path())
+    }
+
+    /// Frames that the array recorded; it has to end by itself.
+    fn recorded(self) -> (Vec<(u64, Vec<u8>, Vec<u8>)>, tempfile::TempDir) {
+        assert!(self.d.end().status.success());
+        let ended = self.x.end();
+        assert!(ended.status.success(), "{}", text(&ended.stderr));
+        (frames(&self.folder.path().join("x_host")), self.folder)
+    }
+}
+
+fn gains(program: &Program) -> serde_json::Value {
+    program.get("/api/v1/blocks/f").json()["parameters"]["gains"].clone()
+}
+
+#[test]
+fn takeover_loses_no_frame_and_keeps_live_parameters() {
+    let array = Array::start(1);
+    let url = array.f.address.to_string();
+    let sent =
+        || array.f.get("/api/v1/blocks/send.f.output").json()["totals"]["frames_in"].as_u64();
+    while sent() < Some(20) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let set = ["set", "f.gains=0.25", "--json", "--connect", &url];
+    let set = fxgraph(&set, array.folder.path());
+    assert!(set.status.success(), "{}", text(&set.stderr));
+    let set: serde_json::Value = serde_json::from_slice(&set.stdout).unwrap();
+    let effective = set["effective_timestamp"].as_u64().unwrap();
+    assert!(effective > 0);
+
+    let second = array.second(|yaml| yaml);
+    let taken = array.take_over(&second, &[]);
+    let (said, result) = (text(&taken.stderr), text(&taken.stdout));
+    assert!(taken.status.success(), "{said}");
+    assert!(said.contains("keeps f.gains"), "{said}");
+    let at: u64 = result.trim_start_matches("taken over from timestamp ").trim().parse().unwrap();
+    assert_eq!(gains(&second), 0.25);
+
+    let (recorded, folder) = array.recorded();
+    // The new version has the configuration of the file but for the gains.
+    assert!(second.get("/api/v1/flowgraph").json()["resolved_yaml"].to_string().contains("0.25"));
+    second.post("/api/v1/flowgraph/abort");
+
+    // The same in one process.
+    let one = folder.path().join("one");
+    fs::create_dir(&one).unwrap();
+    let at_once = fs::read_to_string(folder.path().join("array.yaml")).unwrap();
+    fs::write(one.join("array.yaml"), at_once.replace("paced: true", "paced: false")).unwrap();
+    let ran = fxgraph(&["run", "array.yaml"], &one);
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let expected = frames(&one);
+    fs::write(
+        one.join("array.yaml"),
+        at_once.replace("paced: true", "paced: false").replace("gains: 0.5", "gains: 0.25"),
+    )
+    .unwrap();
+    fs::remove_file(one.join("kept.npy")).unwrap();
+    assert!(fxgraph(&["run", "array.yaml"], &one).status.success());
+    let quieter = frames(&one);
+
+    let samples = expected[1].0 - expected[0].0;
+    let is_missing = |(_, validity, _): &&(u64, Vec<u8>, Vec<u8>)| validity.iter().all(|b| *b == 0);
+    assert_eq!(recorded.iter().filter(is_missing).count(), 0, "no frame is missing\n{said}");
+    assert!(recorded.windows(2).all(|pair| pair[1].0 == pair[0].0 + samples), "no gap\n{said}");
+    assert_eq!(recorded.len(), expected.len(), "every frame of the digitiser came through");
+    let mut compared = (0, 0);
+    for (frame, (before, after)) in recorded.iter().zip(expected.iter().zip(&quieter)) {
+        if frame.0 + samples <= effective {
+            assert!(frame == before, "frame at {}", frame.0);
+            compared.0 += 1;
+        } else if frame.0 >= effective {
+            assert!(frame == after, "frame at {}, taken over from {at}", frame.0);
+            compared.1 += usize::from(frame.0 >= at);
+        }
+    }
+    assert!(compared.0 > 0 && compared.1 > 20, "{compared:?}");
+}
+
+#[test]
+fn second_flowgraph_that_receives_nothing_leaves_the_first_one_as_it_is() {
+    let array = Array::start(2);
+    // It listens to a group that nobody sends to.
+    let second = array.second(|yaml| yaml.replacen("239.211.2.0:7199", "239.211.2.77:7199", 1));
+    let taken = array.take_over(&second, &["--limit", "1s"]);
+    assert!(!taken.status.success());
+    let said = text(&taken.stderr);
+    assert!(said.contains("did not catch up within 1 s; the first flowgraph goes on"), "{said}");
+    second.wait("prepared");
+    let (recorded, _folder) = array.recorded();
+    assert!(recorded.iter().all(|(_, validity, _)| validity.iter().any(|byte| *byte != 0)));
+    assert_eq!(recorded.len(), FRAMES * 32768 / (128 * 256) - 1);
+    second.post("/api/v1/flowgraph/abort");
+}
+
+/// The second flowgraph stops just before it sends: the first one takes its streams back, and what nobody sent is
+/// flagged.
+#[test]
+fn second_flowgraph_that_stands_still_gives_the_streams_back() {
+    let array = Array::start(3);
+    let second = array.second(|yaml| yaml);
+    let process = second.child.id().to_string();
+    let address = second.address;
+    let freeze = std::thread::spawn(move || {
+        // As soon as the takeover is scheduled, which is in half a second.
+        let is_enabled = || {
+            let block = request(address, "GET", "/api/v1/blocks/send.f.output", &[], b"").json();
+            block["parameters"]["enabled"] == true
+                && block["totals"]["frames_in"].as_u64() > Some(0)
+        };
+        let began = std::time::Instant::now();
+        while !is_enabled() {
+            assert!(began.elapsed().as_secs() < 30, "it is never enabled");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(Command::new("kill").args(["-STOP", &process]).status().unwrap().success());
+    });
+    let taken = array.take_over(&second, &["--limit", "1s"]);
+    freeze.join().unwrap();
+    assert!(!taken.status.success());
+    let said = text(&taken.stderr);
+    assert!(said.contains("the first flowgraph sends again from timestamp"), "{said}");
+    drop(second);
+    let (recorded, _folder) = array.recorded();
+    let missing: Vec<usize> = (0..recorded.len())
+        .filter(|index| recorded[*index].1.iter().all(|byte| *byte == 0))
+        .collect();
+    assert!(!missing.is_empty(), "{said}");
+    assert!(missing.windows(2).all(|pair| pair[1] == pair[0] + 1), "one gap: {missing:?}");
+    assert!(recorded.windows(2).all(|pair| pair[1].0 > pair[0].0));
+    assert!(missing.last() < Some(&(recorded.len() - 1)), "data come again");
+}
