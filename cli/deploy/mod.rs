@@ -1,6 +1,7 @@
 //! Files with which an engine runs the parts of a flowgraph with hosts.
 
 pub mod manifest;
+pub mod processes;
 mod slurm;
 
 use crate::failure::Failure;
