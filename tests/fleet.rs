@@ -4,6 +4,9 @@
 #[path = "support/needs.rs"]
 #[allow(dead_code, reason = "other tests need more")]
 mod needs;
+#[path = "support/python.rs"]
+#[allow(dead_code, reason = "only `needs` uses it")]
+mod python;
 
 use serde_json::Value;
 use std::fs;
@@ -153,12 +156,12 @@ fn fleet_answers_for_all_parts_and_passes_requests_to_the_part_of_a_block() {
 
     wait_until("events of both parts", || {
         let events = get(&address, "/api/v1/events")["events"].to_string();
-        events.contains("\"a: ") && events.contains("\"b: ") && events.contains("retuned")
+        events.contains("\"a: ") && events.contains("\"b: ") && events.contains("`source` from")
     });
     let top = fxgraph(folder.path(), &["top", "--once", "--connect", &address]).output().unwrap();
     let shown = String::from_utf8_lossy(&top.stdout).into_owned();
     assert!(top.status.success() && shown.contains("b/receive.source.pol0"), "{shown}");
-    let tap = ["tap", "source", "--connect", &address];
+    let tap = ["tap", "source.pol0", "--connect", &address];
     let tap = fxgraph(folder.path(), &tap).output().unwrap();
     assert!(tap.status.success(), "{}", String::from_utf8_lossy(&tap.stderr));
 }

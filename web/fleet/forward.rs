@@ -243,14 +243,12 @@ fn only_part(
     help: &str,
 ) -> Result<Arc<Part>, Problem> {
     let mut all = parts.values();
-    match (all.next(), all.next()) {
-        (Some(part), None) => Ok(Arc::clone(part)),
-        _ => {
-            let names: Vec<&str> = parts.keys().map(String::as_str).collect();
-            let detail = format!("{what} must be of one part, got blocks of: {}", names.join(", "));
-            Err(Problem::new(StatusCode::NOT_IMPLEMENTED, detail).help(help))
-        }
+    if let (Some(part), None) = (all.next(), all.next()) {
+        return Ok(Arc::clone(part));
     }
+    let names: Vec<&str> = parts.keys().map(String::as_str).collect();
+    let detail = format!("{what} must be of one part, got blocks of: {}", names.join(", "));
+    Err(Problem::new(StatusCode::NOT_IMPLEMENTED, detail).help(help))
 }
 
 /// `/api/v1/views?view=BLOCK/OUTPUT/VIEW&...`: to the part of these blocks.
@@ -294,7 +292,7 @@ pub(super) async fn retune(
     body: Bytes,
 ) -> Result<Response, Problem> {
     let bad = |detail: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail);
-    let blocks: BTreeMap<String, serde::de::IgnoredAny> = serde_json::from_slice(&body)
+    let blocks: BTreeMap<String, Value> = serde_json::from_slice(&body)
         .map_err(|_| bad("the body must be a JSON object of blocks".to_owned()))?;
     if blocks.is_empty() || blocks.len() > MOST_BLOCKS {
         let detail = format!("a request must name 1 to {MOST_BLOCKS} blocks, got {}", blocks.len());

@@ -20,6 +20,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// States of a flowgraph; that of the fleet is the first one that a part has.
@@ -79,7 +80,10 @@ pub(super) async fn flowgraph(State(fleet): State<Fleet>) -> Result<Json<Flowgra
     if pages.is_empty() {
         return Err(Problem::busy("no part answers").help("see `GET /api/v1/parts`"));
     }
-    let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = hash.finalize().iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
     Ok(Json(one_page(&fleet.0.name, fleet.0.permission.name(), pages, faults, hash)))
 }
 
@@ -101,7 +105,7 @@ fn one_page(
     let mut yaml = String::new();
     for (part, page) in &pages {
         let sep = if yaml.is_empty() { "" } else { "---\n" };
-        yaml.push_str(&format!("{sep}# part {part}\n{}", page.resolved_yaml));
+        let _ = write!(yaml, "{sep}# part {part}\n{}", page.resolved_yaml);
     }
     let mut parameters: Vec<fxgraph_api::flowgraph::ParameterInfo> = Vec::new();
     for parameter in all().flat_map(|page| &page.parameters) {

@@ -39,7 +39,7 @@ fn sample(line: &str) -> Option<(&str, &str, &str)> {
         Some(rest) => rest.split_at_checked(closing_brace(rest)?)?,
     };
     let value = value.strip_prefix('}').unwrap_or(value).trim();
-    // Values of labels stand in quotes, which the search for the brace has followed.
+    // The search for the brace has skipped values in quotes.
     let is_valid = is_name(name) && value.parse::<f64>().is_ok();
     let has_part = labels.starts_with("part=") || labels.contains(",part=");
     (is_valid && !has_part && are_labels(labels)).then_some((name, labels, value))
@@ -133,7 +133,7 @@ impl Federation {
         Some(())
     }
 
-    /// Adds whether each part answers and is healthy, and the number of its lines that were refused.
+    /// Adds whether each part answers and is healthy, and the number of its lines that were rejected.
     pub fn add_parts(&mut self, parts: &[(PartInfo, usize)]) {
         let mut add = |name: &str, help: &str, value: &dyn Fn(&(PartInfo, usize)) -> usize| {
             let mut samples = String::new();
