@@ -38,6 +38,12 @@ pub fn parts(plan: &Plan, loopback: Option<Loopback>) -> Result<Vec<HostPart>, F
     checked.collect()
 }
 
+/// Whether part `to` receives from part `from`.
+pub fn receives(from: &PartPlan, to: &PartPlan) -> bool {
+    let mut addresses = to.received.iter().filter_map(|rate| rate.address);
+    addresses.any(|address| from.sent.iter().any(|rate| rate.address == Some(address)))
+}
+
 /// Indices of the parts in the order of their start: the parts of each level send to those of the levels before, unless
 /// two parts send to each other.
 pub fn levels(parts: &[&PartPlan]) -> Vec<Vec<usize>> {
@@ -52,10 +58,6 @@ pub fn levels(parts: &[&PartPlan]) -> Vec<Vec<usize>> {
         let after = readers[at].iter().filter_map(|reader| found[*reader]).max();
         found[at] = Some(after.map_or(0, |level| level + 1));
     }
-    let receives = |from: &PartPlan, to: &PartPlan| {
-        let mut addresses = to.received.iter().filter_map(|rate| rate.address);
-        addresses.any(|address| from.sent.iter().any(|rate| rate.address == Some(address)))
-    };
     let readers: Vec<Vec<usize>> = parts
         .iter()
         .map(|from| (0..parts.len()).filter(|to| receives(from, parts[*to])).collect())

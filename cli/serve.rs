@@ -118,6 +118,17 @@ impl Serve {
 }
 
 impl Serve {
+    /// Returns an error if an option is given that only a process with blocks can keep.
+    pub fn refuse_for_fleet(&self) -> Result<(), Failure> {
+        let files = [&self.recordings, &self.files, &self.read_files, &self.write_files];
+        if !self.hold && files.iter().all(|path| path.is_none()) {
+            return Ok(());
+        }
+        let message =
+            "`--hold`, `--recordings` and options for files belong to the parts, not to the fleet";
+        Err(Failure::failed(message))
+    }
+
     /// Lets clients of `control` record, if `--recordings` is given.
     pub fn allow_recordings(&self, control: &Control) -> Result<(), Failure> {
         let Some(folder) = &self.recordings else { return Ok(()) };

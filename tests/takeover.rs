@@ -80,7 +80,7 @@ impl Array {
         let file = folder.path().join("array.yaml");
         fs::write(&file, array(group)).unwrap();
         let deployed =
-            fxgraph(&["deploy", "array.yaml", "--engine", "slurm", "-o", "."], folder.path());
+            fxgraph(&["deploy", "array.yaml", "--engine", "systemd", "-o", "."], folder.path());
         assert!(deployed.status.success(), "{}", text(&deployed.stderr));
         let part = |name: &str, arguments: &[&str]| {
             let home = folder.path().join(name);

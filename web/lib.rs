@@ -13,6 +13,7 @@
 //! - `live`: rates over the last second
 //! - `taps`: frames for clients
 //! - `views`: reduction of a frame to a few thousand numbers
+//! - [`fleet`]: the parts of a deployment as one flowgraph
 //! - `verdict`: bottleneck and headroom of the flowgraph
 //! - `problem`: errors as RFC 9457 problem documents
 //! - `metrics`, `exposition`: metrics for Prometheus, and their encoding
@@ -24,6 +25,7 @@ mod app;
 mod connections;
 pub mod dashboard;
 mod exposition;
+pub mod fleet;
 pub mod guard;
 mod handlers;
 mod live;

@@ -2,6 +2,7 @@
 
 use crate::app::{App, Permission};
 use crate::connections::{self, Connection, Connections};
+use crate::fleet::{self, Find, Fleet};
 use crate::guard::{self, Guard, Peer, Rates, Token};
 use crate::handlers;
 use crate::manual;
@@ -176,18 +177,33 @@ impl Server {
         let Self { runtime, listener, guard, tls, permission, files, .. } = self;
         control.limit_files(files)?;
         let app = App::new(control, permission);
-        let router = router(app.clone(), guard);
-        let acceptor = tls.as_ref().map(Tls::acceptor);
+        let router = router(handlers::router(app.clone()), guard);
         runtime.spawn(async move { app.live.watch(&app.control, &app.events).await });
-        let (stop, stopped) = oneshot::channel();
-        let (done, ended) = mpsc::sync_channel(1);
-        runtime.spawn(async move {
-            accept(listener, acceptor, router, stopped).await;
-            // The receiver is gone if the grace period is over.
-            let _ = done.send(());
-        });
-        Ok(Serving { runtime: Some(runtime), stop: Some(stop), ended })
+        Ok(begin(runtime, listener, tls.as_ref(), router))
     }
+
+    /// Serves the parts that `find` returns as one flowgraph called `name`, until the result is dropped.
+    #[must_use]
+    pub fn serve_fleet(self, name: String, find: Find) -> Serving {
+        let Self { runtime, listener, guard, tls, permission, .. } = self;
+        let fleet = Fleet::new(name, find, permission);
+        let router = router(fleet::router(fleet.clone()), guard);
+        runtime.spawn(async move { fleet.watch().await });
+        begin(runtime, listener, tls.as_ref(), router)
+    }
+}
+
+/// Serves `router` on the threads of `runtime`.
+fn begin(runtime: Runtime, listener: TcpListener, tls: Option<&Tls>, router: Router) -> Serving {
+    let acceptor = tls.map(Tls::acceptor);
+    let (stop, stopped) = oneshot::channel();
+    let (done, ended) = mpsc::sync_channel(1);
+    runtime.spawn(async move {
+        accept(listener, acceptor, router, stopped).await;
+        // The receiver is gone if the grace period is over.
+        let _ = done.send(());
+    });
+    Serving { runtime: Some(runtime), stop: Some(stop), ended }
 }
 
 /// Lowers the priority of the calling thread; on other systems than Linux this would affect the process.
@@ -223,8 +239,8 @@ fn origin(text: String) -> Result<HeaderValue, BindError> {
     is_origin.then(|| HeaderValue::from_str(&text).ok()).flatten().ok_or(BindError::Origin(text))
 }
 
-/// Router of everything served, behind the guard.
-fn router(app: App, guard: Guard) -> Router {
+/// Router of everything served, with the paths that need the token in `api`, behind the guard.
+fn router(api: Router, guard: Guard) -> Router {
     let cors = CorsLayer::new()
         .allow_origin(guard.origins.clone())
         .allow_methods([Method::GET, Method::PUT, Method::POST, Method::PATCH, Method::DELETE])
@@ -244,8 +260,7 @@ fn router(app: App, guard: Guard) -> Router {
         HeaderValue::from_static("same-origin"),
     );
     // The layer added last is the first that a request passes.
-    handlers::router(app)
-        .layer(from_fn_with_state(Arc::clone(&guard), guard::ask_token))
+    api.layer(from_fn_with_state(Arc::clone(&guard), guard::ask_token))
         .merge(handlers::description_router())
         .merge(manual::router())
         .merge(pages::router())

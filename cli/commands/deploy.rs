@@ -3,11 +3,12 @@
 use crate::deploy::{self, Engine, Options};
 use crate::failure::Failure;
 use crate::flowgraph::{self, Target};
+use crate::table::{Align, Table};
 use crate::terminal::Terminal;
 use fxgraph::diagnostic::Severity;
 use std::path::PathBuf;
 
-/// Writes the files with which Slurm, Kubernetes or systemd runs a flowgraph on its hosts
+/// Writes the files with which systemd runs a flowgraph on its hosts
 #[derive(Debug, clap::Args)]
 pub struct Deploy {
     #[command(flatten)]
@@ -22,29 +23,37 @@ pub struct Deploy {
     output: PathBuf,
 
     /// Port of the server of the first part; each further part has the next one
-    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    #[arg(long, value_name = "PORT", default_value_t = 8080, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 
-    /// Path of the program on the hosts; by default that of this program
-    #[arg(long, value_name = "PATH")]
-    program: Option<PathBuf>,
+    /// Machine of a part, like `f_host[0]=node7`; may be given several times. By default a machine is named as its part:
+    /// `f-host-0`
+    #[arg(long, value_name = "PART=MACHINE", value_parser = machine)]
+    machine: Vec<(String, String)>,
 }
 
 impl Deploy {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let plan = flowgraph::plan(&self.target, Severity::Warning, terminal)?;
-        let program = match self.program {
-            Some(program) => program,
-            None => std::env::current_exe().map_err(|error| {
-                Failure::because("cannot find the path of this program", &error)
-            })?,
-        };
-        let options = Options { engine: self.engine, first_port: self.port, program };
+        let options =
+            Options { engine: self.engine, first_port: self.port, machines: self.machine };
         let manifest = deploy::write(&plan, &options, &self.output)?;
-        let mut text = String::new();
+        let columns = [("part", Align::Left), ("server", Align::Left)];
+        let mut table = Table::new(terminal.coloured_results, &columns);
         for part in &manifest.parts {
-            text.push_str(&format!("{}: port {}\n", part.name, part.port));
+            let address = part.address(&self.output).unwrap_or_default();
+            table.row([part.name.clone(), address]);
         }
-        terminal.results(&text)
+        terminal.results(&table.finish())
+    }
+}
+
+/// Reads `PART=MACHINE`.
+fn machine(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((part, machine)) if !part.is_empty() && !machine.is_empty() => {
+            Ok((part.to_owned(), machine.to_owned()))
+        }
+        _ => Err("give it as PART=MACHINE".to_owned()),
     }
 }

@@ -10,6 +10,7 @@ mod doctor;
 mod events;
 mod examples;
 mod explain;
+mod fleet;
 mod generate;
 mod graph;
 mod kernels;
@@ -50,6 +51,7 @@ pub enum Command {
     Stop(stop::Stop),
     Abort(stop::Abort),
     Deploy(deploy::Deploy),
+    Fleet(fleet::Fleet),
     Dashboard(dashboard::Dashboard),
     Examples(examples::Examples),
     List(list::List),
@@ -84,6 +86,7 @@ impl Command {
             Self::Stop(command) => command.execute(terminal),
             Self::Abort(command) => command.execute(terminal),
             Self::Deploy(command) => command.execute(terminal),
+            Self::Fleet(command) => command.execute(terminal),
             Self::Dashboard(command) => command.execute(terminal),
             Self::Examples(command) => command.execute(terminal),
             Self::List(command) => command.execute(terminal),

@@ -1,15 +1,16 @@
 //! Files with which an engine runs the parts of a flowgraph with hosts.
 
 pub mod manifest;
-mod slurm;
+pub mod processes;
+mod systemd;
 
 use crate::failure::Failure;
 use crate::parts::{HostPart, levels, parts};
-use fxgraph::flowgraph::{Hosts, PartPlan, Plan};
+use fxgraph::flowgraph::{PartPlan, Plan};
 use manifest::{Manifest, Part, Server};
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// File with the token of the servers, in the directory of the deployment.
@@ -18,8 +19,8 @@ const TOKEN: &str = "token";
 /// Program that places and supervises the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Engine {
-    /// Slurm: a script that allocates hosts and keeps the parts running on them
-    Slurm,
+    /// systemd: the files of the unit `fxgraph@PART` of each machine
+    Systemd,
 }
 
 /// Options of a deployment.
@@ -27,19 +28,8 @@ pub struct Options {
     pub engine: Engine,
     /// Port of the server of the first part; each further part has the next one.
     pub first_port: u16,
-    /// Path of the program on the hosts.
-    pub program: PathBuf,
-}
-
-/// Parts of a flowgraph with what an engine needs to know of them.
-pub struct Deployment<'a> {
-    pub plan: &'a Plan,
-    pub hosts: &'a Hosts,
-    pub options: &'a Options,
-    /// Absolute path of the directory.
-    pub folder: PathBuf,
-    pub parts: Vec<HostPart>,
-    pub manifest: Manifest,
+    /// Machines by name of part; other parts run on machines that are named as they are.
+    pub machines: Vec<(String, String)>,
 }
 
 /// A file of a deployment.
@@ -47,37 +37,32 @@ pub struct File {
     /// Path in the directory.
     pub path: PathBuf,
     pub text: String,
-    pub is_executable: bool,
 }
 
 impl File {
     pub fn new(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
-        Self { path: path.into(), text: text.into(), is_executable: false }
-    }
-
-    pub fn executable(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
-        Self { is_executable: true, ..Self::new(path, text) }
+        Self { path: path.into(), text: text.into() }
     }
 }
 
 impl Engine {
     fn name(self) -> &'static str {
         match self {
-            Self::Slurm => "slurm",
+            Self::Systemd => "systemd",
         }
     }
 
     /// Where the server of a part is found.
-    fn server(self, part: &PartPlan, _port: u16) -> Server {
+    fn server(self, part: &PartPlan, port: u16, options: &Options) -> Server {
         match self {
-            Self::Slurm => Server::AddressFile(format!("run/{}.address", part.file_name()).into()),
+            Self::Systemd => systemd::server(part, port, &options.machines),
         }
     }
 
     /// The engine's own files.
-    fn files(self, deployment: &Deployment<'_>) -> Vec<File> {
+    fn files(self, parts: &[HostPart], manifest: &Manifest) -> Vec<File> {
         match self {
-            Self::Slurm => slurm::files(deployment),
+            Self::Systemd => systemd::files(parts, manifest),
         }
     }
 }
@@ -85,28 +70,30 @@ impl Engine {
 /// Writes the deployment of `plan` to `folder`. Files of an earlier deployment there that the new one does not have are
 /// removed; the token stays.
 pub fn write(plan: &Plan, options: &Options, folder: &Path) -> Result<Manifest, Failure> {
-    let Some(hosts) = &plan.hosts else {
+    if plan.hosts.is_none() {
         let message = format!("`{}` has no `hosts`, so it has no parts to deploy", plan.name);
         return Err(Failure::failed(message));
-    };
+    }
     let cannot = |what: &str, path: &Path, error: &io::Error| {
         Failure::because(&format!("cannot {what} `{}`", path.display()), error)
     };
     let parts = parts(plan, None)?;
+    for (name, _) in &options.machines {
+        if !parts.iter().any(|host| host.part.name == *name) {
+            return Err(Failure::failed(format!("`--machine`: there is no part `{name}`")));
+        }
+    }
     fs::create_dir_all(folder).map_err(|error| cannot("create", folder, &error))?;
     let folder = folder.canonicalize().map_err(|error| cannot("find", folder, &error))?;
-    let manifest = manifest(plan, options, &parts)?;
-    let mut deployment = Deployment { plan, hosts, options, folder, parts, manifest };
+    let mut manifest = manifest(plan, options, &parts)?;
 
     let yaml = |HostPart { part, .. }: &HostPart| {
         File::new(format!("parts/{}.yaml", part.file_name()), &part.yaml)
     };
-    let mut files: Vec<File> = deployment.parts.iter().map(yaml).collect();
-    files.extend(options.engine.files(&deployment));
-    let manifest = &mut deployment.manifest;
+    let mut files: Vec<File> = parts.iter().map(yaml).collect();
+    files.extend(options.engine.files(&parts, &manifest));
     manifest.files = files.iter().map(|file| file.path.clone()).collect();
-    let folder = &deployment.folder;
-    let earlier = Manifest::read(folder).ok();
+    let earlier = Manifest::read(&folder).ok();
 
     write_token(&folder.join(TOKEN))
         .map_err(|error| cannot("write", &folder.join(TOKEN), &error))?;
@@ -114,7 +101,7 @@ pub fn write(plan: &Plan, options: &Options, folder: &Path) -> Result<Manifest, 
         let path = folder.join(&file.path);
         write_file(&path, file).map_err(|error| cannot("write", &path, &error))?;
     }
-    let text = serde_json::to_string_pretty(manifest).unwrap_or_default();
+    let text = serde_json::to_string_pretty(&manifest).unwrap_or_default();
     let path = folder.join(manifest::FILE);
     write_file(&path, &File::new(manifest::FILE, text + "\n"))
         .map_err(|error| cannot("write", &path, &error))?;
@@ -129,7 +116,7 @@ pub fn write(plan: &Plan, options: &Options, folder: &Path) -> Result<Manifest, 
             _ => {}
         }
     }
-    Ok(deployment.manifest)
+    Ok(manifest)
 }
 
 /// Whether a path of `deployment.json` stays in its directory.
@@ -164,7 +151,7 @@ fn manifest(plan: &Plan, options: &Options, parts: &[HostPart]) -> Result<Manife
             level: level(at),
             sends_to: plans.iter().filter(reads).map(|to| to.name.clone()).collect(),
             port,
-            server: options.engine.server(part, port),
+            server: options.engine.server(part, port, options),
         })
     };
     Ok(Manifest {
@@ -183,21 +170,23 @@ fn write_file(path: &Path, file: &File) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let mut written = tempfile::NamedTempFile::new_in(folder)?;
     written.write_all(file.text.as_bytes())?;
-    let mode = if file.is_executable { 0o755 } else { 0o644 };
-    written.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
+    written.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
     written.persist(path).map(drop).map_err(|error| error.error)
 }
 
 /// Writes a random token that only its owner can read, unless there is one.
 fn write_token(path: &Path) -> io::Result<()> {
-    let mut open = fs::OpenOptions::new();
-    let file = open.write(true).create_new(true).mode(0o600).open(path);
-    let mut file = match file {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        file => file?,
-    };
     let mut bytes = [0; 32];
     fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    writeln!(file, "{text}")
+    let mut text = String::new();
+    for byte in bytes {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    // Temporary files have mode 0600. The token is there whole or not at all.
+    let mut written = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
+    writeln!(written, "{text}")?;
+    match written.persist_noclobber(path) {
+        Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => Err(error.error),
+        _ => Ok(()),
+    }
 }

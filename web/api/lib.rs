@@ -18,6 +18,7 @@
 //! - [`recordings`]: recorders and their recordings
 //! - [`shadows`]: shadows of blocks
 //! - [`events`]: events of the run
+//! - [`parts`]: parts of a deployment
 //! - [`problem`]: errors of requests
 #![forbid(unsafe_code)]
 
@@ -27,6 +28,7 @@ pub mod events;
 pub mod flowgraph;
 pub mod frames;
 pub mod kinds;
+pub mod parts;
 pub mod ports;
 pub mod problem;
 pub mod recordings;

@@ -1,6 +1,7 @@
 //! `fxgraph run --as-parts`: each part of a flowgraph with hosts as a process of this machine.
 
 use super::child::Child;
+use crate::deploy::processes;
 use crate::failure::Failure;
 use crate::parts::{HostPart, levels, parts};
 use crate::signals::Signals;
@@ -83,7 +84,13 @@ impl AsParts {
                 })?,
             );
         }
-        if let Err(failure) = run.start(&levels) {
+        let prepared =
+            run.wait_until(0..run.parts.len(), "built", |part| part.is_in(&["prepared"]));
+        let described = prepared.and_then(|()| {
+            let addresses = run.parts.iter().map(|part| (part.name(), part.address()));
+            processes::write(plan, &parts, &levels, &addresses.collect(), folder)
+        });
+        if let Err(failure) = described.and_then(|()| run.start(&levels)) {
             run.end_all();
             return Err(failure);
         }
@@ -126,10 +133,9 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Waits until all parts are built, then starts them level by level: a part that sends starts when those that
-    /// receive from it have joined their groups.
+    /// Starts the parts level by level: a part that sends starts when those that receive from it have joined their
+    /// groups.
     fn start(&mut self, levels: &[Vec<usize>]) -> Result<(), Failure> {
-        self.wait_until(0..self.parts.len(), "built", |part| part.is_in(&["prepared"]))?;
         let mut first = 0;
         for level in levels {
             let range = first..first + level.len();

@@ -90,6 +90,11 @@ impl Child {
         &self.part.name
     }
 
+    /// Address of its server, `HOST:PORT`, once it serves.
+    pub fn address(&self) -> Option<&str> {
+        self.url.as_deref().and_then(|url| url.strip_prefix("http://"))
+    }
+
     /// Whether it receives from other parts.
     pub fn receives(&self) -> bool {
         self.part.received.iter().any(|rate| rate.address.is_some())

@@ -1,0 +1,234 @@
+//! `fxgraph fleet` on the parts of `fxgraph run --as-parts`.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[path = "support/needs.rs"]
+#[allow(dead_code, reason = "other tests need more")]
+mod needs;
+#[path = "support/python.rs"]
+#[allow(dead_code, reason = "only `needs` uses it")]
+mod python;
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A paced sender on one host, its reader on another.
+const PAIR: &str = "flowgraph: pair
+hosts: {a: {}, b: {}}
+network: {multicast: 239.102.0.0/24}
+blocks:
+  source:
+    kind: digitiser_simulator
+    host: a
+    parameters: {adc_sample_rate_hz: 1000000, samples_per_frame: 8192, paced: true, signals: wgn(0.1)}
+  end: {kind: null_sink, host: a, input: source.pol1}
+  sink: {kind: null_sink, host: b, input: source.pol0}
+";
+
+fn fxgraph(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    command.args(["--color", "never"]).args(arguments).current_dir(folder);
+    command
+}
+
+/// A program that is killed when the test ends.
+struct Running {
+    process: Child,
+    stderr: BufReader<ChildStderr>,
+    said: String,
+}
+
+impl Running {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut command = fxgraph(folder, arguments);
+        let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(process.stderr.take().unwrap());
+        Self { process, stderr, said: String::new() }
+    }
+
+    fn wait_for(&mut self, text: &str, count: usize) {
+        while self.said.matches(text).count() < count {
+            assert!(self.stderr.read_line(&mut self.said).unwrap() > 0, "{}", self.said);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The parts of `PAIR`, and a fleet with its URL.
+fn parts(folder: &Path) -> Running {
+    fs::write(folder.join("pair.yaml"), PAIR).unwrap();
+    let mut parts = Running::start(folder, &["run", "pair.yaml", "--as-parts", "-o", "parts"]);
+    parts.wait_for(": runs at", 2);
+    parts
+}
+
+fn fleet(folder: &Path) -> (Running, String) {
+    let mut fleet = Running::start(folder, &["fleet", "parts", "--listen", "0"]);
+    fleet.wait_for("serving ", 1);
+    let line = fleet.said.lines().find_map(|line| line.split("serving http://").nth(1)).unwrap();
+    let address = line.trim().to_owned();
+    (fleet, address)
+}
+
+/// Status and body of the answer to a request.
+fn ask(address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let head = format!(
+        "{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    std::io::Read::read_to_end(&mut stream, &mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+fn get(address: &str, path: &str) -> Value {
+    let (status, body) = ask(address, "GET", path, "");
+    assert_eq!(status, 200, "{path}: {body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_mins(1), "{what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn names(blocks: &Value) -> Vec<String> {
+    let blocks = blocks.as_array().unwrap().iter();
+    blocks.map(|block| block["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn fleet_answers_for_all_parts_and_passes_requests_to_the_part_of_a_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let _parts = parts(folder.path());
+    let (_fleet, address) = fleet(folder.path());
+    wait_until("both parts are healthy", || ask(&address, "GET", "/api/v1/health", "").0 == 200);
+    let list = get(&address, "/api/v1/parts");
+    assert_eq!(names(&list), ["a", "b"]);
+    assert_eq!(list[0]["config_hash"], list[0]["deployed_config_hash"]);
+
+    let blocks = names(&get(&address, "/api/v1/blocks"));
+    for name in ["source", "end", "a/send.source.pol0", "b/receive.source.pol0", "sink"] {
+        assert!(blocks.iter().any(|block| block == name), "{name}: {blocks:?}");
+    }
+    let page = get(&address, "/api/v1/flowgraph");
+    assert_eq!((&page["name"], &page["state"]), (&"pair".into(), &"running".into()));
+    assert_eq!(names(&page["graph"]["blocks"]), blocks);
+    let sink = get(&address, "/api/v1/blocks/sink");
+    assert_eq!(sink["inputs"][0]["from"], "b/receive.source.pol0.output");
+    let send = get(&address, "/api/v1/blocks/a%2Fsend.source.pol0");
+    assert_eq!(send["name"], "a/send.source.pol0");
+
+    let (status, body) =
+        ask(&address, "PATCH", "/api/v1/blocks", r#"{"source": {"signals": "wgn(0.2)"}}"#);
+    assert_eq!(status, 200, "{body}");
+    let source = get(&address, "/api/v1/blocks/source");
+    assert_eq!(source["parameters"]["signals"], "wgn(0.2)");
+    wait_until("the change is a difference", || {
+        let (status, body) = ask(&address, "GET", "/api/v1/health", "");
+        status == 503 && body.contains("part `a`: its configuration differs from the deployed one")
+    });
+    let (status, body) = ask(&address, "PATCH", "/api/v1/blocks", r#"{"source": {}, "sink": {}}"#);
+    assert!(status == 501 && body.contains("got blocks of: a, b"), "{status} {body}");
+    let many: Vec<String> = (0..20_000).map(|n| format!("\"b{n}\":{{}}")).collect();
+    let (status, body) =
+        ask(&address, "PATCH", "/api/v1/blocks", &format!("{{{}}}", many.join(",")));
+    assert!(status == 422 && body.contains("got 20000"), "{status} {body}");
+    assert_eq!(ask(&address, "GET", "/api/v1/blocks/nothing", "").0, 404);
+    assert_eq!(ask(&address, "POST", "/api/v1/flowgraph/stop", "").0, 501);
+
+    wait_until("events of both parts", || {
+        let events = get(&address, "/api/v1/events")["events"].to_string();
+        events.contains("\"a: ") && events.contains("\"b: ") && events.contains("`source` from")
+    });
+    let top = fxgraph(folder.path(), &["top", "--once", "--connect", &address]).output().unwrap();
+    let shown = String::from_utf8_lossy(&top.stdout).into_owned();
+    assert!(top.status.success() && shown.contains("b/receive.source.pol0"), "{shown}");
+    let tap = ["tap", "source.pol0", "--connect", &address];
+    let tap = fxgraph(folder.path(), &tap).output().unwrap();
+    assert!(tap.status.success(), "{}", String::from_utf8_lossy(&tap.stderr));
+}
+
+#[test]
+fn fleet_metrics_have_the_part_and_are_valid() {
+    if !needs::promtool() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let _parts = parts(folder.path());
+    let (_fleet, address) = fleet(folder.path());
+    wait_until("both parts answer", || ask(&address, "GET", "/api/v1/health", "").0 == 200);
+    let (_, text) = ask(&address, "GET", "/metrics", "");
+    for sample in [
+        "fxgraph_part_up{part=\"a\"} 1",
+        "fxgraph_part_refused_lines{part=\"b\"} 0",
+        "fxgraph_block_input_frames_total{part=\"b\",block=\"sink\"",
+        "fxgraph_block_output_frames_total{part=\"a\",block=\"source\"",
+    ] {
+        assert!(text.contains(sample), "{sample}\n{text}");
+    }
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut promtool = promtool.spawn().unwrap();
+    promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+/// Process of the part that runs `file`.
+fn process(file: &str, parent: &Running) -> String {
+    let path = format!("/proc/{0}/task/{0}/children", parent.process.id());
+    let children = fs::read_to_string(path).unwrap();
+    let runs = |child: &&str| {
+        fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default().contains(file)
+    };
+    children.split_whitespace().find(runs).unwrap().to_owned()
+}
+
+fn signal(name: &str, process: &str) {
+    assert!(Command::new("kill").args([name, process]).status().unwrap().success());
+}
+
+#[test]
+fn part_that_hangs_is_named_and_delays_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let parts = parts(folder.path());
+    let (_fleet, address) = fleet(folder.path());
+    wait_until("both parts answer", || ask(&address, "GET", "/api/v1/health", "").0 == 200);
+    let hung = process("b_0.yaml", &parts);
+    signal("-STOP", &hung);
+    wait_until("the fleet says which part hangs", || {
+        let (status, body) = ask(&address, "GET", "/api/v1/health", "");
+        status == 503 && body.contains("part `b`: does not answer: no answer within 1 s")
+    });
+    assert_eq!(get(&address, "/api/v1/blocks/source")["name"], "source");
+    let (status, body) = ask(&address, "GET", "/api/v1/blocks/sink", "");
+    assert!(status == 503 && body.contains("these do not answer: b"), "{status} {body}");
+    assert!(ask(&address, "GET", "/metrics", "").1.contains("fxgraph_part_up{part=\"b\"} 0"));
+    let table = fxgraph(folder.path(), &["fleet", "parts"]).output().unwrap();
+    assert_eq!(table.status.code(), Some(1));
+    let shown = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(shown.contains("does not answer"), "{shown}");
+    signal("-CONT", &hung);
+    wait_until("the part is back", || ask(&address, "GET", "/api/v1/health", "").0 == 200);
+    let (_again, second) = fleet(folder.path());
+    wait_until("a second fleet", || ask(&second, "GET", "/api/v1/health", "").0 == 200);
+}

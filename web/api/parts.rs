@@ -1,0 +1,30 @@
+//! Parts of a deployment, as `fxgraph fleet` sees them.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A part of a deployment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PartInfo {
+    /// Name of its host in the flowgraph.
+    #[schema(example = "f_host[0]")]
+    pub name: String,
+    /// Address of its server, `HOST:PORT`; `null` if the engine has not placed the part.
+    pub address: Option<String>,
+    /// Whether it answers.
+    pub answers: bool,
+    /// Whether it answers, has not failed, and runs the deployed configuration.
+    pub is_healthy: bool,
+    /// Everything that is wrong with it, one line per element.
+    pub troubles: Vec<String>,
+    /// State: prepared, starting, running, draining, ended or failed; `null` if it does not answer.
+    pub state: Option<String>,
+    /// Hash of the configuration that it runs; `null` if it does not answer.
+    pub config_hash: Option<String>,
+    /// Hash of the deployed configuration.
+    pub deployed_config_hash: String,
+    /// Version of fxgraph that it runs; `null` if it does not answer.
+    pub version: Option<String>,
+    /// Largest lag of one of its blocks behind real time.
+    pub lag_seconds: Option<f64>,
+}

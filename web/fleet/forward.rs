@@ -1,0 +1,315 @@
+//! Requests about one block, passed to its part.
+
+use super::Fleet;
+use super::client::Asked;
+use super::parts::Part;
+use crate::app::Permission;
+use crate::guard::Peer;
+use crate::problem::Problem;
+use axum::Extension;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::response::Response;
+use futures_util::StreamExt as _;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time limit of a part for the head of its answer: a swap or a frame of a slow output takes this long.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Largest answer whose names are replaced, in bytes.
+const MOST_BYTES: usize = 16 << 20;
+/// Maximum number of blocks in one request.
+const MOST_BLOCKS: usize = 4096;
+/// Headers of a request that a part gets.
+const PASSED: [header::HeaderName; 2] = [header::ACCEPT, header::CONTENT_TYPE];
+/// Headers about the connection to the part.
+const KEPT_BACK: [header::HeaderName; 4] =
+    [header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH, header::DATE];
+
+pub(super) fn too_many() -> Problem {
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many requests to parts are open")
+        .help("close a stream, or send fewer requests at once")
+}
+
+fn encoded(name: &str) -> String {
+    let mut text = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+/// Decodes percent-encoded text; `None` if it is none.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            let (high, low) = (digit(rest.next()?)?, digit(rest.next()?)?);
+            bytes.push(u8::try_from(16 * high + low).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// A request of a client.
+pub(super) struct Of {
+    fleet: Fleet,
+    client: std::net::IpAddr,
+    method: Method,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Of {
+    /// Passes the request to `part`, as one for `path` with its query.
+    async fn pass(self, part: &Part, path: &str) -> Result<Response, Problem> {
+        let place = self.fleet.0.forwarded.take(self.client, 1).ok_or_else(too_many)?;
+        let lost = |why: String| {
+            let detail = format!("part `{}` does not answer: {why}", part.name);
+            Problem::new(StatusCode::BAD_GATEWAY, detail).help("see `GET /api/v1/parts`")
+        };
+        part.page().map_err(lost)?;
+        let (address, token) = part.server().map_err(lost)?;
+        let mut headers = HeaderMap::new();
+        for name in &PASSED {
+            if let Some(value) = self.headers.get(name) {
+                headers.insert(name, value.clone());
+            }
+        }
+        let (method, body) = (self.method, self.body);
+        let token = token.as_deref();
+        let asked = Asked { address: &address, token, method, path, headers, body, limit: LIMIT };
+        let (mut head, body) = asked.send().await.map_err(lost)?.into_parts();
+        for name in &KEPT_BACK {
+            head.headers.remove(name);
+        }
+        // The place is held until the body has ended.
+        let body = body.into_data_stream().map(move |chunk| {
+            let _ = &place;
+            chunk
+        });
+        Ok(Response::from_parts(head, Body::from_stream(body)))
+    }
+}
+
+/// Replaces names in a JSON answer by those of the fleet; other answers pass.
+async fn renamed(answer: Response, rename: impl FnOnce(&mut Value)) -> Result<Response, Problem> {
+    let is_json =
+        answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    if !is_json || !answer.status().is_success() {
+        return Ok(answer);
+    }
+    let (head, body) = answer.into_parts();
+    let bad = || Problem::new(StatusCode::BAD_GATEWAY, "the answer of the part is unreadable");
+    let body = tokio::time::timeout(LIMIT, axum::body::to_bytes(body, MOST_BYTES)).await;
+    let body = body.map_err(|_| bad())?.map_err(|_| bad())?;
+    let mut value: Value = serde_json::from_slice(&body).map_err(|_| bad())?;
+    rename(&mut value);
+    Ok(Response::from_parts(head, Body::from(value.to_string())))
+}
+
+fn with_query(path: String, uri: &Uri) -> String {
+    uri.query().map_or(path.clone(), |query| format!("{path}?{query}"))
+}
+
+/// `/api/v1/blocks/NAME...`: to the part of the block.
+pub(super) async fn block(
+    State(fleet): State<Fleet>,
+    Extension(Peer(client)): Extension<Peer>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let below = uri.path().strip_prefix("/api/v1/blocks/").unwrap_or_default();
+    let (name, rest) = below.split_at(below.find('/').unwrap_or(below.len()));
+    let bad = || Problem::new(StatusCode::BAD_REQUEST, "the path is not percent-encoded text");
+    let full = decoded(name).ok_or_else(bad)?;
+    let is_recording = rest.ends_with("/recordings");
+    if fleet.0.permission != Permission::Full && method != Method::GET && !is_recording {
+        let detail = "clients may change live parameters only";
+        return Err(Problem::new(StatusCode::FORBIDDEN, detail)
+            .help("start the fleet with `--control full` to allow other changes"));
+    }
+    let (part, local) = fleet.find(&full)?;
+    let path = with_query(format!("/api/v1/blocks/{}{rest}", encoded(&local)), &uri);
+    let is_page = rest.is_empty() && method == Method::GET;
+    let of = Of { fleet, client, method, headers, body };
+    let answer = of.pass(&part, &path).await?;
+    if is_recording {
+        let prefix = part.name.clone();
+        return renamed(answer, |value| prefix_name(value, &prefix)).await;
+    }
+    if is_page {
+        return renamed(answer, |page| full_names(page, &part, &full)).await;
+    }
+    Ok(answer)
+}
+
+fn prefix_name(value: &mut Value, part: &str) {
+    if let Some(Value::String(name)) = value.get_mut("name") {
+        *name = format!("{part}/{name}");
+    }
+}
+
+/// Replaces the names of blocks in the page of a block.
+fn full_names(page: &mut Value, part: &Part, full: &str) {
+    if let Some(name) = page.get_mut("name") {
+        *name = full.into();
+    }
+    let Ok(known) = part.page() else { return };
+    let names: Vec<(String, String)> = known
+        .graph
+        .blocks
+        .iter()
+        .map(|block| {
+            (
+                format!("{}.", block.name),
+                super::full_name(&part.name, &block.kind, &block.name) + ".",
+            )
+        })
+        .filter(|(local, full)| local != full)
+        .collect();
+    let rename = |port: &mut Value| {
+        let Value::String(text) = port else { return };
+        let longest = names.iter().filter(|(local, _)| text.starts_with(local.as_str()));
+        if let Some((local, full)) = longest.max_by_key(|(local, _)| local.len()) {
+            *text = format!("{full}{}", &text[local.len()..]);
+        }
+    };
+    for input in page.get_mut("inputs").and_then(Value::as_array_mut).into_iter().flatten() {
+        input.get_mut("from").into_iter().for_each(rename);
+    }
+    for output in page.get_mut("outputs").and_then(Value::as_array_mut).into_iter().flatten() {
+        output.get_mut("to").and_then(Value::as_array_mut).into_iter().flatten().for_each(rename);
+    }
+}
+
+/// `/api/v1/recorders/NAME...`: to the part that `NAME` begins with.
+pub(super) async fn recorder(
+    State(fleet): State<Fleet>,
+    Extension(Peer(client)): Extension<Peer>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let below = uri.path().strip_prefix("/api/v1/recorders/").unwrap_or_default();
+    let (name, rest) = below.split_at(below.find('/').unwrap_or(below.len()));
+    let name = decoded(name).unwrap_or_default();
+    let parts = fleet.parts();
+    let found = name
+        .split_once('/')
+        .and_then(|(part, local)| Some((parts.iter().find(|known| known.name == part)?, local)));
+    let Some((part, local)) = found else {
+        let detail = format!("there is no recorder `{name}`");
+        return Err(Problem::new(StatusCode::NOT_FOUND, detail)
+            .help("list the recorders with `fxgraph record` or `GET /api/v1/recorders`"));
+    };
+    let path = with_query(format!("/api/v1/recorders/{}{rest}", encoded(local)), &uri);
+    let answer = Of { fleet, client, method, headers, body }.pass(part, &path).await?;
+    renamed(answer, |value| prefix_name(value, &part.name)).await
+}
+
+/// `/api/v1/kinds...`: to the first part that answers.
+pub(super) async fn kinds(
+    State(fleet): State<Fleet>,
+    Extension(Peer(client)): Extension<Peer>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let part = fleet.parts().into_iter().find(|part| part.page().is_ok());
+    let part = part.ok_or_else(|| Problem::busy("no part answers"))?;
+    let path = with_query(uri.path().to_owned(), &uri);
+    Of { fleet, client, method, headers, body: Bytes::new() }.pass(&part, &path).await
+}
+
+/// The only part in `parts`.
+fn only_part(
+    parts: &BTreeMap<String, Arc<Part>>,
+    what: &str,
+    help: &str,
+) -> Result<Arc<Part>, Problem> {
+    let mut all = parts.values();
+    if let (Some(part), None) = (all.next(), all.next()) {
+        return Ok(Arc::clone(part));
+    }
+    let names: Vec<&str> = parts.keys().map(String::as_str).collect();
+    let detail = format!("{what} must be of one part, got blocks of: {}", names.join(", "));
+    Err(Problem::new(StatusCode::NOT_IMPLEMENTED, detail).help(help))
+}
+
+/// `/api/v1/views?view=BLOCK/OUTPUT/VIEW&...`: to the part of these blocks.
+pub(super) async fn views(
+    State(fleet): State<Fleet>,
+    Extension(Peer(client)): Extension<Peer>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let mut parts = BTreeMap::new();
+    let mut query = Vec::new();
+    let bad = || {
+        Problem::new(StatusCode::BAD_REQUEST, "every query parameter must be a view")
+            .help("give `view=block/output/view`; percent-encode the `?` of a query in it")
+    };
+    for view in uri.query().unwrap_or_default().split('&') {
+        let asked = view.strip_prefix("view=").and_then(decoded).ok_or_else(bad)?;
+        let (path, own) = asked.split_at(asked.find('?').unwrap_or(asked.len()));
+        let &[name, port, view] = path.rsplitn(3, '/').collect::<Vec<_>>().as_slice() else {
+            return Err(bad());
+        };
+        let (name, port, view) = (view, port, name);
+        let (part, local) = fleet.find(name)?;
+        query.push(format!("view={}", encoded(&format!("{local}/{port}/{view}{own}"))));
+        parts.insert(part.name.clone(), part);
+    }
+    let help = "follow the views of each part in a stream of its own";
+    let part = only_part(&parts, "the views of one stream", help)?;
+    let path = format!("/api/v1/views?{}", query.join("&"));
+    Of { fleet, client, method, headers, body: Bytes::new() }.pass(&part, &path).await
+}
+
+/// `PATCH /api/v1/blocks`: to the part of these blocks.
+pub(super) async fn retune(
+    State(fleet): State<Fleet>,
+    Extension(Peer(client)): Extension<Peer>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let bad = |detail: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail);
+    let blocks: BTreeMap<String, Value> = serde_json::from_slice(&body)
+        .map_err(|_| bad("the body must be a JSON object of blocks".to_owned()))?;
+    if blocks.is_empty() || blocks.len() > MOST_BLOCKS {
+        let detail = format!("a request must name 1 to {MOST_BLOCKS} blocks, got {}", blocks.len());
+        return Err(bad(detail));
+    }
+    let mut parts = BTreeMap::new();
+    for name in blocks.into_keys() {
+        let (part, local) = fleet.find(&name)?;
+        if local != name {
+            return Err(bad(format!("`{name}` connects parts and has no live parameters")));
+        }
+        parts.insert(part.name.clone(), part);
+    }
+    let help =
+        "nothing has changed; send one request to each part, all with the same `at` in the future";
+    let part = only_part(&parts, "the blocks of a live update", help)?;
+    // The text as it came, in which the part finds names that are given twice.
+    let path = with_query("/api/v1/blocks".to_owned(), &uri);
+    Of { fleet, client, method, headers, body }.pass(&part, &path).await
+}

@@ -1,0 +1,261 @@
+//! Answers from all parts.
+
+use super::Fleet;
+use super::metrics::Federation;
+use super::parts::{Part, full_name};
+use crate::guard::Peer;
+use crate::problem::Problem;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use futures_util::stream;
+use fxgraph_api::blocks::{BlockSummary, Fault};
+use fxgraph_api::events::{EventInfo, EventList};
+use fxgraph_api::flowgraph::{FlowgraphPage, Graph, Health};
+use fxgraph_api::parts::PartInfo;
+use fxgraph_api::recordings::RecorderInfo;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// States of a flowgraph; that of the fleet is the first one that a part has.
+const STATES: [&str; 6] = ["failed", "draining", "running", "starting", "prepared", "ended"];
+
+pub(super) async fn parts(State(fleet): State<Fleet>) -> Json<Vec<PartInfo>> {
+    Json(fleet.parts().iter().map(|part| part.info()).collect())
+}
+
+/// 503 if a part does not answer, has failed or runs another configuration.
+pub(super) async fn health(State(fleet): State<Fleet>) -> Result<Json<Health>, Problem> {
+    let answers = fleet.ask(|part| async move { part.get::<Health>("/api/v1/health").await }).await;
+    let parts: Vec<PartInfo> = answers.iter().map(|(part, _)| part.info()).collect();
+    let bad = parts.iter().filter(|part| !part.is_healthy);
+    let said: Vec<String> =
+        bad.map(|part| format!("part `{}`: {}", part.name, part.troubles.join("; "))).collect();
+    if !said.is_empty() || parts.is_empty() {
+        let detail =
+            if parts.is_empty() { "no part is known".to_owned() } else { said.join(" | ") };
+        return Err(
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).help("see `GET /api/v1/parts`")
+        );
+    }
+    let all: Vec<Health> = answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect();
+    Ok(Json(Health {
+        state: state(all.iter().map(|one| one.state.as_str())),
+        faults: all.iter().map(|one| one.faults).fold(0, u64::saturating_add),
+        survived_faults: all.iter().map(|one| one.survived_faults).fold(0, u64::saturating_add),
+        elapsed_seconds: all.iter().map(|one| one.elapsed_seconds).fold(0.0, f64::max),
+    }))
+}
+
+fn state<'a>(states: impl Iterator<Item = &'a str> + Clone) -> String {
+    let found = STATES.iter().find(|state| states.clone().any(|one| one == **state));
+    (*found.unwrap_or(&"failed")).to_owned()
+}
+
+pub(super) async fn flowgraph(State(fleet): State<Fleet>) -> Result<Json<FlowgraphPage>, Problem> {
+    let ask = |part: Arc<Part>| async move { part.get::<FlowgraphPage>("/api/v1/flowgraph").await };
+    let mut pages = Vec::new();
+    let mut faults = Vec::new();
+    let mut hash = Sha256::new();
+    for (part, answer) in fleet.ask(ask).await {
+        hash.update(part.name.as_bytes());
+        match answer {
+            Ok(page) => {
+                hash.update(page.config_hash.as_bytes());
+                pages.push((part.name.clone(), page));
+            }
+            Err(why) => faults.push(Fault {
+                block: part.name.clone(),
+                cause: format!("part `{}` does not answer: {why}", part.name),
+                is_panic: false,
+            }),
+        }
+    }
+    if pages.is_empty() {
+        return Err(Problem::busy("no part answers").help("see `GET /api/v1/parts`"));
+    }
+    let hash = hash.finalize().iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    Ok(Json(one_page(&fleet.0.name, fleet.0.permission.name(), pages, faults, hash)))
+}
+
+/// The pages of parts as one page.
+fn one_page(
+    name: &str,
+    control: &str,
+    pages: Vec<(String, FlowgraphPage)>,
+    mut faults: Vec<Fault>,
+    config_hash: String,
+) -> FlowgraphPage {
+    let all = || pages.iter().map(|(_, page)| page);
+    let least = |a: f64, b: f64| if a.total_cmp(&b).is_le() { a } else { b };
+    let margin = all().filter_map(|page| page.deadline_margin_fraction).reduce(least);
+    let slowest = all().find(|page| margin.is_some() && page.deadline_margin_fraction == margin);
+    let limited_by = slowest.and_then(|page| page.limited_by.clone());
+    let lags = all().filter_map(|page| Some((page.lag_seconds?, page.lag_block.clone()?)));
+    let (lag_seconds, lag_block) = lags.max_by(|a, b| a.0.total_cmp(&b.0)).unzip();
+    let mut yaml = String::new();
+    for (part, page) in &pages {
+        let sep = if yaml.is_empty() { "" } else { "---\n" };
+        let _ = write!(yaml, "{sep}# part {part}\n{}", page.resolved_yaml);
+    }
+    let mut parameters: Vec<fxgraph_api::flowgraph::ParameterInfo> = Vec::new();
+    for parameter in all().flat_map(|page| &page.parameters) {
+        if !parameters.contains(parameter) {
+            parameters.push(parameter.clone());
+        }
+    }
+    faults.extend(all().flat_map(|page| page.faults.iter().cloned()));
+    let is_live = all().any(|page| page.control != "full");
+    FlowgraphPage {
+        name: name.to_owned(),
+        doc: all().find_map(|page| page.doc.clone()),
+        state: state(all().map(|page| page.state.as_str()).collect::<Vec<_>>().into_iter()),
+        is_held: all().all(|page| page.is_held),
+        control: if is_live { "live" } else { control }.to_owned(),
+        elapsed_seconds: all().map(|page| page.elapsed_seconds).fold(0.0, f64::max),
+        config_id: config_hash[..16].to_owned(),
+        config_hash,
+        steady_state_timestamp: all().map(|page| page.steady_state_timestamp).max().unwrap_or(0),
+        version: all().next().map_or_else(String::new, |page| page.version.clone()),
+        parameters,
+        limited_by,
+        deadline_margin_fraction: margin,
+        lag_seconds,
+        lag_block,
+        faults,
+        resolved_yaml: yaml,
+        written_yaml: None,
+        graph: one_graph(pages),
+    }
+}
+
+/// The graphs of parts as one graph.
+fn one_graph(pages: Vec<(String, FlowgraphPage)>) -> Graph {
+    let mut one = Graph { groups: Vec::new(), blocks: Vec::new(), edges: Vec::new() };
+    for (part, page) in pages {
+        let Graph { groups, blocks, edges } = page.graph;
+        let names: HashMap<String, String> = blocks
+            .iter()
+            .map(|block| (block.name.clone(), full_name(&part, &block.kind, &block.name)))
+            .collect();
+        let full = |name: String| names.get(&name).cloned().unwrap_or(name);
+        // Parts of one group may run on several hosts.
+        let mut indices: Vec<usize> = Vec::new();
+        for mut group in groups {
+            group.parent = group.parent.and_then(|parent| indices.get(parent).copied());
+            let known = one.groups.iter().position(|other| *other == group);
+            indices.push(known.unwrap_or(one.groups.len()));
+            if known.is_none() {
+                one.groups.push(group);
+            }
+        }
+        one.blocks.extend(blocks.into_iter().map(|mut block| {
+            block.group = block.group.and_then(|group| indices.get(group).copied());
+            block.name = full(block.name);
+            block
+        }));
+        one.edges.extend(edges.into_iter().map(|mut edge| {
+            (edge.from, edge.to) = (full(edge.from), full(edge.to));
+            edge
+        }));
+    }
+    one
+}
+
+/// Lists of all parts, one after the other.
+async fn lists<T: serde::de::DeserializeOwned>(
+    fleet: &Fleet,
+    path: &'static str,
+) -> Vec<(String, T)> {
+    let answers = fleet.ask(|part| async move { part.get::<Vec<T>>(path).await }).await;
+    let answers =
+        answers.into_iter().filter_map(|(part, answer)| Some((part.name.clone(), answer.ok()?)));
+    answers.flat_map(|(part, list)| list.into_iter().map(move |one| (part.clone(), one))).collect()
+}
+
+pub(super) async fn blocks(State(fleet): State<Fleet>) -> Json<Vec<BlockSummary>> {
+    let all = lists::<BlockSummary>(&fleet, "/api/v1/blocks").await;
+    let named = all.into_iter().map(|(part, mut block)| {
+        block.name = full_name(&part, &block.kind, &block.name);
+        block
+    });
+    Json(named.collect())
+}
+
+pub(super) async fn recorders(State(fleet): State<Fleet>) -> Json<Vec<RecorderInfo>> {
+    let all = lists::<RecorderInfo>(&fleet, "/api/v1/recorders").await;
+    let named = all.into_iter().map(|(part, mut recorder)| {
+        recorder.name = format!("{part}/{}", recorder.name);
+        recorder
+    });
+    Json(named.collect())
+}
+
+pub(super) async fn shadows(State(fleet): State<Fleet>) -> Json<Vec<Value>> {
+    let all = lists::<Value>(&fleet, "/api/v1/shadows").await;
+    Json(all.into_iter().map(|(_, shadow)| shadow).collect())
+}
+
+pub(super) async fn metrics(State(fleet): State<Fleet>) -> Response {
+    let mut all = Federation::default();
+    let answers = fleet.ask(|part| async move { part.bytes("/metrics").await }).await;
+    let mut parts = Vec::new();
+    for (part, answer) in answers {
+        let refused = answer.map(|body| all.add(&part.name, &String::from_utf8_lossy(&body)));
+        parts.push((part.info(), refused.unwrap_or_default()));
+    }
+    all.add_parts(&parts);
+    let media_type = "text/plain; version=0.0.4; charset=utf-8";
+    ([(header::CONTENT_TYPE, media_type)], all.finish()).into_response()
+}
+
+/// Number of the last event that the client knows.
+fn since(text: Option<&str>) -> Result<u64, Problem> {
+    let Some(text) = text else { return Ok(0) };
+    text.parse().map_err(|_| {
+        Problem::new(StatusCode::BAD_REQUEST, "`since` must be the number of an event")
+            .help("give the `sequence` of the last known event, or 0 for all events")
+    })
+}
+
+pub(super) async fn events(
+    State(fleet): State<Fleet>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Result<Json<EventList>, Problem> {
+    Ok(Json(fleet.0.log.since(since(query.get("since").map(String::as_str))?)))
+}
+
+pub(super) async fn follow_events(
+    State(fleet): State<Fleet>,
+    Extension(Peer(client)): Extension<Peer>,
+    Query(query): Query<HashMap<String, String>>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let id = headers.get("last-event-id").map(|id| id.to_str().unwrap_or("?"));
+    let last = since(id.or(query.get("since").map(String::as_str)))?;
+    let place = fleet.0.forwarded.take(client, 1).ok_or_else(super::forward::too_many)?;
+    let waiting = VecDeque::<EventInfo>::new();
+    let events = stream::unfold(
+        (fleet, last, waiting, place),
+        |(fleet, mut last, mut waiting, place)| async move {
+            if waiting.is_empty() {
+                let list = fleet.0.log.next(last).await;
+                waiting = list.events.into();
+            }
+            let event = waiting.pop_front()?;
+            last = event.sequence;
+            let told = SseEvent::default().id(last.to_string()).json_data(event).ok()?;
+            Some((Ok::<_, Infallible>(told), (fleet, last, waiting, place)))
+        },
+    );
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+}

@@ -1,0 +1,179 @@
+//! The parts of a deployment as one flowgraph: the same REST paths, answered from all parts.
+//!
+//! A fleet holds no state of the telescope. It looks at each part twice a second, answers a request about all parts
+//! from those that answer, and passes a request about one block to the part of that block. A part that does not answer
+//! delays a request once, by its time limit; until it answers again, it is left out and named.
+//!
+//! # Layout
+//! - `client`: requests to parts
+//! - `parts`: the parts, and the look at them
+//! - `log`: events of all parts
+//! - `merge`: answers from all parts
+//! - `forward`: requests about one block
+//! - `metrics`: metrics of all parts
+
+mod client;
+mod forward;
+mod log;
+mod merge;
+mod metrics;
+mod parts;
+
+pub use parts::{Deployed, Find};
+
+use crate::app::Permission;
+use crate::problem::Problem;
+use crate::shares::Shares;
+use axum::Router;
+use axum::http::{Method, StatusCode};
+use axum::routing::{any, get};
+use futures_util::future::join_all;
+use fxgraph_api::parts::PartInfo;
+use log::Log;
+use parts::{Part, full_name};
+use std::future::Future;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+/// Time between two looks at the parts.
+const LOOK: Duration = Duration::from_millis(500);
+/// Maximum number of requests that are passed to parts at once, half of it for one client.
+const FORWARDED: usize = 64;
+
+/// The parts of a deployment; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Fleet(Arc<Inner>);
+
+struct Inner {
+    name: String,
+    find: Find,
+    permission: Permission,
+    parts: RwLock<Vec<Arc<Part>>>,
+    log: Log,
+    forwarded: Shares,
+}
+
+impl Fleet {
+    pub fn new(name: String, find: Find, permission: Permission) -> Self {
+        let (parts, log, forwarded) = (RwLock::default(), Log::default(), Shares::new(FORWARDED));
+        Self(Arc::new(Inner { name, find, permission, parts, log, forwarded }))
+    }
+
+    fn parts(&self) -> Vec<Arc<Part>> {
+        self.0.parts.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes over the parts as they are deployed now.
+    async fn deployed(&self) {
+        let find = Arc::clone(&self.0.find);
+        let found = tokio::task::spawn_blocking(move || find()).await;
+        let found = match found {
+            Ok(Ok(found)) => found,
+            Ok(Err(error)) => return tracing::debug!("the parts stay as they were: {error}"),
+            Err(error) => return tracing::debug!("the parts stay as they were: {error}"),
+        };
+        let mut parts = self.0.parts.write().unwrap_or_else(PoisonError::into_inner);
+        let known = std::mem::take(&mut *parts);
+        *parts = found
+            .into_iter()
+            .map(|deployed| match known.iter().find(|part| part.name == deployed.name) {
+                Some(part) => {
+                    part.deploy(deployed);
+                    Arc::clone(part)
+                }
+                None => Arc::new(Part::new(deployed)),
+            })
+            .collect();
+    }
+
+    /// Looks at the parts twice a second, for ever.
+    pub async fn watch(&self) {
+        loop {
+            self.deployed().await;
+            for part in self.parts() {
+                let fleet = self.clone();
+                // A look that waits delays no other.
+                tokio::spawn(async move { part.look(&fleet.0.log).await });
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Asks all parts at once; returns the answers in the order of the parts.
+    async fn ask<T, F: Future<Output = T>>(
+        &self,
+        ask: impl Fn(Arc<Part>) -> F,
+    ) -> Vec<(Arc<Part>, T)> {
+        let parts = self.parts();
+        let answers = join_all(parts.iter().map(|part| ask(Arc::clone(part)))).await;
+        parts.into_iter().zip(answers).collect()
+    }
+
+    /// Finds the part of the block called `name` in the fleet, and its name in the part.
+    fn find(&self, name: &str) -> Result<(Arc<Part>, String), Problem> {
+        let mut silent = Vec::new();
+        for part in self.parts() {
+            let Ok(page) = part.page() else {
+                silent.push(part.name.clone());
+                continue;
+            };
+            let is_it = |block: &&fxgraph_api::flowgraph::NodeInfo| {
+                full_name(&part.name, &block.kind, &block.name) == name
+            };
+            if let Some(block) = page.graph.blocks.iter().find(is_it) {
+                return Ok((Arc::clone(&part), block.name.clone()));
+            }
+        }
+        if silent.is_empty() {
+            return Err(Problem::new(StatusCode::NOT_FOUND, format!("there is no block `{name}`"))
+                .help("list the blocks with `GET /api/v1/blocks`"));
+        }
+        let detail = format!("there is no block `{name}` in the parts that answer");
+        Err(Problem::busy(detail).help(format!("these do not answer: {}", silent.join(", "))))
+    }
+}
+
+/// Looks at the parts that `find` returns once, and returns them in its order.
+///
+/// # Errors
+/// If `find` fails, or the system creates no threads.
+pub fn look_once(find: Find) -> Result<Vec<PartInfo>, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let parts: Vec<Part> = find()?.into_iter().map(Part::new).collect();
+    let log = Log::default();
+    runtime.block_on(join_all(parts.iter().map(|part| part.look(&log))));
+    Ok(parts.iter().map(Part::info).collect())
+}
+
+/// Router of all requests that need the token.
+pub(crate) fn router(fleet: Fleet) -> Router {
+    Router::new()
+        .route("/metrics", get(merge::metrics))
+        .route("/api/v1/parts", get(merge::parts))
+        .route("/api/v1/health", get(merge::health))
+        .route("/api/v1/flowgraph", get(merge::flowgraph).put(refuse))
+        .route("/api/v1/flowgraph/{what}", axum::routing::post(refuse))
+        .route("/api/v1/blocks", get(merge::blocks).patch(forward::retune))
+        .route("/api/v1/blocks/{*rest}", any(forward::block))
+        .route("/api/v1/views", get(forward::views))
+        .route("/api/v1/recorders", get(merge::recorders))
+        .route("/api/v1/recorders/{*rest}", any(forward::recorder))
+        .route("/api/v1/shadows", get(merge::shadows))
+        .route("/api/v1/kinds", get(forward::kinds))
+        .route("/api/v1/kinds/{kind}", get(forward::kinds))
+        .route("/api/v1/events", get(merge::events))
+        .route("/api/v1/events/stream", get(merge::follow_events))
+        .with_state(fleet)
+}
+
+/// Requests about the whole flowgraph that no fleet can pass on.
+async fn refuse(method: Method) -> Problem {
+    let detail = if method == Method::PUT {
+        "a fleet replaces no flowgraph: it is cut into parts before it is deployed"
+    } else {
+        "a fleet starts and stops no parts: their engine does, in the right order"
+    };
+    Problem::new(StatusCode::NOT_IMPLEMENTED, detail)
+        .help("deploy the new flowgraph, or use the engine; `GET /api/v1/parts` has the addresses of the parts")
+}
