@@ -8,7 +8,7 @@ use crate::terminal::Terminal;
 use fxgraph::diagnostic::Severity;
 use std::path::PathBuf;
 
-/// Writes the files with which systemd runs a flowgraph on its hosts
+/// Writes the files with which Slurm or systemd runs a flowgraph on its hosts
 #[derive(Debug, clap::Args)]
 pub struct Deploy {
     #[command(flatten)]
@@ -26,8 +26,12 @@ pub struct Deploy {
     #[arg(long, value_name = "PORT", default_value_t = 8080, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 
+    /// Path of the program on the hosts; by default that of this program (Slurm)
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
+
     /// Machine of a part, like `f_host[0]=node7`; may be given several times. By default a machine is named as its part:
-    /// `f-host-0`
+    /// `f-host-0` (systemd)
     #[arg(long, value_name = "PART=MACHINE", value_parser = machine)]
     machine: Vec<(String, String)>,
 }
@@ -35,13 +39,20 @@ pub struct Deploy {
 impl Deploy {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let plan = flowgraph::plan(&self.target, Severity::Warning, terminal)?;
+        let program = match self.program {
+            Some(program) => program,
+            None => std::env::current_exe().map_err(|error| {
+                Failure::because("cannot find the path of this program", &error)
+            })?,
+        };
         let options =
-            Options { engine: self.engine, first_port: self.port, machines: self.machine };
+            Options { engine: self.engine, first_port: self.port, program, machines: self.machine };
         let manifest = deploy::write(&plan, &options, &self.output)?;
         let columns = [("part", Align::Left), ("server", Align::Left)];
         let mut table = Table::new(terminal.coloured_results, &columns);
         for part in &manifest.parts {
-            let address = part.address(&self.output).unwrap_or_default();
+            let address =
+                part.address(&self.output).unwrap_or_else(|| format!("port {}", part.port));
             table.row([part.name.clone(), address]);
         }
         terminal.results(&table.finish())

@@ -13,7 +13,7 @@ pub const FILE: &str = "deployment.json";
 pub struct Manifest {
     /// Name of the flowgraph.
     pub flowgraph: String,
-    /// Engine that runs the parts: `systemd`, or `processes` of `run --as-parts`.
+    /// Engine that runs the parts: `slurm`, `systemd`, or `processes` of `run --as-parts`.
     pub engine: String,
     /// Program version and commit.
     pub version: String,

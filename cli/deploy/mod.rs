@@ -2,11 +2,12 @@
 
 pub mod manifest;
 pub mod processes;
+mod slurm;
 mod systemd;
 
 use crate::failure::Failure;
 use crate::parts::{HostPart, levels, parts};
-use fxgraph::flowgraph::{PartPlan, Plan};
+use fxgraph::flowgraph::{Hosts, PartPlan, Plan};
 use manifest::{Manifest, Part, Server};
 use std::fs;
 use std::io::{self, Read, Write};
@@ -19,6 +20,8 @@ const TOKEN: &str = "token";
 /// Program that places and supervises the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Engine {
+    /// Slurm: a script that allocates hosts and keeps the parts running on them
+    Slurm,
     /// systemd: the files of the unit `fxgraph@PART` of each machine
     Systemd,
 }
@@ -28,8 +31,18 @@ pub struct Options {
     pub engine: Engine,
     /// Port of the server of the first part; each further part has the next one.
     pub first_port: u16,
+    /// Path of the program on the hosts.
+    pub program: PathBuf,
     /// Machines by name of part; other parts run on machines that are named as they are.
     pub machines: Vec<(String, String)>,
+}
+
+/// Parts of a flowgraph with what an engine needs to know of them.
+pub struct Deployment<'a> {
+    pub hosts: &'a Hosts,
+    pub options: &'a Options,
+    pub parts: &'a [HostPart],
+    pub manifest: &'a Manifest,
 }
 
 /// A file of a deployment.
@@ -37,17 +50,23 @@ pub struct File {
     /// Path in the directory.
     pub path: PathBuf,
     pub text: String,
+    pub is_executable: bool,
 }
 
 impl File {
     pub fn new(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
-        Self { path: path.into(), text: text.into() }
+        Self { path: path.into(), text: text.into(), is_executable: false }
+    }
+
+    pub fn executable(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
+        Self { is_executable: true, ..Self::new(path, text) }
     }
 }
 
 impl Engine {
     fn name(self) -> &'static str {
         match self {
+            Self::Slurm => "slurm",
             Self::Systemd => "systemd",
         }
     }
@@ -55,14 +74,16 @@ impl Engine {
     /// Where the server of a part is found.
     fn server(self, part: &PartPlan, port: u16, options: &Options) -> Server {
         match self {
+            Self::Slurm => Server::AddressFile(format!("run/{}.address", part.file_name()).into()),
             Self::Systemd => systemd::server(part, port, &options.machines),
         }
     }
 
     /// The engine's own files.
-    fn files(self, parts: &[HostPart], manifest: &Manifest) -> Vec<File> {
+    fn files(self, deployment: &Deployment<'_>) -> Vec<File> {
         match self {
-            Self::Systemd => systemd::files(parts, manifest),
+            Self::Slurm => slurm::files(deployment),
+            Self::Systemd => systemd::files(deployment.parts, deployment.manifest),
         }
     }
 }
@@ -70,10 +91,10 @@ impl Engine {
 /// Writes the deployment of `plan` to `folder`. Files of an earlier deployment there that the new one does not have are
 /// removed; the token stays.
 pub fn write(plan: &Plan, options: &Options, folder: &Path) -> Result<Manifest, Failure> {
-    if plan.hosts.is_none() {
+    let Some(hosts) = &plan.hosts else {
         let message = format!("`{}` has no `hosts`, so it has no parts to deploy", plan.name);
         return Err(Failure::failed(message));
-    }
+    };
     let cannot = |what: &str, path: &Path, error: &io::Error| {
         Failure::because(&format!("cannot {what} `{}`", path.display()), error)
     };
@@ -91,7 +112,12 @@ pub fn write(plan: &Plan, options: &Options, folder: &Path) -> Result<Manifest, 
         File::new(format!("parts/{}.yaml", part.file_name()), &part.yaml)
     };
     let mut files: Vec<File> = parts.iter().map(yaml).collect();
-    files.extend(options.engine.files(&parts, &manifest));
+    files.extend(options.engine.files(&Deployment {
+        hosts,
+        options,
+        parts: &parts,
+        manifest: &manifest,
+    }));
     manifest.files = files.iter().map(|file| file.path.clone()).collect();
     let earlier = Manifest::read(&folder).ok();
 
@@ -170,7 +196,8 @@ fn write_file(path: &Path, file: &File) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let mut written = tempfile::NamedTempFile::new_in(folder)?;
     written.write_all(file.text.as_bytes())?;
-    written.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+    let mode = if file.is_executable { 0o755 } else { 0o644 };
+    written.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
     written.persist(path).map(drop).map_err(|error| error.error)
 }
 
