@@ -138,6 +138,10 @@ fn time_of(text: &str) -> Option<Time> {
     let (year, month, day) = (next(1, 9999)?, next(1, 12)?, next(1, 31)?);
     let (hour, minute, second) = (next(0, 23)?, next(0, 59)?, next(0, 60)?);
     let date = Utc { year: year.into(), month: month as u8, day: day as u8, second: 0 };
+    // A day that the month does not have becomes one of the next month.
+    if Utc::of_unix(date.unix()) != date {
+        return None;
+    }
     let fraction: f64 =
         if fraction.is_empty() { 0.0 } else { format!("0.{fraction}").parse().ok()? };
     let picoseconds = (fraction * SECOND_PICOSECONDS as f64).round() as u64;
@@ -185,7 +189,7 @@ impl Header {
         let is_fraction = |ps: &u64| *ps < SECOND_PICOSECONDS;
         let picoseconds = keywords.number("PICOSECONDS", "less than 10^12", is_fraction)?;
         let any = |keyword| keywords.number(keyword, "a whole number from 0 on", |_: &u64| true);
-        Ok(Self {
+        let header = Self {
             header_bytes,
             bits: bits.ok_or(HeaderError::Missing("NBIT"))?,
             is_complex: parts.unwrap_or(1) == 2,
@@ -201,7 +205,32 @@ impl Header {
             telescope: keywords.text("TELESCOPE"),
             source: keywords.text("SOURCE"),
             instrument: keywords.text("INSTRUMENT"),
-        })
+        };
+        header.check_places(keywords)?;
+        Ok(header)
+    }
+
+    /// Checks the keywords about the places of samples in the file and in the recording.
+    fn check_places(&self, keywords: &Keywords<'_>) -> Result<(), HeaderError> {
+        let wrong = |keyword: &'static str, expected, found: &str| {
+            let found = found.chars().take(MAX_TEXT).collect();
+            Err(HeaderError::Value { keyword, expected, found })
+        };
+        if !self.offset_bytes.is_multiple_of(self.sample_bytes()) {
+            let expected = "a whole number of samples of all channels and polarisations";
+            return wrong("OBS_OFFSET", expected, &format!("{} bytes", self.offset_bytes));
+        }
+        let overlap = keywords.number("OBS_OVERLAP", "0", |bytes: &u64| *bytes == 0);
+        overlap?;
+        // An axis of one element has no place in the order.
+        let is_axis =
+            |axis: &char| !(*axis == 'F' && self.channels == 1 || *axis == 'P' && self.pols == 1);
+        match keywords.0.get("ORDER") {
+            Some(order) if !order.chars().filter(is_axis).eq("TFP".chars().filter(is_axis)) => {
+                wrong("ORDER", "TFP (time, frequency, polarisation)", order)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Bytes of one sample of all channels and polarisations.
@@ -338,9 +367,32 @@ mod tests {
         assert!(said("TSAMP            4", "TSAMP -4").contains("TSAMP must be"));
         assert!(said("HDR_SIZE         4096", "HDR_SIZE 8192").contains("at most 4096"));
         assert!(said("OBS_OFFSET       1", "OBS_OFFSET -1").contains("OBS_OFFSET must be"));
+        assert!(said("2013-07-02", "2013-02-29").contains("got 2013-02-29-01:39:20"));
+        assert_eq!(
+            said("OBS_OFFSET       1099511627776", "OBS_OFFSET 1099511627777"),
+            "OBS_OFFSET must be a whole number of samples of all channels and polarisations, got 1099511627777 bytes"
+        );
+        assert_eq!(said("OBS_OVERLAP      0", "OBS_OVERLAP 256"), "OBS_OVERLAP must be 0, got 256");
+        assert_eq!(
+            said("TFP", "FTP"),
+            "ORDER must be TFP (time, frequency, polarisation), got FTP"
+        );
         assert_eq!(Header::parse(&[0xff; 4096]).unwrap_err(), HeaderError::NotText);
         assert_eq!(Header::parse(&[0; 4096]).unwrap_err(), HeaderError::Missing("NBIT"));
         assert_eq!(Header::parse(&[]).unwrap_err(), HeaderError::TooShort(4096, 0));
+    }
+
+    #[test]
+    fn order_without_axes_of_one_element_is_accepted() {
+        let read = |channels, pols, order: &str| {
+            let one = Header { channels, pols, offset_bytes: 0, ..header() };
+            let text = String::from_utf8(one.bytes()).unwrap().replacen("TFP", order, 1);
+            let mut bytes = text.into_bytes();
+            bytes.resize(HEADER_BYTES, 0);
+            Header::parse(&bytes).is_ok()
+        };
+        assert!(read(1, 1, "T") && read(1, 2, "TP") && read(64, 1, "TF") && read(1, 2, "FTP"));
+        assert!(!read(64, 1, "FT") && !read(64, 2, "TF") && !read(1, 2, "PT"));
     }
 
     #[test]

@@ -137,6 +137,13 @@ impl Meta {
         }
         let written: u64 = segments.iter().map(|segment| segment.count).sum();
         let announced = if capture.is_none() { global.samples.unwrap_or(0) } else { 0 };
+        for text in captures[range.clone()].iter().filter_map(|capture| capture.datetime.as_ref()) {
+            if UnixTime::from_iso(text).is_none() {
+                let found: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
+                let rule = "a time in UTC such as 2026-11-25T14:20:40.5Z";
+                return Err(value("core:datetime", rule, format!("`{found}`")));
+            }
+        }
         let dated = captures[range.clone()].iter().zip(&segments[range.clone()]);
         let sync_time_seconds = dated.filter_map(|(capture, segment)| {
             let time = UnixTime::from_iso(capture.datetime.as_deref()?)?;

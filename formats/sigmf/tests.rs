@@ -143,6 +143,10 @@ fn description_that_cannot_be_used_is_rejected_with_its_reason() {
         captures(json!([{"core:sample_start": 0, "core:frequency": 1}, {"core:sample_start": 9}]))
             .contains("captures 0 and 1 have different frequencies")
     );
+    assert_eq!(
+        captures(json!([{"core:sample_start": 0, "core:datetime": "2026-02-30T00:00:00Z\n"}])),
+        "`core:datetime` must be a time in UTC such as 2026-11-25T14:20:40.5Z, found `2026-02-30T00:00:00Z`"
+    );
     let none = with_captures(json!([])).layout(1000, Some(1)).unwrap_err().to_string();
     assert_eq!(none, "it has 1 captures, counted from 0; there is no capture 1");
     for text in [
