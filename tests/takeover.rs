@@ -196,7 +196,7 @@ fn second_flowgraph_that_receives_nothing_leaves_the_first_one_as_it_is() {
     assert!(!taken.status.success());
     let said = text(&taken.stderr);
     assert!(said.contains("did not catch up within 1 s; the first flowgraph goes on"), "{said}");
-    second.wait("prepared");
+    second.wait("ended");
     let (recorded, _folder) = array.recorded();
     assert!(recorded.iter().all(|(_, validity, _)| validity.iter().any(|byte| *byte != 0)));
     assert_eq!(recorded.len(), FRAMES * 32768 / (128 * 256) - 1);
@@ -221,22 +221,25 @@ fn second_flowgraph_that_stands_still_gives_the_streams_back() {
         let began = std::time::Instant::now();
         while !is_enabled() {
             assert!(began.elapsed().as_secs() < 30, "it is never enabled");
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(std::time::Duration::from_millis(50));
         }
         assert!(Command::new("kill").args(["-STOP", &process]).status().unwrap().success());
     });
-    let taken = array.take_over(&second, &["--limit", "1s"]);
-    freeze.join().unwrap();
-    assert!(!taken.status.success());
+    let taken = array.take_over(&second, &["--limit", "3s"]);
     let said = text(&taken.stderr);
+    freeze.join().unwrap_or_else(|_| panic!("{said}"));
+    assert!(!taken.status.success());
     assert!(said.contains("the first flowgraph sends again from timestamp"), "{said}");
     drop(second);
     let (recorded, _folder) = array.recorded();
     let missing: Vec<usize> = (0..recorded.len())
         .filter(|index| recorded[*index].1.iter().all(|byte| *byte == 0))
         .collect();
-    assert!(!missing.is_empty(), "{said}");
-    assert!(missing.windows(2).all(|pair| pair[1] == pair[0] + 1), "one gap: {missing:?}");
+    // A gap longer than the `max_gap_seconds` of the receiver is not filled.
+    let samples = 128 * 256;
+    let gaps = recorded.windows(2).filter(|pair| pair[1].0 != pair[0].0 + samples).count();
+    assert!(gaps == 1 || (gaps == 0 && !missing.is_empty()), "{gaps} gaps: {said}");
+    assert!(missing.windows(2).all(|pair| pair[1] == pair[0] + 1), "{missing:?}");
     assert!(recorded.windows(2).all(|pair| pair[1].0 > pair[0].0));
     assert!(missing.last() < Some(&(recorded.len() - 1)), "data come again");
 }
