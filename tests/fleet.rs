@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[path = "support/needs.rs"]
-#[allow(dead_code, reason = "other tests need more")]
 mod needs;
 #[path = "support/python.rs"]
 #[allow(dead_code, reason = "only `needs` uses it")]
@@ -82,7 +81,7 @@ fn fleet(folder: &Path) -> (Running, String) {
 /// Status and body of the answer to a request.
 fn ask(address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
     let head = format!(
         "{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()

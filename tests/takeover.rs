@@ -53,8 +53,11 @@ fn data(folder: &Path, name: &str) -> Vec<u8> {
     bytes[start..].to_vec()
 }
 
-/// Timestamps, validity and data of each frame of `kept.npy`.
-fn frames(folder: &Path) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
+/// Timestamp, validity and data of a frame.
+type Frame = (u64, Vec<u8>, Vec<u8>);
+
+/// The frames of `kept.npy`.
+fn frames(folder: &Path) -> Vec<Frame> {
     let timestamps = data(folder, "kept.timestamp.npy");
     let timestamps: Vec<u64> =
         timestamps.chunks(8).map(|row| u64::from_le_bytes(row.try_into().unwrap())).collect();
@@ -93,7 +96,7 @@ impl Array {
         let f = part("f_host", &[]);
         f.wait("running");
         let d = part("d_host", &[]);
-        Self { d, f, x, folder }
+        Self { folder, d, f, x }
     }
 
     /// Starts a second F-engine that waits for its start; `change` edits its flowgraph.
@@ -111,7 +114,7 @@ impl Array {
     }
 
     /// Frames that the array recorded; it has to end by itself.
-    fn recorded(self) -> (Vec<(u64, Vec<u8>, Vec<u8>)>, tempfile::TempDir) {
+    fn recorded(self) -> (Vec<Frame>, tempfile::TempDir) {
         assert!(self.d.end().status.success());
         let ended = self.x.end();
         assert!(ended.status.success(), "{}", text(&ended.stderr));
@@ -170,7 +173,7 @@ fn takeover_loses_no_frame_and_keeps_live_parameters() {
     let quieter = frames(&one);
 
     let samples = expected[1].0 - expected[0].0;
-    let is_missing = |(_, validity, _): &&(u64, Vec<u8>, Vec<u8>)| validity.iter().all(|b| *b == 0);
+    let is_missing = |(_, validity, _): &&Frame| validity.iter().all(|b| *b == 0);
     assert_eq!(recorded.iter().filter(is_missing).count(), 0, "no frame is missing\n{said}");
     assert!(recorded.windows(2).all(|pair| pair[1].0 == pair[0].0 + samples), "no gap\n{said}");
     assert_eq!(recorded.len(), expected.len(), "every frame of the digitiser came through");
