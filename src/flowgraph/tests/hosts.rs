@@ -38,6 +38,9 @@ struct StreamSink {
     /// Network interface.
     #[allow(dead_code)]
     interface: Option<String>,
+    /// Whether it sends.
+    #[allow(dead_code)]
+    enabled: bool,
 }
 
 impl KindSpec for StreamSink {
@@ -208,7 +211,7 @@ fn each_output_read_elsewhere_is_sent_once_and_received_once_per_host() {
     assert_eq!(parts[2].received.len(), 4, "one receiver for both joins");
     assert_eq!((parts[0].sent.len(), parts[0].received.len()), (4, 2));
     // 16 channels, 2 polarisations, ci8, one validity flag: 68 bytes and headers, every 16 ns.
-    let rate = f64::from(64 + 4 + 146) / 16e-9 * 8.0 / 1e9;
+    let rate = f64::from(64 + 4 + 186) / 16e-9 * 8.0 / 1e9;
     assert!((parts[2].gbit_in() - 4.0 * rate).abs() < 1e-9, "{}", parts[2].gbit_in());
     assert!((parts[0].gbit_out() - 4.0 * rate).abs() < 1e-9);
 }
@@ -265,11 +268,11 @@ fn pinned_groups_stay_and_are_left_out_of_the_range() {
 
 #[test]
 fn rate_above_the_limit_is_reported_with_the_largest_streams() {
-    let text = ARRAY.replace("limit_gbit_per_second: 100", "limit_gbit_per_second: 428.1");
+    let text = ARRAY.replace("limit_gbit_per_second: 100", "limit_gbit_per_second: 508.1");
     let loaded = load(&text);
     let plan = loaded.result.unwrap();
     assert_eq!(plan.overloads(&plan.parts(None).unwrap()), []);
-    let text = ARRAY.replace("limit_gbit_per_second: 100", "limit_gbit_per_second: 427");
+    let text = ARRAY.replace("limit_gbit_per_second: 100", "limit_gbit_per_second: 507");
     let loaded = load(&text);
     let plan = loaded.result.unwrap();
     let problems = plan.overloads(&plan.parts(None).unwrap());
@@ -277,9 +280,9 @@ fn rate_above_the_limit_is_reported_with_the_largest_streams() {
     assert!(problems.iter().all(|problem| problem.code == "E0305"));
     assert_eq!(
         problems[0].message,
-        "`f_host[0]` does not fit, because it sends 428 Gbit/s and `limit_gbit_per_second` is 427"
+        "`f_host[0]` does not fit, because it sends 508 Gbit/s and `limit_gbit_per_second` is 507"
     );
-    assert!(problems[0].help[0].contains("107 for `f[0].filter.output`"), "{:?}", problems[0].help);
+    assert!(problems[0].help[0].contains("127 for `f[0].filter.output`"), "{:?}", problems[0].help);
 }
 
 #[test]
