@@ -28,6 +28,10 @@ pub struct Serve {
     #[arg(long, requires = "listen")]
     pub hold: bool,
 
+    /// Prepares the flowgraph and waits for a start request over HTTP; the program ends with the flowgraph
+    #[arg(long, requires = "listen", conflicts_with = "hold")]
+    pub hold_once: bool,
+
     /// File with a token that clients must send; required if other machines can reach the address
     #[arg(long, value_name = "FILE", requires = "listen")]
     token_file: Option<PathBuf>,
@@ -121,11 +125,10 @@ impl Serve {
     /// Returns an error if an option is given that only a process with blocks can keep.
     pub fn refuse_for_fleet(&self) -> Result<(), Failure> {
         let files = [&self.recordings, &self.files, &self.read_files, &self.write_files];
-        if !self.hold && files.iter().all(|path| path.is_none()) {
+        if !self.hold && !self.hold_once && files.iter().all(|path| path.is_none()) {
             return Ok(());
         }
-        let message =
-            "`--hold`, `--recordings` and options for files belong to the parts, not to the fleet";
+        let message = "`--hold`, `--hold-once`, `--recordings` and options for files belong to the parts, not to the fleet";
         Err(Failure::failed(message))
     }
 

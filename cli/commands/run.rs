@@ -102,11 +102,13 @@ impl Run {
             line.follow(building(&plan));
         }
         let _watched = self.kernels.map(|folder| kernel_folder::watch(folder, &plan));
-        let hold = match (self.serve.hold, self.part_of) {
-            (true, _) => Hold::All,
+        let hold = if self.serve.hold {
+            Hold::All
+        } else if self.serve.hold_once || self.part_of.is_some() {
             // All parts are built before the first one starts.
-            (false, Some(_)) => Hold::Once,
-            (false, None) => Hold::None,
+            Hold::Once
+        } else {
+            Hold::None
         };
         let mut runs = Runs::new(plan, hold, &signals)?;
         let control = runs.control().clone();

@@ -13,8 +13,12 @@ mkdir -p run log || exit 1
 
 # Job of class $1; empty if it has none.
 job_of() { timeout 30 squeue -h -u "$(id -un)" -n "$jobs_name-$1" -t RUNNING -o %i | head -n 1; }
-# Step that runs part $1; empty if there is none.
-step_of() { timeout 30 squeue -h -s -j "$(job_of "${class[$1]}")" -o '%i %j' 2>/dev/null | awk -v n="${file[$1]}" '$2 == n {print $1; exit}'; }
+# Step that runs part $1 on its host; empty if there is none. Slurm keeps steps on failed hosts for a while.
+step_of() {
+  local host; host=$(cat "run/${file[$1]}.host" 2>/dev/null) || return
+  timeout 30 squeue -h -s -j "$(job_of "${class[$1]}")" -o '%i %j %N' 2>/dev/null |
+    awk -v n="${file[$1]}" -v h="$host" '$2 == n && $3 == h {print $1; exit}'
+}
 # A star after the state marks a host that does not answer.
 is_up() { [[ $(timeout 30 sinfo -h -N -n "$1" -o %T | head -n 1) =~ ^(allocated|mixed|idle|completing)$ ]]; }
 put() { echo "$2" >"run/.$1.new" && mv "run/.$1.new" "run/$1"; }
@@ -46,7 +50,7 @@ place() {
 
 # Keeps part $1 running. The first process waits to be started in order, later ones start at once.
 supervise() {
-  local i=$1 hold=--hold delay=0.2 job host address began code placed
+  local i=$1 hold=--hold-once delay=0.2 job host address began code placed
   while [ ! -e run/stop ]; do
     host=$(cat "run/${file[i]}.host" 2>/dev/null)
     # A step of an earlier supervisor goes on.
@@ -64,8 +68,8 @@ supervise() {
     [ -e run/stop ] && break
     # With --no-kill srun returns 0 also if the host has failed.
     case $code in
-    0) is_up "$host" && { say "${name[i]}: has ended"; return; } ;;
-    2 | 78) say "${name[i]}: rejected (exit $code), see log/${file[i]}.log"; return ;;
+    0) is_up "$host" && { : >"run/${file[i]}.over"; say "${name[i]}: has ended"; return; } ;;
+    2 | 78) : >"run/${file[i]}.over"; say "${name[i]}: rejected (exit $code), see log/${file[i]}.log"; return ;;
     esac
     say "${name[i]}: ended on $host (exit $code), see log/${file[i]}.log"
     if [ $((SECONDS - began)) -ge 10 ]; then delay=0.2; else delay=$(awk "BEGIN {d = $delay * 2; print d < 30 ? d : 30}"); fi
@@ -79,41 +83,47 @@ state() {
   local address; address=$(cat "run/${file[$1]}.address" 2>/dev/null) || return
   ask "http://$address/api/v1/health" 2>/dev/null | sed -n 's/.*"state": *"\([a-z]*\)".*/\1/p'
 }
+request_start() { ask -o /dev/null -X POST "http://$(cat "run/${file[$1]}.address")/api/v1/flowgraph/start"; }
 # Waits up to 5 minutes until part $1 is in a state that matches $2.
 await() {
-  local end=$((SECONDS + 300))
-  until [[ $(state "$1") =~ ^($2)$ ]]; do
-    [ -e run/stop ] && return 1
+  local end=$((SECONDS + 300)) now
+  until now=$(state "$1"); [[ $now =~ ^($2)$ ]]; do
+    [ -e run/stop ] || [ -e "run/${file[$1]}.over" ] && return 1
+    # A request that failed is repeated.
+    [ "$now" = prepared ] && request_start "$1"
     [ $SECONDS -lt $end ] || { say "${name[$1]}: must be $2 within 5 minutes"; return 1; }
     sleep 0.3
   done
 }
 
 start() {
-  local c i
+  local c i l
   exec 9>run/lock; flock -n 9 || fail "\`array.sh start\` runs already"
-  rm -f run/stop
+  rm -f run/stop run/*.over
   for c in "${!classes[@]}"; do allocate "$c" 9>&-; done
   for i in "${!name[@]}"; do
     [ -n "$(step_of "$i")" ] || rm -f "run/${file[i]}.address" "run/${file[i]}.host"
   done
   for i in "${!name[@]}"; do supervise "$i" & done
-  for i in "${order[@]}"; do await "$i" 'prepared|running|draining|ended|failed'; done
-  # Receivers first.
-  for i in "${order[@]}"; do
-    [ "$(state "$i")" = prepared ] || continue
-    ask -o /dev/null -X POST "http://$(cat "run/${file[i]}.address")/api/v1/flowgraph/start"
-    await "$i" 'running|draining|ended|failed' && say "${name[i]}: runs"
+  for i in "${!name[@]}"; do await "$i" 'prepared|running|draining'; done
+  # Receivers first: parts of a level send to those of lower levels.
+  for l in $(printf '%s\n' "${level[@]}" | sort -nu); do
+    for i in "${!name[@]}"; do
+      [ "${level[i]}" = "$l" ] && [ "$(state "$i")" = prepared ] && request_start "$i"
+    done
+    for i in "${!name[@]}"; do
+      [ "${level[i]}" = "$l" ] && await "$i" 'running|draining' && say "${name[i]}: runs"
+    done
   done
   wait
 }
 
 stop() {
-  local at i step end c job
+  local i step end c job
   : >run/stop
   # Senders first; the others process what has arrived.
-  for ((at = ${#order[@]} - 1; at >= 0; at--)); do
-    i=${order[at]}; step=$(step_of "$i"); end=$((SECONDS + 20))
+  for i in $(for i in "${!name[@]}"; do echo "${level[i]} $i"; done | sort -k1,1nr -k2,2n | cut -d ' ' -f 2); do
+    step=$(step_of "$i"); end=$((SECONDS + 20))
     [ -n "$step" ] && timeout 30 scancel --signal=INT "$step" 2>/dev/null
     while [ -n "$(step_of "$i")" ]; do
       [ $SECONDS -lt $end ] || { say "${name[i]}: does not end, and is killed"; break; }

@@ -30,9 +30,7 @@ fn arrays(deployment: &Deployment<'_>) -> String {
     array("file", parts.iter().map(|part| part.file_name.clone()).collect());
     array("class", parts.iter().map(|part| part.class.clone()).collect());
     array("port", parts.iter().map(|part| part.port.to_string()).collect());
-    let mut order: Vec<usize> = (0..parts.len()).collect();
-    order.sort_by_key(|at| parts[*at].level);
-    array("order", order.iter().map(ToString::to_string).collect());
+    array("level", parts.iter().map(|part| part.level.to_string()).collect());
     array("classes", classes.iter().map(|class| class.name.clone()).collect());
     array("size", classes.iter().map(|class| (class.count + class.spares).to_string()).collect());
     let constraints = classes.iter().map(|class| class.constraint.clone().unwrap_or_default());

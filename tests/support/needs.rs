@@ -46,6 +46,26 @@ pub fn promtool() -> bool {
     is_met(program("promtool"))
 }
 
+/// Debian's packages `slurm-wlm` and `munge`, and the right to make network namespaces. Skipped also with `CI=true`, which
+/// does not give that right.
+pub fn slurm() -> bool {
+    let programs = ["slurmctld", "slurmd", "munged", "nsenter", "ip"];
+    let missing = programs.iter().find(|name| {
+        !std::env::split_paths("/usr/sbin:/usr/bin:/sbin:/bin").any(|path| path.join(name).exists())
+    });
+    let may = || {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "-n", "true"]).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    match missing {
+        Some(name) => skip(&format!("there is no `{name}`")),
+        None if !may() => skip("network namespaces need root"),
+        None => return true,
+    }
+    false
+}
+
 fn program(name: &str) -> Result<(), String> {
     let mut command = Command::new(name);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -55,12 +75,13 @@ fn program(name: &str) -> Result<(), String> {
 fn is_met(found: Result<(), String>) -> bool {
     let Err(reason) = found else { return true };
     assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{reason}");
+    skip(&format!("{reason}; CI=true makes this a failure"));
+    false
+}
+
+fn skip(reason: &str) {
     let thread = std::thread::current();
     // Not `eprintln`, which the test runner keeps to itself.
-    let _ = writeln!(
-        std::io::stderr(),
-        "test {} skipped: {reason}; CI=true makes this a failure",
-        thread.name().unwrap_or_default()
-    );
-    false
+    let _ =
+        writeln!(std::io::stderr(), "test {} skipped: {reason}", thread.name().unwrap_or_default());
 }

@@ -1,0 +1,191 @@
+//! An array under a real Slurm, on virtual hosts of this machine: network namespaces with a bridge between them.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[path = "support/dumps.rs"]
+mod dumps;
+#[path = "support/needs.rs"]
+mod needs;
+#[path = "support/python.rs"]
+#[allow(dead_code, reason = "only `needs` uses it")]
+mod python;
+
+use dumps::dumps;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest wait for a state of the cluster or the array.
+const LIMIT: Duration = Duration::from_mins(3);
+
+/// Waits until `is_done` holds; `what` is for the message.
+fn wait(what: &str, mut is_done: impl FnMut() -> bool) -> Duration {
+    let began = Instant::now();
+    while !is_done() {
+        assert!(began.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    began.elapsed()
+}
+
+/// A virtual cluster, which ends with the test.
+struct Cluster {
+    folder: PathBuf,
+    name: String,
+    process: Child,
+}
+
+impl Cluster {
+    /// `hosts` are `NAME:FEATURE`.
+    fn start(folder: &Path, hosts: &[&str]) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/slurm/cluster.sh");
+        fs::create_dir(folder).unwrap();
+        let name = format!("fx{}", std::process::id());
+        let log = fs::File::create(folder.join("cluster.log")).unwrap();
+        let process = Command::new("unshare")
+            .args(["-m", "--propagation", "private", "bash"])
+            .arg(script)
+            .arg(folder)
+            .arg(&name)
+            .args(hosts)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut cluster = Self { folder: folder.to_owned(), name, process };
+        wait("the cluster is not ready", || {
+            let log = fs::read_to_string(cluster.folder.join("cluster.log")).unwrap();
+            assert!(cluster.process.try_wait().unwrap().is_none(), "{log}");
+            cluster.folder.join("ready").exists()
+        });
+        cluster
+    }
+
+    /// A program on the controller of the cluster.
+    fn command(&self, program: &Path) -> Command {
+        let shell = fs::read_to_string(self.folder.join("shell.pid")).unwrap();
+        let mut command = Command::new("nsenter");
+        command.args(["-t", shell.trim(), "-m", "nsenter"]);
+        command.arg(format!("--net=/run/netns/{}-ctl", self.name)).arg(program);
+        command.stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = fs::write(self.folder.join("stop"), "");
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(20) {
+            if let Ok(Some(_)) = self.process.try_wait() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn fxgraph(arguments: &[&str], folder: &Path) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// Process of the part in `file` that runs in the directory `deployed`.
+fn process_of(deployed: &Path, file: &str) -> Option<u32> {
+    let wanted = format!("run\0parts/{file}.yaml\0");
+    fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+        let process: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        // `srun` and the shell have the same words after others.
+        let program = line.split(|byte| *byte == 0).next()?;
+        let is_part = program.ends_with(b"/fxgraph")
+            && String::from_utf8_lossy(&line).contains(&wanted)
+            && fs::read_link(entry.path().join("cwd")).ok()? == deployed;
+        is_part.then_some(process)
+    })
+}
+
+#[test]
+fn array_under_slurm_gives_the_visibilities_of_one_process_and_restarts_a_killed_part() {
+    if !needs::slurm() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let out = |name: &str| format!("out={}", folder.join(name).display());
+    let set = |dumps: &'static str| {
+        let rate = "adc_sample_rate_hz=428000";
+        ["--set", "antennas=2", "--set", dumps, "--set", rate, "--set"]
+    };
+    let example = "example:19_hosts";
+    fxgraph(&[&["run", example][..], &set("dumps=20"), &[&out("one")]].concat(), &folder);
+
+    let hosts = ["f0:digitiser", "f1:digitiser", "x0:any", "x1:any"];
+    let cluster = Cluster::start(&folder.join("cluster"), &hosts);
+    let deploy = |name: &str, dumps: &'static str, to: &str| {
+        let to = out(to);
+        let arguments = [
+            &["deploy", example, "--engine", "slurm", "-o", name][..],
+            &set(dumps),
+            &[to.as_str()],
+        ];
+        fxgraph(&arguments.concat(), &folder);
+        let deployed = folder.join(name);
+        let log = fs::File::create(deployed.join("start.log")).unwrap();
+        let started = cluster
+            .command(&deployed.join("array.sh"))
+            .arg("start")
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        (deployed, started)
+    };
+    let stop = |deployed: &Path, mut started: Child| {
+        let script = deployed.join("array.sh");
+        assert!(cluster.command(&script).arg("stop").status().unwrap().success());
+        wait("`array.sh start` does not end", || started.try_wait().unwrap().is_some());
+        let jobs = cluster.command(Path::new("squeue")).arg("-h").output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&jobs.stdout), "", "no job is left");
+    };
+    let said = |deployed: &Path| fs::read_to_string(deployed.join("start.log")).unwrap();
+
+    let (deployed, started) = deploy("array", "dumps=20", "slurm");
+    wait("the array does not end", || {
+        said(&deployed).contains("x_host: has ended") || {
+            assert!(!said(&deployed).contains("rejected"), "{}", said(&deployed));
+            false
+        }
+    });
+    stop(&deployed, started);
+    let (one, slurm) = (dumps(&folder.join("one")), dumps(&folder.join("slurm")));
+    assert_eq!(one.len(), 20);
+    let (full, _) = &one[one.keys().next().unwrap()];
+    let mut whole = 0;
+    for (timestamp, (validity, visibilities)) in &slurm {
+        if validity == full {
+            assert!(*visibilities == one[timestamp].1, "visibilities at {timestamp}");
+            whole += 1;
+        }
+    }
+    assert!(whole >= 8, "{whole} of {} dumps are whole\n{}", slurm.len(), said(&deployed));
+
+    let (deployed, started) = deploy("long", "dumps=5000", "long");
+    wait("the array does not run", || said(&deployed).contains("f_host[1]: runs"));
+    let before = process_of(&deployed, "f_host_1").unwrap();
+    assert!(Command::new("kill").args(["-9", &before.to_string()]).status().unwrap().success());
+    let back = wait("the killed part does not come back", || {
+        process_of(&deployed, "f_host_1").is_some_and(|process| process != before)
+    });
+    assert!(back < Duration::from_secs(30), "the killed part is back after {back:?}");
+    assert!(said(&deployed).contains("f_host[1]: ended on f"), "{}", said(&deployed));
+    stop(&deployed, started);
+}
