@@ -1,6 +1,6 @@
 //! `fxgraph takeover`
 
-use crate::client::{Client, Connection, with_help};
+use crate::client::{Client, Connection, in_path, with_help};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 use crate::units;
@@ -18,7 +18,10 @@ const ENABLED: &str = "enabled";
 const FRAMES: u64 = 3;
 /// Longest time for an answer.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Time between two requests.
+/// Time between two requests about blocks: a server answers 100 requests per second of one client, and a part may have
+/// hundreds of blocks.
+const PAUSE: Duration = Duration::from_millis(15);
+/// Time between two checks.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Lets a second flowgraph take the streams of a running one over, without a missing frame
@@ -191,6 +194,7 @@ impl Side {
     }
 
     fn block(&self, name: &str) -> Result<BlockPage, Failure> {
+        sleep(PAUSE);
         self.client.get(&format!("/api/v1/blocks/{}", in_path(name)))
     }
 
@@ -274,11 +278,6 @@ impl Side {
             Some(&Value::Object(blocks)),
         )
     }
-}
-
-/// The name of a block in a path.
-fn in_path(name: &str) -> String {
-    name.replace('[', "%5B").replace(']', "%5D")
 }
 
 /// Steps of the takeover from `old` to `new`.
