@@ -33,7 +33,7 @@
 pub use fxgraph_core::{
     access, block, counter, device, device_jobs, diagnostic, difference, dtype, edge, elements,
     error, event, examples, files, frame, gpu, kind, live_updates, npy, port, real_time, recorders,
-    retune, summary, tree,
+    retune, summary, threads, tree,
 };
 pub use fxgraph_cuda as cuda;
 pub use fxgraph_flowgraph as flowgraph;

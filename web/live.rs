@@ -4,6 +4,7 @@
 use crate::app::EventCounts;
 use fxgraph::Control;
 use fxgraph::runtime::BlockStats;
+use fxgraph::threads::ThreadTime;
 use fxgraph_api::blocks::Rates;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -21,6 +22,10 @@ pub(crate) struct BlockRates {
     pub inputs: Vec<f64>,
     /// Maximum number of queued frames at each input.
     pub input_peaks: Vec<usize>,
+    /// Fraction of the time that each of the block's own threads is busy.
+    pub threads: Vec<(&'static str, f64)>,
+    /// Data per second that the block drops because it is too slow.
+    pub overruns: f64,
 }
 
 impl BlockRates {
@@ -34,19 +39,27 @@ impl BlockRates {
         let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
         let share =
             |before: Duration, now: Duration| now.saturating_sub(before).as_secs_f64() / seconds;
+        let thread = |thread: &ThreadTime| {
+            let known = before.threads.iter().find(|known| known.name == thread.name);
+            let before = known.map_or(Duration::ZERO, |known| known.busy);
+            (thread.name, share(before, thread.busy))
+        };
+        let threads: Vec<_> = now.threads.iter().map(thread).collect();
+        let busiest = threads.iter().map(|(_, share)| *share).fold(0.0, f64::max);
         let queues = before.queues.iter().zip(&now.queues);
         let total = Rates {
             frames_in_per_second: rate(before.frames_in, now.frames_in),
             frames_out_per_second: rate(before.frames_out, now.frames_out),
             bytes_in_per_second: rate(before.bytes_in, now.bytes_in),
             bytes_out_per_second: rate(before.bytes_out, now.bytes_out),
-            busy_fraction: share(before.busy, now.busy),
+            busy_fraction: share(before.busy, now.busy).max(busiest),
             device_busy_fraction: share(before.device_busy, now.device_busy),
             input_wait_fraction: share(before.input_wait, now.input_wait),
             room_wait_fraction: share(before.room_wait, now.room_wait),
         };
         let inputs = queues.map(|(before, now)| rate(before.taken, now.taken)).collect();
-        Self { total, inputs, input_peaks }
+        let overruns = rate(before.overruns(), now.overruns());
+        Self { total, inputs, input_peaks, threads, overruns }
     }
 }
 
@@ -107,6 +120,7 @@ mod tests {
             bytes_in: 10 * frames,
             bytes_out: 20 * frames,
             busy: Duration::from_millis(frames),
+            threads: vec![ThreadTime { name: "receive", busy: Duration::from_millis(8 * frames) }],
             device_busy: Duration::ZERO,
             device_jobs: None,
             input_wait: Duration::from_millis(2 * frames),
@@ -131,14 +145,21 @@ mod tests {
             frames_out_per_second: 200.0,
             bytes_in_per_second: 1000.0,
             bytes_out_per_second: 2000.0,
-            busy_fraction: 0.1,
+            busy_fraction: 0.8,
             device_busy_fraction: 0.0,
             input_wait_fraction: 0.2,
             room_wait_fraction: 0.3,
         };
-        let expected = BlockRates { total, inputs: vec![100.0], input_peaks: vec![3] };
+        let expected = BlockRates {
+            total,
+            inputs: vec![100.0],
+            input_peaks: vec![3],
+            threads: vec![("receive", 0.8)],
+            overruns: 0.0,
+        };
         assert_eq!(rates, expected);
         let exchanged = BlockRates::between(&stats(300), &stats(0), 1.0, Vec::new());
-        assert_eq!(exchanged, BlockRates { inputs: vec![0.0], ..BlockRates::default() });
+        let threads = vec![("receive", 0.0)];
+        assert_eq!(exchanged, BlockRates { inputs: vec![0.0], threads, ..BlockRates::default() });
     }
 }

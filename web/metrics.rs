@@ -11,6 +11,7 @@ use axum::response::IntoResponse;
 use fxgraph::DeviceName;
 use fxgraph::flowgraph::{Plan, PlannedBlock};
 use fxgraph::runtime::{BlockStats, RunState, State as BlockState};
+use fxgraph::threads::ThreadTime;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -94,6 +95,8 @@ families! {
         "Input frames per second (for a source: output frames) required to keep up with the telescope.";
     BUSY "fxgraph_block_busy_seconds_total" BLOCK,
         "Time that the block spent working. Above 0.9 s per second, the block is the bottleneck.";
+    THREAD_BUSY "fxgraph_block_thread_busy_seconds_total" &["block", "kind", "device", "thread"],
+        "Time that a thread of the block ran or waited for a core. Above 0.9 s per second, the block is the bottleneck.";
     INPUT_WAIT "fxgraph_block_input_wait_seconds_total" BLOCK,
         "Time that the block waited for input frames (a source: for external data). Normal if another block is the bottleneck.";
     ROOM_WAIT "fxgraph_block_room_wait_seconds_total" BLOCK,
@@ -247,6 +250,11 @@ fn blocks(page: &mut Page, rows: &[Row]) {
     for (family, figure) in counters {
         page.counter(family, rows.iter().map(|row| (&row.labels, figure(row.stats))));
     }
+    let threads = rows.iter().flat_map(|row| {
+        let time = |thread: &ThreadTime| (row.with(thread.name), thread.busy.as_secs_f64());
+        row.stats.threads.iter().map(time)
+    });
+    page.counter(THREAD_BUSY, threads);
     let on_gpu = rows.iter().filter(|row| row.block.device != DeviceName::Cpu);
     let busy = on_gpu.map(|row| (&row.labels, row.stats.device_busy.as_secs_f64()));
     page.counter(DEVICE_BUSY, busy);

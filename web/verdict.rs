@@ -2,6 +2,7 @@
 
 use crate::live::BlockRates;
 use crate::metrics::expected_rate_hertz;
+use fxgraph::DeviceName;
 use fxgraph::flowgraph::{Plan, PlannedBlock};
 use fxgraph_api::flowgraph::Limit;
 use std::collections::HashMap;
@@ -11,6 +12,9 @@ const BUSY: f64 = 0.9;
 /// Fraction of the time above which waiting for output queues means that later blocks are slower.
 const HELD_UP: f64 = 0.1;
 
+/// A part of a GPU: the GPU, and the kind of copies or `None` for kernels. Copies do not slow down kernels.
+type Engine = (DeviceName, Option<&'static str>);
+
 /// Measurements of a block.
 pub(crate) struct Known<'a> {
     name: &'a str,
@@ -18,6 +22,8 @@ pub(crate) struct Known<'a> {
     queue: usize,
     /// Rate as a fraction of real time: 1 keeps up with the telescope.
     real_time: f64,
+    /// The part of a GPU that it uses: the GPU, and a kind of copy or `None` for kernels.
+    engine: Option<Engine>,
     rates: &'a BlockRates,
 }
 
@@ -30,7 +36,9 @@ pub(crate) fn known<'a>(plan: &'a Plan, rates: &'a HashMap<String, BlockRates>) 
         let frames =
             if is_source { total.frames_out_per_second } else { total.frames_in_per_second };
         let real_time = frames / expected_rate_hertz(block);
-        Some(Known { name: &block.name, queue: block.queue, real_time, rates })
+        let copies = block.is_transfer().then_some(block.kind);
+        let engine = (block.device != DeviceName::Cpu).then_some((block.device, copies));
+        Some(Known { name: &block.name, queue: block.queue, real_time, engine, rates })
     };
     plan.blocks.iter().filter_map(known).collect()
 }
@@ -39,6 +47,12 @@ impl Known<'_> {
     /// Fraction of the time that the block or its device works.
     fn busy(&self) -> f64 {
         self.rates.total.busy_fraction.max(self.rates.total.device_busy_fraction)
+    }
+
+    /// Name of the thread of its own that works as much as all of the block.
+    fn busiest_thread(&self) -> Option<&'static str> {
+        let total = self.rates.total.busy_fraction;
+        self.rates.threads.iter().find(|(_, busy)| *busy >= total).map(|(name, _)| *name)
     }
 
     /// Whether its input queues are full and its output queues are not. A block with one input queue that is not full
@@ -50,8 +64,9 @@ impl Known<'_> {
     }
 }
 
-/// Returns the bottleneck: the block that works nearly all of the time, or the one with full input queues and free
-/// output queues. `None` until there are rates.
+/// Returns the bottleneck: the block that works nearly all of the time, the GPU whose kernels or copies do, the block that
+/// drops data because it is too slow, or the one with full input queues and free output queues. `None` until there
+/// are rates.
 pub(crate) fn limit(blocks: &[Known]) -> Option<Limit> {
     let by_work = |one: &&Known, other: &&Known| one.busy().total_cmp(&other.busy());
     let busiest = blocks.iter().max_by(by_work)?;
@@ -59,12 +74,35 @@ pub(crate) fn limit(blocks: &[Known]) -> Option<Limit> {
         block: Some(block.name.to_owned()),
         text: format!("limited by {}{why}", block.name),
     };
+    let percent = |fraction: f64| (fraction * 100.0).round().min(100.0);
     if busiest.busy() >= BUSY {
-        let percent = (busiest.busy() * 100.0).round().min(100.0);
-        return Some(of(busiest, format!(", which works {percent} % of the time")));
+        let busy = percent(busiest.busy());
+        return Some(of(
+            busiest,
+            match busiest.busiest_thread() {
+                Some(thread) => format!(", whose thread `{thread}` works {busy} % of the time"),
+                None => format!(", which works {busy} % of the time"),
+            },
+        ));
+    }
+    let overrun = blocks.iter().filter(|block| block.rates.overruns > 0.0);
+    let most = overrun.max_by(|one, other| one.rates.overruns.total_cmp(&other.rates.overruns));
+    if let Some(block) = most {
+        let why =
+            format!(": it is too slow at times, and drops {:.0} per second", block.rates.overruns);
+        return Some(of(block, why));
     }
     // A queue that a burst of frames filled for a moment delays nobody.
     let is_delayed = blocks.iter().any(|block| block.rates.total.room_wait_fraction >= HELD_UP);
+    let engines = engines(blocks).filter(|(_, load)| is_delayed && *load >= BUSY);
+    if let Some((engine, load)) = engines.max_by(|one, other| one.1.total_cmp(&other.1)) {
+        let users = blocks.iter().filter(|block| block.engine == Some(engine));
+        let first = users.max_by(by_work)?;
+        let work = engine.1.map_or("kernels", |_| "copies");
+        let why =
+            format!(": the {work} of {} take {} % of the time together", engine.0, percent(load));
+        return Some(of(first, why));
+    }
     let held = blocks.iter().filter(|block| is_delayed && block.holds_up()).max_by(by_work);
     Some(match held {
         Some(block) => {
@@ -74,12 +112,30 @@ pub(crate) fn limit(blocks: &[Known]) -> Option<Limit> {
     })
 }
 
-/// Headroom of the slowest block as a fraction of signal time; negative if it cannot keep up with the
-/// telescope. `None` until there are rates.
+/// Returns the part of each GPU that blocks share, with the fraction of the time that it works for them together.
+fn engines<'a>(blocks: &'a [Known]) -> impl Iterator<Item = (Engine, f64)> + use<'a> {
+    let mut loads: Vec<(Engine, f64)> = Vec::new();
+    for block in blocks {
+        let Some(engine) = block.engine else { continue };
+        let load = block.rates.total.device_busy_fraction;
+        match loads.iter_mut().find(|known| known.0 == engine) {
+            Some(known) => known.1 += load,
+            None => loads.push((engine, load)),
+        }
+    }
+    loads.into_iter()
+}
+
+/// Headroom of the slowest block, or of a GPU that blocks share, as a fraction of signal time; negative if it cannot
+/// keep up with the telescope, at most 0 while a block drops data because it is too slow. `None` until there are rates.
 pub(crate) fn deadline_margin(blocks: &[Known]) -> Option<f64> {
-    let moving = blocks.iter().filter(|block| block.real_time > 0.0);
-    let loads = moving.map(|block| block.busy() / block.real_time);
-    loads.max_by(f64::total_cmp).map(|most| 1.0 - most)
+    let moving = || blocks.iter().filter(|block| block.real_time > 0.0);
+    let slowest = moving().map(|block| block.real_time).min_by(f64::total_cmp)?;
+    let loads = moving().map(|block| block.busy() / block.real_time);
+    let shared = engines(blocks).map(|(_, load)| load / slowest);
+    let margin = loads.chain(shared).max_by(f64::total_cmp).map(|most| 1.0 - most);
+    let drops = blocks.iter().any(|block| block.rates.overruns > 0.0);
+    margin.map(|margin| if drops { margin.min(0.0) } else { margin })
 }
 
 #[cfg(test)]
@@ -93,7 +149,7 @@ mod tests {
     }
 
     fn at_half_rate(rates: &[BlockRates; 3]) -> Vec<Known<'_>> {
-        let known = |(name, rates)| Known { name, queue: 4, real_time: 0.5, rates };
+        let known = |(name, rates)| Known { name, queue: 4, real_time: 0.5, engine: None, rates };
         ["s", "f", "o"].into_iter().zip(rates).map(known).collect()
     }
 
@@ -113,6 +169,48 @@ mod tests {
         let waits = BlockRates { input_peaks: vec![4, 1], ..idle() };
         assert_eq!(limited([idle(), idle(), waits]), None);
         assert_eq!(limit(&[]), None);
+    }
+
+    #[test]
+    fn limit_is_a_thread_a_block_that_drops_data_or_a_gpu_that_blocks_share() {
+        let idle = || rates(0.1, 0.0, 1);
+        let text = |rates: [BlockRates; 3]| limit(&at_half_rate(&rates)).unwrap().text;
+        let receiver = BlockRates { threads: vec![("receive", 0.97)], ..rates(0.97, 0.0, 0) };
+        assert_eq!(
+            text([receiver, idle(), idle()]),
+            "limited by s, whose thread `receive` works 97 % of the time"
+        );
+        // The thread works in bursts: the socket buffer overflows although it sleeps a fifth of the time.
+        let overrun =
+            BlockRates { threads: vec![("receive", 0.8)], overruns: 12.0, ..rates(0.8, 0.0, 0) };
+        let held_up = || rates(0.04, 0.0, 4);
+        assert_eq!(
+            text([overrun.clone(), held_up(), rates(0.1, 0.5, 1)]),
+            "limited by s: it is too slow at times, and drops 12 per second"
+        );
+        let all = [overrun, idle(), idle()];
+        assert!(deadline_margin(&at_half_rate(&all)).unwrap() <= 0.0);
+        let gpu = |share: f64, wait| {
+            let mut rates = rates(0.05, wait, 4);
+            rates.total.device_busy_fraction = share;
+            rates
+        };
+        let all = [gpu(0.3, 0.6), gpu(0.4, 0.2), gpu(0.25, 0.0)];
+        let mut known = at_half_rate(&all);
+        for block in &mut known {
+            block.engine = Some((DeviceName::Cuda(0), None));
+        }
+        assert_eq!(
+            limit(&known).unwrap().text,
+            "limited by f: the kernels of cuda:0 take 95 % of the time together"
+        );
+        let margin = deadline_margin(&known).unwrap();
+        assert!((margin + 0.9).abs() < 1e-9, "{margin}");
+        // Copies in each direction, and kernels, do not share their time.
+        for (block, copies) in known.iter_mut().zip([Some("upload"), None, Some("download")]) {
+            block.engine = Some((DeviceName::Cuda(0), copies));
+        }
+        assert!(limit(&known).unwrap().text.contains("input queues are full"));
     }
 
     #[test]

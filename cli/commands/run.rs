@@ -315,6 +315,7 @@ struct Row<'a> {
     samples: f64,
     /// Larger of the input and the output rate.
     bytes_per_second: f64,
+    /// Fraction of the time that the block was busy, in `work` or in a thread of its own.
     busy: f64,
     /// Fraction of the time that the GPU was busy with the block.
     device_busy: Option<f64>,
@@ -343,7 +344,7 @@ fn rows<'a>(plan: &Plan, report: &'a Report) -> Vec<Row<'a>> {
             frames,
             samples,
             bytes_per_second: stats.bytes_in.max(stats.bytes_out) as f64 / elapsed,
-            busy: stats.busy.as_secs_f64() / elapsed,
+            busy: stats.longest_busy().as_secs_f64() / elapsed,
             device_busy: planned
                 .filter(|planned| planned.device != DeviceName::Cpu)
                 .map(|_| stats.device_busy.as_secs_f64() / elapsed),

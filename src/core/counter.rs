@@ -2,6 +2,7 @@
 
 use crate::device_jobs::DeviceJobs;
 use crate::real_time::RealTime;
+use crate::threads::Threads;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -31,6 +32,8 @@ pub struct Named {
     pub help: &'static str,
     /// Whether it counts missing or dropped data.
     pub is_loss: bool,
+    /// Whether it counts data dropped because the block itself is too slow.
+    pub is_overrun: bool,
     /// The count.
     pub counter: Counter,
 }
@@ -79,19 +82,27 @@ pub struct Counters {
     device_nanoseconds: Counter,
     device_jobs: DeviceJobs,
     real_time: RealTime,
+    threads: Threads,
 }
 
 impl Counters {
     /// Registers a counter; returns the existing one if the block is created again.
     #[must_use]
     pub fn count(&self, name: &'static str, help: &'static str) -> Counter {
-        self.register(name, help, false)
+        self.register(name, help, (false, false))
     }
 
     /// [`count`](Self::count) for a counter of missing or dropped data.
     #[must_use]
     pub fn loss(&self, name: &'static str, help: &'static str) -> Counter {
-        self.register(name, help, true)
+        self.register(name, help, (true, false))
+    }
+
+    /// [`loss`](Self::loss) for data that were dropped because the block itself is too slow: while it grows, the block
+    /// is the bottleneck of the flowgraph.
+    #[must_use]
+    pub fn overrun(&self, name: &'static str, help: &'static str) -> Counter {
+        self.register(name, help, (true, true))
     }
 
     /// Time that a GPU spent on the block's frames in nanoseconds, from the first kernel of each frame to its
@@ -113,13 +124,24 @@ impl Counters {
         &self.real_time
     }
 
-    fn register(&self, name: &'static str, help: &'static str, is_loss: bool) -> Counter {
+    /// Threads that the block starts itself.
+    #[must_use]
+    pub fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    fn register(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        (is_loss, is_overrun): (bool, bool),
+    ) -> Counter {
         let mut all = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.iter().find(|known| known.name == name) {
             return known.counter.clone();
         }
         let counter = Counter::default();
-        all.push(Named { name, help, is_loss, counter: counter.clone() });
+        all.push(Named { name, help, is_loss, is_overrun, counter: counter.clone() });
         counter
     }
 

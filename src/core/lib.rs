@@ -35,6 +35,7 @@ pub mod steps;
 pub mod summary;
 #[doc(hidden)]
 pub mod sync;
+pub mod threads;
 pub mod tree;
 
 pub use async_trait::async_trait;

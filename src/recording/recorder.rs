@@ -165,9 +165,9 @@ impl Recorder {
             thread: Mutex::default(),
         }));
         let writing = recorder.clone();
-        let thread = std::thread::Builder::new()
-            .name(format!("record {name}"))
-            .spawn(move || writing.write())
+        let thread = counters
+            .threads()
+            .spawn("record", &name, move || writing.write())
             .map_err(|error| BlockError::new("cannot create the writer thread").because(error))?;
         *lock(&recorder.0.thread) = Some(thread);
         recorders.add(Arc::new(recorder.clone()));

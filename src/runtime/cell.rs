@@ -361,6 +361,7 @@ impl Cell {
             bytes_in: ins().map(|(frames, bytes)| frames * bytes).sum(),
             bytes_out: outs().map(|(frames, bytes)| frames * bytes).sum(),
             busy: Duration::from_nanos(self.busy_nanoseconds.load(Ordering::Relaxed)),
+            threads: tally.occupant.counters.threads().times(),
             device_busy: Duration::from_nanos(tally.device_nanoseconds()),
             device_jobs: tally.occupant.counters.device_jobs().times(),
             input_wait,

@@ -3,6 +3,7 @@
 use super::timing::Latencies;
 use fxgraph_core::counter::{Named, NamedGauge};
 use fxgraph_core::device_jobs::JobTimes;
+use fxgraph_core::threads::ThreadTime;
 use std::time::Duration;
 
 /// Lifecycle state of a block.
@@ -88,6 +89,8 @@ pub struct BlockStats {
     pub bytes_out: u64,
     /// Time spent in `work`.
     pub busy: Duration,
+    /// Busy times of the threads that the block started itself.
+    pub threads: Vec<ThreadTime>,
     /// Time that a GPU spent on the block's frames.
     pub device_busy: Duration,
     /// Durations of the block's GPU jobs; `None` before the first job.
@@ -118,6 +121,18 @@ pub struct BlockStats {
 }
 
 impl BlockStats {
+    /// Time that the block was busy: in `work`, or in the busiest of its own threads if that is longer.
+    #[must_use]
+    pub fn longest_busy(&self) -> Duration {
+        self.threads.iter().map(|thread| thread.busy).fold(self.busy, Duration::max)
+    }
+
+    /// Amount of data dropped because the block is too slow: the sum over all causes.
+    #[must_use]
+    pub fn overruns(&self) -> u64 {
+        self.counters.iter().filter(|named| named.is_overrun).map(|named| named.counter.get()).sum()
+    }
+
     /// Amount of missing and dropped data: the sum over all causes, each in its own unit.
     #[must_use]
     pub fn losses(&self) -> u64 {

@@ -29,7 +29,7 @@ pub struct Totals {
     pub bytes_out: u64,
     /// Number of calls of `work`.
     pub works: u64,
-    /// Time spent working.
+    /// Time spent in calls of `work`.
     pub busy_seconds: f64,
     /// Time spent waiting for input frames; for a source, for external data.
     pub input_wait_seconds: f64,
@@ -56,7 +56,8 @@ pub struct Rates {
     pub bytes_in_per_second: f64,
     /// Output payload bytes per second.
     pub bytes_out_per_second: f64,
-    /// Fraction of the time spent working; near 1 for the bottleneck.
+    /// Fraction of the time spent working, in calls of `work` or in the busiest of the block's own threads; near 1 for
+    /// the bottleneck.
     pub busy_fraction: f64,
     /// Fraction of the time that the GPU works on frames of the block.
     pub device_busy_fraction: f64,
@@ -173,6 +174,18 @@ pub struct GaugeInfo {
     pub help: String,
 }
 
+/// A thread that a block started itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ThreadInfo {
+    /// Name.
+    #[schema(example = "receive")]
+    pub name: String,
+    /// Time that the thread ran, or was ready to run and waited for a core.
+    pub busy_seconds: f64,
+    /// Fraction of the last second that the thread was busy; `null` in the first second.
+    pub busy_fraction: Option<f64>,
+}
+
 /// GPU times of the jobs of a block; a job is a frame or a part of one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DeviceJobsInfo {
@@ -204,6 +217,8 @@ pub struct BlockPage {
     pub newest_timestamp: Option<u64>,
     /// Age of the newest sample, relative to the stream's sync time, or without one to the source's first sample.
     pub sample_age_seconds: Option<f64>,
+    /// Threads that the block started itself.
+    pub threads: Vec<ThreadInfo>,
     /// Kernel times, for a block on a GPU.
     pub device_jobs: Option<DeviceJobsInfo>,
     /// Counters.

@@ -16,9 +16,10 @@ use fxgraph::flowgraph::{Plan, PlannedBlock};
 use fxgraph::runtime::{
     BlockStats, Failure, LATENCY_BOUNDS_SECONDS, Latencies, State as BlockState,
 };
+use fxgraph::threads::ThreadTime;
 use fxgraph_api::blocks::{
     BlockPage, BlockSummary, CounterInfo, DeviceJobsInfo, Fault, GaugeInfo, InputInfo, LatencyInfo,
-    OutputInfo, Totals,
+    OutputInfo, ThreadInfo, Totals,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -125,6 +126,20 @@ impl Look {
         }
     }
 
+    fn threads(&self, block: &PlannedBlock) -> Vec<ThreadInfo> {
+        let fraction = |name: &str| {
+            let mut known = self.rates(block)?.threads.iter();
+            known.find(|known| known.0 == name).map(|known| known.1)
+        };
+        let threads = self.stats(block).map_or(&[][..], |stats| &stats.threads);
+        let info = |thread: &ThreadTime| ThreadInfo {
+            name: thread.name.to_owned(),
+            busy_seconds: thread.busy.as_secs_f64(),
+            busy_fraction: fraction(thread.name),
+        };
+        threads.iter().map(info).collect()
+    }
+
     fn page(&self, app: &App, plan: &Plan, index: usize) -> BlockPage {
         let block = &plan.blocks[index];
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
@@ -169,6 +184,7 @@ impl Look {
                 .registry()
                 .get(block.kind)
                 .map(|kind| (kind.schema)().to_value()),
+            threads: self.threads(block),
             counters: counters
                 .iter()
                 .map(|named| CounterInfo {

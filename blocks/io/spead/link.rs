@@ -127,7 +127,7 @@ pub struct Lender {
 }
 
 impl Lender {
-    /// Starts the thread `NAME receive` of the block of `env`, which runs `run` with up to `most` frames.
+    /// Starts the thread `receive` of the block of `env`, which runs `run` with up to `most` frames.
     pub fn start(
         env: &Env,
         most: usize,
@@ -146,10 +146,10 @@ impl Lender {
             waited: Duration::ZERO,
             first: None,
         };
-        let thread = std::thread::Builder::new()
-            .name(format!("{} receive", env.name))
-            .spawn(move || run(link))
-            .map_err(|error| BlockError::new("cannot start the receiving thread").because(error))?;
+        let thread =
+            env.counters.threads().spawn("receive", &env.name, move || run(link)).map_err(
+                |error| BlockError::new("cannot start the receiving thread").because(error),
+            )?;
         Ok(Self { empty, reports, stop, thread: Some(thread), lent: 0, most, waiting: None })
     }
 

@@ -75,7 +75,7 @@ impl Input {
             sockets,
             packets: counters.count("packets_received", "datagrams received from the network"),
             bytes: counters.count("bytes_received", "payload bytes of these datagrams"),
-            kernel_drops: counters.loss(
+            kernel_drops: counters.overrun(
                 "packets_dropped_by_kernel",
                 "datagrams dropped by the kernel because a socket buffer was full; raise receive_buffer_bytes and net.core.rmem_max, or give the block a core",
             ),

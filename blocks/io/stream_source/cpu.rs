@@ -85,7 +85,7 @@ impl Receiving {
             patience,
             packets: counters.count("packets_received", "datagrams received from the network"),
             bytes: counters.count("bytes_received", "payload bytes of these datagrams"),
-            kernel_drops: counters.loss(
+            kernel_drops: counters.overrun(
                 "packets_dropped_by_kernel",
                 "datagrams dropped by the kernel because the socket buffer was full; raise receive_buffer_bytes and net.core.rmem_max, or give the block a core",
             ),

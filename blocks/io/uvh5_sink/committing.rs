@@ -37,12 +37,12 @@ impl Committing {
         let (sender, receiver) = sync_channel(0);
         let is_busy = Arc::new(AtomicBool::new(false));
         let busy = Arc::clone(&is_busy);
-        let thread = std::thread::Builder::new()
-            .name(format!("commit {}", env.name))
-            .spawn(move || run(&receiver, &busy, &queue, &env))
-            .map_err(|error| {
-                BlockError::new("cannot start the committing thread").because(error)
-            })?;
+        let threads = env.counters.threads().clone();
+        let name = env.name.clone();
+        let thread =
+            threads.spawn("commit", &name, move || run(&receiver, &busy, &queue, &env)).map_err(
+                |error| BlockError::new("cannot start the committing thread").because(error),
+            )?;
         Ok(Self { jobs: Some(sender), is_busy, thread: Some(thread) })
     }
 

@@ -6,6 +6,7 @@ use super::writing::{Queue, Writing};
 use super::{PLACEHOLDER, Uvh5Sink};
 use fxgraph::access::WrittenPath;
 use fxgraph::recording::{try_folder, try_path};
+use fxgraph::threads::Threads;
 use fxgraph::{Block, BlockError, Env, Io, Next, Ports};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -19,6 +20,7 @@ pub struct Sink {
     queue: Arc<Queue>,
     /// State of the thread before it starts.
     writing: Option<Writing>,
+    threads: Threads,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -39,6 +41,7 @@ impl Sink {
             matching,
             queue,
             writing: Some(writing),
+            threads: env.counters.threads().clone(),
             thread: None,
         }
     }
@@ -54,9 +57,9 @@ impl Block for Sink {
             try_path(&self.path, self.overwrite)?;
         }
         let Some(writing) = self.writing.take() else { return Ok(()) };
-        let thread = std::thread::Builder::new()
-            .name(format!("write {}", self.name))
-            .spawn(move || writing.run())
+        let thread = self
+            .threads
+            .spawn("write", &self.name, move || writing.run())
             .map_err(|error| BlockError::new("cannot start the writing thread").because(error))?;
         self.thread = Some(thread);
         Ok(())
