@@ -12,6 +12,8 @@ mod guards;
 mod http;
 #[path = "web/lifecycle.rs"]
 mod lifecycle;
+#[path = "web/limits.rs"]
+mod limits;
 #[path = "web/metrics.rs"]
 mod metrics;
 #[path = "support/needs.rs"]
