@@ -88,7 +88,7 @@ impl Alert {
 }
 
 /// Alerts about a flowgraph of any size: each query finds the processes and blocks concerned.
-fn alerts(queries: &Queries, name: &str) -> [Alert; 10] {
+fn alerts(queries: &Queries, name: &str) -> [Alert; 11] {
     let select = |family, conditions| queries.select(family, conditions);
     let grown = |family| format!("increase({}[5m]) > 0", select(family, ""));
     let info = select(metrics::INFO, "");
@@ -136,6 +136,13 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 10] {
             "5m",
             "warning",
             "{{ $labels.block }} at {{ $labels.instance }} works more than 90 % of the time: it is the next bottleneck",
+        ),
+        Alert::new(
+            "FxgraphThreadBusy",
+            format!("{} > 0.9", queries.rate(metrics::THREAD_BUSY, "")),
+            "5m",
+            "warning",
+            "thread {{ $labels.thread }} of {{ $labels.block }} at {{ $labels.instance }} works more than 90 % of the time: it is the next bottleneck",
         ),
         Alert::new(
             "FxgraphNoMargin",
@@ -259,6 +266,12 @@ fn panels(plan: &Plan) -> Vec<Panel> {
         Panel::series("Frames per second", &frames, of_block, "hertz"),
         Panel::series("Bytes per second", &bytes, of_block, "Bps"),
         Panel::series("Busy", &queries.rate(metrics::BUSY, ""), of_block, "percentunit"),
+        Panel::series(
+            "Busy: threads of blocks",
+            &queries.rate(metrics::THREAD_BUSY, ""),
+            "{{instance}} {{block}} {{thread}}",
+            "percentunit",
+        ),
         Panel::series(
             "Waiting for output queues",
             &queries.rate(metrics::ROOM_WAIT, ""),
