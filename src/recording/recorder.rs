@@ -167,7 +167,7 @@ impl Recorder {
         let writing = recorder.clone();
         let thread = counters
             .threads()
-            .spawn("record", &name, move || writing.write())
+            .spawn("record", name, move || writing.write())
             .map_err(|error| BlockError::new("cannot create the writer thread").because(error))?;
         *lock(&recorder.0.thread) = Some(thread);
         recorders.add(Arc::new(recorder.clone()));

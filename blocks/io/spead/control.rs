@@ -55,10 +55,10 @@ impl Control {
         counter: &mut HeapCounter,
     ) -> Result<bool, BlockError> {
         let all = self.payload.len();
-        while let Some(to) = destinations.get(self.destination) {
+        while let Some(&to) = destinations.get(self.destination) {
             let payload = &self.payload[self.done..all.min(self.done + size)];
             let head = Head::new(self.number, all, self.done, payload.len(), &self.items);
-            if send(sender.as_deref_mut(), &[Outgoing { head, payload }], *to)? == 0 {
+            if send(sender.as_deref_mut(), &[Outgoing { to, head, payload }])? == 0 {
                 return Ok(false);
             }
             self.done += payload.len();

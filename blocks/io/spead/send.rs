@@ -12,18 +12,20 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::AsRawFd;
 
 /// Largest number of packets in one call of [`Sender::send`].
-pub const MAX_PACKETS: usize = 32;
+pub const MAX_PACKETS: usize = 64;
 /// Largest number of bytes that the kernel segments at once.
 const MAX_COALESCED: usize = 65_000;
 /// Control words of a message: a header and one 16-bit segment size.
 const CONTROL_WORDS: usize = 4;
 
-/// Bytes of packets sent at once, between two readings of the clock.
+/// Bytes of packets of one heap sent at once, between two readings of the clock.
 const BURST_BYTES: usize = 1 << 16;
 
-/// One packet to send: its head, and a reference to its payload.
+/// One packet to send: its destination, its head, and a reference to its payload.
 #[derive(Clone, Copy)]
 pub struct Outgoing<'a> {
+    /// Destination.
+    pub to: SocketAddrV4,
     /// Header and item pointers.
     pub head: Head,
     /// Payload.
@@ -44,20 +46,17 @@ impl Outgoing<'_> {
     }
 }
 
-/// Sends `packets` to `to` with the socket of a started sink; returns the number that the kernel accepted, 0 if the
-/// socket buffer is full.
+/// Sends `packets` with the socket of a started sink; returns the number that the kernel accepted, 0 if the socket buffer
+/// is full.
 ///
 /// # Errors
 /// If the sink was not started, or if the socket fails.
-pub fn send(
-    sender: Option<&mut Sender>,
-    packets: &[Outgoing<'_>],
-    to: SocketAddrV4,
-) -> Result<usize, BlockError> {
+pub fn send(sender: Option<&mut Sender>, packets: &[Outgoing<'_>]) -> Result<usize, BlockError> {
     let sender = sender.ok_or_else(|| BlockError::new("the sink was not started"))?;
-    sender
-        .send(packets, to)
-        .map_err(|error| BlockError::new(format!("cannot send to {to}: {error}")).because(error))
+    sender.send(packets).map_err(|error| {
+        let to = packets.first().map(|packet| packet.to.to_string()).unwrap_or_default();
+        BlockError::new(format!("cannot send to {to}: {error}")).because(error)
+    })
 }
 
 /// Packets that were sent together.
@@ -70,7 +69,19 @@ pub struct Burst {
     pub payload_bytes: usize,
 }
 
-/// Sends the next packets of a heap to `to`: those at the offsets `done`, `done + size`, ... below `end`, which
+impl Burst {
+    /// Sums up `packets`.
+    #[must_use]
+    pub fn of(packets: &[Outgoing<'_>]) -> Self {
+        Self {
+            packets: packets.len(),
+            bytes: packets.iter().map(Outgoing::len).sum(),
+            payload_bytes: packets.iter().map(|packet| packet.payload.len()).sum(),
+        }
+    }
+}
+
+/// Sends the next packets of a heap: those at the offsets `done`, `done + size`, ... below `end`, which
 /// `packet` makes.
 ///
 /// # Errors
@@ -79,7 +90,6 @@ pub fn send_burst<'a>(
     sender: Option<&mut Sender>,
     (done, end, size): (usize, usize, usize),
     packet: impl Fn(usize) -> Outgoing<'a>,
-    to: SocketAddrV4,
 ) -> Result<Burst, BlockError> {
     let first = packet(done);
     let most = (BURST_BYTES / first.len()).clamp(1, MAX_PACKETS);
@@ -89,13 +99,8 @@ pub fn send_burst<'a>(
         *slot = packet(at);
         count += 1;
     }
-    let sent = send(sender, &packets[..count], to)?;
-    let sent = &packets[..sent];
-    Ok(Burst {
-        packets: sent.len(),
-        bytes: sent.iter().map(Outgoing::len).sum(),
-        payload_bytes: sent.iter().map(|packet| packet.payload.len()).sum(),
-    })
+    let sent = send(sender, &packets[..count])?;
+    Ok(Burst::of(&packets[..sent]))
 }
 
 /// A socket that sends to any destination.
@@ -121,11 +126,11 @@ impl Sender {
         self.coalesce = false;
     }
 
-    /// Sends up to [`MAX_PACKETS`] of `packets` to `to`; returns the number that the kernel accepted, 0 if
-    /// the socket buffer is full.
-    pub fn send(&mut self, packets: &[Outgoing<'_>], to: SocketAddrV4) -> io::Result<usize> {
+    /// Sends up to [`MAX_PACKETS`] of `packets`; returns the number that the kernel accepted, 0 if the socket buffer is
+    /// full. Packets of equal length that follow each other to one destination cost little more than one.
+    pub fn send(&mut self, packets: &[Outgoing<'_>]) -> io::Result<usize> {
         loop {
-            match self.try_send(&packets[..packets.len().min(MAX_PACKETS)], to) {
+            match self.try_send(&packets[..packets.len().min(MAX_PACKETS)]) {
                 // Without support for segmentation, the kernel returns one of these errors.
                 Err(error) if self.coalesce && cannot_coalesce(&error) => self.coalesce = false,
                 Err(error) if no_room(&error) => return Ok(0),
@@ -134,20 +139,15 @@ impl Sender {
         }
     }
 
-    fn try_send(&self, packets: &[Outgoing<'_>], to: SocketAddrV4) -> io::Result<usize> {
+    fn try_send(&self, packets: &[Outgoing<'_>]) -> io::Result<usize> {
         // SAFETY: these are plain integers and pointers, for which all zeros is a value.
-        let (mut iovecs, mut headers): (
+        let (mut iovecs, mut headers, mut names): (
             [libc::iovec; 2 * MAX_PACKETS],
             [libc::mmsghdr; MAX_PACKETS],
+            [libc::sockaddr_in; MAX_PACKETS],
         ) = unsafe { zeroed() };
         let mut control = [[0_u64; CONTROL_WORDS]; MAX_PACKETS];
         let mut counts = [0; MAX_PACKETS];
-        let name = libc::sockaddr_in {
-            sin_family: libc::AF_INET as libc::sa_family_t,
-            sin_port: to.port().to_be(),
-            sin_addr: libc::in_addr { s_addr: u32::from(*to.ip()).to_be() },
-            sin_zero: [0; 8],
-        };
         for (iovecs, packet) in iovecs.as_chunks_mut::<2>().0.iter_mut().zip(packets) {
             for (iovec, part) in iovecs.iter_mut().zip([packet.head.as_bytes(), packet.payload]) {
                 iovec.iov_base = part.as_ptr().cast_mut().cast();
@@ -157,8 +157,15 @@ impl Sender {
         let (mut messages, mut first) = (0, 0);
         while first < packets.len() {
             let run = self.run(&packets[first..]);
+            let to = packets[first].to;
+            names[messages] = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: to.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from(*to.ip()).to_be() },
+                sin_zero: [0; 8],
+            };
             let header = &mut headers[messages].msg_hdr;
-            header.msg_name = (&raw const name).cast_mut().cast();
+            header.msg_name = (&raw mut names[messages]).cast();
             header.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
             header.msg_iov = iovecs[2 * first..].as_mut_ptr();
             header.msg_iovlen = (2 * run) as _;
@@ -183,15 +190,15 @@ impl Sender {
         Ok(counts[..sent].iter().sum())
     }
 
-    /// Returns the number of `packets` in one message: of equal length, the last may be shorter.
+    /// Returns the number of `packets` in one message: to one destination and of equal length, the last may be shorter.
     fn run(&self, packets: &[Outgoing<'_>]) -> usize {
-        let size = packets[0].len();
+        let (to, size) = (packets[0].to, packets[0].len());
         if !self.coalesce {
             return 1;
         }
         let most = (MAX_COALESCED / size).clamp(1, packets.len());
-        let equal = packets[..most].iter().take_while(|p| p.len() == size).count();
-        let shorter = equal < most && packets[equal].len() < size;
+        let equal = packets[..most].iter().take_while(|p| p.to == to && p.len() == size).count();
+        let shorter = equal < most && packets[equal].to == to && packets[equal].len() < size;
         equal + usize::from(shorter)
     }
 }

@@ -6,7 +6,7 @@ use super::pace::Pace;
 use crate::io::spead::control::{Control, HeapCounter};
 use crate::io::spead::item;
 use crate::io::spead::packet::{Head, Pointer};
-use crate::io::spead::send::{Outgoing, Sender, send_burst};
+use crate::io::spead::send::{Burst, MAX_PACKETS, Outgoing, Sender, send, send_burst};
 use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{Block, BlockError, Counter, Env, Frame, Gauge, Io, Next};
 use std::net::SocketAddrV4;
@@ -30,6 +30,12 @@ pub struct Sink {
     counter: HeapCounter,
     /// The frame being sent, and its progress.
     current: Option<Progress>,
+    /// Heaps being sent: one of several packets, or several of one packet each, those to one destination together.
+    sending: Vec<Sending>,
+    /// Payload bytes already sent of a heap of several packets.
+    done: usize,
+    /// Largest number of heaps that are sent together.
+    heaps_together: usize,
     /// Payload of the heap being sent, if it differs from that in the frame.
     rewritten: Vec<u8>,
     enabled: Timed<bool>,
@@ -57,9 +63,27 @@ pub struct Sink {
 
 struct Progress {
     frame: Arc<Frame>,
+    /// Number of the next heap of the frame.
     index: usize,
-    /// The heap being sent, its counter, and its bytes already sent.
-    heap: Option<(Heap, u64, usize)>,
+}
+
+struct Sending {
+    /// Number of the heap in its frame.
+    index: usize,
+    heap: Heap,
+    counter: u64,
+}
+
+/// What comes next in a frame.
+enum Begun {
+    /// Heaps to send.
+    Heaps,
+    /// A heap that is not sent.
+    NotSent,
+    /// Descriptors go first.
+    Descriptors,
+    /// Nothing.
+    End,
 }
 
 impl Sink {
@@ -67,12 +91,15 @@ impl Sink {
         parameters: SpeadSink,
         heaps: Heaps,
         (first_counter, counter_step): (u64, u64),
-        pace: Pace,
+        (pace, burst_bytes): (Pace, usize),
         env: &Env,
     ) -> Self {
         let counters = &env.counters;
         let rewritten = if heaps.rewrites() { vec![0; heaps.heap_bytes] } else { Vec::new() };
         let is_sending = parameters.enabled;
+        let is_one_packet = heaps.heap_bytes <= parameters.packet_payload_bytes;
+        let heaps_together = (burst_bytes / heaps.heap_bytes).clamp(1, MAX_PACKETS);
+        let heaps_together = if is_one_packet { heaps_together } else { 1 };
         Self {
             rewritten,
             destinations: parameters.addresses(),
@@ -83,6 +110,9 @@ impl Sink {
             pace,
             counter: HeapCounter::new(first_counter, counter_step),
             current: None,
+            sending: Vec::with_capacity(MAX_PACKETS),
+            done: 0,
+            heaps_together,
             enabled: Timed::new(is_sending),
             changes: Changes::default(),
             is_sending,
@@ -175,71 +205,101 @@ impl Sink {
         frame.wrapping_add(time as u64 * self.heaps.samples_per_heap)
     }
 
+    /// Begins the next heap of `progress`, and those after it that are sent together with it.
+    fn begin_heaps(&mut self, progress: &mut Progress) -> Result<Begun, BlockError> {
+        let (frame, index) = (&progress.frame, progress.index);
+        if index == self.heaps.per_frame() {
+            return Ok(Begun::End);
+        }
+        let is_enabled = *self.enabled.at(self.timestamp(frame.header().timestamp, index));
+        if !is_enabled {
+            self.is_sending = false;
+            self.disabled.add(1);
+            progress.index += 1;
+            return Ok(Begun::NotSent);
+        }
+        if !std::mem::replace(&mut self.is_sending, true) {
+            self.descriptors_due = None;
+            return Ok(Begun::Descriptors);
+        }
+        let Some(heap) = self.heaps.heap(frame, index) else {
+            self.skipped.add(1);
+            progress.index += 1;
+            return Ok(Begun::NotSent);
+        };
+        if heap.is_rewritten {
+            let flagged = self.heaps.rewrite(frame, index, &mut self.rewritten)?;
+            let is_each = self.heaps.counts_per_channel > 0;
+            let flags = if is_each { &self.flagged_each } else { &self.flagged };
+            flags.add(flagged as u64);
+        }
+        self.begin_heap(index, heap);
+        progress.index += 1;
+        while self.sending.len() < self.heaps_together && progress.index < self.heaps.per_frame() {
+            let index = progress.index;
+            let is_enabled = *self.enabled.at(self.timestamp(frame.header().timestamp, index));
+            let heap =
+                self.heaps.heap(frame, index).filter(|heap| is_enabled && !heap.is_rewritten);
+            let Some(heap) = heap else { break };
+            self.begin_heap(index, heap);
+            progress.index += 1;
+        }
+        self.sending.sort_unstable_by_key(|sending| (sending.heap.destination, sending.index));
+        Ok(Begun::Heaps)
+    }
+
+    fn begin_heap(&mut self, index: usize, heap: Heap) {
+        self.partial.add(u64::from(heap.is_partial));
+        self.sending.push(Sending { index, heap, counter: self.counter.take() });
+    }
+
     /// Sends the next packets of `progress`; returns the payload bytes sent, `None` at the end of the frame.
     fn send_some(&mut self, progress: &mut Progress) -> Result<Option<usize>, BlockError> {
-        let (heap, counter, done) = loop {
-            if let Some(heap) = progress.heap {
-                break heap;
-            }
-            if progress.index == self.heaps.per_frame() {
-                return Ok(None);
-            }
-            let is_enabled =
-                *self.enabled.at(self.timestamp(progress.frame.header().timestamp, progress.index));
-            if !is_enabled {
-                self.is_sending = false;
-                self.disabled.add(1);
-                progress.index += 1;
-                // A disabled heap takes as much time as one that is sent.
-                return Ok(Some(self.heaps.heap_bytes));
-            }
-            if !std::mem::replace(&mut self.is_sending, true) {
-                // Descriptors go first.
-                self.descriptors_due = None;
-                return Ok(Some(0));
-            }
-            let Some(heap) = self.heaps.heap(&progress.frame, progress.index) else {
-                self.skipped.add(1);
-                progress.index += 1;
-                // An invalid heap takes as much time as one that is sent.
-                return Ok(Some(self.heaps.heap_bytes));
-            };
-            self.partial.add(u64::from(heap.is_partial));
-            if heap.is_rewritten {
-                let (frame, to) = (&progress.frame, &mut self.rewritten[..]);
-                let flagged = self.heaps.rewrite(frame, progress.index, to)?;
-                let is_each = self.heaps.counts_per_channel > 0;
-                let flags = if is_each { &self.flagged_each } else { &self.flagged };
-                flags.add(flagged as u64);
-            }
-            progress.heap = Some((heap, self.counter.take(), 0));
-            progress.index += 1;
-        };
-        let timestamp = self.timestamp(progress.frame.header().timestamp, progress.index - 1);
         let bytes = self.heaps.heap_bytes;
-        let payload = if heap.is_rewritten {
-            &self.rewritten[..]
-        } else {
-            &progress.frame.as_slice::<u8>()?[heap.start..heap.start + bytes]
-        };
+        if self.sending.is_empty() {
+            match self.begin_heaps(progress)? {
+                Begun::Heaps => {}
+                Begun::Descriptors => return Ok(Some(0)),
+                // It takes as much time as one that is sent.
+                Begun::NotSent => return Ok(Some(bytes)),
+                Begun::End => return Ok(None),
+            }
+        }
+        let data = progress.frame.as_slice::<u8>()?;
         let size = self.parameters.packet_payload_bytes;
-        let packet = |at: usize| {
-            let part = &payload[at..(at + size).min(bytes)];
+        let packet = |sending: &Sending, at: usize| {
+            let heap = &sending.heap;
+            let payload = if heap.is_rewritten { &self.rewritten } else { &data[heap.start..] };
+            let payload = &payload[at..(at + size).min(bytes)];
             Outgoing {
-                head: Head::new(counter, bytes, at, part.len(), heap.items()),
-                payload: part,
+                to: self.destinations[heap.destination],
+                head: Head::new(sending.counter, bytes, at, payload.len(), heap.items()),
+                payload,
             }
         };
-        let to = self.destinations[heap.destination];
-        let burst = send_burst(self.sender.as_mut(), (done, bytes, size), packet, to)?;
+        let first = &self.sending[0];
+        let (burst, sent) = if self.sending.len() == 1 {
+            let range = (self.done, bytes, size);
+            let burst = send_burst(self.sender.as_mut(), range, |at| packet(first, at))?;
+            let is_whole = self.done + burst.payload_bytes == bytes;
+            self.done = if is_whole { 0 } else { self.done + burst.payload_bytes };
+            (burst, usize::from(is_whole))
+        } else {
+            let mut packets = [packet(first, 0); MAX_PACKETS];
+            for (slot, sending) in packets.iter_mut().zip(&self.sending) {
+                *slot = packet(sending, 0);
+            }
+            let sent = send(self.sender.as_mut(), &packets[..self.sending.len()])?;
+            (Burst::of(&packets[..sent]), sent)
+        };
         self.sent_packets.add(burst.packets as u64);
         self.sent_bytes.add(burst.bytes as u64);
-        let done = done + burst.payload_bytes;
-        progress.heap = (done < bytes).then_some((heap, counter, done));
-        if done == bytes {
-            self.sent_heaps.add(1);
+        self.sent_heaps.add(sent as u64);
+        if let Some(last) = self.sending[..sent].iter().map(|sending| sending.index).max() {
+            let timestamp = self.timestamp(progress.frame.header().timestamp, last);
             self.last_sent.set(timestamp as f64);
         }
+        self.sending.drain(..sent);
         // The schedule counts payload bytes only.
         Ok(Some(burst.payload_bytes))
     }
@@ -280,7 +340,7 @@ impl Block for Sink {
                     self.enabled.set(from, enabled);
                 }
                 self.enabled.advance(timestamp);
-                self.current = Some(Progress { frame, index: 0, heap: None });
+                self.current = Some(Progress { frame, index: 0 });
             }
             let wait = self.pace.wait(now);
             if !wait.is_zero() {

@@ -100,6 +100,9 @@ fn parameter(name: &'static str, message: impl Into<String>, help: impl Into<Str
     Refusal::parameter(name, message).help(help)
 }
 
+/// Duration of the heaps of one packet that are sent together: switches hold such a burst.
+const BURST_SECONDS: f64 = 1e-4;
+
 impl SpeadSink {
     fn check(&self) -> Vec<Refusal> {
         let mut refusals = Vec::new();
@@ -408,6 +411,11 @@ impl KindSpec for SpeadSink {
         let input = &ports.inputs[0];
         let pace = Pace::new(input, parameters.rate, parameters.catch_up, env);
         let counters = parameters.counters(input, heaps);
+        let burst_bytes = match parameters.rate {
+            0.0 => usize::MAX,
+            rate => (BURST_SECONDS * rate * input.bytes_per_second()) as usize,
+        };
+        let pace = (pace, burst_bytes);
         Ok(Box::new(cpu::Sink::new(parameters.clone(), heaps.clone(), counters, pace, env)))
     })];
 

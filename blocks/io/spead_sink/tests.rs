@@ -254,3 +254,70 @@ blocks:
     assert_eq!(times, expected, "from {from} until {until}");
     assert_eq!(last, times.last().map(|last| *last as f64));
 }
+
+#[test]
+fn heaps_of_one_packet_are_sent_together_each_once_and_in_order_at_its_destination() {
+    use crate::io::spead::item;
+    const HEAPS: u64 = 200;
+    const GROUPS: u64 = 3;
+    const HEAP_BYTES: usize = 512;
+    let mut input = f_engine_input(64);
+    input.dtype = Dtype::Packed(8);
+    input.axes = vec![Axis::new("sample", HEAPS as usize * HEAP_BYTES)];
+    input.clock.samples_per_frame = HEAPS * HEAP_BYTES as u64;
+    input.validity = ValidityType::flags(vec![Axis::new("heap", HEAPS as usize)]);
+    let receivers: Vec<_> =
+        (0..GROUPS).map(|_| std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    let destinations: Vec<_> =
+        receivers.iter().map(|r| r.local_addr().unwrap().to_string()).collect();
+    for receiver in &receivers {
+        receiver.set_read_timeout(Some(std::time::Duration::from_mins(1))).unwrap();
+    }
+    let parameters: SpeadSink = serde_json::from_value(json!({
+        "stream": "digitiser", "destinations": destinations, "samples_per_heap": HEAP_BYTES, "rate": 0.0,
+    }))
+    .unwrap();
+    let ports = Ports { inputs: vec![input], outputs: vec![] };
+    let env = Env::detached("sink");
+    let block = parameters.build(&ports.inputs, &env).unwrap();
+    let mut harness = Harness::new(block, &ports, 1).unwrap();
+    Harness::block_on(harness.start()).unwrap();
+    let payload = |heap: u64, byte: usize| (7 * heap as usize + byte) as u8;
+    assert!(harness.send(0, |frame| {
+        frame.header_mut().validity.fill(1);
+        frame.header_mut().validity[50] = 0;
+        let data = frame.as_mut_slice::<u8>().unwrap();
+        for (heap, data) in data.chunks_mut(HEAP_BYTES).enumerate() {
+            data.iter_mut().enumerate().for_each(|(i, byte)| *byte = payload(heap as u64, i));
+        }
+    }));
+    harness.end(0);
+    loop {
+        match Harness::block_on(harness.step()).unwrap() {
+            Next::After(wait) => std::thread::sleep(wait),
+            Next::Finished => break,
+            _ => {}
+        }
+    }
+    let mut counters = vec![];
+    for (group, receiver) in (0..).zip(&receivers) {
+        let expected = (0..HEAPS).filter(|heap| heap % GROUPS == group && *heap != 50);
+        let mut expected = expected.peekable();
+        while expected.peek().is_some() {
+            let mut bytes = [0; 9000];
+            let len = receiver.recv(&mut bytes).unwrap();
+            let packet = crate::io::spead::packet::Packet::parse(&bytes[..len]).unwrap();
+            if packet.pointers().any(|pointer| pointer.id == item::DESCRIPTOR) {
+                continue;
+            }
+            let heap = expected.next().unwrap();
+            assert_eq!(packet.value(item::TIMESTAMP), Some(heap * HEAP_BYTES as u64));
+            let is_same = |(i, byte): (usize, &u8)| *byte == payload(heap, i);
+            assert!(packet.payload.iter().enumerate().all(is_same), "heap {heap}");
+            counters.push(packet.heap_counter);
+        }
+    }
+    counters.sort_unstable();
+    counters.dedup();
+    assert_eq!(counters.len() as u64, HEAPS - 1, "each heap has a number of its own");
+}

@@ -234,6 +234,7 @@ impl Sink {
     fn send_some(&mut self, sending: &mut Sending) -> Result<usize, BlockError> {
         let size = self.parameters.packet_payload_bytes;
         let data = &sending.frame.as_slice::<u8>()?[..sending.before_tail];
+        let to = self.destination;
         let packet = |at: usize| {
             let payload = match at.checked_sub(sending.before_tail) {
                 None => &data[at..at + size],
@@ -241,10 +242,10 @@ impl Sink {
             };
             let length = sending.length;
             let head = Head::new(sending.counter, length, at, payload.len(), &sending.items);
-            Outgoing { head, payload }
+            Outgoing { to, head, payload }
         };
         let range = (sending.done, sending.length, size);
-        let burst = send_burst(self.sender.as_mut(), range, packet, self.destination)?;
+        let burst = send_burst(self.sender.as_mut(), range, packet)?;
         self.sent_packets.add(burst.packets as u64);
         self.sent_bytes.add(burst.bytes as u64);
         sending.done += burst.payload_bytes;
