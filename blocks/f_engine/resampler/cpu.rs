@@ -166,10 +166,17 @@ impl Cpu {
         Ok(Next::Again)
     }
 
-    /// Appends missing samples, `missing` or as many as a frame has.
+    /// Appends missing samples: `missing`, or as many as a frame has, or as the output frame at work needs. Only then is
+    /// no frame at work, and the stream can continue after a long gap.
     fn fill(&mut self, missing: i64) -> Next {
         self.history.forget_before(self.first_needed());
-        self.history.append_missing(missing.min(self.shape.input_samples as i64) as usize);
+        let number = self.place.as_ref().and_then(|place| place.number);
+        let needed = number.map_or(i64::MAX, |number| {
+            let last = self.sample(number, self.heaps()) - 1;
+            self.resampler.end_input(last) - self.history.end()
+        });
+        let most = needed.clamp(1, self.shape.input_samples as i64);
+        self.history.append_missing(missing.min(most) as usize);
         Next::Again
     }
 
