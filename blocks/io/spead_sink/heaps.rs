@@ -1,6 +1,7 @@
 //! Division of a frame into heaps.
 
 use super::partial::{Partial, PartialDumps};
+use super::saturated::saturated_samples;
 use crate::io::spead::descriptor::{self, Description, Elements};
 use crate::io::spead::item;
 use crate::io::spead::packet::{Pointer, VALUE_BITS};
@@ -313,110 +314,5 @@ impl Heaps {
             ]),
         }
         all
-    }
-}
-
-/// Returns the number of saturated samples: at the largest value, its negative, or the most negative value.
-///
-/// A 64-bit word holds several samples, which are tested together: a digitiser's stream has a core for some 2 ns per
-/// sample.
-fn saturated_samples(packed: &[u8], bits: u8) -> u64 {
-    let bits = u32::from(bits);
-    // A word begins at a byte, up to seven bits before its first sample.
-    let per_word = 57 / bits;
-    let lowest = (0..per_word).fold(0, |word, n| word | 1_u64 << (64 - bits * (n + 1)));
-    let each = |value: u64| value * lowest;
-    let is_saturated = |word: u64| {
-        if bits == 2 {
-            // 1, -1 and -2.
-            return (word | word >> 1) & lowest;
-        }
-        // In 011..11, 100..01 and 100..00 the highest bit differs from the next one, which equals those after it but
-        // the lowest. 011..10 does, too.
-        let differs = word ^ word << 1;
-        let unlike = (differs ^ each(1 << (bits - 1))) >> 2 & each((1 << (bits - 2)) - 1);
-        let is_unlike = (unlike + each((1 << (bits - 2)) - 1)) >> (bits - 2);
-        !is_unlike & (word | word >> (bits - 1)) & lowest
-    };
-    let found = |first: usize| {
-        let bit = first * bits as usize;
-        let rest = &packed[bit / 8..];
-        let bytes = rest.first_chunk().copied().unwrap_or_else(|| {
-            let mut bytes = [0; 8];
-            bytes[..rest.len()].copy_from_slice(rest);
-            bytes
-        });
-        is_saturated(u64::from_be_bytes(bytes) << (bit % 8))
-    };
-    let samples = 8 * packed.len() / bits as usize;
-    let (per_word, mut saturated) = (per_word as usize, 0);
-    let words = samples / per_word;
-    for word in 0..words {
-        let found = found(word * per_word);
-        // Rarely true, and counting bits takes longer than the test.
-        if found != 0 {
-            saturated += u64::from(found.count_ones());
-        }
-    }
-    let left = samples % per_word;
-    if left > 0 {
-        let others = u64::MAX >> (left as u32 * bits);
-        saturated += u64::from((found(words * per_word) & !others).count_ones());
-    }
-    saturated
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// Counts one sample after the other.
-    fn saturated_one_by_one(packed: &[u8], bits: u8) -> u64 {
-        let largest = (1_i32 << (bits - 1)) - 1;
-        let (mut word, mut available, mut saturated) = (0_u32, 0, 0);
-        for byte in packed {
-            word = (word << 8) | u32::from(*byte);
-            available += 8;
-            while available >= bits {
-                available -= bits;
-                let sample = (((word >> available) << (32 - bits)).cast_signed()) >> (32 - bits);
-                saturated += u64::from(sample.abs() >= largest);
-            }
-        }
-        saturated
-    }
-
-    proptest! {
-        #[test]
-        fn saturated_samples_counted_in_words_are_those_counted_one_by_one(
-            bits in prop::sample::select(vec![2_u8, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16]),
-            near in any::<bool>(),
-            samples in proptest::collection::vec(any::<u16>(), 0..200),
-        ) {
-            // Samples near the limits are rare otherwise.
-            let near_limit = |sample: u16| (1_u32 << (bits - 1)).wrapping_add_signed(i32::from(sample % 8) - 4);
-            let all = samples.iter().map(|s| if near { near_limit(*s) } else { u32::from(*s) });
-            let mut text: Vec<bool> = all
-                .flat_map(|sample| (0..bits).rev().map(move |bit| sample >> bit & 1 == 1))
-                .collect();
-            text.truncate(text.len() / 8 * 8);
-            let bytes = text.chunks(8).map(|byte| byte.iter().fold(0_u8, |all, bit| all << 1 | u8::from(*bit)));
-            let packed: Vec<u8> = bytes.collect();
-            prop_assert_eq!(saturated_samples(&packed, bits), saturated_one_by_one(&packed, bits));
-        }
-    }
-
-    #[test]
-    fn saturated_samples_of_any_width_are_counted() {
-        // 511, -511, -512, 510 and 0 with 10 bits.
-        let samples = [511_i32, -511, -512, 510, 0, 0, 0, 0];
-        let mut bits = 0_u128;
-        for sample in samples {
-            bits = (bits << 10) | (sample & 1023) as u128;
-        }
-        assert_eq!(saturated_samples(&bits.to_be_bytes()[6..], 10), 3);
-        assert_eq!(saturated_samples(&[0x7f, 0x80, 0x81, 0x7e], 8), 3);
-        assert_eq!(saturated_samples(&[0x7f, 0xff, 0x80, 0x02], 16), 1);
     }
 }

@@ -4,6 +4,7 @@ mod cpu;
 pub mod heaps;
 pub(crate) mod pace;
 pub mod partial;
+mod saturated;
 
 use crate::common::axes;
 use crate::io::pace::{default_catch_up, refuse_catch_up};
