@@ -1,7 +1,7 @@
 //! Files of other programs that sinks write: their names, and files that grow.
 
 use fxgraph::access::WrittenPath;
-use fxgraph::files::{Files, reason};
+use fxgraph::files::{Files, check_not_removed, reason};
 use fxgraph::recording::{PLACEHOLDER, try_folder, try_path};
 use fxgraph::runtime::{BlockEvents, EventKind};
 use fxgraph::{BlockError, Env, Refusal, Summary};
@@ -199,11 +199,13 @@ impl OutputFile {
 
     #[cfg(not(test))]
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        check_not_removed(&self.file)?;
         self.file.write_all(bytes)
     }
 
     #[cfg(test)]
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        check_not_removed(&self.file)?;
         full_disk::write(&mut self.file, bytes)
     }
 
@@ -212,8 +214,9 @@ impl OutputFile {
         self.file.write_all_at(bytes, offset).map_err(cannot_write(&self.path))
     }
 
-    /// Writes everything to the disk.
+    /// Writes everything to the disk, at the end of the file.
     pub fn sync(&self) -> Result<(), BlockError> {
+        check_not_removed(&self.file).map_err(cannot_write(&self.path))?;
         match self.file.sync_all() {
             // Pipes and devices do not support it.
             Err(error)
@@ -285,6 +288,21 @@ mod tests {
         let said = file.append(b"x").unwrap_err().to_string();
         assert!(said.ends_with("full.vdif: No space left on device"), "{said}");
         assert_eq!(file.len, 0);
+    }
+
+    #[test]
+    fn removed_file_is_an_error_with_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.raw");
+        let mut report = Report::new(&Env::detached("out"));
+        let mut file = OutputFile::open(&path.as_path().into(), false, &mut report).unwrap();
+        file.append(b"first").unwrap();
+        file.sync().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        for said in [file.append(b"second"), file.sync()] {
+            let said = said.unwrap_err().to_string();
+            assert!(said.ends_with("a.raw: the file was removed while it was written"), "{said}");
+        }
     }
 
     #[test]

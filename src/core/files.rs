@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
@@ -21,6 +22,18 @@ const MAX_LINKS: usize = 40;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
     below: Option<Arc<Path>>,
+}
+
+/// Checks that somebody can read what is written to `file`.
+///
+/// # Errors
+/// If the file has no name any more.
+pub fn check_not_removed(file: &File) -> io::Result<()> {
+    let there = file.metadata()?;
+    if there.is_file() && there.nlink() == 0 {
+        return Err(io::Error::other("the file was removed while it was written"));
+    }
+    Ok(())
 }
 
 /// A name in an open directory; any path without a directory.

@@ -48,6 +48,7 @@ impl ArrayWriter {
 
     /// Appends a row. After an error the file still holds the rows before this one.
     pub fn append(&mut self, row: &[u8]) -> io::Result<()> {
+        files::check_not_removed(&self.file)?;
         let row = &row[..self.row_bytes];
         let offset = HEADER_BYTES as u64 + self.rows * self.row_bytes as u64;
         self.file.write_all_at(row, offset)?;
@@ -88,6 +89,7 @@ impl ArrayWriter {
 
     /// Waits until the data is on the disk.
     pub fn sync(&self) -> io::Result<()> {
+        files::check_not_removed(&self.file)?;
         self.file.sync_all()
     }
 

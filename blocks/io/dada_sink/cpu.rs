@@ -216,6 +216,9 @@ impl Sink {
         let mut rest = samples;
         while !rest.is_empty() {
             if self.header.file_bytes >= most {
+                if let Some(file) = &self.file {
+                    file.sync()?;
+                }
                 // The next file.
                 self.header.offset_bytes += self.header.file_bytes;
                 self.header.file_number += 1;
@@ -281,5 +284,9 @@ impl Block for Sink {
             self.open()?;
         }
         Ok(next)
+    }
+
+    fn finish(&mut self) -> Result<(), BlockError> {
+        self.file.take().map_or(Ok(()), |file| file.sync())
     }
 }

@@ -27,7 +27,7 @@ const FRAME_BYTES: u64 = 1 << 20;
 pub struct DadaSource {
     /// File to play.
     pub path: ReadPath,
-    /// Samples of each channel in a frame. By default as many as take up to 1 MiB.
+    /// Samples of each channel in a frame. By default as many as take up to 1 MiB, but not more than the file has.
     #[param(range = 1..)]
     pub samples_per_frame: Option<u64>,
     /// Largest number of frames to play.
@@ -64,8 +64,13 @@ impl DadaSource {
     }
 
     fn shape(&self) -> Result<Shape, Box<Refusal>> {
-        let (_, header) = self.open().map_err(|why| Box::new(Refusal::parameter("path", why)))?;
-        let usual = (FRAME_BYTES / header.sample_bytes()).max(1);
+        let (file, header) =
+            self.open().map_err(|why| Box::new(Refusal::parameter("path", why)))?;
+        // A pipe has no length.
+        let there = file.metadata().ok().filter(|there| there.is_file());
+        let there = there.map(|there| there.len().saturating_sub(header.header_bytes as u64));
+        let usual = there.unwrap_or(FRAME_BYTES).min(FRAME_BYTES);
+        let usual = (usual / header.sample_bytes()).max(1);
         // ADC samples that real and complex samples of one channel cover; a spectrum of n channels covers 2 n.
         let step =
             if header.is_complex { 2 * header.channels as u64 } else { header.channels as u64 };

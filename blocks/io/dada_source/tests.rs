@@ -65,10 +65,11 @@ fn dada_source_plays_frames_from_its_offset_on() {
 fn channels_are_spectra_of_the_whole_band() {
     let header = Header { channels: 4, pols: 1, offset_bytes: 0, ..header() };
     let (port, frames, _) = play(&header, 40, serde_json::json!({})).unwrap();
-    // 1 MiB of 8 bytes.
-    assert_eq!(port.to_string(), "ci8 [spectrum 131072][channel 4][pol 1] @ 16 MS/s / 1048576");
+    // A file of less than the usual frame is one frame.
+    assert_eq!(port.to_string(), "ci8 [spectrum 5][channel 4][pol 1] @ 16 MS/s / 40");
     assert_eq!(port.band.unwrap().channel_hz(0), 1.42075e9);
-    assert!(frames.is_empty(), "less than a frame");
+    assert_eq!(frames.len(), 1);
+    assert_eq!(frames[0].as_slice::<u8>().unwrap(), (0..40).collect::<Vec<_>>());
     for (bits, is_complex, dtype) in [(16, false, "i16"), (32, true, "cf32"), (8, false, "i8")] {
         let header = Header { bits, is_complex, ..header.clone() };
         let json = serde_json::json!({"samples_per_frame": 1});

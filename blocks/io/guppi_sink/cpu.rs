@@ -279,4 +279,8 @@ impl Block for Sink {
         }
         Ok(next)
     }
+
+    fn finish(&mut self) -> Result<(), BlockError> {
+        self.file.take().map_or(Ok(()), |file| file.sync())
+    }
 }
