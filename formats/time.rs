@@ -1,10 +1,8 @@
 //! Times of files: Unix seconds, modified Julian dates, and dates with the time of day as in ISO 8601. All are UTC
 //! without leap seconds.
 
-/// Modified Julian date of the Unix epoch.
-const EPOCH_MJD: i64 = 40587;
-/// Seconds of a day.
-const DAY: i64 = 86400;
+use crate::utc::{DAY_SECONDS as DAY, UNIX_MJD as EPOCH_MJD, Utc};
+
 /// Largest distance of a time from the Unix epoch, in seconds: 9000 years.
 const MAX_SECONDS: i64 = 9000 * 366 * DAY;
 
@@ -90,9 +88,8 @@ impl UnixTime {
         if nanoseconds >= 1_000_000_000 {
             (seconds, nanoseconds) = (seconds + 1, 0);
         }
-        let (year, month, day) = civil(seconds.div_euclid(DAY));
-        let of_day = seconds.rem_euclid(DAY);
-        let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+        let utc = Utc::of_unix(seconds);
+        let (Utc { year, month, day, .. }, [hour, minute, second]) = (utc, utc.clock());
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanoseconds:09}Z")
     }
 
@@ -104,9 +101,13 @@ impl UnixTime {
         let [year, month, day] = numbers(date.split('-'))?;
         let (clock, fraction) = of_day.split_once('.').unwrap_or((of_day, "0"));
         let [hour, minute, second] = numbers(clock.split(':'))?;
+        let date =
+            Utc { year, month: month.try_into().ok()?, day: day.try_into().ok()?, second: 0 };
+        // A day that the month does not have becomes one of the next month.
         let is_date = (1..=9999).contains(&year)
             && (1..=12).contains(&month)
-            && (1..=days_of_month(year, month)).contains(&day);
+            && (1..=31).contains(&day)
+            && Utc::of_unix(date.unix()) == date;
         // Second 60 is a leap second.
         let is_time = hour < 24 && minute < 60 && second <= 60;
         let is_fraction =
@@ -114,7 +115,7 @@ impl UnixTime {
         if !(is_date && is_time && is_fraction) {
             return None;
         }
-        let seconds = days_before(year, month, day) * DAY + hour * 3600 + minute * 60 + second;
+        let seconds = date.unix() + hour * 3600 + minute * 60 + second;
         let fraction = format!("0.{fraction}").parse::<f64>().ok()?;
         Some(Self { seconds, fraction }.normal())
     }
@@ -129,48 +130,6 @@ fn numbers<'a, const N: usize>(parts: impl Iterator<Item = &'a str>) -> Option<[
     let numbers: Vec<Option<i64>> = parts.take(N + 1).map(number).collect();
     let numbers: Option<Vec<i64>> = numbers.into_iter().collect();
     numbers?.try_into().ok()
-}
-
-fn days_of_month(year: i64, month: i64) -> i64 {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    match month {
-        2 if is_leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Number of days from the Unix epoch to 1 January of `year`.
-fn days_before_year(year: i64) -> i64 {
-    let before = year - 1;
-    let leap_days = before.div_euclid(4) - before.div_euclid(100) + before.div_euclid(400);
-    // 719162 days from 1 January of year 1 to the Unix epoch.
-    before * 365 + leap_days - 719_162
-}
-
-/// Number of days from the Unix epoch to a date.
-fn days_before(year: i64, month: i64, day: i64) -> i64 {
-    let months = (1..month).map(|month| days_of_month(year, month)).sum::<i64>();
-    days_before_year(year) + months + day - 1
-}
-
-/// Year, month and day of the date `days` after the Unix epoch.
-fn civil(days: i64) -> (i64, i64, i64) {
-    // 400 years have 146097 days; the estimate is at most one year too late or too early.
-    let mut year = 1970 + (days * 400).div_euclid(146_097);
-    while days_before_year(year) > days {
-        year -= 1;
-    }
-    while days_before_year(year + 1) <= days {
-        year += 1;
-    }
-    let (mut month, mut rest) = (1, days - days_before_year(year));
-    while rest >= days_of_month(year, month) {
-        rest -= days_of_month(year, month);
-        month += 1;
-    }
-    (year, month, rest + 1)
 }
 
 #[cfg(test)]

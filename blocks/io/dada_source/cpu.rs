@@ -4,12 +4,10 @@ use super::{DadaSource, Shape};
 use crate::io::output_file::Report;
 use crate::io::playback::Playback;
 use fxgraph::files::reason;
+use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Block, BlockError, Clock, Counter, Env, Io, Next};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-
-/// Largest timestamp that the framework accepts.
-const MAX_TIMESTAMP: u64 = 1 << 62;
 
 /// The running block.
 pub struct Source {

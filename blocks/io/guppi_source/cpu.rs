@@ -84,7 +84,14 @@ impl Source {
         let expected = self.next_spectrum;
         let first = block.header.first_spectrum().or(expected).unwrap_or(0);
         let end = first.saturating_add(of_block).saturating_mul(self.shape.step);
-        if expected.is_some_and(|expected| first < expected) || end >= MAX_TIMESTAMP {
+        if end >= MAX_TIMESTAMP {
+            let (path, index) = (&self.parameters.path, block.header.packet_index);
+            let message = format!(
+                "cannot use a block of {path}: PKTIDX {index} is beyond the range of timestamps, up to 2^62"
+            );
+            return Err(BlockError::new(message));
+        }
+        if expected.is_some_and(|expected| first < expected) {
             self.late.add(1);
             return Ok(true);
         }

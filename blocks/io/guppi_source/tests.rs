@@ -135,3 +135,10 @@ fn wrong_files_are_rejected_with_the_position() {
     let uneven = said(&good, serde_json::json!({"spectra_per_heap": 5}));
     assert_eq!(uneven, "`spectra_per_heap` must divide the 32 spectra of a block, got 5");
 }
+
+#[test]
+fn block_beyond_the_range_of_timestamps_is_an_error() {
+    let bytes = [block(64, 0, |_| {}), block(1 << 61, 128, |_| {})].concat();
+    let said = play(&bytes, serde_json::json!({})).err().unwrap();
+    assert!(said.contains("a.raw: PKTIDX 2305843009213693952 is beyond the range"), "{said}");
+}

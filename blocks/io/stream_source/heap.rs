@@ -3,6 +3,7 @@
 use crate::io::spead::item;
 use crate::io::spead::packet::{Packet, Pointer, VALUE_BITS};
 use crate::io::stream::Described;
+use fxgraph::retune::MAX_TIMESTAMP;
 use std::net::SocketAddrV4;
 use std::ops::Range;
 use std::time::Instant;
@@ -11,8 +12,6 @@ use std::time::Instant;
 pub const MAX_PIECES: usize = 4096;
 /// Largest number of items of a heap.
 const MAX_ITEMS: usize = 64;
-/// Timestamps from here on are rejected, so that restarts of the sender can be put after them.
-const MAX_TIMESTAMP: u64 = 1 << 62;
 
 /// Place of a heap in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
