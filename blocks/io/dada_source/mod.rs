@@ -67,7 +67,7 @@ impl DadaSource {
         let (file, header) =
             self.open().map_err(|why| Box::new(Refusal::parameter("path", why)))?;
         // A pipe has no length.
-        let there = file.metadata().ok().filter(|there| there.is_file());
+        let there = file.metadata().ok().filter(std::fs::Metadata::is_file);
         let there = there.map(|there| there.len().saturating_sub(header.header_bytes as u64));
         let usual = there.unwrap_or(FRAME_BYTES).min(FRAME_BYTES);
         let usual = (usual / header.sample_bytes()).max(1);
