@@ -93,7 +93,7 @@ struct Running<'a> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        // The lock is held, so nobody reads the times of a later thread with the same number.
+        // The lock is held, so the times of a later thread with the same number are not read here.
         let mut entries = self.threads.entries();
         if let Some(entry) = entries.iter_mut().find(|e| e.task.is_some() && e.task == self.task) {
             entry.before = entry.busy();

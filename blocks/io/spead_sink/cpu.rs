@@ -74,7 +74,7 @@ struct Sending {
     counter: u64,
 }
 
-/// What comes next in a frame.
+/// The next step of a frame.
 enum Begun {
     /// Heaps to send.
     Heaps,
