@@ -386,9 +386,9 @@ impl Stream {
             while begin.elapsed().as_secs_f64() < due {
                 std::hint::spin_loop();
             }
-            let batch: [_; MAX_PACKETS] =
-                std::array::from_fn(|i| Outgoing { head: case.head(*next + i as u64), payload });
-            let sent = sender.send(&batch, *to).unwrap() as u64;
+            let packet = |i| Outgoing { to: *to, head: case.head(*next + i as u64), payload };
+            let batch: [_; MAX_PACKETS] = std::array::from_fn(packet);
+            let sent = sender.send(&batch).unwrap() as u64;
             *next += sent;
             packets += sent;
             bytes += sent * case.packet_bytes as u64;
