@@ -29,15 +29,14 @@ fn count<const BITS: usize>(packed: &[u8]) -> u64 {
     let (mut saturated, mut rest) = (0, packed);
     // The last word may end in the bytes after those of its samples.
     while let Some(words) = rest.get(..bytes + 8) {
-        let found = |word: usize| {
+        for word in 0..WORDS {
             let bit = word * per_word * BITS;
             let bytes: [u8; 8] = std::array::from_fn(|n| words[bit / 8 + n]);
-            is_saturated::<BITS>(u64::from_be_bytes(bytes) << (bit % 8))
-        };
-        let found: [u64; WORDS] = std::array::from_fn(found);
-        // Rarely true, and counting bits takes longer than the test.
-        if found.iter().fold(0, |any, found| any | found) != 0 {
-            saturated += found.iter().map(|found| u64::from(found.count_ones())).sum::<u64>();
+            let found = is_saturated::<BITS>(u64::from_be_bytes(bytes) << (bit % 8));
+            // Rarely true, and counting bits takes longer than the test.
+            if found != 0 {
+                saturated += u64::from(found.count_ones());
+            }
         }
         rest = &rest[bytes..];
     }
