@@ -1,5 +1,6 @@
 //! State shared by all handlers.
 
+use crate::handlers::prepared::PreparedUpdates;
 use crate::live::Live;
 use crate::problem::Problem;
 use crate::shares::{Share, Shares};
@@ -51,6 +52,7 @@ pub(crate) struct App {
     changes: Shares,
     turns: Arc<Semaphore>,
     pub taps: Taps,
+    pub prepared: Arc<PreparedUpdates>,
 }
 
 impl App {
@@ -64,6 +66,7 @@ impl App {
             changes: Shares::new(CHANGES),
             turns: Arc::new(Semaphore::new(1)),
             taps: Taps::default(),
+            prepared: Arc::default(),
         }
     }
 

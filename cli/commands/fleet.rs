@@ -107,7 +107,10 @@ fn as_text(parts: &[PartInfo], terminal: &Terminal) -> String {
             or_dash(part.state.clone()),
             or_dash(part.lag_seconds.map(|lag| format!("{lag:.2}"))),
             or_dash(part.version.clone()),
-            or_dash(part.config_hash.as_ref().map(short)),
+            or_dash(part.config_hash.as_ref().map(|hash| {
+                let changed = if part.is_changed { " (changed)" } else { "" };
+                short(hash) + changed
+            })),
             health,
         ]);
     }

@@ -1,7 +1,7 @@
 //! Changes while frames flow: live updates, swaps, updates of the flowgraph.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
@@ -16,6 +16,24 @@ pub struct Retuned {
     pub steady_state_timestamp: u64,
     /// Configuration id in frame headers from the effective timestamp on, in hexadecimal.
     pub config_id: String,
+}
+
+/// A prepared live update.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PreparedUpdate {
+    /// Identifier, to commit or cancel it.
+    pub id: String,
+    /// Time after which it is cancelled by itself.
+    pub lease_seconds: f64,
+    /// Timestamp after the newest sample that one of the blocks has processed; `null` before the first one.
+    pub newest_timestamp: Option<u64>,
+    /// ADC sample rate of the blocks; `null` for blocks without ports.
+    pub adc_sample_rate_hz: Option<f64>,
+    /// Unix time of their timestamp 0; 0 if unknown.
+    pub sync_time_seconds: Option<f64>,
+    /// Current values of the parameters, by name of block.
+    #[schema(value_type = Object)]
+    pub before: Map<String, Value>,
 }
 
 /// Change of a value.

@@ -13,10 +13,12 @@ pub struct PartInfo {
     pub address: Option<String>,
     /// Whether it answers.
     pub answers: bool,
-    /// Whether it answers, has not failed, and runs the deployed configuration.
+    /// Whether it answers and has not failed.
     pub is_healthy: bool,
     /// Everything that is wrong with it, one line per element.
     pub troubles: Vec<String>,
+    /// Whether its configuration differs from the deployed one: a client has changed it, or another one was deployed.
+    pub is_changed: bool,
     /// State: prepared, starting, running, draining, ended or failed; `null` if it does not answer.
     pub state: Option<String>,
     /// Hash of the configuration that it runs; `null` if it does not answer.

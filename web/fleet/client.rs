@@ -27,6 +27,19 @@ pub(super) struct Asked<'a> {
     pub limit: Duration,
 }
 
+/// Why there is no answer.
+pub(super) struct Unanswered {
+    pub why: String,
+    /// Whether the part may have received the request.
+    pub may_be_received: bool,
+}
+
+impl From<Unanswered> for String {
+    fn from(unanswered: Unanswered) -> Self {
+        unanswered.why
+    }
+}
+
 impl<'a> Asked<'a> {
     /// A request for `path` of the server at `address`.
     pub fn get(address: &'a str, token: Option<&'a str>, path: &'a str, limit: Duration) -> Self {
@@ -34,8 +47,14 @@ impl<'a> Asked<'a> {
         Self { address, token, method, path, headers, body, limit }
     }
 
-    /// Sends the request; the body of the answer arrives as the part sends it. The error says why there is no answer.
-    pub async fn send(self) -> Result<Response<Body>, String> {
+    /// Sends the request; the body of the answer arrives as the part sends it.
+    pub async fn send(self) -> Result<Response<Body>, Unanswered> {
+        let mut may_be_received = false;
+        let answer = self.try_to_send(&mut may_be_received).await;
+        answer.map_err(|why| Unanswered { why, may_be_received })
+    }
+
+    async fn try_to_send(self, may_be_received: &mut bool) -> Result<Response<Body>, String> {
         let limit = self.limit;
         let late = || format!("no answer within {:.0} s", limit.as_secs_f64().ceil());
         let connected = timeout(CONNECT.min(limit), TcpStream::connect(self.address)).await;
@@ -61,6 +80,7 @@ impl<'a> Asked<'a> {
         if let Some(token) = self.token {
             set(header::AUTHORIZATION, format!("Bearer {token}"))?;
         }
+        *may_be_received = true;
         let answer = timeout(limit, sender.send_request(request)).await;
         if !matches!(answer, Ok(Ok(_))) {
             connection.abort();

@@ -3,17 +3,22 @@
 use super::Fleet;
 use super::client::Asked;
 use super::parts::Part;
+use super::update::{self, Values};
 use crate::app::Permission;
 use crate::guard::Peer;
+use crate::handlers::request::asked;
 use crate::problem::Problem;
 use axum::Extension;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
-use serde_json::Value;
-use std::collections::BTreeMap;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,7 +95,7 @@ impl Of {
         let (method, body) = (self.method, self.body);
         let token = token.as_deref();
         let asked = Asked { address: &address, token, method, path, headers, body, limit: LIMIT };
-        let (mut head, body) = asked.send().await.map_err(lost)?.into_parts();
+        let (mut head, body) = asked.send().await.map_err(|error| lost(error.into()))?.into_parts();
         for name in &KEPT_BACK {
             head.headers.remove(name);
         }
@@ -282,34 +287,69 @@ pub(super) async fn views(
     Of { fleet, client, method, headers, body: Bytes::new() }.pass(&part, &path).await
 }
 
-/// `PATCH /api/v1/blocks`: to the part of these blocks.
+/// Names and values of the blocks in a request.
+struct Blocks(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Blocks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl<'de> Visitor<'de> for Read {
+            type Value = Blocks;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a JSON object of blocks")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Blocks, A::Error> {
+                let mut all = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    all.push(entry);
+                }
+                Ok(Blocks(all))
+            }
+        }
+        deserializer.deserialize_map(Read)
+    }
+}
+
+/// `PATCH /api/v1/blocks`: to the part of these blocks, or in two steps to several.
 pub(super) async fn retune(
     State(fleet): State<Fleet>,
     Extension(Peer(client)): Extension<Peer>,
     method: Method,
     uri: Uri,
+    Query(query): Query<HashMap<String, String>>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Problem> {
     let bad = |detail: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail);
-    let blocks: BTreeMap<String, Value> = serde_json::from_slice(&body)
+    let Blocks(blocks) = serde_json::from_slice(&body)
         .map_err(|_| bad("the body must be a JSON object of blocks".to_owned()))?;
     if blocks.is_empty() || blocks.len() > MOST_BLOCKS {
         let detail = format!("a request must name 1 to {MOST_BLOCKS} blocks, got {}", blocks.len());
         return Err(bad(detail));
     }
-    let mut parts = BTreeMap::new();
-    for name in blocks.into_keys() {
+    let mut parts = Values::new();
+    for (name, values) in blocks {
         let (part, local) = fleet.find(&name)?;
         if local != name {
             return Err(bad(format!("`{name}` connects parts and has no live parameters")));
         }
-        parts.insert(part.name.clone(), part);
+        let entry = parts.entry(part.name.clone());
+        let (_, of_part) = entry.or_insert_with(|| (part, Map::new()));
+        if of_part.insert(local, values).is_some() {
+            return Err(bad(format!("`{name}` is in the request twice")));
+        }
     }
-    let help =
-        "nothing has changed; send one request to each part, all with the same `at` in the future";
-    let part = only_part(&parts, "the blocks of a live update", help)?;
-    // The text as it came, in which the part finds names that are given twice.
-    let path = with_query("/api/v1/blocks".to_owned(), &uri);
-    Of { fleet, client, method, headers, body }.pass(&part, &path).await
+    if let (Some((part, _)), 1) = (parts.values().next(), parts.len()) {
+        // The text as it came, with the places of values for diagnostics.
+        let (part, path) = (Arc::clone(part), with_query("/api/v1/blocks".to_owned(), &uri));
+        return Of { fleet, client, method, headers, body }.pass(&part, &path).await;
+    }
+    let _places = fleet.0.forwarded.take(client, parts.len()).ok_or_else(too_many)?;
+    let at = asked::<u64>(&query, "at", "123456")?;
+    // It goes on if the client leaves, so that no part keeps an update that others have not.
+    let update = tokio::spawn(update::update(parts, at)).await;
+    let lost = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the update has failed");
+    Ok(update.map_err(lost)??.into_response())
 }

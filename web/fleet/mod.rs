@@ -10,6 +10,7 @@
 //! - `log`: events of all parts
 //! - `merge`: answers from all parts
 //! - `forward`: requests about one block
+//! - `update`: live updates of blocks of several parts
 //! - `metrics`: metrics of all parts
 
 mod client;
@@ -18,6 +19,7 @@ mod log;
 mod merge;
 mod metrics;
 mod parts;
+mod update;
 
 pub use parts::{Deployed, Find};
 

@@ -159,14 +159,9 @@ impl Part {
                 None
             }
         };
-        if let Some(page) = page {
-            if page.config_hash != deployed.config_hash {
-                troubles.push("its configuration differs from the deployed one".to_owned());
-            }
-            if page.state == "failed" {
-                let cause = page.faults.first().map_or("", |fault| &fault.cause);
-                troubles.push(format!("its flowgraph has failed: {cause}"));
-            }
+        if let Some(page) = page.filter(|page| page.state == "failed") {
+            let cause = page.faults.first().map_or("", |fault| &fault.cause);
+            troubles.push(format!("its flowgraph has failed: {cause}"));
         }
         PartInfo {
             name: self.name.clone(),
@@ -174,6 +169,7 @@ impl Part {
             answers: page.is_some(),
             is_healthy: troubles.is_empty(),
             troubles,
+            is_changed: page.is_some_and(|page| page.config_hash != deployed.config_hash),
             state: page.map(|page| page.state.clone()),
             config_hash: page.map(|page| page.config_hash.clone()),
             deployed_config_hash: deployed.config_hash.clone(),

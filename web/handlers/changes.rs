@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::{Extension, Json};
-use fxgraph::control::{Change, Difference, Refused, RetuneError, SwapError, Way};
+use fxgraph::control::{self, Change, Difference, Refused, RetuneError, SwapError, Way};
 use fxgraph::diagnostic::{first, to_json};
 use fxgraph::flowgraph::request::Request;
 use fxgraph::runtime::{Unanswered, with_causes};
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 /// Time limit for blocks to accept new values.
-const RETUNE: Duration = Duration::from_secs(15);
+pub(super) const RETUNE: Duration = Duration::from_secs(15);
 /// Time limit for a swap, below the time limit of the request.
 const SWAP: Duration = Duration::from_secs(20);
 
@@ -136,17 +136,20 @@ pub(super) async fn retune(
     let at = asked::<u64>(&query, "at", "123456")?;
     let request = json_object(&headers, &body)?;
     let turn = app.turn(client).await?;
-    let retuned = beside(move || {
+    let made = beside(move || {
         let _turn = turn;
         app.control.retune(request, at, RETUNE).map_err(Problem::from)
-    })
-    .await?;
-    Ok(Json(Retuned {
-        effective_timestamp: retuned.effective_timestamp,
-        is_late: retuned.is_late,
-        steady_state_timestamp: retuned.steady_state_timestamp,
-        config_id: format!("{:016x}", retuned.config_id),
-    }))
+    });
+    Ok(Json(retuned(&made.await?)))
+}
+
+pub(super) fn retuned(made: &control::Retuned) -> Retuned {
+    Retuned {
+        effective_timestamp: made.effective_timestamp,
+        is_late: made.is_late,
+        steady_state_timestamp: made.steady_state_timestamp,
+        config_id: format!("{:016x}", made.config_id),
+    }
 }
 
 /// Swaps a block: new parameters, implementation or kind

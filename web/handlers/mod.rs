@@ -8,6 +8,7 @@
 //! - [`events`]: events, as a list and as a stream
 //! - `output`: look-up of an output
 //! - `ports`: types of ports in responses
+//! - [`prepared`]: live updates in two steps
 //! - `recordings`: recorders
 //! - `request`: query values and blocking work, shared by handlers
 //! - [`snapshot`]: one frame of an output
@@ -23,8 +24,9 @@ mod flowgraph;
 mod kinds;
 mod output;
 mod ports;
+pub(crate) mod prepared;
 mod recordings;
-mod request;
+pub(crate) mod request;
 mod shadows;
 mod snapshot;
 mod stream;
@@ -74,6 +76,9 @@ fn described() -> OpenApiRouter<App> {
             .routes(routes!(flowgraph::abort))
             .routes(routes!(blocks::list, changes::retune))
             .routes(routes!(blocks::get, changes::swap))
+            .routes(routes!(prepared::prepare))
+            .routes(routes!(prepared::commit))
+            .routes(routes!(prepared::cancel))
             .routes(routes!(snapshot::get))
             .routes(routes!(stream::get))
             .routes(routes!(views::list))

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use tokio::task::JoinError;
 
 /// Parses a value of the query, if present.
-pub(super) fn asked<T: FromStr>(
+pub(crate) fn asked<T: FromStr>(
     query: &HashMap<String, String>,
     name: &str,
     example: &str,

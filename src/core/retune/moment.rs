@@ -94,6 +94,15 @@ impl Undecided {
         let begun = (self.0.0).fetch_update(Ordering::AcqRel, Ordering::Acquire, decide);
         begun.map_or(at, latest)
     }
+
+    /// Decides the effective timestamp `at`, unless blocks have started later samples: then the update is cancelled.
+    ///
+    /// # Errors
+    /// The end of the samples that blocks have started.
+    pub fn decide_exactly(self, at: u64) -> Result<(), u64> {
+        let decide = |begun: u64| (begun <= at).then_some(at.min(MAX_TIMESTAMP) | DECIDED);
+        (self.0.0).fetch_update(Ordering::AcqRel, Ordering::Acquire, decide).map(drop)
+    }
 }
 
 impl Drop for Undecided {

@@ -34,7 +34,7 @@ pub use fxgraph_core::edge::TapFrame;
 pub use fxgraph_flowgraph::Refused;
 pub use lifecycle::{NotPrepared, NotStartable, Wanted};
 pub use record::RecordError;
-pub use retune::{RetuneError, Retuned};
+pub use retune::{Prepared, RetuneError, Retuned};
 pub use shadow::ShadowReport;
 pub use swap::SwapError;
 pub use tap::{Tap, TapError, TapOptions, Tapped};

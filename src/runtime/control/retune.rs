@@ -29,6 +29,15 @@ pub struct Retuned {
     pub config_id: u64,
 }
 
+/// What is known of the blocks of a prepared update.
+#[derive(Clone, Copy, Debug)]
+pub struct Prepared {
+    /// Timestamp after the newest sample that a block has processed; `None` before the first one.
+    pub newest_timestamp: Option<u64>,
+    /// Clock of the blocks, if they have ports.
+    pub clock: Option<Clock>,
+}
+
 /// Reason why a live update was not made; all parameters keep their values.
 #[derive(Debug, thiserror::Error)]
 pub enum RetuneError {
@@ -52,6 +61,14 @@ pub enum RetuneError {
     /// The flowgraph has not started.
     #[error("the flowgraph has not started: live parameters change while it runs")]
     NotStarted,
+    /// Blocks have passed the timestamp of a prepared update.
+    #[error("timestamp {at} has passed: blocks have begun samples up to {begun}")]
+    Passed {
+        /// The requested timestamp.
+        at: u64,
+        /// End of the samples that blocks have begun.
+        begun: u64,
+    },
     /// The flowgraph was restarted meanwhile.
     #[error("the flowgraph was restarted during the change")]
     Outdated,
@@ -78,6 +95,53 @@ impl Control {
         self.retune_alone(request.into(), at, deadline)
     }
 
+    /// Prepares a [`retune`](Self::retune), and asks `decide` for its timestamp: the blocks have accepted the new values,
+    /// and go on with the old ones. `decide` gets what is known of the blocks; without a timestamp, nothing changes.
+    ///
+    /// So several flowgraphs make one update at one timestamp, all or none. Other changes wait until `decide` returns.
+    ///
+    /// # Errors
+    /// If the values are rejected, or if a block has passed the timestamp; then nothing changes.
+    pub fn retune_prepared(
+        &self,
+        request: impl Into<Request>,
+        limit: Duration,
+        decide: impl FnOnce(Prepared) -> Option<u64>,
+    ) -> Result<Option<Retuned>, RetuneError> {
+        let deadline = Instant::now() + limit;
+        let _only_change = self.begin_change(deadline)?;
+        let current = self.0.current();
+        let run = &current.run;
+        if run.state() == RunState::Prepared {
+            return Err(RetuneError::NotStarted);
+        }
+        let settled = current.settled();
+        let moment = Undecided::new();
+        let offered =
+            self.offer_all(&settled, run, request.into(), (moment.when(), None), deadline)?;
+        let named: Vec<&PlannedBlock> = offered
+            .names
+            .iter()
+            .filter_map(|name| settled.blocks.get(settled.block(name)?))
+            .collect();
+        let newest = run.stats().into_iter().filter(|stats| offered.names.contains(&stats.name));
+        let prepared = Prepared {
+            newest_timestamp: newest.filter_map(|stats| stats.newest_timestamp).max(),
+            clock: named.first().and_then(|block| block.ports.clock().copied()),
+        };
+        let decided = match decide(prepared) {
+            Some(at) => exactly(moment, at).map(|()| Some(at)),
+            None => Ok(None),
+        };
+        match decided {
+            Ok(Some(at)) => self.made(&current, offered, None, at).map(Some),
+            other => {
+                rebuild_as(run, &settled, &named);
+                other.map(|_| None)
+            }
+        }
+    }
+
     /// Makes a [`retune`](Self::retune); the caller holds the turn.
     pub(super) fn retune_alone(
         &self,
@@ -94,6 +158,18 @@ impl Control {
         let offered =
             self.offer_all(&current.settled(), run, request, (moment.when(), at), deadline)?;
         let effective_timestamp = moment.decide(at.unwrap_or_default());
+        self.made(&current, offered, at, effective_timestamp)
+    }
+
+    /// Notes an update whose timestamp is decided.
+    fn made(
+        &self,
+        current: &Current,
+        offered: Offered,
+        at: Option<u64>,
+        effective_timestamp: u64,
+    ) -> Result<Retuned, RetuneError> {
+        let run = &current.run;
         let Offered { plan: retuned, names } = offered;
         let config_id = retuned.config_id();
         if !self.0.commit(&current.plan, Arc::new(retuned), effective_timestamp) {
@@ -223,6 +299,15 @@ fn beyond(at: Option<u64>) -> Option<Diagnostic> {
     let message = format!("the timestamp must be below {MAX_TIMESTAMP}, got {at}");
     let problem = Diagnostic::nowhere(codes::PARAMETER_OUT_OF_RANGE, message);
     Some(problem.help("give the timestamp in ADC samples since sync time"))
+}
+
+/// Decides the effective timestamp `at` of a prepared update.
+fn exactly(moment: Undecided, at: u64) -> Result<(), RetuneError> {
+    if let Some(problem) = beyond(Some(at)) {
+        let refused = Refused { sources: Sources::default(), problems: vec![problem] };
+        return Err(RetuneError::Refused(refused));
+    }
+    moment.decide_exactly(at).map_err(|begun| RetuneError::Passed { at, begun })
 }
 
 /// Returns a diagnostic if the blocks have different clocks, so that one timestamp would mean several times.

@@ -1,0 +1,307 @@
+//! Live updates of blocks of several parts, with parts that refuse, hang or die.
+
+use super::{Running, ask, fleet, fxgraph, get, process, signal, wait_until};
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+const OLD: i8 = 64;
+const NEW: i8 = 32;
+
+/// Signal with samples of `level`; the largest one is 127.
+fn constant(level: i8) -> String {
+    format!("nodither(cw({}, 0))", f64::from(level) / 127.0)
+}
+
+/// Parts `a`, `b` and `c`, each with a source of `OLD` whose samples go to a file.
+fn parts(folder: &Path) -> Running {
+    let host = |name: &str| {
+        let path = folder.join(format!("{name}.npy"));
+        format!(
+            "  s_{name}:
+    kind: digitiser_simulator
+    host: {name}
+    parameters: {{adc_sample_rate_hz: 1000000, bits: 8, samples_per_frame: 8192, period_samples: 8192, paced: true,
+                 signals: \"{}\"}}
+  file_{name}: {{kind: file_sink, host: {name}, input: s_{name}.pol0, parameters: {{path: \"{}\"}}}}
+  end_{name}: {{kind: null_sink, host: {name}, input: s_{name}.pol1}}
+",
+            constant(OLD),
+            path.display()
+        )
+    };
+    let blocks: String = ["a", "b", "c"].map(host).concat();
+    let text = format!(
+        "flowgraph: trio\nhosts: {{a: {{}}, b: {{}}, c: {{}}}}\nnetwork: {{multicast: 239.102.0.0/24}}\nblocks:\n{blocks}"
+    );
+    fs::write(folder.join("trio.yaml"), text).unwrap();
+    let mut parts = Running::start(folder, &["run", "trio.yaml", "--as-parts", "-o", "parts"]);
+    parts.wait_for(": runs at", 3);
+    parts
+}
+
+fn values(levels: &[(&str, String)]) -> String {
+    let blocks = levels
+        .iter()
+        .map(|(part, signals)| (format!("s_{part}"), serde_json::json!({ "signals": signals })));
+    Value::Object(blocks.collect()).to_string()
+}
+
+fn patch(address: &str, levels: &[(&str, String)]) -> (u16, Value) {
+    let (status, body) = ask(address, "PATCH", "/api/v1/blocks", &values(levels));
+    (status, serde_json::from_str(&body).unwrap())
+}
+
+/// Samples of the source of a part so far, by timestamp.
+fn samples(folder: &Path, part: &str) -> Vec<i8> {
+    let bytes = fs::read(folder.join(format!("{part}.npy"))).unwrap();
+    let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    let whole = (bytes.len() - start) / 8192 * 8192;
+    bytes[start..start + whole].iter().map(|byte| byte.cast_signed()).collect()
+}
+
+/// Waits until the file of `part` has samples after timestamp `until`.
+fn wait_for_samples(folder: &Path, part: &str, until: u64) -> Vec<i8> {
+    wait_until("samples are written", || samples(folder, part).len() as u64 > until);
+    samples(folder, part)
+}
+
+fn all_answer(address: &str) {
+    wait_until("all parts answer", || {
+        let parts = get(address, "/api/v1/parts");
+        let all = parts.as_array().unwrap();
+        all.len() == 3 && all.iter().all(|part| part["state"] == "running")
+    });
+}
+
+/// Signal of the source of `part`, according to the part.
+fn signals(address: &str, part: &str) -> Value {
+    get(address, &format!("/api/v1/blocks/s_{part}"))["parameters"]["signals"].clone()
+}
+
+#[test]
+fn update_of_three_parts_takes_effect_at_one_sample_or_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let parts = parts(folder.path());
+    let (_fleet, address) = fleet(folder.path());
+    all_answer(&address);
+
+    let all = ["a", "b", "c"];
+    let (status, made) = patch(&address, &all.map(|part| (part, constant(NEW))));
+    assert_eq!((status, &made["is_late"]), (200, &false.into()), "{made}");
+    let at = made["effective_timestamp"].as_u64().unwrap();
+    for part in all {
+        let samples = wait_for_samples(folder.path(), part, at + 8192);
+        let (before, after) = samples.split_at(at as usize);
+        assert!(before.iter().all(|sample| *sample == OLD), "{part}");
+        assert!(after.iter().all(|sample| *sample == NEW), "{part}");
+        assert_eq!(signals(&address, part), constant(NEW));
+    }
+
+    // `b` refuses.
+    let some = [("a", constant(OLD)), ("b", "nodither(".to_owned()), ("c", constant(OLD))];
+    let (status, problem) = patch(&address, &some);
+    assert_eq!(status, 422, "{problem}");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(
+        detail.starts_with("part `b`: ") && detail.ends_with("nothing has changed at any part")
+    );
+    // `c` does not answer.
+    let hung = process("c_0.yaml", &parts);
+    signal("-STOP", &hung);
+    let some = [("a", constant(OLD)), ("c", constant(OLD))];
+    let (status, problem) = patch(&address, &some);
+    signal("-CONT", &hung);
+    assert!(matches!(status, 502 | 503) && problem.to_string().contains("not answer"), "{problem}");
+    all_answer(&address);
+    // A timestamp that has passed.
+    let body = values(&some);
+    let (status, body) = ask(&address, "PATCH", "/api/v1/blocks?at=5", &body);
+    assert!(status == 409 && body.contains("timestamp 5 has passed"), "{status} {body}");
+    let written = samples(folder.path(), "a").len() as u64;
+    for part in all {
+        let samples = wait_for_samples(folder.path(), part, written + 8192);
+        assert!(samples[at as usize..].iter().all(|sample| *sample == NEW), "{part}");
+        assert_eq!(signals(&address, part), constant(NEW));
+    }
+    // Hostile bodies.
+    for body in ["", "[]", "{\"s_a\": {}, \"s_a\": {}, \"s_b\": {}}", "{\"s_a\": 1, \"s_b\": []}"] {
+        let (status, answer) = ask(&address, "PATCH", "/api/v1/blocks", body);
+        assert!((400..500).contains(&status), "{body}: {status} {answer}");
+    }
+    let (status, _) = ask(&address, "PATCH", "/api/v1/blocks?at=x", &values(&some));
+    assert_eq!(status, 400);
+}
+
+/// A server between the fleet and a part: `on_commit` gets the commit of an update, and what passes it on.
+struct Between(std::net::SocketAddr);
+
+impl Between {
+    fn start(
+        part: String,
+        on_commit: impl Fn(&dyn Fn() -> Vec<u8>) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let on_commit = Arc::new(on_commit);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, part, on_commit) =
+                    (stream.unwrap(), part.clone(), Arc::clone(&on_commit));
+                std::thread::spawn(move || {
+                    let Some(request) = request(&mut stream) else { return };
+                    let pass = || pass(&part, &request).unwrap_or_default();
+                    let is_commit = request.starts_with(b"POST") && {
+                        let head = String::from_utf8_lossy(&request).into_owned();
+                        head.lines().next().unwrap_or_default().contains("/commit")
+                    };
+                    let answer = if is_commit { on_commit(&pass) } else { pass() };
+                    let _ = stream.write_all(&answer);
+                });
+            }
+        });
+        Self(address)
+    }
+}
+
+/// Reads a request to its end.
+fn request(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    loop {
+        let mut more = [0; 8192];
+        let count = stream.read(&mut more).ok().filter(|count| *count > 0)?;
+        bytes.extend_from_slice(&more[..count]);
+        let text = String::from_utf8_lossy(&bytes).to_lowercase();
+        let Some(end) = text.find("\r\n\r\n") else { continue };
+        let length = text[..end].lines().find_map(|line| line.strip_prefix("content-length:"));
+        let length: usize = length.map_or(0, |length| length.trim().parse().unwrap());
+        if bytes.len() >= end + 4 + length {
+            return Some(bytes);
+        }
+    }
+}
+
+/// Passes a request on to `part`; returns its answer.
+fn pass(part: &str, request: &[u8]) -> Option<Vec<u8>> {
+    let mut stream = TcpStream::connect(part).ok()?;
+    let line = request.windows(2).position(|pair| pair == b"\r\n")? + 2;
+    let request = [&request[..line], b"Connection: close\r\n", &request[line..]].concat();
+    stream.write_all(&request).ok()?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok()?;
+    Some(answer)
+}
+
+/// Puts a server between the fleet and part `c`.
+fn between(
+    folder: &Path,
+    on_commit: impl Fn(&dyn Fn() -> Vec<u8>) -> Vec<u8> + Send + Sync + 'static,
+) {
+    let path = folder.join("parts/deployment.json");
+    let mut manifest: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let part =
+        manifest["parts"].as_array_mut().unwrap().iter_mut().find(|part| part["name"] == "c");
+    let server = &mut part.unwrap()["server"]["address"];
+    let there = server.as_str().unwrap().to_owned();
+    *server = Between::start(there, on_commit).0.to_string().into();
+    let draft = folder.join("parts/deployment.json.new");
+    fs::write(&draft, manifest.to_string()).unwrap();
+    fs::rename(&draft, &path).unwrap();
+}
+
+/// Checks the answer to an update that part `c` did not commit, and that `a` and `b` keep their values.
+fn check_others(folder: &Path, address: &str) {
+    let (status, problem) = patch(address, &["a", "b", "c"].map(|part| (part, constant(NEW))));
+    let detail = problem["detail"].as_str().unwrap();
+    assert_eq!(status, 502, "{problem}");
+    for said in ["part `a`: keeps its values", "part `b`: keeps its values", "part `c`: unknown"] {
+        assert!(detail.contains(said), "{said}: {detail}");
+    }
+    let at = detail.split("after timestamp ").nth(1).unwrap();
+    let at: u64 = at.split(':').next().unwrap().parse().unwrap();
+    for part in ["a", "b"] {
+        let samples = wait_for_samples(folder, part, at + 2 * 8192);
+        assert!(samples.iter().all(|sample| *sample == OLD), "{part}");
+        assert_eq!(signals(address, part), constant(OLD));
+    }
+}
+
+#[test]
+fn part_that_dies_between_the_steps_leaves_the_old_values_at_all_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let parts = parts(folder.path());
+    // It would end the other parts.
+    let (parent, killed) = (parts.process.id().to_string(), process("c_0.yaml", &parts));
+    between(folder.path(), move |_| {
+        signal("-STOP", &parent);
+        signal("-KILL", &killed);
+        Vec::new()
+    });
+    let (_fleet, address) = fleet(folder.path());
+    all_answer(&address);
+    check_others(folder.path(), &address);
+}
+
+#[test]
+fn part_that_hangs_between_the_steps_does_not_commit_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let parts = parts(folder.path());
+    let hung = process("c_0.yaml", &parts);
+    let stopped = hung.clone();
+    between(folder.path(), move |pass| {
+        signal("-STOP", &stopped);
+        // The request waits for the part, which goes on when its time is over.
+        pass()
+    });
+    let (_fleet, address) = fleet(folder.path());
+    all_answer(&address);
+    let began = std::time::Instant::now();
+    check_others(folder.path(), &address);
+    std::thread::sleep(Duration::from_secs(6).saturating_sub(began.elapsed()));
+    signal("-CONT", &hung);
+    all_answer(&address);
+    let until = samples(folder.path(), "c").len() as u64 + 6_000_000;
+    let samples = wait_for_samples(folder.path(), "c", until);
+    assert!(samples.iter().all(|sample| *sample == OLD));
+}
+
+#[test]
+fn commit_whose_answer_is_lost_is_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let _parts = parts(folder.path());
+    between(folder.path(), |pass| {
+        pass();
+        Vec::new()
+    });
+    let (_fleet, address) = fleet(folder.path());
+    all_answer(&address);
+    let (status, problem) = patch(&address, &["a", "b", "c"].map(|part| (part, constant(NEW))));
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(status == 409 && detail.contains("nothing has changed at any part"), "{problem}");
+    let until = samples(folder.path(), "a").len() as u64 + 5_000_000;
+    for part in ["a", "b", "c"] {
+        let samples = wait_for_samples(folder.path(), part, until);
+        assert!(samples.iter().all(|sample| *sample == OLD), "{part}");
+    }
+}
+
+#[test]
+fn part_that_is_no_fxgraph_is_named_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let _parts = parts(folder.path());
+    // It sends bytes for ever.
+    between(folder.path(), |_| b"HTTP/1.1 200 OK\r\n\r\n".repeat(1 << 20));
+    let (_fleet, address) = fleet(folder.path());
+    all_answer(&address);
+    let (status, problem) = patch(&address, &["a", "c"].map(|part| (part, constant(NEW))));
+    assert!(matches!(status, 409 | 502), "{problem}");
+    let table =
+        fxgraph(folder.path(), &["fleet", "parts"]).stdout(Stdio::piped()).output().unwrap();
+    assert!(table.status.success(), "{}", String::from_utf8_lossy(&table.stderr));
+    assert_eq!(signals(&address, "a"), constant(OLD));
+}

@@ -1,0 +1,226 @@
+//! Live updates of blocks of several parts: prepared at all parts, then committed at one timestamp.
+//!
+//! Nothing changes unless all parts have accepted the values. A part that fails between the two steps leaves the old
+//! values at all others: what they have scheduled is scheduled back at the same timestamp.
+
+use super::client::{Asked, Unanswered};
+use super::parts::Part;
+use crate::problem::Problem;
+use axum::Json;
+use axum::body::to_bytes;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use futures_util::future::join_all;
+use fxgraph_api::changes::{PreparedUpdate, Retuned};
+use fxgraph_api::problem::Problem as Document;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+
+/// Time limit of a part to accept the values: less than the time for which the fastest part keeps the update prepared.
+const PREPARE: Duration = Duration::from_secs(3);
+/// Time limit of a part to commit the update, and to take it back.
+const COMMIT: Duration = Duration::from_secs(1);
+/// Distance of the timestamp from the newest samples, in seconds: more than the time for committing and taking back.
+const LEAD_SECONDS: f64 = 3.0;
+/// Largest answer, in bytes: it has the values before the update.
+const MOST_BYTES: usize = 16 << 20;
+
+/// The blocks of one part, and their new values.
+pub(super) type Values = BTreeMap<String, (Arc<Part>, Map<String, Value>)>;
+
+/// Why a part did not do what it was asked for.
+enum Failure {
+    /// It said no.
+    Refused(Box<Document>),
+    /// It has not received the request.
+    Unreachable(String),
+    /// There is no answer, so it may have done it.
+    Lost(String),
+}
+
+impl Failure {
+    fn text(&self) -> String {
+        match self {
+            Self::Refused(document) => document.detail.clone(),
+            Self::Unreachable(why) | Self::Lost(why) => format!("does not answer: {why}"),
+        }
+    }
+}
+
+async fn ask<T: DeserializeOwned>(
+    part: &Part,
+    method: Method,
+    path: &str,
+    body: Option<&Map<String, Value>>,
+    limit: Duration,
+) -> Result<T, Failure> {
+    let (address, token) = part.server().map_err(Failure::Unreachable)?;
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let body = body.map(|body| Value::Object(body.clone()).to_string()).unwrap_or_default();
+    let body = body.into();
+    let asked =
+        Asked { address: &address, token: token.as_deref(), method, path, headers, body, limit };
+    let failure = |error: Unanswered| {
+        if error.may_be_received {
+            Failure::Lost(error.why)
+        } else {
+            Failure::Unreachable(error.why)
+        }
+    };
+    let answer = asked.send().await.map_err(failure)?;
+    let status = answer.status();
+    let body = timeout(limit, to_bytes(answer.into_body(), MOST_BYTES)).await;
+    let late = || Failure::Lost("its answer takes too long".to_owned());
+    let body = body.map_err(|_| late())?.map_err(|error| Failure::Lost(error.to_string()))?;
+    let unreadable = |_| Failure::Lost("its answer is not that of fxgraph".to_owned());
+    if status.is_success() {
+        let body = if body.is_empty() { "null".into() } else { body };
+        return serde_json::from_slice(&body).map_err(unreadable);
+    }
+    Err(serde_json::from_slice(&body)
+        .map_or_else(unreadable, |document| Failure::Refused(Box::new(document))))
+}
+
+/// An update that a part has prepared.
+struct Prepared {
+    part: Arc<Part>,
+    update: PreparedUpdate,
+    at: Instant,
+}
+
+/// Updates blocks of several parts at one timestamp: `at`, or the earliest one that leaves all parts enough time.
+pub(super) async fn update(values: Values, at: Option<u64>) -> Result<Json<Retuned>, Problem> {
+    let prepared = prepare(&values).await?;
+    let at = match timestamp(&prepared, at) {
+        Ok(at) => at,
+        Err(problem) => {
+            cancel(&prepared).await;
+            return Err(problem);
+        }
+    };
+    let commits = prepared.iter().map(|prepared| async move {
+        let path = format!("/api/v1/updates/{}/commit?at={at}", prepared.update.id);
+        ask::<Retuned>(&prepared.part, Method::POST, &path, None, COMMIT).await
+    });
+    let commits = join_all(commits).await;
+    if let Some(last) = last_steady(&commits) {
+        return Ok(Json(last));
+    }
+    Err(take_back(&prepared, commits, at).await)
+}
+
+/// The result, if all parts have committed.
+fn last_steady(commits: &[Result<Retuned, Failure>]) -> Option<Retuned> {
+    let all: Option<Vec<&Retuned>> = commits.iter().map(|commit| commit.as_ref().ok()).collect();
+    all?.into_iter().max_by_key(|made| made.steady_state_timestamp).cloned()
+}
+
+async fn prepare(values: &Values) -> Result<Vec<Prepared>, Problem> {
+    let asks = values.values().map(|(part, values)| async move {
+        let path = "/api/v1/updates";
+        let update = ask(part, Method::POST, path, Some(values), PREPARE).await?;
+        Ok::<_, Failure>(Prepared { part: Arc::clone(part), update, at: Instant::now() })
+    });
+    let (mut prepared, mut failed) = (Vec::new(), Vec::new());
+    for (answer, (part, _)) in join_all(asks).await.into_iter().zip(values.values()) {
+        match answer {
+            Ok(ready) => prepared.push(ready),
+            Err(failure) => failed.push((part.name.clone(), failure)),
+        }
+    }
+    let Some((name, failure)) = failed.first() else { return Ok(prepared) };
+    cancel(&prepared).await;
+    let detail = format!("part `{name}`: {}; nothing has changed at any part", failure.text());
+    Err(match failure {
+        Failure::Refused(document) => {
+            let status = StatusCode::from_u16(document.status);
+            let problem = Problem::new(status.unwrap_or(StatusCode::CONFLICT), detail);
+            let problem = problem.diagnostics(document.diagnostics.clone());
+            document.help.iter().fold(problem, Problem::help)
+        }
+        _ => Problem::new(StatusCode::BAD_GATEWAY, detail)
+            .help("see `GET /api/v1/parts`; a prepared update is cancelled by itself after 5 s"),
+    })
+}
+
+async fn cancel(prepared: &[Prepared]) {
+    // An update that cannot be cancelled is not committed, either.
+    let cancels = prepared.iter().map(|prepared| async move {
+        let path = format!("/api/v1/updates/{}", prepared.update.id);
+        let _ = ask::<Value>(&prepared.part, Method::DELETE, &path, None, COMMIT).await;
+    });
+    join_all(cancels).await;
+}
+
+/// Chooses the timestamp.
+fn timestamp(prepared: &[Prepared], at: Option<u64>) -> Result<u64, Problem> {
+    let unsuitable = |detail: String, help: &str| {
+        Problem::new(StatusCode::CONFLICT, detail + "; nothing has changed at any part").help(help)
+    };
+    let mut clock = None;
+    let mut earliest = 0.0_f64;
+    for Prepared { part, update, at } in prepared {
+        let name = &part.name;
+        let (Some(rate), Some(sync)) = (update.adc_sample_rate_hz, update.sync_time_seconds) else {
+            let detail = format!("the blocks of part `{name}` have no timestamps");
+            return Err(unsuitable(detail, "change them in a request of their own"));
+        };
+        if clock.replace((rate, sync)).is_some_and(|clock| clock != (rate, sync)) {
+            let detail = format!("the blocks of part `{name}` have another clock than others");
+            return Err(unsuitable(detail, "change them in a request of their own"));
+        }
+        let Some(newest) = update.newest_timestamp else {
+            let detail = format!("no sample has passed the blocks of part `{name}` yet");
+            return Err(unsuitable(detail, "send the request again when data flow"));
+        };
+        let lead = at.elapsed().as_secs_f64() + LEAD_SECONDS;
+        earliest = earliest.max(newest as f64 + lead * rate);
+    }
+    Ok(at.unwrap_or(earliest.ceil() as u64))
+}
+
+/// Schedules the values before the update again, where it was committed; returns what has become of the update.
+async fn take_back(
+    prepared: &[Prepared],
+    commits: Vec<Result<Retuned, Failure>>,
+    at: u64,
+) -> Problem {
+    let undone = prepared.iter().zip(&commits).map(|(prepared, commit)| async move {
+        let name = &prepared.part.name;
+        let is_lost = match commit {
+            Ok(_) => false,
+            Err(Failure::Lost(_)) => true,
+            Err(failure) => return (true, format!("part `{name}`: {}", failure.text())),
+        };
+        let path = format!("/api/v1/blocks?at={at}");
+        let before = Some(&prepared.update.before);
+        // A part whose answer was lost may have committed.
+        match ask::<Retuned>(&prepared.part, Method::PATCH, &path, before, COMMIT).await {
+            Ok(made) if !made.is_late => (true, format!("part `{name}`: keeps its values")),
+            Ok(made) => {
+                let until = made.effective_timestamp;
+                (false, format!("part `{name}`: had the new values from timestamp {at} to {until}"))
+            }
+            Err(failure) => {
+                let what = if is_lost { "unknown" } else { "has the new values" };
+                (false, format!("part `{name}`: {what}: {}", failure.text()))
+            }
+        }
+    });
+    let undone = join_all(undone).await;
+    let is_undone = undone.iter().all(|(is_undone, _)| *is_undone);
+    let said: Vec<String> = undone.into_iter().map(|(_, text)| text).collect();
+    let said = said.join(" | ");
+    if is_undone {
+        let detail = format!("nothing has changed at any part: {said}");
+        return Problem::new(StatusCode::CONFLICT, detail).help("send the request again");
+    }
+    let detail = format!("the parts do not agree after timestamp {at}: {said}");
+    Problem::new(StatusCode::BAD_GATEWAY, detail).help(
+        "a part that its engine starts again has the deployed values; see `GET /api/v1/parts`, and set the values again",
+    )
+}
