@@ -1,4 +1,4 @@
-//! Live updates of blocks of several parts, with parts that refuse, hang or die.
+//! Live updates of blocks of several parts, with parts that reject them, hang or die.
 
 use super::{Running, ask, fleet, fxgraph, get, process, signal, wait_until};
 use serde_json::Value;
@@ -103,7 +103,7 @@ fn update_of_three_parts_takes_effect_at_one_sample_or_nowhere() {
         assert_eq!(signals(&address, part), constant(NEW));
     }
 
-    // `b` refuses.
+    // `b` rejects it.
     let some = [("a", constant(OLD)), ("b", "nodither(".to_owned()), ("c", constant(OLD))];
     let (status, problem) = patch(&address, &some);
     assert_eq!(status, 422, "{problem}");
@@ -122,7 +122,7 @@ fn update_of_three_parts_takes_effect_at_one_sample_or_nowhere() {
     // A timestamp that has passed.
     let body = values(&some);
     let (status, body) = ask(&address, "PATCH", "/api/v1/blocks?at=5", &body);
-    assert!(status == 409 && body.contains("timestamp 5 has passed"), "{status} {body}");
+    assert!(status == 409 && body.contains("timestamp 5 is too early"), "{status} {body}");
     let written = samples(folder.path(), "a").len() as u64;
     for part in all {
         let samples = wait_for_samples(folder.path(), part, written + 8192);
@@ -222,6 +222,8 @@ fn check_others(folder: &Path, address: &str) {
     for said in ["part `a`: keeps its values", "part `b`: keeps its values", "part `c`: unknown"] {
         assert!(detail.contains(said), "{said}: {detail}");
     }
+    let events = get(address, "/api/v1/events")["events"].to_string();
+    assert!(events.contains("fleet: the parts do not agree after timestamp "), "{events}");
     let at = detail.split("after timestamp ").nth(1).unwrap();
     let at: u64 = at.split(':').next().unwrap().parse().unwrap();
     for part in ["a", "b"] {

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// Time limit of a part for the head of its answer: a swap or a frame of a slow output takes this long.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -117,7 +118,7 @@ async fn renamed(answer: Response, rename: impl FnOnce(&mut Value)) -> Result<Re
     }
     let (head, body) = answer.into_parts();
     let bad = || Problem::new(StatusCode::BAD_GATEWAY, "the answer of the part is unreadable");
-    let body = tokio::time::timeout(LIMIT, axum::body::to_bytes(body, MOST_BYTES)).await;
+    let body = timeout(LIMIT, axum::body::to_bytes(body, MOST_BYTES)).await;
     let body = body.map_err(|_| bad())?.map_err(|_| bad())?;
     let mut value: Value = serde_json::from_slice(&body).map_err(|_| bad())?;
     rename(&mut value);
@@ -348,8 +349,22 @@ pub(super) async fn retune(
     }
     let _places = fleet.0.forwarded.take(client, parts.len()).ok_or_else(too_many)?;
     let at = asked::<u64>(&query, "at", "123456")?;
+    // Two updates at once would wait for each other at their parts.
+    let turn = timeout(LIMIT, Arc::clone(&fleet.0.updates).lock_owned()).await;
+    let turn = turn.map_err(|_| Problem::busy("other updates of several parts are in progress"))?;
     // It goes on if the client leaves, so that no part keeps an update that others have not.
-    let update = tokio::spawn(update::update(parts, at)).await;
+    let update = async move {
+        let _turn = turn;
+        let made = update::update(parts, at).await;
+        // Others should know, too.
+        if let Err(problem) = &made
+            && problem.document.status == StatusCode::BAD_GATEWAY
+        {
+            fleet.0.log.warn(&problem.document.detail);
+        }
+        made
+    };
+    let update = tokio::spawn(update).await;
     let lost = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the update has failed");
     Ok(update.map_err(lost)??.into_response())
 }

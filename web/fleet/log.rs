@@ -1,8 +1,10 @@
 //! Events of all parts, in the order in which they were seen.
 
+use fxgraph::runtime::EventKind;
 use fxgraph_api::events::{EventInfo, EventList};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
 /// Number of events that are kept.
@@ -51,6 +53,19 @@ impl Log {
             events.kept.push_back(event);
         }
         self.last.send_replace(events.last);
+    }
+
+    /// Adds a warning of the fleet itself.
+    pub fn warn(&self, text: &str) {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let event = EventInfo {
+            sequence: 0,
+            unix_time_seconds: unix.as_secs_f64(),
+            block: None,
+            kind: EventKind::Warning.name().to_owned(),
+            text: text.to_owned(),
+        };
+        self.add("fleet", vec![event]);
     }
 
     /// Events after number `since`. A number that has not been given is one of an earlier fleet: all events follow it.

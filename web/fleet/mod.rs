@@ -53,12 +53,15 @@ struct Inner {
     parts: RwLock<Vec<Arc<Part>>>,
     log: Log,
     forwarded: Shares,
+    /// Turn of updates of several parts.
+    updates: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Fleet {
     pub fn new(name: String, find: Find, permission: Permission) -> Self {
         let (parts, log, forwarded) = (RwLock::default(), Log::default(), Shares::new(FORWARDED));
-        Self(Arc::new(Inner { name, find, permission, parts, log, forwarded }))
+        let updates = Arc::default();
+        Self(Arc::new(Inner { name, find, permission, parts, log, forwarded, updates }))
     }
 
     fn parts(&self) -> Vec<Arc<Part>> {

@@ -50,6 +50,7 @@ impl Failure {
     }
 }
 
+/// Asks a part; `limit` is for all of it, from the connection to the end of the answer.
 async fn ask<T: DeserializeOwned>(
     part: &Part,
     method: Method,
@@ -64,25 +65,29 @@ async fn ask<T: DeserializeOwned>(
     let body = body.into();
     let asked =
         Asked { address: &address, token: token.as_deref(), method, path, headers, body, limit };
-    let failure = |error: Unanswered| {
-        if error.may_be_received {
-            Failure::Lost(error.why)
-        } else {
-            Failure::Unreachable(error.why)
-        }
+    let answered = async {
+        let failure = |error: Unanswered| {
+            if error.may_be_received {
+                Failure::Lost(error.why)
+            } else {
+                Failure::Unreachable(error.why)
+            }
+        };
+        let answer = asked.send().await.map_err(failure)?;
+        let status = answer.status();
+        let body = to_bytes(answer.into_body(), MOST_BYTES).await;
+        Ok((status, body.map_err(|error| Failure::Lost(error.to_string()))?))
     };
-    let answer = asked.send().await.map_err(failure)?;
-    let status = answer.status();
-    let body = timeout(limit, to_bytes(answer.into_body(), MOST_BYTES)).await;
-    let late = || Failure::Lost("its answer takes too long".to_owned());
-    let body = body.map_err(|_| late())?.map_err(|error| Failure::Lost(error.to_string()))?;
+    let late = |_| Failure::Lost(format!("no answer within {} s", limit.as_secs()));
+    let (status, body) = timeout(limit, answered).await.map_err(late)??;
     let unreadable = |_| Failure::Lost("its answer is not that of fxgraph".to_owned());
     if status.is_success() {
         let body = if body.is_empty() { "null".into() } else { body };
         return serde_json::from_slice(&body).map_err(unreadable);
     }
-    Err(serde_json::from_slice(&body)
-        .map_or_else(unreadable, |document| Failure::Refused(Box::new(document))))
+    let refused =
+        serde_json::from_slice(&body).map(|document| Failure::Refused(Box::new(document)));
+    Err(refused.unwrap_or_else(unreadable))
 }
 
 /// An update that a part has prepared.
@@ -122,7 +127,11 @@ fn last_steady(commits: &[Result<Retuned, Failure>]) -> Option<Retuned> {
 async fn prepare(values: &Values) -> Result<Vec<Prepared>, Problem> {
     let asks = values.values().map(|(part, values)| async move {
         let path = "/api/v1/updates";
-        let update = ask(part, Method::POST, path, Some(values), PREPARE).await?;
+        let update: PreparedUpdate = ask(part, Method::POST, path, Some(values), PREPARE).await?;
+        // It becomes a part of paths.
+        if !update.id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(Failure::Lost("its answer is not that of fxgraph".to_owned()));
+        }
         Ok::<_, Failure>(Prepared { part: Arc::clone(part), update, at: Instant::now() })
     });
     let (mut prepared, mut failed) = (Vec::new(), Vec::new());
@@ -180,7 +189,15 @@ fn timestamp(prepared: &[Prepared], at: Option<u64>) -> Result<u64, Problem> {
         let lead = at.elapsed().as_secs_f64() + LEAD_SECONDS;
         earliest = earliest.max(newest as f64 + lead * rate);
     }
-    Ok(at.unwrap_or(earliest.ceil() as u64))
+    let earliest = earliest.ceil() as u64;
+    if at.is_some_and(|at| at < earliest) {
+        let at = at.unwrap_or_default();
+        let detail =
+            format!("timestamp {at} is too early for all parts: at least {earliest} is needed");
+        let help = format!("give a timestamp at least {LEAD_SECONDS} s ahead, or omit `at`");
+        return Err(unsuitable(detail, &help));
+    }
+    Ok(at.unwrap_or(earliest))
 }
 
 /// Schedules the values before the update again, where it was committed; returns what has become of the update.
@@ -191,14 +208,14 @@ async fn take_back(
 ) -> Problem {
     let undone = prepared.iter().zip(&commits).map(|(prepared, commit)| async move {
         let name = &prepared.part.name;
-        let is_lost = match commit {
+        let may_have_it = match commit {
             Ok(_) => false,
             Err(Failure::Lost(_)) => true,
             Err(failure) => return (true, format!("part `{name}`: {}", failure.text())),
         };
         let path = format!("/api/v1/blocks?at={at}");
         let before = Some(&prepared.update.before);
-        // A part whose answer was lost may have committed.
+        // A part whose answer did not arrive may have committed.
         match ask::<Retuned>(&prepared.part, Method::PATCH, &path, before, COMMIT).await {
             Ok(made) if !made.is_late => (true, format!("part `{name}`: keeps its values")),
             Ok(made) => {
@@ -206,7 +223,7 @@ async fn take_back(
                 (false, format!("part `{name}`: had the new values from timestamp {at} to {until}"))
             }
             Err(failure) => {
-                let what = if is_lost { "unknown" } else { "has the new values" };
+                let what = if may_have_it { "unknown" } else { "has the new values" };
                 (false, format!("part `{name}`: {what}: {}", failure.text()))
             }
         }

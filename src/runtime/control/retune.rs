@@ -29,7 +29,7 @@ pub struct Retuned {
     pub config_id: u64,
 }
 
-/// What is known of the blocks of a prepared update.
+/// The blocks of a prepared update.
 #[derive(Clone, Copy, Debug)]
 pub struct Prepared {
     /// Timestamp after the newest sample that a block has processed; `None` before the first one.

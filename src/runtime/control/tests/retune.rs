@@ -319,3 +319,42 @@ fn probe_continues_after_a_swap_of_its_block() {
     let report = stop(&control, running);
     assert_whole(&rows("tapped"), &report, 4, |_| 1);
 }
+
+#[test]
+fn prepared_retune_applies_exactly_at_its_timestamp_or_not_at_all() {
+    let (control, running) = start_level("prepared", NEVER);
+    let level = |control: &Control| control.plan().blocks[1].parameters["level"].clone();
+    let newest = |control: &Control| control.stats()[2].newest_timestamp.unwrap_or_default();
+    let reach = |until: u64| {
+        while newest(&control) < until {
+            assert!(!control.wait_timeout(Duration::from_millis(1)), "the run ended");
+        }
+    };
+    reach(20);
+    let cancelled = control.retune_prepared("f: {level: 2}", LIMIT, |prepared| {
+        assert!(prepared.newest_timestamp.is_some_and(|newest| newest >= 20));
+        assert_eq!(prepared.clock.unwrap().sync_time_seconds, 0.0);
+        reach(newest(&control) + 20);
+        None
+    });
+    assert_eq!(cancelled.unwrap(), None);
+    let passed = control.retune_prepared("f: {level: 3}", LIMIT, |_| Some(20));
+    assert!(
+        matches!(passed, Err(RetuneError::Passed { at: 20, begun }) if begun > 20),
+        "{passed:?}"
+    );
+    let far = control.retune_prepared("f: {level: 3}", LIMIT, |_| Some(u64::MAX));
+    assert!(matches!(far, Err(RetuneError::Refused(_))), "{far:?}");
+    let unknown = control.retune_prepared("f: {level: x}", LIMIT, |_| panic!("it is rejected"));
+    assert!(matches!(unknown, Err(RetuneError::Refused(_))), "{unknown:?}");
+    assert_eq!(level(&control), 1);
+    let made = control.retune_prepared("f: {level: 4}", LIMIT, |prepared| {
+        Some(prepared.newest_timestamp.unwrap() + 500)
+    });
+    let made = made.unwrap().unwrap();
+    assert!(!made.is_late);
+    assert_eq!(level(&control), 4);
+    let report = run_until(&control, running, made.effective_timestamp + 20);
+    assert_eq!(report.failures, []);
+    assert_levels("prepared", &[(0, 1), (made.effective_timestamp, 4)]);
+}
