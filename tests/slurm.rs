@@ -122,12 +122,20 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_restarts_a_killed
     let out = |name: &str| format!("out={}", folder.join(name).display());
     let set = |dumps: &'static str| {
         let rate = "adc_sample_rate_hz=428000";
-        ["--set", "antennas=2", "--set", dumps, "--set", rate, "--set"]
+        ["--set", dumps, "--set", rate, "--set"]
     };
-    let example = "example:19_hosts";
+    let example = "example:20_array";
     fxgraph(&[&["run", example][..], &set("dumps=20"), &[&out("one")]].concat(), &folder);
 
-    let hosts = ["f0:digitiser", "f1:digitiser", "x0:any", "x1:any"];
+    let hosts = [
+        "d0:digitiser",
+        "f0:f_engine",
+        "f1:f_engine",
+        "f2:f_engine",
+        "x0:x_engine",
+        "x1:x_engine",
+        "x2:x_engine",
+    ];
     let cluster = Cluster::start(&folder.join("cluster"), &hosts);
     let deploy = |name: &str, dumps: &'static str, to: &str| {
         let to = out(to);
@@ -159,23 +167,30 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_restarts_a_killed
 
     let (deployed, started) = deploy("array", "dumps=20", "slurm");
     wait("the array does not end", || {
-        said(&deployed).contains("x_host: has ended") || {
-            assert!(!said(&deployed).contains("rejected"), "{}", said(&deployed));
-            false
-        }
+        let said = said(&deployed);
+        assert!(!said.contains("rejected"), "{said}");
+        ["x_host[0]: has ended", "x_host[1]: has ended"].iter().all(|ended| said.contains(ended))
     });
     stop(&deployed, started);
-    let (one, slurm) = (dumps(&folder.join("one")), dumps(&folder.join("slurm")));
-    assert_eq!(one.len(), 20);
-    let (full, _) = &one[one.keys().next().unwrap()];
-    let mut whole = 0;
-    for (timestamp, (validity, visibilities)) in &slurm {
-        if validity == full {
-            assert!(*visibilities == one[timestamp].1, "visibilities at {timestamp}");
-            whole += 1;
+    for engine in ["0", "1"] {
+        let one = dumps(&folder.join("one").join(engine));
+        let slurm = dumps(&folder.join("slurm").join(engine));
+        assert_eq!(one.len(), 20);
+        let (full, _) = &one[one.keys().next().unwrap()];
+        let mut whole = 0;
+        for (timestamp, (validity, visibilities)) in &slurm {
+            if validity == full {
+                assert!(*visibilities == one[timestamp].1, "visibilities at {timestamp}");
+                whole += 1;
+            }
         }
+        assert!(
+            whole >= 8,
+            "{whole} of {} dumps of X-engine {engine} are whole\n{}",
+            slurm.len(),
+            said(&deployed)
+        );
     }
-    assert!(whole >= 8, "{whole} of {} dumps are whole\n{}", slurm.len(), said(&deployed));
 
     let (deployed, started) = deploy("long", "dumps=5000", "long");
     wait("the array does not run", || said(&deployed).contains("f_host[1]: runs"));
