@@ -81,6 +81,27 @@ fn parts_give_the_visibilities_of_one_process() {
 }
 
 #[test]
+fn array_of_two_x_engines_gives_the_same_visibilities_in_one_process_and_in_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    for (out, extra) in [("out=one", &[][..]), ("out=parts", &["--as-parts", "-o", "run"])] {
+        let set = ["--set", "dumps=12", "--set", "adc_sample_rate_hz=428000", "--set", out];
+        let done = run(&[&["run", "example:20_array"][..], &set, extra].concat(), folder.path());
+        assert!(done.status.success(), "{}", text(&done.stderr));
+    }
+    for engine in ["0", "1"] {
+        let one = dumps(&folder.path().join("one").join(engine));
+        let parts = dumps(&folder.path().join("parts").join(engine));
+        assert_eq!(one.len(), 12);
+        let (full, _) = &one[one.keys().next().unwrap()];
+        assert!(one.values().all(|(validity, _)| validity == full));
+        let whole = parts.iter().filter(|(_, (validity, _))| validity == full);
+        let whole = whole.inspect(|(time, dump)| assert!(**dump == one[*time], "dump at {time}"));
+        let whole = whole.count();
+        assert!(whole >= 5, "{whole} of {} dumps of X-engine {engine} are whole", parts.len());
+    }
+}
+
+#[test]
 fn plan_shows_hosts_and_streams() {
     let folder = tempfile::tempdir().unwrap();
     let flowgraph = flowgraph();

@@ -3,6 +3,8 @@
 
 #[path = "support/dumps.rs"]
 mod dumps;
+#[path = "support/heaps.rs"]
+mod heaps;
 #[path = "support/needs.rs"]
 mod needs;
 #[path = "support/python.rs"]
@@ -17,6 +19,9 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for a state of the cluster or the array.
 const LIMIT: Duration = Duration::from_mins(3);
+
+/// Samples of an F heap of the example.
+const HEAP: u64 = 256 * 2 * 64;
 
 /// Waits until `is_done` holds; `what` is for the message.
 fn wait(what: &str, mut is_done: impl FnMut() -> bool) {
@@ -87,6 +92,26 @@ impl Drop for Cluster {
     }
 }
 
+/// Work for all cores, until it is dropped.
+struct Load(Vec<Child>);
+
+impl Load {
+    fn start() -> Self {
+        let cores = std::thread::available_parallelism().unwrap().get();
+        let busy = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        Self((0..cores).map(|_| busy()).collect())
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        for process in &mut self.0 {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
 fn fxgraph(arguments: &[&str], folder: &Path) -> Output {
     let output = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
         .args(arguments)
@@ -113,7 +138,8 @@ fn process_of(deployed: &Path, file: &str) -> Option<u32> {
 }
 
 #[test]
-fn array_under_slurm_gives_the_visibilities_of_one_process_and_restarts_a_killed_part() {
+fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_the_heaps_of_a_killed_part()
+ {
     if !needs::slurm() {
         return;
     }
@@ -122,12 +148,20 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_restarts_a_killed
     let out = |name: &str| format!("out={}", folder.join(name).display());
     let set = |dumps: &'static str| {
         let rate = "adc_sample_rate_hz=428000";
-        ["--set", "antennas=2", "--set", dumps, "--set", rate, "--set"]
+        ["--set", dumps, "--set", rate, "--set"]
     };
-    let example = "example:19_hosts";
+    let example = "example:20_array";
     fxgraph(&[&["run", example][..], &set("dumps=20"), &[&out("one")]].concat(), &folder);
 
-    let hosts = ["f0:digitiser", "f1:digitiser", "x0:any", "x1:any"];
+    let hosts = [
+        "d0:digitiser",
+        "f0:f_engine",
+        "f1:f_engine",
+        "f2:f_engine",
+        "x0:x_engine",
+        "x1:x_engine",
+        "x2:x_engine",
+    ];
     let cluster = Cluster::start(&folder.join("cluster"), &hosts);
     let deploy = |name: &str, dumps: &'static str, to: &str| {
         let to = out(to);
@@ -159,31 +193,61 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_restarts_a_killed
 
     let (deployed, started) = deploy("array", "dumps=20", "slurm");
     wait("the array does not end", || {
-        said(&deployed).contains("x_host: has ended") || {
-            assert!(!said(&deployed).contains("rejected"), "{}", said(&deployed));
-            false
-        }
+        let said = said(&deployed);
+        assert!(!said.contains("rejected"), "{said}");
+        ["x_host[0]: has ended", "x_host[1]: has ended"].iter().all(|ended| said.contains(ended))
     });
     stop(&deployed, started);
-    let (one, slurm) = (dumps(&folder.join("one")), dumps(&folder.join("slurm")));
-    assert_eq!(one.len(), 20);
-    let (full, _) = &one[one.keys().next().unwrap()];
-    let mut whole = 0;
-    for (timestamp, (validity, visibilities)) in &slurm {
-        if validity == full {
-            assert!(*visibilities == one[timestamp].1, "visibilities at {timestamp}");
-            whole += 1;
+    for engine in ["0", "1"] {
+        let one = dumps(&folder.join("one").join(engine));
+        let slurm = dumps(&folder.join("slurm").join(engine));
+        assert_eq!(one.len(), 20);
+        let (full, _) = &one[one.keys().next().unwrap()];
+        let mut whole = 0;
+        for (timestamp, (validity, visibilities)) in &slurm {
+            if validity == full {
+                assert!(*visibilities == one[timestamp].1, "visibilities at {timestamp}");
+                whole += 1;
+            }
         }
+        assert!(
+            whole >= 8,
+            "{whole} of {} dumps of X-engine {engine} are whole\n{}",
+            slurm.len(),
+            said(&deployed)
+        );
     }
-    assert!(whole >= 8, "{whole} of {} dumps are whole\n{}", slurm.len(), said(&deployed));
 
-    let (deployed, started) = deploy("long", "dumps=5000", "long");
-    wait("the array does not run", || said(&deployed).contains("f_host[1]: runs"));
+    // The same samples, with a dump for each heap: what the dumps of a run with faults must add up to.
+    let single =
+        [&["run", example, "--set", "heaps_per_dump=1"][..], &set("dumps=240"), &[&out("heaps")]];
+    fxgraph(&single.concat(), &folder);
+    let heaps = ["0", "1"].map(|engine| dumps(&folder.join("heaps").join(engine)));
+
+    let load = Load::start();
+    let (deployed, started) = deploy("faults", "dumps=60", "faults");
+    wait("the array does not run", || said(&deployed).contains("d_host: runs"));
+    std::thread::sleep(Duration::from_secs(3));
     let before = process_of(&deployed, "f_host_1").unwrap();
     assert!(Command::new("kill").args(["-9", &before.to_string()]).status().unwrap().success());
-    wait("the killed part does not come back", || {
-        process_of(&deployed, "f_host_1").is_some_and(|process| process != before)
+    wait("the array does not end", || {
+        ["x_host[0]: has ended", "x_host[1]: has ended"]
+            .iter()
+            .all(|ended| said(&deployed).contains(ended))
     });
+    drop(load);
     assert!(said(&deployed).contains("f_host[1]: ended on f"), "{}", said(&deployed));
     stop(&deployed, started);
+    for (engine, heaps) in ["0", "1"].iter().zip(&heaps) {
+        let dumps = dumps(&folder.join("faults").join(engine));
+        assert_eq!(dumps.len(), 60, "{}", said(&deployed));
+        let missing = heaps::missing(&dumps, heaps, 4, 4);
+        let none: Vec<u64> = Vec::new();
+        assert_eq!(missing[..2], [none.clone(), none], "{}", said(&deployed));
+        for antenna in &missing[2..] {
+            assert!(antenna.windows(2).all(|pair| pair[1] - pair[0] == HEAP), "{antenna:?}");
+            let seconds = antenna.len() as f64 * HEAP as f64 / 428_000.0;
+            assert!(seconds > 0.0 && seconds <= 2.0, "away for {seconds} s");
+        }
+    }
 }

@@ -12,8 +12,11 @@ fn array(path: &Path) -> (String, Vec<u8>) {
     (String::from_utf8_lossy(&bytes[10..start]).into_owned(), bytes[start..].to_vec())
 }
 
-/// Validity and data of each dump, by timestamp.
-pub fn dumps(folder: &Path) -> BTreeMap<u64, (Vec<u8>, Vec<u8>)> {
+/// Validity and data of a dump.
+pub type Dump = (Vec<u8>, Vec<u8>);
+
+/// The dumps in `folder`, by timestamp.
+pub fn dumps(folder: &Path) -> BTreeMap<u64, Dump> {
     let (_, timestamps) = array(&folder.join("visibilities.timestamp.npy"));
     let (_, validity) = array(&folder.join("visibilities.validity.npy"));
     let (header, data) = array(&folder.join("visibilities.npy"));
