@@ -122,7 +122,7 @@ stop() {
   local i step end c job
   : >run/stop
   # Senders first; the others process what has arrived.
-  for i in $(for i in "${!name[@]}"; do echo "${level[i]} $i"; done | sort -k1,1nr -k2,2n | cut -d ' ' -f 2); do
+  for i in $(for n in "${!name[@]}"; do echo "${level[n]} $n"; done | sort -k1,1nr -k2,2n | cut -d ' ' -f 2); do
     step=$(step_of "$i"); end=$((SECONDS + 20))
     [ -n "$step" ] && timeout 30 scancel --signal=INT "$step" 2>/dev/null
     while [ -n "$(step_of "$i")" ]; do

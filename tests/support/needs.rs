@@ -22,6 +22,11 @@ pub fn formats() -> bool {
     is_met(python::environment("tests-formats", "tests/formats/requirements.txt").map(drop))
 }
 
+/// `systemd-analyze` of systemd.
+pub fn systemd_analyze() -> bool {
+    is_met(program("systemd-analyze"))
+}
+
 /// NVRTC, from a package.
 pub fn nvrtc() -> bool {
     is_met(python::environment("kernels-python", "kernels/requirements.txt").map(drop))
