@@ -175,6 +175,13 @@ fn fleet_metrics_have_the_part_and_are_valid() {
     let _parts = parts(folder.path());
     let (_fleet, address) = fleet(folder.path());
     wait_until("both parts answer", || ask(&address, "GET", "/api/v1/health", "").0 == 200);
+    let targets = get(&address, "/api/v1/targets");
+    let parts = get(&address, "/api/v1/parts");
+    for (target, part) in targets.as_array().unwrap().iter().zip(parts.as_array().unwrap()) {
+        assert_eq!(target["targets"], serde_json::json!([part["address"]]));
+        assert_eq!(target["labels"]["part"], part["name"]);
+    }
+    assert_eq!(targets.as_array().unwrap().len(), 2);
     let (_, text) = ask(&address, "GET", "/metrics", "");
     for sample in [
         "fxgraph_part_up{part=\"a\"} 1",

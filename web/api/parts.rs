@@ -1,6 +1,7 @@
 //! Parts of a deployment, as `fxgraph fleet` sees them.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// A part of a deployment.
@@ -29,4 +30,13 @@ pub struct PartInfo {
     pub version: Option<String>,
     /// Largest lag of one of its blocks behind real time.
     pub lag_seconds: Option<f64>,
+}
+
+/// Servers that Prometheus scrapes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TargetGroup {
+    /// Addresses, `HOST:PORT`.
+    pub targets: Vec<String>,
+    /// Labels of all their metrics.
+    pub labels: BTreeMap<String, String>,
 }

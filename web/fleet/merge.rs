@@ -14,7 +14,7 @@ use futures_util::stream;
 use fxgraph_api::blocks::{BlockSummary, Fault};
 use fxgraph_api::events::{EventInfo, EventList};
 use fxgraph_api::flowgraph::{FlowgraphPage, Graph, Health};
-use fxgraph_api::parts::PartInfo;
+use fxgraph_api::parts::{PartInfo, TargetGroup};
 use fxgraph_api::recordings::RecorderInfo;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -30,7 +30,17 @@ pub(super) async fn parts(State(fleet): State<Fleet>) -> Json<Vec<PartInfo>> {
     Json(fleet.parts().iter().map(|part| part.info()).collect())
 }
 
-/// 503 if a part does not answer, has failed or runs another configuration.
+/// The servers of the parts that are placed, in Prometheus' format of `http_sd_configs`.
+pub(super) async fn targets(State(fleet): State<Fleet>) -> Json<Vec<TargetGroup>> {
+    let group = |part: &Arc<Part>| {
+        let address = part.server().ok()?.0;
+        let labels = [("part".to_owned(), part.name.clone())].into();
+        Some(TargetGroup { targets: vec![address], labels })
+    };
+    Json(fleet.parts().iter().filter_map(group).collect())
+}
+
+/// 503 if a part does not answer or has failed.
 pub(super) async fn health(State(fleet): State<Fleet>) -> Result<Json<Health>, Problem> {
     let answers = fleet.ask(|part| async move { part.get::<Health>("/api/v1/health").await }).await;
     let parts: Vec<PartInfo> = answers.iter().map(|(part, _)| part.info()).collect();

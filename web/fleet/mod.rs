@@ -156,6 +156,7 @@ pub(crate) fn router(fleet: Fleet) -> Router {
     Router::new()
         .route("/metrics", get(merge::metrics))
         .route("/api/v1/parts", get(merge::parts))
+        .route("/api/v1/targets", get(merge::targets))
         .route("/api/v1/health", get(merge::health))
         .route("/api/v1/flowgraph", get(merge::flowgraph).put(refuse))
         .route("/api/v1/flowgraph/{what}", axum::routing::post(refuse))
