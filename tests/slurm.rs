@@ -138,6 +138,7 @@ fn process_of(deployed: &Path, file: &str) -> Option<u32> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a cluster takes long to start: one test for all")]
 fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_the_heaps_of_a_killed_part()
  {
     if !needs::slurm() {
