@@ -333,7 +333,7 @@ fn prepared_retune_applies_exactly_at_its_timestamp_or_not_at_all() {
     reach(20);
     let cancelled = control.retune_prepared("f: {level: 2}", LIMIT, |prepared| {
         assert!(prepared.newest_timestamp.is_some_and(|newest| newest >= 20));
-        assert_eq!(prepared.clock.unwrap().sync_time_seconds, 0.0);
+        assert!(prepared.clock.is_some());
         reach(newest(&control) + 20);
         None
     });
