@@ -115,6 +115,29 @@ fn names(blocks: &Value) -> Vec<String> {
     blocks.map(|block| block["name"].as_str().unwrap().to_owned()).collect()
 }
 
+/// Reads the events of views of both parts in one stream, until each view has had one.
+fn follow_views_of_two_parts(address: &str) {
+    let views = "view=b%2Freceive.source.pol0%2Foutput%2Fspectrum&view=source%2Fpol0%2Fspectrum&\
+                 view=source%2Fpol1%2Fspectrum";
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    let head = format!("GET /api/v1/views?{views} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut waiting = vec![0, 1, 2];
+    let mut lines = BufReader::new(stream).lines();
+    while !waiting.is_empty() {
+        let line = lines.next().unwrap().unwrap();
+        let Some(data) = line.strip_prefix("data:") else { continue };
+        let data: Value = serde_json::from_str(data).unwrap();
+        assert!(data["detail"].is_null(), "{data}");
+        let index = data["index"].as_u64().unwrap();
+        waiting.retain(|waiting| *waiting != index);
+    }
+    let (status, body) = ask(address, "GET", "/api/v1/views?view=source%2Fpol0%2Fnone", "");
+    assert!(status == 404 && body.contains("none"), "{status} {body}");
+    assert_eq!(ask(address, "GET", "/api/v1/views?view=x", "").0, 400);
+}
+
 #[test]
 fn fleet_answers_for_all_parts_and_passes_requests_to_the_part_of_a_block() {
     let folder = tempfile::tempdir().unwrap();
@@ -134,6 +157,12 @@ fn fleet_answers_for_all_parts_and_passes_requests_to_the_part_of_a_block() {
     assert_eq!(names(&page["graph"]["blocks"]), blocks);
     let sink = get(&address, "/api/v1/blocks/sink");
     assert_eq!(sink["inputs"][0]["from"], "b/receive.source.pol0.output");
+    let edges = page["graph"]["edges"].as_array().unwrap();
+    let is_stream = |edge: &&Value| {
+        edge["from"] == "a/send.source.pol0" && edge["to"] == "b/receive.source.pol0"
+    };
+    assert_eq!(edges.iter().filter(is_stream).count(), 1);
+    follow_views_of_two_parts(&address);
     let send = get(&address, "/api/v1/blocks/a%2Fsend.source.pol0");
     assert_eq!(send["name"], "a/send.source.pol0");
 

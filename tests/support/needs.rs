@@ -23,7 +23,7 @@ pub fn formats() -> bool {
 }
 
 /// `systemd-analyze` of systemd.
-pub fn systemd_analyze() -> bool {
+pub fn systemd() -> bool {
     is_met(program("systemd-analyze"))
 }
 

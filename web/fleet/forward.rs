@@ -13,11 +13,12 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _, stream};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -242,22 +243,14 @@ pub(super) async fn kinds(
     Of { fleet, client, method, headers, body: Bytes::new() }.pass(&part, &path).await
 }
 
-/// The only part in `parts`.
-fn only_part(
-    parts: &BTreeMap<String, Arc<Part>>,
-    what: &str,
-    help: &str,
-) -> Result<Arc<Part>, Problem> {
-    let mut all = parts.values();
-    if let (Some(part), None) = (all.next(), all.next()) {
-        return Ok(Arc::clone(part));
-    }
-    let names: Vec<&str> = parts.keys().map(String::as_str).collect();
-    let detail = format!("{what} must be of one part, got blocks of: {}", names.join(", "));
-    Err(Problem::new(StatusCode::NOT_IMPLEMENTED, detail).help(help))
+/// The views of one part in a request: their positions in the request, and their queries at the part.
+struct ViewsOf {
+    part: Arc<Part>,
+    indices: Vec<usize>,
+    query: Vec<String>,
 }
 
-/// `/api/v1/views?view=BLOCK/OUTPUT/VIEW&...`: to the part of these blocks.
+/// `/api/v1/views?view=BLOCK/OUTPUT/VIEW&...`: the events of all parts of these blocks in one stream.
 pub(super) async fn views(
     State(fleet): State<Fleet>,
     Extension(Peer(client)): Extension<Peer>,
@@ -265,27 +258,97 @@ pub(super) async fn views(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let mut parts = BTreeMap::new();
-    let mut query = Vec::new();
+    let mut parts: BTreeMap<String, ViewsOf> = BTreeMap::new();
     let bad = || {
         Problem::new(StatusCode::BAD_REQUEST, "every query parameter must be a view")
             .help("give `view=block/output/view`; percent-encode the `?` of a query in it")
     };
-    for view in uri.query().unwrap_or_default().split('&') {
+    for (index, view) in uri.query().unwrap_or_default().split('&').enumerate() {
         let asked = view.strip_prefix("view=").and_then(decoded).ok_or_else(bad)?;
         let (path, own) = asked.split_at(asked.find('?').unwrap_or(asked.len()));
-        let &[name, port, view] = path.rsplitn(3, '/').collect::<Vec<_>>().as_slice() else {
+        let &[view, port, name] = path.rsplitn(3, '/').collect::<Vec<_>>().as_slice() else {
             return Err(bad());
         };
-        let (name, port, view) = (view, port, name);
         let (part, local) = fleet.find(name)?;
-        query.push(format!("view={}", encoded(&format!("{local}/{port}/{view}{own}"))));
-        parts.insert(part.name.clone(), part);
+        let of_part = parts.entry(part.name.clone());
+        let of_part =
+            of_part.or_insert_with(|| ViewsOf { part, indices: Vec::new(), query: Vec::new() });
+        of_part.indices.push(index);
+        of_part.query.push(format!("view={}", encoded(&format!("{local}/{port}/{view}{own}"))));
     }
-    let help = "follow the views of each part in a stream of its own";
-    let part = only_part(&parts, "the views of one stream", help)?;
-    let path = format!("/api/v1/views?{}", query.join("&"));
-    Of { fleet, client, method, headers, body: Bytes::new() }.pass(&part, &path).await
+    let mut streams = Vec::new();
+    for ViewsOf { part, indices, query } in parts.into_values() {
+        let path = format!("/api/v1/views?{}", query.join("&"));
+        let (fleet, method, headers) = (fleet.clone(), method.clone(), headers.clone());
+        let of = Of { fleet, client, method, headers, body: Bytes::new() };
+        let answer = of.pass(&part, &path).await?;
+        if !answer.status().is_success() {
+            return Ok(answer);
+        }
+        streams.push(Box::pin(view_events(answer, part.name.clone(), indices)));
+    }
+    let body = Body::from_stream(stream::select_all(streams));
+    let head = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
+    Ok((head, body).into_response())
+}
+
+/// Events of a stream of views of `part`, with the `indices` of the views in the request of the client.
+fn view_events(
+    answer: Response,
+    part: String,
+    indices: Vec<usize>,
+) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
+    let body = answer.into_body().into_data_stream();
+    stream::unfold(Some((body, Vec::new(), part, indices)), |state| async move {
+        let (mut body, mut bytes, part, indices) = state?;
+        let mut searched: usize = 0;
+        loop {
+            let from = searched.saturating_sub(1);
+            let end = bytes[from..].windows(2).position(|pair| pair == b"\n\n");
+            if let Some(end) = end {
+                let event: Vec<u8> = bytes.drain(..from + end + 2).collect();
+                let event = renumbered(&event, &indices);
+                return Some((Ok(event), Some((body, bytes, part, indices))));
+            }
+            searched = bytes.len();
+            match body.next().await {
+                Some(Ok(chunk)) if bytes.len() + chunk.len() <= MOST_BYTES => {
+                    bytes.extend_from_slice(&chunk);
+                }
+                None => return None,
+                Some(_) => {
+                    let detail = format!("the stream of part `{part}` has broken off");
+                    let document = Problem::new(StatusCode::BAD_GATEWAY, detail).document;
+                    let mut events = String::new();
+                    for index in indices {
+                        let mut told = serde_json::to_value(&document).unwrap_or_default();
+                        told["index"] = index.into();
+                        events.push_str(&format!("event: problem\ndata: {told}\n\n"));
+                    }
+                    return Some((Ok(events.into()), None));
+                }
+            }
+        }
+    })
+}
+
+/// Replaces the index in the data of an event.
+fn renumbered(event: &[u8], indices: &[usize]) -> Bytes {
+    let text = String::from_utf8_lossy(event);
+    let mut lines = String::with_capacity(event.len());
+    for line in text.split_inclusive('\n') {
+        let data = line.strip_prefix("data:").and_then(|data| serde_json::from_str(data).ok());
+        let index = data.as_ref().and_then(|data: &Value| data["index"].as_u64());
+        let index = index.and_then(|index| indices.get(usize::try_from(index).ok()?));
+        match (data, index) {
+            (Some(mut data), Some(index)) => {
+                data["index"] = (*index).into();
+                lines.push_str(&format!("data: {data}\n"));
+            }
+            _ => lines.push_str(line),
+        }
+    }
+    lines.into()
 }
 
 /// Names and values of the blocks in a request.

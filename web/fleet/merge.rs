@@ -13,7 +13,7 @@ use axum::{Extension, Json};
 use futures_util::stream;
 use fxgraph_api::blocks::{BlockSummary, Fault};
 use fxgraph_api::events::{EventInfo, EventList};
-use fxgraph_api::flowgraph::{FlowgraphPage, Graph, Health};
+use fxgraph_api::flowgraph::{EdgeInfo, FlowgraphPage, Graph, Health};
 use fxgraph_api::parts::{PartInfo, TargetGroup};
 use fxgraph_api::recordings::RecorderInfo;
 use serde_json::Value;
@@ -178,7 +178,37 @@ fn one_graph(pages: Vec<(String, FlowgraphPage)>) -> Graph {
             edge
         }));
     }
+    let streams = streams(&one);
+    one.edges.extend(streams);
     one
+}
+
+/// Edges for the streams between parts. The cut names both ends of a stream after the output that it carries.
+fn streams(graph: &Graph) -> Vec<EdgeInfo> {
+    let ends = |kind: &'static str, prefix: &'static str| {
+        graph.blocks.iter().filter(move |block| block.kind == kind).filter_map(move |block| {
+            let (_, local) = block.name.split_once('/')?;
+            Some((local.strip_prefix(prefix)?, &block.name))
+        })
+    };
+    let senders = ends("stream_sink", "send.").filter_map(|(stream, sender)| {
+        let edge = graph.edges.iter().find(|edge| edge.to == *sender)?;
+        Some((stream, sender, edge))
+    });
+    let edges = senders.flat_map(|(stream, sender, edge)| {
+        let receivers = ends("stream_source", "receive.").filter(move |end| end.0 == stream);
+        receivers.map(move |(_, receiver)| EdgeInfo {
+            from: sender.clone(),
+            output: "network".to_owned(),
+            to: receiver.clone(),
+            input: "network".to_owned(),
+            queued_frames: 0,
+            queue_peak_frames: None,
+            queue_frames: 0,
+            ..edge.clone()
+        })
+    });
+    edges.collect()
 }
 
 /// Lists of all parts, one after the other.
