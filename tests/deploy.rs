@@ -4,10 +4,10 @@
 #[path = "support/needs.rs"]
 mod needs;
 #[path = "support/python.rs"]
-#[allow(dead_code, reason = "no test here needs packages of Python")]
 mod python;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -62,8 +62,9 @@ fn array_of_64_antennas_is_planned_and_deployed_on_32_hosts() {
     let groups = plan.lines().filter(|line| line.starts_with("239.212.0.")).count();
     assert_eq!(groups, 64, "each F-engine has one group\n{plan}");
 
-    for engine in ["slurm", "systemd"] {
-        fxgraph(&["deploy", "array.yaml", "--engine", engine, "-o", engine], folder.path());
+    for engine in ["slurm", "systemd", "kubernetes"] {
+        let deploy = ["deploy", "array.yaml", "--engine", engine, "-o", engine];
+        fxgraph(&[&deploy[..], &["--image", "fxgraph:1"]].concat(), folder.path());
         let folder = folder.path().join(engine);
         let text = fs::read_to_string(folder.join("deployment.json")).unwrap();
         let manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -118,4 +119,117 @@ fn unit_of_each_part_passes_the_check_of_systemd() {
     let said = String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success(), "{said}");
     assert!(!said.contains("fxgraph@"), "no warning about a unit\n{said}");
+}
+
+/// Output of a deployment that fails.
+fn refused(arguments: &[&str], folder: &Path) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
+        .arg("deploy")
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn manifests_of_kubernetes_are_valid_and_place_each_part_on_a_host_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let text =
+        ARRAY.replace("f_host: {count: 16,", "f_host: {count: 16, constraint: disk=fast, gpus: 2,");
+    fs::write(folder.path().join("array.yaml"), &text).unwrap();
+    let engine = ["array.yaml", "--engine", "kubernetes", "-o", "k"];
+    assert!(refused(&engine, folder.path()).contains("needs `--image`"));
+    let deploy =
+        [&["deploy"], &engine[..], &["--image", "site/fxgraph:1", "--machine", "x_host[3]=node7"]];
+    fxgraph(&deploy.concat(), folder.path());
+
+    let read = |name: &str| -> serde_json::Value {
+        serde_json::from_str(&fs::read_to_string(folder.path().join("k").join(name)).unwrap())
+            .unwrap()
+    };
+    let kustomization = read("kustomization.yaml");
+    assert_eq!(kustomization["resources"].as_array().unwrap().len(), 64);
+    for name in kustomization["resources"].as_array().unwrap() {
+        assert!(folder.path().join("k").join(name.as_str().unwrap()).is_file());
+    }
+    let sender = read("kubernetes/f_host_0.deployment.json");
+    let pod = &sender["spec"]["template"]["spec"];
+    assert_eq!(pod["hostNetwork"], true);
+    assert_eq!(pod["nodeSelector"], serde_json::json!({"disk": "fast"}));
+    assert_eq!(pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"], 2);
+    let wait = pod["initContainers"][0]["command"][2].as_str().unwrap();
+    assert_eq!(wait.lines().count(), 16, "it waits for each receiver");
+    assert!(wait.contains("--connect http://array-x-host-15:"), "{wait}");
+    let receiver = read("kubernetes/x_host_3.deployment.json");
+    let pod = &receiver["spec"]["template"]["spec"];
+    assert_eq!(pod["nodeSelector"], serde_json::json!({"kubernetes.io/hostname": "node7"}));
+    assert!(pod["initContainers"].is_null());
+    let alone =
+        &pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let labels = &receiver["spec"]["template"]["metadata"]["labels"];
+    let instance = "app.kubernetes.io/instance";
+    assert_eq!(alone[0]["labelSelector"]["matchLabels"][instance], labels[instance]);
+
+    fs::write(folder.path().join("array.yaml"), text.replace("disk=fast", "'gpu&ib'")).unwrap();
+    let engine = [&engine[..], &["--image", "site/fxgraph:1"]].concat();
+    let said = refused(&engine, folder.path());
+    assert!(said.contains("the constraint `gpu&ib` is not a label of Kubernetes"), "{said}");
+    let name = format!("flowgraph: {}\n", "a".repeat(60));
+    fs::write(folder.path().join("array.yaml"), text.replace("flowgraph: array\n", &name)).unwrap();
+    assert!(refused(&engine, folder.path()).contains("at most 63 characters"));
+
+    if !needs::kubernetes() {
+        return;
+    }
+    let python = python::environment("tests-kubernetes", "tests/kubernetes.txt").unwrap();
+    let mut validate = Command::new(python.with_file_name("kubernetes-validate"));
+    validate.arg("--strict");
+    for file in fs::read_dir(folder.path().join("k/kubernetes")).unwrap() {
+        validate.arg(file.unwrap().path());
+    }
+    let output = validate.output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches(" passed for resource ").count(), 64, "{said}");
+}
+
+#[test]
+fn submit_hands_the_directory_to_kubectl_and_reports_its_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("array.yaml"), ARRAY).unwrap();
+    let kubectl = folder.path().join("kubectl");
+    let submit = |script: Option<&str>| {
+        if let Some(script) = script {
+            fs::write(&kubectl, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(&kubectl, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let output = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
+            .args([
+                "deploy",
+                "array.yaml",
+                "--engine",
+                "kubernetes",
+                "--image",
+                "i",
+                "-o",
+                "k",
+                "--submit",
+            ])
+            .current_dir(folder.path())
+            .env("PATH", folder.path())
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    };
+    let (is_done, said) = submit(None);
+    assert!(!is_done && said.contains("cannot start `kubectl`"), "{said}");
+    let (is_done, said) = submit(Some(
+        "[ \"$1 $2 $3\" = 'apply -k k' ] && [ -s \"$3/kustomization.yaml\" ] && echo applied",
+    ));
+    assert!(is_done && said.contains("applied"), "{said}");
+    let (is_done, said) = submit(Some("exit 3"));
+    assert!(!is_done && said.contains("`kubectl` has failed: exit status: 3"), "{said}");
 }

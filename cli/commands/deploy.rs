@@ -8,7 +8,7 @@ use crate::terminal::Terminal;
 use fxgraph::diagnostic::Severity;
 use std::path::PathBuf;
 
-/// Writes the files with which Slurm or systemd runs a flowgraph on its hosts
+/// Writes the files with which Slurm, Kubernetes or systemd runs a flowgraph on its hosts
 #[derive(Debug, clap::Args)]
 pub struct Deploy {
     #[command(flatten)]
@@ -30,8 +30,16 @@ pub struct Deploy {
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
 
+    /// Starts the deployment: runs `array.sh start` (Slurm) or `kubectl apply -k` (Kubernetes)
+    #[arg(long)]
+    submit: bool,
+
+    /// Container image with fxgraph and bash (Kubernetes)
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+
     /// Machine of a part, like `f_host[0]=node7`; may be given several times. By default a machine is named as its part:
-    /// `f-host-0` (systemd)
+    /// `f-host-0` (systemd), or chosen by Kubernetes
     #[arg(long, value_name = "PART=MACHINE", value_parser = machine)]
     machine: Vec<(String, String)>,
 }
@@ -45,8 +53,13 @@ impl Deploy {
                 Failure::because("cannot find the path of this program", &error)
             })?,
         };
-        let options =
-            Options { engine: self.engine, first_port: self.port, program, machines: self.machine };
+        let options = Options {
+            engine: self.engine,
+            first_port: self.port,
+            program,
+            image: self.image,
+            machines: self.machine,
+        };
         let manifest = deploy::write(&plan, &options, &self.output)?;
         let columns = [("part", Align::Left), ("server", Align::Left)];
         let mut table = Table::new(terminal.coloured_results, &columns);
@@ -55,7 +68,8 @@ impl Deploy {
                 part.address(&self.output).unwrap_or_else(|| format!("port {}", part.port));
             table.row([part.name.clone(), address]);
         }
-        terminal.results(&table.finish())
+        terminal.results(&table.finish())?;
+        if self.submit { self.engine.submit(&self.output) } else { Ok(()) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Files with which an engine runs the parts of a flowgraph with hosts.
 
+mod kubernetes;
 pub mod manifest;
 pub mod processes;
 mod slurm;
@@ -13,6 +14,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// File with the token of the servers, in the directory of the deployment.
 const TOKEN: &str = "token";
@@ -24,6 +26,8 @@ pub enum Engine {
     Slurm,
     /// systemd: the files of the unit `fxgraph@PART` of each machine
     Systemd,
+    /// Kubernetes: manifests for `kubectl apply -k DIR`
+    Kubernetes,
 }
 
 /// Options of a deployment.
@@ -33,6 +37,8 @@ pub struct Options {
     pub first_port: u16,
     /// Path of the program on the hosts.
     pub program: PathBuf,
+    /// Container image with the program.
+    pub image: Option<String>,
     /// Machines by name of part; other parts run on machines that are named as they are.
     pub machines: Vec<(String, String)>,
 }
@@ -68,22 +74,59 @@ impl Engine {
         match self {
             Self::Slurm => "slurm",
             Self::Systemd => "systemd",
+            Self::Kubernetes => "kubernetes",
         }
     }
 
+    /// Hands the deployment in `folder` to the engine.
+    ///
+    /// # Errors
+    /// If the engine's command fails or is not installed.
+    pub fn submit(self, folder: &Path) -> Result<(), Failure> {
+        let mut command = match self {
+            Self::Slurm => {
+                let mut command = Command::new(folder.join(slurm::NAME));
+                command.arg("start");
+                command
+            }
+            Self::Kubernetes => {
+                let mut command = Command::new("kubectl");
+                command.args(["apply", "-k"]).arg(folder);
+                command
+            }
+            Self::Systemd => {
+                let message = "`--submit` is for Slurm and Kubernetes; copy the files of systemd to their machines";
+                return Err(Failure::failed(message));
+            }
+        };
+        let name = command.get_program().to_string_lossy().into_owned();
+        let status = command
+            .status()
+            .map_err(|error| Failure::because(&format!("cannot start `{name}`"), &error))?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(Failure::failed(format!(
+            "`{name}` has failed: {status}; the files are in {}",
+            folder.display()
+        )))
+    }
+
     /// Where the server of a part is found.
-    fn server(self, part: &PartPlan, port: u16, options: &Options) -> Server {
+    fn server(self, flowgraph: &str, part: &PartPlan, port: u16, options: &Options) -> Server {
         match self {
+            Self::Kubernetes => kubernetes::server(flowgraph, part, port),
             Self::Slurm => Server::AddressFile(format!("run/{}.address", part.file_name()).into()),
             Self::Systemd => systemd::server(part, port, &options.machines),
         }
     }
 
     /// The engine's own files.
-    fn files(self, deployment: &Deployment<'_>) -> Vec<File> {
+    fn files(self, deployment: &Deployment<'_>) -> Result<Vec<File>, Failure> {
         match self {
-            Self::Slurm => slurm::files(deployment),
-            Self::Systemd => systemd::files(deployment.parts, deployment.manifest),
+            Self::Slurm => Ok(slurm::files(deployment)),
+            Self::Systemd => Ok(systemd::files(deployment.parts, deployment.manifest)),
+            Self::Kubernetes => kubernetes::files(deployment),
         }
     }
 }
@@ -117,7 +160,7 @@ pub fn write(plan: &Plan, options: &Options, folder: &Path) -> Result<Manifest, 
         options,
         parts: &parts,
         manifest: &manifest,
-    }));
+    })?);
     manifest.files = files.iter().map(|file| file.path.clone()).collect();
     let earlier = Manifest::read(&folder).ok();
 
@@ -154,6 +197,7 @@ fn manifest(plan: &Plan, options: &Options, parts: &[HostPart]) -> Result<Manife
     let plans: Vec<&PartPlan> = parts.iter().map(|host| &host.part).collect();
     let levels = levels(&plans);
     let level = |at: usize| levels.iter().position(|level| level.contains(&at)).unwrap_or_default();
+    let plan_name = plan.name.clone();
     let part = |(at, HostPart { part, plan }): (usize, &HostPart)| -> Result<Part, Failure> {
         let port = u16::try_from(at).ok().and_then(|at| options.first_port.checked_add(at));
         let port = port.ok_or_else(|| {
@@ -177,7 +221,7 @@ fn manifest(plan: &Plan, options: &Options, parts: &[HostPart]) -> Result<Manife
             level: level(at),
             sends_to: plans.iter().filter(reads).map(|to| to.name.clone()).collect(),
             port,
-            server: options.engine.server(part, port, options),
+            server: options.engine.server(&plan_name, part, port, options),
         })
     };
     Ok(Manifest {

@@ -6,9 +6,12 @@ use std::fmt::Write;
 /// Script without the parts.
 const SCRIPT: &str = include_str!("array.sh");
 
+/// Name of the script.
+pub const NAME: &str = "array.sh";
+
 /// The script.
 pub fn files(deployment: &Deployment<'_>) -> Vec<File> {
-    vec![File::executable("array.sh", SCRIPT.replace("@PARTS@\n", &arrays(deployment)))]
+    vec![File::executable(NAME, SCRIPT.replace("@PARTS@\n", &arrays(deployment)))]
 }
 
 /// Parts and classes as arrays of the shell.

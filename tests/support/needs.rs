@@ -22,6 +22,11 @@ pub fn formats() -> bool {
     is_met(python::environment("tests-formats", "tests/formats/requirements.txt").map(drop))
 }
 
+/// The schemas of Kubernetes, of tests/kubernetes.txt.
+pub fn kubernetes() -> bool {
+    is_met(python::environment("tests-kubernetes", "tests/kubernetes.txt").map(drop))
+}
+
 /// `systemd-analyze` of systemd.
 pub fn systemd() -> bool {
     is_met(program("systemd-analyze"))
