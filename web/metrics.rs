@@ -94,7 +94,7 @@ families! {
     EXPECTED "fxgraph_block_expected_rate_hertz" BLOCK,
         "Input frames per second (for a source: output frames) required to keep up with the telescope.";
     BUSY "fxgraph_block_busy_seconds_total" BLOCK,
-        "Time that the block spent working. Above 0.9 s per second, the block is the bottleneck.";
+        "Time in calls of the block. Above 0.9 s per second, the block is the bottleneck. Its own threads: fxgraph_block_thread_busy_seconds_total.";
     THREAD_BUSY "fxgraph_block_thread_busy_seconds_total" &["block", "kind", "device", "thread"],
         "Time that a thread of the block ran or waited for a core. Above 0.9 s per second, the block is the bottleneck.";
     INPUT_WAIT "fxgraph_block_input_wait_seconds_total" BLOCK,

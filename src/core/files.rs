@@ -24,7 +24,7 @@ pub struct Files {
     below: Option<Arc<Path>>,
 }
 
-/// Checks that somebody can read what is written to `file`.
+/// Checks that `file` still has a name, so that it can be read.
 ///
 /// # Errors
 /// If the file has no name any more.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 /// Threads of one block, shared between the block and its readers.
 ///
-/// A thread that a block starts here counts as work of the block: in its busy time, in metrics, and when the bottleneck
-/// of the flowgraph is looked for.
+/// A thread that a block starts here counts as work of the block: in its busy time, in metrics, and in the search for the
+/// bottleneck of the flowgraph.
 #[derive(Clone, Debug, Default)]
 pub struct Threads(Arc<Mutex<Vec<Entry>>>);
 
@@ -29,11 +29,16 @@ struct Entry {
     task: Option<PathBuf>,
     /// Busy time of earlier threads with this name, as after a restart of the block.
     before: Duration,
+    /// The last busy time that was read; it stays if the next one cannot be read.
+    last: Duration,
 }
 
 impl Entry {
-    fn busy(&self) -> Duration {
-        self.before + self.task.as_deref().and_then(busy).unwrap_or_default()
+    fn busy(&mut self) -> Duration {
+        if let Some(now) = self.task.as_deref().and_then(busy) {
+            self.last = self.before + now;
+        }
+        self.last
     }
 }
 
@@ -59,10 +64,11 @@ impl Threads {
     #[must_use]
     pub fn times(&self) -> Vec<ThreadTime> {
         let mut times: Vec<ThreadTime> = Vec::new();
-        for entry in self.entries().iter() {
+        for entry in self.entries().iter_mut() {
+            let busy = entry.busy();
             match times.iter_mut().find(|time| time.name == entry.name) {
-                Some(time) => time.busy += entry.busy(),
-                None => times.push(ThreadTime { name: entry.name, busy: entry.busy() }),
+                Some(time) => time.busy += busy,
+                None => times.push(ThreadTime { name: entry.name, busy }),
             }
         }
         times
@@ -79,7 +85,12 @@ impl Threads {
         let ended = |entry: &Entry| entry.name == name && entry.task.is_none();
         match entries.iter().position(ended) {
             Some(index) => entries[index].task.clone_from(&task),
-            None => entries.push(Entry { name, task: task.clone(), before: Duration::ZERO }),
+            None => entries.push(Entry {
+                name,
+                task: task.clone(),
+                before: Duration::ZERO,
+                last: Duration::ZERO,
+            }),
         }
         Running { threads: self, task }
     }

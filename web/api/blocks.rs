@@ -218,6 +218,8 @@ pub struct BlockPage {
     /// Age of the newest sample, relative to the stream's sync time, or without one to the source's first sample.
     pub sample_age_seconds: Option<f64>,
     /// Threads that the block started itself.
+    #[serde(default)]
+    #[schema(required)]
     pub threads: Vec<ThreadInfo>,
     /// Kernel times, for a block on a GPU.
     pub device_jobs: Option<DeviceJobsInfo>,

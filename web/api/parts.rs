@@ -19,6 +19,8 @@ pub struct PartInfo {
     /// Everything that is wrong with it, one line per element.
     pub troubles: Vec<String>,
     /// Whether its configuration differs from the deployed one: a client has changed it, or another one was deployed.
+    #[serde(default)]
+    #[schema(required)]
     pub is_changed: bool,
     /// State: prepared, starting, running, draining, ended or failed; `null` if it does not answer.
     pub state: Option<String>,

@@ -41,7 +41,7 @@ function told(page) {
       page.inputs.length > 0 && tile("data in", rates ? format.bits(rates.bytes_in_per_second) : "-", format.si(totals.bytes_in, "B")),
       page.outputs.length > 0 && tile("data out", rates ? format.bits(rates.bytes_out_per_second) : "-", format.si(totals.bytes_out, "B")),
       tile("works", share("busy_fraction"), perFrame(page, "busy")),
-      page.threads.map((thread) => tile(`thread ${thread.name}`, thread.busy_fraction === null ? "-" : format.percent(thread.busy_fraction), `${format.seconds(thread.busy_seconds)} so far`)),
+      (page.threads ?? []).map((thread) => tile(`thread ${thread.name}`, thread.busy_fraction === null ? "-" : format.percent(thread.busy_fraction), `${format.seconds(thread.busy_seconds)} so far`)),
       totals.device_busy_seconds !== null && tile("kernels", share("device_busy_fraction"), perFrame(page, "device_busy")),
       tile(page.inputs.length > 0 ? "waits for input" : "waits for data", share("input_wait_fraction"), "of the time"),
       tile("waits for output", share("room_wait_fraction"), "output queues are full", rates?.room_wait_fraction > 0.1 ? "warn" : ""),

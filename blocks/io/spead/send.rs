@@ -11,8 +11,8 @@ use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::AsRawFd;
 
-/// Largest number of packets in one call of [`Sender::send`].
-pub const MAX_PACKETS: usize = 64;
+/// Largest number of packets in one call of [`Sender::send`]; older kernels do not segment 64 at once.
+pub const MAX_PACKETS: usize = 60;
 /// Largest number of bytes that the kernel segments at once.
 const MAX_COALESCED: usize = 65_000;
 /// Control words of a message: a header and one 16-bit segment size.
@@ -20,6 +20,8 @@ const CONTROL_WORDS: usize = 4;
 
 /// Bytes of packets of one heap sent at once, between two readings of the clock.
 const BURST_BYTES: usize = 1 << 16;
+/// Largest number of these packets.
+const BURST_PACKETS: usize = 32;
 
 /// One packet to send: its destination, its head, and a reference to its payload.
 #[derive(Clone, Copy)]
@@ -92,8 +94,8 @@ pub fn send_burst<'a>(
     packet: impl Fn(usize) -> Outgoing<'a>,
 ) -> Result<Burst, BlockError> {
     let first = packet(done);
-    let most = (BURST_BYTES / first.len()).clamp(1, MAX_PACKETS);
-    let mut packets = [first; MAX_PACKETS];
+    let most = (BURST_BYTES / first.len()).clamp(1, BURST_PACKETS);
+    let mut packets = [first; BURST_PACKETS];
     let mut count = 0;
     for (slot, at) in packets[..most].iter_mut().zip((done..end).step_by(size)) {
         *slot = packet(at);

@@ -82,7 +82,7 @@ enum Begun {
     NotSent,
     /// Descriptors go first.
     Descriptors,
-    /// Nothing.
+    /// The end of the frame.
     End,
 }
 
@@ -260,7 +260,7 @@ impl Sink {
             match self.begin_heaps(progress)? {
                 Begun::Heaps => {}
                 Begun::Descriptors => return Ok(Some(0)),
-                // It takes as much time as one that is sent.
+                // A heap that is not sent takes as much time as a sent one.
                 Begun::NotSent => return Ok(Some(bytes)),
                 Begun::End => return Ok(None),
             }
@@ -295,11 +295,13 @@ impl Sink {
         self.sent_packets.add(burst.packets as u64);
         self.sent_bytes.add(burst.bytes as u64);
         self.sent_heaps.add(sent as u64);
-        if let Some(last) = self.sending[..sent].iter().map(|sending| sending.index).max() {
+        self.sending.drain(..sent);
+        if self.sending.is_empty() {
+            // All heaps up to the last one that was begun are sent.
+            let last = progress.index - 1;
             let timestamp = self.timestamp(progress.frame.header().timestamp, last);
             self.last_sent.set(timestamp as f64);
         }
-        self.sending.drain(..sent);
         // The schedule counts payload bytes only.
         Ok(Some(burst.payload_bytes))
     }

@@ -96,7 +96,7 @@ impl Control {
     }
 
     /// Prepares a [`retune`](Self::retune), and asks `decide` for its timestamp: the blocks have accepted the new values,
-    /// and go on with the old ones. `decide` gets what is known of the blocks; without a timestamp, nothing changes.
+    /// and go on with the old ones. `decide` receives their newest timestamp and their clock; without a timestamp, nothing changes.
     ///
     /// So several flowgraphs make one update at one timestamp, all or none. Other changes wait until `decide` returns.
     ///
