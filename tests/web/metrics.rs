@@ -169,7 +169,8 @@ fn dashboard_writes_rules_that_promtool_accepts() {
     let panels = dashboard["panels"].as_array().unwrap();
     assert!(panels.iter().any(|panel| panel["title"] == "Share of real time"));
     // Every query uses existing metrics, some of which are not always present.
-    const NOW_AND_THEN: [&str; 5] = [
+    const NOW_AND_THEN: [&str; 6] = [
+        "fxgraph_block_thread_busy_seconds_total",
         "fxgraph_block_lag_seconds",
         "fxgraph_block_sample_age_seconds",
         "fxgraph_flowgraph_lag_seconds",
