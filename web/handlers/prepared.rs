@@ -99,15 +99,15 @@ pub(super) async fn prepare(
     let values: Map<String, Value> = serde_json::from_slice(&body).unwrap_or_default();
     let turn = app.turn(client).await?;
     let id = format!("{:016x}", RandomState::new().hash_one(()));
-    let before = before(&app, &values);
     let (offer, offered) = oneshot::channel();
     let (decide, decided) = channel();
     let (done_in, done) = oneshot::channel();
-    let control = app.control.clone();
+    let of_hold = app.clone();
     let hold = move || {
         let _turn = turn;
-        let outcome = control.retune_prepared(request, RETUNE, |prepared| {
-            let _ = offer.send(prepared);
+        let outcome = of_hold.control.retune_prepared(request, RETUNE, |prepared| {
+            // Read while no other change is made: blocks request updates, too.
+            let _ = offer.send((prepared, before(&of_hold, &values)));
             decision(&decided)
         });
         // Nobody waits for the outcome of an update that was not committed.
@@ -116,7 +116,7 @@ pub(super) async fn prepare(
     };
     // It goes on if the client leaves, until the lease is over.
     tokio::spawn(beside(hold));
-    let Ok(prepared) = offered.await else {
+    let Ok((prepared, before)) = offered.await else {
         return match done.await {
             Ok(Err(error)) => Err(error.into()),
             _ => Err(Problem::new(StatusCode::CONFLICT, "the run has ended")),
