@@ -44,12 +44,13 @@ fn wait_for(control: &Control, name: &str, count: u64) {
 #[test]
 fn block_changes_another_block_at_the_effective_timestamp() {
     let (control, running) = start_raise("raised", 1);
-    wait_for(&control, "raised", 5);
+    // A frame at which one update is in effect requests the next: five are in effect when the sixth is made.
+    wait_for(&control, "raised", 6);
     let level = control.plan().blocks[1].parameters["level"].as_i64().unwrap();
     let report = stop(&control, running);
     assert_eq!(report.failures.len(), 0);
     let events = events(&control, EventKind::Retuned);
-    assert!(events.len() >= 5 && level >= 6, "{events:?} {level}");
+    assert!(events.len() >= 6 && level >= 7, "{events:?} {level}");
     // Every update has its own timestamp and configuration, and all frames from there on have its level.
     let (mut last, mut last_config) = (1, None);
     for (time, _, _, level, config_id) in rows("raised") {
