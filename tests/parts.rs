@@ -62,8 +62,8 @@ fn parts_give_the_visibilities_of_one_process() {
         assert!(validated.status.success(), "{}", text(&validated.stdout));
     }
 
-    let one = dumps(&folder.path().join("one"));
-    let three = dumps(&folder.path().join("three"));
+    let one = dumps(&folder.path().join("one"), "visibilities");
+    let three = dumps(&folder.path().join("three"), "visibilities");
     assert_eq!(one.len(), 20);
     // A dump is whole if its counts are those of the run in one process, in which nothing is missing.
     let (full, _) = &one[one.keys().next().unwrap()];
@@ -89,8 +89,8 @@ fn array_of_two_x_engines_gives_the_same_visibilities_in_one_process_and_in_part
         assert!(done.status.success(), "{}", text(&done.stderr));
     }
     for engine in ["0", "1"] {
-        let one = dumps(&folder.path().join("one").join(engine));
-        let parts = dumps(&folder.path().join("parts").join(engine));
+        let one = dumps(&folder.path().join("one").join(engine), "visibilities");
+        let parts = dumps(&folder.path().join("parts").join(engine), "visibilities");
         assert_eq!(one.len(), 12);
         let (full, _) = &one[one.keys().next().unwrap()];
         assert!(one.values().all(|(validity, _)| validity == full));

@@ -12,6 +12,8 @@ mod needs;
 mod python;
 
 use dumps::dumps;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -20,8 +22,17 @@ use std::time::{Duration, Instant};
 /// Longest wait for a state of the cluster or the array.
 const LIMIT: Duration = Duration::from_mins(3);
 
-/// Samples of an F heap of the example.
-const HEAP: u64 = 256 * 2 * 64;
+/// Channels of the array.
+const CHANNELS: u64 = 32;
+
+/// Samples of an F heap.
+const HEAP: u64 = 256 * 2 * CHANNELS;
+
+/// Samples per second.
+const RATE: u64 = 214_000;
+
+/// Heaps that a dump integrates.
+const PER_DUMP: usize = 4;
 
 /// Waits until `is_done` holds; `what` is for the message.
 fn wait(what: &str, mut is_done: impl FnMut() -> bool) {
@@ -66,14 +77,44 @@ impl Cluster {
         cluster
     }
 
-    /// A program on the controller of the cluster.
-    fn command(&self, program: &Path) -> Command {
+    /// A program on `host`: `ctl` is the controller, `sw` the switch.
+    fn on(&self, host: &str, program: impl AsRef<OsStr>) -> Command {
         let shell = fs::read_to_string(self.folder.join("shell.pid")).unwrap();
         let mut command = Command::new("nsenter");
         command.args(["-t", shell.trim(), "-m", "nsenter"]);
-        command.arg(format!("--net=/run/netns/{}-ctl", self.name)).arg(program);
+        command.arg(format!("--net=/run/netns/{}-{host}", self.name)).arg(program);
         command.stdin(Stdio::null());
         command
+    }
+
+    /// Drops 1 % of the packets of streams that arrive at `host`.
+    fn lose_packets(&self, host: &str) {
+        for rule in [
+            "add table inet loss",
+            "add chain inet loss input {type filter hook input priority 0;}",
+            "add rule inet loss input udp dport 7148 numgen random mod 100 < 1 counter drop",
+        ] {
+            assert!(self.on(host, "nft").arg(rule).status().unwrap().success(), "{rule}");
+        }
+    }
+
+    /// Packets that [`Self::lose_packets`] has dropped.
+    fn lost_packets(&self, host: &str) -> usize {
+        let listed = self.on(host, "nft").args(["list", "table", "inet", "loss"]).output().unwrap();
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        let mut words = listed.split_whitespace().skip_while(|word| *word != "packets");
+        words.nth(1).unwrap().parse().unwrap()
+    }
+
+    /// Disconnects `host` from the network, and then kills what runs on it.
+    fn cut_off(&self, host: &str) {
+        let mut link = self.on("sw", "ip");
+        link.args(["link", "set", &format!("v-{host}"), "down"]);
+        assert!(link.status().unwrap().success());
+        let name = format!("{}-{host}", self.name);
+        let processes = self.on("ctl", "ip").args(["netns", "pids", &name]).output().unwrap();
+        let processes = String::from_utf8(processes.stdout).unwrap();
+        kill(processes.split_whitespace());
     }
 }
 
@@ -122,6 +163,28 @@ fn fxgraph(arguments: &[&str], folder: &Path) -> Output {
     output
 }
 
+fn kill<'a>(processes: impl Iterator<Item = &'a str>) {
+    assert!(Command::new("kill").arg("-9").args(processes).status().unwrap().success());
+}
+
+/// Kills the process of the part in `file`.
+fn kill_part(deployed: &Path, file: &str) {
+    let process = process_of(deployed, file).unwrap();
+    kill(std::iter::once(process.to_string().as_str()));
+}
+
+/// Seconds of each interval without a gap that `heaps` cover.
+fn intervals(heaps: &BTreeSet<u64>) -> Vec<f64> {
+    let mut found: Vec<(u64, u64)> = Vec::new();
+    for heap in heaps {
+        match found.last_mut() {
+            Some((_, end)) if *end == *heap => *end += HEAP,
+            _ => found.push((*heap, heap + HEAP)),
+        }
+    }
+    found.iter().map(|(start, end)| (end - start) as f64 / RATE as f64).collect()
+}
+
 /// Process of the part in `file` that runs in the directory `deployed`.
 fn process_of(deployed: &Path, file: &str) -> Option<u32> {
     let wanted = format!("run\0parts/{file}.yaml\0");
@@ -137,22 +200,90 @@ fn process_of(deployed: &Path, file: &str) -> Option<u32> {
     })
 }
 
+/// A deployed array that runs.
+struct Array<'a> {
+    cluster: &'a Cluster,
+    folder: PathBuf,
+    script: Child,
+}
+
+impl<'a> Array<'a> {
+    /// Deploys the example to the directory `name` of `folder`, and starts it. Its visibilities go to `NAME-out`.
+    fn start(cluster: &'a Cluster, folder: &Path, name: &str, dumps: usize) -> Self {
+        let settings = settings(&folder.join(format!("{name}-out")), dumps, PER_DUMP);
+        let mut arguments = vec!["deploy", EXAMPLE, "--engine", "slurm", "-o", name];
+        arguments.extend(settings.iter().map(String::as_str));
+        fxgraph(&arguments, folder);
+        let folder = folder.join(name);
+        let log = fs::File::create(folder.join("start.log")).unwrap();
+        let mut script = cluster.on("ctl", folder.join("array.sh"));
+        script.arg("start").stdout(log.try_clone().unwrap()).stderr(log);
+        let script = script.spawn().unwrap();
+        Self { cluster, folder, script }
+    }
+
+    /// What `array.sh start` has said.
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("start.log")).unwrap()
+    }
+
+    fn wait_for(&self, lines: &[&str]) {
+        wait(&format!("the array never says {lines:?}"), || {
+            let log = self.log();
+            assert!(!log.contains("rejected"), "{log}");
+            lines.iter().all(|line| log.contains(line))
+        });
+    }
+
+    /// Host of the part in `file`.
+    fn host(&self, file: &str) -> String {
+        let host = fs::read_to_string(self.folder.join(format!("run/{file}.host"))).unwrap();
+        host.trim().to_owned()
+    }
+
+    /// Waits until the X-engines have ended, and stops the array. Returns what it said.
+    fn end(mut self) -> String {
+        self.wait_for(&["x_host[0]: has ended", "x_host[1]: has ended"]);
+        let stopped = self.cluster.on("ctl", self.folder.join("array.sh")).arg("stop").status();
+        assert!(stopped.unwrap().success());
+        wait("`array.sh start` does not end", || self.script.try_wait().unwrap().is_some());
+        let jobs = self.cluster.on("ctl", "squeue").arg("-h").output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&jobs.stdout), "", "no job is left");
+        self.log()
+    }
+}
+
+const EXAMPLE: &str = "example:20_array";
+
+fn settings(out: &Path, dumps: usize, heaps_per_dump: usize) -> Vec<String> {
+    let values = [
+        format!("channels={CHANNELS}"),
+        format!("adc_sample_rate_hz={RATE}"),
+        format!("dumps={dumps}"),
+        format!("heaps_per_dump={heaps_per_dump}"),
+        format!("out={}", out.display()),
+    ];
+    values.into_iter().flat_map(|value| ["--set".to_owned(), value]).collect()
+}
+
+/// Runs the example in one process. Its visibilities go to the directory `name` of `folder`.
+fn one_process(folder: &Path, name: &str, dumps: usize, heaps_per_dump: usize) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    command.args(["run", EXAMPLE]).args(settings(&folder.join(name), dumps, heaps_per_dump));
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
 #[test]
-#[expect(clippy::too_many_lines, reason = "a cluster takes long to start: one test for all")]
-fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_the_heaps_of_a_killed_part()
- {
+fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_what_faults_lose() {
     if !needs::slurm() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().canonicalize().unwrap();
-    let out = |name: &str| format!("out={}", folder.join(name).display());
-    let set = |dumps: &'static str| {
-        let rate = "adc_sample_rate_hz=428000";
-        ["--set", dumps, "--set", rate, "--set"]
-    };
-    let example = "example:20_array";
-    fxgraph(&[&["run", example][..], &set("dumps=20"), &[&out("one")]].concat(), &folder);
+    // The samples of the run with faults, with a dump for each heap: what its dumps must add up to.
+    let dumps_with_faults = 180;
+    let mut heaps = one_process(&folder, "heaps", dumps_with_faults * PER_DUMP, 1);
+    assert!(one_process(&folder, "one", 20, PER_DUMP).wait().unwrap().success());
 
     let hosts = [
         "d0:digitiser",
@@ -164,44 +295,10 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_the_he
         "x2:x_engine",
     ];
     let cluster = Cluster::start(&folder.join("cluster"), &hosts);
-    let deploy = |name: &str, dumps: &'static str, to: &str| {
-        let to = out(to);
-        let arguments = [
-            &["deploy", example, "--engine", "slurm", "-o", name][..],
-            &set(dumps),
-            &[to.as_str()],
-        ];
-        fxgraph(&arguments.concat(), &folder);
-        let deployed = folder.join(name);
-        let log = fs::File::create(deployed.join("start.log")).unwrap();
-        let started = cluster
-            .command(&deployed.join("array.sh"))
-            .arg("start")
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        (deployed, started)
-    };
-    let stop = |deployed: &Path, mut started: Child| {
-        let script = deployed.join("array.sh");
-        assert!(cluster.command(&script).arg("stop").status().unwrap().success());
-        wait("`array.sh start` does not end", || started.try_wait().unwrap().is_some());
-        let jobs = cluster.command(Path::new("squeue")).arg("-h").output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&jobs.stdout), "", "no job is left");
-    };
-    let said = |deployed: &Path| fs::read_to_string(deployed.join("start.log")).unwrap();
-
-    let (deployed, started) = deploy("array", "dumps=20", "slurm");
-    wait("the array does not end", || {
-        let said = said(&deployed);
-        assert!(!said.contains("rejected"), "{said}");
-        ["x_host[0]: has ended", "x_host[1]: has ended"].iter().all(|ended| said.contains(ended))
-    });
-    stop(&deployed, started);
+    let said = Array::start(&cluster, &folder, "array", 20).end();
     for engine in ["0", "1"] {
-        let one = dumps(&folder.join("one").join(engine));
-        let slurm = dumps(&folder.join("slurm").join(engine));
+        let one = dumps(&folder.join("one").join(engine), "visibilities");
+        let slurm = dumps(&folder.join("array-out").join(engine), "visibilities");
         assert_eq!(one.len(), 20);
         let (full, _) = &one[one.keys().next().unwrap()];
         let mut whole = 0;
@@ -211,44 +308,69 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_the_he
                 whole += 1;
             }
         }
-        assert!(
-            whole >= 8,
-            "{whole} of {} dumps of X-engine {engine} are whole\n{}",
-            slurm.len(),
-            said(&deployed)
-        );
+        let all = slurm.len();
+        assert!(whole >= 8, "{whole} of {all} dumps of X-engine {engine} are whole\n{said}");
     }
-
-    // The same samples, with a dump for each heap: what the dumps of a run with faults must add up to.
-    let single =
-        [&["run", example, "--set", "heaps_per_dump=1"][..], &set("dumps=240"), &[&out("heaps")]];
-    fxgraph(&single.concat(), &folder);
-    let heaps = ["0", "1"].map(|engine| dumps(&folder.join("heaps").join(engine)));
+    assert!(heaps.wait().unwrap().success());
+    let heaps = ["0", "1"].map(|engine| dumps(&folder.join("heaps").join(engine), "visibilities"));
 
     let load = Load::start();
-    let (deployed, started) = deploy("faults", "dumps=60", "faults");
-    wait("the array does not run", || said(&deployed).contains("d_host: runs"));
-    std::thread::sleep(Duration::from_secs(3));
-    let before = process_of(&deployed, "f_host_1").unwrap();
-    assert!(Command::new("kill").args(["-9", &before.to_string()]).status().unwrap().success());
-    wait("the array does not end", || {
-        ["x_host[0]: has ended", "x_host[1]: has ended"]
-            .iter()
-            .all(|ended| said(&deployed).contains(ended))
-    });
+    let array = Array::start(&cluster, &folder, "faults", dumps_with_faults);
+    array.wait_for(&["x_host[1]: starts on"]);
+    let lossy = array.host("x_host_1");
+    cluster.lose_packets(&lossy);
+    array.wait_for(&["d_host: runs"]);
+    let pause = || std::thread::sleep(Duration::from_secs(3));
+    pause();
+    kill_part(&array.folder, "f_host_1");
+    pause();
+    kill_part(&array.folder, "x_host_0");
+    pause();
+    cluster.cut_off(&array.host("f_host_0"));
+    let said = array.end();
     drop(load);
-    assert!(said(&deployed).contains("f_host[1]: ended on f"), "{}", said(&deployed));
-    stop(&deployed, started);
-    for (engine, heaps) in ["0", "1"].iter().zip(&heaps) {
-        let dumps = dumps(&folder.join("faults").join(engine));
-        assert_eq!(dumps.len(), 60, "{}", said(&deployed));
-        let missing = heaps::missing(&dumps, heaps, 4, 4);
-        let none: Vec<u64> = Vec::new();
-        assert_eq!(missing[..2], [none.clone(), none], "{}", said(&deployed));
-        for antenna in &missing[2..] {
-            assert!(antenna.windows(2).all(|pair| pair[1] - pair[0] == HEAP), "{antenna:?}");
-            let seconds = antenna.len() as f64 * HEAP as f64 / 428_000.0;
-            assert!(seconds > 0.0 && seconds <= 2.0, "away for {seconds} s");
+    let lost_packets = cluster.lost_packets(&lossy);
+    for part in ["f_host[0]", "f_host[1]", "x_host[0]"] {
+        assert!(said.contains(&format!("{part}: ended on")), "{said}");
+    }
+
+    let missing = |engine: usize, names: &[&str]| -> Vec<BTreeSet<u64>> {
+        let folder = folder.join("faults-out").join(engine.to_string());
+        let dumps: BTreeMap<_, _> = names.iter().flat_map(|name| dumps(&folder, name)).collect();
+        let mut missing = heaps::missing(&dumps, &heaps[engine], 4, PER_DUMP);
+        // Heaps of dumps that were not written are missing too.
+        let dump = PER_DUMP as u64 * HEAP;
+        let (first, last) = (*dumps.keys().next().unwrap(), *dumps.keys().last().unwrap());
+        for at in (first..last).step_by(dump as usize).filter(|at| !dumps.contains_key(at)) {
+            let of_dump = (at..at + dump).step_by(HEAP as usize);
+            missing.iter_mut().for_each(|antenna| antenna.extend(of_dump.clone()));
+        }
+        missing.into_iter().map(|antenna| antenna.into_iter().collect()).collect()
+    };
+    let back = |seconds: f64| (0.0..=2.0).contains(&seconds);
+    let on_spare = |seconds: f64| (2.0..=40.0).contains(&seconds);
+
+    // Its own process was killed: of all antennas the time without it is missing.
+    let first = missing(0, &["visibilities", "visibilities_2"]);
+    for (antenna, missing) in first.iter().enumerate() {
+        let away = intervals(missing);
+        println!("antenna {antenna} is missing for {away:.2?} s");
+        let [before, after] = away[..] else { panic!("antenna {antenna}: {away:?} s\n{said}") };
+        if antenna < 2 {
+            assert!(back(before) && on_spare(after), "antenna {antenna}: {away:?} s\n{said}");
+        } else {
+            assert!(back(before) && back(after), "antenna {antenna}: {away:?} s\n{said}");
         }
     }
+    // Its link loses packets: heaps are missing at any time, and the F-engines' faults as intervals.
+    let second = missing(1, &["visibilities"]);
+    let mut lost_heaps = 0;
+    for (antenna, missing) in second.iter().enumerate() {
+        let mut away = intervals(missing);
+        away.sort_by(|a, b| b.total_cmp(a));
+        assert!(if antenna < 2 { on_spare(away[0]) } else { back(away[0]) }, "{antenna}: {away:?}");
+        lost_heaps += away.len() - 1;
+    }
+    println!("{lost_packets} lost packets: {lost_heaps} lost heaps or heaps next to each other");
+    assert!(lost_heaps > 0 && lost_heaps <= lost_packets, "{lost_heaps} {lost_packets}");
 }

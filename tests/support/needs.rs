@@ -56,10 +56,10 @@ pub fn promtool() -> bool {
     is_met(program("promtool"))
 }
 
-/// Debian's packages `slurm-wlm` and `munge`, and the right to make network namespaces. Skipped also with `CI=true`, which
+/// Debian's packages `slurm-wlm`, `munge` and `nftables`, and the right to make network namespaces. Skipped also with `CI=true`, which
 /// does not give that right.
 pub fn slurm() -> bool {
-    let programs = ["slurmctld", "slurmd", "munged", "nsenter", "ip"];
+    let programs = ["slurmctld", "slurmd", "munged", "nsenter", "ip", "nft"];
     let missing = programs.iter().find(|name| {
         !std::env::split_paths("/usr/sbin:/usr/bin:/sbin:/bin").any(|path| path.join(name).exists())
     });
