@@ -34,6 +34,7 @@ mod client;
 mod commands;
 mod deploy;
 mod drawing;
+mod estimates;
 mod examples;
 mod failure;
 mod flowgraph;

@@ -1,5 +1,6 @@
 //! Parts of a flowgraph with hosts: their plans, and tables of what each host runs, sends and receives.
 
+use crate::estimates::{Estimates, Sum};
 use crate::failure::Failure;
 use crate::flowgraph::registry;
 use crate::table::{Align, Table};
@@ -82,28 +83,36 @@ fn gbit(rate: f64) -> String {
 }
 
 /// Table of the hosts, and of the streams between them.
-pub fn as_text(plan: &Plan, hosts: &Hosts, parts: &[HostPart], coloured: bool) -> String {
+pub fn as_text(
+    plan: &Plan,
+    hosts: &Hosts,
+    parts: &[HostPart],
+    estimates: Option<&Estimates>,
+    coloured: bool,
+) -> String {
     use Align::{Left, Right};
-    let columns = [
-        ("host", Left),
-        ("blocks", Right),
-        ("memory", Left),
+    let mut columns = vec![("host", Left), ("blocks", Right), ("memory", Left)];
+    if estimates.is_some() {
+        columns.extend([("cores", Right), ("GPU", Left)]);
+    }
+    columns.extend([
         ("Gbit/s in", Right),
         ("Gbit/s out", Right),
         ("limit", Right),
         ("spares", Right),
         ("interface", Left),
         ("constraint", Left),
-    ];
+    ]);
     let limit = hosts.network.as_ref().and_then(|network| network.limit_gbit_per_second);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mut table = Table::new(coloured, &columns);
     for HostPart { part, plan } in parts {
         let class = &hosts.classes[part.host.class];
-        table.row([
-            part.name.clone(),
-            part.blocks.len().to_string(),
-            memory(plan),
+        let mut cells = vec![part.name.clone(), part.blocks.len().to_string(), memory(plan)];
+        if let Some(estimates) = estimates {
+            cells.extend(expected(&estimates.sum(plan)));
+        }
+        cells.extend([
             gbit(part.gbit_in()),
             gbit(part.gbit_out()),
             or_dash(limit.map(gbit)),
@@ -111,6 +120,7 @@ pub fn as_text(plan: &Plan, hosts: &Hosts, parts: &[HostPart], coloured: bool) -
             or_dash(class.interface.clone()),
             or_dash(class.constraint.clone()),
         ]);
+        table.row(cells);
     }
     let mut text = table.finish();
     let streams = plan.streams().unwrap_or_default();
@@ -134,6 +144,18 @@ pub fn as_text(plan: &Plan, hosts: &Hosts, parts: &[HostPart], coloured: bool) -
     text
 }
 
+/// Cores, and fractions of the GPUs. A `+` marks a sum without blocks that were not measured.
+fn expected(sum: &Sum) -> [String; 2] {
+    let more = if sum.unknown > 0 { "+" } else { "" };
+    let gpus: Vec<String> = sum
+        .gpus
+        .iter()
+        .map(|(device, share)| format!("{} of {device}", units::three_digits(*share)))
+        .collect();
+    let gpus = if gpus.is_empty() { "-".to_owned() } else { gpus.join(", ") };
+    [format!("{}{more}", units::three_digits(sum.cores)), gpus]
+}
+
 /// Memory of the process of a part, by device.
 fn memory(plan: &Plan) -> String {
     let memory = plan.memory();
@@ -145,7 +167,12 @@ fn memory(plan: &Plan) -> String {
 }
 
 /// The same as [`as_text`], for programs: hosts and streams.
-pub fn as_json(plan: &Plan, hosts: &Hosts, parts: &[HostPart]) -> (Value, Value) {
+pub fn as_json(
+    plan: &Plan,
+    hosts: &Hosts,
+    parts: &[HostPart],
+    estimates: Option<&Estimates>,
+) -> (Value, Value) {
     let rates = |rates: &[Rate]| -> Vec<Value> {
         let rate = |rate: &Rate| {
             json!({
@@ -158,7 +185,14 @@ pub fn as_json(plan: &Plan, hosts: &Hosts, parts: &[HostPart]) -> (Value, Value)
     };
     let host = |HostPart { part, plan }: &HostPart| {
         let class = &hosts.classes[part.host.class];
-        json!({
+        let memory = plan.memory();
+        let by_device: serde_json::Map<String, Value> = memory
+            .devices()
+            .into_iter()
+            .skip(1)
+            .map(|device| (device.to_string(), memory.bytes_on(device).into()))
+            .collect();
+        let mut value = json!({
             "name": part.name,
             "class": part.class,
             "index": part.index,
@@ -167,12 +201,22 @@ pub fn as_json(plan: &Plan, hosts: &Hosts, parts: &[HostPart]) -> (Value, Value)
             "gpus": class.gpus,
             "spares": class.spares,
             "blocks": part.blocks,
-            "memory_bytes": plan.memory().host_bytes(),
+            "memory_bytes": memory.host_bytes(),
+            "gpu_memory_bytes": by_device,
             "gbit_per_second_in": part.gbit_in(),
             "gbit_per_second_out": part.gbit_out(),
             "sent": rates(&part.sent),
             "received": rates(&part.received),
-        })
+        });
+        if let Some(sum) = estimates.map(|estimates| estimates.sum(plan)) {
+            let gpus = sum.gpus.iter().map(|(device, share)| (device.to_string(), json!(share)));
+            value["expected_load"] = json!({
+                "cores": sum.cores,
+                "gpus": gpus.collect::<serde_json::Map<_, _>>(),
+                "blocks_without_measurement": sum.unknown,
+            });
+        }
+        value
     };
     let streams = plan.streams().unwrap_or_default();
     let streams = streams.iter().map(|stream| {

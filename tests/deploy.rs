@@ -233,3 +233,92 @@ fn submit_hands_the_directory_to_kubectl_and_reports_its_failure() {
     let (is_done, said) = submit(Some("exit 3"));
     assert!(!is_done && said.contains("`kubectl` has failed: exit status: 3"), "{said}");
 }
+
+/// Two antennas on a host each, and their correlator on a third.
+const PACED: &str = "flowgraph: paced
+parameters: {rate: 1712000, cores: 64, memory: 100}
+hosts:
+  f_host: {count: 2, interface: lo, cores: '${cores}', memory_gbytes: '${memory}'}
+  x_host: {interface: lo}
+network: {multicast: 239.213.0.0/16, port: 7148}
+blocks:
+  digitiser:
+    kind: digitiser_simulator
+    replicate: 2
+    host: 'f_host[${index}]'
+    parameters:
+      {adc_sample_rate_hz: '${rate}', signals: wgn(0.1), seed: '${index}', samples_per_frame: 32768,
+        period_samples: 327680, paced: true}
+  f:
+    kind: f_engine
+    replicate: 2
+    host: 'f_host[${index}]'
+    inputs: ['digitiser[${index}].pol0', 'digitiser[${index}].pol1']
+    parameters: {channels: 64, dither_seed: '${index}'}
+  array: {kind: antenna_stack, host: x_host, inputs: ['f[*]']}
+  x: {kind: correlator, host: x_host, input: array, parameters: {spectra_per_dump: 256}}
+  visibilities: {kind: null_sink, host: x_host, input: x}
+";
+
+#[test]
+fn plan_expects_the_measured_load_and_rejects_hosts_that_are_too_small() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("paced.yaml"), PACED).unwrap();
+    let measured = fxgraph(&["bench", "paced.yaml", "--time", "1500ms", "--json"], folder);
+    fs::write(folder.join("results.json"), &measured.stdout).unwrap();
+    let with_bench = ["plan", "paced.yaml", "--bench", "results.json"];
+    let plan = |more: &[&str]| -> serde_json::Value {
+        let output = fxgraph(&[&with_bench[..], &["--json"], more].concat(), folder);
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let cores = |plan: &serde_json::Value, block: &str| -> f64 {
+        let blocks = plan["expected_load"]["blocks"].as_array().unwrap();
+        let block = blocks.iter().find(|of| of["name"] == block).unwrap();
+        block["cores"].as_f64().unwrap()
+    };
+
+    let same = plan(&[]);
+    let blocks = same["expected_load"]["blocks"].as_array().unwrap();
+    assert_eq!(blocks.len(), 7);
+    assert!(blocks.iter().all(|block| block["is_measured"] == true), "{blocks:?}");
+    let f = cores(&same, "f[1]");
+    assert!(f > 0.0 && f < 64.0, "{f}");
+    // Beside the blocks a host has one that sends, of which nothing is known.
+    let host = &same["hosts"][1]["expected_load"];
+    assert_eq!(host["blocks_without_measurement"], 1);
+    let sum = cores(&same, "digitiser[1]") + f;
+    assert!((host["cores"].as_f64().unwrap() - sum).abs() < 1e-9, "{host} {sum}");
+    let faster = plan(&["--set", "rate=3424000"]);
+    assert!((cores(&faster, "f[1]") / f - 2.0).abs() < 1e-9);
+    let text = fxgraph(&with_bench, folder);
+    assert!(String::from_utf8(text.stdout).unwrap().contains("load expected on "));
+
+    let refused = |more: &[&str]| -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+        let output = command.args(with_bench).args(more).current_dir(folder).output().unwrap();
+        assert_eq!(output.status.code(), Some(78));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = refused(&["--set", "memory=0.001"]);
+    assert!(said.contains("`f_host[0]` does not fit, because it needs"), "{said}");
+    assert!(said.contains("GB of memory and `memory_gbytes` is 0.001"), "{said}");
+    // As if the machine were a thousand times slower.
+    let mut slow: serde_json::Value = serde_json::from_slice(&measured.stdout).unwrap();
+    for load in slow["results"][0]["loads"].as_array_mut().unwrap() {
+        load["cores"] = 1.5.into();
+        load["busiest_thread"] = 1.25.into();
+    }
+    fs::write(folder.join("results.json"), slow.to_string()).unwrap();
+    let said = refused(&["--set", "cores=2"]);
+    assert!(said.contains("it needs 3.00 cores and `cores` is 2"), "{said}");
+    let text = String::from_utf8(fxgraph(&with_bench, folder).stdout).unwrap();
+    assert!(text.contains("`f[0]` needs 1.25 s of one core per second of signal"), "{text}");
+
+    fs::write(folder.join("results.json"), "{\"machine\": 3}").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    let output = command.args(with_bench).current_dir(folder).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("results.json: not results of `fxgraph bench --json`"), "{said}");
+}

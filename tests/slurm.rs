@@ -1,5 +1,5 @@
 //! An array under a real Slurm, on virtual hosts of this machine: network namespaces with a bridge between them.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 #[path = "support/dumps.rs"]
 mod dumps;
@@ -88,19 +88,20 @@ impl Cluster {
     }
 
     /// Drops 1 % of the packets of streams that arrive at `host`.
-    fn lose_packets(&self, host: &str) {
+    fn drop_packets(&self, host: &str) {
         for rule in [
-            "add table inet loss",
-            "add chain inet loss input {type filter hook input priority 0;}",
-            "add rule inet loss input udp dport 7148 numgen random mod 100 < 1 counter drop",
+            "add table inet drops",
+            "add chain inet drops input {type filter hook input priority 0;}",
+            "add rule inet drops input udp dport 7148 numgen random mod 100 < 1 counter drop",
         ] {
             assert!(self.on(host, "nft").arg(rule).status().unwrap().success(), "{rule}");
         }
     }
 
-    /// Packets that [`Self::lose_packets`] has dropped.
-    fn lost_packets(&self, host: &str) -> usize {
-        let listed = self.on(host, "nft").args(["list", "table", "inet", "loss"]).output().unwrap();
+    /// Packets that [`Self::drop_packets`] has dropped.
+    fn dropped_packets(&self, host: &str) -> usize {
+        let listed =
+            self.on(host, "nft").args(["list", "table", "inet", "drops"]).output().unwrap();
         let listed = String::from_utf8(listed.stdout).unwrap();
         let mut words = listed.split_whitespace().skip_while(|word| *word != "packets");
         words.nth(1).unwrap().parse().unwrap()
@@ -274,7 +275,8 @@ fn one_process(folder: &Path, name: &str, dumps: usize, heaps_per_dump: usize) -
 }
 
 #[test]
-fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_what_faults_lose() {
+fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_the_heaps_of_the_faults()
+{
     if !needs::slurm() {
         return;
     }
@@ -318,7 +320,7 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_what_f
     let array = Array::start(&cluster, &folder, "faults", dumps_with_faults);
     array.wait_for(&["x_host[1]: starts on"]);
     let lossy = array.host("x_host_1");
-    cluster.lose_packets(&lossy);
+    cluster.drop_packets(&lossy);
     array.wait_for(&["d_host: runs"]);
     let pause = || std::thread::sleep(Duration::from_secs(3));
     pause();
@@ -329,7 +331,7 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_what_f
     cluster.cut_off(&array.host("f_host_0"));
     let said = array.end();
     drop(load);
-    let lost_packets = cluster.lost_packets(&lossy);
+    let dropped_packets = cluster.dropped_packets(&lossy);
     for part in ["f_host[0]", "f_host[1]", "x_host[0]"] {
         assert!(said.contains(&format!("{part}: ended on")), "{said}");
     }
@@ -362,15 +364,18 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_what_f
             assert!(back(before) && back(after), "antenna {antenna}: {away:?} s\n{said}");
         }
     }
-    // Its link loses packets: heaps are missing at any time, and the F-engines' faults as intervals.
+    // Its link drops packets: heaps are missing at any time, and the F-engines' faults as intervals.
     let second = missing(1, &["visibilities"]);
-    let mut lost_heaps = 0;
+    let mut missing_heaps = 0;
     for (antenna, missing) in second.iter().enumerate() {
         let mut away = intervals(missing);
         away.sort_by(|a, b| b.total_cmp(a));
         assert!(if antenna < 2 { on_spare(away[0]) } else { back(away[0]) }, "{antenna}: {away:?}");
-        lost_heaps += away.len() - 1;
+        missing_heaps += away.len() - 1;
     }
-    println!("{lost_packets} lost packets: {lost_heaps} lost heaps or heaps next to each other");
-    assert!(lost_heaps > 0 && lost_heaps <= lost_packets, "{lost_heaps} {lost_packets}");
+    println!("{dropped_packets} dropped packets: {missing_heaps} times that heaps are missing");
+    assert!(
+        missing_heaps > 0 && missing_heaps <= dropped_packets,
+        "{missing_heaps} {dropped_packets}"
+    );
 }

@@ -1,5 +1,6 @@
 //! `fxgraph plan`
 
+use crate::estimates::{self, Estimates};
 use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, Target};
 use crate::parts;
@@ -10,12 +11,17 @@ use fxgraph::DeviceName;
 use fxgraph::diagnostic::{Severity, render_all};
 use fxgraph::flowgraph::{Memory, PartPlan, PlannedBlock, Thread};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 /// Shows the resources of a flowgraph without running it: memory, data rates, operations/s, sockets
 #[derive(Debug, clap::Args)]
 pub struct Plan {
     #[command(flatten)]
     target: Target,
+
+    /// Adds the expected load of CPU and GPU, from results of `fxgraph bench --json` on such a machine
+    #[arg(long, value_name = "FILE")]
+    bench: Option<PathBuf>,
 
     /// Writes JSON
     #[arg(long)]
@@ -26,24 +32,38 @@ impl Plan {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let (plan, sources) =
             flowgraph::plan_and_sources(&self.target, Severity::Warning, terminal)?;
+        let estimates = self.bench.as_deref().map(Estimates::read).transpose()?;
         let memory = plan.memory();
         let parts = parts::parts(&plan, None)?;
         let written = if self.json {
             let mut value = as_json(&plan, &memory);
             if let Some(hosts) = &plan.hosts {
-                (value["hosts"], value["streams"]) = parts::as_json(&plan, hosts, &parts);
+                (value["hosts"], value["streams"]) =
+                    parts::as_json(&plan, hosts, &parts, estimates.as_ref());
+            }
+            if let Some(estimates) = &estimates {
+                value["expected_load"] = estimates.as_json(&plan);
             }
             terminal.json(&value)
         } else {
             let mut text = as_text(&plan, &memory, terminal);
+            let coloured = terminal.coloured_results;
+            if let Some(estimates) = &estimates {
+                text.push('\n');
+                text.push_str(&estimates.as_text(&plan, coloured));
+            }
             if let Some(hosts) = &plan.hosts {
                 text.push('\n');
-                text.push_str(&parts::as_text(&plan, hosts, &parts, terminal.coloured_results));
+                text.push_str(&parts::as_text(&plan, hosts, &parts, estimates.as_ref(), coloured));
             }
             terminal.results(&text)
         };
+        let mut overloads = plan
+            .hosts
+            .as_ref()
+            .map_or_else(Vec::new, |hosts| estimates::misfits(hosts, &parts, estimates.as_ref()));
         let parts: Vec<PartPlan> = parts.into_iter().map(|host| host.part).collect();
-        let overloads = plan.overloads(&parts);
+        overloads.extend(plan.overloads(&parts));
         let verdict = if overloads.is_empty() {
             Ok(())
         } else {

@@ -36,8 +36,14 @@ pub struct HostClass {
     pub count: usize,
     /// Property that a machine must have, in words of the engine that finds machines.
     pub constraint: Option<String>,
+    /// Number of CPU cores of each host, if given.
+    pub cores: Option<usize>,
+    /// Memory of each host in units of 10^9 bytes, if given.
+    pub memory_gbytes: Option<f64>,
     /// Number of GPUs of each host, if given.
     pub gpus: Option<usize>,
+    /// Memory of each GPU in units of 10^9 bytes, if given.
+    pub gpu_memory_gbytes: Option<f64>,
     /// Network interface, by name or address.
     pub interface: Option<String>,
     /// Number of further machines that replace failed ones.
@@ -97,8 +103,19 @@ impl Hosts {
             if let Some(constraint) = &class.constraint {
                 value["constraint"] = super::load::plainly(&json!(constraint));
             }
-            if let Some(gpus) = class.gpus {
-                value["gpus"] = json!(gpus);
+            for (key, number) in [("cores", class.cores), ("gpus", class.gpus)] {
+                if let Some(number) = number {
+                    value[key] = json!(number);
+                }
+            }
+            let memory = [
+                ("memory_gbytes", class.memory_gbytes),
+                ("gpu_memory_gbytes", class.gpu_memory_gbytes),
+            ];
+            for (key, size) in memory {
+                if let Some(size) = size {
+                    value[key] = json!(size);
+                }
             }
             if let Some(interface) = &class.interface {
                 value["interface"] = super::load::plainly(&json!(interface));
@@ -199,7 +216,10 @@ impl Expansion<'_, '_> {
             name: key.text.clone(),
             count: 1,
             constraint: None,
+            cores: None,
+            memory_gbytes: None,
             gpus: None,
+            gpu_memory_gbytes: None,
             interface: None,
             spares: 0,
             span: key.span,
@@ -209,11 +229,23 @@ impl Expansion<'_, '_> {
             match key.text.as_str() {
                 "count" => class.count = self.whole(key, node, 1..=most).unwrap_or(MAX_HOSTS),
                 "spares" => class.spares = self.whole(key, node, 0..=most).unwrap_or(0),
+                "cores" => class.cores = self.whole(key, node, 1..=most),
+                "memory_gbytes" => class.memory_gbytes = self.positive(key, node),
                 "gpus" => class.gpus = self.whole(key, node, 0..=most),
+                "gpu_memory_gbytes" => class.gpu_memory_gbytes = self.positive(key, node),
                 "constraint" => class.constraint = super::document::text(node, self.problems),
                 "interface" => class.interface = super::document::text(node, self.problems),
                 _ => {
-                    let known = ["count", "constraint", "gpus", "interface", "spares"];
+                    let known = [
+                        "count",
+                        "constraint",
+                        "cores",
+                        "memory_gbytes",
+                        "gpus",
+                        "gpu_memory_gbytes",
+                        "interface",
+                        "spares",
+                    ];
                     self.problems.push(unknown_key(key, &known));
                 }
             }
@@ -249,7 +281,7 @@ impl Expansion<'_, '_> {
                 }
                 "port" => port = self.whole(key, node, 1..=i128::from(u16::MAX)),
                 "limit_gbit_per_second" => {
-                    limit = self.limit(node);
+                    limit = self.positive(key, node);
                     limit_span = node.span;
                 }
                 "groups" => groups = self.groups(node),
@@ -317,13 +349,13 @@ impl Expansion<'_, '_> {
         Some((first, prefix, node.span))
     }
 
-    fn limit(&mut self, node: &Node) -> Option<f64> {
-        let number = node.value.to_json().as_f64().filter(|limit| *limit > 0.0);
+    /// Reads a number greater than 0.
+    fn positive(&mut self, key: &Key, node: &Node) -> Option<f64> {
+        let number = node.value.to_json().as_f64().filter(|number| *number > 0.0);
         if number.is_none() {
             let found = node.value.quoted();
-            let message =
-                format!("`limit_gbit_per_second` must be finite and greater than 0, got {found}");
-            self.problems.push(wrong(node.span, message).label("invalid limit"));
+            let message = format!("`{}` must be finite and greater than 0, got {found}", key.text);
+            self.problems.push(wrong(node.span, message).label("invalid value"));
         }
         number
     }

@@ -100,6 +100,7 @@ fn hosts() -> Json {
         let maximum = crate::hosts::MAX_HOSTS;
         or_expression(&json!({ "type": "integer", "minimum": minimum, "maximum": maximum }))
     };
+    let positive = or_expression(&json!({ "type": "number", "exclusiveMinimum": 0 }));
     let mut classes = named(
         NAME,
         &json!({
@@ -107,7 +108,10 @@ fn hosts() -> Json {
             "properties": {
                 "count": whole(1),
                 "constraint": text,
+                "cores": whole(1),
+                "memory_gbytes": positive,
                 "gpus": whole(0),
+                "gpu_memory_gbytes": positive,
                 "interface": text,
                 "spares": whole(0),
             },

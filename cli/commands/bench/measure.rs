@@ -1,7 +1,8 @@
 //! One benchmark: rates of a running flowgraph between two samples of its statistics.
 
+use super::loads;
 use fxgraph::diagnostic::Diagnostic;
-use fxgraph::flowgraph::{Plan, load_text};
+use fxgraph::flowgraph::{MeasuredLoad, Plan, load_text};
 use fxgraph::runtime::{self, BlockStats, with_causes};
 use fxgraph::{DeviceName, Registry};
 use std::time::{Duration, Instant};
@@ -16,6 +17,8 @@ pub struct Measured {
     pub seconds_per_frame: f64,
     /// Per measured block: name and GPU time per frame in seconds.
     pub blocks: Vec<(String, Option<f64>)>,
+    /// Loads of all blocks, sources and sinks included.
+    pub loads: Vec<MeasuredLoad>,
     /// Elements per second at all inputs of the first block.
     pub samples_per_second: f64,
     /// Bytes per second into the first block and out of the last block.
@@ -107,6 +110,7 @@ pub fn measure_plan(plan: &Plan, blocks: &[&str], time: Duration) -> Result<Meas
         frames: frames as u64,
         seconds_per_frame: seconds / frames,
         blocks: blocks.iter().map(of_block).collect(),
+        loads: loads::loads(plan, &before, &after),
         samples_per_second: frames * elements as f64 / seconds,
         bytes_per_second: bytes / seconds,
         operations_per_second: frames * operations / seconds,

@@ -1,17 +1,20 @@
 //! `fxgraph bench`
 
+mod loads;
 mod measure;
 mod peaks;
 
 use crate::BUILD;
 use crate::failure::{Failure, judge, refuse_none};
-use crate::flowgraph;
+use crate::flowgraph::{self, Target};
 use crate::kernel_folder;
 use crate::signals::Signals;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
 use crate::units;
+use fxgraph::diagnostic::Severity;
 use fxgraph::examples::Benchmark;
+use fxgraph::flowgraph::Setting;
 use fxgraph::{DeviceName, Registry};
 use measure::Measured;
 use peaks::Peaks;
@@ -20,6 +23,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Measures blocks and flowgraphs on this machine
+///
+/// Without FILE it measures the benchmarks of all kinds. With FILE it runs this flowgraph at the rate of its sources and
+/// measures the load of its blocks. `fxgraph plan --bench` reads the JSON of both.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Columns:
@@ -31,12 +37,22 @@ Columns:
   operations/s  operations that the algorithm needs
   of peak       fraction of the peak rate of the matrix units")]
 pub struct Bench {
+    /// Flowgraph file, or `example:NAME`
+    file: Option<PathBuf>,
+
+    /// Sets a parameter of the flowgraph; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = flowgraph::parse_setting, requires = "file")]
+    set: Vec<Setting>,
+
     /// Device to run on: cpu, cuda:0, ...
-    #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = parse_device)]
+    #[arg(
+        long, value_name = "DEVICE", default_value = "cpu", value_parser = parse_device,
+        conflicts_with = "file"
+    )]
     device: DeviceName,
 
     /// Runs only benchmarks whose name contains this
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "file")]
     only: Option<String>,
 
     /// Time to measure each benchmark, after a warm-up of a third of that
@@ -44,7 +60,7 @@ pub struct Bench {
     time: Duration,
 
     /// Directory with edited GPU kernels, which replace the built-in ones of the same file name
-    #[arg(long, value_name = "DIR", value_parser = kernel_folder::parse)]
+    #[arg(long, value_name = "DIR", value_parser = kernel_folder::parse, conflicts_with = "file")]
     kernels: Option<PathBuf>,
 
     /// Writes JSON
@@ -60,6 +76,10 @@ pub use measure::{measure_plan, messages, plan};
 
 impl Bench {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        if let Some(file) = self.file.clone() {
+            let target = Target { file, set: self.set.clone() };
+            return self.flowgraph(&target, terminal);
+        }
         let registry = flowgraph::registry();
         let is_chosen = |benchmark: &Benchmark| {
             self.only.as_ref().is_none_or(|only| benchmark.name.contains(only.as_str()))
@@ -107,6 +127,41 @@ impl Bench {
             (false, false) => Ok(()),
         };
         judge(verdict, written, terminal)
+    }
+
+    /// Measures the blocks of a flowgraph of the user.
+    fn flowgraph(&self, target: &Target, terminal: &mut Terminal) -> Result<(), Failure> {
+        let plan = flowgraph::plan(target, Severity::Error, terminal)?;
+        let loads = loads::run(&plan, self.time).map_err(Failure::failed)?;
+        let devices = plan.memory().devices();
+        let device = devices.last().copied().unwrap_or(DeviceName::Cpu);
+        let machine = Peaks::measure(device).map_err(Failure::failed)?.machine();
+        if self.json {
+            return terminal.json(&json!({
+                "machine": machine,
+                "build": BUILD,
+                "flowgraph": plan.name,
+                "results": [{ "benchmark": plan.name, "loads": loads }],
+            }));
+        }
+        let columns = [
+            ("kind", Align::Left),
+            ("implementation", Align::Left),
+            ("cores", Align::Right),
+            ("GPU", Align::Right),
+        ];
+        let mut table = Table::new(terminal.coloured_results, &columns);
+        for load in &loads {
+            table.row([
+                load.kind.clone(),
+                load.implementation.clone(),
+                units::three_digits(load.load.cores),
+                units::three_digits(load.load.gpu),
+            ]);
+        }
+        let title = terminal.paint(Paint::Bold, &format!("{machine}, {BUILD}"));
+        let text = table.finish();
+        terminal.results(&format!("{title}\nper second of signal, in seconds:\n\n{text}"))
     }
 
     fn measure(&self, benchmark: &Benchmark, registry: &Registry) -> Result<Measured, String> {
@@ -180,6 +235,7 @@ fn as_json(name: &str, result: &Result<Measured, String>, peaks: &Peaks) -> Valu
             "share_of_copy": peaks.share_of_copy(measured.bytes_per_second),
             "operations_per_second": measured.operations_per_second,
             "share_of_matrix_peak": peaks.share_of_matrix(measured),
+            "loads": measured.loads,
             "blocks": measured.blocks.iter().map(|(block, seconds)| {
                 json!({ "block": block, "device_seconds_per_frame": seconds })
             }).collect::<Vec<_>>(),

@@ -1,7 +1,9 @@
 //! Tests of hosts, and of the cut between them.
 
 use super::kinds::registry;
-use crate::{Loaded, Loopback, PartPlan, Plan, load_text, schema};
+use crate::{
+    Load, Loaded, Loopback, MeasuredLoad, PartPlan, Plan, Work, estimate, load_text, schema,
+};
 use fxgraph_core::block::Block;
 use fxgraph_core::diagnostic::{Style, render_all};
 use fxgraph_core::error::BlockError;
@@ -297,6 +299,9 @@ fn wrong_hosts_are_reported_where_they_are() {
         ("count too large", of("count: \"${hosts}\"", "count: 10001")),
         ("negative spares", of("spares: 1", "spares: -1")),
         ("unknown key of a class", of("spares", "spare")),
+        ("class without cores", of("spares: 1", "cores: 0")),
+        ("memory of zero", of("spares: 1", "memory_gbytes: 0")),
+        ("memory in words", of("spares: 1", "gpu_memory_gbytes: 80 GB")),
         ("class without a name", of("x_host: {interface", "x-host: {interface")),
         ("constraint that is a number", of("constraint: digitiser", "constraint: 3")),
         ("no classes", "flowgraph: g\nhosts: {}\nblocks: {s: {kind: source, host: a}}\n".to_owned()),
@@ -374,4 +379,47 @@ fn schema_has_hosts_network_and_host() {
     );
     assert_eq!(schema["properties"]["network"]["required"][0], "multicast");
     assert!(schema["$defs"]["block"]["properties"]["host"].is_object());
+}
+
+/// Load of the `filter` of a station, measured with `taps` on a machine.
+fn filter_load(plan: &Plan, taps: u64, cores: f64) -> MeasuredLoad {
+    let block = &plan.blocks[plan.block("f[0].filter").unwrap()];
+    MeasuredLoad {
+        kind: block.kind.to_owned(),
+        implementation: block.implementation.to_owned(),
+        parameters: serde_json::json!({ "taps": taps }),
+        work: Work::of(block),
+        load: Load { cores, busiest_thread: cores / 2.0, gpu: 0.0 },
+    }
+}
+
+#[test]
+fn load_is_estimated_from_the_most_similar_block() {
+    let plan = plan(ARRAY);
+    let filter = &plan.blocks[plan.block("f[0].filter").unwrap()];
+    let rows =
+        [filter_load(&plan, 64, 9.0), filter_load(&plan, 2, 0.5), filter_load(&plan, 2, 0.7)];
+    // The same parameters and the same work: the mean of what was measured.
+    let found = estimate(filter, &rows).unwrap();
+    assert!(found.is_measured);
+    assert!((found.load.cores - 0.6).abs() < 1e-12, "{found:?}");
+    assert!((found.load.busiest_thread - 0.3).abs() < 1e-12, "{found:?}");
+    // Three times the samples per second: three times the load.
+    let mut slower = rows.to_vec();
+    for row in &mut slower {
+        row.work.bytes_per_second /= 3.0;
+        row.work.operations_per_second /= 3.0;
+        row.work.frames_per_second /= 3.0;
+    }
+    let found = estimate(filter, &slower).unwrap();
+    assert!(!found.is_measured);
+    assert!((found.load.cores - 1.8).abs() < 1e-9, "{found:?}");
+    // Nothing is known of other kinds, other implementations, and from blocks that did nothing.
+    let pass = &plan.blocks[plan.block("f[0].pass").unwrap()];
+    assert_eq!(estimate(pass, &rows), None);
+    let other = MeasuredLoad { implementation: "other".to_owned(), ..rows[0].clone() };
+    assert_eq!(estimate(filter, &[other]), None);
+    let mut idle = rows[0].clone();
+    idle.work = Work { operations_per_second: 0.0, bytes_per_second: 0.0, frames_per_second: 0.0 };
+    assert_eq!(estimate(filter, &[idle]), None);
 }

@@ -1,0 +1,59 @@
+//! Loads of all blocks of a running flowgraph, from which `fxgraph plan` estimates those of other flowgraphs.
+
+use fxgraph::flowgraph::{Load, MeasuredLoad, Plan, PlannedBlock, Work};
+use fxgraph::runtime::{self, BlockStats, with_causes};
+use std::time::Duration;
+
+/// Runs `plan` for `time`, after a warm-up of a third of that, at the rate of its sources.
+pub fn run(plan: &Plan, time: Duration) -> Result<Vec<MeasuredLoad>, String> {
+    let assembly = plan.build().map_err(|error| with_causes(&error))?;
+    let running = runtime::start(assembly, runtime::Options::default());
+    let running = running.map_err(|error| with_causes(&error))?;
+    let mut ended = running.wait_timeout(time / 3);
+    let before = running.stats();
+    ended = ended || running.wait_timeout(time);
+    let after = running.stats();
+    running.abort();
+    let report = running.wait();
+    if let Some(failure) = report.failures.first() {
+        return Err(failure.to_string());
+    }
+    if ended {
+        return Err(
+            "the flowgraph ended before the measurement; give more frames, or a shorter --time"
+                .to_owned(),
+        );
+    }
+    Ok(loads(plan, &before, &after))
+}
+
+/// Loads between two states of the statistics. Blocks without new frames have none.
+pub fn loads(plan: &Plan, before: &[BlockStats], after: &[BlockStats]) -> Vec<MeasuredLoad> {
+    let states = before.iter().zip(after);
+    plan.blocks.iter().zip(states).filter_map(|(block, (a, b))| load(block, a, b)).collect()
+}
+
+fn load(block: &PlannedBlock, before: &BlockStats, after: &BlockStats) -> Option<MeasuredLoad> {
+    let samples = after.newest_timestamp?.checked_sub(before.newest_timestamp?)?;
+    let seconds = samples as f64 / block.ports.clock()?.adc_sample_rate_hz;
+    if seconds <= 0.0 {
+        return None;
+    }
+    let share =
+        |after: Duration, before: Duration| after.saturating_sub(before).as_secs_f64() / seconds;
+    let own = share(after.busy, before.busy);
+    // Threads are in the order of their start, and stay.
+    let threads = before.threads.iter().zip(&after.threads);
+    let threads: Vec<f64> = threads.map(|(a, b)| share(b.busy, a.busy)).collect();
+    Some(MeasuredLoad {
+        kind: block.kind.to_owned(),
+        implementation: block.implementation.to_owned(),
+        parameters: block.parameters.clone(),
+        work: Work::of(block),
+        load: Load {
+            cores: own + threads.iter().sum::<f64>(),
+            busiest_thread: threads.iter().copied().fold(own, f64::max),
+            gpu: share(after.device_busy, before.device_busy),
+        },
+    })
+}
