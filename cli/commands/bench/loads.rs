@@ -10,9 +10,9 @@ pub fn run(plan: &Plan, time: Duration) -> Result<Vec<MeasuredLoad>, String> {
     let running = runtime::start(assembly, runtime::Options::default());
     let running = running.map_err(|error| with_causes(&error))?;
     let mut ended = running.wait_timeout(time / 3);
-    let before = running.stats();
+    let before = State::of(&running);
     ended = ended || running.wait_timeout(time);
-    let after = running.stats();
+    let after = State::of(&running);
     running.abort();
     let report = running.wait();
     if let Some(failure) = report.failures.first() {
@@ -27,13 +27,44 @@ pub fn run(plan: &Plan, time: Duration) -> Result<Vec<MeasuredLoad>, String> {
     Ok(loads(plan, &before, &after))
 }
 
-/// Loads between two states of the statistics. Blocks without new frames have none.
-pub fn loads(plan: &Plan, before: &[BlockStats], after: &[BlockStats]) -> Vec<MeasuredLoad> {
-    let states = before.iter().zip(after);
-    plan.blocks.iter().zip(states).filter_map(|(block, (a, b))| load(block, a, b)).collect()
+/// State of a flowgraph that runs in this process.
+pub struct State {
+    /// Statistics of its blocks.
+    pub blocks: Vec<BlockStats>,
+    /// CPU time of the process.
+    cpu: Duration,
 }
 
-fn load(block: &PlannedBlock, before: &BlockStats, after: &BlockStats) -> Option<MeasuredLoad> {
+impl State {
+    pub fn of(running: &runtime::Running) -> Self {
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let cpu = Duration::new(cpu.tv_sec.unsigned_abs(), cpu.tv_nsec as u32);
+        Self { blocks: running.stats(), cpu }
+    }
+}
+
+/// Loads between two states. Blocks without new frames have none.
+pub fn loads(plan: &Plan, before: &State, after: &State) -> Vec<MeasuredLoad> {
+    let states = || before.blocks.iter().zip(&after.blocks);
+    // Blocks are busy while they wait for a core, and the runtime works between their calls: what the process used is
+    // divided among them as they were busy.
+    let busy: Duration = states().map(|(a, b)| all_threads(b).saturating_sub(all_threads(a))).sum();
+    let used = after.cpu.saturating_sub(before.cpu);
+    let scale = if busy.is_zero() { 1.0 } else { used.as_secs_f64() / busy.as_secs_f64() };
+    let blocks = plan.blocks.iter().zip(states());
+    blocks.filter_map(|(block, (a, b))| load(block, a, b, scale)).collect()
+}
+
+fn all_threads(block: &BlockStats) -> Duration {
+    block.busy + block.threads.iter().map(|thread| thread.busy).sum::<Duration>()
+}
+
+fn load(
+    block: &PlannedBlock,
+    before: &BlockStats,
+    after: &BlockStats,
+    scale: f64,
+) -> Option<MeasuredLoad> {
     let samples = after.newest_timestamp?.checked_sub(before.newest_timestamp?)?;
     let seconds = samples as f64 / block.ports.clock()?.adc_sample_rate_hz;
     if seconds <= 0.0 {
@@ -51,8 +82,8 @@ fn load(block: &PlannedBlock, before: &BlockStats, after: &BlockStats) -> Option
         parameters: block.parameters.clone(),
         work: Work::of(block),
         load: Load {
-            cores: own + threads.iter().sum::<f64>(),
-            busiest_thread: threads.iter().copied().fold(own, f64::max),
+            cores: scale * (own + threads.iter().sum::<f64>()),
+            busiest_thread: scale * threads.iter().copied().fold(own, f64::max),
             gpu: share(after.device_busy, before.device_busy),
         },
     })

@@ -1,6 +1,6 @@
 //! One benchmark: rates of a running flowgraph between two samples of its statistics.
 
-use super::loads;
+use super::loads::{self, State};
 use fxgraph::diagnostic::Diagnostic;
 use fxgraph::flowgraph::{MeasuredLoad, Plan, load_text};
 use fxgraph::runtime::{self, BlockStats, with_causes};
@@ -77,9 +77,9 @@ pub fn measure_plan(plan: &Plan, blocks: &[&str], time: Duration) -> Result<Meas
         }
     }
     let ended_early = running.wait_timeout(time / 3);
-    let (before, start) = (running.stats(), Instant::now());
+    let (before, start) = (State::of(&running), Instant::now());
     let ended_early = ended_early || running.wait_timeout(time);
-    let (after, seconds) = (running.stats(), start.elapsed().as_secs_f64());
+    let (after, seconds) = (State::of(&running), start.elapsed().as_secs_f64());
     running.abort();
     let report = running.wait();
     if let Some(failure) = report.failures.first() {
@@ -89,7 +89,7 @@ pub fn measure_plan(plan: &Plan, blocks: &[&str], time: Duration) -> Result<Meas
         return Err("the flowgraph ended by itself".to_owned());
     }
     let grown = |block: usize, figure: fn(&BlockStats) -> u64| {
-        figure(&after[block]).saturating_sub(figure(&before[block])) as f64
+        figure(&after.blocks[block]).saturating_sub(figure(&before.blocks[block])) as f64
     };
     let inputs = plan.blocks[first].ports.inputs.len().max(1) as f64;
     let frames = grown(first, |block| block.frames_in) / inputs;
@@ -101,7 +101,8 @@ pub fn measure_plan(plan: &Plan, blocks: &[&str], time: Duration) -> Result<Meas
     let bytes = grown(first, |block| block.bytes_in) + grown(last, |block| block.bytes_out);
     let operations: f64 = blocks.iter().map(|&block| operations_per_input_frame(plan, block)).sum();
     let of_block = |&block: &usize| {
-        let busy = after[block].device_busy.saturating_sub(before[block].device_busy);
+        let (before, after) = (&before.blocks[block], &after.blocks[block]);
+        let busy = after.device_busy.saturating_sub(before.device_busy);
         let on_device = plan.blocks[block].device != DeviceName::Cpu;
         (plan.blocks[block].name.clone(), on_device.then(|| busy.as_secs_f64() / frames))
     };
