@@ -1,6 +1,7 @@
 //! `fxgraph bench`
 
 mod measure;
+mod network;
 mod peaks;
 mod spread;
 mod state;
@@ -33,7 +34,14 @@ Columns:
   samples/s     elements at all inputs
   of copy rate  bytes read and written per second, as a fraction of the rate of a memory copy
   operations/s  operations that the algorithm needs
-  of peak       fraction of the peak rate of the matrix units")]
+  of peak       fraction of the peak rate of the matrix units
+
+Columns with --network:
+  rate, sent    samples per second of each polarisation: requested, and sent
+  missing       heaps of spectra that did not arrive, as a fraction of those expected
+  p50 ...       latency from the sending of the last sample that a heap of spectra needs to the
+                arrival of the heap's last packet
+  cores         cores that the threads of the flowgraph use")]
 pub struct Bench {
     /// Device to run on: cpu, cuda:0, ...
     #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = parse_device)]
@@ -58,6 +66,9 @@ pub struct Bench {
     /// Writes JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    network: network::Options,
 }
 
 fn parse_device(text: &str) -> Result<DeviceName, String> {
@@ -73,6 +84,9 @@ pub use measure::{measure_plan, messages, plan};
 
 impl Bench {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        if self.network.network {
+            return self.network.execute(self.device, self.kernels.as_ref(), self.json, terminal);
+        }
         let registry = flowgraph::registry();
         let is_chosen = |benchmark: &Benchmark| {
             self.only.as_ref().is_none_or(|only| benchmark.name.contains(only.as_str()))
