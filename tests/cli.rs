@@ -13,6 +13,7 @@ use http::Program;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 const ENDLESS: &str = "flowgraph: endless
 blocks:
@@ -81,6 +82,89 @@ fn benchmark_name_that_no_benchmark_contains_is_an_error() {
     let output = run(&["bench", "--only", "no such name"], Path::new("."));
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("no benchmark name contains `no such name`"));
+}
+
+#[test]
+fn bench_network_receives_every_heap_at_a_low_rate() {
+    let rate = 1_000_000.0;
+    let output = fxgraph()
+        .args(["bench", "--network", "--json", "--seconds", "1s"])
+        .args(["--min-rate", "1e6", "--max-rate", "1e6"])
+        .args(["--set", "channels=64", "--set", "spectra_per_heap=16"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(result["build"].as_str().unwrap().starts_with("fxgraph "));
+    assert!(result["state"]["cpu"].is_string(), "{result}");
+    let network = &result["network"];
+    assert_eq!(network["highest_lossless_rate_hz"], rate);
+    assert_eq!(network["limited_by"], serde_json::Value::Null);
+    assert_eq!(network["set"]["channels"], "64");
+    let [trial] = &network["trials"].as_array().unwrap()[..] else { unreachable!("{network}") };
+    assert_eq!(trial["is_lossless"], true);
+    // Both polarisations send all samples of the warm-up, the measured time and the tail.
+    let sent = trial["heaps_sent"].as_array().unwrap();
+    assert_eq!(sent[0], sent[1]);
+    assert!(sent[0].as_f64().unwrap() * 4096.0 > 1.6 * rate, "{trial}");
+    // A heap has 16 spectra of 128 samples; windows of 16 taps reach 15 spectra further.
+    let (step, span) = (16.0 * 128.0, (16.0 + 15.0) * 128.0);
+    let (begin, end) = ((0.5 * rate / step).ceil(), (1.5 * rate / 4096.0).floor() * 4096.0);
+    let outputs = ((end - span) / step).floor() + 1.0;
+    assert_eq!(trial["heaps_at_start"]["expected"], begin as u64);
+    assert_eq!(trial["heaps"]["expected"], (outputs - begin) as u64);
+    for heaps in ["heaps", "heaps_at_start"] {
+        assert_eq!(trial[heaps]["received"], trial[heaps]["expected"], "{trial}");
+        assert_eq!(trial[heaps]["missing"], 0);
+    }
+    for packet in ["first_packet", "last_packet"] {
+        let latency = &trial["latency_seconds"][packet];
+        let order =
+            ["minimum", "p50", "p99", "maximum"].map(|name| latency[name].as_f64().unwrap());
+        assert!(order[0] > 0.0 && order.is_sorted(), "{latency}");
+    }
+    let threads = trial["threads"].as_array().unwrap();
+    let named = |name: &str| threads.iter().find(|thread| thread["name"] == name);
+    for (name, is_own) in [("receive pol[0]", false), ("bench send 1", true)] {
+        assert_eq!(named(name).unwrap()["is_of_measurement"], is_own, "{name}");
+    }
+}
+
+#[test]
+fn bench_network_rejects_a_flowgraph_without_its_parameters_and_an_unknown_interface() {
+    let folder = generated();
+    let output = run(&["bench", "--network", "demo.yaml"], folder.path());
+    assert_eq!(output.status.code(), Some(78), "{}", stderr(&output));
+    assert!(stderr(&output).contains("`--set pol0`"), "{}", stderr(&output));
+    let output = run(&["bench", "--network", "--interface", "nowhere0"], folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("`nowhere0` does not exist"), "{}", stderr(&output));
+    let output = run(&["bench", "--network", "--seconds", "10ms"], folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("`--seconds` must be at least"), "{}", stderr(&output));
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn bench_network_ends_at_once_when_it_is_interrupted() {
+    let mut command = fxgraph();
+    command.args(["bench", "--network", "--json", "--seconds", "10m", "--set", "channels=64"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let senders = || {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+        let names = tasks.flatten().map(|task| std::fs::read_to_string(task.path().join("comm")));
+        names.flatten().filter(|name| name.starts_with("bench send")).count()
+    };
+    let began = Instant::now();
+    while senders() < 2 {
+        assert!(began.elapsed() < Duration::from_mins(2), "the senders do not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(output.stdout.is_empty());
 }
 
 #[test]

@@ -8,6 +8,7 @@ use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::{CudaContext, result, sys};
 use fxgraph_core::Env;
 use fxgraph_core::gpu::{Properties, Tunable};
+use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -91,6 +92,19 @@ pub fn properties(ordinal: usize) -> Result<Properties, CudaError> {
         )?,
         l2_bytes: size(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
     })
+}
+
+/// Returns the PCI address of GPU number `ordinal`, such as `0000:1B:00.0`; `None` if there is no such GPU. Other
+/// libraries count GPUs in another order, but know them by this address.
+pub(super) fn pci_address(ordinal: usize) -> Option<CString> {
+    driver().ok()?;
+    let device = result::device::get(i32::try_from(ordinal).ok()?).ok()?;
+    let mut text = [0_u8; 32];
+    // SAFETY: the driver writes at most the given number of bytes, with a terminating zero.
+    let asked =
+        unsafe { sys::cuDeviceGetPCIBusId(text.as_mut_ptr().cast(), text.len() as i32, device) };
+    asked.result().ok()?;
+    Some(CStr::from_bytes_until_nul(&text).ok()?.to_owned())
 }
 
 /// Connection over which a GPU reads the memory of another GPU of the same host.

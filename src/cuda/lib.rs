@@ -1,6 +1,7 @@
 //! CUDA devices. The CUDA driver is loaded at run time, so that fxgraph also builds and runs without it.
 //!
 //! - [`Device`]: an opened GPU. [`count`] returns the number of GPUs, [`properties`] the properties of one.
+//! - [`GpuState`]: clocks, power and PCIe link of a GPU.
 //! - [`ProgramSource`]: a CUDA source embedded in a crate.
 //! - [`Program`], [`Kernel`]: sources compiled by NVRTC for the GPU of a block, and their kernels.
 //! - [`DeviceArray`], [`Pinned`], [`DeviceAllocator`], [`PinnedAllocator`]: memory.
@@ -34,6 +35,7 @@ mod kernel;
 mod lane;
 mod map;
 mod memory;
+mod nvml;
 mod readout;
 mod status;
 pub mod transfer;
@@ -51,6 +53,7 @@ pub use map::{Frames, GpuJob, GpuMap, GpuMapped};
 pub use memory::{
     DeviceAllocator, DeviceArray, InUse, Pinned, PinnedAllocator, SLACK_BYTES, frame_address,
 };
+pub use nvml::GpuState;
 pub use readout::Readout;
 pub use readout::payload;
 pub use tuning::{Choice, Tuning, TuningError};

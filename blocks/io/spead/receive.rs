@@ -184,6 +184,25 @@ impl Batch {
         }
     }
 
+    /// Reads the sockets as soon as they have data, at the cost of more system calls: for measurements of latency.
+    #[must_use]
+    pub fn without_pauses(mut self) -> Self {
+        self.nap = None;
+        self
+    }
+
+    /// Returns the local addresses of the sockets, in their order.
+    ///
+    /// # Errors
+    /// If the operating system does not report an address.
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddrV4>> {
+        let address = |socket: &Socket| {
+            let address = socket.local_addr()?;
+            address.as_socket_ipv4().ok_or_else(|| io::ErrorKind::Unsupported.into())
+        };
+        self.sockets.iter().map(address).collect()
+    }
+
     /// Waits up to `timeout` for datagrams, and calls `handle` with some of them and their sender: about
     /// the same number of bytes from each socket.
     pub fn receive(

@@ -10,9 +10,9 @@ pub fn run(plan: &Plan, time: Duration) -> Result<Vec<MeasuredLoad>, String> {
     let running = runtime::start(assembly, runtime::Options::default());
     let running = running.map_err(|error| with_causes(&error))?;
     let mut ended = running.wait_timeout(time / 3);
-    let before = State::of(&running);
+    let before = Totals::of(&running);
     ended = ended || running.wait_timeout(time);
-    let after = State::of(&running);
+    let after = Totals::of(&running);
     running.abort();
     let report = running.wait();
     if let Some(failure) = report.failures.first() {
@@ -27,15 +27,15 @@ pub fn run(plan: &Plan, time: Duration) -> Result<Vec<MeasuredLoad>, String> {
     Ok(loads(plan, &before, &after))
 }
 
-/// State of a flowgraph that runs in this process.
-pub struct State {
+/// Statistics and CPU time of a flowgraph of this process since its start.
+pub struct Totals {
     /// Statistics of its blocks.
     pub blocks: Vec<BlockStats>,
     /// CPU time of the process.
     cpu: Duration,
 }
 
-impl State {
+impl Totals {
     pub fn of(running: &runtime::Running) -> Self {
         let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         let cpu = Duration::new(cpu.tv_sec.unsigned_abs(), cpu.tv_nsec as u32);
@@ -43,15 +43,15 @@ impl State {
     }
 }
 
-/// Loads between two states. Blocks without new frames have none.
-pub fn loads(plan: &Plan, before: &State, after: &State) -> Vec<MeasuredLoad> {
-    let states = || before.blocks.iter().zip(&after.blocks);
+/// Loads between two times. Blocks without new frames have none.
+pub fn loads(plan: &Plan, before: &Totals, after: &Totals) -> Vec<MeasuredLoad> {
+    let both = || before.blocks.iter().zip(&after.blocks);
     // Blocks are busy while they wait for a core, and the runtime works between their calls: what the process used is
     // divided among them as they were busy.
-    let busy: Duration = states().map(|(a, b)| all_threads(b).saturating_sub(all_threads(a))).sum();
+    let busy: Duration = both().map(|(a, b)| all_threads(b).saturating_sub(all_threads(a))).sum();
     let used = after.cpu.saturating_sub(before.cpu);
     let scale = if busy.is_zero() { 1.0 } else { used.as_secs_f64() / busy.as_secs_f64() };
-    let blocks = plan.blocks.iter().zip(states());
+    let blocks = plan.blocks.iter().zip(both());
     blocks.filter_map(|(block, (a, b))| load(block, a, b, scale)).collect()
 }
 

@@ -1,6 +1,7 @@
-//! One benchmark: rates of a running flowgraph between two samples of its statistics.
+//! One run of a benchmark: rates of a running flowgraph between two samples of its statistics.
 
-use super::loads::{self, State};
+use super::loads::{self, Totals};
+use super::state::State;
 use fxgraph::diagnostic::Diagnostic;
 use fxgraph::flowgraph::{MeasuredLoad, Plan, load_text};
 use fxgraph::runtime::{self, BlockStats, with_causes};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Time to wait for the first frame, including the compilation of kernels.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Results of a benchmark.
+/// Results of one run of a benchmark.
 pub struct Measured {
     /// Frames consumed at each input of the first block.
     pub frames: u64,
@@ -26,6 +27,8 @@ pub struct Measured {
     pub operations_per_second: f64,
     /// Whether the operations can run on matrix units.
     pub uses_matrix_units: bool,
+    /// State of the device at the end, while the flowgraph still ran.
+    pub state: State,
 }
 
 impl Measured {
@@ -77,9 +80,11 @@ pub fn measure_plan(plan: &Plan, blocks: &[&str], time: Duration) -> Result<Meas
         }
     }
     let ended_early = running.wait_timeout(time / 3);
-    let (before, start) = (State::of(&running), Instant::now());
+    let (before, start) = (Totals::of(&running), Instant::now());
     let ended_early = ended_early || running.wait_timeout(time);
-    let (after, seconds) = (State::of(&running), start.elapsed().as_secs_f64());
+    let (after, seconds) = (Totals::of(&running), start.elapsed().as_secs_f64());
+    // Clocks and power change within milliseconds of the end.
+    let state = State::read(plan.blocks[first].device);
     running.abort();
     let report = running.wait();
     if let Some(failure) = report.failures.first() {
@@ -118,6 +123,7 @@ pub fn measure_plan(plan: &Plan, blocks: &[&str], time: Duration) -> Result<Meas
         uses_matrix_units: kinds
             .into_iter()
             .any(|kind| ["correlator", "beamformer"].contains(&kind)),
+        state,
     })
 }
 

@@ -1,6 +1,7 @@
 //! Peak rates of the machine, measured in the same run.
 
 use super::measure::Measured;
+use super::state;
 use crate::units;
 use fxgraph::DeviceName;
 use fxgraph::cuda::{Arg, Device, DeviceArray, Grid, Lane};
@@ -18,11 +19,11 @@ const CPU_COPY_BYTES: usize = 256 << 20;
 
 /// Name of the machine and its peak rates.
 pub struct Peaks {
-    machine: String,
+    pub(super) machine: String,
     /// Bytes read and written per second by a copy within the device's memory.
-    copy_bytes_per_second: f64,
+    pub(super) copy_bytes_per_second: f64,
     /// 8-bit operations per second of the matrix units, if there are any.
-    matrix_operations_per_second: Option<f64>,
+    pub(super) matrix_operations_per_second: Option<f64>,
 }
 
 impl Peaks {
@@ -36,10 +37,8 @@ impl Peaks {
 
     fn of_processor() -> Self {
         let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let name =
-            info.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
+        let name = state::model(&info);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let name = name.unwrap_or(std::env::consts::ARCH);
         let from = vec![1_u8; CPU_COPY_BYTES];
         let mut to = vec![2_u8; CPU_COPY_BYTES];
         let seconds = median(|| {
