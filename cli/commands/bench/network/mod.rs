@@ -168,16 +168,6 @@ impl Options {
         let mut plan = self.plan(rate, device, &addresses, terminal)?;
         plan.kernel_folder = kernels.cloned();
         let layout = Layout::of(&plan).map_err(Failure::failed)?;
-        // At least two heaps after the warm-up, and the samples beyond them that the filter needs.
-        let least = 4.0 * layout.samples_per_output as f64 / rate;
-        if self.seconds.as_secs_f64() < least {
-            return Err(Failure::failed(format!(
-                "`--seconds` must be at least {least:.1} at {}: a heap of spectra has {} samples; give `--set \
-                 channels=1024` or a higher `--min-rate`",
-                units::scaled(rate, "S/s"),
-                layout.samples_per_output
-            )));
-        }
         trial::run(&plan, layout, device, (addresses, batch), self.times(), signals)
     }
 
