@@ -326,6 +326,9 @@ fn details(trial: &Trial) -> String {
         let missing = trial.at_start.missing();
         text.push_str(&format!("Missing during the warm-up: {missing} of {expected} heaps\n"));
     }
+    if !trial.state.text().is_empty() {
+        text.push_str(&format!("Device near the end of the stream: {}\n", trial.state.text()));
+    }
     for is_own in [false, true] {
         let threads = trial.threads.iter();
         let threads = threads.filter(|usage| usage.name.starts_with(OWN_THREADS) == is_own);
