@@ -83,6 +83,11 @@ impl Layout {
         (timestamp + self.span - 1) / self.samples_per_heap
     }
 
+    /// Shortest measured time in which at least two heaps of spectra are complete.
+    pub fn least_seconds(&self) -> f64 {
+        (self.span + 2 * self.samples_per_output) as f64 / self.rate_hz
+    }
+
     fn samples_per_spectrum(&self) -> u64 {
         self.samples_per_output / self.spectra
     }

@@ -170,16 +170,6 @@ impl Options {
         let mut plan = self.plan(rate, device, &addresses, terminal)?;
         plan.kernel_folder = kernels.cloned();
         let layout = Layout::of(&plan).map_err(Failure::failed)?;
-        // At least two heaps after the warm-up, and the samples beyond them that the filter needs.
-        let least = 4.0 * layout.samples_per_output as f64 / rate;
-        if self.seconds.as_secs_f64() < least {
-            return Err(Failure::failed(format!(
-                "`--seconds` must be at least {least:.1} at {}: a heap of spectra has {} samples; give `--set \
-                 channels=1024` or a higher `--min-rate`",
-                units::scaled(rate, "S/s"),
-                layout.samples_per_output
-            )));
-        }
         trial::run(&plan, layout, device, (addresses, batch), self.times(), signals)
     }
 
@@ -337,6 +327,9 @@ fn details(trial: &Trial) -> String {
         let Heaps { expected, .. } = trial.at_start;
         let missing = trial.at_start.missing();
         text.push_str(&format!("Missing during the warm-up: {missing} of {expected} heaps\n"));
+    }
+    if !trial.state.text().is_empty() {
+        text.push_str(&format!("Device near the end of the stream: {}\n", trial.state.text()));
     }
     for is_own in [false, true] {
         let threads = trial.threads.iter();

@@ -8,6 +8,7 @@ use super::sender::{SendTimes, Sent, Task};
 use crate::commands::bench::state::State;
 use crate::failure::Failure;
 use crate::signals::Signals;
+use crate::units;
 use fxgraph::flowgraph::Plan;
 use fxgraph::runtime::{self, BlockStats, Report, Running, with_causes};
 use fxgraph::{BlockError, DeviceName};
@@ -228,6 +229,15 @@ pub fn run(
     let running = runtime::start(assembly, runtime::Options::default());
     let running = running.map_err(|error| Failure::failed(with_causes(&error)))?;
     let layout = layout.with_window(window(&running.stats(), layout.rate_hz));
+    let least = layout.least_seconds();
+    if times.measured.as_secs_f64() < least {
+        return Err(Failure::failed(format!(
+            "`--seconds` must be at least {least:.2} at {}, because a heap of spectra needs {} samples; give a longer \
+             time, fewer channels (`--set channels=1024`) or a higher `--min-rate`",
+            units::scaled(layout.rate_hz, "S/s"),
+            layout.span
+        )));
+    }
     let total = times.total(&layout);
     let heaps = (total.as_secs_f64() / layout.heap_seconds()).ceil() as u64;
     let kept = (KEPT_SECONDS / layout.heap_seconds()).ceil() as usize;
