@@ -138,6 +138,53 @@ fn follow_views_of_two_parts(address: &str) {
     assert_eq!(ask(address, "GET", "/api/v1/views?view=x", "").0, 400);
 }
 
+/// Method and path of each operation that an OpenAPI document describes.
+fn operations(api: &Value) -> Vec<(String, String)> {
+    let paths = api["paths"].as_object().unwrap();
+    let of_path = |(path, item): (&String, &Value)| {
+        let methods: Vec<String> = item.as_object().unwrap().keys().cloned().collect();
+        let methods = methods
+            .into_iter()
+            .filter(|key| ["get", "put", "post", "patch", "delete"].contains(&key.as_str()));
+        methods.map(|method| (method.to_uppercase(), path.clone())).collect::<Vec<_>>()
+    };
+    paths.iter().flat_map(of_path).collect()
+}
+
+#[test]
+fn description_of_a_fleet_has_exactly_what_it_serves() {
+    let folder = tempfile::tempdir().unwrap();
+    let _parts = parts(folder.path());
+    let (_fleet, address) = fleet(folder.path());
+    wait_until("both parts answer", || ask(&address, "GET", "/api/v1/health", "").0 == 200);
+    let list = get(&address, "/api/v1/parts");
+    let part = list[0]["address"].as_str().unwrap();
+    let of_fleet = operations(&get(&address, "/api/v1/openapi.json"));
+    let of_part = operations(&get(part, "/api/v1/openapi.json"));
+    let is_served = |(method, path): &(String, String)| {
+        // Names that nothing has.
+        let path: String = path.replace(['{', '}'], "");
+        if path.ends_with("events/stream") {
+            // Does not end.
+            return true;
+        }
+        let (status, body) = ask(&address, method, &path, "{}");
+        !(matches!(status, 405 | 501) || status == 404 && body.contains("there is nothing at"))
+    };
+    for operation in &of_fleet {
+        assert!(is_served(operation), "{operation:?} is described");
+    }
+    let more = of_part.iter().filter(|operation| !of_fleet.contains(operation));
+    let mut not_served = 0;
+    for operation in more {
+        assert!(!is_served(operation), "{operation:?} is not described");
+        not_served += 1;
+    }
+    assert_eq!(not_served, 7);
+    let own: Vec<_> = of_fleet.iter().filter(|operation| !of_part.contains(operation)).collect();
+    assert_eq!(own.len(), 2, "{own:?}");
+}
+
 #[test]
 fn fleet_answers_for_all_parts_and_passes_requests_to_the_part_of_a_block() {
     let folder = tempfile::tempdir().unwrap();
