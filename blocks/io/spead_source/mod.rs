@@ -239,3 +239,5 @@ impl KindSpec for SpeadSource {
 mod line_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod threads_tests;
