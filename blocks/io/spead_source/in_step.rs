@@ -53,7 +53,7 @@ impl InStep {
         let read_bytes = self.members[index].read_bytes.load(Ordering::SeqCst);
         let others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
         for (_, other) in others {
-            while !is_over() && self.is_behind(other, read_bytes) {
+            while self.is_behind(other, read_bytes) && !is_over() {
                 std::thread::sleep(PAUSE);
             }
         }
@@ -97,5 +97,94 @@ impl InStep {
         if received.emptied {
             self.waiting(index);
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::io::spead::receive::open_divided;
+    use std::net::{SocketAddrV4, UdpSocket};
+    use std::sync::mpsc::{Receiver, channel};
+
+    const TURN: u64 = 100_000;
+
+    fn received(bytes: u64, emptied: bool) -> Received {
+        Received { datagrams: 1, bytes, kernel_drops: 0, emptied }
+    }
+
+    /// Two threads with one socket each, and the addresses of the sockets.
+    fn two() -> (InStep, Vec<Vec<Socket>>, Vec<SocketAddrV4>) {
+        let free = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let addresses = free.map(|s| s.local_addr().unwrap().to_string().parse().unwrap());
+        let sockets = open_divided(2, &addresses, &[], 1 << 16).unwrap();
+        let in_step = InStep::new(&sockets, 2 * TURN as usize).unwrap();
+        (in_step, sockets, addresses.to_vec())
+    }
+
+    /// Lets thread 0 wait, and tells when it goes on.
+    fn wait<'a>(scope: &'a std::thread::Scope<'a, '_>, in_step: &'a InStep) -> Receiver<()> {
+        let (goes_on, told) = channel();
+        scope.spawn(move || {
+            in_step.wait(0, || false);
+            goes_on.send(()).unwrap();
+        });
+        told
+    }
+
+    #[test]
+    fn thread_without_data_is_not_waited_for() {
+        let (in_step, _sockets, _) = two();
+        in_step.reading(0);
+        in_step.read(0, 1, &received(10 * TURN, false));
+        in_step.wait(0, || panic!("the thread waits"));
+    }
+
+    #[test]
+    fn thread_that_has_not_read_its_socket_is_waited_for() {
+        let (in_step, _sockets, addresses) = two();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.send_to(b"data", addresses[1]).unwrap();
+        in_step.reading(0);
+        // Within a turn nobody waits.
+        in_step.read(0, 1, &received(TURN - 1, false));
+        in_step.wait(0, || panic!("the thread waits"));
+        in_step.read(0, 1, &received(1, false));
+        std::thread::scope(|scope| {
+            let goes_on = wait(scope, &in_step);
+            assert!(goes_on.recv_timeout(Duration::from_millis(50)).is_err());
+            // The second thread has read, and need not catch up.
+            in_step.reading(1);
+            goes_on.recv_timeout(Duration::from_secs(20)).unwrap();
+        });
+    }
+
+    #[test]
+    fn thread_with_datagrams_that_are_not_in_the_window_is_waited_for() {
+        let (in_step, _sockets, _) = two();
+        in_step.reading(1);
+        in_step.reading(0);
+        in_step.read(0, 1, &received(TURN, false));
+        std::thread::scope(|scope| {
+            let goes_on = wait(scope, &in_step);
+            assert!(goes_on.recv_timeout(Duration::from_millis(50)).is_err());
+            in_step.read(1, 1, &received(1, true));
+            goes_on.recv_timeout(Duration::from_secs(20)).unwrap();
+        });
+    }
+
+    #[test]
+    fn end_of_the_stream_ends_the_wait() {
+        let (in_step, _sockets, _) = two();
+        in_step.reading(1);
+        in_step.reading(0);
+        in_step.read(0, 1, &received(TURN, false));
+        let checks = std::cell::Cell::new(0);
+        in_step.wait(0, || {
+            checks.set(checks.get() + 1);
+            checks.get() == 4
+        });
+        assert_eq!(checks.get(), 4);
     }
 }

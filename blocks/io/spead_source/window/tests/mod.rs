@@ -2,6 +2,7 @@
 
 mod restart;
 mod stray;
+mod threads;
 
 use super::*;
 use crate::io::spead::packet::{Head, Pointer};
