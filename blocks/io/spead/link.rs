@@ -50,6 +50,12 @@ impl Link {
         self.stop.load(Ordering::Acquire)
     }
 
+    /// Returns the flag that is set when the thread must stop, for threads that do not have the link.
+    #[must_use]
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
     /// Waits for the first frame, and so for the start of the flowgraph.
     pub fn wait_for_first(&mut self) {
         self.first = self.wait();

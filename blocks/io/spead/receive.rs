@@ -28,6 +28,8 @@ const LONGEST_NAP: Duration = Duration::from_micros(500);
 const SHORTEST_NAP: Duration = Duration::from_micros(50);
 /// Highest rate at which data may arrive during a pause, in bytes per second: 100 Gbit/s.
 const FASTEST: f64 = 12.5e9;
+/// Sockets per system call in [`has_data`].
+const POLLED: usize = 32;
 /// Room for the control messages: segment size and drop count.
 const CONTROL_WORDS: usize = 16;
 
@@ -46,10 +48,58 @@ pub fn open(
             0 => Ipv4Addr::UNSPECIFIED,
             n => interfaces[i % n],
         };
-        open_one(*address, interface, buffer_bytes)
+        open_one(*address, interface, buffer_bytes, false)
             .map_err(|error| BlockError::new(cannot_listen(*address, &error)).because(error))
     };
     addresses.iter().enumerate().map(open).collect()
+}
+
+/// Opens the sockets of `threads` threads, at most one per address and thread: with fewer threads than
+/// addresses, threads have several addresses in turn; with more, unicast addresses have several sockets in
+/// turn. The kernel divides the datagrams to one address among its sockets by their sender (address and
+/// port), so the datagrams of a sender stay in order. Multicast groups cannot be divided: each socket of a
+/// group gets all its datagrams.
+pub fn open_divided(
+    threads: usize,
+    addresses: &[SocketAddrV4],
+    interfaces: &[String],
+    buffer_bytes: usize,
+) -> Result<Vec<Vec<Socket>>, BlockError> {
+    let threads = threads.max(1);
+    let mut divided: Vec<Vec<Socket>> = (0..threads).map(|_| Vec::new()).collect();
+    if threads <= addresses.len() {
+        for (i, socket) in open(addresses, interfaces, buffer_bytes)?.into_iter().enumerate() {
+            divided[i % threads].push(socket);
+        }
+        return Ok(divided);
+    }
+    for (i, address) in addresses.iter().enumerate() {
+        let sharing = (i..threads).step_by(addresses.len());
+        let sockets = open_shared(*address, sharing.len(), buffer_bytes)
+            .map_err(|error| BlockError::new(cannot_listen(*address, &error)).because(error))?;
+        for (thread, socket) in sharing.zip(sockets) {
+            divided[thread].push(socket);
+        }
+    }
+    Ok(divided)
+}
+
+/// Opens `count` sockets of one unicast address.
+fn open_shared(
+    address: SocketAddrV4,
+    count: usize,
+    buffer_bytes: usize,
+) -> io::Result<Vec<Socket>> {
+    if count > 1 && address.ip().is_multicast() {
+        return Err(io::Error::other("a multicast group cannot be divided among sockets"));
+    }
+    // Fails if another program has the port: it could share the port, and get part of the stream.
+    let alone = open_one(address, Ipv4Addr::UNSPECIFIED, buffer_bytes, false)?;
+    if count == 1 {
+        return Ok(vec![alone]);
+    }
+    drop(alone);
+    (0..count).map(|_| open_one(address, Ipv4Addr::UNSPECIFIED, buffer_bytes, true)).collect()
 }
 
 fn cannot_listen(address: SocketAddrV4, error: &io::Error) -> String {
@@ -64,8 +114,15 @@ fn cannot_listen(address: SocketAddrV4, error: &io::Error) -> String {
     }
 }
 
-fn open_one(address: SocketAddrV4, interface: Ipv4Addr, buffer_bytes: usize) -> io::Result<Socket> {
+/// `is_shared`: further sockets get the same address.
+fn open_one(
+    address: SocketAddrV4,
+    interface: Ipv4Addr,
+    buffer_bytes: usize,
+    is_shared: bool,
+) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_reuse_port(is_shared)?;
     if address.ip().is_multicast() {
         // Several receivers may share a group; a socket bound to the group gets no other packets.
         socket.set_reuse_address(true)?;
@@ -100,9 +157,11 @@ fn set_receive_buffer(socket: &Socket, bytes: usize) {
 
 /// Returns how long a live source of `bytes_per_second` waits for frames before it drops data: half of the time that
 /// the buffers of `sockets` last, at most a second.
-#[must_use]
-pub fn patience(sockets: &[Socket], bytes_per_second: f64) -> Duration {
-    let bytes: usize = sockets.iter().map(buffer_bytes).sum();
+pub fn patience<'a>(
+    sockets: impl IntoIterator<Item = &'a Socket>,
+    bytes_per_second: f64,
+) -> Duration {
+    let bytes: usize = sockets.into_iter().map(buffer_bytes).sum();
     Duration::from_secs_f64((0.5 * bytes as f64 / bytes_per_second).clamp(0.0, 1.0))
 }
 
@@ -127,18 +186,94 @@ fn set_option(socket: &Socket, level: i32, name: i32, value: i32) -> io::Result<
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Whether one of `sockets` has data that no thread has read.
+#[must_use]
+pub fn has_data(sockets: &[Socket]) -> bool {
+    sockets.chunks(POLLED).any(|sockets| {
+        let mut polls = [const { libc::pollfd { fd: -1, events: 0, revents: 0 } }; POLLED];
+        for (poll, socket) in polls.iter_mut().zip(sockets) {
+            (poll.fd, poll.events) = (socket.as_raw_fd(), libc::POLLIN);
+        }
+        // SAFETY: `polls` has at least as many elements as `sockets`.
+        unsafe { libc::poll(polls.as_mut_ptr(), sockets.len() as libc::nfds_t, 0) > 0 }
+    })
+}
+
+/// A message of the kernel: one datagram, or a run of datagrams of one sender.
+#[derive(Clone, Copy)]
+struct Message {
+    len: usize,
+    /// Length of all datagrams of the run but the last one.
+    segment: usize,
+    sender: SocketAddrV4,
+}
+
+/// Datagrams that one system call read, with their senders.
+pub struct Datagrams<'a> {
+    buffers: std::slice::ChunksExact<'a, u8>,
+    messages: std::slice::Iter<'a, Message>,
+    /// Datagrams of the present message that are left.
+    run: std::slice::Chunks<'a, u8>,
+    sender: SocketAddrV4,
+}
+
+impl<'a> Datagrams<'a> {
+    fn new(buffers: &'a [u8], messages: &'a [Message]) -> Self {
+        let sender = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        Self {
+            buffers: buffers.chunks_exact(STRIDE),
+            messages: messages.iter(),
+            run: [].chunks(1),
+            sender,
+        }
+    }
+}
+
+impl<'a> Iterator for Datagrams<'a> {
+    type Item = (&'a [u8], SocketAddrV4);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(datagram) = self.run.next() {
+            return Some((datagram, self.sender));
+        }
+        let (message, buffer) = self.messages.next().zip(self.buffers.next())?;
+        self.sender = message.sender;
+        self.run = buffer[..message.len].chunks(message.segment);
+        // An empty datagram is a datagram.
+        Some((self.run.next().unwrap_or_default(), self.sender))
+    }
+}
+
+/// Receiver of the datagrams that a [`Batch`] reads.
+pub trait Reader {
+    /// Notes that the thread waits for data now.
+    fn waiting(&mut self) {}
+    /// Notes that the thread reads a socket now.
+    fn reading(&mut self) {}
+    /// Processes the datagrams of one system call.
+    fn take(&mut self, datagrams: Datagrams<'_>);
+}
+
+impl<F: FnMut(Datagrams<'_>)> Reader for F {
+    fn take(&mut self, datagrams: Datagrams<'_>) {
+        self(datagrams);
+    }
+}
+
 /// Buffers for receiving in batches. Lives on the receiving thread.
 pub struct Batch {
     /// `BATCH` buffers, `STRIDE` apart; untouched pages of an unused buffer cost nothing.
     buffers: Vec<u8>,
     control: Vec<[u64; CONTROL_WORDS]>,
     names: Vec<libc::sockaddr_in>,
+    messages: Vec<Message>,
+    polls: Vec<libc::pollfd>,
     /// Last drop count from the kernel, per socket; and recent mean number of datagrams per message.
     drops: Vec<u32>,
     run_datagrams: Vec<f64>,
     sockets: Vec<Socket>,
     /// Messages per call at present.
-    messages: usize,
+    most_messages: usize,
     /// Pause in which no socket buffer fills more than a quarter; `None` if it is too short for a sleep.
     nap: Option<Duration>,
     /// Whether the sockets had data and are empty now.
@@ -161,6 +296,14 @@ pub struct Received {
     pub emptied: bool,
 }
 
+impl Received {
+    /// Returns the bytes that these datagrams count in the turn of their socket.
+    #[must_use]
+    pub fn charge(&self) -> u64 {
+        self.bytes.max(self.datagrams * LEAST_CHARGE)
+    }
+}
+
 impl Batch {
     /// Creates buffers for `sockets`. When several sockets are read after a pause, their streams get out
     /// of step by at most about `in_step_bytes` in total.
@@ -170,6 +313,9 @@ impl Batch {
         let name: libc::sockaddr_in = unsafe { zeroed() };
         let room = sockets.iter().map(|s| s.recv_buffer_size().unwrap_or(0)).min().unwrap_or(0);
         let nap = Duration::from_secs_f64(room as f64 / 4.0 / FASTEST).min(LONGEST_NAP);
+        let poll =
+            |s: &Socket| libc::pollfd { fd: s.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let polls = sockets.iter().map(poll).collect();
         Self {
             buffers: vec![0; BATCH * STRIDE],
             control: vec![[0; CONTROL_WORDS]; BATCH],
@@ -178,7 +324,9 @@ impl Batch {
             run_datagrams: vec![0.0; sockets.len()],
             turn_bytes: in_step_bytes / sockets.len().max(1),
             sockets,
-            messages: BATCH,
+            messages: Vec::with_capacity(BATCH),
+            polls,
+            most_messages: BATCH,
             nap: (nap >= SHORTEST_NAP).then_some(nap),
             emptied: false,
         }
@@ -203,29 +351,30 @@ impl Batch {
         self.sockets.iter().map(address).collect()
     }
 
-    /// Waits up to `timeout` for datagrams, and calls `handle` with some of them and their sender: about
-    /// the same number of bytes from each socket.
-    pub fn receive(
-        &mut self,
-        timeout: Duration,
-        handle: &mut dyn FnMut(&[u8], SocketAddrV4),
-    ) -> io::Result<Received> {
+    /// Waits up to `timeout` for datagrams, and gives some of them to `reader`: about the same number of
+    /// bytes from each socket.
+    pub fn receive(&mut self, timeout: Duration, reader: &mut dyn Reader) -> io::Result<Received> {
         if let Some(nap) = self.nap.filter(|_| self.emptied) {
+            reader.waiting();
             std::thread::sleep(nap);
         }
         let mut total = Received::default();
         if self.sockets.len() == 1 {
             // One socket: read without polling first, which saves a system call for every batch of a
             // busy stream.
-            total.emptied = self.receive_from(0, BATCH, handle, &mut total)?;
+            total.emptied = self.receive_from(0, BATCH, reader, &mut total)?;
             if total.datagrams > 0 {
                 self.emptied = total.emptied;
                 return Ok(total);
             }
         }
         total.emptied = true;
-        for index in self.readable(timeout)? {
-            total.emptied &= self.take_turn(index, handle, &mut total)?;
+        reader.waiting();
+        self.poll(timeout)?;
+        for index in 0..self.sockets.len() {
+            if self.polls[index].revents != 0 {
+                total.emptied &= self.take_turn(index, reader, &mut total)?;
+            }
         }
         self.emptied = total.emptied && total.datagrams > 0;
         Ok(total)
@@ -235,7 +384,7 @@ impl Batch {
     fn take_turn(
         &mut self,
         index: usize,
-        handle: &mut dyn FnMut(&[u8], SocketAddrV4),
+        reader: &mut dyn Reader,
         total: &mut Received,
     ) -> io::Result<bool> {
         let mut left = self.turn_bytes;
@@ -243,31 +392,25 @@ impl Batch {
             // A turn counts bytes, not messages: the number of datagrams per message varies.
             let messages = left.div_ceil(BUFFER_BYTES).clamp(1, BATCH);
             let before = *total;
-            let emptied = self.receive_from(index, messages, handle, total)?;
-            let datagrams = total.datagrams - before.datagrams;
-            let charge = (total.bytes - before.bytes).max(datagrams * LEAST_CHARGE);
-            left = left.saturating_sub(charge as usize);
+            let emptied = self.receive_from(index, messages, reader, total)?;
+            left = left.saturating_sub((total.charge() - before.charge()) as usize);
             if emptied || left == 0 {
                 return Ok(emptied);
             }
         }
     }
 
-    /// Returns the indices of the sockets that have data.
-    fn readable(&self, timeout: Duration) -> io::Result<Vec<usize>> {
-        // Allocated once per wait, not per datagram.
-        let mut polls: Vec<libc::pollfd> = self
-            .sockets
-            .iter()
-            .map(|s| libc::pollfd { fd: s.as_raw_fd(), events: libc::POLLIN, revents: 0 })
-            .collect();
+    /// Waits up to `timeout` until a socket has data, and notes which ones have.
+    fn poll(&mut self, timeout: Duration) -> io::Result<()> {
         let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        let len = self.polls.len() as libc::nfds_t;
         // SAFETY: `polls` is a valid array of the length given.
-        let rc = unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, millis) };
+        let rc = unsafe { libc::poll(self.polls.as_mut_ptr(), len, millis) };
         if rc < 0 {
-            return retry_later(io::Error::last_os_error()).map(|()| Vec::new());
+            self.polls.iter_mut().for_each(|poll| poll.revents = 0);
+            return retry_later(io::Error::last_os_error());
         }
-        Ok(polls.iter().enumerate().filter(|(_, p)| p.revents != 0).map(|(i, _)| i).collect())
+        Ok(())
     }
 
     /// Reads up to `most` messages; returns whether the socket is empty.
@@ -275,10 +418,10 @@ impl Batch {
         &mut self,
         index: usize,
         most: usize,
-        handle: &mut dyn FnMut(&[u8], SocketAddrV4),
+        reader: &mut dyn Reader,
         total: &mut Received,
     ) -> io::Result<bool> {
-        let messages = self.messages.min(most);
+        let messages = self.most_messages.min(most);
         let mut iovecs = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         // SAFETY: an mmsghdr is integers and pointers, for which all zeros is a value.
         let mut headers: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
@@ -293,6 +436,7 @@ impl Batch {
             header.msg_control = self.control[i].as_mut_ptr().cast();
             header.msg_controllen = size_of::<[u64; CONTROL_WORDS]>() as _;
         }
+        reader.reading();
         // SAFETY: each of the first `messages` headers points at an iovec, a name and a control
         // buffer of the sizes given, all of which live, unmoved, until after the last use of
         // `headers`.
@@ -308,30 +452,25 @@ impl Batch {
         let Ok(count) = usize::try_from(count) else {
             return retry_later(io::Error::last_os_error()).map(|()| true);
         };
-        let (before, mut dropped, mut datagrams) = (total.bytes, 0, 0);
-        for (i, header) in headers[..count].iter().enumerate() {
-            let len = header.msg_len as usize;
+        let (mut bytes, mut dropped, mut datagrams) = (0, 0, 0);
+        self.messages.clear();
+        for (header, name) in headers[..count].iter().zip(&self.names) {
             let (segment, drops) = control_messages(&header.msg_hdr);
             if let Some(drops) = drops {
                 dropped += u64::from(drops.wrapping_sub(self.drops[index]));
                 self.drops[index] = drops;
             }
-            let name = &self.names[i];
-            let sender = SocketAddrV4::new(
-                Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr)),
-                u16::from_be(name.sin_port),
-            );
-            let buffer = &self.buffers[i * STRIDE..][..len.min(BUFFER_BYTES)];
-            total.bytes += len as u64;
-            if segment == 0 || segment >= len {
-                datagrams += 1;
-                handle(buffer, sender);
-            } else {
-                for datagram in buffer.chunks(segment) {
-                    datagrams += 1;
-                    handle(datagram, sender);
-                }
-            }
+            let len = (header.msg_len as usize).min(BUFFER_BYTES);
+            let segment = if segment == 0 { len.max(1) } else { segment };
+            let ip = Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr));
+            let sender = SocketAddrV4::new(ip, u16::from_be(name.sin_port));
+            bytes += len;
+            datagrams += len.div_ceil(segment).max(1) as u64;
+            self.messages.push(Message { len, segment, sender });
+        }
+        total.bytes += bytes as u64;
+        if count > 0 {
+            reader.take(Datagrams::new(&self.buffers, &self.messages));
         }
         total.datagrams += datagrams;
         if count > 0 {
@@ -341,8 +480,8 @@ impl Batch {
             *run += (datagrams as f64 / count as f64 - *run) * if *run == 0.0 { 1.0 } else { 0.25 };
             total.kernel_drops += (dropped as f64 * *run).round() as u64;
         }
-        let long = (total.bytes - before) as usize > count * BUFFER_BYTES / 4;
-        self.messages = if long { BATCH_OF_RUNS } else { BATCH };
+        let long = bytes > count * BUFFER_BYTES / 4;
+        self.most_messages = if long { BATCH_OF_RUNS } else { BATCH };
         Ok(count < messages)
     }
 }
@@ -409,10 +548,12 @@ mod tests {
         let mut seen = Vec::new();
         for _ in 0..100 {
             let from = sender.local_addr().unwrap().as_socket_ipv4().unwrap();
-            let mut handle = |datagram: &[u8], peer: SocketAddrV4| {
-                assert_eq!(peer, from);
-                assert!(datagram.iter().all(|b| usize::from(*b) + 100 == datagram.len()));
-                seen.push(datagram[0]);
+            let mut handle = |datagrams: Datagrams<'_>| {
+                for (datagram, peer) in datagrams {
+                    assert_eq!(peer, from);
+                    assert!(datagram.iter().all(|b| usize::from(*b) + 100 == datagram.len()));
+                    seen.push(datagram[0]);
+                }
             };
             batch.receive(Duration::from_millis(20), &mut handle).unwrap();
             if seen.len() == 40 {
@@ -437,9 +578,11 @@ mod tests {
         let mut batch = Batch::new(sockets, 20_000);
         let mut seen = [0_i32; 2];
         for _ in 0..100 {
-            let mut handle = |datagram: &[u8], _: SocketAddrV4| {
-                seen[usize::from(datagram[0])] += 1;
-                assert!((seen[0] - seen[1]).abs() <= 10, "{seen:?}");
+            let mut handle = |datagrams: Datagrams<'_>| {
+                for (datagram, _) in datagrams {
+                    seen[usize::from(datagram[0])] += 1;
+                    assert!((seen[0] - seen[1]).abs() <= 10, "{seen:?}");
+                }
             };
             let received = batch.receive(Duration::from_millis(20), &mut handle).unwrap();
             assert!(!received.emptied || seen == [100, 100]);
@@ -462,7 +605,8 @@ mod tests {
                 }
             }
             let mut batch = Batch::new(sockets, 20 * LEAST_CHARGE as usize);
-            let received = batch.receive(Duration::from_secs(5), &mut |_, _| ()).unwrap();
+            let received =
+                batch.receive(Duration::from_secs(5), &mut |_: Datagrams<'_>| ()).unwrap();
             assert_eq!((received.datagrams, received.emptied), (20, false), "{len} bytes each");
         }
     }
@@ -484,7 +628,8 @@ mod tests {
             }
             let mut received = Received::default();
             let mut drain = |batch: &mut Batch| loop {
-                let some = batch.receive(Duration::from_millis(20), &mut |_, _| ()).unwrap();
+                let some =
+                    batch.receive(Duration::from_millis(20), &mut |_: Datagrams<'_>| ()).unwrap();
                 received.datagrams += some.datagrams;
                 received.kernel_drops += some.kernel_drops;
                 if some.datagrams == 0 {
@@ -500,6 +645,70 @@ mod tests {
             let told = (datagrams + kernel_drops) as f64;
             assert!((told - sent as f64).abs() <= tolerance * sent as f64, "{told} of {sent}");
         }
+    }
+
+    #[test]
+    fn addresses_are_divided_among_threads_and_threads_among_addresses() {
+        let addresses = [(); 3].map(|()| SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()));
+        let ports = |threads: usize| -> Vec<Vec<usize>> {
+            let sockets = open_divided(threads, &addresses, &[], 1 << 16).unwrap();
+            let of = |socket: &Socket| {
+                let at = socket.local_addr().unwrap().as_socket_ipv4().unwrap();
+                addresses.iter().position(|address| *address == at).unwrap()
+            };
+            sockets.iter().map(|sockets| sockets.iter().map(of).collect()).collect()
+        };
+        assert_eq!(ports(1), [[0, 1, 2]]);
+        assert_eq!(ports(2), [vec![0, 2], vec![1]]);
+        assert_eq!(ports(3), [[0], [1], [2]]);
+        assert_eq!(ports(5), [[0], [1], [2], [0], [1]]);
+    }
+
+    #[test]
+    fn datagrams_of_a_sender_come_to_one_of_several_sockets_in_order() {
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+        let sockets = open_divided(4, &[address], &[], 1 << 20).unwrap();
+        let senders = [(); 8].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        for i in 0..20_u8 {
+            for sender in &senders {
+                sender.send_to(&[i; 100], address).unwrap();
+            }
+        }
+        let mut of: std::collections::HashMap<SocketAddrV4, (usize, Vec<u8>)> =
+            std::collections::HashMap::new();
+        for (thread, sockets) in sockets.into_iter().enumerate() {
+            let mut batch = Batch::new(sockets, 1 << 20);
+            loop {
+                let mut handle = |datagrams: Datagrams<'_>| {
+                    for (datagram, sender) in datagrams {
+                        let (at, seen) = of.entry(sender).or_insert((thread, Vec::new()));
+                        assert_eq!(*at, thread);
+                        seen.push(datagram[0]);
+                    }
+                };
+                let received = batch.receive(Duration::from_millis(50), &mut handle).unwrap();
+                if received.datagrams == 0 {
+                    break;
+                }
+            }
+        }
+        assert_eq!(of.len(), senders.len());
+        assert!(of.values().all(|(_, seen)| *seen == (0..20).collect::<Vec<_>>()));
+    }
+
+    #[test]
+    fn address_of_several_threads_is_not_shared_with_another_program() {
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+        let first = open_divided(2, &[address], &[], 1 << 16).unwrap();
+        for threads in [1, 2] {
+            let error = open_divided(threads, &[address], &[], 1 << 16).unwrap_err().to_string();
+            assert!(error.contains("has this port"), "{error}");
+        }
+        drop(first);
+        open_divided(2, &[address], &[], 1 << 16).unwrap();
+        let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, 71, 49), free_port());
+        let error = open_divided(2, &[group], &[], 1 << 16).unwrap_err().to_string();
+        assert!(error.contains("239.255.71.49") && error.contains("divided"), "{error}");
     }
 
     #[test]

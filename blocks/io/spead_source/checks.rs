@@ -57,6 +57,7 @@ impl SpeadSource {
                 problems.add("addresses", error.to_string(), help);
             }
         }
+        self.check_threads(problems);
         let rate = self.adc_sample_rate_hz;
         if !(rate.is_finite() && rate > 0.0) {
             let message = format!("`adc_sample_rate_hz` must be positive and finite, got {rate}");
@@ -74,6 +75,28 @@ impl SpeadSource {
             let message =
                 format!("`finish_after_seconds` must be above 0 and at most 1e9, got {idle}");
             problems.add("finish_after_seconds", message, "give seconds, such as 10");
+        }
+    }
+
+    fn check_threads(&self, problems: &mut Problems) {
+        let threads = self.threads;
+        if threads > 1 && self.pcap.is_some() {
+            let message = format!("`threads` must be 1 with `pcap`, got {threads}");
+            problems.add("threads", message, "remove `threads`: one thread reads a capture file");
+            return;
+        }
+        let addresses = address::parse_all(&self.addresses).unwrap_or_default();
+        let count = addresses.len();
+        if count > 0 && threads > count && addresses.iter().any(|a| a.ip().is_multicast()) {
+            let message = format!(
+                "`threads` must be at most the number of `addresses`, {count}, because they have \
+                 multicast groups, got {threads}"
+            );
+            let help = format!(
+                "lower `threads` to {count}, or send to more groups: the kernel gives each datagram of a \
+                 group to all sockets of the group, so threads cannot divide a group"
+            );
+            problems.add("threads", message, help);
         }
     }
 

@@ -1,6 +1,7 @@
-//! The block: lends empty frames to the receiving thread and sends filled frames to the flowgraph.
+//! The block: lends empty frames to the receiving threads and sends filled frames to the flowgraph.
 
 use super::layout::{Layout, Stream};
+use super::network::Network;
 use super::thread::{Input, Receiving, Terms};
 use super::window::{Options, Window};
 use super::{OnRestart, SpeadSource};
@@ -9,7 +10,7 @@ use crate::io::spead::{address, pcap, receive};
 use fxgraph::{Block, BlockError, Counters, Env, Io, Next};
 use std::time::Duration;
 
-/// Frames that the thread may have at once: the window, one being opened and one being returned.
+/// Frames that the threads may have at once: the window, one being opened and one being returned.
 pub(super) fn lent_frames(window: usize) -> usize {
     window.saturating_add(2)
 }
@@ -46,8 +47,9 @@ impl Source {
         })?;
         let Some(path) = &parameters.pcap else {
             let bytes = parameters.receive_buffer_bytes;
-            let sockets = receive::open(&addresses, &parameters.interfaces, bytes)?;
-            return Ok(Input::sockets(sockets, counters));
+            let (threads, interfaces) = (parameters.threads, &parameters.interfaces);
+            let sockets = receive::open_divided(threads, &addresses, interfaces, bytes)?;
+            return Ok(Input::Network(Network::new(sockets, counters)));
         };
         let capture = pcap::Capture::open(path).map_err(|error| {
             BlockError::new(format!("cannot read {path}: {error}")).because(error)
@@ -58,15 +60,21 @@ impl Source {
     fn options(&self) -> Result<Options, BlockError> {
         let parameters = &self.parameters;
         let is_digitiser = matches!(self.layout.stream, Stream::Digitiser { .. });
-        // A digitiser sends one heap after the other to its addresses in turn.
-        let stride =
-            if is_digitiser { address::parse_all(&parameters.addresses) } else { Ok(vec![]) };
-        let stride = stride.map_err(|_| BlockError::new("`addresses` are not valid"))?.len();
-        let senders = parameters.stop_after_senders.unwrap_or(0);
+        let addresses = address::parse_all(&parameters.addresses);
+        let addresses = addresses.map_err(|_| BlockError::new("`addresses` are not valid"))?.len();
+        // Each antenna has one sender.
+        let senders = match parameters.stop_after_senders {
+            Some(senders) if is_digitiser => senders.clamp(1, MAX_SENDERS),
+            _ => 1,
+        };
+        // A digitiser sends one heap after the other to its addresses in turn. Threads that share an address
+        // have the heaps of different senders.
+        let shared = if parameters.threads > addresses { senders } else { 1 };
+        let stride = if is_digitiser { addresses.max(1) * shared } else { 1 };
         Ok(Options {
-            stride: stride.max(1) as u64,
-            // Each antenna has one sender.
-            senders_per_part: if is_digitiser { senders.clamp(1, MAX_SENDERS) } else { 1 },
+            stride: stride as u64,
+            senders_per_part: senders,
+            threads: parameters.threads,
             max_gap_seconds: parameters.max_gap_seconds,
             resyncs: parameters.on_restart == OnRestart::Resync,
             sync_time_seconds: Some(parameters.sync_time_seconds).filter(|sync| *sync > 0.0),
@@ -78,8 +86,8 @@ impl Source {
     fn terms(&self, input: &Input) -> Terms {
         let parameters = &self.parameters;
         let patience = match input {
-            Input::Sockets { sockets, .. } if parameters.live => {
-                Some(receive::patience(sockets, self.bytes_per_second))
+            Input::Network(network) if parameters.live => {
+                Some(receive::patience(network.sockets(), self.bytes_per_second))
             }
             _ => None,
         };

@@ -4,7 +4,9 @@ mod candidates;
 mod causes;
 mod checks;
 mod cpu;
+mod in_step;
 pub mod layout;
+mod network;
 mod senders;
 mod slot;
 mod thread;
@@ -20,6 +22,7 @@ use fxgraph::{
 use layout::{Layout, Stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use window::MAX_THREADS;
 
 /// Type of the stream that a source receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -85,7 +88,11 @@ pub struct SpeadSource {
     /// the socket buffer overflows. A `pcap` is read as fast as the flowgraph takes it.
     #[param(default = true)]
     pub live: bool,
-    /// Bytes of the kernel's receive buffer, per address.
+    /// Receiving threads. With at least as many `addresses`, the addresses are divided among the threads.
+    /// With fewer, which must then be unicast, the threads divide the datagrams to each address by sender.
+    #[param(default = 1, range = 1..=MAX_THREADS)]
+    pub threads: usize,
+    /// Bytes of the kernel's receive buffer, per socket.
     #[param(default = 32 << 20)]
     pub receive_buffer_bytes: usize,
     /// Ends the stream after this long without data.
@@ -212,7 +219,8 @@ impl KindSpec for SpeadSource {
                 && address::parse(text).is_ok_and(|all| all.first().is_some_and(|a| !unicast(a)))
         };
         Resources {
-            host_bytes: thread::BUFFER_BYTES + window * layout.slots() * window::SLOT_BYTES,
+            host_bytes: thread::buffer_bytes(parameters.threads)
+                + window * layout.slots() * window::SLOT_BYTES,
             fills: vec![cpu::lent_frames(window)],
             // Several receivers, and several blocks, may share a group.
             binds: addresses.iter().filter(|a| unicast(a)).map(|a| format!("udp {a}")).collect(),
@@ -231,3 +239,5 @@ impl KindSpec for SpeadSource {
 mod line_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod threads_tests;

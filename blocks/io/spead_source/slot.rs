@@ -19,7 +19,10 @@ pub struct Slot {
 /// Result of adding a packet to a slot.
 pub enum Arrival {
     /// The packet has bytes that had not arrived.
-    New,
+    New {
+        /// Whether other bytes of the packet had arrived.
+        overlaps: bool,
+    },
     /// All bytes of the packet had arrived before.
     Duplicate,
     /// The slot already tracks [`MAX_PIECES`] separate pieces.
@@ -45,12 +48,14 @@ impl Slot {
         }
         self.heap_counter = counter;
         if start == 0 && end == heap {
+            let overlaps = !self.pieces.is_empty();
             self.whole = true;
-            return Arrival::New;
+            return Arrival::New { overlaps };
         }
         // All pieces that overlap or touch [start, end) are merged with the new piece.
         let first = self.pieces.partition_point(|piece| piece.1 < start);
         let last = self.pieces.partition_point(|piece| piece.0 <= end);
+        let mut overlaps = false;
         if first == last {
             if self.pieces.len() == MAX_PIECES {
                 return Arrival::TooManyPieces;
@@ -61,10 +66,13 @@ impl Slot {
             if last - first == 1 && from <= start && end <= to {
                 return Arrival::Duplicate;
             }
+            // Other pieces only touch the new piece.
+            let is_covered = |piece: &(u32, u32)| piece.0 < end && start < piece.1;
+            overlaps = self.pieces[first..last].iter().any(is_covered);
             self.pieces[first] = (from.min(start), to.max(end));
             self.pieces.drain(first + 1..last);
         }
         self.whole = self.pieces[0] == (0, heap);
-        Arrival::New
+        Arrival::New { overlaps }
     }
 }

@@ -1,36 +1,29 @@
-//! The receiving thread: from sockets or a capture file through the window to frames.
+//! The receiving side of a source: from sockets or a capture file through the window to frames.
 
 use super::candidates::HELD_BYTES;
+use super::network::{Network, Notes};
 use super::senders::{self, AFTER_STOP};
 use super::window::{Outcome, Window};
-use crate::io::spead::link::{Link, Report, TICK};
+use crate::io::spead::link::{Link, Report};
 use crate::io::spead::pcap::Capture;
-use crate::io::spead::receive::Batch;
+use crate::io::spead::receive::Received;
 use fxgraph::access::ReadPath;
 use fxgraph::runtime::EventKind;
 use fxgraph::{BlockError, Counter, Counters, Env};
-use socket2::Socket;
 use std::fs::File;
 use std::io::BufReader;
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
-/// Memory that the thread allocates, in bytes.
-pub const BUFFER_BYTES: usize = (4 << 20) + HELD_BYTES;
+/// Memory that `threads` threads allocate, in bytes.
+pub fn buffer_bytes(threads: usize) -> usize {
+    HELD_BYTES.saturating_add(threads.saturating_mul(4 << 20))
+}
 
 /// Source of datagrams.
 pub enum Input {
     /// The network.
-    Sockets {
-        /// One per address.
-        sockets: Vec<Socket>,
-        /// Datagrams received.
-        packets: Counter,
-        /// Payload bytes of these datagrams.
-        bytes: Counter,
-        /// Datagrams dropped by the kernel.
-        kernel_drops: Counter,
-    },
+    Network(Network),
     /// A capture file.
     File {
         /// The file.
@@ -68,22 +61,9 @@ impl Input {
             path,
         }
     }
-
-    /// Creates the input from `sockets`.
-    pub fn sockets(sockets: Vec<Socket>, counters: &Counters) -> Self {
-        Self::Sockets {
-            sockets,
-            packets: counters.count("packets_received", "datagrams received from the network"),
-            bytes: counters.count("bytes_received", "payload bytes of these datagrams"),
-            kernel_drops: counters.overrun(
-                "packets_dropped_by_kernel",
-                "datagrams dropped by the kernel because a socket buffer was full; raise receive_buffer_bytes and net.core.rmem_max, or give the block a core",
-            ),
-        }
-    }
 }
 
-/// End conditions of a stream, and options of the receiving thread.
+/// End conditions of a stream, and options of the receiving threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// Time without data after which the stream ends.
@@ -97,7 +77,7 @@ pub struct Terms {
 }
 
 /// Reason why a stream ended.
-enum End {
+pub enum End {
     /// The flowgraph stops.
     Asked,
     /// The capture file was read to its end.
@@ -108,34 +88,54 @@ enum End {
     Silent(Duration),
 }
 
-/// State of the receiving thread.
+/// State of the receiving side, which one thread at a time has.
 pub struct Receiving {
-    window: Window,
-    link: Link,
+    /// The window.
+    pub window: Window,
+    /// The queues to the block.
+    pub link: Link,
+    /// The block's environment.
+    pub env: Env,
+    /// Reason of the end, once the stream has ended.
+    pub result: Option<Result<End, BlockError>>,
     terms: Terms,
-    env: Env,
+    /// Time of the last data. Silence is measured from the first data, so the source waits for a late sender.
+    last_data: Option<Instant>,
+    /// Threads that left data in their sockets, as bits.
+    unread: u64,
 }
 
 impl Receiving {
-    /// Creates the state of a thread that fills the frames of `window`.
+    /// Creates the state of threads that fill the frames of `window`.
     pub fn new(window: Window, link: Link, terms: Terms, env: Env) -> Self {
-        Self { window, link, terms, env }
+        Self { window, link, env, result: None, terms, last_data: None, unread: 0 }
     }
 
     /// Runs until the stream ends.
     pub fn run(mut self, input: Input) {
         // Datagrams that arrive before the flowgraph runs wait in the socket buffer.
         self.link.wait_for_first();
-        let result = match input {
+        match input {
             Input::File { capture, packets, bytes, skipped, addresses, path } => {
-                self.read(capture, &addresses, [&packets, &bytes, &skipped], &path)
+                let result = self.read(capture, &addresses, [&packets, &bytes, &skipped], &path);
+                self.conclude(result);
             }
-            Input::Sockets { sockets, packets, bytes, kernel_drops } => {
-                self.listen(sockets, [&packets, &bytes, &kernel_drops])
+            Input::Network(network) => {
+                self.link.patience = self.terms.patience;
+                network.listen(self);
             }
-        };
+        }
+    }
+
+    /// Sends all open frames and reports the end of the stream.
+    pub fn conclude(mut self, result: Result<End, BlockError>) {
         self.window.flush(&mut self.link);
         self.window.show();
+        self.announce(result);
+    }
+
+    /// Reports the end of the stream.
+    pub fn announce(self, result: Result<End, BlockError>) {
         let text = match &result {
             Ok(End::Asked) => "the flowgraph was stopped".to_owned(),
             Ok(End::File) => "the capture file was read to its end".to_owned(),
@@ -185,57 +185,31 @@ impl Receiving {
         Ok(end)
     }
 
-    fn listen(
+    /// Looks at the state of the stream after `thread` has read its sockets. Returns the reason if the stream
+    /// has ended.
+    pub fn after(
         &mut self,
-        sockets: Vec<Socket>,
-        [packets, bytes, kernel_drops]: [&Counter; 3],
-    ) -> Result<End, BlockError> {
-        let mut batch = Batch::new(sockets, self.window.bytes() / 4);
-        self.link.patience = self.terms.patience;
-        // Silence is measured from the first data, so the source waits for a late sender.
-        let mut last_data = None;
-        while !self.link.stopping() {
-            let Self { window, link, .. } = self;
-            let mut went_back = None;
-            let mut is_alive = false;
-            let mut now = None;
-            let mut note = |outcome| match outcome {
-                Outcome::Accepted => is_alive = true,
-                Outcome::Held { is_likely } => is_alive |= is_likely,
-                Outcome::Refused | Outcome::Stop => {}
-                Outcome::WentBack { samples } => went_back = Some(samples),
-            };
-            let mut handle = |datagram: &[u8], sender: SocketAddrV4| {
-                let now = *now.get_or_insert_with(Instant::now);
-                window.tick(now);
-                note(window.datagram(datagram, sender, link));
-            };
-            let received = batch
-                .receive(TICK, &mut handle)
-                .map_err(|error| BlockError::new("cannot receive").because(error))?;
-            packets.add(received.datagrams);
-            bytes.add(received.bytes);
-            kernel_drops.add(received.kernel_drops);
-            // The present time, not that of the batch: the thread may have waited for frames since.
-            let now = Instant::now();
-            window.tick(now);
-            note(window.look(link));
-            window.show();
-            if let Some(samples) = went_back {
-                return Err(self.went_back(samples));
-            }
-            if received.emptied {
-                self.link.emptied();
-            }
-            if is_alive {
-                last_data = Some(now);
-            }
-            let silence = last_data.map(|last| now.duration_since(last));
-            if let Some(end) = silence.and_then(|silence| self.end(now, silence)) {
-                return Ok(end);
-            }
+        thread: usize,
+        received: &Received,
+        mut notes: Notes,
+    ) -> Option<Result<End, BlockError>> {
+        // The present time, not that of the batch: the thread may have waited for frames since.
+        let now = Instant::now();
+        self.window.tick(now);
+        notes.add(self.window.look(&mut self.link));
+        self.window.show();
+        if let Some(samples) = notes.went_back {
+            return Some(Err(self.went_back(samples)));
         }
-        Ok(End::Asked)
+        self.unread = self.unread & !(1 << thread) | u64::from(!received.emptied) << thread;
+        if self.unread == 0 {
+            self.link.emptied();
+        }
+        if notes.is_alive {
+            self.last_data = Some(now);
+        }
+        let silence = now.duration_since(self.last_data?);
+        self.end(now, silence).map(Ok)
     }
 
     /// Returns the reason why the stream has ended after `silence` without data, if it has. Rejected

@@ -3,13 +3,12 @@
 use super::window::{Options, Outcome, Window};
 use super::{OnStop, StreamSource};
 use crate::io::spead::link::{Lender, Link, Report, TICK};
-use crate::io::spead::receive::Batch;
+use crate::io::spead::receive::{Batch, Datagrams};
 use crate::io::spead::{address, receive};
 use crate::io::stream::Described;
 use fxgraph::runtime::EventKind;
 use fxgraph::{Block, BlockError, Counter, Env, Io, Next};
 use socket2::Socket;
-use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
 /// Frames that the thread may have at once.
@@ -120,12 +119,14 @@ impl Receiving {
             let Self { window, .. } = self;
             let (mut is_stop, mut is_data) = (false, false);
             let mut now = None;
-            let mut handle = |datagram: &[u8], sender: SocketAddrV4| {
+            let mut handle = |datagrams: Datagrams<'_>| {
                 let now = *now.get_or_insert_with(Instant::now);
-                match window.datagram(datagram, sender, now, link) {
-                    Outcome::Accepted => is_data = true,
-                    Outcome::Refused => {}
-                    Outcome::Stopped => is_stop = true,
+                for (datagram, sender) in datagrams {
+                    match window.datagram(datagram, sender, now, link) {
+                        Outcome::Accepted => is_data = true,
+                        Outcome::Refused => {}
+                        Outcome::Stopped => is_stop = true,
+                    }
                 }
             };
             let received = batch

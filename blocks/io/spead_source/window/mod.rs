@@ -1,5 +1,7 @@
 //! Assembles heaps into frames: a window of open frames, moved by the timestamps of the packets.
+#![allow(unsafe_code)] // One call that leaves a copy for later.
 
+mod filling;
 mod moves;
 
 use super::candidates::{Candidate, Candidates};
@@ -12,8 +14,10 @@ use super::timeline::{Move, Timeline, Verdict};
 use crate::io::spead::item;
 pub use crate::io::spead::link::Frames;
 use crate::io::spead::packet::Packet;
+pub use filling::{Copies, MAX_THREADS, Pending};
+use filling::{Copying, Filling, Writers};
+use fxgraph::Env;
 use fxgraph::runtime::EventKind;
-use fxgraph::{Env, FrameMut};
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -57,6 +61,8 @@ pub struct Options {
     pub resyncs: bool,
     /// Unix time of timestamp 0, if known.
     pub sync_time_seconds: Option<f64>,
+    /// Threads that fill frames.
+    pub threads: usize,
 }
 
 impl Options {
@@ -71,12 +77,13 @@ impl Options {
             max_gap_seconds: 60.0,
             resyncs: true,
             sync_time_seconds: None,
+            threads: 1,
         }
     }
 }
 
 struct Open {
-    frame: FrameMut,
+    frame: Filling,
     slots: Vec<Slot>,
     whole: usize,
 }
@@ -91,6 +98,8 @@ enum Entry {
 
 /// The window of open frames.
 pub struct Window {
+    /// Dropped first: waits for copies into the frames.
+    writers: Writers,
     layout: Layout,
     options: Options,
     causes: Causes,
@@ -107,8 +116,13 @@ pub struct Window {
     env: Env,
 }
 
-fn payload(frame: &mut FrameMut) -> &mut [u8] {
-    frame.as_mut_slice().expect(fxgraph::ON_HOST)
+/// A batch of a thread. If processing ends by a panic, the copies that were decided are made.
+struct InBatch<'w>(&'w mut Window);
+
+impl Drop for InBatch<'_> {
+    fn drop(&mut self) {
+        drop(self.0.writers.end());
+    }
 }
 
 impl Window {
@@ -124,6 +138,7 @@ impl Window {
             timeline.set_real_time(Instant::now(), unix.as_secs_f64() - sync_time);
         }
         Self {
+            writers: Writers::new(options.threads),
             layout,
             options,
             causes: Causes::new(&env.counters),
@@ -169,6 +184,35 @@ impl Window {
         sender: SocketAddrV4,
         frames: &mut dyn Frames,
     ) -> Outcome {
+        self.process(datagram, sender, Copying::Now, frames)
+    }
+
+    /// Processes the datagrams that `thread` received, and calls `note` with the outcome of each. Returns
+    /// the copies into frames that are left to make, for which the window is not needed; `copies` is
+    /// their memory.
+    pub fn batch<'a>(
+        &mut self,
+        (thread, copies): (usize, Copies),
+        datagrams: impl Iterator<Item = (&'a [u8], SocketAddrV4)>,
+        frames: &mut dyn Frames,
+        mut note: impl FnMut(Outcome),
+    ) -> Option<Pending<'a>> {
+        self.writers.begin(thread, copies);
+        let batch = InBatch(self);
+        for (datagram, sender) in datagrams {
+            // `Later` is for datagrams of a batch only: they live as long as the result.
+            note(batch.0.process(datagram, sender, Copying::Later, frames));
+        }
+        batch.0.writers.end()
+    }
+
+    fn process(
+        &mut self,
+        datagram: &[u8],
+        sender: SocketAddrV4,
+        when: Copying,
+        frames: &mut dyn Frames,
+    ) -> Outcome {
         let packet = match Packet::parse(datagram) {
             Ok(packet) => packet,
             Err(why) => {
@@ -188,7 +232,7 @@ impl Window {
         let Some(verdict) = self.admit(place, sender) else {
             return self.hold(&packet, place, (datagram, sender), frames);
         };
-        let outcome = self.take(&packet, place, verdict, sender, frames);
+        let outcome = self.take(&packet, place, verdict, (sender, when), frames);
         if outcome == Outcome::Accepted && !self.candidates.list.is_empty() {
             self.look_at_candidates(frames);
         }
@@ -248,7 +292,7 @@ impl Window {
         packet: &Packet<'_>,
         place: Place,
         verdict: Verdict,
-        sender: SocketAddrV4,
+        (sender, when): (SocketAddrV4, Copying),
         frames: &mut dyn Frames,
     ) -> Outcome {
         let index = match verdict {
@@ -279,9 +323,13 @@ impl Window {
         let start = packet.offset as usize;
         let end = start + packet.payload.len();
         match slot.arrive(packet.heap_counter, start as u32, end as u32, heap as u32) {
-            Arrival::New => {
-                let to = place.slot * heap;
-                payload(&mut open.frame)[to + start..to + end].copy_from_slice(packet.payload);
+            Arrival::New { overlaps } => {
+                let to = place.slot * heap + start;
+                let to = to..to + packet.payload.len();
+                let (frame, writers) = (&mut open.frame, &mut self.writers);
+                // SAFETY: `when` is `Later` only for a datagram of `batch`, which lives until the copies of
+                // the batch are made.
+                unsafe { frame.write(writers, to, packet.payload, overlaps, when) };
                 let is_whole = slot.whole;
                 open.whole += usize::from(is_whole);
                 if first {
@@ -359,7 +407,7 @@ impl Window {
                 let mut slots = self.spare.pop().unwrap_or_default();
                 slots.resize_with(self.layout.slots(), Slot::default);
                 slots.iter_mut().for_each(Slot::clear);
-                Entry::Open(Open { frame, slots, whole: 0 })
+                Entry::Open(Open { frame: Filling::new(frame), slots, whole: 0 })
             }
         };
     }
@@ -413,7 +461,8 @@ impl Window {
     }
 
     fn close(&mut self, open: Open, number: u64, frames: &mut dyn Frames) {
-        let Open { mut frame, slots, whole } = open;
+        let Open { frame, slots, whole } = open;
+        let mut frame = frame.close(&mut self.writers);
         let (heap, per_unit) = (self.layout.heap_bytes, self.layout.heaps_per_unit());
         let (header, payload) = frame.parts_mut::<u8>().expect(fxgraph::ON_HOST);
         header.timestamp = self.timeline.origin + number * self.layout.samples_per_frame();

@@ -1,6 +1,7 @@
 //! Moves of the window: packets outside the window are held as candidates, until a candidate is
 //! accepted as the stream or dropped.
 
+use super::filling::Copying;
 use super::{Frames, Outcome, Window};
 use crate::io::spead::packet::Packet;
 use crate::io::spead_source::candidates::{Candidate, Spot};
@@ -74,7 +75,7 @@ impl Window {
                     candidate.lowest = place.frame;
                     return;
                 };
-                self.take(&packet, place, verdict, sender, frames);
+                self.take(&packet, place, verdict, (sender, Copying::Now), frames);
             }
             candidate.drop_first();
         }
@@ -262,7 +263,7 @@ impl Window {
         for (datagram, sender) in candidate.packets() {
             let Some((packet, place)) = self.place(datagram) else { continue };
             let verdict = self.timeline.judge(place.frame, true);
-            let outcome = self.take(&packet, place, verdict, sender, frames);
+            let outcome = self.take(&packet, place, verdict, (sender, Copying::Now), frames);
             if outcome == Outcome::Accepted && !self.candidates.list.is_empty() {
                 self.look_at_candidates(frames);
             }

@@ -4,7 +4,7 @@ use super::layout::Layout;
 use super::sender::SendTimes;
 use fxgraph_blocks::io::spead::item;
 use fxgraph_blocks::io::spead::packet::Packet;
-use fxgraph_blocks::io::spead::receive::Batch;
+use fxgraph_blocks::io::spead::receive::{Batch, Datagrams};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -67,9 +67,11 @@ impl<'a> Collector<'a> {
             // One time for all packets of a call: those after the first one arrived before they are handled.
             let mut now = None;
             let got = batch
-                .receive(TICK, &mut |datagram, _| {
+                .receive(TICK, &mut |datagrams: Datagrams<'_>| {
                     let now = *now.get_or_insert_with(|| start.elapsed());
-                    self.take(datagram, now);
+                    for (datagram, _) in datagrams {
+                        self.take(datagram, now);
+                    }
                 })
                 .map_err(|error| format!("cannot receive heaps of spectra: {error}"))?;
             self.received.dropped += got.kernel_drops;

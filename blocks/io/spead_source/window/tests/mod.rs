@@ -2,14 +2,15 @@
 
 mod restart;
 mod stray;
+mod threads;
 
 use super::*;
 use crate::io::spead::packet::{Head, Pointer};
 use crate::io::spead_source::layout::Stream;
 use crate::io::spead_source::slot::MAX_PIECES;
 use fxgraph::Counters;
-use fxgraph::Env;
 use fxgraph::frame::{HostAllocator, Pool};
+use fxgraph::{Env, FrameMut};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
 use std::sync::Arc;

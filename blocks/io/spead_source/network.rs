@@ -1,0 +1,243 @@
+//! Receiving from the network, by one or several threads.
+//!
+//! Each thread reads sockets of its own, which takes most of the time. One thread at a time has the
+//! window, for all datagrams of a system call, and decides where their payload belongs. The thread copies
+//! the payload into the frames while others have the window.
+
+use super::in_step::InStep;
+use super::thread::{End, Receiving};
+use super::window::{Copies, MAX_THREADS, Outcome};
+use crate::io::spead::link::TICK;
+use crate::io::spead::receive::{Batch, Datagrams, Reader};
+use fxgraph::{BlockError, Counter, Counters};
+use socket2::Socket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// Names of the threads, for their busy times. The link starts the first one.
+const NAMES: [&str; MAX_THREADS] = [
+    "receive",
+    "receive_1",
+    "receive_2",
+    "receive_3",
+    "receive_4",
+    "receive_5",
+    "receive_6",
+    "receive_7",
+    "receive_8",
+    "receive_9",
+    "receive_10",
+    "receive_11",
+    "receive_12",
+    "receive_13",
+    "receive_14",
+    "receive_15",
+];
+
+/// The sockets of a source.
+pub struct Network {
+    /// Those of each thread.
+    sockets: Vec<Vec<Socket>>,
+    counts: Counts,
+}
+
+#[derive(Clone)]
+struct Counts {
+    packets: Counter,
+    bytes: Counter,
+    kernel_drops: Counter,
+}
+
+impl Network {
+    /// Creates the input from the `sockets` of each thread.
+    pub fn new(sockets: Vec<Vec<Socket>>, counters: &Counters) -> Self {
+        let counts = Counts {
+            packets: counters.count("packets_received", "datagrams received from the network"),
+            bytes: counters.count("bytes_received", "payload bytes of these datagrams"),
+            kernel_drops: counters.overrun(
+                "packets_dropped_by_kernel",
+                "datagrams dropped by the kernel because a socket buffer was full; raise receive_buffer_bytes and net.core.rmem_max, or give the block a core",
+            ),
+        };
+        Self { sockets, counts }
+    }
+
+    /// All sockets.
+    pub fn sockets(&self) -> impl Iterator<Item = &Socket> {
+        self.sockets.iter().flatten()
+    }
+
+    /// Receives until the stream ends, and reports the end. This thread is the first one.
+    pub fn listen(self, receiving: Receiving) {
+        let step_bytes = receiving.window.bytes() / 4;
+        let in_step = match InStep::new(&self.sockets, step_bytes) {
+            Ok(in_step) => in_step,
+            Err(error) => {
+                let error = BlockError::new("cannot duplicate a socket").because(error);
+                return receiving.conclude(Err(error));
+            }
+        };
+        let env = receiving.env.clone();
+        let turn_bytes = step_bytes / self.sockets().count().max(1);
+        let team = Arc::new(Team {
+            stop: receiving.link.stop_flag(),
+            receiving: Mutex::new(receiving),
+            is_over: AtomicBool::new(false),
+            in_step,
+            turn_bytes,
+            counts: self.counts,
+        });
+        let mut sockets = self.sockets.into_iter();
+        let own = sockets.next().unwrap_or_default();
+        let mut others: Vec<JoinHandle<()>> = Vec::with_capacity(sockets.len());
+        for (index, sockets) in (1..).zip(sockets) {
+            let team_of_thread = Arc::clone(&team);
+            let run = move || team_of_thread.receive(index, sockets);
+            match env.counters.threads().spawn(NAMES[index % MAX_THREADS], &env.name, run) {
+                Ok(thread) => others.push(thread),
+                Err(error) => {
+                    let error = BlockError::new("cannot start a receiving thread").because(error);
+                    team.end(Err(error));
+                    break;
+                }
+            }
+        }
+        team.receive(0, own);
+        let ends: Vec<_> = others.into_iter().map(JoinHandle::join).collect();
+        // The other threads have ended, so this thread has the only reference.
+        let Some(team) = Arc::into_inner(team) else { return };
+        let is_sound = !team.receiving.is_poisoned() && ends.iter().all(Result::is_ok);
+        let mut receiving = team.receiving.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if is_sound {
+            let result = receiving.result.take().unwrap_or(Ok(End::Asked));
+            receiving.conclude(result);
+        } else {
+            receiving.announce(Err(BlockError::new("a receiving thread panicked")));
+        }
+    }
+}
+
+/// The receiving threads of a source.
+struct Team {
+    /// State that one thread at a time has.
+    receiving: Mutex<Receiving>,
+    /// Whether the stream has ended.
+    is_over: AtomicBool,
+    /// Whether the flowgraph stops.
+    stop: Arc<AtomicBool>,
+    in_step: InStep,
+    /// Bytes that a thread reads from one of its sockets before the next one.
+    turn_bytes: usize,
+    counts: Counts,
+}
+
+/// Ends the stream for all threads when one thread ends, also by a panic.
+struct EndOfAll<'a>(&'a AtomicBool);
+
+impl Drop for EndOfAll<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl Team {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire) || self.stop.load(Ordering::Acquire)
+    }
+
+    /// Returns the state; `None` if a thread panicked while it had the state.
+    fn lock(&self) -> Option<MutexGuard<'_, Receiving>> {
+        self.receiving.lock().ok()
+    }
+
+    /// Ends the stream, unless it has ended.
+    fn end(&self, result: Result<End, BlockError>) {
+        if let Some(mut receiving) = self.lock() {
+            receiving.result.get_or_insert(result);
+        }
+        self.is_over.store(true, Ordering::Release);
+    }
+
+    /// Receives from the sockets of thread `index` until the stream ends.
+    fn receive(&self, index: usize, sockets: Vec<Socket>) {
+        let _end = EndOfAll(&self.is_over);
+        let count = sockets.len();
+        let mut batch = Batch::new(sockets, self.turn_bytes * count);
+        let (copies, notes) = (Copies::new(), Notes::default());
+        let mut inlet = Inlet { team: self, index, copies, notes };
+        while !self.is_over() {
+            self.in_step.wait(index, || self.is_over());
+            let received = match batch.receive(TICK, &mut inlet) {
+                Ok(received) => received,
+                Err(error) => {
+                    return self.end(Err(BlockError::new("cannot receive").because(error)));
+                }
+            };
+            self.in_step.read(index, count, &received);
+            self.counts.packets.add(received.datagrams);
+            self.counts.bytes.add(received.bytes);
+            self.counts.kernel_drops.add(received.kernel_drops);
+            let Some(mut receiving) = self.lock() else { return };
+            if let Some(result) =
+                receiving.after(index, &received, std::mem::take(&mut inlet.notes))
+            {
+                drop(receiving);
+                return self.end(result);
+            }
+        }
+    }
+}
+
+/// What a thread does with the datagrams of a system call.
+struct Inlet<'a> {
+    team: &'a Team,
+    index: usize,
+    copies: Copies,
+    notes: Notes,
+}
+
+impl Reader for Inlet<'_> {
+    fn waiting(&mut self) {
+        self.team.in_step.waiting(self.index);
+    }
+
+    fn reading(&mut self) {
+        self.team.in_step.reading(self.index);
+    }
+
+    fn take(&mut self, datagrams: Datagrams<'_>) {
+        let Some(mut receiving) = self.team.lock() else { return };
+        let Receiving { window, link, .. } = &mut *receiving;
+        // The time is taken while the thread has the window: it grows from batch to batch.
+        window.tick(Instant::now());
+        let thread = (self.index, std::mem::take(&mut self.copies));
+        let pending = window.batch(thread, datagrams, link, |outcome| self.notes.add(outcome));
+        drop(receiving);
+        if let Some(pending) = pending {
+            self.copies = pending.make();
+        }
+    }
+}
+
+/// Outcomes of the packets since the thread last looked at the state of the stream.
+#[derive(Default)]
+pub struct Notes {
+    /// Whether data of the stream came.
+    pub is_alive: bool,
+    /// Number of samples by which the stream went back, if that ends the stream.
+    pub went_back: Option<u64>,
+}
+
+impl Notes {
+    /// Adds an outcome.
+    pub fn add(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Accepted => self.is_alive = true,
+            Outcome::Held { is_likely } => self.is_alive |= is_likely,
+            Outcome::Refused | Outcome::Stop => {}
+            Outcome::WentBack { samples } => self.went_back = Some(samples),
+        }
+    }
+}
