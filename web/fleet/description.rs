@@ -1,4 +1,4 @@
-//! OpenAPI description of a fleet: that of a flowgraph's server, without what a fleet refuses, and with its own paths.
+//! OpenAPI description of a fleet: that of a flowgraph's server, without what a fleet rejects, and with its own paths.
 
 use super::merge;
 use crate::handlers;
