@@ -190,7 +190,7 @@ impl Team {
     }
 }
 
-/// What a thread does with the datagrams of a system call.
+/// Gives the datagrams of a system call to the window.
 struct Inlet<'a> {
     team: &'a Team,
     index: usize,

@@ -18,10 +18,13 @@ const HEAP: usize = 64;
 const HEAPS: u64 = 4;
 /// Frames that are sent at once, in any order: fewer than the window has.
 const FRAMES_AT_ONCE: u64 = 2;
-const WAIT: Duration = Duration::from_secs(30);
+const WAIT: Duration = Duration::from_secs(20);
 
 /// Timestamp, validity and payload of a frame.
 type Received = (u64, Vec<u32>, Vec<u8>);
+
+/// Bytes of each heap that were sent, by frame and heap.
+type Arrived = BTreeMap<(u64, u64), [bool; HEAP]>;
 
 /// A datagram, the number of its sender, and the number of its destination.
 type Sent = (Vec<u8>, usize, usize);
@@ -161,7 +164,7 @@ impl Line {
 }
 
 /// Returns the frames that these datagrams make: heaps of which all bytes came.
-fn expected(arrived: &BTreeMap<(u64, u64), [bool; HEAP]>) -> Vec<Received> {
+fn expected(arrived: &Arrived) -> Vec<Received> {
     let mut frames: BTreeMap<u64, Received> = BTreeMap::new();
     for ((frame, heap), bytes) in arrived {
         let timestamp = frame * HEAPS * HEAP as u64;
@@ -181,7 +184,7 @@ fn stream(
     (senders, addresses): (usize, usize),
     frames: u64,
     mut is_sent: impl FnMut() -> bool,
-) -> (Vec<Vec<Sent>>, BTreeMap<(u64, u64), [bool; HEAP]>) {
+) -> (Vec<Vec<Sent>>, Arrived) {
     let mut arrived = BTreeMap::new();
     let mut groups = Vec::new();
     for first in (0..frames).step_by(FRAMES_AT_ONCE as usize) {
@@ -210,15 +213,19 @@ fn stream(
 
 fn frames_do_not_depend_on_threads(kind: &serde_json::Value, senders: usize, of: usize) {
     let is_digitiser = kind["stream"] == "digitiser";
-    let mut runner =
-        TestRunner::new(Config { cases: 3, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config {
+        cases: 3,
+        failure_persistence: None,
+        max_shrink_iters: 0,
+        ..Config::default()
+    });
     let losses = proptest::collection::vec(any::<u8>(), 64);
     runner
         .run(&(losses, any::<u64>()), |(losses, mut seed)| {
             let mut losses = losses.iter().cycle();
             let is_sent = || losses.next().is_some_and(|loss| *loss >= 20);
             let (mut groups, arrived) = stream(is_digitiser, (senders, of), 40, is_sent);
-            for group in &mut groups {
+            for group in &mut groups[1..] {
                 // Random order.
                 for i in (1..group.len()).rev() {
                     seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -229,7 +236,9 @@ fn frames_do_not_depend_on_threads(kind: &serde_json::Value, senders: usize, of:
             for threads in [1, 2, 4] {
                 let mut line = Line::start(threads, kind.clone(), addresses(of), senders);
                 let mut sent = 0;
-                groups.iter().for_each(|group| line.send(group, &mut sent));
+                // The stream begins with its first heap, whichever thread is the fastest.
+                groups[0].iter().for_each(|one| line.send(std::slice::from_ref(one), &mut sent));
+                groups[1..].iter().for_each(|group| line.send(group, &mut sent));
                 let stops: Vec<Sent> = (0..senders).map(|sender| (stop(), sender, 0)).collect();
                 line.send(&stops, &mut sent);
                 let frames = line.finish();
