@@ -17,6 +17,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest wait for a state of the cluster or the array.
@@ -41,6 +42,12 @@ fn wait(what: &str, mut is_done: impl FnMut() -> bool) {
         assert!(began.elapsed() < LIMIT, "{what}");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Keeps the tests apart: each needs both cores, and the configuration of Slurm for itself.
+fn alone() -> MutexGuard<'static, ()> {
+    static TESTS: Mutex<()> = Mutex::new(());
+    TESTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A virtual cluster, which ends with the test.
@@ -200,6 +207,13 @@ fn process_of(deployed: &Path, file: &str) -> Option<u32> {
     })
 }
 
+/// Deploys `flowgraph` to the directory `name` of `folder`.
+fn deploy(folder: &Path, flowgraph: &str, name: &str, settings: &[String]) {
+    let mut arguments = vec!["deploy", flowgraph, "--engine", "slurm", "-o", name];
+    arguments.extend(settings.iter().map(String::as_str));
+    fxgraph(&arguments, folder);
+}
+
 /// A deployed array that runs.
 struct Array<'a> {
     cluster: &'a Cluster,
@@ -211,10 +225,12 @@ impl<'a> Array<'a> {
     /// Deploys the example to the directory `name` of `folder`, and starts it. Its visibilities go to `NAME-out`.
     fn start(cluster: &'a Cluster, folder: &Path, name: &str, dumps: usize) -> Self {
         let settings = settings(&folder.join(format!("{name}-out")), dumps, PER_DUMP);
-        let mut arguments = vec!["deploy", EXAMPLE, "--engine", "slurm", "-o", name];
-        arguments.extend(settings.iter().map(String::as_str));
-        fxgraph(&arguments, folder);
-        let folder = folder.join(name);
+        deploy(folder, EXAMPLE, name, &settings);
+        Self::run(cluster, folder.join(name))
+    }
+
+    /// Starts the array that was deployed to `folder`.
+    fn run(cluster: &'a Cluster, folder: PathBuf) -> Self {
         let log = fs::File::create(folder.join("start.log")).unwrap();
         let mut script = cluster.on("ctl", folder.join("array.sh"));
         script.arg("start").stdout(log.try_clone().unwrap()).stderr(log);
@@ -278,6 +294,7 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_what_f
     if !needs::slurm() {
         return;
     }
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().canonicalize().unwrap();
     // The samples of the run with faults, with a dump for each heap: what its dumps must add up to.
@@ -373,4 +390,189 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_what_f
     }
     println!("{lost_packets} lost packets: {lost_heaps} lost heaps or heaps next to each other");
     assert!(lost_heaps > 0 && lost_heaps <= lost_packets, "{lost_heaps} {lost_packets}");
+}
+
+/// Which reference a dump agrees with, exactly and with full validity: `old`, `mixed` or `new`; `incomplete` if it lacks
+/// data. Dumps that were not written are incomplete, too. Equal ones that follow each other are counted.
+fn versions(
+    dumps: &BTreeMap<u64, dumps::Dump>,
+    references: &[(&'static str, BTreeMap<u64, dumps::Dump>)],
+) -> Vec<(&'static str, usize)> {
+    let mut found: Vec<(&str, usize)> = Vec::new();
+    let (first, last) = (*dumps.keys().next().unwrap(), *dumps.keys().last().unwrap());
+    for at in (first..=last).step_by(HEAP as usize) {
+        let (validity, visibilities) = match dumps.get(&at) {
+            Some(dump) => (&dump.0, &dump.1),
+            None => (&Vec::new(), &Vec::new()),
+        };
+        let version = if *validity == references[0].1[&at].0 {
+            let is_same = |(_, reference): &&(_, BTreeMap<u64, dumps::Dump>)| {
+                reference[&at] == (validity.clone(), visibilities.clone())
+            };
+            references.iter().find(is_same).unwrap_or_else(|| panic!("values at {at}")).0
+        } else {
+            "incomplete"
+        };
+        match found.last_mut() {
+            Some((same, count)) if *same == version => *count += 1,
+            _ => found.push((version, 1)),
+        }
+    }
+    found
+}
+
+#[test]
+fn update_under_slurm_loses_no_dump_and_is_taken_back_if_a_part_fails() {
+    if !needs::slurm() {
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    // The example without spares, and with noise that does not depend on the length of the run.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowgraphs");
+    let mut array = fs::read_to_string(root.join("20_array.yaml")).unwrap();
+    let mut replace = |from: &str, to: &str| {
+        assert!(array.contains(from), "{from}");
+        array = array.replace(from, to);
+        array.clone()
+    };
+    replace(", spares: 1", "");
+    let period =
+        "period_samples: \"${min(frames, 2 ** 26 // samples_per_frame) * samples_per_frame}\"";
+    let paced = replace(period, "period_samples: \"${1024 * samples_per_frame}\"");
+    let unpaced = replace("paced: true", "paced: false");
+    let mixed = replace("gain: \"${gain}\"", "gain: \"${0.25 if index < 2 else 0.5}\"");
+    fs::create_dir(folder.join("include")).unwrap();
+    fs::copy(root.join("include/f_engine.yaml"), folder.join("include/f_engine.yaml")).unwrap();
+    for (name, text) in [("paced", paced), ("unpaced", unpaced), ("mixed", mixed)] {
+        fs::write(folder.join(format!("{name}.yaml")), text).unwrap();
+    }
+    let with = |gain: f64, out: &str, dumps: usize| {
+        let gain = ["--set".to_owned(), format!("gain={gain}")];
+        [settings(&folder.join(out), dumps, 1), gain.to_vec()].concat()
+    };
+    let many = 100_000;
+    deploy(&folder, "paced.yaml", "old", &with(0.5, "out", many));
+    deploy(&folder, "paced.yaml", "new", &with(0.25, "out", many));
+    deploy(&folder, "paced.yaml", "files", &with(0.5, "other", many));
+    // The second F-engine listens to groups that nobody sends to.
+    deploy(&folder, "paced.yaml", "deaf", &with(0.25, "out", many));
+    let part = folder.join("deaf/parts/f_host_1.yaml");
+    let text = fs::read_to_string(&part).unwrap();
+    assert!(text.contains("source: 239.102.0.4:7148"), "{text}");
+    fs::write(part, text.replace("source: 239.102.0.", "source: 239.102.9.")).unwrap();
+
+    let hosts = ["d0:digitiser", "f0:f_engine", "f1:f_engine", "x0:x_engine", "x1:x_engine"];
+    let cluster = Cluster::start(&folder.join("cluster"), &hosts);
+    let script = |directory: &str, arguments: &[&str]| -> (bool, String) {
+        let mut script = cluster.on("ctl", folder.join(directory).join("array.sh"));
+        let output = script.args(arguments).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(said).unwrap())
+    };
+    let [new_path, files, deaf] =
+        ["new", "files", "deaf"].map(|name| folder.join(name).display().to_string());
+    let (is_done, said) = script("old", &["update", &new_path]);
+    assert!(!is_done && said.contains("old/array.sh start must run"), "{said}");
+
+    let mut old = Array::run(&cluster, folder.join("old"));
+    old.wait_for(&["d_host: runs"]);
+    let pause = || std::thread::sleep(Duration::from_secs(2));
+    pause();
+    let before = process_of(&old.folder, "f_host_0").unwrap();
+
+    let (is_done, said) = script("old", &["update", &files]);
+    assert!(!is_done && said.contains("nothing was changed"), "{said}");
+    for engine in ["0", "1"] {
+        let sink = format!(
+            "x_host[{engine}]: cannot be taken over: its sink `x[{engine}].visibilities` of kind `file_sink`"
+        );
+        assert!(said.contains(&sink), "{said}");
+    }
+    assert!(!said.contains("f_host"), "{said}");
+    let (is_done, said) = script("old", &["update", &files, "--only", "d_host"]);
+    assert!(!is_done && said.contains("of kind `digitiser_simulator` is not a stream"), "{said}");
+    assert_eq!(process_of(&old.folder, "f_host_0"), Some(before));
+
+    let (is_done, said) = script("old", &["update", &deaf, "--new-values", "--limit", "4s"]);
+    assert!(!is_done, "{said}");
+    assert!(said.contains("did not catch up within 4 s"), "{said}");
+    assert!(said.contains("not updated: f_host[1]: the takeover has failed"), "{said}");
+    assert!(said.contains("f_host[0]: is taken back"), "{said}");
+    assert!(!said.contains("started again"), "{said}");
+    let (_, status) = script("old", &["status"]);
+    assert_eq!(status.matches(" running").count(), 5, "{status}\n{said}");
+    pause();
+
+    let mut new = Array {
+        cluster: &cluster,
+        folder: folder.join("new"),
+        script: {
+            let log = fs::File::create(folder.join("new/start.log")).unwrap();
+            let mut script = cluster.on("ctl", folder.join("old/array.sh"));
+            script.args(["update", &new_path, "--new-values"]);
+            script.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
+        },
+    };
+    wait("the array is not updated", || {
+        assert!(new.script.try_wait().unwrap().is_none(), "{}", new.log());
+        new.log().contains("updated 2 parts; the array runs from")
+    });
+    let (_, status) = script("new", &["status"]);
+    assert_eq!(status.matches(" running").count(), 5, "{status}");
+    let (is_done, said) = script("old", &["stop"]);
+    assert!(!is_done && said.contains("the parts run from"), "{said}");
+    pause();
+    // The new directory has the supervision.
+    kill_part(&new.folder, "f_host_1");
+    wait("the part is not started again", || {
+        process_of(&new.folder, "f_host_1").is_some()
+            && script("new", &["status"]).1.matches(" running").count() == 5
+    });
+    pause();
+    let (is_done, said) = script("new", &["restart", "x_host[1]"]);
+    assert!(is_done && said.contains("x_host[1]: runs again"), "{said}");
+    pause();
+    for file in ["f_host_0", "f_host_1"] {
+        assert_eq!(process_of(&old.folder, file), None, "{}", old.log());
+    }
+    assert!(script("new", &["stop"]).0);
+    wait("the scripts do not end", || {
+        old.script.try_wait().unwrap().is_some() && new.script.try_wait().unwrap().is_some()
+    });
+    let jobs = cluster.on("ctl", "squeue").arg("-h").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&jobs.stdout), "", "no job is left");
+    let said = (old.log(), new.log());
+    drop(cluster);
+
+    // A part that is started again writes the next file.
+    assert!(!dumps(&folder.join("out/1"), "visibilities_2").is_empty());
+    let folder_of = |engine: usize| folder.join("out").join(engine.to_string());
+    let written = [0, 1].map(|engine| dumps(&folder_of(engine), "visibilities"));
+    let last = written.iter().flat_map(BTreeMap::keys).max().unwrap();
+    let frames = (last / HEAP) as usize + 2;
+    let references = [("old", "unpaced", 0.5), ("mixed", "mixed", 0.5), ("new", "unpaced", 0.25)];
+    let runs = references.map(|(name, flowgraph, gain)| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+        command.args(["run", &format!("{flowgraph}.yaml")]).args(with(gain, name, frames));
+        command.current_dir(&folder).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    });
+    for mut run in runs {
+        assert!(run.wait().unwrap().success());
+    }
+    for (engine, written) in written.iter().enumerate() {
+        let references = references.map(|(name, ..)| {
+            (name, dumps(&folder.join(name).join(engine.to_string()), "visibilities"))
+        });
+        let found = versions(written, &references);
+        println!("X-engine {engine}: {found:?}");
+        let names: Vec<&str> = found.iter().map(|(name, _)| *name).collect();
+        // Parts do not start at the same instant.
+        let names = names.strip_prefix(&["incomplete"]).unwrap_or(&names);
+        let names = names.strip_suffix(&["incomplete"]).unwrap_or(names);
+        // The update that failed, the one that did not, and then the part that was killed.
+        let expected = ["old", "mixed", "old", "mixed", "new", "incomplete", "new"];
+        assert_eq!(names, expected, "X-engine {engine}: {found:?}\n{said:#?}");
+    }
 }
