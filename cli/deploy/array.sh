@@ -77,9 +77,10 @@ place() {
 # away (`away`: the directory that has the part), and starts new versions (`beside`: host, port and flowgraph).
 supervise() {
   local i=$1 f=${file[$1]} hold=--hold-once delay=0.2 job host at yaml address step began code placed
-  while [ ! -e run/stop ] && is_current; do
+  while [ ! -e run/stop ] && [ ! -e "run/$f.over" ] && is_current; do
     at=${port[i]} yaml=parts/$f.yaml
-    if mv "run/$f.beside" "run/$f.begun" 2>/dev/null; then
+    # `ended` is that of an earlier process as long as `beside` exists.
+    if [ -e "run/$f.beside" ] && rm -f "run/$f.ended" && mv "run/$f.beside" "run/$f.begun" 2>/dev/null; then
       read -r host at yaml <"run/$f.begun"
       job=$(job_of "${class[i]}") hold=--hold-once
     elif [ -e "run/$f.away" ]; then
@@ -289,7 +290,7 @@ end_beside() {
 # Lets the version of part $1 in directory $3 with flowgraph $4 take over from the one in directory $2. `why` says why it
 # failed. Options of `fxgraph takeover` follow.
 take_over() {
-  local i=$1 f=${file[$1]} from=$2 to=$3 yaml=$4 host address beside at end=$((SECONDS + 120)); shift 4
+  local i=$1 f=${file[$1]} from=$2 to=$3 yaml=$4 host address beside at process code end=$((SECONDS + 120)); shift 4
   host=$(read_file "$from/run/$f.host"); address=$(read_file "$from/run/$f.address")
   [ -n "$address" ] || { why="it does not run"; return 1; }
   # The servers of both versions need a port on the same host.
@@ -297,10 +298,10 @@ take_over() {
   [ "$at" = "${address##*:}" ] && at=$((at + ${#name[@]} <= 65535 ? at + ${#name[@]} : at - ${#name[@]}))
   beside=${address%:*}:$at
   put "$to/run/$f.away" "$from"
-  rm -f "$to/run/$f.ended"; put "$to/run/$f.beside" "$host $at $yaml"
+  put "$to/run/$f.beside" "$host $at $yaml"
   why=
   until [ "$(state_at "$beside")" = prepared ]; do
-    [ -e "$to/run/$f.ended" ] && why="its process has ended (exit $(cat "$to/run/$f.ended")), see $to/log/$f.log"
+    [ ! -e "$to/run/$f.beside" ] && [ -e "$to/run/$f.ended" ] && why="its process has ended (exit $(cat "$to/run/$f.ended")), see $to/log/$f.log"
     [ -e "$from/run/stop" ] || [ -e "$to/run/stop" ] && why="the array was stopped"
     [ -n "$interrupted" ] && why="the update was interrupted"
     [ $SECONDS -lt $end ] || why="it must be prepared within 2 minutes, see $to/log/$f.log"
@@ -310,8 +311,13 @@ take_over() {
   # The old supervisor must not start a process that ends because its streams were taken over. The takeover itself is
   # not interrupted: in its middle both processes are needed.
   put "$from/run/$f.away" "$to"
-  if (trap '' INT TERM HUP; exec timeout -k 10 900 "$program" takeover --connect "http://$address" --to "http://$beside" \
-    --token-file token "$@" </dev/null >&2 6>&- 7>&- 9>&-); then
+  (trap '' INT TERM HUP; exec timeout -k 10 900 "$program" takeover --connect "http://$address" --to "http://$beside" \
+    --token-file token "$@" </dev/null >&2 6>&- 7>&- 9>&-) &
+  process=$! code=129
+  # A signal ends `wait` and is noted; while a command runs in the foreground, the shell may drop SIGINT.
+  while [ $code -gt 128 ] && kill -0 "$process" 2>/dev/null; do wait "$process"; code=$?; done
+  [ $code -gt 128 ] && { wait "$process"; code=$?; }
+  if [ $code = 0 ]; then
     rm -f "$to/run/$f.away"
     end_step "$i" "$from" 20
     return 0
@@ -336,7 +342,7 @@ take_back() {
 
 # Replaces the array in directory $1 by this one.
 update_from() {
-  local old=$1 only=() limit=(--limit 60s) values=() problems=() i j l f other why='' interrupted='' order=() done=()
+  local old=$1 only=() limit=(--limit 60s) values=() problems=() i j l f other why='' interrupted='' order=() moved=()
   local old_program old_version old_sent old_obstacle changed end; shift
   while [ $# -gt 0 ]; do
     case $1 in
@@ -366,12 +372,14 @@ update_from() {
     for i in "${!name[@]}"; do
       f=${file[i]}
       [ "${level[i]}" = "$l" ] || continue
+      # An update that was killed has given it to this directory already.
+      [ "$(read_file "$old/run/$f.away")" = "$PWD" ] && { moved=("$i" "${moved[@]}"); continue; }
       changed=; is_same_part "$i" "$old" || changed=1
       [ ${#only[@]} -gt 0 ] && { changed=; [[ " ${only[*]} " == *" ${name[i]} "* ]] && changed=1; }
       [ -n "$changed" ] && order+=("$i")
     done
   done
-  [ ${#order[@]} -gt 0 ] || { say "no part has changed"; return; }
+  [ ${#order[@]} -gt 0 ] || [ ${#moved[@]} -gt 0 ] || { say "no part has changed"; return; }
   for i in "${order[@]}"; do
     for why in "${old_obstacle[i]}" "${obstacle[i]}"; do
       [ -n "$why" ] && { problems+=("${name[i]}: cannot be taken over: $why"); break; }
@@ -391,6 +399,7 @@ $PWD gives others the new version, and the time that this takes is missing in th
   rm -f run/stop run/*.over run/*.beside run/*.ended run/*.again
   put run/jobs "$jobs_name"; put run/peer "$old"; put "$old/run/peer" "$PWD"
   for i in "${!name[@]}"; do
+    [ "$(read_file "$old/run/${file[i]}.away")" = "$PWD" ] && continue
     put "run/${file[i]}.away" "$old"
     adopt "$i" "$old"
   done
@@ -401,14 +410,14 @@ $PWD gives others the new version, and the time that this takes is missing in th
     say "${name[i]}: is updated"
     take_over "$i" "$old" "$PWD" "parts/${file[i]}.yaml" "${limit[@]}" "${values[@]}" \
       --backup "$old/parts/${file[i]}.before.yaml" || break
-    done=("$i" "${done[@]}")
+    moved=("$i" "${moved[@]}")
     [ -n "$interrupted" ] && why="the update was interrupted"
     [ -z "$why" ] || break
   done
   if [ -n "$why" ]; then
     say "${name[i]}: $why"
     other=$why
-    for j in "${done[@]}"; do interrupted=; take_back "$j" "$old"; done
+    for j in "${moved[@]}"; do interrupted=; take_back "$j" "$old"; done
     : >run/stop; end=$((SECONDS + 60))
     while [ -n "$(jobs -rp)" ] && [ $SECONDS -lt $end ]; do sleep 0.5; done
     rm -f run/*.away run/*.host run/*.address run/*.step run/jobs run/peer "$old/run/peer" "$old"/parts/*.before.yaml
@@ -419,13 +428,14 @@ $PWD gives others the new version, and the time that this takes is missing in th
   for i in "${!name[@]}"; do
     [ -e "run/${file[i]}.away" ] || continue
     adopt "$i" "$old"
+    [ -e "$old/run/${file[i]}.over" ] && : >"run/${file[i]}.over"
     put "$old/run/${file[i]}.away" "$PWD"
     rm -f "run/${file[i]}.away"
   done
   rm -f "$old"/run/*.host "$old"/run/*.address "$old"/run/*.step "$old"/parts/*.before.yaml
   exec 6>&- 7>&-
   trap - INT TERM HUP
-  say "updated ${#order[@]} parts; the array runs from $PWD"
+  say "updated ${#moved[@]} parts; the array runs from $PWD"
   wait
 }
 
