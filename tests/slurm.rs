@@ -17,6 +17,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest wait for a state of the cluster or the array.
@@ -41,6 +42,12 @@ fn wait(what: &str, mut is_done: impl FnMut() -> bool) {
         assert!(began.elapsed() < LIMIT, "{what}");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Keeps the tests apart: each needs both cores, and the configuration of Slurm for itself.
+fn alone() -> MutexGuard<'static, ()> {
+    static TESTS: Mutex<()> = Mutex::new(());
+    TESTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A virtual cluster, which ends with the test.
@@ -201,6 +208,13 @@ fn process_of(deployed: &Path, file: &str) -> Option<u32> {
     })
 }
 
+/// Deploys `flowgraph` to the directory `name` of `folder`.
+fn deploy(folder: &Path, flowgraph: &str, name: &str, settings: &[String]) {
+    let mut arguments = vec!["deploy", flowgraph, "--engine", "slurm", "-o", name];
+    arguments.extend(settings.iter().map(String::as_str));
+    fxgraph(&arguments, folder);
+}
+
 /// A deployed array that runs.
 struct Array<'a> {
     cluster: &'a Cluster,
@@ -212,10 +226,12 @@ impl<'a> Array<'a> {
     /// Deploys the example to the directory `name` of `folder`, and starts it. Its visibilities go to `NAME-out`.
     fn start(cluster: &'a Cluster, folder: &Path, name: &str, dumps: usize) -> Self {
         let settings = settings(&folder.join(format!("{name}-out")), dumps, PER_DUMP);
-        let mut arguments = vec!["deploy", EXAMPLE, "--engine", "slurm", "-o", name];
-        arguments.extend(settings.iter().map(String::as_str));
-        fxgraph(&arguments, folder);
-        let folder = folder.join(name);
+        deploy(folder, EXAMPLE, name, &settings);
+        Self::run(cluster, folder.join(name))
+    }
+
+    /// Starts the array that was deployed to `folder`.
+    fn run(cluster: &'a Cluster, folder: PathBuf) -> Self {
         let log = fs::File::create(folder.join("start.log")).unwrap();
         let mut script = cluster.on("ctl", folder.join("array.sh"));
         script.arg("start").stdout(log.try_clone().unwrap()).stderr(log);
@@ -280,6 +296,7 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_the_he
     if !needs::slurm() {
         return;
     }
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().canonicalize().unwrap();
     // The samples of the run with faults, with a dump for each heap: what its dumps must add up to.
@@ -378,4 +395,285 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_the_he
         missing_heaps > 0 && missing_heaps <= dropped_packets,
         "{missing_heaps} {dropped_packets}"
     );
+}
+
+/// A version of the array, with its dumps.
+type References = (&'static str, BTreeMap<u64, dumps::Dump>);
+
+/// Which reference a dump agrees with, exactly and with full validity: `old`; `mixed` if only the first F-engines are new;
+/// `back` if only the last ones are; `new`; or `incomplete` if it lacks data. Dumps that were not written are incomplete, too. Equal ones that follow each other are counted.
+fn versions(
+    dumps: &BTreeMap<u64, dumps::Dump>,
+    references: &[References],
+) -> Vec<(&'static str, usize)> {
+    let mut found: Vec<(&str, usize)> = Vec::new();
+    let (first, last) = (*dumps.keys().next().unwrap(), *dumps.keys().last().unwrap());
+    for at in (first..=last).step_by(HEAP as usize) {
+        let (validity, visibilities) = match dumps.get(&at) {
+            Some(dump) => (&dump.0, &dump.1),
+            None => (&Vec::new(), &Vec::new()),
+        };
+        let version = if *validity == references[0].1[&at].0 {
+            let is_same = |(_, reference): &&References| {
+                reference[&at] == (validity.clone(), visibilities.clone())
+            };
+            references.iter().find(is_same).unwrap_or_else(|| panic!("values at {at}")).0
+        } else {
+            "incomplete"
+        };
+        match found.last_mut() {
+            Some((same, count)) if *same == version => *count += 1,
+            _ => found.push((version, 1)),
+        }
+    }
+    found
+}
+
+/// A cluster with an array whose F-engines have gain 0.5 (`old`), and further deployments of it: `new` with gain 0.25,
+/// `deaf` with a second F-engine that listens to groups that nobody sends to, and `files` with other files.
+struct Site {
+    folder: PathBuf,
+    cluster: Cluster,
+}
+
+impl Site {
+    fn start(folder: &Path) -> Self {
+        // The example without spares, and with noise that does not depend on the length of the run.
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowgraphs");
+        let mut array = fs::read_to_string(root.join("20_array.yaml")).unwrap();
+        let mut replace = |from: &str, to: &str| {
+            assert!(array.contains(from), "{from}");
+            array = array.replace(from, to);
+            array.clone()
+        };
+        replace(", spares: 1", "");
+        let period = "${min(frames, 2 ** 26 // samples_per_frame) * samples_per_frame}";
+        let paced = replace(period, "${256 * samples_per_frame}");
+        let unpaced = replace("paced: true", "paced: false");
+        let gain = "gain: \"${gain}\"";
+        assert!(unpaced.contains(gain));
+        let mixed = unpaced.replace(gain, "gain: \"${0.25 if index < 2 else 0.5}\"");
+        let back = unpaced.replace(gain, "gain: \"${0.25 if index >= 2 else 0.5}\"");
+        fs::create_dir(folder.join("include")).unwrap();
+        fs::copy(root.join("include/f_engine.yaml"), folder.join("include/f_engine.yaml")).unwrap();
+        for (name, text) in
+            [("paced", paced), ("unpaced", unpaced), ("mixed", mixed), ("back", back)]
+        {
+            fs::write(folder.join(format!("{name}.yaml")), text).unwrap();
+        }
+        let deployments =
+            [("old", 0.5, "out"), ("new", 0.25, "out"), ("deaf", 0.25, "out"), ("files", 0.5, "x")];
+        for (name, gain, out) in deployments {
+            deploy(folder, "paced.yaml", name, &Self::settings(folder, gain, out, 100_000));
+        }
+        let part = folder.join("deaf/parts/f_host_1.yaml");
+        let text = fs::read_to_string(&part).unwrap();
+        assert!(text.contains("source: 239.102.0.4:7148"), "{text}");
+        fs::write(part, text.replace("source: 239.102.0.", "source: 239.102.9.")).unwrap();
+        let hosts = ["d0:digitiser", "f0:f_engine", "f1:f_engine", "x0:x_engine", "x1:x_engine"];
+        let cluster = Cluster::start(&folder.join("cluster"), &hosts);
+        Self { folder: folder.to_owned(), cluster }
+    }
+
+    fn settings(folder: &Path, gain: f64, out: &str, dumps: usize) -> Vec<String> {
+        let gain = ["--set".to_owned(), format!("gain={gain}")];
+        [settings(&folder.join(out), dumps, 1), gain.to_vec()].concat()
+    }
+
+    /// `array.sh update` from the deployment `from` to `to`.
+    fn update(&self, from: &str, to: &str, options: &[&str]) -> Command {
+        let mut script = self.cluster.on("ctl", self.folder.join(from).join("array.sh"));
+        script.arg("update").arg(self.folder.join(to)).args(options);
+        script
+    }
+
+    /// Runs `array.sh` of a deployment. Returns whether it succeeded, and its messages.
+    fn script(&self, name: &str, arguments: &[&str]) -> (bool, String) {
+        let mut script = self.cluster.on("ctl", self.folder.join(name).join("array.sh"));
+        finished(script.args(arguments))
+    }
+
+    /// An update to `to` that goes on as the supervisor of the array.
+    fn updated(&self, from: &str, to: &str) -> Array<'_> {
+        let folder = self.folder.join(to);
+        let log = fs::File::create(folder.join("start.log")).unwrap();
+        let mut script = self.update(from, to, &["--new-values"]);
+        script.stdout(log.try_clone().unwrap()).stderr(log);
+        let mut array = Array { cluster: &self.cluster, folder, script: script.spawn().unwrap() };
+        wait("the array is not updated", || {
+            assert!(array.script.try_wait().unwrap().is_none(), "{}", array.log());
+            array.log().contains("updated 2 parts; the array runs from")
+        });
+        self.assert_all_run(to, &array.log());
+        array
+    }
+
+    /// The array runs from the deployment `name`.
+    fn assert_all_run(&self, name: &str, said: &str) {
+        let (_, status) = self.script(name, &["status"]);
+        assert_eq!(status.matches(" running").count(), 5, "{status}\n{said}");
+    }
+
+    /// Dumps of the versions of the array in one process: those of X-engine `engine` by version.
+    fn references(&self, dumps_to_make: usize) -> impl Fn(usize) -> [References; 4] {
+        let versions = [
+            ("old", "unpaced", 0.5),
+            ("mixed", "mixed", 0.5),
+            ("back", "back", 0.5),
+            ("new", "unpaced", 0.25),
+        ];
+        let runs = versions.map(|(name, flowgraph, gain)| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+            let out = format!("{name}-out");
+            command.args(["run", &format!("{flowgraph}.yaml")]);
+            command.args(Self::settings(&self.folder, gain, &out, dumps_to_make));
+            command.current_dir(&self.folder).stdout(Stdio::null()).stderr(Stdio::null());
+            command.spawn().unwrap()
+        });
+        for mut run in runs {
+            assert!(run.wait().unwrap().success());
+        }
+        let folder = self.folder.clone();
+        move |engine| {
+            versions.map(|(name, ..)| {
+                let folder = folder.join(format!("{name}-out")).join(engine.to_string());
+                (name, dumps(&folder, "visibilities"))
+            })
+        }
+    }
+}
+
+/// Waits until `command` ends. Returns whether it succeeded, and its messages.
+fn finished(command: &mut Command) -> (bool, String) {
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+/// Updates that are rejected before anything starts.
+fn reject_updates(site: &Site) {
+    let process = || process_of(&site.folder.join("old"), "f_host_0").unwrap();
+    let before = process();
+    let (is_done, said) = finished(&mut site.update("old", "files", &[]));
+    assert!(!is_done && said.contains("nothing was changed"), "{said}");
+    for engine in ["0", "1"] {
+        let sink = format!(
+            "x_host[{engine}]: cannot be taken over: its sink `x[{engine}].visibilities` of kind `file_sink`"
+        );
+        assert!(said.contains(&sink), "{said}");
+    }
+    assert!(!said.contains("f_host"), "{said}");
+    let (is_done, said) = finished(&mut site.update("old", "files", &["--only", "d_host"]));
+    assert!(!is_done && said.contains("of kind `digitiser_simulator` is not a stream"), "{said}");
+    assert_eq!(process(), before);
+}
+
+/// An update whose second part fails, and one that is interrupted at its second part: the array stays `old`.
+fn take_updates_back(site: &Site) {
+    let options = ["--new-values", "--limit", "4s"];
+    let (is_done, said) = finished(&mut site.update("old", "deaf", &options));
+    assert!(!is_done, "{said}");
+    assert!(said.contains("did not catch up within 4 s"), "{said}");
+    assert!(said.contains("not updated: f_host[1]: the takeover has failed"), "{said}");
+    assert!(said.contains("f_host[0]: is taken back"), "{said}");
+    assert!(!said.contains("started again"), "{said}");
+    site.assert_all_run("old", &said);
+    pause();
+
+    let path = site.folder.join("interrupted.log");
+    let log = fs::File::create(&path).unwrap();
+    let said = || fs::read_to_string(&path).unwrap();
+    let mut update = site.update("old", "new", &["--new-values"]).stderr(log).spawn().unwrap();
+    wait("the second part is never updated", || said().contains("f_host[1]: is updated"));
+    let pid = fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+        let process: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        let parent = fs::read_to_string(entry.path().join("status")).ok()?;
+        let is_child = parent.contains(&format!("PPid:\t{}\n", update.id()));
+        (is_child || process == update.id()).then_some(())?;
+        String::from_utf8_lossy(&line).contains("update-from").then_some(process)
+    });
+    let pid = pid.unwrap_or_else(|| panic!("{}", said())).to_string();
+    assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+    assert!(!update.wait().unwrap().success(), "{}", said());
+    assert!(said().contains("not updated: f_host[1]: the update was interrupted"), "{}", said());
+    assert!(!said().contains("started again"), "{}", said());
+    site.assert_all_run("old", &said());
+    pause();
+}
+
+fn pause() {
+    std::thread::sleep(Duration::from_secs(2));
+}
+
+#[test]
+fn update_under_slurm_has_every_dump_and_is_taken_back_if_a_part_fails() {
+    if !needs::slurm() {
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::start(&folder.path().canonicalize().unwrap());
+    let (is_done, said) = finished(&mut site.update("old", "new", &[]));
+    assert!(!is_done && said.contains("old/array.sh start must run"), "{said}");
+    let mut old = Array::run(&site.cluster, site.folder.join("old"));
+    old.wait_for(&["d_host: runs"]);
+    pause();
+    reject_updates(&site);
+    take_updates_back(&site);
+
+    let mut new = site.updated("old", "new");
+    let mut fleet = site.cluster.on("ctl", env!("CARGO_BIN_EXE_fxgraph"));
+    let (_, fleet) = finished(fleet.arg("fleet").arg(&new.folder));
+    // The configuration of all parts includes the gain; only F-engines were updated.
+    let is_changed = |line: &&str| line.starts_with("f_host") && line.contains("(changed)");
+    assert_eq!(fleet.lines().find(is_changed), None, "{fleet}");
+    let (is_done, said) = site.script("old", &["stop"]);
+    assert!(!is_done && said.contains("the parts run from"), "{said}");
+    pause();
+    // The new directory has the supervision.
+    kill_part(&new.folder, "f_host_1");
+    let all_run = || site.script("new", &["status"]).1.matches(" running").count() == 5;
+    wait("the part is not started again", || {
+        process_of(&new.folder, "f_host_1").is_some() && all_run()
+    });
+    pause();
+    for file in ["f_host_0", "f_host_1"] {
+        assert_eq!(process_of(&old.folder, file), None, "{}", old.log());
+    }
+    let first_log = old.log();
+
+    // The same in the other direction.
+    let mut again = site.updated("new", "old");
+    pause();
+    let (is_done, said) = site.script("old", &["restart", "x_host[1]"]);
+    assert!(is_done && said.contains("x_host[1]: runs again"), "{said}");
+    pause();
+    assert!(site.script("old", &["stop"]).0);
+    wait("the scripts do not end", || {
+        [&mut old, &mut new, &mut again].iter_mut().all(|a| a.script.try_wait().unwrap().is_some())
+    });
+    let (_, jobs) = finished(site.cluster.on("ctl", "squeue").arg("-h"));
+    assert_eq!(jobs, "", "no job is left");
+
+    let out = site.folder.join("out");
+    // A part that is started again writes the next file.
+    assert!(!dumps(&out.join("1"), "visibilities_2").is_empty());
+    let written = [0, 1].map(|engine: usize| dumps(&out.join(engine.to_string()), "visibilities"));
+    let last = written.iter().flat_map(BTreeMap::keys).max().unwrap();
+    let references = site.references((last / HEAP) as usize + 2);
+    for (engine, written) in written.iter().enumerate() {
+        let found = versions(written, &references(engine));
+        let names: Vec<&str> = found.iter().map(|(name, _)| *name).collect();
+        // Parts do not start at the same instant.
+        let names = names.strip_prefix(&["incomplete"]).unwrap_or(&names);
+        let names = names.strip_suffix(&["incomplete"]).unwrap_or(names);
+        // Two updates that are taken back, one that is not, the part that was killed, and the update back. The takeover
+        // that was in progress when the second one was interrupted is completed first.
+        let versions = names.join(" ");
+        let interrupted = ["mixed", "mixed new mixed"]
+            .map(|way| format!("old mixed old {way} old mixed new incomplete new back old"));
+        let said = [first_log.clone(), new.log(), again.log()].concat();
+        assert!(interrupted.contains(&versions), "X-engine {engine}: {found:?}\n{said}");
+    }
 }

@@ -218,7 +218,7 @@ fn second_flowgraph_that_stands_still_gives_the_streams_back() {
         // As soon as the takeover is scheduled, which is in half a second.
         let is_enabled = || {
             let block = request(address, "GET", "/api/v1/blocks/send.f.output", &[], b"").json();
-            block["parameters"]["enabled"] == true
+            block["parameters"]["enabled"] != false
                 && block["totals"]["frames_in"].as_u64() > Some(0)
         };
         let began = std::time::Instant::now();

@@ -8,6 +8,7 @@ use fxgraph_api::blocks::BlockPage;
 use fxgraph_api::changes::{Retuned, UpdateInfo};
 use fxgraph_api::flowgraph::{FlowgraphPage, Health};
 use serde_json::{Map, Value, json};
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use ureq::http::Method;
@@ -48,6 +49,10 @@ pub struct Takeover {
     #[arg(long)]
     new_values: bool,
 
+    /// Writes the first flowgraph as it runs, live parameters included, to a file before the takeover
+    #[arg(long, value_name = "FILE")]
+    backup: Option<PathBuf>,
+
     #[command(flatten)]
     connection: Connection,
 }
@@ -67,12 +72,19 @@ impl Takeover {
             return Err(new
                 .refuse(&format!("must wait for its start, it is {}", waiting.state), Some(help)));
         }
-        let (flowgraph, kept) = self.muted(&old, &page, &waiting, &sinks)?;
+        if let Some(path) = &self.backup {
+            std::fs::write(path, &page.resolved_yaml).map_err(|error| {
+                Failure::because(&format!("cannot write `{}`", path.display()), &error)
+            })?;
+        }
+        let (before, next) = (read(&page)?, read(&waiting)?);
+        let enabled = Enabled { old: enabled(&before, &sinks), new: enabled(&next, &sinks) };
+        let (flowgraph, kept) = self.muted(&old, &before, next, &sinks)?;
         for name in kept {
             terminal.note(&format!("keeps {name}"));
         }
         new.start(&flowgraph, self.limit)?;
-        let takeover = Steps { old: &old, new: &new, sinks: &sinks, limit: self.limit };
+        let takeover = Steps { old: &old, new: &new, sinks: &sinks, enabled, limit: self.limit };
         takeover.wait_ready(self.lead)?;
         let is_other = |now: &FlowgraphPage| now.config_id != page.config_id;
         if is_other(&old.page()?) {
@@ -103,20 +115,15 @@ impl Takeover {
         Ok(Side { client: connection.client_within(self.limit.min(ANSWER))? })
     }
 
-    /// Returns the flowgraph that waits with all `sinks` disabled, and the live parameters of the running flowgraph that
-    /// it keeps.
+    /// Returns the waiting `flowgraph` with all `sinks` disabled, and the live parameters of the running flowgraph
+    /// `before` that it keeps.
     fn muted(
         &self,
         old: &Side,
-        page: &FlowgraphPage,
-        waiting: &FlowgraphPage,
+        before: &Value,
+        mut flowgraph: Value,
         sinks: &[String],
     ) -> Result<(Value, Vec<String>), Failure> {
-        let read = |page: &FlowgraphPage| -> Result<Value, Failure> {
-            serde_yaml::from_str(&page.resolved_yaml)
-                .map_err(|error| Failure::because("unexpected flowgraph", &error))
-        };
-        let (before, mut flowgraph) = (read(page)?, read(waiting)?);
         let mut kept = Vec::new();
         let blocks = flowgraph["blocks"].as_object_mut();
         let Some(blocks) = blocks else {
@@ -153,6 +160,27 @@ impl Takeover {
         }
         Ok((flowgraph, kept))
     }
+}
+
+/// The resolved flowgraph of a page.
+fn read(page: &FlowgraphPage) -> Result<Value, Failure> {
+    serde_yaml::from_str(&page.resolved_yaml)
+        .map_err(|error| Failure::because("unexpected flowgraph", &error))
+}
+
+/// Live updates that enable `sinks`: by their default if `flowgraph` has no value, so that the flowgraph remains as it
+/// was written.
+fn enabled(flowgraph: &Value, sinks: &[String]) -> Map<String, Value> {
+    let value = |name: &str| match flowgraph["blocks"][name]["parameters"].get(ENABLED) {
+        Some(_) => json!(true),
+        None => Value::Null,
+    };
+    sinks.iter().map(|name| (name.clone(), json!({ ENABLED: value(name) }))).collect()
+}
+
+/// Live updates that disable `sinks`.
+fn disabled(sinks: &[String]) -> Map<String, Value> {
+    sinks.iter().map(|name| (name.clone(), json!({ ENABLED: false }))).collect()
 }
 
 /// Parameters of a block in a resolved flowgraph.
@@ -267,10 +295,8 @@ impl Side {
         Ok(sinks)
     }
 
-    /// Sets `enabled` of `sinks`.
-    fn enable(&self, sinks: &[String], enabled: bool, at: Option<u64>) -> Result<Retuned, Failure> {
-        let blocks: Map<String, Value> =
-            sinks.iter().map(|name| (name.clone(), json!({ ENABLED: enabled }))).collect();
+    /// Schedules live updates of `blocks`.
+    fn update(&self, blocks: Map<String, Value>, at: Option<u64>) -> Result<Retuned, Failure> {
         let at = at.map_or(String::new(), |at| format!("?at={at}"));
         self.client.send(
             Method::PATCH,
@@ -280,8 +306,15 @@ impl Side {
     }
 }
 
+/// Live updates that enable the sinks of both flowgraphs.
+struct Enabled {
+    old: Map<String, Value>,
+    new: Map<String, Value>,
+}
+
 /// Steps of the takeover from `old` to `new`.
 struct Steps<'a> {
+    enabled: Enabled,
     old: &'a Side,
     new: &'a Side,
     sinks: &'a [String],
@@ -341,8 +374,8 @@ impl Steps<'_> {
     /// Enables the new sinks and disables the old ones from timestamp `at` on, and waits until that has happened; returns
     /// the timestamp. The new ones are first, so that a failure in between leaves frames sent twice and none missing.
     fn switch(&self, at: u64) -> Result<u64, Failure> {
-        let at = self.new.enable(self.sinks, true, Some(at))?.effective_timestamp;
-        match self.old.enable(self.sinks, false, Some(at)) {
+        let at = self.new.update(self.enabled.new.clone(), Some(at))?.effective_timestamp;
+        match self.old.update(disabled(self.sinks), Some(at)) {
             Err(failure) if self.old.answers() => return Err(failure),
             // Its streams are the new flowgraph's from `at` on all the same.
             _ => {}
@@ -370,10 +403,10 @@ impl Steps<'_> {
 
     /// Lets the first flowgraph send again.
     fn take_back(&self, terminal: &Terminal) {
-        match self.old.enable(self.sinks, true, None) {
+        match self.old.update(self.enabled.old.clone(), None) {
             Ok(Retuned { effective_timestamp, .. }) => {
                 // If the new flowgraph does not answer, both send, and receivers use one copy of each frame.
-                let _ = self.new.enable(self.sinks, false, None);
+                let _ = self.new.update(disabled(self.sinks), None);
                 self.new.end("abort");
                 terminal.warning(&format!(
                     "the first flowgraph sends again from timestamp {effective_timestamp} on; frames \

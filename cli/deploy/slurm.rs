@@ -1,17 +1,30 @@
 //! Slurm: a script that allocates hosts and keeps the parts running on them.
 
 use super::{Deployment, File};
+use crate::flowgraph::registry;
+use crate::parts::HostPart;
+use fxgraph::flowgraph::{Plan, PlannedBlock, Rate};
 use std::fmt::Write;
 
-/// Script without the parts.
+/// The script, which reads the file of the parts.
 const SCRIPT: &str = include_str!("array.sh");
 
 /// Name of the script.
 pub const NAME: &str = "array.sh";
 
-/// The script.
+/// Name of the file with parts and classes. It is apart from the script, so that the script of another deployment can
+/// read it, too.
+const PARTS: &str = "parts.sh";
+
+/// Live parameter of sinks that send streams.
+const ENABLED: &str = "enabled";
+
+/// Kind of the receiver of a stream between parts.
+const RECEIVER: &str = "stream_source";
+
+/// The script and the parts.
 pub fn files(deployment: &Deployment<'_>) -> Vec<File> {
-    vec![File::executable(NAME, SCRIPT.replace("@PARTS@\n", &arrays(deployment)))]
+    vec![File::executable(NAME, SCRIPT), File::new(PARTS, arrays(deployment))]
 }
 
 /// Parts and classes as arrays of the shell.
@@ -21,9 +34,10 @@ fn arrays(deployment: &Deployment<'_>) -> String {
     let mut classes: Vec<_> = deployment.hosts.classes.iter().collect();
     classes.sort_by_key(|class| class.constraint.is_none());
     let mut text = format!(
-        "flowgraph={}\nprogram={}\n",
+        "# Parts of the flowgraph and classes of hosts, for {NAME}\nflowgraph={}\nprogram={}\nversion={}\n",
         quoted(&deployment.manifest.flowgraph),
-        quoted(&deployment.options.program.to_string_lossy())
+        quoted(&deployment.options.program.to_string_lossy()),
+        quoted(&deployment.manifest.version),
     );
     let mut array = |name: &str, values: Vec<String>| {
         let values: Vec<String> = values.iter().map(|value| quoted(value)).collect();
@@ -34,12 +48,57 @@ fn arrays(deployment: &Deployment<'_>) -> String {
     array("class", parts.iter().map(|part| part.class.clone()).collect());
     array("port", parts.iter().map(|part| part.port.to_string()).collect());
     array("level", parts.iter().map(|part| part.level.to_string()).collect());
+    let all = deployment.parts;
+    array("sent", all.iter().map(|host| sent(host, all)).collect());
+    let obstacles = all.iter().map(|host| obstacle(&host.plan).unwrap_or_default());
+    array("obstacle", obstacles.collect());
     array("classes", classes.iter().map(|class| class.name.clone()).collect());
     array("size", classes.iter().map(|class| (class.count + class.spares).to_string()).collect());
     let constraints = classes.iter().map(|class| class.constraint.clone().unwrap_or_default());
     array("constraint", constraints.collect());
     array("gpus", classes.iter().map(|class| class.gpus.unwrap_or(0).to_string()).collect());
     text
+}
+
+/// Streams that a part sends, with the types that their receivers among `parts` expect.
+fn sent(host: &HostPart, parts: &[HostPart]) -> String {
+    let receivers: Vec<&PlannedBlock> = parts
+        .iter()
+        .flat_map(|part| &part.plan.blocks)
+        .filter(|block| block.kind == RECEIVER)
+        .collect();
+    let stream = |rate: &Rate| {
+        let address = rate.address?.to_string();
+        let expected = receivers
+            .iter()
+            .find(|block| block.parameters["source"] == address)
+            .map(|block| block.parameters["type"].to_string());
+        Some(format!("{} {address} {}", rate.name, expected.unwrap_or_default()))
+    };
+    host.part.sent.iter().filter_map(stream).collect::<Vec<_>>().join("; ")
+}
+
+/// Reason why a second process cannot take over from a process of this part without missing data, if any.
+fn obstacle(plan: &Plan) -> Option<String> {
+    let kinds = registry();
+    let mut sends = false;
+    for (index, block) in plan.blocks.iter().enumerate() {
+        let PlannedBlock { name, kind, .. } = block;
+        let begins_again = *kind != RECEIVER && block.configured.cannot_restart().is_some();
+        if block.inputs.is_empty() && begins_again {
+            return Some(format!("its source `{name}` of kind `{kind}` is not a stream"));
+        }
+        let is_read = plan.blocks.iter().any(|b| b.inputs.iter().any(|(from, _)| *from == index));
+        if is_read {
+            continue;
+        }
+        if kinds.get(kind).is_some_and(|entry| entry.live.contains(&ENABLED)) {
+            sends = true;
+        } else if *kind != "null_sink" {
+            return Some(format!("its sink `{name}` of kind `{kind}` sends no stream"));
+        }
+    }
+    (!sends).then(|| "it sends no streams".to_owned())
 }
 
 /// A word of the shell.
