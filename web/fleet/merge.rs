@@ -26,16 +26,11 @@ use std::sync::Arc;
 /// States of a flowgraph; that of the fleet is the first one that a part has.
 const STATES: [&str; 6] = ["failed", "draining", "running", "starting", "prepared", "ended"];
 
-/// The parts, with what is wrong with them
-#[utoipa::path(get, path = "/api/v1/parts", tag = "parts", operation_id = "list_parts",
-    responses((status = 200, description = "the parts, in the order of the hosts", body = Vec<PartInfo>)))]
 pub(super) async fn parts(State(fleet): State<Fleet>) -> Json<Vec<PartInfo>> {
     Json(fleet.parts().iter().map(|part| part.info()).collect())
 }
 
-/// The servers of the parts that are placed, for `http_sd_configs` of Prometheus
-#[utoipa::path(get, path = "/api/v1/targets", tag = "parts", operation_id = "list_targets",
-    responses((status = 200, description = "one group for each server", body = Vec<TargetGroup>)))]
+/// The servers of the parts that are placed, in Prometheus' format of `http_sd_configs`.
 pub(super) async fn targets(State(fleet): State<Fleet>) -> Json<Vec<TargetGroup>> {
     let group = |part: &Arc<Part>| {
         let address = part.server().ok()?.0;

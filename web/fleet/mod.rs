@@ -12,10 +12,8 @@
 //! - `forward`: requests about one block
 //! - `update`: live updates of blocks of several parts
 //! - `metrics`: metrics of all parts
-//! - `description`: OpenAPI description
 
 mod client;
-mod description;
 mod forward;
 mod log;
 mod merge;
@@ -23,7 +21,6 @@ mod metrics;
 mod parts;
 mod update;
 
-pub(crate) use description::description;
 pub use parts::{Deployed, Find};
 
 use crate::app::Permission;

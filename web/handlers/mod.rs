@@ -113,18 +113,8 @@ const ANYWHERE: [(&str, &str); 7] = [
     ("503", "too many connections, or a block was busy"),
 ];
 
-/// The handlers' part of the OpenAPI document.
-pub(crate) fn paths() -> openapi::OpenApi {
-    described().split_for_parts().1
-}
-
-/// The OpenAPI 3.1 document of a flowgraph's server.
-pub(crate) fn description() -> openapi::OpenApi {
-    completed(paths())
-}
-
-/// Adds to `api` what holds for all requests.
-pub(crate) fn completed(mut api: openapi::OpenApi) -> openapi::OpenApi {
+/// The OpenAPI 3.1 document.
+fn description(mut api: openapi::OpenApi) -> openapi::OpenApi {
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     let schemes = &mut api.components.get_or_insert_default().security_schemes;
     schemes.insert("token".to_owned(), RefOr::T(SecurityScheme::Http(bearer)));
@@ -161,8 +151,9 @@ pub(crate) fn router(app: App) -> Router {
     described().split_for_parts().0.with_state(app)
 }
 
-/// Router of the OpenAPI document `api`.
-pub(crate) fn description_router(api: openapi::OpenApi) -> Router {
+/// Router of the OpenAPI description.
+pub(crate) fn description_router() -> Router {
+    let api = description(described().split_for_parts().1);
     Router::new().route(DESCRIPTION, routing::get(move || async move { Json(api) }))
 }
 
@@ -170,8 +161,12 @@ pub(crate) fn description_router(api: openapi::OpenApi) -> Router {
 mod tests {
     use super::*;
 
+    fn api() -> openapi::OpenApi {
+        description(described().split_for_parts().1)
+    }
+
     #[test]
     fn openapi_description_matches_snapshot() {
-        insta::assert_json_snapshot!("openapi", description());
+        insta::assert_json_snapshot!("openapi", api());
     }
 }

@@ -236,7 +236,7 @@ fn frames_do_not_depend_on_threads(kind: &serde_json::Value, senders: usize, of:
             for threads in [1, 2, 4] {
                 let mut line = Line::start(threads, kind.clone(), addresses(of), senders);
                 let mut sent = 0;
-                // The stream begins with its first heap, whichever thread is the fastest.
+                // The stream begins with its first heap, also if another thread is faster.
                 groups[0].iter().for_each(|one| line.send(std::slice::from_ref(one), &mut sent));
                 groups[1..].iter().for_each(|group| line.send(group, &mut sent));
                 let stops: Vec<Sent> = (0..senders).map(|sender| (stop(), sender, 0)).collect();
