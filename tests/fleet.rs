@@ -195,6 +195,10 @@ fn fleet_answers_for_all_parts_and_passes_requests_to_the_part_of_a_block() {
     assert_eq!(names(&list), ["a", "b"]);
     assert_eq!(list[0]["config_hash"], list[0]["deployed_config_hash"]);
 
+    let description = get(&address, "/api/v1/openapi.json");
+    assert!(description["paths"]["/api/v1/parts"]["get"].is_object(), "{description}");
+    assert!(description["paths"]["/api/v1/flowgraph"]["put"].is_null(), "{description}");
+
     let blocks = names(&get(&address, "/api/v1/blocks"));
     for name in ["source", "end", "a/send.source.pol0", "b/receive.source.pol0", "sink"] {
         assert!(blocks.iter().any(|block| block == name), "{name}: {blocks:?}");

@@ -43,6 +43,7 @@ use tower_http::cors::CorsLayer;
 use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::timeout::TimeoutLayer;
+use utoipa::openapi::OpenApi;
 
 /// Threads that serve requests.
 const THREADS: usize = 2;
@@ -177,7 +178,7 @@ impl Server {
         let Self { runtime, listener, guard, tls, permission, files, .. } = self;
         control.limit_files(files)?;
         let app = App::new(control, permission);
-        let router = router(handlers::router(app.clone()), guard);
+        let router = router(handlers::router(app.clone()), handlers::of_flowgraph(), guard);
         runtime.spawn(async move { app.live.watch(&app.control, &app.events).await });
         Ok(begin(runtime, listener, tls.as_ref(), router))
     }
@@ -187,7 +188,7 @@ impl Server {
     pub fn serve_fleet(self, name: String, find: Find) -> Serving {
         let Self { runtime, listener, guard, tls, permission, .. } = self;
         let fleet = Fleet::new(name, find, permission);
-        let router = router(fleet::router(fleet.clone()), guard);
+        let router = router(fleet::router(fleet.clone()), fleet::description(), guard);
         runtime.spawn(async move { fleet.watch().await });
         begin(runtime, listener, tls.as_ref(), router)
     }
@@ -239,8 +240,8 @@ fn origin(text: String) -> Result<HeaderValue, BindError> {
     is_origin.then(|| HeaderValue::from_str(&text).ok()).flatten().ok_or(BindError::Origin(text))
 }
 
-/// Router of everything served, with the paths that need the token in `api`, behind the guard.
-fn router(api: Router, guard: Guard) -> Router {
+/// Router of everything served, with the paths that need the token in `api` and their `description`, behind the guard.
+fn router(api: Router, description: OpenApi, guard: Guard) -> Router {
     let cors = CorsLayer::new()
         .allow_origin(guard.origins.clone())
         .allow_methods([Method::GET, Method::PUT, Method::POST, Method::PATCH, Method::DELETE])
@@ -261,7 +262,7 @@ fn router(api: Router, guard: Guard) -> Router {
     );
     // The layer added last is the first that a request passes.
     api.layer(from_fn_with_state(Arc::clone(&guard), guard::ask_token))
-        .merge(handlers::description_router())
+        .merge(handlers::description_router(description))
         .merge(manual::router())
         .merge(pages::router())
         .layer(RequestBodyLimitLayer::new(BODY_BYTES))

@@ -298,31 +298,99 @@ fn rest() -> String {
     let description = program.get("/api/v1/openapi.json").json();
     let mut page = format!(
         "# REST\n\n{NOTE}\n{} A running flowgraph serves this description at `/api/v1/openapi.json`, and a page to try \
-         the requests at `/docs/api/`.\n\n| request | effect |\n|---|---|\n",
+         the requests at `/docs/api/`.\n\n[`fxgraph fleet --listen`](#requests-of-a-fleet) answers most of these \
+         requests for all parts of a deployment, and some of its own.\n",
         text(&description["info"]["description"])
     );
-    let mut details = String::new();
+    let of_flowgraph = operations(&description);
+    page.push_str(&overview_of(&of_flowgraph));
+    let deployment = folder.path().join("deployment");
+    let deployment = deployment.to_str().unwrap();
+    output(&["deploy", "example:19_hosts", "--engine", "systemd", "-o", deployment]);
+    let fleet = Program::serving(folder.path(), &["fleet", deployment]);
+    let description = fleet.get("/api/v1/openapi.json").json();
+    let of_fleet = operations(&description);
+    let details = |operations: &[Operation]| -> String { operations.iter().map(detail).collect() };
+    page + &details(&of_flowgraph)
+        + &fleet_section(text(&description["info"]["description"]), &of_flowgraph, &of_fleet)
+}
+
+/// An operation of a description.
+struct Operation {
+    /// Method and path.
+    request: String,
+    document: Value,
+}
+
+fn operations(description: &Value) -> Vec<Operation> {
+    let mut all = Vec::new();
     for (path, operations) in description["paths"].as_object().unwrap() {
-        for (method, operation) in operations.as_object().unwrap() {
+        for (method, document) in operations.as_object().unwrap() {
             let request = format!("{} {path}", method.to_uppercase());
-            let summary = text(&operation["summary"]);
-            let anchor = text(&operation["operationId"]);
-            let _ = writeln!(page, "| [`{request}`](#{anchor}) | {} |", cell(summary));
-            let _ = write!(details, "\n## {anchor}\n\n`{request}`: {summary}.\n");
-            if let Some(more) = operation["description"].as_str() {
-                let _ = write!(details, "\n{}\n", more.trim());
-            }
-            parameters(operation, &mut details);
-            body(&operation["requestBody"], &mut details);
-            details.push_str("\n| status | meaning | body |\n|---|---|---|\n");
-            for (status, answer) in operation["responses"].as_object().unwrap() {
-                let (meaning, media) =
-                    (cell(text(&answer["description"])), media(&answer["content"]));
-                let _ = writeln!(details, "| {status} | {meaning} | {media} |");
-            }
+            all.push(Operation { request, document: document.clone() });
         }
     }
-    page + &details
+    all
+}
+
+/// Table of requests.
+fn overview_of(operations: &[Operation]) -> String {
+    let mut table = "\n| request | effect |\n|---|---|\n".to_owned();
+    for Operation { request, document } in operations {
+        let (summary, anchor) = (text(&document["summary"]), text(&document["operationId"]));
+        let _ = writeln!(table, "| [`{request}`](#{anchor}) | {} |", cell(summary));
+    }
+    table
+}
+
+/// Section of a request.
+fn detail(Operation { request, document }: &Operation) -> String {
+    let (summary, anchor) = (text(&document["summary"]), text(&document["operationId"]));
+    let mut details = format!("\n## {anchor}\n\n`{request}`: {summary}.\n");
+    if let Some(more) = document["description"].as_str() {
+        let _ = write!(details, "\n{}\n", more.trim());
+    }
+    parameters(document, &mut details);
+    body(&document["requestBody"], &mut details);
+    details.push_str("\n| status | meaning | body |\n|---|---|---|\n");
+    for (status, answer) in document["responses"].as_object().unwrap() {
+        let (meaning, media) = (cell(text(&answer["description"])), media(&answer["content"]));
+        let _ = writeln!(details, "| {status} | {meaning} | {media} |");
+    }
+    details
+}
+
+/// Requests that only a fleet answers, differences of the others, and requests that a fleet does not answer.
+fn fleet_section(about: &str, of_flowgraph: &[Operation], of_fleet: &[Operation]) -> String {
+    let mut page = format!(
+        "\n## Requests of a fleet\n\n{about} The fleet serves its description at `/api/v1/openapi.json`, too.\n\n\
+         Requests that only a fleet answers:\n"
+    );
+    let find = |all: &[Operation], request: &str| all.iter().any(|each| each.request == request);
+    let (shared, own): (Vec<&Operation>, Vec<&Operation>) =
+        of_fleet.iter().partition(|each| find(of_flowgraph, &each.request));
+    assert!(!own.is_empty() && !shared.is_empty());
+    let own: Vec<Operation> = own
+        .into_iter()
+        .map(|each| Operation { request: each.request.clone(), document: each.document.clone() })
+        .collect();
+    page.push_str(&overview_of(&own));
+    page.push_str(
+        "\nRequests that a fleet answers for its parts. 502 means that the part does not answer.\n\n\
+         | request | at a fleet |\n|---|---|\n",
+    );
+    for Operation { request, document } in shared {
+        let anchor = text(&document["operationId"]);
+        let about = text(&document["description"]).rsplit("\n\n").next().unwrap_or_default();
+        let _ = writeln!(page, "| [`{request}`](#{anchor}) | {} |", cell(about));
+    }
+    let missing: Vec<String> = of_flowgraph
+        .iter()
+        .filter(|each| !find(of_fleet, &each.request))
+        .map(|each| format!("- `{}`\n", each.request))
+        .collect();
+    let _ = write!(page, "\nRequests that a fleet does not answer:\n\n{}", missing.concat());
+    page + &own.iter().map(detail).collect::<String>()
 }
 
 fn parameters(operation: &Value, page: &mut String) {

@@ -31,11 +31,16 @@ impl Program {
     /// Runs `flowgraph`, written to a file in `folder`, with additional `arguments`.
     pub fn start(folder: &Path, flowgraph: &str, arguments: &[&str]) -> Self {
         std::fs::write(folder.join("flowgraph.yaml"), flowgraph).unwrap();
+        Self::serving(folder, &[&["run", "flowgraph.yaml", "--json"], arguments].concat())
+    }
+
+    /// Runs the program in `folder` with `arguments` and a server, and waits until it serves.
+    pub fn serving(folder: &Path, arguments: &[&str]) -> Self {
         // `nohup`, with which the tests may run, makes programs ignore SIGHUP.
         let mut child = Command::new("env")
             .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_fxgraph")])
-            .args(["run", "flowgraph.yaml", "--json", "--listen", "127.0.0.1:0"])
             .args(arguments)
+            .args(["--listen", "127.0.0.1:0"])
             .current_dir(folder)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

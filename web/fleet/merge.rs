@@ -26,11 +26,17 @@ use std::sync::Arc;
 /// States of a flowgraph; that of the fleet is the first one that a part has.
 const STATES: [&str; 6] = ["failed", "draining", "running", "starting", "prepared", "ended"];
 
+/// All parts: addresses, states, configurations
+#[utoipa::path(get, path = "/api/v1/parts", tag = "parts", operation_id = "list_parts",
+    responses((status = 200, description = "the parts, in the order of the deployment", body = Vec<PartInfo>)))]
 pub(super) async fn parts(State(fleet): State<Fleet>) -> Json<Vec<PartInfo>> {
     Json(fleet.parts().iter().map(|part| part.info()).collect())
 }
 
-/// The servers of the parts that are placed, in Prometheus' format of `http_sd_configs`.
+/// Servers of the parts, in Prometheus' format of `http_sd_configs`
+#[utoipa::path(get, path = "/api/v1/targets", tag = "parts", operation_id = "list_targets",
+    responses((status = 200, description = "one group for each part that has a machine, with the label `part`",
+        body = Vec<TargetGroup>)))]
 pub(super) async fn targets(State(fleet): State<Fleet>) -> Json<Vec<TargetGroup>> {
     let group = |part: &Arc<Part>| {
         let address = part.server().ok()?.0;

@@ -12,6 +12,7 @@
 //! - `forward`: requests about one block
 //! - `update`: live updates of blocks of several parts
 //! - `metrics`: metrics of all parts
+//! - `requests`: router, and its OpenAPI description
 
 mod client;
 mod forward;
@@ -19,16 +20,16 @@ mod log;
 mod merge;
 mod metrics;
 mod parts;
+mod requests;
 mod update;
 
 pub use parts::{Deployed, Find};
+pub(crate) use requests::{description, router};
 
 use crate::app::Permission;
 use crate::problem::Problem;
 use crate::shares::Shares;
-use axum::Router;
-use axum::http::{Method, StatusCode};
-use axum::routing::{any, get};
+use axum::http::StatusCode;
 use futures_util::future::join_all;
 use fxgraph_api::parts::PartInfo;
 use log::Log;
@@ -149,37 +150,4 @@ pub fn look_once(find: Find) -> Result<Vec<PartInfo>, String> {
     let log = Log::default();
     runtime.block_on(join_all(parts.iter().map(|part| part.look(&log))));
     Ok(parts.iter().map(Part::info).collect())
-}
-
-/// Router of all requests that need the token.
-pub(crate) fn router(fleet: Fleet) -> Router {
-    Router::new()
-        .route("/metrics", get(merge::metrics))
-        .route("/api/v1/parts", get(merge::parts))
-        .route("/api/v1/targets", get(merge::targets))
-        .route("/api/v1/health", get(merge::health))
-        .route("/api/v1/flowgraph", get(merge::flowgraph).put(refuse))
-        .route("/api/v1/flowgraph/{what}", axum::routing::post(refuse))
-        .route("/api/v1/blocks", get(merge::blocks).patch(forward::retune))
-        .route("/api/v1/blocks/{*rest}", any(forward::block))
-        .route("/api/v1/views", get(forward::views))
-        .route("/api/v1/recorders", get(merge::recorders))
-        .route("/api/v1/recorders/{*rest}", any(forward::recorder))
-        .route("/api/v1/shadows", get(merge::shadows))
-        .route("/api/v1/kinds", get(forward::kinds))
-        .route("/api/v1/kinds/{kind}", get(forward::kinds))
-        .route("/api/v1/events", get(merge::events))
-        .route("/api/v1/events/stream", get(merge::follow_events))
-        .with_state(fleet)
-}
-
-/// Requests about the whole flowgraph that no fleet can pass on.
-async fn refuse(method: Method) -> Problem {
-    let detail = if method == Method::PUT {
-        "a fleet replaces no flowgraph: it is cut into parts before it is deployed"
-    } else {
-        "a fleet starts and stops no parts: their engine does, in the right order"
-    };
-    Problem::new(StatusCode::NOT_IMPLEMENTED, detail)
-        .help("deploy the new flowgraph, or use the engine; `GET /api/v1/parts` has the addresses of the parts")
 }

@@ -64,7 +64,7 @@ pub(crate) const DESCRIPTION: &str = "/api/v1/openapi.json";
 struct Description;
 
 /// Router of the API, with its description.
-fn described() -> OpenApiRouter<App> {
+pub(crate) fn described() -> OpenApiRouter<App> {
     let whole = OpenApiRouter::with_openapi(Description::openapi());
     whole.routes(routes!(metrics::get)).nest(
         "/api/v1",
@@ -113,8 +113,8 @@ const ANYWHERE: [(&str, &str); 7] = [
     ("503", "too many connections, or a block was busy"),
 ];
 
-/// The OpenAPI 3.1 document.
-fn description(mut api: openapi::OpenApi) -> openapi::OpenApi {
+/// Completes an OpenAPI 3.1 document: tokens, statuses of every request, bodies of errors.
+pub(crate) fn description(mut api: openapi::OpenApi) -> openapi::OpenApi {
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     let schemes = &mut api.components.get_or_insert_default().security_schemes;
     schemes.insert("token".to_owned(), RefOr::T(SecurityScheme::Http(bearer)));
@@ -151,9 +151,13 @@ pub(crate) fn router(app: App) -> Router {
     described().split_for_parts().0.with_state(app)
 }
 
-/// Router of the OpenAPI description.
-pub(crate) fn description_router() -> Router {
-    let api = description(described().split_for_parts().1);
+/// The OpenAPI 3.1 document of a flowgraph.
+pub(crate) fn of_flowgraph() -> openapi::OpenApi {
+    description(described().into_openapi())
+}
+
+/// Router of the OpenAPI description `api`.
+pub(crate) fn description_router(api: openapi::OpenApi) -> Router {
     Router::new().route(DESCRIPTION, routing::get(move || async move { Json(api) }))
 }
 
@@ -161,12 +165,8 @@ pub(crate) fn description_router() -> Router {
 mod tests {
     use super::*;
 
-    fn api() -> openapi::OpenApi {
-        description(described().split_for_parts().1)
-    }
-
     #[test]
     fn openapi_description_matches_snapshot() {
-        insta::assert_json_snapshot!("openapi", api());
+        insta::assert_json_snapshot!("openapi", of_flowgraph());
     }
 }
