@@ -31,7 +31,7 @@ struct Shared {
     handler: MethodRouter<Fleet>,
     /// Summary, if that of the flowgraph is wrong for a fleet.
     summary: Option<&'static str>,
-    /// What differs from a flowgraph.
+    /// Differences from a flowgraph.
     description: &'static str,
     /// Further meanings of statuses.
     statuses: &'static [(&'static str, &'static str)],
