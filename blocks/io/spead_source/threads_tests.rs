@@ -248,7 +248,7 @@ fn frames_do_not_depend_on_threads(kind: &serde_json::Value, senders: usize, of:
             for threads in [1, 2, 4] {
                 let mut line = Line::start(threads, kind.clone(), addresses(of), senders);
                 let mut sent = 0;
-                // The stream begins with its first heap, whichever thread is the fastest.
+                // In order, so that the stream begins with its first heap with any thread.
                 groups[0].iter().for_each(|one| line.send(std::slice::from_ref(one), &mut sent));
                 line.wait_for_begin();
                 groups[1..].iter().for_each(|group| line.send(group, &mut sent));
