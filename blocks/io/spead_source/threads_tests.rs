@@ -144,6 +144,18 @@ impl Line {
         }
     }
 
+    /// Waits until the stream has begun. Before that, its senders are not known and cannot stop it.
+    fn wait_for_begin(&mut self) {
+        let deadline = Instant::now() + WAIT;
+        let gauges = self.env.counters.gauges();
+        let newest = gauges.iter().find(|g| g.name == "last_received_timestamp_samples").unwrap();
+        while newest.gauge.get().is_none() {
+            assert!(Instant::now() < deadline, "the stream does not begin");
+            self.run();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Returns all frames once the source has finished.
     fn finish(&mut self) -> Vec<Received> {
         let deadline = Instant::now() + WAIT;
@@ -236,8 +248,9 @@ fn frames_do_not_depend_on_threads(kind: &serde_json::Value, senders: usize, of:
             for threads in [1, 2, 4] {
                 let mut line = Line::start(threads, kind.clone(), addresses(of), senders);
                 let mut sent = 0;
-                // The stream begins with its first heap, also if another thread is faster.
+                // In order, so that the stream begins with its first heap with any thread.
                 groups[0].iter().for_each(|one| line.send(std::slice::from_ref(one), &mut sent));
+                line.wait_for_begin();
                 groups[1..].iter().for_each(|group| line.send(group, &mut sent));
                 let stops: Vec<Sent> = (0..senders).map(|sender| (stop(), sender, 0)).collect();
                 line.send(&stops, &mut sent);
@@ -335,16 +348,20 @@ fn flood_of_one_address_drops_nothing_of_the_others() {
             // Noise, heaps of the distant future and past, and stop heaps.
             let heaps = [u64::from(u32::MAX), 0].map(|frame| packet(false, frame, 0, 0..HEAP));
             let noise = [b"noise".to_vec(), heaps[0].clone(), heaps[1].clone(), stop()];
-            while !is_over.load(Ordering::Relaxed) {
+            let deadline = Instant::now() + WAIT;
+            while !is_over.load(Ordering::Relaxed) && Instant::now() < deadline {
                 for datagram in &noise {
                     sender.send_to(datagram, &to).unwrap();
                 }
             }
         });
         let deadline = Instant::now() + WAIT;
-        for group in groups {
+        for (i, group) in groups.into_iter().enumerate() {
             for (datagram, sender, address) in group {
                 line.senders[sender].send_to(&datagram, &line.addresses[address]).unwrap();
+            }
+            if i == 0 {
+                line.wait_for_begin();
             }
             line.run();
             std::thread::sleep(Duration::from_millis(2));
