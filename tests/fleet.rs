@@ -185,6 +185,28 @@ fn description_of_a_fleet_has_exactly_what_it_serves() {
     assert_eq!(own.len(), 2, "{own:?}");
 }
 
+/// Checks that the events that `fxgraph events --json` shows of part `a` are those of the part with that number.
+fn events_have_their_numbers_at_the_part(folder: &Path, address: &str) {
+    let part = get(address, "/api/v1/parts")[0]["address"].as_str().unwrap().to_owned();
+    let list = fxgraph(folder, &["events", "--json", "--connect", address]).output().unwrap();
+    assert!(list.status.success(), "{}", String::from_utf8_lossy(&list.stderr));
+    let list = String::from_utf8(list.stdout).unwrap();
+    // Read later, so that it has all events that the fleet has.
+    let of_part = get(&part, "/api/v1/events")["events"].clone();
+    assert!(of_part[0]["part_sequence"].is_null(), "{of_part}");
+    let events = list.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let text = |event: &Value| event["text"].as_str().unwrap().to_owned();
+    let of_fleet: Vec<Value> = events.filter(|event| text(event).starts_with("a: ")).collect();
+    assert!(!of_fleet.is_empty(), "{list}");
+    for event in of_fleet {
+        let found = of_part.as_array().unwrap().iter();
+        let mut found = found.filter(|own| own["sequence"] == event["part_sequence"]);
+        let own = found.next().unwrap_or_else(|| panic!("{event} is none of {of_part}"));
+        assert_eq!(text(&event), format!("a: {}", text(own)));
+        assert_eq!(event["unix_time_seconds"], own["unix_time_seconds"]);
+    }
+}
+
 #[test]
 fn fleet_answers_for_all_parts_and_passes_requests_to_the_part_of_a_block() {
     let folder = tempfile::tempdir().unwrap();
@@ -238,6 +260,7 @@ fn fleet_answers_for_all_parts_and_passes_requests_to_the_part_of_a_block() {
         let events = get(&address, "/api/v1/events")["events"].to_string();
         events.contains("\"a: ") && events.contains("\"b: ") && events.contains("`source` from")
     });
+    events_have_their_numbers_at_the_part(folder.path(), &address);
     let top = fxgraph(folder.path(), &["top", "--once", "--connect", &address]).output().unwrap();
     let shown = String::from_utf8_lossy(&top.stdout).into_owned();
     assert!(top.status.success() && shown.contains("b/receive.source.pol0"), "{shown}");

@@ -45,6 +45,7 @@ mod tests {
     fn time_of_day_has_milliseconds() {
         let event = |unix_time_seconds| EventInfo {
             sequence: 1,
+            part_sequence: None,
             unix_time_seconds,
             block: None,
             kind: "started".to_owned(),

@@ -6,9 +6,12 @@ use utoipa::ToSchema;
 /// An event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EventInfo {
-    /// Number of the event within the run, from 1, without gaps.
+    /// Number of the event within the run, or since the start of the fleet that reports it: from 1, without gaps.
     #[schema(example = 1)]
     pub sequence: u64,
+    /// Number of the event within the run of its part, if a fleet reports the event; otherwise `null`.
+    #[serde(default)]
+    pub part_sequence: Option<u64>,
     /// Unix time in seconds.
     pub unix_time_seconds: f64,
     /// Name of the block, if the event concerns one.

@@ -35,8 +35,16 @@ impl Log {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds events of `part`.
-    pub fn add(&self, part: &str, new: Vec<EventInfo>) {
+    /// Adds events of `part`, which keep their numbers as `part_sequence`.
+    pub fn add(&self, part: &str, mut new: Vec<EventInfo>) {
+        for event in &mut new {
+            event.part_sequence = Some(event.sequence);
+        }
+        self.push(part, new);
+    }
+
+    /// Numbers events, and adds them with `from` in front of their texts.
+    fn push(&self, from: &str, new: Vec<EventInfo>) {
         if new.is_empty() {
             return;
         }
@@ -44,7 +52,7 @@ impl Log {
         for mut event in new {
             events.last += 1;
             event.sequence = events.last;
-            event.text = format!("{part}: {}", event.text).chars().take(TEXT).collect();
+            event.text = format!("{from}: {}", event.text).chars().take(TEXT).collect();
             event.block = event.block.map(|block| block.chars().take(TEXT).collect());
             event.kind = event.kind.chars().take(TEXT).collect();
             if events.kept.len() == KEPT {
@@ -60,12 +68,13 @@ impl Log {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let event = EventInfo {
             sequence: 0,
+            part_sequence: None,
             unix_time_seconds: unix.as_secs_f64(),
             block: None,
             kind: EventKind::Warning.name().to_owned(),
             text: text.to_owned(),
         };
-        self.add("fleet", vec![event]);
+        self.push("fleet", vec![event]);
     }
 
     /// Events after number `since`. A number that has not been given is one of an earlier fleet: all events follow it.
@@ -97,7 +106,8 @@ mod tests {
 
     fn event(sequence: u64) -> EventInfo {
         let (kind, text) = ("started".to_owned(), "x".repeat(10_000));
-        EventInfo { sequence, unix_time_seconds: 1.0, block: None, kind, text }
+        let (unix_time_seconds, part_sequence, block) = (1.0, None, None);
+        EventInfo { sequence, part_sequence, unix_time_seconds, block, kind, text }
     }
 
     #[test]
@@ -109,9 +119,14 @@ mod tests {
         assert_eq!((list.last, list.forgotten, list.events.len()), (2, 0, 1));
         assert!(list.events[0].text.starts_with("b: x"));
         assert_eq!(list.events[0].text.len(), TEXT);
-        assert_eq!(log.since(99).events.len(), 2, "a number of an earlier fleet");
+        let numbers = |list: EventList| -> Vec<(u64, Option<u64>)> {
+            list.events.iter().map(|event| (event.sequence, event.part_sequence)).collect()
+        };
+        log.warn("the parts do not agree");
+        assert_eq!(numbers(log.since(0)), [(1, Some(7)), (2, Some(1)), (3, None)]);
+        assert_eq!(log.since(99).events.len(), 3, "a number of an earlier fleet");
         log.add("a", (0..KEPT as u64).map(event).collect());
         let list = log.since(0);
-        assert_eq!((list.events.len(), list.forgotten), (KEPT, 2));
+        assert_eq!((list.events.len(), list.forgotten), (KEPT, 3));
     }
 }

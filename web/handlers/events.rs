@@ -20,6 +20,7 @@ fn info(event: Event) -> EventInfo {
     let time = event.time.duration_since(UNIX_EPOCH).unwrap_or_default();
     EventInfo {
         sequence: event.sequence,
+        part_sequence: None,
         unix_time_seconds: time.as_secs_f64(),
         block: event.block,
         kind: event.kind.name().to_owned(),

@@ -61,17 +61,19 @@ fn decision(decide: &Receiver<u64>) -> Option<u64> {
     at.filter(|_| began.elapsed() < LEASE)
 }
 
-/// Current values of the parameters that `request` names.
-fn before(app: &App, request: &Map<String, Value>) -> Map<String, Value> {
+/// Current values of the parameters `names`, by name of block.
+fn before(app: &App, names: Vec<(String, Vec<String>)>) -> Map<String, Value> {
     let plan = app.control.plan();
-    let of_block = |(name, parameters): (&String, &Value)| {
-        let block = &plan.blocks[plan.block(name)?];
-        let keys = parameters.as_object()?.keys();
-        let value = |key: &String| block.parameters.get(key).cloned().unwrap_or_default();
-        let values: Map<String, Value> = keys.map(|key| (key.clone(), value(key))).collect();
-        Some((name.clone(), Value::Object(values)))
+    let of_block = |(name, keys): (String, Vec<String>)| {
+        let block = &plan.blocks[plan.block(&name)?];
+        let value = |key: &str| block.parameters.get(key).cloned().unwrap_or_default();
+        let values = keys.into_iter().map(|key| {
+            let value = value(&key);
+            (key, value)
+        });
+        Some((name, Value::Object(values.collect())))
     };
-    request.iter().filter_map(of_block).collect()
+    names.into_iter().filter_map(of_block).collect()
 }
 
 /// Prepares a live update: its blocks accept the values, which apply when it is committed
@@ -96,7 +98,7 @@ pub(super) async fn prepare(
     body: Bytes,
 ) -> Result<Json<PreparedUpdate>, Problem> {
     let request = json_object(&headers, &body)?;
-    let values: Map<String, Value> = serde_json::from_slice(&body).unwrap_or_default();
+    let names = request.parameter_names();
     let turn = app.turn(client).await?;
     let id = format!("{:016x}", RandomState::new().hash_one(()));
     let (offer, offered) = oneshot::channel();
@@ -107,7 +109,7 @@ pub(super) async fn prepare(
         let _turn = turn;
         let outcome = of_hold.control.retune_prepared(request, RETUNE, |prepared| {
             // Read while no other change is made: blocks request updates, too.
-            let _ = offer.send((prepared, before(&of_hold, &values)));
+            let _ = offer.send((prepared, before(&of_hold, names)));
             decision(&decided)
         });
         // Nobody waits for the outcome of an update that was not committed.

@@ -90,6 +90,7 @@ fn keys_sort_blocks_and_filter_events() {
 
     let event = EventInfo {
         sequence: 9,
+        part_sequence: None,
         unix_time_seconds: 0.0,
         block: Some(last.clone()),
         kind: "fault".to_owned(),
