@@ -311,7 +311,7 @@ def test_events_are_listed_and_followed_to_the_end(fresh: fxgraph.Run) -> None:
     assert fresh.events()[0].kind == "started"
     followed = fresh.follow_events()
     first = next(followed)
-    assert (first.sequence, first.kind) == (1, "started")
+    assert (first.sequence, first.kind, first.part_sequence) == (1, "started", None)
     assert abs(first.time - np.datetime64("now")) < np.timedelta64(5, "m")
     fresh.set({"f[0].postproc": {"gains": 0.4}})
     second = next(followed)

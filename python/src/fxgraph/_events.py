@@ -33,6 +33,8 @@ class Event:
         Kind of event, such as ``started``, ``swapped`` or ``fault``.
     text : str
         Description with cause and values.
+    part_sequence : int or None
+        Number of the event at its part, if the server is a fleet.
     """
 
     sequence: int
@@ -40,6 +42,7 @@ class Event:
     block: str | None
     kind: str
     text: str
+    part_sequence: int | None = None
 
     @property
     def time(self) -> np.datetime64:
@@ -49,13 +52,14 @@ class Event:
     @staticmethod
     def _read(entry: Any) -> Event:
         event = object_of(entry, "an event")
-        block = event.get("block")
+        block, at_part = event.get("block"), event.get("part_sequence")
         return Event(
             integer(event.get("sequence"), "sequence"),
             number(event.get("unix_time_seconds"), "unix_time_seconds"),
             None if block is None else text(block, "block"),
             text(event.get("kind"), "kind"),
             text(event.get("text"), "text"),
+            None if at_part is None else integer(at_part, "part_sequence"),
         )
 
 
