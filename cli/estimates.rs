@@ -10,6 +10,8 @@ use fxgraph::flowgraph::{Estimate, Hosts, MeasuredLoad, Plan, estimate};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 /// Limit of a file of results.
@@ -53,11 +55,14 @@ impl Estimates {
     /// Reads results of `fxgraph bench --json`.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let refuse = |why: String| Failure::failed(format!("{}: {why}", path.display()));
-        let size = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?.len();
-        if size > MAX_BYTES {
-            return Err(refuse(format!("results must have at most {MAX_BYTES} bytes, got {size}")));
+        // Devices and pipes have no size: reading stops one byte above the limit.
+        let mut text = Vec::new();
+        let read =
+            File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut text));
+        read.map_err(|error| refuse(error.to_string()))?;
+        if text.len() as u64 > MAX_BYTES {
+            return Err(refuse(format!("results must have at most {MAX_BYTES} bytes")));
         }
-        let text = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
         let file: BenchFile = serde_json::from_slice(&text)
             .map_err(|error| refuse(format!("not results of `fxgraph bench --json`: {error}")))?;
         let loads: Vec<MeasuredLoad> = file.results.into_iter().flat_map(|row| row.loads).collect();
@@ -65,6 +70,12 @@ impl Estimates {
             return Err(refuse(
                 "no benchmark has `loads`; measure again with this version".to_owned(),
             ));
+        }
+        if let Some(load) = loads.iter().find(|load| !load.is_possible()) {
+            return Err(refuse(format!(
+                "the figures of a load must be finite and not negative, those of `{}` are not",
+                load.kind
+            )));
         }
         Ok(Self { machine: format!("{}, {}", file.machine, file.build), loads })
     }
@@ -156,7 +167,7 @@ struct Need {
     largest: Vec<(String, f64)>,
 }
 
-/// Diagnostics for hosts whose memory, cores or GPUs are too few for their blocks.
+/// Diagnostics for hosts with too little memory or too few cores for their blocks.
 pub fn misfits(
     hosts: &Hosts,
     parts: &[HostPart],

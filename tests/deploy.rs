@@ -315,10 +315,21 @@ fn plan_expects_the_measured_load_and_rejects_hosts_that_are_too_small() {
     let text = String::from_utf8(fxgraph(&with_bench, folder).stdout).unwrap();
     assert!(text.contains("`f[0]` needs 1.25 s of one core per second of signal"), "{text}");
 
+    let rejected = |file: &str| -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+        let arguments = ["plan", "paced.yaml", "--bench", file];
+        let output = command.args(arguments).current_dir(folder).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    slow["results"][0]["loads"][0]["cores"] = (-1.0).into();
+    fs::write(folder.join("results.json"), slow.to_string()).unwrap();
+    let said = rejected("results.json");
+    assert!(said.contains("must be finite and not negative"), "{said}");
     fs::write(folder.join("results.json"), "{\"machine\": 3}").unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
-    let output = command.args(with_bench).current_dir(folder).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
+    let said = rejected("results.json");
     assert!(said.contains("results.json: not results of `fxgraph bench --json`"), "{said}");
+    // It has no end.
+    let said = rejected("/dev/zero");
+    assert!(said.contains("/dev/zero: results must have at most"), "{said}");
 }

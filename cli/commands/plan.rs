@@ -9,7 +9,7 @@ use crate::terminal::{Paint, Terminal};
 use crate::units;
 use fxgraph::DeviceName;
 use fxgraph::diagnostic::{Severity, render_all};
-use fxgraph::flowgraph::{Memory, PartPlan, PlannedBlock, Thread};
+use fxgraph::flowgraph::{Memory, PartPlan, Thread, Work};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -72,13 +72,6 @@ impl Plan {
         };
         judge(verdict, written, terminal)
     }
-}
-
-/// Useful operations per second of signal time.
-fn operations_per_second(block: &PlannedBlock) -> f64 {
-    let port = block.ports.outputs.first().or(block.ports.inputs.first());
-    let frames_per_second = port.map_or(0.0, |port| port.clock.frames_per_second());
-    block.resources.operations_per_frame * frames_per_second
 }
 
 fn thread(thread: Thread) -> String {
@@ -145,7 +138,8 @@ fn about(plan: &fxgraph::flowgraph::Plan, terminal: &Terminal) -> String {
 fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal) -> String {
     let coloured = terminal.coloured_results;
     let hash = &plan.config_hash[..plan.config_hash.len().min(12)];
-    let operations: f64 = plan.blocks.iter().map(operations_per_second).sum();
+    let operations: f64 =
+        plan.blocks.iter().map(|block| Work::of(block).operations_per_second).sum();
     format!(
         "{} {}\n\n{}{}\n{}\n{}\nmemory {}, {} operations/s at full rate\n\
          including {} for the program itself; swapping a block needs up to {} more\n",
@@ -179,7 +173,7 @@ fn blocks_table(plan: &fxgraph::flowgraph::Plan, memory: &Memory, coloured: bool
     }
     let mut table = Table::new(coloured, &columns);
     for (block, needs) in plan.blocks.iter().zip(&memory.blocks) {
-        let operations = operations_per_second(block);
+        let operations = Work::of(block).operations_per_second;
         let cells = [
             block.name.clone(),
             block.kind.to_owned(),
@@ -281,7 +275,7 @@ fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
                 "device": block.device.to_string(),
                 "implementation": block.implementation,
                 "thread": thread(block.thread),
-                "operations_per_second": operations_per_second(block),
+                "operations_per_second": Work::of(block).operations_per_second,
                 "own_bytes": needs.own_bytes,
                 "pools": pools,
                 "binds": block.resources.binds,

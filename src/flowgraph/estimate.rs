@@ -53,6 +53,24 @@ pub struct Estimate {
     pub is_measured: bool,
 }
 
+impl MeasuredLoad {
+    /// Whether all figures are finite and not negative. Those of a file may be anything.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        let Work { operations_per_second, bytes_per_second, frames_per_second } = self.work;
+        let Load { cores, busiest_thread, gpu } = self.load;
+        let figures = [
+            operations_per_second,
+            bytes_per_second,
+            frames_per_second,
+            cores,
+            busiest_thread,
+            gpu,
+        ];
+        figures.iter().all(|figure| figure.is_finite() && *figure >= 0.0)
+    }
+}
+
 impl Work {
     /// Work of `block`.
     #[must_use]
