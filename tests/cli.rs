@@ -131,6 +131,16 @@ fn bench_network_receives_every_heap_at_a_low_rate() {
 }
 
 #[test]
+fn bench_of_a_flowgraph_without_frames_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let receivers = ["--set", "pol0=127.0.0.1:7911", "--set", "pol1=127.0.0.1:7912"];
+    let bench = ["bench", "example:02_f_engine", "--time", "300ms"];
+    let output = run(&[&bench[..], &receivers].concat(), folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("no block has processed a frame"), "{}", stderr(&output));
+}
+
+#[test]
 fn bench_network_rejects_a_flowgraph_without_its_parameters_and_an_unknown_interface() {
     let folder = generated();
     let output = run(&["bench", "--network", "demo.yaml"], folder.path());

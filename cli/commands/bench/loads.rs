@@ -24,7 +24,13 @@ pub fn run(plan: &Plan, time: Duration) -> Result<Vec<MeasuredLoad>, String> {
                 .to_owned(),
         );
     }
-    Ok(loads(plan, &before, &after))
+    let loads = loads(plan, &before, &after);
+    if loads.is_empty() {
+        return Err(
+            "no block has processed a frame; start the senders, or give a longer --time".to_owned()
+        );
+    }
+    Ok(loads)
 }
 
 /// Statistics and CPU time of a flowgraph of this process since its start.
