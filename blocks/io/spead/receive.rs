@@ -28,6 +28,8 @@ const LONGEST_NAP: Duration = Duration::from_micros(500);
 const SHORTEST_NAP: Duration = Duration::from_micros(50);
 /// Highest rate at which data may arrive during a pause, in bytes per second: 100 Gbit/s.
 const FASTEST: f64 = 12.5e9;
+/// Socket option that reads the memory of a socket (`asm-generic/socket.h`, Linux 4.12).
+const SO_MEMINFO: i32 = 55;
 /// Sockets per system call in [`has_data`].
 const POLLED: usize = 32;
 /// Room for the control messages: segment size and drop count.
@@ -196,6 +198,28 @@ pub fn has_data(sockets: &[Socket]) -> bool {
         }
         // SAFETY: `polls` has at least as many elements as `sockets`.
         unsafe { libc::poll(polls.as_mut_ptr(), sockets.len() as libc::nfds_t, 0) > 0 }
+    })
+}
+
+/// Whether data use half of the buffer of one of `sockets`, or more.
+#[must_use]
+pub fn is_half_full(sockets: &[Socket]) -> bool {
+    sockets.iter().any(|socket| {
+        let mut info = [0_u32; libc::SK_MEMINFO_DROPS as usize + 1];
+        let mut len = size_of_val(&info) as libc::socklen_t;
+        // SAFETY: `info` has `len` bytes.
+        let rc = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_MEMINFO,
+                info.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        };
+        let [used, size] = [libc::SK_MEMINFO_RMEM_ALLOC, libc::SK_MEMINFO_RCVBUF]
+            .map(|variable| info[variable as usize]);
+        rc == 0 && used >= size / 2
     })
 }
 

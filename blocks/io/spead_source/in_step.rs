@@ -1,10 +1,14 @@
 //! Keeps the receiving threads of a source in step.
 //!
 //! A thread that reads its sockets ahead of the others moves the window over heaps that still wait in the
-//! other sockets. So, as one thread would read its sockets in turn, a thread waits for another one that
-//! has data and is behind by more than a turn. Threads without data are not waited for.
+//! other sockets. So a thread waits for another one that has data and is behind in time by more than a
+//! quarter of the window. It does not wait
+//!
+//! - for a thread without data, or with data of other streams only;
+//! - for a thread that is behind by more than the window: its heaps are late already;
+//! - when half of one of its own socket buffers is used: waiting must not lose packets.
 
-use crate::io::spead::receive::{self, Received};
+use crate::io::spead::receive;
 use socket2::Socket;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,12 +16,16 @@ use std::time::Duration;
 
 /// Time between two checks of a thread that waits.
 const PAUSE: Duration = Duration::from_micros(50);
+/// Position of a thread that has read nothing yet: behind all others.
+const START: u64 = 0;
+/// Position of a thread without data of the stream: not behind any other.
+const NOWHERE: u64 = u64::MAX;
 
 /// The threads of a source.
 pub struct InStep {
     members: Vec<Member>,
-    /// Bytes of each socket by which a thread may be ahead.
-    turn_bytes: u64,
+    /// Length of the window in samples.
+    window: u64,
 }
 
 /// A thread.
@@ -25,45 +33,48 @@ pub struct InStep {
 struct Member {
     /// Its sockets, to look for data that it has not read.
     sockets: Vec<Socket>,
-    /// Bytes that it read from each of its sockets, on average; at least those of the other threads when it
-    /// began to read after a pause.
-    read_bytes: AtomicU64,
+    /// Timestamp of the newest heap that it last gave to the window, plus 1, or [`START`] or [`NOWHERE`].
+    position: AtomicU64,
     /// Whether it may have datagrams that are not in the window.
     is_reading: AtomicBool,
 }
 
 impl InStep {
-    /// Keeps threads with these sockets in step within `bytes` in total.
-    pub fn new(threads: &[Vec<Socket>], bytes: usize) -> io::Result<Self> {
-        let sockets: usize = threads.iter().map(Vec::len).sum();
+    /// Keeps threads with these sockets in step for a window of `window` samples.
+    pub fn new(threads: &[Vec<Socket>], window: u64) -> io::Result<Self> {
         let member = |own: &Vec<Socket>| {
             // A single thread waits for no other one.
             let watched = if threads.len() > 1 { own.as_slice() } else { &[] };
             let sockets = watched.iter().map(Socket::try_clone).collect::<io::Result<_>>()?;
             Ok(Member { sockets, ..Member::default() })
         };
-        Ok(Self {
-            members: threads.iter().map(member).collect::<io::Result<_>>()?,
-            turn_bytes: (bytes / sockets.max(1)) as u64,
-        })
+        Ok(Self { members: threads.iter().map(member).collect::<io::Result<_>>()?, window })
     }
 
-    /// Waits until no thread with data is behind thread `index` by more than a turn, or `is_over`.
+    /// Waits until thread `index` may give its datagrams to the window, or `is_over`.
     pub fn wait(&self, index: usize, is_over: impl Fn() -> bool) {
-        let read_bytes = self.members[index].read_bytes.load(Ordering::SeqCst);
+        let own = &self.members[index];
+        let position = own.position.load(Ordering::SeqCst);
+        if matches!(position, START | NOWHERE) {
+            return;
+        }
         let others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
         for (_, other) in others {
-            while self.is_behind(other, read_bytes) && !is_over() {
+            while self.is_behind(other, position)
+                && !receive::is_half_full(&own.sockets)
+                && !is_over()
+            {
                 std::thread::sleep(PAUSE);
             }
         }
     }
 
-    /// Whether `member` has data and is behind `read_bytes` by more than a turn. A thread is only waited for
-    /// by threads that have read more, so threads do not wait in a circle.
-    fn is_behind(&self, member: &Member, read_bytes: u64) -> bool {
-        let is_behind = || {
-            member.read_bytes.load(Ordering::SeqCst).saturating_add(self.turn_bytes) <= read_bytes
+    /// Whether `member` has data and is too far behind `position`. A thread is only waited for by threads
+    /// that are ahead of it, so threads do not wait in a circle.
+    fn is_behind(&self, member: &Member, position: u64) -> bool {
+        let is_behind = || match member.position.load(Ordering::SeqCst) {
+            START => true,
+            other => (self.window / 4 + 1..=self.window).contains(&position.saturating_sub(other)),
         };
         // A thread that reads a socket notes this first: data that are not in the socket any more show in the
         // second check.
@@ -75,14 +86,7 @@ impl InStep {
 
     /// Notes that thread `index` reads its sockets.
     pub fn reading(&self, index: usize) {
-        let member = &self.members[index];
-        if !member.is_reading.load(Ordering::SeqCst) {
-            // The others did not wait for the thread, and it need not catch up.
-            let most =
-                self.members.iter().map(|other| other.read_bytes.load(Ordering::SeqCst)).max();
-            member.read_bytes.store(most.unwrap_or(0), Ordering::SeqCst);
-            member.is_reading.store(true, Ordering::SeqCst);
-        }
+        self.members[index].is_reading.store(true, Ordering::SeqCst);
     }
 
     /// Notes that thread `index` waits for data.
@@ -90,13 +94,11 @@ impl InStep {
         self.members[index].is_reading.store(false, Ordering::SeqCst);
     }
 
-    /// Notes that the window has what thread `index` read from its `sockets`.
-    pub fn read(&self, index: usize, sockets: usize, received: &Received) {
-        let bytes = received.charge() / sockets.max(1) as u64;
-        self.members[index].read_bytes.fetch_add(bytes, Ordering::SeqCst);
-        if received.emptied {
-            self.waiting(index);
-        }
+    /// Notes that the window has the datagrams of a system call of thread `index`. `newest`: timestamp of
+    /// the newest heap to which they added data.
+    pub fn gave(&self, index: usize, newest: Option<u64>) {
+        let position = newest.map_or(NOWHERE, |timestamp| timestamp.saturating_add(1));
+        self.members[index].position.store(position, Ordering::SeqCst);
     }
 }
 
@@ -108,19 +110,22 @@ mod tests {
     use std::net::{SocketAddrV4, UdpSocket};
     use std::sync::mpsc::{Receiver, channel};
 
-    const TURN: u64 = 100_000;
+    const WINDOW: u64 = 4000;
+    const NEWEST: u64 = 100_000;
 
-    fn received(bytes: u64, emptied: bool) -> Received {
-        Received { datagrams: 1, bytes, kernel_drops: 0, emptied }
-    }
-
-    /// Two threads with one socket each, and the addresses of the sockets.
+    /// Two threads with one socket each, and the addresses of the sockets. Thread 0 has read up to `NEWEST`.
     fn two() -> (InStep, Vec<Vec<Socket>>, Vec<SocketAddrV4>) {
         let free = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         let addresses = free.map(|s| s.local_addr().unwrap().to_string().parse().unwrap());
         let sockets = open_divided(2, &addresses, &[], 1 << 16).unwrap();
-        let in_step = InStep::new(&sockets, 2 * TURN as usize).unwrap();
+        let in_step = InStep::new(&sockets, WINDOW).unwrap();
+        in_step.reading(0);
+        in_step.gave(0, Some(NEWEST));
         (in_step, sockets, addresses.to_vec())
+    }
+
+    fn send(to: SocketAddrV4, len: usize) {
+        UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&vec![0; len], to).unwrap();
     }
 
     /// Lets thread 0 wait, and tells when it goes on.
@@ -133,44 +138,73 @@ mod tests {
         told
     }
 
-    #[test]
-    fn thread_without_data_is_not_waited_for() {
-        let (in_step, _sockets, _) = two();
-        in_step.reading(0);
-        in_step.read(0, 1, &received(10 * TURN, false));
+    fn goes_on_at_once(in_step: &InStep) {
         in_step.wait(0, || panic!("the thread waits"));
     }
 
-    #[test]
-    fn thread_that_has_not_read_its_socket_is_waited_for() {
-        let (in_step, _sockets, addresses) = two();
-        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
-        sender.send_to(b"data", addresses[1]).unwrap();
-        in_step.reading(0);
-        // Within a turn nobody waits.
-        in_step.read(0, 1, &received(TURN - 1, false));
-        in_step.wait(0, || panic!("the thread waits"));
-        in_step.read(0, 1, &received(1, false));
+    /// Asserts that thread 0 waits until `then` has run.
+    fn waits_until(in_step: &InStep, then: impl FnOnce()) {
         std::thread::scope(|scope| {
-            let goes_on = wait(scope, &in_step);
+            let goes_on = wait(scope, in_step);
             assert!(goes_on.recv_timeout(Duration::from_millis(50)).is_err());
-            // The second thread has read, and need not catch up.
-            in_step.reading(1);
+            then();
             goes_on.recv_timeout(Duration::from_secs(20)).unwrap();
         });
     }
 
     #[test]
-    fn thread_with_datagrams_that_are_not_in_the_window_is_waited_for() {
+    fn thread_without_data_is_not_waited_for() {
+        let (in_step, _sockets, _) = two();
+        goes_on_at_once(&in_step);
+        in_step.reading(1);
+        in_step.gave(1, Some(NEWEST - WINDOW / 2));
+        in_step.waiting(1);
+        goes_on_at_once(&in_step);
+    }
+
+    #[test]
+    fn thread_that_has_not_read_its_socket_is_waited_for() {
+        let (in_step, _sockets, addresses) = two();
+        send(addresses[1], 4);
+        waits_until(&in_step, || {
+            in_step.reading(1);
+            std::thread::sleep(Duration::from_millis(20));
+            in_step.gave(1, Some(NEWEST));
+        });
+    }
+
+    #[test]
+    fn thread_behind_by_more_than_a_quarter_of_the_window_is_waited_for() {
         let (in_step, _sockets, _) = two();
         in_step.reading(1);
-        in_step.reading(0);
-        in_step.read(0, 1, &received(TURN, false));
-        std::thread::scope(|scope| {
-            let goes_on = wait(scope, &in_step);
-            assert!(goes_on.recv_timeout(Duration::from_millis(50)).is_err());
-            in_step.read(1, 1, &received(1, true));
-            goes_on.recv_timeout(Duration::from_secs(20)).unwrap();
+        in_step.gave(1, Some(NEWEST - WINDOW / 4));
+        goes_on_at_once(&in_step);
+        in_step.gave(1, Some(NEWEST - WINDOW / 4 - 1));
+        waits_until(&in_step, || in_step.gave(1, Some(NEWEST - WINDOW / 4)));
+        in_step.gave(1, Some(NEWEST - WINDOW));
+        waits_until(&in_step, || in_step.waiting(1));
+        // Its heaps are late already.
+        in_step.reading(1);
+        in_step.gave(1, Some(NEWEST - WINDOW - 1));
+        goes_on_at_once(&in_step);
+    }
+
+    #[test]
+    fn thread_with_data_of_other_streams_is_not_waited_for() {
+        let (in_step, _sockets, addresses) = two();
+        send(addresses[1], 4);
+        in_step.reading(1);
+        waits_until(&in_step, || in_step.gave(1, None));
+        goes_on_at_once(&in_step);
+    }
+
+    #[test]
+    fn thread_with_a_half_full_socket_buffer_does_not_wait() {
+        let (in_step, _sockets, addresses) = two();
+        in_step.reading(1);
+        waits_until(&in_step, || {
+            // The kernel may give less or more memory than asked for, and drops what has no room.
+            (0..200).for_each(|_| send(addresses[0], 4096));
         });
     }
 
@@ -178,8 +212,6 @@ mod tests {
     fn end_of_the_stream_ends_the_wait() {
         let (in_step, _sockets, _) = two();
         in_step.reading(1);
-        in_step.reading(0);
-        in_step.read(0, 1, &received(TURN, false));
         let checks = std::cell::Cell::new(0);
         in_step.wait(0, || {
             checks.set(checks.get() + 1);

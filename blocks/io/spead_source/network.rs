@@ -71,8 +71,7 @@ impl Network {
 
     /// Receives until the stream ends, and reports the end. This thread is the first one.
     pub fn listen(self, receiving: Receiving) {
-        let step_bytes = receiving.window.bytes() / 4;
-        let in_step = match InStep::new(&self.sockets, step_bytes) {
+        let in_step = match InStep::new(&self.sockets, receiving.window.samples()) {
             Ok(in_step) => in_step,
             Err(error) => {
                 let error = BlockError::new("cannot duplicate a socket").because(error);
@@ -80,7 +79,7 @@ impl Network {
             }
         };
         let env = receiving.env.clone();
-        let turn_bytes = step_bytes / self.sockets().count().max(1);
+        let turn_bytes = receiving.window.bytes() / 4 / self.sockets().count().max(1);
         let team = Arc::new(Team {
             stop: receiving.link.stop_flag(),
             receiving: Mutex::new(receiving),
@@ -168,14 +167,15 @@ impl Team {
         let (copies, notes) = (Copies::new(), Notes::default());
         let mut inlet = Inlet { team: self, index, copies, notes };
         while !self.is_over() {
-            self.in_step.wait(index, || self.is_over());
             let received = match batch.receive(TICK, &mut inlet) {
                 Ok(received) => received,
                 Err(error) => {
                     return self.end(Err(BlockError::new("cannot receive").because(error)));
                 }
             };
-            self.in_step.read(index, count, &received);
+            if received.emptied {
+                self.in_step.waiting(index);
+            }
             self.counts.packets.add(received.datagrams);
             self.counts.bytes.add(received.bytes);
             self.counts.kernel_drops.add(received.kernel_drops);
@@ -208,13 +208,17 @@ impl Reader for Inlet<'_> {
     }
 
     fn take(&mut self, datagrams: Datagrams<'_>) {
+        let in_step = &self.team.in_step;
+        in_step.wait(self.index, || self.team.is_over());
         let Some(mut receiving) = self.team.lock() else { return };
         let Receiving { window, link, .. } = &mut *receiving;
         // The time is taken while the thread has the window: it grows from batch to batch.
         window.tick(Instant::now());
         let thread = (self.index, std::mem::take(&mut self.copies));
         let pending = window.batch(thread, datagrams, link, |outcome| self.notes.add(outcome));
+        let newest = window.newest_of_batch();
         drop(receiving);
+        in_step.gave(self.index, newest);
         if let Some(pending) = pending {
             self.copies = pending.make();
         }

@@ -111,6 +111,8 @@ pub struct Window {
     leading: (u64, usize),
     /// Heaps of empty frames, which are missing only if the stream continues after them.
     gap: u64,
+    /// Timestamp of the newest heap that got data in the present batch.
+    newest_of_batch: Option<u64>,
     /// Slot tables not in use.
     spare: Vec<Vec<Slot>>,
     env: Env,
@@ -148,6 +150,7 @@ impl Window {
             entries: (0..frames).map(|_| Entry::Empty).collect(),
             leading: (0, 0),
             gap: 0,
+            newest_of_batch: None,
             spare: Vec::new(),
             env: env.clone(),
         }
@@ -157,6 +160,18 @@ impl Window {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.entries.len() * self.layout.slots() * self.layout.heap_bytes
+    }
+
+    /// Returns the length of the window in samples.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.entries.len() as u64 * self.layout.samples_per_frame()
+    }
+
+    /// Returns the timestamp of the newest heap that got data in the last batch.
+    #[must_use]
+    pub fn newest_of_batch(&self) -> Option<u64> {
+        self.newest_of_batch
     }
 
     /// Returns the senders of the stream.
@@ -198,6 +213,7 @@ impl Window {
         mut note: impl FnMut(Outcome),
     ) -> Option<Pending<'a>> {
         self.writers.begin(thread, copies);
+        self.newest_of_batch = None;
         let batch = InBatch(self);
         for (datagram, sender) in datagrams {
             // `Later` is for datagrams of a batch only: they live as long as the result.
@@ -358,6 +374,7 @@ impl Window {
 
     /// Notes a packet with new data.
     fn accepted(&mut self, place: Place, sender: SocketAddrV4) {
+        self.newest_of_batch = self.newest_of_batch.max(Some(place.timestamp));
         let is_early = self.timeline.accepted(place.frame, place.timestamp);
         let now = self.timeline.now().unwrap_or_else(Instant::now);
         if self.senders.data(self.part(place), sender, now, is_early) {
