@@ -327,7 +327,7 @@ impl Maker for TwoPass {
         (self.to_filter, self.to_measure) = (0, 0);
         self.spectra[slot].begin(schedule.timestamp());
         let whole = runs.iter().filter(|(_, run)| run.fate == Fate::Whole);
-        self.program.run_length(whole.map(|(_, run)| run.count).sum())
+        self.program.run_length(whole.map(|(_, run)| run.count))
     }
 
     fn add(

@@ -190,10 +190,23 @@ impl Cut {
     }
 }
 
-/// Spectra per run of the first pass, for `spectra` in total, if `at_once` runs fill the GPU. The number of
-/// runs fills the GPU once, because each run starts by reading its first window.
-pub fn run_length(spectra: usize, at_once: usize) -> usize {
-    spectra.div_ceil(at_once.max(1)).max(1).next_multiple_of(HEAP_UNIT)
+/// Spectra per run of the first pass, if `counts` are the lengths of the stretches that have to be divided and `at_once`
+/// runs fill the GPU. The runs fill the GPU once, because each run starts by reading its first window and one
+/// run too many would take as long again as all others.
+pub fn run_length(counts: impl Iterator<Item = usize> + Clone, at_once: usize) -> usize {
+    let at_once = at_once.max(1);
+    let runs =
+        |units: usize| counts.clone().map(|count| count.div_ceil(units * HEAP_UNIT)).sum::<usize>();
+    let (mut low, mut high) = (1, counts.clone().max().unwrap_or(0).div_ceil(HEAP_UNIT).max(1));
+    if runs(high) > at_once {
+        let spectra = counts.clone().sum::<usize>();
+        return spectra.div_ceil(at_once).next_multiple_of(HEAP_UNIT);
+    }
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if runs(middle) > at_once { low = middle + 1 } else { high = middle }
+    }
+    low * HEAP_UNIT
 }
 
 /// exp(-2 pi j a b / points), `[rows a][columns b]`.
@@ -316,16 +329,19 @@ pub mod tests {
 
     #[test]
     fn run_length_fills_the_gpu_once() {
-        for (channels, spectra, length) in [
-            (8192, 8192, 1024),
-            (1024, 65536, 1008),
-            (32768, 2048, 1024),
-            (8192, 512, 64),
-            (1024, 32, 16),
+        for (counts, at_once, length) in [
+            (vec![4096, 4096], 8, 1024),
+            (vec![32768, 32768], 66, 1008),
+            // 993 spectra for each of 33 runs would make 34 runs of two polarisations.
+            (vec![16384, 16384], 33, 1024),
+            (vec![1024, 1024], 2, 1024),
+            (vec![256, 256], 8, 64),
+            (vec![16, 16], 66, 16),
+            (vec![], 8, 16),
+            // More stretches than runs at once: the long one is divided.
+            (vec![100, 100, 100, 1000], 3, 448),
         ] {
-            let cut = Cut::new(&shape(channels), &h200()).unwrap();
-            let at_once = cut.filter_blocks * 132 / cut.column_blocks();
-            assert_eq!(run_length(spectra, at_once), length, "{channels} {spectra}");
+            assert_eq!(run_length(counts.iter().copied(), at_once), length, "{counts:?}");
         }
     }
 

@@ -118,12 +118,12 @@ impl Program {
         Ok(Self { gpu, cut, matrix, kernels, constants })
     }
 
-    /// Spectra per run, for `spectra` to filter in total.
-    pub fn run_length(&self, spectra: usize) -> usize {
+    /// Spectra per run, for stretches of `counts` spectra.
+    pub fn run_length(&self, counts: impl Iterator<Item = usize> + Clone) -> usize {
         let (blocks, columns) = match &self.matrix {
             Some(matrix) => (1, matrix.cut.column_blocks()),
             None => (self.cut.filter_blocks, self.cut.column_blocks()),
         };
-        launch::run_length(spectra, blocks * self.gpu.multiprocessors / columns)
+        launch::run_length(counts, blocks * self.gpu.multiprocessors / columns)
     }
 }
