@@ -28,6 +28,7 @@ pub const HEADERS: &[Source] = &[
     source!("f_engine/f_engine_filter.cuh"),
     source!("f_engine/f_engine_finish.cuh"),
     source!("f_engine/f_engine_measure.cuh"),
+    source!("f_engine/middle.cuh"),
     source!("f_engine/packed_halves.cuh"),
     source!("f_engine/phasor.cuh"),
     source!("f_engine/real_fft.cuh"),

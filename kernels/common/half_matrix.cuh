@@ -90,6 +90,13 @@ __device__ __forceinline__ void multiply_halves(float (&sums)[4], const u32 (&a)
     multiply_halves(sums, a, b0, b1, sums);
 }
 
+/// Adds the products over 8 `f16` elements: a0, a1 and b as a[0], a[1] and b0 above.
+__device__ __forceinline__ void multiply_halves8(float (&sums)[4], u32 a0, u32 a1, u32 b) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a0), "r"(a1), "r"(b));
+}
+
 /// Products of 16 rows with 8 columns over 16 `f16` elements, in half precision: the same layout, with two
 /// columns in a word.
 __device__ __forceinline__ void multiply16(u32& c0, u32& c1, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0,

@@ -10,6 +10,14 @@ __device__ __forceinline__ bool is_clamped(c32 z, float limit) {
     return fmaxf(fabsf(z.x), fabsf(z.y)) > limit;
 }
 
+/// Adds 1 to `count` if the real or imaginary part of `z` is beyond `limit`, with one instruction less than
+/// `count += is_clamped(z, limit)`.
+__device__ __forceinline__ void count_clamped(u32 &count, c32 z, float limit) {
+    asm("{\n.reg .pred beyond;\n setp.gt.f32 beyond, %1, %2;\n @beyond add.u32 %0, %0, 1;\n}"
+        : "+r"(count)
+        : "f"(fmaxf(fabsf(z.x), fabsf(z.y))), "f"(limit));
+}
+
 /// Integer nearest to `x`, clamped to -limit .. limit, in the low byte of the result; the caller must
 /// discard the other bits. NaN becomes -limit.
 __device__ __forceinline__ u32 nearest(float x, float limit) {

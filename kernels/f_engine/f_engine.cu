@@ -1,7 +1,7 @@
 // The F-engine in two passes: filter bank, transform, delay, phase, gain, quantisation,
 // transposition.
 //
-// Three separate kernels (`pfb`, `fft`, `postproc`) move 18 bytes of memory per sample, two kernels 10.
+// Three separate kernels (`pfb`, `fft`, `postproc`) move 18 bytes of memory per sample, two kernels 8.
 // The decomposition of the transform is described in f_engine.cuh.
 #include "f_engine_filter.cuh"
 #include "f_engine_finish.cuh"

@@ -1,27 +1,56 @@
 // Decomposition of the transform in the two-pass F-engine, and the structures that both passes share.
 //
-// The 2N real samples y of a spectrum are N complex numbers z[m] = y[2m] + i y[2m+1]. Their transform Z
-// is decomposed with m = COLUMNS a + b, k = r + 16 k', N = 16 COLUMNS:
+// The transform X of the 2N real samples y of a spectrum is decomposed with n = COLUMNS a + b, where
+// 2N = RESIDUES COLUMNS:
 //
-//   filter: for each column b the transform over a (16 points), times W_N^(b r)  -> middle
-//   finish: for each residue r the transform over b (COLUMNS points)             -> Z
-//           X[k] from Z[k] and Z[N-k], delay, phase, gain, quantisation, transposition
+//   filter: for each column b the transform over a (16 real points)             Y[r][b], r = 0 .. 8
+//           times W_2N^(b r)                                                    -> middle
+//   finish: for each row r the transform over b (COLUMNS points)                -> X[r + 16 k']
+//           delay, phase, gain, quantisation, transposition
 //
-//   middle  [pol][spectrum][16 residues r][COLUMNS b] c32
+// Because y is real, rows 1 to 7 give all channels that are not multiples of 8: k' < COLUMNS/2 are the
+// channels r + 16 k'; the others are the conjugates of the channels 16 - r + 16 (COLUMNS - 1 - k').
+//
+// Rows 0 and 8 are real before their factors. Together they are the transform of the 2 COLUMNS real numbers
+//   s[b] = sum over even a of y, s[COLUMNS + b] = sum over odd a of y
+// which gives the channels 8 k'. Row 0 of `middle` has these numbers as the complex numbers s[2m] + i s[2m+1].
+//
+//   middle  [pol][spectrum][ROWS][COLUMNS], see middle.cuh
 #pragma once
+#include "middle.cuh"
 #include "types.cuh"
 
 #ifndef CHANNELS
 #error "CHANNELS: channels of a spectrum, 1024 to 32768"
+#endif
+#ifndef SAMPLE_BITS
+#error "SAMPLE_BITS: bits of a sample, 2 to 10, 12 or 16"
 #endif
 #ifndef POLS
 #error "POLS: polarisations, 1 or 2"
 #endif
 
 constexpr int N = CHANNELS;
-/// Points of the transform in the first pass; residues of the channels between the passes.
+/// Points of the transform in the first pass.
 constexpr int RESIDUES = 16;
-constexpr int COLUMNS = N / RESIDUES;
+constexpr int COLUMNS = 2 * N / RESIDUES;
+/// Rows of a spectrum between the passes.
+constexpr int ROWS = RESIDUES / 2;
+constexpr int ROW_BYTES = 6 * COLUMNS, SPECTRUM_BYTES = ROWS * ROW_BYTES;
+
+/// Factor of the values in `middle`, which keeps them within their limit: the magnitudes of the weights of
+/// one column, whose squares add up to at most 1, add up to at most sqrt(64).
+constexpr int LOG2_MIDDLE = LOG2_LIMIT48 - (SAMPLE_BITS - 1 + 4 + 3);
+
+/// 2^exponent, for -126 <= exponent <= 127.
+__device__ __forceinline__ constexpr float power_of_two(int exponent) {
+    float power = 1.0f;
+    for (int i = 0; i < exponent; i++) power *= 2.0f;
+    for (int i = 0; i > exponent; i--) power *= 0.5f;
+    return power;
+}
+
+constexpr float MIDDLE_SCALE = power_of_two(LOG2_MIDDLE);
 
 static_assert(N >= 1024 && N <= 32768 && (N & (N - 1)) == 0, "CHANNELS");
 static_assert(POLS == 1 || POLS == 2, "POLS");

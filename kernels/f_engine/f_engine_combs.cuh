@@ -1,14 +1,14 @@
 // Second pass of the F-engine: launch configuration, and the rest of the transform.
 //
-// With FRONT = 1 the COLUMNS points of a residue are transformed in one step. Longer transforms first
-// have a radix-FRONT step (n = POINTS a + n0: transform over a, times W_COLUMNS^(n0 q)), which splits
-// each residue r into the FRONT residues r + 16 q. In both cases there are COMBS = 16 FRONT combs of
-// POINTS = `LANES` x VALUES points; comb p has the channels p + COMBS c. `LANES` threads transform one comb.
-// In the result, thread l has the channels c = l + `LANES` i, i = 0 .. VALUES-1.
+// With FRONT = 1 the COLUMNS points of a row are transformed by the `LANES` threads of one part. Longer transforms
+// first have a radix-FRONT step (n = POINTS a + n0: transform over a, times W_COLUMNS^(n0 q)), which splits
+// the row into FRONT parts q with the values k' = q + FRONT c. A part has POINTS = `LANES` x VALUES points; in the
+// result, thread l has c = l + `LANES` i, i = 0 .. VALUES-1.
 //
-// Channels k and N - k are computed from the same two values Z[k] and Z[N-k], so combs p and COMBS - p
-// form a pair. Neighbouring groups of `LANES` threads work on such a pair: thread l of one group needs the
-// values of thread `LANES`-1 - l of the other. Combs 0 and COMBS/2 are their own partners.
+// A part of the rows 1 to 7 gives POINTS/2 direct channels, of the lower half of k', and POINTS/2 mirrored ones,
+// both COMBS = 16 FRONT apart. Row 0 is a transform of real numbers: value k' = m and its partner COLUMNS - m give
+// channels 8 m and N - 8 m. So parts q and FRONT - q are in the same warp, and thread l of one needs the values of
+// thread `LANES`-1 - l of the other. Parts 0 and FRONT/2 are their own partners.
 #pragma once
 #include "async_copy.cuh"
 #include "f_engine.cuh"
@@ -30,28 +30,26 @@
 #error "CHANNEL_GAINS: 1 for a gain for each channel, 0 for common gains, which are part of the rows"
 #endif
 #ifndef TILE_BYTES
-#error "TILE_BYTES: bytes of a channel that are written together, 8 to 32"
+#error "TILE_BYTES: bytes of a channel that are written together, 8 to 64"
 #endif
 #ifndef FINISH_THREADS
-#error "FINISH_THREADS: threads per block of the second pass, 256 or 512"
+#error "FINISH_THREADS: threads per block of the second pass, 128, 256 or 512"
 #endif
 
 namespace finish {
 
 constexpr int THREADS = FINISH_THREADS;
 /// Thread blocks per multiprocessor.
-constexpr int BLOCKS = THREADS == 512 ? 1 : COLUMNS <= 256 ? 3 : 2;
+constexpr int BLOCKS = COLUMNS <= 256 ? 768 / THREADS : 512 / THREADS;
 
-constexpr int FRONT = COLUMNS <= 512 ? 1 : COLUMNS / 256;
+constexpr int FRONT = COLUMNS <= 1024 ? 1 : COLUMNS / 256;
 constexpr int COMBS = RESIDUES * FRONT;
 constexpr int POINTS = COLUMNS / FRONT;
-constexpr int VALUES = POINTS == 64 ? 8 : POINTS == 512 ? 32 : 16;
+constexpr int VALUES = POINTS <= 256 ? 16 : 32;
 constexpr int LANES = POINTS / VALUES;
-/// Pairs of residues: 0 and 8, r and 16 - r.
-constexpr int JOBS = RESIDUES / 2;
 
-/// A unit is one pair of residues of one spectrum and polarisation.
-constexpr int UNIT_THREADS = 2 * LANES * FRONT;
+/// A unit is one row of one spectrum and polarisation.
+constexpr int UNIT_THREADS = LANES * FRONT;
 constexpr int SLOTS = THREADS / UNIT_THREADS;
 
 /// A tile is the output that is staged before it is written: spectra of one or both polarisations.
@@ -65,34 +63,34 @@ constexpr int PASSES_OF_POL = TILE_SPECTRA > SLOTS ? TILE_SPECTRA / SLOTS : 1;
 constexpr int TILES_PER_HEAP = SPECTRA_PER_HEAP / TILE_SPECTRA;
 constexpr int TILE_WORDS = TILE_BYTES / 4;
 constexpr int CHANNEL_BYTES = SPECTRA_PER_HEAP * POLS * VALUE_BYTES;
-/// Channels of a comb that the block writes at a time.
+/// Channels that the block writes at a time.
 constexpr int WRITTEN = THREADS / TILE_WORDS;
 
 static_assert(VALUE_BITS == 8 || VALUE_BITS == 4, "VALUE_BITS");
 static_assert(SPECTRA_PER_HEAP % 16 == 0 && SPECTRA_PER_HEAP % TILE_SPECTRA == 0,
               "SPECTRA_PER_HEAP");
-static_assert(TILE_BYTES >= 8 && TILE_BYTES <= 32 && PASSES * SLOTS == TILE_UNITS, "TILE_BYTES");
-static_assert(POINTS % WRITTEN == 0, "TILE_BYTES");
+static_assert(TILE_BYTES >= 8 && TILE_BYTES <= 64 && PASSES * SLOTS == TILE_UNITS, "TILE_BYTES");
+static_assert(POINTS / 2 % WRITTEN == 0, "TILE_BYTES");
 
 /// Columns that a thread transforms first; two columns are moved as 16 bytes.
 constexpr int OWN_COLUMNS = VALUES / LANES;
 constexpr bool IN_PAIRS = OWN_COLUMNS == 2;
 /// Between its two steps a transform is in shared memory as [`LANES` u][PITCH].
-constexpr int PITCH = IN_PAIRS ? VALUES + 2 : VALUES + 1;
+constexpr int PITCH = VALUES + 2;
 constexpr int REGION = LANES * PITCH;
-static_assert(OWN_COLUMNS <= 2 && REGION % 2 == 0, "REGION");
-/// Columns per thread of the radix-FRONT step.
-constexpr int FRONT_COLUMNS = VALUES / FRONT;
+static_assert(OWN_COLUMNS <= 2, "OWN_COLUMNS");
 
-/// Shared memory: `exchange` [SLOTS][2 residues][FRONT][REGION] c32, roots [`LANES` u][VALUES] c32, and the
-/// staged tile [2 FRONT combs][POINTS c][TILE_WORDS], with its words permuted by `swizzle`.
-constexpr int EXCHANGE_BYTES = SLOTS * 2 * FRONT * REGION * 8;
+/// Shared memory: `exchange` [SLOTS][FRONT][REGION] c32, roots [`LANES` u][VALUES] c32, and the staged
+/// tile [FRONT][direct, mirrored][POINTS/2][TILE_WORDS], with its words permuted by `swizzle`. Before its
+/// transform, a row is in the region of its slot, as it is in memory.
+constexpr int EXCHANGE_BYTES = SLOTS * FRONT * REGION * 8;
 constexpr int ROOTS_BYTES = POINTS * 8;
-constexpr int SHARED_BYTES = EXCHANGE_BYTES + ROOTS_BYTES + 2 * COLUMNS * TILE_BYTES;
+constexpr int SHARED_BYTES = EXCHANGE_BYTES + ROOTS_BYTES + COLUMNS * TILE_BYTES;
+static_assert(ROW_BYTES <= 8 * FRONT * REGION, "REGION");
 
-/// With long combs the gains of a thread stay in registers from spectrum to spectrum. Reading them again
+/// In long rows the gains of a thread stay in registers from spectrum to spectrum. Reading them again
 /// for each spectrum would double the memory traffic.
-constexpr bool KEEP_GAINS = CHANNEL_GAINS && FRONT == 8;
+constexpr bool KEEP_GAINS = CHANNEL_GAINS && FRONT == 16;
 
 /// Waits for the threads that share a unit.
 __device__ __forceinline__ void wait_for_unit(int slot) {
@@ -103,114 +101,125 @@ __device__ __forceinline__ void wait_for_unit(int slot) {
     }
 }
 
-/// Distributes the stores of 2 `LANES` threads over all banks.
-__device__ __forceinline__ int swizzle(int channel, int half) {
-    if (TILE_WORDS == 8) return ((channel >> 2) & (LANES / 4 - 1)) | half << 2;
-    if (TILE_WORDS == 4) return ((channel >> 3) & (LANES / 8 - 1)) | half << 1;
-    return half;
+/// Distributes the stores of a warp over all banks.
+__device__ __forceinline__ int swizzle(int channel, int group) {
+    // Channels in all banks, and their number for the `LANES` threads of a part.
+    constexpr int IN_BANKS = 32 / TILE_WORDS, TIMES = LANES > IN_BANKS ? LANES / IN_BANKS : 1;
+    const int of_group = FRONT > 1 && TIMES < TILE_WORDS ? group & 1 : 0;
+    return (channel / IN_BANKS & (TIMES - 1)) * (TILE_WORDS / TIMES) ^ of_group;
 }
 
-/// Comb of part `half` (0 or 1) of group `warp` of a unit.
-__device__ __forceinline__ int comb_of(int job, int warp, int half) {
-    const int first = job > 0 ? job + RESIDUES * warp : JOBS * warp;
-    if (half == 0) return first;
-    return first == 0 ? COMBS / 2 : COMBS - first;
+/// Part q of the row that group `group` of `LANES` threads of a unit transforms.
+__device__ __forceinline__ int part_of(int job, int group) {
+    if (FRONT == 1 || job > 0) return group;
+    const int first = group / 2;
+    return group % 2 == 0 ? first : first == 0 ? FRONT / 2 : FRONT - first;
+}
+
+/// First of the channels of a part; they are COMBS apart, in row 0 COMBS / 2.
+__device__ __forceinline__ int first_channel(int job, int part, bool is_mirrored) {
+    if (job > 0) return is_mirrored ? COMBS - job - RESIDUES * part : job + RESIDUES * part;
+    if (!is_mirrored) return ROWS * part;
+    return N / 2 + (part == 0 ? 0 : ROWS * (FRONT - part));
 }
 
 /// Role of this thread.
 struct Worker {
-    int job, slot, warp, half, lane;
-    /// Index of the comb.
-    int comb;
-    /// Whether the comb is its own partner.
-    bool is_alone;
+    /// Row of the spectrum.
+    int job;
+    int slot, group, lane, part;
 
     __device__ __forceinline__ explicit Worker(int job) : job(job) {
-        const int thread = threadIdx.x % UNIT_THREADS;
         slot = threadIdx.x / UNIT_THREADS;
-        warp = thread / (2 * LANES);
-        half = thread / LANES % 2;
-        lane = thread % LANES;
-        comb = comb_of(job, warp, half);
-        is_alone = job == 0 && warp == 0;
+        group = threadIdx.x % UNIT_THREADS / LANES;
+        lane = threadIdx.x % LANES;
+        part = part_of(job, group);
     }
 
-    /// Offset in shared memory of part `part` of residue 0 or 1 of the unit.
-    __device__ __forceinline__ int region(int residue, int part) const {
-        return ((slot * 2 + residue) * FRONT + part) * REGION;
+    /// Region of the unit in shared memory.
+    __device__ __forceinline__ c32 *region(c32 *exchange) const {
+        return exchange + slot * FRONT * REGION;
     }
 
-    /// Starts copying the two residues of one spectrum, `from` [16 r][COLUMNS]. With FRONT > 1 or two
-    /// columns each thread copies the values that it reads itself.
-    __device__ __forceinline__ void fetch(const c32 *from, c32 *exchange) const {
-        const int residue = half == 0 ? job : job > 0 ? RESIDUES - job : JOBS;
-        const c32 *p = from + residue * COLUMNS;
-        if constexpr (FRONT == 1) {
-            p += 2 * lane;
-            const u32 to = shared_address(exchange + region(half, 0) + 2 * lane);
+    /// Starts copying the row at `from`.
+    __device__ __forceinline__ void fetch(const u8 *from, c32 *exchange) const {
+        const int piece = threadIdx.x % UNIT_THREADS;
+        const u32 to = shared_address(region(exchange)) + 16 * piece;
+        from += 16 * piece;
 #pragma unroll
-            for (int q = 0; q < VALUES / 2; q++)
-                cp_async16_at<0, 0>(to + q * LANES * 16, p + q * LANES * 2);
-        } else {
-            const int column = FRONT_COLUMNS * (warp * LANES + lane);
-            const u32 to = shared_address(exchange + region(half, 0) + column);
-#pragma unroll
-            for (int a = 0; a < FRONT; a++)
-#pragma unroll
-                for (int c = 0; c < FRONT_COLUMNS; c += 2) {
-                    cp_async16_at<0, 0>(to + (a * REGION + c) * 8, p + column + a * POINTS + c);
-                }
-        }
+        for (int i = 0; i < ROW_BYTES / 16 / UNIT_THREADS; i++)
+            cp_async16_at<0, 0>(to + i * (16 * UNIT_THREADS), from + i * (16 * UNIT_THREADS));
         cp_async_commit();
     }
 
-    /// Transforms over FRONT points, in place.
-    __device__ __forceinline__ void front(c32 *exchange,
-                                          const c32 *__restrict__ front_roots) const {
-        const int column = FRONT_COLUMNS * (warp * LANES + lane);
-        float4 *p = (float4 *)(exchange + region(half, 0) + column);
+    /// Reads COUNT columns of the fetched row, STEP apart, from `column` < STEP on; with PAIRS also the columns
+    /// after them, to v[COUNT] and on.
+    template <int COUNT, int STEP, bool PAIRS>
+    __device__ __forceinline__ void read(const c32 *row, int column, c32 *v) const {
+        // The step of some columns within a strip, or of whole strips, needs no computation.
+        static_assert(STEP % 64 == 0 || 64 % STEP == 0, "STEP");
+        const u8 *high = (const u8 *)row + high_byte(column), *low = (const u8 *)row + low_byte(column);
 #pragma unroll
-        for (int c = 0; c < FRONT_COLUMNS / 2; c++) {
-            c32 v[2 * FRONT];
-#pragma unroll
-            for (int a = 0; a < FRONT; a++) {
-                const float4 pair = p[a * (REGION / 2) + c];
-                v[a] = {pair.x, pair.y};
-                v[FRONT + a] = {pair.z, pair.w};
-            }
-            short_fft<FRONT>(v);
-            short_fft<FRONT>(v + FRONT);
-#pragma unroll
-            for (int q = 0; q < FRONT; q++) {
-                c32 first = v[q], second = v[FRONT + q];
-                if (q > 0) {
-                    const float4 root = ((const float4 *)(front_roots + q * POINTS + column))[c];
-                    first = first * c32{root.x, root.y};
-                    second = second * c32{root.z, root.w};
-                }
-                p[q * (REGION / 2) + c] = make_float4(first.x, first.y, second.x, second.y);
+        for (int i = 0; i < COUNT; i++) {
+            const u8 *high_at = high + high_byte(i * STEP), *low_at = low + low_byte(i * STEP) - low_byte(0);
+            if constexpr (PAIRS) {
+                const uint2 two = *(const uint2 *)high_at;
+                const u32 lows = *(const u32 *)low_at;
+                v[i] = unpack48<0>(two.x, lows);
+                v[COUNT + i] = unpack48<1>(two.y, lows);
+            } else {
+                v[i] = unpack48(*(const u32 *)high_at, *(const u16 *)low_at);
             }
         }
     }
 
-    /// Transforms the comb, with channel c = `lane` + `LANES` i in v[fft_place(i)].
-    __device__ __forceinline__ void transform(c32 *exchange, const c32 *roots, c32 *v) const {
-        const int residue = comb % RESIDUES != job, part = comb / RESIDUES;
-        c32 *e = exchange + region(residue, part);
-        if (IN_PAIRS) {
-            const float4 *p = (const float4 *)e + lane;
+    /// Does the radix-FRONT step.
+    __device__ __forceinline__ void front(c32 *exchange, const c32 *__restrict__ roots) const {
+        constexpr int OWN = POINTS / UNIT_THREADS;
+        static_assert(FRONT == 1 || OWN == 1 || OWN == 2, "OWN");
+        const int column = threadIdx.x % UNIT_THREADS * OWN;
+        c32 *row = region(exchange);
+        c32 v[OWN * FRONT];
+        wait_for_unit(slot);
+        read<FRONT, POINTS, OWN == 2>(row, column, v);
 #pragma unroll
-            for (int q = 0; q < LANES; q++) {
-                const float4 pair = p[q * (VALUES / 2)];
-                v[q] = {pair.x, pair.y};
-                v[LANES + q] = {pair.z, pair.w};
+        for (int c = 0; c < OWN; c++) butterfly_fft<FRONT>(v + c * FRONT);
+        wait_for_unit(slot);
+#pragma unroll
+        for (int q = 0; q < FRONT; q++) {
+            if constexpr (OWN == 2) {
+                c32 first = v[q], second = v[FRONT + q];
+                if (q > 0) {
+                    const float4 root = *(const float4 *)(roots + q * POINTS + column);
+                    first = first * c32{root.x, root.y};
+                    second = second * c32{root.z, root.w};
+                }
+                *(float4 *)(row + q * REGION + column) =
+                    make_float4(first.x, first.y, second.x, second.y);
+            } else {
+                row[q * REGION + column] = q > 0 ? v[q] * roots[q * POINTS + column] : v[q];
             }
-            short_fft<LANES>(v);
-            short_fft<LANES>(v + LANES);
+        }
+        wait_for_unit(slot);
+    }
+
+    /// Transforms the part up to its last VALUES points.
+    __device__ __forceinline__ void transform(c32 *exchange, const c32 *roots, c32 *v) const {
+        c32 *e = region(exchange) + part * REGION;
+        if constexpr (FRONT == 1) {
             __syncwarp();
+            read<LANES, VALUES, IN_PAIRS>(e, OWN_COLUMNS * lane, v);
+        } else {
 #pragma unroll
-            for (int u = 0; u < LANES; u++) {
-                c32 first = v[fft_place<LANES>(u)], second = v[LANES + fft_place<LANES>(u)];
+            for (int i = 0; i < LANES; i++) v[i] = e[i * VALUES + lane];
+        }
+#pragma unroll
+        for (int c = 0; c < OWN_COLUMNS; c++) butterfly_fft<LANES>(v + c * LANES);
+        __syncwarp();
+#pragma unroll
+        for (int u = 0; u < LANES; u++) {
+            if constexpr (IN_PAIRS) {
+                c32 first = v[u], second = v[LANES + u];
                 if (u > 0) {
                     const float4 root = ((const float4 *)roots)[u * (VALUES / 2) + lane];
                     first = first * c32{root.x, root.y};
@@ -218,28 +227,16 @@ struct Worker {
                 }
                 ((float4 *)e)[u * (PITCH / 2) + lane] =
                     make_float4(first.x, first.y, second.x, second.y);
+            } else {
+                e[u * PITCH + lane] = u > 0 ? v[u] * roots[u * VALUES + lane] : v[u];
             }
-            __syncwarp();
+        }
+        __syncwarp();
 #pragma unroll
-            for (int c = 0; c < VALUES / 2; c++) {
-                const float4 pair = ((const float4 *)e)[lane * (PITCH / 2) + c];
-                v[2 * c] = {pair.x, pair.y};
-                v[2 * c + 1] = {pair.z, pair.w};
-            }
-        } else {
-            if (FRONT == 1) __syncwarp();
-#pragma unroll
-            for (int q = 0; q < LANES; q++) v[q] = e[q * VALUES + lane];
-            short_fft<LANES>(v);
-            __syncwarp();
-#pragma unroll
-            for (int u = 0; u < LANES; u++) {
-                const c32 value = v[fft_place<LANES>(u)];
-                e[u * PITCH + lane] = u > 0 ? value * roots[u * VALUES + lane] : value;
-            }
-            __syncwarp();
-#pragma unroll
-            for (int c = 0; c < VALUES; c++) v[c] = e[lane * PITCH + c];
+        for (int c = 0; c < VALUES / 2; c++) {
+            const float4 pair = ((const float4 *)e)[lane * (PITCH / 2) + c];
+            v[2 * c] = {pair.x, pair.y};
+            v[2 * c + 1] = {pair.z, pair.w};
         }
     }
 };

@@ -8,9 +8,6 @@
 #ifndef TAPS
 #error "TAPS: taps of the filter, 1 to 32"
 #endif
-#ifndef SAMPLE_BITS
-#error "SAMPLE_BITS: bits of a sample, 2 to 10, 12 or 16"
-#endif
 #ifndef NATIVE_SAMPLES
 #error "NATIVE_SAMPLES: 1 for 16-bit integers in the machine's byte order, 0 for packed samples"
 #endif
@@ -18,8 +15,8 @@
 namespace filter {
 
 constexpr int THREADS = 256;
-/// Columns per block; a block has one thread for each column and each of the 16 points.
-constexpr int BLOCK_COLUMNS = THREADS / RESIDUES;
+/// Pairs of adjacent columns per block; a block has one thread for each pair and each of the 16 points.
+constexpr int BLOCK_PAIRS = THREADS / RESIDUES;
 /// Spectra between barriers.
 constexpr int BATCH = 16;
 /// Thread blocks per multiprocessor; with more than 16 taps a thread needs more than half of 256 registers.
@@ -28,20 +25,20 @@ constexpr int BLOCKS = TAPS <= 16 ? 2 : 1;
 constexpr int WINDOW = TAPS <= 16 ? 16 : 32;
 
 /// A step is the samples from one spectrum to the next. Per step a block reads 16 stretches of 32 samples,
-/// COLUMNS pairs apart. A stretch starts at any bit of 16 bytes, so it covers up to PIECES pieces of 16.
+/// COLUMNS samples apart. A stretch starts at any bit of 16 bytes, so it covers up to PIECES pieces of 16.
 constexpr int STEP_BYTES = 2 * N * SAMPLE_BITS / 8;
-constexpr int STRETCH_BITS = 2 * BLOCK_COLUMNS * SAMPLE_BITS;
+constexpr int STRETCH_BITS = 2 * BLOCK_PAIRS * SAMPLE_BITS;
 constexpr int PIECES = SAMPLE_BITS > 12 ? 5 : 4;
 constexpr int STRETCH_WORDS = 4 * PIECES;
 constexpr int BATCH_WORDS = BATCH * RESIDUES * STRETCH_WORDS;
 static_assert(STRETCH_BITS + 127 <= 128 * PIECES, "a stretch fits its pieces");
 
-/// Shared memory: z [2][BATCH spectra][16 a][16 b] c32, roots [16 r][16 b] c32, and the samples
+/// Shared memory: y [2][BATCH spectra][16 a][16 pairs] two numbers, roots [8 r][32 b] c32, and the samples
 /// [2][BATCH steps][16 a][STRETCH_WORDS] with a piece before and after them.
-constexpr int Z_VALUES = BATCH * THREADS;
-constexpr int Z_BYTES = 2 * Z_VALUES * 8;
+constexpr int Y_PAIRS = BATCH * THREADS;
+constexpr int Y_BYTES = 2 * Y_PAIRS * 8;
 constexpr int ROOTS_BYTES = THREADS * 8;
-constexpr int SHARED_BYTES = Z_BYTES + ROOTS_BYTES + 16 + 2 * BATCH_WORDS * 4 + 16;
+constexpr int SHARED_BYTES = Y_BYTES + ROOTS_BYTES + 16 + 2 * BATCH_WORDS * 4 + 16;
 
 /// Samples of this magnitude or more are clipped.
 constexpr int CLIPPED = (1 << (SAMPLE_BITS - 1)) - 1;
@@ -171,37 +168,37 @@ __device__ __forceinline__ u64 warp_sum(u64 x) {
 ///
 ///   runs      [gridDim.y]                       see `Run`
 ///   weights   [TAPS][2N] f32
-///   roots     [16 r][COLUMNS b] c32             W_N^(b r)
-///   middle    [pol][frame_spectra][16 r][COLUMNS b] c32
+///   roots     [8 r][COLUMNS b] c32              W_2N^(b r)
+///   middle    [pol][frame_spectra][8 r][COLUMNS b], see f_engine.cuh
 ///   levels    [pol]                             added to
 ///
-/// Grid (COLUMNS / 16, runs), 256 threads = 16 a x 16 b. A thread owns the complex number COLUMNS a + b of
-/// all spectra of its run. Its weights and its part of the window stay in registers, so that weights are
+/// Grid (COLUMNS / 32, runs), 256 threads = 16 a x 16 pairs of columns b. A thread owns the numbers
+/// COLUMNS a + b of two adjacent columns in all spectra of its run. Its weights and its part of the window stay in registers, so that weights are
 /// read once and each sample is decoded once. Blocks that read the same spectra are neighbours in x, run at
 /// the same time, and share the sectors they read and the cache lines they write. The kernel reads up to 79
 /// bytes past the last sample of a run.
 extern "C" __global__ void __launch_bounds__(filter::THREADS, filter::BLOCKS)
     f_engine_filter(const Run *__restrict__ runs, const float *__restrict__ weights,
-                    const c32 *__restrict__ roots, c32 *__restrict__ middle, Level *levels,
+                    const c32 *__restrict__ roots, u8 *__restrict__ middle, Level *levels,
                     u32 frame_spectra) {
     using namespace filter;
     extern __shared__ __align__(16) u8 shared[];
-    c32 *z = (c32 *)shared;
-    c32 *block_roots = (c32 *)(shared + Z_BYTES);
-    u32 *staged = (u32 *)(shared + Z_BYTES + ROOTS_BYTES + 16);
-    const int a = threadIdx.x >> 4, b = threadIdx.x & 15, column = blockIdx.x * BLOCK_COLUMNS + b;
+    c32 *y_pairs = (c32 *)shared;
+    c32 *block_roots = (c32 *)(shared + Y_BYTES);
+    u32 *staged = (u32 *)(shared + Y_BYTES + ROOTS_BYTES + 16);
+    const int a = threadIdx.x >> 4, b = threadIdx.x & 15, pair = blockIdx.x * BLOCK_PAIRS + b;
     const Run run = runs[blockIdx.y];
     const int spectra = (int)run.spectra, steps = spectra + TAPS - 1;
     const int batches = (spectra + BATCH - 1) / BATCH;
     const Stage stage(run.start_bits, shared_address(staged));
     const Decode decode(staged, stage.skip, a, b);
 
-    block_roots[threadIdx.x] = roots[a * COLUMNS + column];
+    block_roots[threadIdx.x] = roots[threadIdx.x / 32 * COLUMNS + blockIdx.x * 32 + threadIdx.x % 32];
     c32 weight[TAPS], window[WINDOW];
 #pragma unroll
     for (int t = 0; t < TAPS; t++) {
-        const c32 pair = ((const c32 *)weights)[t * N + COLUMNS * a + column];
-        weight[t] = FULL_SCALE * pair;
+        weight[t] = (FULL_SCALE * MIDDLE_SCALE) *
+                    ((const c32 *)weights)[t * N + COLUMNS / 2 * a + pair];
     }
     // Steps before the last one of the first window. Step s is in window[s % WINDOW].
 #pragma unroll
@@ -217,8 +214,7 @@ extern "C" __global__ void __launch_bounds__(filter::THREADS, filter::BLOCKS)
     stage.start(TAPS - 1, steps, 0);
 
     Meter meter;
-    c32 *to =
-        middle + (((i64)run.pol * frame_spectra + run.first + a) * RESIDUES) * COLUMNS + column;
+    u8 *to = middle + ((i64)run.pol * frame_spectra + run.first + a) * SPECTRUM_BYTES;
     // Between barriers each warp filters a batch and transforms the one before it. Half of the warps do
     // this in the other order, so that multiplications and memory accesses always overlap.
     const int filter_turn = threadIdx.x >> 7;
@@ -231,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(filter::THREADS, filter::BLOCKS)
         for (int turn = 0; turn < 2; turn++) {
             if (turn == filter_turn) {
                 if (batch == batches) continue;
-                c32 *filtered = z + (batch & 1) * Z_VALUES + threadIdx.x;
+                c32 *filtered = y_pairs + (batch & 1) * Y_PAIRS + threadIdx.x;
                 float squares = 0.0f;
 #pragma unroll
                 for (int j = 0; j < BATCH; j++) {
@@ -270,20 +266,26 @@ extern "C" __global__ void __launch_bounds__(filter::THREADS, filter::BLOCKS)
             } else {
                 if (batch == 0) continue;
                 // Here a is the index of the spectrum within the batch.
-                const c32 *from = z + ((batch - 1) & 1) * Z_VALUES + a * THREADS + b;
-                c32 v[RESIDUES];
+                const c32 *from = y_pairs + ((batch - 1) & 1) * Y_PAIRS + a * THREADS + b;
+                float y[2][RESIDUES];
 #pragma unroll
-                for (int q = 0; q < RESIDUES; q++) v[q] = from[q * BLOCK_COLUMNS];
-                short_fft<RESIDUES>(v);
+                for (int q = 0; q < RESIDUES; q++) {
+                    const c32 two = from[q * BLOCK_PAIRS];
+                    y[0][q] = two.x;
+                    y[1][q] = two.y;
+                }
+                const RealFft16 first(y[0]), second(y[1]);
                 if (BATCH * (batch - 1) + a < spectra) {
-                    to[0] = v[0];
+                    store48(to, pair, {first.even, second.even});
+                    store48(to, COLUMNS / 2 + pair, {first.odd, second.odd});
 #pragma unroll
-                    for (int r = 1; r < RESIDUES; r++) {
-                        to[r * COLUMNS] =
-                            v[fft_place<RESIDUES>(r)] * block_roots[r * BLOCK_COLUMNS + b];
+                    for (int r = 1; r < ROWS; r++) {
+                        const float4 root = ((const float4 *)block_roots)[r * BLOCK_PAIRS + b];
+                        store48(to + r * ROW_BYTES, 2 * pair, first.value[r] * c32{root.x, root.y},
+                                second.value[r] * c32{root.z, root.w});
                     }
                 }
-                to += (i64)BATCH * RESIDUES * COLUMNS;
+                to += (i64)BATCH * SPECTRUM_BYTES;
             }
         }
     }

@@ -9,84 +9,145 @@
 
 namespace finish {
 
-/// Computes channels k and N - k from Z, for k = comb + COMBS (`lane` + `LANES` i) and i = 0 .. VALUES/2 - 1, and
-/// stages them at byte `place` of their channels. `gains` [i][2 `LANES`] (with KEEP_GAINS [i]) are the gains of k and
-/// N - k. IS_ALONE: the comb is its own partner. Returns the number of clamped values.
-template <bool IS_ALONE>
-__device__ __forceinline__ u32 finish_comb(const Worker &worker, const c32 *v, const Row &row,
-                                           const float4 *gains, u8 *staged, int place) {
-    const int lane = worker.lane, half = worker.half;
-    constexpr u32 ALL = 0xffffffff;
-    int partner = (int)(threadIdx.x & 31) ^ (2 * LANES - 1);
-    if (IS_ALONE)
-        partner =
-            (threadIdx.x & 31) - lane + (half == 1 ? LANES - 1 - lane : (LANES - lane) % LANES);
-    // Channel 0 and its partner N/2 are both real, and both in this thread.
-    const bool has_ends = IS_ALONE && half == 0 && lane == 0;
+/// Factors centre exp(i (start + step j)) for j = 0, 1, 2 ... Two of each RESTART are computed with the hardware's
+/// sine and cosine, the others as 2 cos(step) times the last factor minus the one before, which takes half of the
+/// instructions. The error grows with RESTART.
+struct Factors {
+    static constexpr int RESTART = 8;
+    c32 centre;
+    float start, step, twice_cosine;
+    c32 before, last;
 
-    const int first = worker.comb + COMBS * lane;
-    const c32 root = phasor(-3.14159265f / N * first);
-    const float slope = row.turn.radians_per_channel, angle = slope * (float)(first - N / 2);
-    // X is computed with a factor of 2; the quantiser takes it in units of its whole range.
-    constexpr float limit = largest(VALUE_BITS), scale = 0.25f / limit;
-    const c32 centre = scale * row.turn.centre;
-    const u64 dither_first = row.dither_key + first * DITHER_STEP;
-    const u64 dither_mirror = row.dither_key + (N - first) * DITHER_STEP;
+    __device__ __forceinline__ Factors(c32 centre, float start, float step)
+        : centre(centre), start(start), step(step), twice_cosine(2.0f * __cosf(step)) {}
 
-    const int mirror = (IS_ALONE && half == 0 ? POINTS : POINTS - 1) - lane,
-              mirror_half = IS_ALONE ? half : 1 - half;
-    auto stage = [&](int channel, int half) {
-        const int word = place / 4 ^ swizzle(channel, half);
-        return staged + ((worker.warp * 2 + half) * POINTS + channel) * TILE_BYTES + word * 4 +
-               place % 4;
-    };
-    u8 *to = stage(lane, half), *to_mirror = stage(mirror, mirror_half);
-    auto quantise = [&](u8 *to, c32 y) {
-        const u32 re = nearest_of_range(y.x, limit), im = nearest_of_range(y.y, limit);
+    /// Factor j; j counts up from 0.
+    __device__ __forceinline__ c32 at(int j) {
+        const c32 factor = j % RESTART < 2 ? centre * phasor(start + step * (float)j)
+                                           : c32{twice_cosine * last.x - before.x,
+                                                 twice_cosine * last.y - before.y};
+        before = last;
+        last = factor;
+        return factor;
+    }
+};
+
+/// Output of one thread for one unit: quantises values and stages them at byte `place` of their channels.
+struct Output {
+    static constexpr float LIMIT = largest(VALUE_BITS);
+    u64 dither_key;
+    u8 *direct, *mirrored;
+    u32 clamped = 0;
+
+    /// `mirror` is the first mirrored channel, in units of the distance of the channels.
+    __device__ __forceinline__ Output(const Worker &worker, int mirror, const Row &row, u8 *staged,
+                                      int place)
+        : dither_key(row.dither_key) {
+        auto stage = [&](int channel, int half) {
+            const int word = place / 4 ^ swizzle(channel, worker.group);
+            return staged + ((worker.group * 2 + half) * (POINTS / 2) + channel) * TILE_BYTES +
+                   word * 4 + place % 4;
+        };
+        direct = stage(worker.lane, 0);
+        mirrored = stage(mirror, 1);
+    }
+
+    /// Takes value `y` of channel `channel`, in units of the whole range.
+    __device__ __forceinline__ void take(u8 *to, c32 y, int channel) {
+        if (DITHER)
+            y = y + (0.5f / LIMIT) * uniform_pair(dither_key + (u64)channel * DITHER_STEP);
+        const u32 re = nearest_of_range(y.x, LIMIT), im = nearest_of_range(y.y, LIMIT);
         if (VALUE_BITS == 8) *(u16 *)to = (u16)pack8(re, im);
         if (VALUE_BITS == 4) *to = (u8)pack4(re, im);
-        return (u32)is_clamped(y, 0.5f);
-    };
-    u32 clamped = 0;
+        count_clamped(clamped, y, 0.5f);
+    }
+};
+
+/// Factor of the values, as the quantiser takes them in units of its whole range.
+constexpr float SCALE = 0.5f / largest(VALUE_BITS);
+
+/// Finishes a part of the rows 1 to 7. `gains` [i][`LANES`] (with KEEP_GAINS [i]) are the gains of the i-th direct and
+/// the i-th mirrored channel. Returns the number of clamped values.
+__device__ __forceinline__ u32 finish_part(const Worker &worker, const c32 *v, const Row &row,
+                                           const float4 *gains, u8 *staged, int place) {
+    const int mirror = LANES - 1 - worker.lane;
+    const int first = first_channel(worker.job, worker.part, false) + COMBS * worker.lane;
+    const int first_mirror = first_channel(worker.job, worker.part, true) + COMBS * mirror;
+    const c32 centre = (SCALE / MIDDLE_SCALE) * row.turn.centre;
+    const float slope = row.turn.radians_per_channel, step = slope * (float)(COMBS * LANES);
+    Factors factors(centre, slope * (float)(first - N / 2), step);
+    Factors mirror_factors(centre, slope * (float)(first_mirror - N / 2), step);
+    Output out(worker, mirror, row, staged, place);
 #pragma unroll
     for (int i = 0; i < VALUES / 2; i++) {
-        const c32 z = v[fft_place<VALUES>(i)];
-        c32 sent = v[fft_place<VALUES>(VALUES - 1 - i)];
-        if (IS_ALONE && i > 0 && has_ends) sent = v[fft_place<VALUES>(VALUES - i)];
+        c32 factor = factors.at(i), mirror_factor = mirror_factors.at(i);
+        if (CHANNEL_GAINS) {
+            const float4 pair = gains[KEEP_GAINS ? i : i * LANES];
+            factor = factor * c32{pair.x, pair.y};
+            mirror_factor = mirror_factor * c32{pair.z, pair.w};
+        }
+        const int byte = i * (LANES * TILE_BYTES), channel = i * (COMBS * LANES);
+        out.take(out.direct + byte, v[i] * factor, first + channel);
+        out.take(out.mirrored + byte, conj(v[VALUES - 1 - i]) * mirror_factor, first_mirror + channel);
+    }
+    return out.clamped;
+}
+
+/// Finishes a part of row 0, the transform of real numbers: from the values of channels k and N - k come both.
+/// `gains` are those of k and N - k.
+__device__ __forceinline__ u32 finish_real_part(const Worker &worker, const c32 *v, const Row &row,
+                                                const float4 *gains, u8 *staged, int place) {
+    constexpr u32 ALL = 0xffffffff;
+    const int lane = worker.lane, part = worker.part;
+    const int in_warp = threadIdx.x & 31, first_lane = in_warp - lane;
+    // Parts 0 and FRONT / 2 are their own partners; others have that of the other half of the warp.
+    const int partner = part == 0           ? first_lane + (LANES - lane) % LANES
+                        : part == FRONT / 2 ? first_lane + LANES - 1 - lane
+                                            : in_warp ^ (2 * LANES - 1);
+    // Channel 0 and its partner N/2 are both in this thread.
+    const bool has_ends = part == 0 && lane == 0;
+    const int first = ROWS * (part + FRONT * lane);
+    const int mirror = (part == 0 ? LANES : LANES - 1) - lane;
+    const c32 root = phasor(-3.14159265f / N * first);
+    // Twice the values.
+    const c32 centre = (0.5f * SCALE / MIDDLE_SCALE) * row.turn.centre;
+    constexpr int STEP = COMBS / 2 * LANES;
+    const float slope = row.turn.radians_per_channel;
+    Factors phasors({1.0f, 0.0f}, slope * (float)(first - N / 2), slope * (float)STEP);
+    Output out(worker, mirror, row, staged, place);
+#pragma unroll
+    for (int i = 0; i < VALUES / 2; i++) {
+        const c32 z = v[i];
+        c32 sent = v[VALUES - 1 - i];
+        if (i > 0 && has_ends) sent = v[VALUES - i];
         c32 other = {__shfl_sync(ALL, sent.x, partner), __shfl_sync(ALL, sent.y, partner)};
-        if (IS_ALONE && i == 0 && has_ends) other = z;
-        // Twice the transforms of the even and the odd samples.
+        if (i == 0 && has_ends) other = z;
+        // Twice the transforms of the even and the odd numbers.
         const c32 even = {z.x + other.x, z.y - other.y}, odd = {z.y + other.y, other.x - z.x};
         const c32 w = i > 0 ? root * root64(i * (32 / VALUES)) : root;
         // even + w odd, and the conjugate of even - w odd, in six instructions.
         const c32 x = {even.x + w.x * odd.x - w.y * odd.y, even.y + w.x * odd.y + w.y * odd.x};
         c32 x_mirror = {2.0f * even.x - x.x, x.y - 2.0f * even.y};
 
-        const c32 by = phasor(angle + slope * (float)(COMBS * LANES * i));
+        const c32 by = phasors.at(i);
         c32 factor = centre * by, factor_mirror = centre * conj(by);
-        int mirror_place = -LANES * TILE_BYTES * i;
-        u64 dither_back = dither_mirror - (u64)(COMBS * LANES * i) * DITHER_STEP;
-        if (IS_ALONE && i == 0 && has_ends) {
-            x_mirror = 2.0f * conj(v[fft_place<VALUES>(VALUES / 2)]);
+        int byte_mirror = (VALUES / 2 - 1 - i) * (LANES * TILE_BYTES);
+        int channel_mirror = N - first - i * STEP;
+        if (i == 0 && has_ends) {
+            x_mirror = 2.0f * conj(v[VALUES / 2]);
             factor_mirror = centre;
-            mirror_place = -POINTS / 2 * TILE_BYTES;
-            dither_back = row.dither_key + (u64)(N / 2) * DITHER_STEP;
+            byte_mirror = -LANES * TILE_BYTES;
+            channel_mirror = N / 2;
         }
         if (CHANNEL_GAINS) {
-            const float4 pair = gains[KEEP_GAINS ? i : i * (2 * LANES)];
+            const float4 pair = gains[KEEP_GAINS ? i : i * LANES];
             factor = factor * c32{pair.x, pair.y};
             factor_mirror = factor_mirror * c32{pair.z, pair.w};
         }
-        c32 y = x * factor, y_mirror = x_mirror * factor_mirror;
-        if (DITHER) {
-            y = y + (0.5f / limit) *
-                        uniform_pair(dither_first + (u64)(COMBS * LANES * i) * DITHER_STEP);
-            y_mirror = y_mirror + (0.5f / limit) * uniform_pair(dither_back);
-        }
-        clamped += quantise(to + i * LANES * TILE_BYTES, y);
-        clamped += quantise(to_mirror + mirror_place, y_mirror);
+        out.take(out.direct + i * (LANES * TILE_BYTES), x * factor, first + i * STEP);
+        out.take(out.mirrored + byte_mirror, x_mirror * factor_mirror, channel_mirror);
     }
-    return clamped;
+    return out.clamped;
 }
 
 /// Spectra of a heap that are processed together.
@@ -145,7 +206,7 @@ struct Window {
     }
 };
 
-/// Writes the staged tile: TILE_BYTES for each channel of the two residues. Unless IS_WHOLE, writes only the values
+/// Writes the staged tile: TILE_BYTES for each channel of the row. Unless IS_WHOLE, writes only the values
 /// of the window.
 template <bool IS_WHOLE>
 __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *staged,
@@ -154,14 +215,17 @@ __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *stage
     const int in_channel = (tile.first * TILE_POLS + tile.pol * SPECTRA_PER_HEAP) * VALUE_BYTES;
     u8 *heap = out + (i64)tile.heap * N * CHANNEL_BYTES + in_channel + word * 4;
     const u32 bits = IS_WHOLE ? ~0u : window.bits(tile, word);
+    const int apart = job > 0 ? COMBS : COMBS / 2;
 #pragma unroll 1
-    for (int comb = 0; comb < 2 * FRONT; comb++) {
-        const u32 *from = (const u32 *)staged + (comb * POINTS + channel) * TILE_WORDS +
-                          (word ^ swizzle(channel, comb & 1));
-        u8 *to = heap + (i64)(comb_of(job, comb >> 1, comb & 1) + COMBS * channel) * CHANNEL_BYTES;
+    for (int part = 0; part < 2 * FRONT; part++) {
+        const int group = part >> 1;
+        const u32 *from = (const u32 *)staged + (part * (POINTS / 2) + channel) * TILE_WORDS +
+                          (word ^ swizzle(channel, group));
+        const int first = first_channel(job, part_of(job, group), part & 1);
+        u8 *to = heap + (i64)(first + apart * channel) * CHANNEL_BYTES;
 #pragma unroll
-        for (int c = 0; c < POINTS; c += WRITTEN) {
-            u32 *of_channel = (u32 *)(to + (i64)c * COMBS * CHANNEL_BYTES);
+        for (int c = 0; c < POINTS / 2; c += WRITTEN) {
+            u32 *of_channel = (u32 *)(to + (i64)c * apart * CHANNEL_BYTES);
             u32 values = from[c * TILE_WORDS];
             if (!IS_WHOLE) values = (*of_channel & ~bits) | (values & bits);
             *of_channel = values;
@@ -173,11 +237,12 @@ __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *stage
 
 /// Does the transforms over b, then rotates, scales, quantises and transposes.
 ///
-///   middle       [pol][frame_spectra][16 r][COLUMNS b] c32
+///   middle       [pol][frame_spectra][8 r][COLUMNS b], see f_engine.cuh
 ///   out          ci8 or ci4 [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum]
 ///   clamped      [heap][pol]                    added to
 ///   rows         [pol][frame_spectra]
-///   gains        [pol][8 jobs][FRONT][VALUES/2 i][2 `LANES`] {gain of k, gain of N - k}
+///   gains        [pol][8 rows][FRONT groups][VALUES/2 i][`LANES`] {gain of i-th direct, of i-th mirrored channel},
+///                in row 0 {gain of k, gain of N - k}
 ///   roots        [`LANES` u][VALUES c] c32        W_POINTS^(u c), and if FRONT > 1 after it
 ///                [FRONT q][POINTS n] c32        W_COLUMNS^(q n)
 ///   heaps        heaps to compute; `tiles_per_pol` = their number x TILES_PER_HEAP
@@ -185,10 +250,10 @@ __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *stage
 ///                in these heaps are not changed
 ///
 /// Grid BLOCKS x groups, groups >= 8 and best the number of multiprocessors; blocks of THREADS. A block works on one
-/// pair of residues, whose gains stay in the L1 cache. Therefore blocks that share a multiprocessor (those `groups`
-/// apart) also share the pair.
+/// row, whose gains stay in the L1 cache. Therefore blocks that share a multiprocessor (those `groups`
+/// apart) also share the row.
 extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
-    f_engine_finish(const c32 *__restrict__ middle, u8 *__restrict__ out, u32 *clamped,
+    f_engine_finish(const u8 *__restrict__ middle, u8 *__restrict__ out, u32 *clamped,
                     const Row *__restrict__ rows, const float4 *__restrict__ gains,
                     const c32 *__restrict__ roots, const u32 *__restrict__ heaps, int tiles_per_pol,
                     int frame_spectra, int first_spectrum, int end_spectrum) {
@@ -200,19 +265,19 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
     u8 *staged = shared + EXCHANGE_BYTES + ROOTS_BYTES;
     for (int i = threadIdx.x; i < POINTS; i += THREADS) block_roots[i] = roots[i];
 
-    const int groups = gridDim.x / BLOCKS, group = blockIdx.x % groups, job = group % JOBS;
-    const int groups_of_job = (groups - job + JOBS - 1) / JOBS;
-    const int first_tile = group / JOBS + blockIdx.x / groups * groups_of_job;
+    const int groups = gridDim.x / BLOCKS, group = blockIdx.x % groups, job = group % ROWS;
+    const int groups_of_job = (groups - job + ROWS - 1) / ROWS;
+    const int first_tile = group / ROWS + blockIdx.x / groups * groups_of_job;
     const int stride = BLOCKS * groups_of_job, tiles = tiles_per_pol * (POLS / TILE_POLS);
     if (first_tile >= tiles) return;
 
     const Worker worker(job);
-    gains +=
-        (job * FRONT + worker.warp) * (VALUES / 2 * 2 * LANES) + worker.half * LANES + worker.lane;
-    auto values = [&](const Unit &unit) {
-        return middle + ((i64)unit.pol * frame_spectra + unit.spectrum) * N;
+    gains += (job * FRONT + worker.group) * (VALUES / 2 * LANES) + worker.lane;
+    auto row_of = [&](const Unit &unit) {
+        const i64 spectrum = (i64)unit.pol * frame_spectra + unit.spectrum;
+        return middle + spectrum * SPECTRUM_BYTES + job * ROW_BYTES;
     };
-    worker.fetch(values(Unit(Tile(first_tile, tiles_per_pol, heaps), 0, worker.slot)), exchange);
+    worker.fetch(row_of(Unit(Tile(first_tile, tiles_per_pol, heaps), 0, worker.slot)), exchange);
     __syncthreads();
     float4 kept_gains[KEEP_GAINS ? VALUES / 2 : 1];
     for (int number = first_tile; number < tiles; number += stride) {
@@ -229,26 +294,24 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
             const float4 *gains_of_pol = gains + unit.pol * (N / 2);
             if (KEEP_GAINS && pass % PASSES_OF_POL == 0) {
 #pragma unroll
-                for (int i = 0; i < VALUES / 2; i++) kept_gains[i] = gains_of_pol[i * (2 * LANES)];
+                for (int i = 0; i < VALUES / 2; i++) kept_gains[i] = gains_of_pol[i * LANES];
             }
             const float4 *unit_gains = KEEP_GAINS ? kept_gains : gains_of_pol;
             c32 v[VALUES];
             cp_async_wait<0>();
-            if constexpr (FRONT > 1) {
-                worker.front(exchange, roots + POINTS);
-                wait_for_unit(worker.slot);
-            }
+            if constexpr (FRONT > 1) worker.front(exchange, roots + POINTS);
             worker.transform(exchange, block_roots, v);
             wait_for_unit(worker.slot);
-            worker.fetch(values(next), exchange);
-            short_fft<VALUES>(v);
-            u32 sum = worker.is_alone
-                          ? finish_comb<true>(worker, v, row, unit_gains, staged, unit.place)
-                          : finish_comb<false>(worker, v, row, unit_gains, staged, unit.place);
-            // The counts of the two units of a warp are packed in 16 bits each.
-            constexpr int SHARING = 16 / LANES;
-            const int own = threadIdx.x % 32 / (32 / SHARING);
-            sum = __reduce_add_sync(0xffffffff, sum << (16 * own)) >> (16 * own) & 0xffff;
+            worker.fetch(row_of(next), exchange);
+            butterfly_fft<VALUES>(v);
+            u32 sum = job == 0 ? finish_real_part(worker, v, row, unit_gains, staged, unit.place)
+                               : finish_part(worker, v, row, unit_gains, staged, unit.place);
+            // The counts of the units of a warp are packed in 32 bits.
+            constexpr int SHARING = FRONT > 1 ? 1 : 32 / LANES, COUNT_BITS = 32 / SHARING;
+            static_assert(SHARING == 1 || LANES * VALUES < 1 << COUNT_BITS, "COUNT_BITS");
+            const int own = threadIdx.x % 32 / COUNT_BITS * COUNT_BITS;
+            sum = __reduce_add_sync(0xffffffff, sum << own) >> own;
+            if (SHARING > 1) sum &= (1u << COUNT_BITS % 32) - 1;
             if (threadIdx.x % (32 / SHARING) == 0 && sum > 0 && window.has(unit.spectrum)) {
                 atomicAdd(clamped + (unit.spectrum / SPECTRA_PER_HEAP) * POLS + unit.pol, sum);
             }

@@ -146,13 +146,37 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         Stream { frame_samples: 8192, frames: 200, late: 30, ..plain() },
         with(&delayed, json!({"heaps_per_frame": 2})),
     );
-    special("long input frames", Stream { frame_samples: 1 << 21, frames: 2, ..plain() }, delayed);
+    special(
+        "long input frames",
+        Stream { frame_samples: 1 << 21, frames: 2, ..plain() },
+        delayed.clone(),
+    );
     special(
         "missing heaps",
         Stream { frames: 24, missing_every: Some(41), ..plain() },
         json!({"heaps_per_frame": 3}),
     );
     special("a plain transform", plain(), json!({"taps": 1, "window": "rect", "w_cutoff": 0}));
+    // With 2048 channels or more, 10-bit samples are filtered on the matrix units of a Hopper GPU, unless
+    // the weights are not smooth.
+    let smooth = |more: Value| with(&json!({"channels": 2048}), more);
+    for taps in [1, 2, 7, 15, 17] {
+        let name = format!("2048 channels, {taps} taps");
+        special(&name, Stream { frames: 4, ..plain() }, smooth(json!({"taps": taps})));
+    }
+    special("2048 channels, one polarisation", Stream { pols: 1, ..plain() }, smooth(json!({})));
+    special("2048 channels, coarse delays that change", plain(), smooth(delayed.clone()));
+    special(
+        "2048 channels, short input frames",
+        Stream { frame_samples: 16384, frames: 200, late: 30, ..plain() },
+        smooth(with(&delayed, json!({"spectra_per_heap": 16}))),
+    );
+    special(
+        "2048 channels, missing heaps",
+        Stream { frames: 24, missing_every: Some(41), ..plain() },
+        smooth(json!({"heaps_per_frame": 3, "spectra_per_heap": 16})),
+    );
+    special("2048 channels, weights that are not smooth", plain(), smooth(json!({"w_cutoff": 8})));
     let changed = [
         (1024, 64, "standard", 8),
         (1024, 64, "k_major", 4),

@@ -4,6 +4,7 @@
 use super::FEngine;
 use super::frames::{Frames, Spectra};
 use super::launch::THREADS;
+use super::matrix;
 use super::program::Program;
 use crate::common::gpu::{self, Table};
 use crate::common::live::Live;
@@ -16,11 +17,12 @@ use crate::f_engine::samples::schedule::{Fate, Run, Schedule, Sizes};
 use bytemuck::{Pod, Zeroable};
 use fxgraph::cuda::{Device, DeviceArray, Grid, Lane};
 use fxgraph::{BlockError, Env, Header, Ports};
-use num_complex::Complex32;
 use std::sync::Arc;
 
 /// Size of `Row` of `spectrum_row.cuh`: the values that all channels of a spectrum share.
 const ROW_BYTES: usize = 32;
+/// Size of an intermediate value.
+const MIDDLE_BYTES: usize = 6;
 /// Thread blocks that measure the power of one run of spectra with missing samples.
 const MEASURE_BLOCKS: usize = 32;
 
@@ -45,9 +47,10 @@ pub fn device_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
         + Table::<f32>::device_bytes(2 * rows)
         + Table::<u8>::device_bytes(rows * ROW_BYTES)
         + Table::<u32>::device_bytes(heaps + pols * (4 + heaps));
-    let constants = 4 * sizes.window + 16 * f_engine.channels;
+    // The weights, roots of both passes, and the weights for the matrix units.
+    let constants = 4 * sizes.window + 24 * f_engine.channels + matrix::MAX_TABLE_BYTES;
     let settings = DeviceSettings::device_bytes(pols, f_engine.channels);
-    samples + rows * f_engine.channels * size_of::<Complex32>() + tables + constants + settings
+    samples + rows * f_engine.channels * MIDDLE_BYTES + tables + constants + settings
 }
 
 /// Launches the two passes for each output frame.
@@ -60,7 +63,7 @@ pub struct TwoPass {
     spectra_per_heap: usize,
     pols: usize,
     /// Intermediate values between the passes.
-    middle: DeviceArray<Complex32>,
+    middle: DeviceArray<u16>,
     /// Runs to filter, from the front; runs to measure, from the back.
     entries: Table<Entry>,
     /// Number of runs of the output frame to filter so far.
@@ -113,7 +116,7 @@ impl TwoPass {
             heap_bytes: values * usize::from(f_engine.bits) / 4,
             spectra_per_heap: f_engine.spectra_per_heap,
             pols,
-            middle: DeviceArray::new(device, rows * f_engine.channels)?,
+            middle: DeviceArray::new(device, rows * f_engine.channels * MIDDLE_BYTES / 2)?,
             entries: Table::new(device, rows)?,
             to_filter: 0,
             to_measure: 0,
@@ -223,7 +226,7 @@ impl TwoPass {
         spectra: usize,
     ) -> Result<(), BlockError> {
         let (to_filter, to_measure) = (self.to_filter, self.to_measure);
-        let Program { kernels, constants, cut, .. } = &mut self.program;
+        let Program { kernels, constants, cut, matrix, .. } = &mut self.program;
         let first_measured = self.entries.slot_len() - to_measure;
         let entries = self.entries.address(slot);
         let stretches = entries + (first_measured * size_of::<Entry>()) as u64;
@@ -240,18 +243,23 @@ impl TwoPass {
                 let arguments = [stretches.into(), levels.into()];
                 kernels.measure.launch(lane.stream(), grid, &arguments)?;
             }
-            kernels.filter.launch(
-                lane.stream(),
-                Grid::new([cut.column_blocks(), to_filter, 1], THREADS),
-                &[
-                    entries.into(),
-                    constants.weights.address().into(),
-                    constants.filter_roots.address().into(),
-                    self.middle.address().into(),
-                    levels.into(),
-                    (spectra as u32).into(),
-                ],
-            )?;
+            let mut arguments = vec![
+                entries.into(),
+                constants.weights.address().into(),
+                constants.filter_roots.address().into(),
+                self.middle.address().into(),
+                levels.into(),
+                (spectra as u32).into(),
+            ];
+            if let Some(matrix) = matrix {
+                arguments[1] = matrix.weights.address().into();
+                arguments.push(matrix.scale.into());
+                let grid = Grid::new([matrix.cut.column_blocks(), to_filter, 1], matrix::THREADS);
+                matrix.kernel.launch(lane.stream(), grid, &arguments)?;
+            } else {
+                let grid = Grid::new([cut.column_blocks(), to_filter, 1], THREADS);
+                kernels.filter.launch(lane.stream(), grid, &arguments)?;
+            }
         }
         Ok(())
     }
@@ -319,7 +327,7 @@ impl Maker for TwoPass {
         (self.to_filter, self.to_measure) = (0, 0);
         self.spectra[slot].begin(schedule.timestamp());
         let whole = runs.iter().filter(|(_, run)| run.fate == Fate::Whole);
-        self.program.run_length(whole.map(|(_, run)| run.count).sum())
+        self.program.run_length(whole.map(|(_, run)| run.count))
     }
 
     fn add(

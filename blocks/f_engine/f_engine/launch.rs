@@ -7,8 +7,10 @@ use fxgraph::cuda::Properties;
 use num_complex::Complex32;
 use std::f64::consts::TAU;
 
-/// Points of the transform in the first pass: one residue class of channels for each.
-pub const RESIDUES: usize = 16;
+/// Points of the transform in the first pass.
+const RESIDUES: usize = 16;
+/// Rows of a spectrum between the passes.
+const ROWS: usize = RESIDUES / 2;
 /// Threads per block of all kernels except the second pass.
 pub const THREADS: usize = 256;
 /// Shared memory that CUDA reserves per thread block, in bytes.
@@ -17,13 +19,13 @@ const RESERVED_BYTES: usize = 1024;
 /// Launch configuration of both passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Points per residue in the intermediate array.
+    /// Points per row in the intermediate array.
     pub columns: usize,
     /// Length of the first radix step of the second pass.
     pub front: usize,
     /// Channels per thread of the second pass.
     values: usize,
-    /// Threads per row.
+    /// Threads per part of a row; a row has `front` parts.
     lanes: usize,
     /// Bytes of a channel per tile, which are written together.
     pub tile_bytes: usize,
@@ -49,13 +51,9 @@ impl Cut {
     /// Launch configuration, or the message of the diagnostic if the GPU has too little shared memory.
     pub fn find(shape: &KernelShape, gpu: &Properties) -> Result<Self, String> {
         let KernelShape { channels, taps, sample_bits, .. } = *shape;
-        let columns = channels / RESIDUES;
-        let front = if columns <= 512 { 1 } else { columns / 256 };
-        let values = match columns / front {
-            64 => 8,
-            512 => 32,
-            _ => 16,
-        };
+        let columns = 2 * channels / RESIDUES;
+        let front = if columns <= 1024 { 1 } else { columns / 256 };
+        let values = if columns / front <= 256 { 16 } else { 32 };
         let lanes = columns / front / values;
         let pieces = if sample_bits > 12 { 5 } else { 4 };
         let cut = Self {
@@ -79,11 +77,13 @@ impl Cut {
         // So use the largest tiles that fit, with the number of threads per block that gives most
         // resident threads. This is the fastest on an H200; GPUs with less shared memory were not measured.
         let of_tile = |tile_bytes: usize| {
-            let cuts = [512, 256].map(|threads| cut.with_tile(shape, tile_bytes, threads));
+            let cuts = [128, 512, 256].map(|threads| cut.with_tile(shape, tile_bytes, threads));
             let fitting = cuts.into_iter().flatten().filter(|cut| cut.resident_threads(gpu) > 0);
             fitting.max_by_key(|cut| cut.resident_threads(gpu))
         };
-        match [32, 16, 8].into_iter().find_map(of_tile) {
+        // Short rows need large tiles to fill a block.
+        let largest = if columns == 128 { 64 } else { 32 };
+        match [largest, 32, 16, 8].into_iter().find_map(of_tile) {
             Some(cut) if cut.filter_shared_bytes <= gpu.shared_bytes_per_block => Ok(cut),
             // The first pass needs more than the second one with small tiles.
             _ => Err(format!(
@@ -98,27 +98,23 @@ impl Cut {
     fn with_tile(self, shape: &KernelShape, tile_bytes: usize, threads: usize) -> Option<Self> {
         let Self { columns, front, values, lanes, .. } = self;
         let points = columns / front;
-        let slots = threads / (2 * lanes * front);
+        let slots = threads / (lanes * front);
         let units = tile_bytes / (shape.value_bits / 4);
         let spectra = units / if shape.k_major { 1 } else { shape.pols };
         let written = threads / (tile_bytes / 4);
-        let fits = units.is_multiple_of(slots)
+        let fits = slots > 0
+            && units.is_multiple_of(slots)
             && units > 0
             && shape.spectra_per_heap.is_multiple_of(spectra)
-            && points.is_multiple_of(written);
-        // Each thread moves two columns together; the pitch avoids bank conflicts.
-        let pitch = if values == 2 * lanes { values + 2 } else { values + 1 };
-        let exchange = slots * 2 * front * lanes * pitch * 8;
+            && (points / 2).is_multiple_of(written);
+        // The pitch of values + 2 avoids bank conflicts.
+        let exchange = slots * front * lanes * (values + 2) * 8;
         fits.then_some(Self {
             tile_bytes,
             tiles_per_heap: shape.spectra_per_heap / spectra,
-            finish_shared_bytes: exchange + points * 8 + 2 * columns * tile_bytes,
+            finish_shared_bytes: exchange + points * 8 + columns * tile_bytes,
             finish_threads: threads,
-            finish_blocks: match (threads, columns) {
-                (512, _) => 1,
-                (_, ..=256) => 3,
-                _ => 2,
-            },
+            finish_blocks: if columns <= 256 { 768 } else { 512 } / threads,
             ..self
         })
     }
@@ -135,53 +131,51 @@ impl Cut {
 
     /// Thread blocks of the first pass across the columns.
     pub fn column_blocks(&self) -> usize {
-        self.columns / (THREADS / RESIDUES)
+        self.columns / (2 * THREADS / RESIDUES)
     }
 
-    /// Spectra per run of the first pass, for `spectra` in total. The number of runs fills the GPU once, because
-    /// each run starts by reading its first window.
-    pub fn run_length(&self, spectra: usize, gpu: &Properties) -> usize {
-        let at_once = self.filter_blocks * gpu.multiprocessors / self.column_blocks();
-        spectra.div_ceil(at_once.max(1)).max(1).next_multiple_of(HEAP_UNIT)
-    }
-
-    /// Groups of thread blocks of the second pass: at least one for each pair of residues.
+    /// Groups of thread blocks of the second pass: at least one for each row.
     pub fn groups(&self, gpu: &Properties) -> usize {
-        gpu.multiprocessors.max(RESIDUES / 2)
+        gpu.multiprocessors.max(ROWS)
     }
 
-    /// Channels k and their mirrors N - k, in the order of the gains in the second pass:
-    /// `[8 jobs][front][values / 2][2 x lanes]`.
+    /// Channels in the order of the gains in the second pass: `[8 rows][front][values / 2][lanes]`
+    /// {direct channel k, mirrored channel}; in row 0 the mirrored channel is N - k.
     pub fn gain_order(&self) -> Vec<[usize; 2]> {
         let Self { columns, front, values, lanes, .. } = *self;
-        let (channels, rows) = (RESIDUES * columns, RESIDUES * front);
-        let row = |job: usize, warp: usize, half: usize| {
-            let first = if job > 0 { job + RESIDUES * warp } else { RESIDUES / 2 * warp };
-            match (half, first) {
-                (0, first) => first,
-                (_, 0) => rows / 2,
-                (_, first) => rows - first,
+        let (channels, combs) = (ROWS * columns, RESIDUES * front);
+        // Part of row 0 of a group of threads; parts that are partners are in the same warp.
+        let part = |group: usize| match (group / 2, group % 2) {
+            _ if front == 1 => 0,
+            (first, 0) => first,
+            (0, _) => front / 2,
+            (first, _) => front - first,
+        };
+        let pair = |row: usize, group: usize, i: usize, lane: usize| {
+            if row == 0 {
+                let k = ROWS * (part(group) + front * (lane + lanes * i));
+                // Channel 0 has no partner; the middle channel is used instead.
+                [k, if k == 0 { channels / 2 } else { channels - k }]
+            } else {
+                let comb = row + RESIDUES * group;
+                let mirror = combs - comb + combs * (lanes - 1 - lane + lanes * i);
+                [comb + combs * (lane + lanes * i), mirror]
             }
         };
         let mut order = Vec::with_capacity(channels / 2);
-        for job in 0..RESIDUES / 2 {
-            for warp in 0..front {
+        for row in 0..ROWS {
+            for group in 0..front {
                 for i in 0..values / 2 {
-                    for thread in 0..2 * lanes {
-                        let (half, lane) = (thread / lanes, thread % lanes);
-                        let k = row(job, warp, half) + rows * (lane + lanes * i);
-                        // Channel 0 has no mirror; the middle channel is used instead.
-                        order.push([k, if k == 0 { channels / 2 } else { channels - k }]);
-                    }
+                    order.extend((0..lanes).map(|lane| pair(row, group, i, lane)));
                 }
             }
         }
         order
     }
 
-    /// W_N^(b r), `[16 r][columns b]`.
+    /// W_2N^(b r), `[8 r][columns b]`.
     pub fn filter_roots(&self) -> Vec<Complex32> {
-        roots(RESIDUES, self.columns, RESIDUES * self.columns)
+        roots(ROWS, self.columns, RESIDUES * self.columns)
     }
 
     /// W_points^(u c), `[lanes u][values c]`, followed for `front` > 1 by W_columns^(q n),
@@ -194,6 +188,25 @@ impl Cut {
         }
         all
     }
+}
+
+/// Spectra per run of the first pass, if `counts` are the lengths of the stretches that have to be divided and `at_once`
+/// runs fill the GPU. The runs fill the GPU once, because each run starts by reading its first window and one
+/// run too many would take as long again as all others.
+pub fn run_length(counts: impl Iterator<Item = usize> + Clone, at_once: usize) -> usize {
+    let at_once = at_once.max(1);
+    let runs =
+        |units: usize| counts.clone().map(|count| count.div_ceil(units * HEAP_UNIT)).sum::<usize>();
+    let (mut low, mut high) = (1, counts.clone().max().unwrap_or(0).div_ceil(HEAP_UNIT).max(1));
+    if runs(high) > at_once {
+        let spectra = counts.clone().sum::<usize>();
+        return spectra.div_ceil(at_once).next_multiple_of(HEAP_UNIT);
+    }
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if runs(middle) > at_once { low = middle + 1 } else { high = middle }
+    }
+    low * HEAP_UNIT
 }
 
 /// exp(-2 pi j a b / points), `[rows a][columns b]`.
@@ -247,12 +260,12 @@ pub mod tests {
     #[test]
     fn shared_memory_matches_the_kernels() {
         for (channels, tile_bytes, bytes) in [
-            (1024, 32, 23_040),
-            (2048, 32, 46_080),
-            (4096, 32, 53_248),
-            (8192, 32, 106_496),
-            (16384, 32, 102_400),
-            (32768, 32, 202_752),
+            (1024, 64, 46_080),
+            (2048, 32, 47_104),
+            (4096, 32, 90_112),
+            (8192, 32, 110_592),
+            (16384, 32, 104_448),
+            (32768, 32, 206_848),
         ] {
             let cut = Cut::new(&shape(channels), &h200()).unwrap();
             assert_eq!(
@@ -316,15 +329,19 @@ pub mod tests {
 
     #[test]
     fn run_length_fills_the_gpu_once() {
-        for (channels, spectra, length) in [
-            (8192, 8192, 1024),
-            (1024, 65536, 1008),
-            (32768, 2048, 1024),
-            (8192, 512, 64),
-            (1024, 32, 16),
+        for (counts, at_once, length) in [
+            (vec![4096, 4096], 8, 1024),
+            (vec![32768, 32768], 66, 1008),
+            // 993 spectra for each of 33 runs would make 34 runs of two polarisations.
+            (vec![16384, 16384], 33, 1024),
+            (vec![1024, 1024], 2, 1024),
+            (vec![256, 256], 8, 64),
+            (vec![16, 16], 66, 16),
+            (vec![], 8, 16),
+            // More stretches than runs at once: the long one is divided.
+            (vec![100, 100, 100, 1000], 3, 448),
         ] {
-            let cut = Cut::new(&shape(channels), &h200()).unwrap();
-            assert_eq!(cut.run_length(spectra, &h200()), length, "{channels} {spectra}");
+            assert_eq!(run_length(counts.iter().copied(), at_once), length, "{counts:?}");
         }
     }
 
@@ -332,15 +349,15 @@ pub mod tests {
     fn roots_have_negative_exponent() {
         let cut = Cut::new(&shape(16384), &h200()).unwrap();
         let [filter, finish] = [cut.filter_roots(), cut.finish_roots()];
-        assert_eq!((filter.len(), finish.len()), (16384, 256 + 1024));
+        assert_eq!((filter.len(), finish.len()), (16384, 256 + 2048));
         let expected = |turns: f64| {
             let (sin, cos) = (TAU * turns).sin_cos();
             Complex32::new(cos as f32, -sin as f32)
         };
         for (got, turns) in [
-            (filter[1024 + 3], 3.0 / 16384.0),
+            (filter[2048 + 3], 3.0 / 32768.0),
             (finish[16 * 2 + 5], 10.0 / 256.0),
-            (finish[256 + 3 * 256 + 7], 21.0 / 1024.0),
+            (finish[256 + 3 * 256 + 7], 21.0 / 2048.0),
         ] {
             assert!((got - expected(turns)).norm() < 1e-7);
         }

@@ -6,6 +6,7 @@ mod cpu;
 mod cuda;
 mod frames;
 mod launch;
+mod matrix;
 mod program;
 mod shape;
 #[cfg(test)]
@@ -177,7 +178,7 @@ impl KindSpec for FEngine {
         }),
         Implementation::<Self>::cuda(
             "two_pass",
-            "two kernels, with intermediate values in single precision",
+            "two kernels, with intermediate values of 24 bits",
             |block, env| Ok(Box::new(cuda::TwoPass::block(&block.parameters, &block.ports, env)?)),
         )
         .check(|block, gpu| {

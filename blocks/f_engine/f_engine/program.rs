@@ -1,7 +1,8 @@
 //! Kernels, compiled for the installed GPU, and their constant tables.
 
 use super::FEngine;
-use super::launch::Cut;
+use super::launch::{self, Cut};
+use super::matrix::{self, MatrixCut};
 use super::shape::KernelShape;
 use crate::common::dither::Dither;
 use crate::common::gpu;
@@ -27,12 +28,45 @@ pub struct Constants {
     pub finish_roots: DeviceArray<Complex32>,
 }
 
+/// First pass with the filter on the matrix units.
+pub struct Matrix {
+    pub cut: MatrixCut,
+    pub kernel: Kernel,
+    pub weights: DeviceArray<u32>,
+    /// Factor of the weights.
+    pub scale: f32,
+}
+
 /// Kernels, launch configuration and tables for one GPU.
 pub struct Program {
     pub gpu: Properties,
     pub cut: Cut,
+    /// Used instead of the filter of `kernels`, if there is one.
+    pub matrix: Option<Matrix>,
     pub kernels: Kernels,
     pub constants: Constants,
+}
+
+impl Matrix {
+    /// The kernel, if it supports the shape, the weights and the device.
+    fn new(
+        shape: &KernelShape,
+        weights: &[f32],
+        device: &Arc<Device>,
+    ) -> Result<Option<Self>, BlockError> {
+        let Some(cut) = MatrixCut::new(shape, device.properties()) else { return Ok(None) };
+        let Some(matrix::Weights { table, scale }) = cut.fit(weights) else { return Ok(None) };
+        let macros = gpu::numbers([
+            ("CHANNELS", shape.channels),
+            ("POLS", shape.pols),
+            ("TAPS", shape.taps),
+            ("SAMPLE_BITS", shape.sample_bits),
+        ]);
+        let program = gpu::program(device, "f_engine_matrix.cu", macros)?;
+        let kernel = program.kernel("f_engine_matrix_filter", cut.shared_bytes)?;
+        let weights = DeviceArray::from_slice(device, &table)?;
+        Ok(Some(Self { cut, kernel, weights, scale }))
+    }
 }
 
 impl Program {
@@ -80,11 +114,16 @@ impl Program {
             filter_roots: DeviceArray::from_slice(device, &cut.filter_roots())?,
             finish_roots: DeviceArray::from_slice(device, &cut.finish_roots())?,
         };
-        Ok(Self { gpu, cut, kernels, constants })
+        let matrix = Matrix::new(&shape, &weights, device)?;
+        Ok(Self { gpu, cut, matrix, kernels, constants })
     }
 
-    /// Spectra per run, for `spectra` to filter in total.
-    pub fn run_length(&self, spectra: usize) -> usize {
-        self.cut.run_length(spectra, &self.gpu)
+    /// Spectra per run, for stretches of `counts` spectra.
+    pub fn run_length(&self, counts: impl Iterator<Item = usize> + Clone) -> usize {
+        let (blocks, columns) = match &self.matrix {
+            Some(matrix) => (1, matrix.cut.column_blocks()),
+            None => (self.cut.filter_blocks, self.cut.column_blocks()),
+        };
+        launch::run_length(counts, blocks * self.gpu.multiprocessors / columns)
     }
 }
