@@ -176,7 +176,7 @@ fn quantise(
     let round = |value: f32| value.clamp(-LARGEST, LARGEST).round_ties_even() as i8;
     for (index, ((&re, &im), output)) in re.iter().zip(im).zip(output).enumerate() {
         let [x, y] = match dither_key {
-            Some(key) => dither::uniform_pair(key, index as u64),
+            Some(key) => dither::uniform_pair(key, index as u32),
             None => [0.0; 2],
         };
         let (re, im) = (re + x, im + y);

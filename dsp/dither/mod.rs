@@ -21,14 +21,18 @@ pub fn key(seed: u64, place: &[u64]) -> u64 {
     })
 }
 
-/// Returns two independent values, uniform in (-1/2, 1/2), for the complex value `index` of a row.
+/// Multiplier of the hash of a place, 32 bits.
+const SPREAD: u32 = 0x846c_a68b;
+
+/// Returns two independent values, uniform in (-1/2, 1/2), for the complex value `index` of a row: odd multiples of
+/// 2^-16, so that they are symmetric about 0 and exact in single precision.
 #[inline]
 #[must_use]
-pub fn uniform_pair(key: u64, index: u64) -> [f32; 2] {
-    let bits = mix(key.wrapping_add(index.wrapping_mul(GOLDEN)));
-    // 23 bits plus 1/2 are exact in single precision, so neither end is reached.
-    [bits as u32, (bits >> 32) as u32]
-        .map(|bits| ((bits >> 9) as f32 + 0.5) * (1.0 / 8_388_608.0) - 0.5)
+pub fn uniform_pair(key: u64, index: u32) -> [f32; 2] {
+    let fold = |z: u64| z as u32 ^ (z >> 32) as u32;
+    let place = key.wrapping_add(u64::from(index).wrapping_mul(GOLDEN));
+    let bits = fold(u64::from(fold(place)) * u64::from(SPREAD));
+    [bits & 0xffff, bits >> 16].map(|half| (half | 1) as f32 * (1.0 / 65536.0) - 0.5)
 }
 
 #[cfg(test)]

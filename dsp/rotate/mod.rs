@@ -138,7 +138,7 @@ fn portable(block: Block) -> u32 {
     let mut dither = [[0.0; 2]; BLOCK];
     if let Some(key) = block.dither_key {
         for (i, dither) in dither.iter_mut().enumerate() {
-            *dither = uniform_pair(key, (block.first + i) as u64);
+            *dither = uniform_pair(key, (block.first + i) as u32);
         }
     }
     let mut saturated = 0;

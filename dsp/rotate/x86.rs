@@ -123,7 +123,7 @@ fn vectors(block: Block) -> u32 {
         }
         let mut z = turn.times(z);
         if let Some(key) = block.dither_key {
-            z = _mm512_add_ps(z, uniform_pairs(key, (block.first + i) as u64));
+            z = _mm512_add_ps(z, uniform_pairs(key, (block.first + i) as u32));
         }
         let over = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(_mm512_abs_ps(z), most);
         saturated += ((over | over >> 1) & 0x5555).count_ones();

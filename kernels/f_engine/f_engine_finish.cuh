@@ -30,8 +30,6 @@ __device__ __forceinline__ u32 finish_comb(const Worker &worker, const c32 *v, c
     // X is computed with a factor of 2; the quantiser takes it in units of its whole range.
     constexpr float limit = largest(VALUE_BITS), scale = 0.25f / limit;
     const c32 centre = scale * row.turn.centre;
-    const u64 dither_first = row.dither_key + first * DITHER_STEP;
-    const u64 dither_mirror = row.dither_key + (N - first) * DITHER_STEP;
 
     const int mirror = (IS_ALONE && half == 0 ? POINTS : POINTS - 1) - lane,
               mirror_half = IS_ALONE ? half : 1 - half;
@@ -65,12 +63,13 @@ __device__ __forceinline__ u32 finish_comb(const Worker &worker, const c32 *v, c
         const c32 by = phasor(angle + slope * (float)(COMBS * LANES * i));
         c32 factor = centre * by, factor_mirror = centre * conj(by);
         int mirror_place = -LANES * TILE_BYTES * i;
-        u64 dither_back = dither_mirror - (u64)(COMBS * LANES * i) * DITHER_STEP;
+        const int channel = first + COMBS * LANES * i;
+        int mirror_channel = N - channel;
         if (IS_ALONE && i == 0 && has_ends) {
             x_mirror = 2.0f * conj(v[fft_place<VALUES>(VALUES / 2)]);
             factor_mirror = centre;
             mirror_place = -POINTS / 2 * TILE_BYTES;
-            dither_back = row.dither_key + (u64)(N / 2) * DITHER_STEP;
+            mirror_channel = N / 2;
         }
         if (CHANNEL_GAINS) {
             const float4 pair = gains[KEEP_GAINS ? i : i * (2 * LANES)];
@@ -79,9 +78,8 @@ __device__ __forceinline__ u32 finish_comb(const Worker &worker, const c32 *v, c
         }
         c32 y = x * factor, y_mirror = x_mirror * factor_mirror;
         if (DITHER) {
-            y = y + (0.5f / limit) *
-                        uniform_pair(dither_first + (u64)(COMBS * LANES * i) * DITHER_STEP);
-            y_mirror = y_mirror + (0.5f / limit) * uniform_pair(dither_back);
+            y = y + (0.5f / limit) * uniform_pair(row.dither_key, channel);
+            y_mirror = y_mirror + (0.5f / limit) * uniform_pair(row.dither_key, mirror_channel);
         }
         clamped += quantise(to + i * LANES * TILE_BYTES, y);
         clamped += quantise(to_mirror + mirror_place, y_mirror);
