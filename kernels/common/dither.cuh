@@ -1,8 +1,8 @@
 // Reproducible dither, bit-identical to the CPU implementation.
 //
 // The noise depends only on the key of a row of values (computed from the seed and the indices of the
-// row) and on the index within the row. SplitMix64 (Steele, Lea and Flood 2014) makes the
-// keys; the noise of a value takes a few operations of 32 bits.
+// row) and on the index within the row. SplitMix64 (Steele, Lea and Flood 2014) makes the keys; the noise of a
+// complex value takes nine instructions, because one hash of 32 bits serves both parts.
 #pragma once
 #include "types.cuh"
 
@@ -33,7 +33,7 @@ __device__ __forceinline__ c32 uniform_pair(u64 key, u32 index) {
     u64 product;  // The compiler makes two instructions of it in C++.
     asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(fold(place)), "n"(0x846ca68b));
     const u32 bits = fold(product) | 0x00010001;
-    // A half in the low bits of 128, whose unit there is 2^-16; the difference is exact.
+    // 16 bits enter the fraction of 128, whose unit is 2^-16; the difference is exact.
     constexpr u32 base = 0x43000000;
     return {__uint_as_float(__byte_perm(bits, base, 0x7610)) - 128.5f,
             __uint_as_float(__byte_perm(bits, base, 0x7632)) - 128.5f};
