@@ -42,6 +42,9 @@ impl Sizes {
     }
 }
 
+/// Values of the parameter `dither`, each with the end of its benchmarks' names.
+pub const DITHERS: [(&str, &str); 2] = [("none", ""), ("uniform", ", dither")];
+
 /// Spectra in a heap.
 pub const HEAP: usize = 256;
 

@@ -90,7 +90,7 @@ pub fn quantise_beam(
 ) -> u64 {
     // SAFETY: as above.
     match form {
-        Form::Portable => quantise(dither_key, scratch, beam, output),
+        Form::Portable => quantise(dither_key, scratch, beam, output, dither::fill),
         #[cfg(target_arch = "x86_64")]
         Form::Avx2 => unsafe { x86::quantise_avx2(dither_key, scratch, beam, output) },
         #[cfg(target_arch = "x86_64")]
@@ -162,26 +162,32 @@ fn unpack(layout: &Layout, row: &[u8], volts: &mut [f32]) {
     }
 }
 
+/// `fill` is [`dither::fill`].
 #[inline(always)]
 fn quantise(
     dither_key: Option<u64>,
     scratch: &Scratch,
     beam: usize,
     output: &mut [[i8; 2]],
+    fill: impl Fn(u64, u32, &mut [[f32; 2]]),
 ) -> u64 {
     const LARGEST: f32 = 127.0;
+    const BLOCK: usize = 64;
     let spectra = output.len();
     let (re, im) = scratch.sums[2 * beam * spectra..][..2 * spectra].split_at(spectra);
     let mut saturated = 0_u32;
     let round = |value: f32| value.clamp(-LARGEST, LARGEST).round_ties_even() as i8;
-    for (index, ((&re, &im), output)) in re.iter().zip(im).zip(output).enumerate() {
-        let [x, y] = match dither_key {
-            Some(key) => dither::uniform_pair(key, index as u64),
-            None => [0.0; 2],
-        };
-        let (re, im) = (re + x, im + y);
-        saturated += u32::from((re.abs() > LARGEST) | (im.abs() > LARGEST));
-        *output = [round(re), round(im)];
+    let mut dither = [[0.0; 2]; BLOCK];
+    let blocks = re.chunks(BLOCK).zip(im.chunks(BLOCK)).zip(output.chunks_mut(BLOCK));
+    for (number, ((re, im), output)) in blocks.enumerate() {
+        if let Some(key) = dither_key {
+            fill(key, (number * BLOCK) as u32, &mut dither);
+        }
+        for (((&re, &im), output), [x, y]) in re.iter().zip(im).zip(output).zip(&dither) {
+            let (re, im) = (re + x, im + y);
+            saturated += u32::from((re.abs() > LARGEST) | (im.abs() > LARGEST));
+            *output = [round(re), round(im)];
+        }
     }
     u64::from(saturated)
 }

@@ -1,10 +1,11 @@
 //! The arithmetic compiled for x86 CPUs.
 
 use super::{Layout, Scratch, add, quantise};
+use crate::dither;
 use num_complex::Complex32;
 
 macro_rules! compiled_for {
-    ($features:literal, $add:ident, $quantise:ident) => {
+    ($features:literal, $add:ident, $quantise:ident, $fill:expr) => {
         #[target_feature(enable = $features)]
         pub(super) fn $add(
             layout: &Layout,
@@ -24,10 +25,12 @@ macro_rules! compiled_for {
             beam: usize,
             output: &mut [[i8; 2]],
         ) -> u64 {
-            quantise(key, scratch, beam, output)
+            quantise(key, scratch, beam, output, $fill)
         }
     };
 }
 
-compiled_for!("avx2", add_avx2, quantise_avx2);
-compiled_for!("avx512f,avx512bw,avx512dq,avx512vl", add_avx512, quantise_avx512);
+compiled_for!("avx2", add_avx2, quantise_avx2, |key, first, values| dither::x86::fill(
+    key, first, values
+));
+compiled_for!("avx512f,avx512bw,avx512dq,avx512vl", add_avx512, quantise_avx512, dither::fill);

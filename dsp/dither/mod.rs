@@ -21,41 +21,28 @@ pub fn key(seed: u64, place: &[u64]) -> u64 {
     })
 }
 
-/// Returns two independent values, uniform in (-1/2, 1/2), for the complex value `index` of a row.
+/// Multiplier of the hash of a place, 32 bits.
+const FACTOR: u32 = 0x846c_a68b;
+
+/// Returns two independent values, uniform in (-1/2, 1/2), for the complex value `index` of a row: odd multiples of
+/// 2^-16, so that they are symmetric about 0 and exact in single precision.
 #[inline]
 #[must_use]
-pub fn uniform_pair(key: u64, index: u64) -> [f32; 2] {
-    let bits = mix(key.wrapping_add(index.wrapping_mul(GOLDEN)));
-    // 23 bits plus 1/2 are exact in single precision, so neither end is reached.
-    [bits as u32, (bits >> 32) as u32]
-        .map(|bits| ((bits >> 9) as f32 + 0.5) * (1.0 / 8_388_608.0) - 0.5)
+pub fn uniform_pair(key: u64, index: u32) -> [f32; 2] {
+    let fold = |z: u64| z as u32 ^ (z >> 32) as u32;
+    let place = key.wrapping_add(u64::from(index).wrapping_mul(GOLDEN));
+    let bits = fold(u64::from(fold(place)) * u64::from(FACTOR));
+    [bits & 0xffff, bits >> 16].map(|half| (half | 1) as f32 * (1.0 / 65536.0) - 0.5)
+}
+
+/// Sets `values` to those of [`uniform_pair`] for `first` and the indices after it.
+#[inline(always)]
+#[allow(clippy::inline_always)] // The body is compiled again in functions with other instruction sets.
+pub(crate) fn fill(key: u64, first: u32, values: &mut [[f32; 2]]) {
+    for (value, index) in values.iter_mut().zip(first..) {
+        *value = uniform_pair(key, index);
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    #[cfg_attr(miri, ignore = "takes minutes")]
-    fn values_are_uniform_reproducible_and_unrelated_between_rows_and_parts() {
-        let n = 100_000;
-        let moments = |row: u64, other: u64| {
-            let [a, b] = [row, other].map(|row| key(1, &[row, 5]));
-            let mut sums = [0.0; 4];
-            for index in 0..n {
-                let [x, y] = uniform_pair(a, index).map(f64::from);
-                let z = f64::from(uniform_pair(b, index)[0]);
-                assert!(x.abs() < 0.5 && y.abs() < 0.5);
-                for (sum, value) in sums.iter_mut().zip([x, x * x, x * y, x * z]) {
-                    *sum += value;
-                }
-            }
-            sums.map(|sum| sum / n as f64)
-        };
-        let [mean, square, parts, rows] = moments(0, 1);
-        assert!(mean.abs() < 4e-3 && (square - 1.0 / 12.0).abs() < 1e-3);
-        assert!(parts.abs() < 1e-3 && rows.abs() < 1e-3);
-        assert_eq!(uniform_pair(3, 4).map(f32::to_bits), uniform_pair(3, 4).map(f32::to_bits));
-        assert_ne!(key(1, &[0, 1]), key(1, &[1, 0]));
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@ mod phase;
 mod x86;
 
 use self::phase::{BLOCK, Phases, Table};
-use crate::dither::uniform_pair;
+use crate::dither;
 use crate::simd::Form;
 use num_complex::{Complex32, Complex64};
 
@@ -91,7 +91,9 @@ pub fn rotate(
     form: Form,
 ) -> u32 {
     match form {
-        Form::Portable => rotate_with(spectrum, turn, gains, out, portable),
+        Form::Portable => {
+            rotate_with(spectrum, turn, gains, out, |block| portable(block, dither::fill))
+        }
         // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
         Form::Avx2 => unsafe { x86::avx2(spectrum, turn, gains, out) },
@@ -123,10 +125,10 @@ fn rotate_with(
     saturated
 }
 
-/// Reference implementation, also compiled for AVX2. Each step is a loop without branches, which the compiler
+/// Reference implementation, also compiled for AVX2; `fill` is [`dither::fill`]. Each step is a loop without branches, which the compiler
 /// vectorises.
 #[inline(always)]
-fn portable(block: Block) -> u32 {
+fn portable(block: Block, fill: impl Fn(u64, u32, &mut [[f32; 2]])) -> u32 {
     let Block { spectrum, table, factor, limit, out, .. } = block;
     let mut turns = [Complex32::default(); BLOCK];
     for (i, turn) in turns.iter_mut().enumerate() {
@@ -137,9 +139,7 @@ fn portable(block: Block) -> u32 {
     }
     let mut dither = [[0.0; 2]; BLOCK];
     if let Some(key) = block.dither_key {
-        for (i, dither) in dither.iter_mut().enumerate() {
-            *dither = uniform_pair(key, (block.first + i) as u64);
-        }
+        fill(key, block.first as u32, &mut dither);
     }
     let mut saturated = 0;
     let factors = turns.iter().zip(&dither);

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "loads and stores of whole registers, within slices")]
 
 use super::{Block, ChannelGains, Turn, portable, rotate_with};
-use crate::dither::x86::uniform_pairs;
+use crate::dither::{self, x86::uniform_pairs};
 use num_complex::Complex32;
 use std::arch::x86_64::{
     __m512, _CMP_GT_OQ, _mm_storeu_si128, _mm512_abs_ps, _mm512_add_ps, _mm512_castps_si512,
@@ -21,7 +21,9 @@ pub(super) fn avx2(
     gains: &ChannelGains,
     out: &mut [u16],
 ) -> u32 {
-    rotate_with(spectrum, turn, gains, out, |block| portable(block))
+    rotate_with(spectrum, turn, gains, out, |block| {
+        portable(block, |key, first, values| dither::x86::fill(key, first, values))
+    })
 }
 
 /// [`rotate`](super::rotate) with AVX-512.
@@ -87,7 +89,7 @@ impl Factor {
 fn vectors(block: Block) -> u32 {
     let len = block.spectrum.len();
     if !len.is_multiple_of(LANES) {
-        return portable(block);
+        return portable(block, dither::fill);
     }
     assert!(2 * len <= block.table.re.len() && len <= block.out.len());
     assert!(block.gains.is_none_or(|gains| gains.len() == len));
@@ -123,7 +125,7 @@ fn vectors(block: Block) -> u32 {
         }
         let mut z = turn.times(z);
         if let Some(key) = block.dither_key {
-            z = _mm512_add_ps(z, uniform_pairs(key, (block.first + i) as u64));
+            z = _mm512_add_ps(z, uniform_pairs(key, (block.first + i) as u32));
         }
         let over = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(_mm512_abs_ps(z), most);
         saturated += ((over | over >> 1) & 0x5555).count_ones();

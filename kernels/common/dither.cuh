@@ -1,7 +1,8 @@
 // Reproducible dither, bit-identical to the CPU implementation.
 //
 // The noise depends only on the key of a row of values (computed from the seed and the indices of the
-// row) and on the index within the row. SplitMix64 (Steele, Lea and Flood 2014).
+// row) and on the index within the row. SplitMix64 (Steele, Lea and Flood 2014) makes the keys; the noise of a
+// complex value takes nine instructions, because one hash of 32 bits serves both parts.
 #pragma once
 #include "types.cuh"
 
@@ -24,19 +25,16 @@ __device__ __forceinline__ u64 dither_key(u64 seed, u64 spectrum, u64 pol) {
     return key_of_part(key_of_part(mixed(seed + DITHER_STEP), spectrum), pol);
 }
 
-/// Two independent values, uniform in (-1/2, 1/2), for the complex value `index` of the row with
-/// this key: for `place` = key + index DITHER_STEP.
-__device__ __forceinline__ c32 uniform_pair(u64 place) {
-    u64 z = place;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    // Uses the upper 23 bits of each 32-bit part of z ^ (z >> 31).
-    const u32 high = z >> 32, low = static_cast<u32>(z) ^ (high << 1);
-    // These bits are the fraction of a number from 1 to 2; the same shift inserts the exponent. All
-    // steps from there to the middle of the interval around 0 are exact.
-    constexpr float half_a_step = 0.5f / 8388608.0f;
-    auto uniform = [](u32 half) {
-        return (__uint_as_float(__funnelshift_r(half, 0x3f800000 >> 23, 9)) - 1.5f) + half_a_step;
-    };
-    return {uniform(low), uniform(high)};
+/// Two independent values, uniform in (-1/2, 1/2), for the complex value `index` of the row with this key: odd
+/// multiples of 2^-16.
+__device__ __forceinline__ c32 uniform_pair(u64 key, u32 index) {
+    const u64 place = key + index * DITHER_STEP;
+    auto fold = [](u64 z) { return static_cast<u32>(z) ^ static_cast<u32>(z >> 32); };
+    u64 product;  // The compiler makes two instructions of it in C++.
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(fold(place)), "n"(0x846ca68b));
+    const u32 bits = fold(product) | 0x00010001;
+    // 16 bits enter the fraction of 128, whose unit is 2^-16; the difference is exact.
+    constexpr u32 base = 0x43000000;
+    return {__uint_as_float(__byte_perm(bits, base, 0x7610)) - 128.5f,
+            __uint_as_float(__byte_perm(bits, base, 0x7632)) - 128.5f};
 }

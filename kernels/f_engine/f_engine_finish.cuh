@@ -55,7 +55,7 @@ struct Output {
     /// Takes value `y` of channel `channel`, in units of the whole range.
     __device__ __forceinline__ void take(u8 *to, c32 y, int channel) {
         if (DITHER)
-            y = y + (0.5f / LIMIT) * uniform_pair(dither_key + (u64)channel * DITHER_STEP);
+            y = y + (0.5f / LIMIT) * uniform_pair(dither_key, (u32)channel);
         const u32 re = nearest_of_range(y.x, LIMIT), im = nearest_of_range(y.y, LIMIT);
         if (VALUE_BITS == 8) *(u16 *)to = (u16)pack8(re, im);
         if (VALUE_BITS == 4) *to = (u8)pack4(re, im);

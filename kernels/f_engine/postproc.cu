@@ -255,7 +255,7 @@ __device__ __forceinline__ void make_values(const Input &input, const Piece &pie
                 const u32 gain = pol * CHANNELS + min(k, CHANNELS - 1u);
                 if (GAINS) factor = factor * __ldg(input.gains + gain);
                 c32 z = x[i] * factor;
-                if (DITHER) z = fma(x[i], factor, uniform_pair(row.dither_key + k * DITHER_STEP));
+                if (DITHER) z = fma(x[i], factor, uniform_pair(row.dither_key, k));
                 clamped[mixed_pol] += is_clamped(z, UNZIP == 1 || i < UNZIP ? limit : mirrored_limit);
                 // Keeps the bytes so far; the bytes of the value follow.
                 if (BITS == 8) {

@@ -272,7 +272,7 @@ __device__ __forceinline__ u32 quantise(u32 (&values)[lane_times], const Sums& s
     for (int time = 0; time < lane_times; time++) {
         const float* sum = &sums[time / 2][time % 2 * 2];
         c32 value = scale * c32{sum[0], sum[1]};
-        if constexpr (DITHER) value = value + uniform_pair(key + (first_time + time) * DITHER_STEP);
+        if constexpr (DITHER) value = value + uniform_pair(key, first_time + time);
         clamped += (times >> time & 1) && is_clamped(value, largest(8));
         values[time] = quantise8(value);
     }
