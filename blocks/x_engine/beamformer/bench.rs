@@ -1,22 +1,25 @@
 //! Benchmarks.
 
-use crate::common::bench::{HEAP, Sizes, benchmark, stacked};
+use crate::common::bench::{HEAP, Sizes, benchmark, implementations, stacked};
 use fxgraph::DeviceName;
 use fxgraph::examples::Benchmark;
 
 /// The benchmarks on `device`.
 pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
     let sizes = Sizes::on(device);
-    [4, 16, 64].map(|beams| beamformer(device, &sizes, beams)).into()
+    let beams = [4, 16, 64, 128, 256];
+    let of = |&name: &&str| beams.map(|beams| beamformer(device, &sizes, name, beams));
+    implementations(device, &["hopper", "tensor_core"]).iter().flat_map(of).collect()
 }
 
-fn beamformer(device: DeviceName, sizes: &Sizes, beams: usize) -> Benchmark {
+fn beamformer(device: DeviceName, sizes: &Sizes, implementation: &str, beams: usize) -> Benchmark {
     let heaps = sizes.correlator_spectra / HEAP;
     let list = vec!["{pol: 0, gain: 0.05}, {pol: 1, gain: 0.05}"; beams / 2].join(", ");
     let blocks = format!(
-        "{}  block: {{kind: beamformer, queue: 1, input: source, parameters: {{beams: [{list}], \
-         dither: none}}}}\n  sink: {{kind: null_sink, input: block}}\n",
+        "{}  block: {{kind: beamformer, queue: 1, implementation: {implementation}, input: source, \
+         parameters: {{beams: [{list}], dither: none}}}}\n  sink: {{kind: null_sink, input: block}}\n",
         stacked(("standard", "ci8"), heaps, 80, 256, HEAP)
     );
-    benchmark(format!("beamformer, 80 antennas, {beams} beams"), device, &blocks)
+    let name = format!("beamformer {implementation}, 80 antennas, {beams} beams");
+    benchmark(name, device, &blocks)
 }
