@@ -38,6 +38,15 @@ const HOPPER_CASES: &[(Shape, bool, &str, usize, &str)] = &[
     ([1, 200, 2, 70], true, "ci4", 256, "uniform"),
 ];
 
+/// `hopper` rounds weights to 16 bits, which moves sums by about 1e-5 of their rms: with large gains as here, one or two
+/// values in a thousand are rounded to the next integer, and counts of some ten clamped values may differ by one.
+fn tolerance(implementation: &str) -> Tolerance {
+    match implementation {
+        "hopper" => Tolerance { share: 2e-3, annotations: 0.1, ..Tolerance::QUANTISED },
+        _ => Tolerance::QUANTISED,
+    }
+}
+
 fn axis(name: &str, len: usize) -> Value {
     json!({ "name": name, "len": len })
 }
@@ -95,7 +104,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
                 name,
                 &parameters,
                 (&upstream, &["source"]),
-                Tolerance::QUANTISED,
+                tolerance(implementation),
                 device,
             )
         };
@@ -151,7 +160,7 @@ fn changed_beams(
         format!("beams that change, {dtype}, {spectra} spectra, K-major {k_major}"),
         &parameters,
         (&format!("source: {{kind: null_source, parameters: {source}}}"), &["source"]),
-        Tolerance::QUANTISED,
+        tolerance(implementation),
         device,
     )
     .change(at(1, 5) + 1, json!({ "beams": turned(0.7) }))
@@ -173,7 +182,7 @@ fn flagged_channels(implementation: &'static str, device: DeviceName) -> Case {
         "flags of channels",
         &json!({ "beams": beams(6, 5, "ci8") }),
         (&format!("source: {{kind: null_source, parameters: {source}}}"), &["source"]),
-        Tolerance::QUANTISED,
+        tolerance(implementation),
         device,
     )
 }
@@ -195,7 +204,7 @@ fn lost_antennas(implementation: &'static str, device: DeviceName) -> Case {
         "antennas that are missing",
         &json!({ "beams": beams(6, 4, "ci8") }),
         (&upstream, &["stack"]),
-        Tolerance::QUANTISED,
+        tolerance(implementation),
         device,
     )
 }

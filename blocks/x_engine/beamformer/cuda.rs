@@ -31,17 +31,6 @@ pub(super) enum Form {
     TensorCore,
 }
 
-impl Form {
-    /// Returns the faster kernel for this input on a GPU of this compute capability.
-    pub(super) fn best(shape: &Stacked, capability: (usize, usize)) -> Self {
-        if capability == hopper::CAPABILITY && hopper::is_fast(shape) {
-            Self::Hopper
-        } else {
-            Self::TensorCore
-        }
-    }
-}
-
 /// A kernel with the layouts of its tables.
 pub(super) trait Kernels: Send {
     /// Words of a version of the weights.
@@ -115,15 +104,14 @@ fn refuse_weights(parameters: &Beamformer) -> Option<Refusal> {
     Some(Refusal::new(codes::IMPLEMENTATION, At::Parameter("beams"), message))
 }
 
-/// Diagnostics if the kernel that `form` selects cannot form these beams, on `gpu` if there is one.
+/// Diagnostics if the kernel `form` cannot form these beams, on `gpu` if there is one.
 pub(super) fn refusals(
     parameters: &Beamformer,
     shape: &Stacked,
     gpu: Option<&Properties>,
-    form: impl Fn(&Stacked, (usize, usize)) -> Form,
+    form: Form,
 ) -> Vec<Refusal> {
-    let capability = gpu.map_or((0, 0), |gpu| gpu.capability);
-    let of_form = match form(shape, capability) {
+    let of_form = match form {
         Form::Hopper => hopper::refuse(shape, gpu),
         Form::TensorCore => {
             gpu.and_then(|gpu| tensor_core::refuse_antennas(parameters, shape, gpu))
@@ -133,16 +121,15 @@ pub(super) fn refusals(
 }
 
 impl Cuda {
-    /// `form` selects the kernel for an input and a compute capability.
     pub(super) fn new(
         parameters: &Beamformer,
         shape: Stacked,
         weights: &Weights,
         first_channel: usize,
-        form: impl Fn(&Stacked, (usize, usize)) -> Form,
+        form: Form,
         (env, device): (&Env, &Arc<Device>),
     ) -> Result<Self, BlockError> {
-        let kernels: Box<dyn Kernels> = match form(&shape, device.properties().capability) {
+        let kernels: Box<dyn Kernels> = match form {
             Form::Hopper => Box::new(Hopper::new(parameters, shape, device)?),
             Form::TensorCore => Box::new(TensorCore::new(parameters, shape, device)?),
         };

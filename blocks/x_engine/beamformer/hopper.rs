@@ -14,7 +14,7 @@ use num_complex::Complex32;
 use std::sync::Arc;
 
 /// Compute capability that the kernel needs.
-pub(super) const CAPABILITY: (usize, usize) = (9, 0);
+const CAPABILITY: (usize, usize) = (9, 0);
 /// Words of the description of a heap: 16 words of bits for the antennas.
 pub(super) const HEAP_WORDS: usize = HEAP_HEAD + 16;
 /// Sums of more antennas may exceed 32 bits.
@@ -41,11 +41,6 @@ const BUFFERS_AND_STAGES: [(usize, usize); 5] = [(2, 3), (2, 2), (2, 1), (1, 2),
 /// Largest weight as an integer: 127 in both bytes.
 const MOST: f32 = 32639.0;
 
-/// Whether the kernel supports this input and is faster than that for any GPU.
-pub(super) fn is_fast(shape: &Stacked) -> bool {
-    shape.antennas <= MOST_ANTENNAS && shape.spectra >= TILE_TIMES / 2
-}
-
 /// Upper limit of the words of a version of the weights; 0 for an unsupported input.
 pub(super) fn most_weight_words(parameters: &Beamformer, shape: &Stacked) -> usize {
     Layout::new(parameters, shape).map_or(0, |layout| layout.words(shape.channels))
@@ -56,7 +51,7 @@ pub(super) fn refuse(shape: &Stacked, gpu: Option<&Properties>) -> Option<Refusa
     if shape.antennas > MOST_ANTENNAS {
         let message =
             format!("`hopper` sums at most {MOST_ANTENNAS} antennas, got {}", shape.antennas);
-        let help = "set `implementation: tensor_core`, or `cuda`, which selects it";
+        let help = "set `implementation: cuda`, which sums any number";
         let at = At::InputAxis(0, "antenna");
         return Some(Refusal::new(codes::IMPLEMENTATION, at, message).help(help));
     }
@@ -64,7 +59,7 @@ pub(super) fn refuse(shape: &Stacked, gpu: Option<&Properties>) -> Option<Refusa
         gpu.filter(|gpu| gpu.capability != CAPABILITY)?;
     let message =
         format!("`hopper` needs a GPU of compute capability 9.0, {name} has {major}.{minor}");
-    let help = "set `implementation: cuda`, which selects the kernel for the installed GPU";
+    let help = "set `implementation: cuda`, which runs on any GPU";
     Some(Refusal::new(codes::IMPLEMENTATION, At::Implementation, message).help(help))
 }
 

@@ -369,10 +369,10 @@ const fn cuda(
         .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.shape))
 }
 
-/// Creates a block with the kernel that `form` selects for an input and a compute capability.
+/// Creates a block with the kernel `form`.
 fn gpu_block(
     block: &Configured<Beamformer>,
-    form: fn(&Stacked, (usize, usize)) -> Form,
+    form: Form,
     env: &Env,
 ) -> Result<Box<dyn Block>, BlockError> {
     let Configured { parameters, shape, .. } = block;
@@ -391,29 +391,23 @@ impl KindSpec for Beamformer {
             let threads = parameters.threads(shape);
             Ok(Box::new(cpu::Cpu::new(parameters, *shape, weights, first, threads, env)?))
         }),
-        cuda(
-            "cuda",
-            "the faster of `hopper` and `tensor_core` on the installed GPU",
-            |block, env| gpu_block(block, Form::best, env),
-        )
-        .check(|block, gpu| cuda::refusals(&block.parameters, &block.shape, gpu, Form::best))
+        cuda("cuda", "the same as `tensor_core`", |block, env| {
+            gpu_block(block, Form::TensorCore, env)
+        })
+        .check(|block, gpu| cuda::refusals(&block.parameters, &block.shape, gpu, Form::TensorCore))
         .tunable(|block| Some(tensor_core::tunable(&block.parameters, &block.shape))),
         cuda(
             "hopper",
-            "integers on warpgroup matrix instructions: compute capability 9.0",
-            |block, env| gpu_block(block, |_, _| Form::Hopper, env),
+            "integers, with weights of 16 bits: compute capability 9.0",
+            |block, env| gpu_block(block, Form::Hopper, env),
         )
-        .check(|block, gpu| {
-            cuda::refusals(&block.parameters, &block.shape, gpu, |_, _| Form::Hopper)
-        }),
+        .check(|block, gpu| cuda::refusals(&block.parameters, &block.shape, gpu, Form::Hopper)),
         cuda(
             "tensor_core",
             "any GPU, with each weight as the sum of two half-precision numbers",
-            |block, env| gpu_block(block, |_, _| Form::TensorCore, env),
+            |block, env| gpu_block(block, Form::TensorCore, env),
         )
-        .check(|block, gpu| {
-            cuda::refusals(&block.parameters, &block.shape, gpu, |_, _| Form::TensorCore)
-        })
+        .check(|block, gpu| cuda::refusals(&block.parameters, &block.shape, gpu, Form::TensorCore))
         .tunable(|block| Some(tensor_core::tunable(&block.parameters, &block.shape))),
     ];
 
