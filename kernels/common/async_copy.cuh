@@ -88,6 +88,14 @@ __device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
         : "memory");
 }
 
+/// Copies contiguous bytes, a multiple of 16; the barrier counts them.
+__device__ __forceinline__ void copy_bulk_in(u32 to, const void* from, u32 bytes, u32 barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+        "l"(from), "r"(bytes), "r"(barrier)
+        : "memory");
+}
+
 /// Copies the box of a five-dimensional tensor that starts at the coordinates (innermost first);
 /// elements outside the tensor become zero. The barrier counts the whole box.
 __device__ __forceinline__ void copy_box_in(u32 to, const TensorMap* map, u32 barrier, i32 x0,

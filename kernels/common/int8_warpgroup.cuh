@@ -45,6 +45,7 @@ template <int PENDING> __device__ __forceinline__ void warpgroup_wait() {
 }
 
 // Operand numbers of the sums' registers in the instruction text, and the registers, 16 at a time.
+#define SUMS_HALF "%0,%1,%2,%3,%4,%5,%6,%7"
 #define SUMS_0 \
     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define SUMS_1 \
@@ -56,40 +57,47 @@ template <int PENDING> __device__ __forceinline__ void warpgroup_wait() {
 #define SUMS_4 \
     "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
 #define FOUR(i) "+r"(sums[i]), "+r"(sums[i + 1]), "+r"(sums[i + 2]), "+r"(sums[i + 3])
-#define SIXTEEN(i) FOUR(i), FOUR(i + 4), FOUR(i + 8), FOUR(i + 12)
-#define MULTIPLY(N, SUMS, A, B, ...)                                                              \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k32.s32.s8.s8 {" SUMS "}, {" A "}, " B   \
-                 ", 1;"                                                                           \
+#define EIGHT(i) FOUR(i), FOUR(i + 4)
+#define SIXTEEN(i) EIGHT(i), EIGHT(i + 8)
+#define MULTIPLY(N, SUMS, A, B, ADDS, ...)                                                        \
+    asm volatile("{\n.reg .pred adds;\n setp.ne.b32 adds, " ADDS ", 0;\n"                         \
+                 " wgmma.mma_async.sync.aligned.m64n" #N "k32.s32.s8.s8 {" SUMS "}, {" A "}, " B  \
+                 ", adds;\n}"                                                                     \
                  : __VA_ARGS__                                                                    \
-                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(columns))
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(columns), "r"(adds))
 
 /// Adds the products of 64 rows with `N` columns. Warp w of the group holds rows 16 w .. 16 w + 15 and
 /// their sums. Thread l of the warp has bytes 4 (l % 4) .. + 4 of row l / 4 (a0) and of row l / 4 + 8
 /// (a1), and the bytes 16 further (a2, a3). For each 8 columns it has four sums: columns 2 (l % 4) and + 1
-/// of row l / 4, then of row l / 4 + 8.
+/// of row l / 4, then of row l / 4 + 8. With the constant `adds` 0 the products replace the sums.
 template <int N>
 __device__ __forceinline__ void multiply(i32 (&sums)[N / 2], u32 a0, u32 a1, u32 a2, u32 a3,
-                                         u64 columns) {
+                                         u64 columns, i32 adds = 1) {
+    if constexpr (N == 16)
+        MULTIPLY(16, SUMS_HALF, "%8,%9,%10,%11", "%12", "%13",
+                 EIGHT(0));
     if constexpr (N == 32)
-        MULTIPLY(32, SUMS_0, "%16,%17,%18,%19", "%20",
+        MULTIPLY(32, SUMS_0, "%16,%17,%18,%19", "%20", "%21",
                  SIXTEEN(0));
     if constexpr (N == 64)
-        MULTIPLY(64, SUMS_0 "," SUMS_1, "%32,%33,%34,%35", "%36",
+        MULTIPLY(64, SUMS_0 "," SUMS_1, "%32,%33,%34,%35", "%36", "%37",
                  SIXTEEN(0), SIXTEEN(16));
     if constexpr (N == 96)
-        MULTIPLY(96, SUMS_0 "," SUMS_1 "," SUMS_2, "%48,%49,%50,%51", "%52",
+        MULTIPLY(96, SUMS_0 "," SUMS_1 "," SUMS_2, "%48,%49,%50,%51", "%52", "%53",
                  SIXTEEN(0), SIXTEEN(16), SIXTEEN(32));
     if constexpr (N == 128)
-        MULTIPLY(128, SUMS_0 "," SUMS_1 "," SUMS_2 "," SUMS_3, "%64,%65,%66,%67", "%68",
+        MULTIPLY(128, SUMS_0 "," SUMS_1 "," SUMS_2 "," SUMS_3, "%64,%65,%66,%67", "%68", "%69",
                  SIXTEEN(0), SIXTEEN(16), SIXTEEN(32), SIXTEEN(48));
     if constexpr (N == 160)
-        MULTIPLY(160, SUMS_0 "," SUMS_1 "," SUMS_2 "," SUMS_3 "," SUMS_4, "%80,%81,%82,%83", "%84",
+        MULTIPLY(160, SUMS_0 "," SUMS_1 "," SUMS_2 "," SUMS_3 "," SUMS_4, "%80,%81,%82,%83", "%84", "%85",
                  SIXTEEN(0), SIXTEEN(16), SIXTEEN(32), SIXTEEN(48), SIXTEEN(64));
 }
 
 #undef MULTIPLY
 #undef SIXTEEN
+#undef EIGHT
 #undef FOUR
+#undef SUMS_HALF
 #undef SUMS_0
 #undef SUMS_1
 #undef SUMS_2

@@ -4,6 +4,8 @@ mod bench;
 pub mod conformance;
 mod cpu;
 mod cuda;
+mod hopper;
+mod tensor_core;
 #[cfg(test)]
 mod tests;
 mod tiles;
@@ -12,12 +14,15 @@ use crate::common::dither::Dither;
 use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::common::stacked::Stacked;
 use crate::common::units::Units;
+use cuda::{Cuda, Form};
 use fxgraph::DeviceName;
 use fxgraph::cuda::GpuMapped;
 use fxgraph::examples::{Benchmark, Case};
+use fxgraph::kind::Build;
 use fxgraph::{
-    At, Axis, Band, BlockError, Checked, Clock, Configured, Counter, Dtype, Env, Implementation,
-    Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
+    At, Axis, Band, Block, BlockError, Checked, Clock, Configured, Counter, Dtype, Env,
+    Implementation, Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources,
+    ValidityType,
 };
 use fxgraph_dsp::geometry::Direction;
 use num_complex::{Complex32, Complex64};
@@ -354,6 +359,29 @@ fn first_channel(block: &Configured<Beamformer>) -> usize {
     block.ports.inputs[0].band.map_or(0, |band| band.first_channel)
 }
 
+/// A GPU implementation.
+const fn cuda(
+    name: &'static str,
+    summary: &'static str,
+    build: Build<Beamformer>,
+) -> Implementation<Beamformer> {
+    Implementation::cuda(name, summary, build)
+        .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.shape))
+}
+
+/// Creates a block with the kernel that `form` selects for an input and a compute capability.
+fn gpu_block(
+    block: &Configured<Beamformer>,
+    form: fn(&Stacked, (usize, usize)) -> Form,
+    env: &Env,
+) -> Result<Box<dyn Block>, BlockError> {
+    let Configured { parameters, shape, .. } = block;
+    let (weights, first) = (weights(block), first_channel(block));
+    GpuMapped::build(env, |lane| {
+        Cuda::new(parameters, *shape, &weights, first, form, (env, lane.device()))
+    })
+}
+
 impl KindSpec for Beamformer {
     type Shape = Stacked;
     const IMPLEMENTATIONS: Implementations<Self> = &[
@@ -363,20 +391,30 @@ impl KindSpec for Beamformer {
             let threads = parameters.threads(shape);
             Ok(Box::new(cpu::Cpu::new(parameters, *shape, weights, first, threads, env)?))
         }),
-        Implementation::<Self>::cuda(
+        cuda(
             "cuda",
-            "on tensor cores, with each weight as the sum of two half-precision numbers",
-            |block, env| {
-                let Configured { parameters, shape, .. } = block;
-                let (weights, first) = (weights(block), first_channel(block));
-                GpuMapped::build(env, |lane| {
-                    cuda::Cuda::new(parameters, *shape, &weights, first, (env, lane.device()))
-                })
-            },
+            "`hopper` on a GPU of compute capability 9.0, otherwise `tensor_core`",
+            |block, env| gpu_block(block, Form::best, env),
         )
-        .check(|block, gpu| cuda::refusals(&block.parameters, &block.shape, gpu))
-        .tunable(|block| Some(cuda::tunable(&block.parameters, &block.shape)))
-        .device_bytes(|block| cuda::device_bytes(&block.shape, block.parameters.beams.len())),
+        .check(|block, gpu| cuda::refusals(&block.parameters, &block.shape, gpu, Form::best))
+        .tunable(|block| Some(tensor_core::tunable(&block.parameters, &block.shape))),
+        cuda(
+            "hopper",
+            "integers on warpgroup matrix instructions: compute capability 9.0",
+            |block, env| gpu_block(block, |_, _| Form::Hopper, env),
+        )
+        .check(|block, gpu| {
+            cuda::refusals(&block.parameters, &block.shape, gpu, |_, _| Form::Hopper)
+        }),
+        cuda(
+            "tensor_core",
+            "any GPU, with each weight as the sum of two half-precision numbers",
+            |block, env| gpu_block(block, |_, _| Form::TensorCore, env),
+        )
+        .check(|block, gpu| {
+            cuda::refusals(&block.parameters, &block.shape, gpu, |_, _| Form::TensorCore)
+        })
+        .tunable(|block| Some(tensor_core::tunable(&block.parameters, &block.shape))),
     ];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Stacked> {
