@@ -243,22 +243,23 @@ impl TwoPass {
                 let arguments = [stretches.into(), levels.into()];
                 kernels.measure.launch(lane.stream(), grid, &arguments)?;
             }
-            let mut arguments = vec![
+            let mut arguments = [
                 entries.into(),
                 constants.weights.address().into(),
                 constants.filter_roots.address().into(),
                 self.middle.address().into(),
                 levels.into(),
                 (spectra as u32).into(),
+                matrix.as_ref().map_or(0.0, |matrix| matrix.scale).into(),
             ];
             if let Some(matrix) = matrix {
                 arguments[1] = matrix.weights.address().into();
-                arguments.push(matrix.scale.into());
                 let grid = Grid::new([matrix.cut.column_blocks(), to_filter, 1], matrix::THREADS);
                 matrix.kernel.launch(lane.stream(), grid, &arguments)?;
             } else {
+                // The last argument is for the matrix units only.
                 let grid = Grid::new([cut.column_blocks(), to_filter, 1], THREADS);
-                kernels.filter.launch(lane.stream(), grid, &arguments)?;
+                kernels.filter.launch(lane.stream(), grid, &arguments[..6])?;
             }
         }
         Ok(())

@@ -32,7 +32,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Returns the faster kernel for this input on a GPU of this compute capability.
+    /// Returns the kernel for this input on a GPU of this compute capability.
     pub(super) fn best(shape: &Stacked, capability: (usize, usize)) -> Self {
         if capability == hopper::CAPABILITY && hopper::is_fast(shape) {
             Self::Hopper
