@@ -97,6 +97,13 @@ impl Heaps {
         }
     }
 
+    /// Returns the timestamp of heap number `index` of a frame with timestamp `frame`.
+    #[must_use]
+    pub fn timestamp(&self, frame: u64, index: usize) -> u64 {
+        let time = index / (self.per_frame() / self.times);
+        frame.wrapping_add(time as u64 * self.samples_per_heap)
+    }
+
     /// Returns heap number `index` of `frame`; `None` if its data are not valid.
     #[must_use]
     pub fn heap(&self, frame: &Frame, index: usize) -> Option<Heap> {

@@ -2,9 +2,11 @@
 
 mod cpu;
 pub mod heaps;
+mod lane;
 pub(crate) mod pace;
 pub mod partial;
 mod saturated;
+mod threads;
 
 use crate::common::axes;
 use crate::io::pace::{default_catch_up, refuse_catch_up};
@@ -17,7 +19,7 @@ use fxgraph::{
     LiveKind, PortType, Refusal, Resources,
 };
 use heaps::{Heaps, Stream};
-use pace::Pace;
+use lane::{Lane, Terms};
 use partial::{Partial, PartialDumps};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -68,6 +70,9 @@ pub struct SpeadSink {
     /// Whether the sink sends; live. While it is false, frames are consumed at the same pace and dropped.
     #[param(default = true, live)]
     pub enabled: bool,
+    /// Sending threads, which send the heaps of each frame in turn; at most the number of heaps of a frame.
+    #[param(default = 1, range = 1..=8)]
+    pub threads: usize,
     /// Time between descriptors.
     #[param(default = 5.0)]
     pub descriptor_seconds: f64,
@@ -100,9 +105,6 @@ pub struct SpeadSink {
 fn parameter(name: &'static str, message: impl Into<String>, help: impl Into<String>) -> Refusal {
     Refusal::parameter(name, message).help(help)
 }
-
-/// Duration of the heaps of one packet that are sent together: switches hold such a burst.
-const BURST_SECONDS: f64 = 1e-4;
 
 impl SpeadSink {
     fn check(&self) -> Vec<Refusal> {
@@ -410,25 +412,39 @@ impl KindSpec for SpeadSink {
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
         let Configured { parameters, shape: heaps, ports, .. } = block;
         let input = &ports.inputs[0];
-        let pace = Pace::new(input, parameters.rate, parameters.catch_up, env);
         let counters = parameters.counters(input, heaps);
-        let burst_bytes = match parameters.rate {
-            0.0 => usize::MAX,
-            rate => (BURST_SECONDS * rate * input.bytes_per_second()) as usize,
-        };
-        let pace = (pace, burst_bytes);
-        Ok(Box::new(cpu::Sink::new(parameters.clone(), heaps.clone(), counters, pace, env)))
+        let pace = (parameters.rate, parameters.catch_up);
+        let terms = Terms::new(parameters, heaps.clone(), &env.counters);
+        let lane = |index| Lane::new(index, terms.clone(), pace, counters, input, env);
+        let lanes = (1..parameters.threads).map(lane).collect();
+        Ok(Box::new(cpu::Sink::new(parameters, terms.clone(), (lane(0), lanes), env)))
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Heaps> {
-        self.heaps(&inputs[0]).map(|heaps| (heaps, Vec::new()))
+        let heaps = self.heaps(&inputs[0])?;
+        if self.threads > heaps.per_frame() {
+            let message = format!(
+                "`threads` must be at most the number of heaps of a frame ({}), got {}",
+                heaps.per_frame(),
+                self.threads
+            );
+            let help = "lower `threads`, or give longer frames";
+            return Err(vec![parameter("threads", message, help)]);
+        }
+        Ok((heaps, Vec::new()))
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
         let heaps = &block.shape;
         let sockets = block.parameters.destinations.iter().map(|to| format!("to {to}")).collect();
         let rewritten = if heaps.rewrites() { heaps.heap_bytes } else { 0 };
-        Resources { host_bytes: (1 << 16) + rewritten, sockets, ..Resources::default() }
+        let threads = block.parameters.threads;
+        Resources {
+            host_bytes: threads * ((1 << 16) + rewritten),
+            sockets,
+            holds: vec![if threads > 1 { threads::HELD } else { 0 }],
+            ..Resources::default()
+        }
     }
 }
 

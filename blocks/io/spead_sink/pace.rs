@@ -1,7 +1,7 @@
 //! Spreads sending evenly over time, on a schedule that follows the stream's timestamps.
 
 use crate::io::pace::{CatchUp, Delay};
-use fxgraph::{Env, PortType};
+use fxgraph::Env;
 use std::time::{Duration, Instant};
 
 /// Largest drift of the stream's clock against the host's clock, as a fraction.
@@ -33,19 +33,27 @@ pub struct Pace {
     bytes: u64,
     due: Option<Instant>,
     catch_up: CatchUp,
-    delay: Delay,
+    /// Reporter of the delay.
+    delay: Option<Delay>,
 }
 
 impl Pace {
-    /// Creates a schedule of `rate` times that of `input`, which recovers a delay at `catch_up` times it.
-    pub fn new(input: &PortType, rate: f64, catch_up: f64, env: &Env) -> Self {
+    /// Creates a schedule of `rate` times `bytes_per_second`, which recovers a delay at `catch_up` times it, and reports
+    /// the delay as the block of `env`.
+    pub fn new(
+        bytes_per_second: f64,
+        adc_sample_rate_hz: f64,
+        rate: f64,
+        catch_up: f64,
+        env: Option<&Env>,
+    ) -> Self {
         let catch_up = catch_up.max(rate);
         Self {
-            seconds_per_byte: input.bytes_per_second().max(1.0).recip(),
+            seconds_per_byte: bytes_per_second.max(1.0).recip(),
             rate,
             catch_up_rate: catch_up,
             speed: rate,
-            adc_sample_rate_hz: input.clock.adc_sample_rate_hz,
+            adc_sample_rate_hz,
             newest: u64::MAX,
             zero: 0.0,
             moved: 0.0,
@@ -55,7 +63,7 @@ impl Pace {
             bytes: 0,
             due: None,
             catch_up: CatchUp::new(catch_up),
-            delay: Delay::new(catch_up, env),
+            delay: env.map(|env| Delay::new(catch_up, env)),
         }
     }
 
@@ -103,7 +111,9 @@ impl Pace {
     /// Returns the time to wait before sending; zero is now.
     pub fn wait(&mut self, now: Instant) -> Duration {
         let Some(due) = self.due().filter(|_| self.rate > 0.0) else { return Duration::ZERO };
-        self.delay.note(now.saturating_duration_since(due), now);
+        if let Some(delay) = &mut self.delay {
+            delay.note(now.saturating_duration_since(due), now);
+        }
         self.catch_up.wait(due, now)
     }
 
@@ -117,7 +127,6 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fxgraph::{Axis, Clock, Dtype, ValidityType};
 
     /// Schedule for frames of 1000 bytes and 1 ms.
     fn pace(rate: f64) -> Pace {
@@ -125,18 +134,7 @@ mod tests {
     }
 
     fn pace_in(rate: f64, env: &Env) -> Pace {
-        let port = PortType {
-            dtype: Dtype::U8,
-            axes: vec![Axis::new("sample", 1000)],
-            clock: Clock {
-                adc_sample_rate_hz: 1e6,
-                sync_time_seconds: 0.0,
-                samples_per_frame: 1000,
-            },
-            band: None,
-            validity: ValidityType::flags(vec![]),
-        };
-        Pace::new(&port, rate, 1.25, env)
+        Pace::new(1e6, 1e6, rate, 1.25, Some(env))
     }
 
     const MILLISECOND: Duration = Duration::from_millis(1);

@@ -193,6 +193,15 @@ fn receive(receiver: &std::net::UdpSocket) -> Vec<Option<u64>> {
 
 #[test]
 fn spead_sink_sends_heaps_only_while_enabled() {
+    sends_heaps_only_while_enabled(1);
+}
+
+#[test]
+fn spead_sink_with_several_threads_sends_heaps_only_while_enabled() {
+    sends_heaps_only_while_enabled(3);
+}
+
+fn sends_heaps_only_while_enabled(threads: usize) {
     use fxgraph::Control;
     use fxgraph::flowgraph::load_text;
     use fxgraph::runtime::{Options, Prepared};
@@ -210,7 +219,7 @@ blocks:
   o:
     kind: spead_sink
     input: s.pol0
-    parameters: {{stream: digitiser, destinations: [\"{to}\"], samples_per_heap: 1024, enabled: false}}
+    parameters: {{stream: digitiser, destinations: [\"{to}\"], samples_per_heap: 1024, enabled: false, threads: {threads}}}
   n: {{kind: null_sink, input: s.pol1}}
 "
     );
@@ -248,15 +257,29 @@ blocks:
     assert!(running.wait().failures.is_empty());
     let received = received.join().unwrap();
     assert_eq!(received[0], None, "descriptors go first");
-    let times: Vec<u64> = received.into_iter().flatten().collect();
+    let mut times: Vec<u64> = received.into_iter().flatten().collect();
+    // Heaps of several threads may overtake each other.
+    let bound = if threads > 1 { 8192 } else { 0 };
+    assert!(times.is_sorted_by(|a, b| *a < b + bound), "{times:?}");
+    times.sort_unstable();
     let first = from.next_multiple_of(1024);
     let expected: Vec<u64> = (first..until).step_by(1024).collect();
     assert_eq!(times, expected, "from {from} until {until}");
-    assert_eq!(last, times.last().map(|last| *last as f64));
+    let newest = times.last().map(|last| *last as f64).unwrap();
+    assert!((newest - bound as f64..=newest).contains(&last.unwrap()), "{last:?} of {newest}");
 }
 
 #[test]
 fn heaps_of_one_packet_are_sent_together_each_once_and_in_order_at_its_destination() {
+    send_heaps_of_one_packet(1);
+}
+
+#[test]
+fn several_threads_send_each_heap_once_and_in_order_if_each_has_destinations_of_its_own() {
+    send_heaps_of_one_packet(3);
+}
+
+fn send_heaps_of_one_packet(threads: usize) {
     use crate::io::spead::item;
     const HEAPS: u64 = 200;
     const GROUPS: u64 = 3;
@@ -275,6 +298,7 @@ fn heaps_of_one_packet_are_sent_together_each_once_and_in_order_at_its_destinati
     }
     let parameters: SpeadSink = serde_json::from_value(json!({
         "stream": "digitiser", "destinations": destinations, "samples_per_heap": HEAP_BYTES, "rate": 0.0,
+        "threads": threads,
     }))
     .unwrap();
     let ports = Ports { inputs: vec![input], outputs: vec![] };
@@ -320,4 +344,94 @@ fn heaps_of_one_packet_are_sent_together_each_once_and_in_order_at_its_destinati
     counters.sort_unstable();
     counters.dedup();
     assert_eq!(counters.len() as u64, HEAPS - 1, "each heap has a number of its own");
+}
+
+#[test]
+fn threads_are_at_most_the_heaps_of_a_frame() {
+    let parameters =
+        json!({"stream": "f_engine", "destinations": ["239.1.1.0:7148"], "threads": 3});
+    let all = refusals(&parameters, &f_engine_input(64));
+    assert_eq!(
+        all[0].message,
+        "`threads` must be at most the number of heaps of a frame (2), got 3"
+    );
+}
+
+/// Runs a sink with two threads of frames of two heaps of several packets, to `destination`; returns its error.
+fn run_two_threads(destination: &str, frames: usize) -> Result<(), BlockError> {
+    let parameters: SpeadSink = serde_json::from_value(json!({
+        "stream": "f_engine", "destinations": [destination], "rate": 0.0, "threads": 2,
+        "packet_payload_bytes": 512,
+    }))
+    .unwrap();
+    let ports = Ports { inputs: vec![f_engine_input(64)], outputs: vec![] };
+    let env = Env::detached("sink");
+    let mut harness =
+        Harness::new(parameters.build(&ports.inputs, &env).unwrap(), &ports, 4).unwrap();
+    Harness::block_on(harness.start())?;
+    let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
+    let mut sent = 0;
+    loop {
+        assert!(std::time::Instant::now() < deadline);
+        while sent < frames
+            && harness.send(0, |frame| {
+                frame.fill_validity(1);
+                frame.header_mut().timestamp = 4096 * sent as u64;
+                frame.as_mut_slice::<u8>().unwrap().fill(sent as u8);
+            })
+        {
+            sent += 1;
+        }
+        if sent == frames {
+            harness.end(0);
+        }
+        match Harness::block_on(harness.step())? {
+            Next::After(wait) => std::thread::sleep(wait),
+            Next::Finished => return Ok(()),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn two_threads_send_all_packets_of_every_heap_and_then_one_stop_heap() {
+    use crate::io::spead::item;
+    use std::collections::BTreeMap;
+    const FRAMES: usize = 40;
+    let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_read_timeout(Some(std::time::Duration::from_mins(1))).unwrap();
+    let to = receiver.local_addr().unwrap().to_string();
+    let received = std::thread::spawn(move || {
+        let mut heaps: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
+        let mut bytes = [0; 9000];
+        loop {
+            let len = receiver.recv(&mut bytes).unwrap();
+            let packet = crate::io::spead::packet::Packet::parse(&bytes[..len]).unwrap();
+            if packet.value(item::STREAM_CONTROL) == Some(item::STREAM_STOP) {
+                return heaps;
+            }
+            let timestamp = packet.value(item::TIMESTAMP);
+            let is_data = !packet.pointers().any(|pointer| pointer.id == item::DESCRIPTOR);
+            if let Some(timestamp) = timestamp.filter(|_| is_data) {
+                let (_, bytes) = heaps.entry(packet.heap_counter).or_insert((timestamp, 0));
+                *bytes += packet.payload.len();
+                let frame = timestamp / 4096;
+                assert!(packet.payload.iter().all(|byte| *byte == frame as u8));
+            }
+        }
+    });
+    run_two_threads(&to, FRAMES).unwrap();
+    let heaps = received.join().unwrap();
+    let mut timestamps: Vec<u64> = heaps.values().map(|(timestamp, _)| *timestamp).collect();
+    timestamps.sort_unstable();
+    assert_eq!(timestamps, (0..2 * FRAMES as u64).map(|heap| 2048 * heap).collect::<Vec<_>>());
+    let bytes = heaps.values().map(|(_, bytes)| *bytes);
+    assert_eq!(bytes.collect::<Vec<_>>(), [64 * 16 * 2 * 2; 2 * FRAMES]);
+}
+
+#[test]
+fn error_of_a_thread_is_that_of_the_sink() {
+    // The kernel sends to a broadcast address only if asked to.
+    let error = run_two_threads("255.255.255.255:7148", 4).unwrap_err();
+    assert!(error.to_string().contains("cannot send to 255.255.255.255:7148"), "{error}");
 }

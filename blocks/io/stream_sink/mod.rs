@@ -85,7 +85,9 @@ impl KindSpec for StreamSink {
     type Shape = Described;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
         let Configured { parameters, shape: described, ports, .. } = block;
-        let pace = Pace::new(&ports.inputs[0], parameters.rate, parameters.catch_up, env);
+        let input = &ports.inputs[0];
+        let (bytes, hz) = (input.bytes_per_second(), input.clock.adc_sample_rate_hz);
+        let pace = Pace::new(bytes, hz, parameters.rate, parameters.catch_up, Some(env));
         Ok(Box::new(cpu::Sink::new(parameters.clone(), described.clone(), pace, env)))
     })];
 
