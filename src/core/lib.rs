@@ -26,6 +26,7 @@ pub mod kind;
 pub mod live_updates;
 mod map;
 pub mod npy;
+pub mod overload;
 pub mod port;
 pub mod real_time;
 pub mod recorders;

@@ -287,10 +287,20 @@ impl Plan {
             resolved_yaml: Arc::clone(&self.resolved_yaml),
             output_folder: self.output_folder.clone(),
             recorders: self.recorders.clone(),
+            overload: self.overloads.group(self.overload_group(block)),
             updates: self.updates.clone(),
             wake,
             ..Env::detached(&block.name)
         })
+    }
+
+    /// Name of the group of sources that drop the same intervals as `block`: that of the block which pairs their frames.
+    fn overload_group<'a>(&'a self, block: &'a PlannedBlock) -> &'a str {
+        let is_read_by = |reader: &&PlannedBlock| {
+            let mut sources = reader.inputs.iter().map(|(source, _)| &self.blocks[*source].name);
+            reader.resources.pairs_inputs && sources.any(|name| *name == block.name)
+        };
+        self.blocks.iter().find(is_read_by).map_or(&block.name, |reader| &reader.name)
     }
 
     /// Builds `block`, without edges; `wake` wakes it.

@@ -14,6 +14,7 @@ use fxgraph_core::diagnostic::Sources;
 use fxgraph_core::diagnostic::{Diagnostic, SHOWN, Severity, Span, codes, suggest_after, tidy};
 use fxgraph_core::files::open_regular;
 use fxgraph_core::live_updates::LiveUpdates;
+use fxgraph_core::overload::Overloads;
 use fxgraph_core::recorders::Recorders;
 use fxgraph_core::tree::{Key, Node, Value};
 use fxgraph_core::{Registry, Resources};
@@ -197,6 +198,7 @@ fn plan(
         build_progress: Arc::default(),
         tuning: Arc::default(),
         recorders: Recorders::default(),
+        overloads: Overloads::default(),
         updates: LiveUpdates::default(),
         access: access.clone(),
         included: Vec::new(),

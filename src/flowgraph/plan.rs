@@ -12,6 +12,7 @@ use fxgraph_core::device::DeviceName;
 use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest};
 use fxgraph_core::kind::{AnyConfigured, Ports, Resources};
 use fxgraph_core::live_updates::LiveUpdates;
+use fxgraph_core::overload::Overloads;
 use fxgraph_core::recorders::Recorders;
 use fxgraph_cuda::Tuning;
 use fxgraph_cuda::transfer::Transfer;
@@ -145,6 +146,8 @@ pub struct Plan {
     pub build_progress: Arc<BuildProgress>,
     /// Recorders of this flowgraph while it runs.
     pub recorders: Recorders,
+    /// What its live sources drop when it does not keep up.
+    pub overloads: Overloads,
     /// Live updates that its blocks request while it runs.
     pub updates: LiveUpdates,
     /// Files that updates of it may name.

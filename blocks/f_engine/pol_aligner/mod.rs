@@ -55,6 +55,7 @@ impl KindSpec for PolAligner {
     fn resources(_: &Configured<Self>) -> Resources {
         Resources {
             pools: vec![PortPool::PassThrough(0), PortPool::PassThrough(1)],
+            pairs_inputs: true,
             ..Resources::default()
         }
     }

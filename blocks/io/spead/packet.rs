@@ -90,6 +90,17 @@ pub struct Packet<'a> {
 impl<'a> Packet<'a> {
     /// Parses `datagram`.
     pub fn parse(datagram: &'a [u8]) -> Result<Self, Malformed> {
+        let (packet, length) = Self::head(datagram)?;
+        match (packet.payload.len() as u64).cmp(&length) {
+            std::cmp::Ordering::Less => Err(Malformed::Truncated),
+            std::cmp::Ordering::Greater => Err(Malformed::Length),
+            std::cmp::Ordering::Equal => Ok(packet),
+        }
+    }
+
+    /// Parses the beginning of a datagram, with all item pointers; returns the packet, with a part of its payload, and
+    /// the length of its payload.
+    pub fn head(datagram: &'a [u8]) -> Result<(Self, u64), Malformed> {
         let Some((header, rest)) = datagram.split_first_chunk::<HEADER_BYTES>() else {
             return Err(Malformed::NotSpead);
         };
@@ -118,16 +129,11 @@ impl<'a> Packet<'a> {
         else {
             return Err(Malformed::Length);
         };
-        match (payload.len() as u64).cmp(&length) {
-            std::cmp::Ordering::Less => return Err(Malformed::Truncated),
-            std::cmp::Ordering::Greater => return Err(Malformed::Length),
-            std::cmp::Ordering::Equal => {}
-        }
         // Both are below 2^48, the sum cannot overflow.
         if offset + length > heap_length {
             return Err(Malformed::Offset);
         }
-        Ok(Self { heap_counter, heap_length, offset, payload, pointers })
+        Ok((Self { heap_counter, heap_length, offset, payload, pointers }, length))
     }
 
     /// Returns all item pointers, in the order on the wire.

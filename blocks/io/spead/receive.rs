@@ -20,6 +20,8 @@ const BUFFER_BYTES: usize = 1 << 16;
 /// caches: therefore not a power of two for the second level, and an odd number of lines for the first,
 /// whose sets repeat every 4 KiB.
 const STRIDE: usize = BUFFER_BYTES + (8 << 10) + 64;
+/// Bytes that are read of each run whose payload is not needed: a header and its item pointers.
+pub const HEAD_BYTES: usize = 256;
 /// Least number of bytes that a datagram counts in its socket's turn: an empty datagram costs time, too.
 const LEAST_CHARGE: u64 = 2 << 10;
 /// Longest pause after the sockets are empty: waking costs more than receiving a datagram.
@@ -201,26 +203,24 @@ pub fn has_data(sockets: &[Socket]) -> bool {
     })
 }
 
-/// Whether data use half of the buffer of one of `sockets`, or more.
+/// Returns the used fraction of the receive buffer of `socket`.
 #[must_use]
-pub fn is_half_full(sockets: &[Socket]) -> bool {
-    sockets.iter().any(|socket| {
-        let mut info = [0_u32; libc::SK_MEMINFO_DROPS as usize + 1];
-        let mut len = size_of_val(&info) as libc::socklen_t;
-        // SAFETY: `info` has `len` bytes.
-        let rc = unsafe {
-            libc::getsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                SO_MEMINFO,
-                info.as_mut_ptr().cast(),
-                &raw mut len,
-            )
-        };
-        let [used, size] = [libc::SK_MEMINFO_RMEM_ALLOC, libc::SK_MEMINFO_RCVBUF]
-            .map(|variable| info[variable as usize]);
-        rc == 0 && used >= size / 2
-    })
+pub fn fill(socket: &Socket) -> f32 {
+    let mut info = [0_u32; libc::SK_MEMINFO_DROPS as usize + 1];
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: `info` has `len` bytes.
+    let rc = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_MEMINFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    let [used, size] = [libc::SK_MEMINFO_RMEM_ALLOC, libc::SK_MEMINFO_RCVBUF]
+        .map(|variable| info[variable as usize]);
+    if rc == 0 { used as f32 / size.max(1) as f32 } else { 0.0 }
 }
 
 /// A message of the kernel: one datagram, or a run of datagrams of one sender.
@@ -274,13 +274,21 @@ pub trait Reader {
     fn waiting(&mut self) {}
     /// Notes that the thread reads a socket now.
     fn reading(&mut self) {}
-    /// Processes the datagrams of one system call.
-    fn take(&mut self, datagrams: Datagrams<'_>);
+    /// Notes the used fraction of the fullest receive buffer.
+    fn filled(&mut self, _fraction: f32) {}
+    /// Processes the datagrams of one system call. Returns whether the payload of the next ones is not needed.
+    fn take(&mut self, datagrams: Datagrams<'_>) -> bool;
+    /// Processes those of a system call of which only the first [`HEAD_BYTES`] bytes were read: of the first datagram
+    /// of each run, all others of the run being cut off. Returns whether the payload of the next ones is not needed.
+    fn skim(&mut self, heads: Datagrams<'_>) -> bool {
+        self.take(heads)
+    }
 }
 
 impl<F: FnMut(Datagrams<'_>)> Reader for F {
-    fn take(&mut self, datagrams: Datagrams<'_>) {
+    fn take(&mut self, datagrams: Datagrams<'_>) -> bool {
         self(datagrams);
+        false
     }
 }
 
@@ -296,6 +304,10 @@ pub struct Batch {
     drops: Vec<u32>,
     run_datagrams: Vec<f64>,
     sockets: Vec<Socket>,
+    /// Used fraction of the receive buffers, 0 for a socket that was read until it was empty.
+    fills: Vec<f32>,
+    /// Whether only the heads of the next datagrams are needed, per socket.
+    skims: Vec<bool>,
     /// Messages per call at present.
     most_messages: usize,
     /// Pause in which no socket buffer fills more than a quarter; `None` if it is too short for a sleep.
@@ -347,6 +359,8 @@ impl Batch {
             drops: vec![0; sockets.len()],
             run_datagrams: vec![0.0; sockets.len()],
             turn_bytes: in_step_bytes / sockets.len().max(1),
+            fills: vec![0.0; sockets.len()],
+            skims: vec![false; sockets.len()],
             sockets,
             messages: Vec::with_capacity(BATCH),
             polls,
@@ -445,13 +459,16 @@ impl Batch {
         reader: &mut dyn Reader,
         total: &mut Received,
     ) -> io::Result<bool> {
-        let messages = self.most_messages.min(most);
+        let skims = self.skims[index];
+        // Of messages that are cut off, any number fits the cache.
+        let messages = if skims { most } else { self.most_messages.min(most) };
+        let (room, flags) = if skims { (HEAD_BYTES, libc::MSG_TRUNC) } else { (BUFFER_BYTES, 0) };
         let mut iovecs = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         // SAFETY: an mmsghdr is integers and pointers, for which all zeros is a value.
         let mut headers: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
         for (i, buffer) in self.buffers.chunks_exact_mut(STRIDE).take(messages).enumerate() {
             let iovec = iovecs[i]
-                .write(libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: BUFFER_BYTES });
+                .write(libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: room });
             let header = &mut headers[i].msg_hdr;
             header.msg_iov = iovec;
             header.msg_iovlen = 1;
@@ -469,7 +486,7 @@ impl Batch {
                 self.sockets[index].as_raw_fd(),
                 headers.as_mut_ptr(),
                 messages as u32,
-                libc::MSG_DONTWAIT as _,
+                (libc::MSG_DONTWAIT | flags) as _,
                 std::ptr::null_mut(),
             )
         };
@@ -490,11 +507,17 @@ impl Batch {
             let sender = SocketAddrV4::new(ip, u16::from_be(name.sin_port));
             bytes += len;
             datagrams += len.div_ceil(segment).max(1) as u64;
+            let (len, segment) = if skims { (len.min(room), room) } else { (len, segment) };
             self.messages.push(Message { len, segment, sender });
         }
         total.bytes += bytes as u64;
+        let is_empty = count < messages;
+        self.fills[index] = if is_empty { 0.0 } else { fill(&self.sockets[index]) };
+        reader.filled(self.fills.iter().copied().fold(0.0, f32::max));
         if count > 0 {
-            reader.take(Datagrams::new(&self.buffers, &self.messages));
+            let datagrams = Datagrams::new(&self.buffers, &self.messages);
+            let next = if skims { reader.skim(datagrams) } else { reader.take(datagrams) };
+            self.skims[index] = next;
         }
         total.datagrams += datagrams;
         if count > 0 {
@@ -504,9 +527,12 @@ impl Batch {
             *run += (datagrams as f64 / count as f64 - *run) * if *run == 0.0 { 1.0 } else { 0.25 };
             total.kernel_drops += (dropped as f64 * *run).round() as u64;
         }
+        if skims {
+            return Ok(is_empty);
+        }
         let long = bytes > count * BUFFER_BYTES / 4;
         self.most_messages = if long { BATCH_OF_RUNS } else { BATCH };
-        Ok(count < messages)
+        Ok(is_empty)
     }
 }
 
@@ -633,6 +659,42 @@ mod tests {
                 batch.receive(Duration::from_secs(5), &mut |_: Datagrams<'_>| ()).unwrap();
             assert_eq!((received.datagrams, received.emptied), (20, false), "{len} bytes each");
         }
+    }
+
+    #[test]
+    fn datagrams_whose_payload_is_not_needed_are_cut_off_and_counted() {
+        struct Skimming {
+            wants: bool,
+            heads: Vec<usize>,
+            whole: Vec<usize>,
+        }
+        impl Reader for Skimming {
+            fn take(&mut self, datagrams: Datagrams<'_>) -> bool {
+                self.whole.extend(datagrams.map(|(datagram, _)| datagram.len()));
+                self.wants
+            }
+            fn skim(&mut self, heads: Datagrams<'_>) -> bool {
+                self.heads.extend(heads.map(|(head, _)| head.len()));
+                self.wants
+            }
+        }
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+        let sockets = open(&[address], &[], 1 << 20).unwrap();
+        let mut batch = Batch::new(sockets, 1 << 20);
+        let sender = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
+        set_option(&sender, libc::SOL_UDP, libc::UDP_SEGMENT, 1000).unwrap();
+        let mut reader = Skimming { wants: true, heads: vec![], whole: vec![] };
+        let mut counts = vec![];
+        for wants in [true, true, false, true] {
+            reader.wants = wants;
+            sender.send_to(&[7; 5500], &address.into()).unwrap();
+            let received = batch.receive(Duration::from_secs(5), &mut reader).unwrap();
+            counts.push((received.datagrams, received.bytes));
+        }
+        assert_eq!(counts, [(6, 5500); 4]);
+        let run = [1000, 1000, 1000, 1000, 1000, 500];
+        assert_eq!(reader.whole, [run, run].concat());
+        assert_eq!(reader.heads, [HEAD_BYTES; 2]);
     }
 
     #[test]

@@ -15,6 +15,9 @@ pub(super) fn lent_frames(window: usize) -> usize {
     window.saturating_add(2)
 }
 
+/// Longest interval that is dropped as a whole when the flowgraph does not keep up. An interval that is much longer than
+/// a heap of spectra costs few heaps at its ends.
+const LONGEST_DROP: Duration = Duration::from_millis(20);
 /// Largest number of senders of one digitiser's stream.
 const MAX_SENDERS: usize = 64;
 
@@ -57,7 +60,8 @@ impl Source {
         Ok(Input::file(capture, addresses, path.clone(), counters))
     }
 
-    fn options(&self) -> Result<Options, BlockError> {
+    /// Returns the options of the window of a source that waits for frames for the time `patience`, if it is live.
+    fn options(&self, patience: Option<Duration>) -> Result<Options, BlockError> {
         let parameters = &self.parameters;
         let is_digitiser = matches!(self.layout.stream, Stream::Digitiser { .. });
         let addresses = address::parse_all(&parameters.addresses);
@@ -71,7 +75,11 @@ impl Source {
         // have the heaps of different senders.
         let shared = if parameters.threads > addresses { senders } else { 1 };
         let stride = if is_digitiser { addresses.max(1) * shared } else { 1 };
+        // A quarter of what the buffers hold, which is half of `patience`: dropping it empties them far enough.
+        let frame_seconds = self.layout.samples_per_frame() as f64 / parameters.adc_sample_rate_hz;
+        let interval = patience.map(|time| LONGEST_DROP.min(time / 2).as_secs_f64());
         Ok(Options {
+            interval_frames: interval.map(|seconds| ((seconds / frame_seconds) as u64).max(1)),
             stride: stride as u64,
             senders_per_part: senders,
             threads: parameters.threads,
@@ -104,8 +112,8 @@ impl Block for Source {
     fn start(&mut self) -> Result<(), BlockError> {
         let counters = &self.env.counters;
         let input = self.input(counters)?;
-        let window = Window::new(self.layout, self.options()?, &self.env);
         let (terms, env) = (self.terms(&input), self.env.clone());
+        let window = Window::new(self.layout, self.options(terms.patience)?, &self.env);
         let run = move |link| Receiving::new(window, link, terms, env).run(input);
         self.running = Some(Lender::start(&self.env, lent_frames(self.window), run)?);
         Ok(())

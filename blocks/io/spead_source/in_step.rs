@@ -61,7 +61,7 @@ impl InStep {
         let others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
         for (_, other) in others {
             while self.is_behind(other, position)
-                && !receive::is_half_full(&own.sockets)
+                && own.sockets.iter().all(|socket| receive::fill(socket) < 0.5)
                 && !is_over()
             {
                 std::thread::sleep(PAUSE);

@@ -9,6 +9,7 @@ use super::thread::{End, Receiving};
 use super::window::{Copies, MAX_THREADS, Outcome};
 use crate::io::spead::link::TICK;
 use crate::io::spead::receive::{Batch, Datagrams, Reader};
+use fxgraph::overload::Fill;
 use fxgraph::{BlockError, Counter, Counters};
 use socket2::Socket;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,7 +94,8 @@ impl Network {
         let mut others: Vec<JoinHandle<()>> = Vec::with_capacity(sockets.len());
         for (index, sockets) in (1..).zip(sockets) {
             let team_of_thread = Arc::clone(&team);
-            let run = move || team_of_thread.receive(index, sockets);
+            let fill = env.overload.join();
+            let run = move || team_of_thread.receive(index, sockets, fill);
             match env.counters.threads().spawn(NAMES[index % MAX_THREADS], &env.name, run) {
                 Ok(thread) => others.push(thread),
                 Err(error) => {
@@ -103,7 +105,7 @@ impl Network {
                 }
             }
         }
-        team.receive(0, own);
+        team.receive(0, own, env.overload.join());
         let ends: Vec<_> = others.into_iter().map(JoinHandle::join).collect();
         // The other threads have ended, so this thread has the only reference.
         let Some(team) = Arc::into_inner(team) else { return };
@@ -159,13 +161,14 @@ impl Team {
         self.is_over.store(true, Ordering::Release);
     }
 
-    /// Receives from the sockets of thread `index` until the stream ends.
-    fn receive(&self, index: usize, sockets: Vec<Socket>) {
+    /// Receives from the sockets of thread `index` until the stream ends. `fill`: where the thread shows how full they
+    /// are.
+    fn receive(&self, index: usize, sockets: Vec<Socket>, fill: Fill) {
         let _end = EndOfAll(&self.is_over);
         let count = sockets.len();
         let mut batch = Batch::new(sockets, self.turn_bytes * count);
         let (copies, notes) = (Copies::new(), Notes::default());
-        let mut inlet = Inlet { team: self, index, copies, notes };
+        let mut inlet = Inlet { team: self, index, copies, notes, fill };
         while !self.is_over() {
             let received = match batch.receive(TICK, &mut inlet) {
                 Ok(received) => received,
@@ -196,6 +199,7 @@ struct Inlet<'a> {
     index: usize,
     copies: Copies,
     notes: Notes,
+    fill: Fill,
 }
 
 impl Reader for Inlet<'_> {
@@ -207,21 +211,37 @@ impl Reader for Inlet<'_> {
         self.team.in_step.reading(self.index);
     }
 
-    fn take(&mut self, datagrams: Datagrams<'_>) {
-        let in_step = &self.team.in_step;
-        in_step.wait(self.index, || self.team.is_over());
-        let Some(mut receiving) = self.team.lock() else { return };
+    fn filled(&mut self, fraction: f32) {
+        self.fill.set(fraction);
+    }
+
+    fn take(&mut self, datagrams: Datagrams<'_>) -> bool {
+        let team = self.team;
+        team.in_step.wait(self.index, || team.is_over());
+        let Some(mut receiving) = team.lock() else { return false };
         let Receiving { window, link, .. } = &mut *receiving;
         // The time is taken while the thread has the window: it grows from batch to batch.
         window.tick(Instant::now());
         let thread = (self.index, std::mem::take(&mut self.copies));
         let pending = window.batch(thread, datagrams, link, |outcome| self.notes.add(outcome));
-        let newest = window.newest_of_batch();
+        let (newest, drops_next) = (window.newest_of_batch(), window.drops_next());
         drop(receiving);
-        in_step.gave(self.index, newest);
+        team.in_step.gave(self.index, newest);
         if let Some(pending) = pending {
             self.copies = pending.make();
         }
+        drops_next
+    }
+
+    fn skim(&mut self, heads: Datagrams<'_>) -> bool {
+        let team = self.team;
+        team.in_step.wait(self.index, || team.is_over());
+        let Some(mut receiving) = team.lock() else { return false };
+        let Receiving { window, link, .. } = &mut *receiving;
+        window.tick(Instant::now());
+        let drops_next = window.skim(heads, link, |outcome| self.notes.add(outcome));
+        team.in_step.gave(self.index, window.newest_of_batch());
+        drops_next
     }
 }
 

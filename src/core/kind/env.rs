@@ -3,6 +3,7 @@
 use crate::counter::Counters;
 use crate::event::BlockEvents;
 use crate::live_updates::LiveUpdates;
+use crate::overload::Overload;
 use crate::recorders::Recorders;
 use crate::summary::Summary;
 use std::any::Any;
@@ -33,6 +34,8 @@ pub struct Env {
     pub output_folder: PathBuf,
     /// Registry where a recorder registers itself, so that clients can list and trigger it.
     pub recorders: Recorders,
+    /// What the block drops if it is a live source that does not keep up.
+    pub overload: Overload,
     /// Live updates of other blocks that the block requests: see [`Requester`](crate::live_updates::Requester).
     pub updates: LiveUpdates,
 }
@@ -52,6 +55,7 @@ impl Env {
             resolved_yaml: Arc::from(""),
             output_folder: PathBuf::new(),
             recorders: Recorders::default(),
+            overload: Overload::default(),
             updates: LiveUpdates::default(),
         }
     }

@@ -72,6 +72,9 @@ pub struct Resources {
     /// Whether it cannot follow another centre frequency of its inputs while it runs, such as one that is in a file's
     /// header. Live updates and swaps upstream that would change it are rejected.
     pub fixes_band: bool,
+    /// Whether data of one input are of no use without those of the others: its sources drop the same intervals when
+    /// the flowgraph does not keep up.
+    pub pairs_inputs: bool,
     /// Live parameters of other blocks that it changes, to reject those that do not exist.
     pub updates: Vec<Target>,
 }

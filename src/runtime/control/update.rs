@@ -104,6 +104,7 @@ impl Control {
         after.kernel_folder.clone_from(&before.kernel_folder);
         after.tuning = Arc::clone(&before.tuning);
         after.recorders.clone_from(&before.recorders);
+        after.overloads.clone_from(&before.overloads);
         after.updates.clone_from(&before.updates);
         let mut restart_because = Vec::new();
         if after.name != before.name {

@@ -17,6 +17,7 @@ use crate::io::spead::packet::Packet;
 pub use filling::{Copies, MAX_THREADS, Pending};
 use filling::{Copying, Filling, Writers};
 use fxgraph::Env;
+use fxgraph::overload::Interval;
 use fxgraph::runtime::EventKind;
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
@@ -63,6 +64,8 @@ pub struct Options {
     pub sync_time_seconds: Option<f64>,
     /// Threads that fill frames.
     pub threads: usize,
+    /// Frames of an interval that is dropped as a whole when the flowgraph does not keep up; `None` drops none.
+    pub interval_frames: Option<u64>,
 }
 
 impl Options {
@@ -78,6 +81,7 @@ impl Options {
             resyncs: true,
             sync_time_seconds: None,
             threads: 1,
+            interval_frames: None,
         }
     }
 }
@@ -92,7 +96,7 @@ enum Entry {
     /// No heap has arrived.
     Empty,
     Open(Open),
-    /// No frame was free when its first heap arrived: the whole frame is dropped.
+    /// The flowgraph did not keep up when its first heap arrived: the whole frame is dropped.
     Dropped,
 }
 
@@ -190,6 +194,55 @@ impl Window {
         if self.timeline.base.is_some() {
             self.causes.last_timestamp.set(self.timeline.newest as f64);
         }
+    }
+
+    /// Processes the first bytes of datagrams of which the rest was cut off, because their frames are dropped. Returns
+    /// whether the next frames are dropped, too.
+    pub fn skim<'a>(
+        &mut self,
+        heads: impl Iterator<Item = (&'a [u8], SocketAddrV4)>,
+        frames: &mut dyn Frames,
+        mut note: impl FnMut(Outcome),
+    ) -> bool {
+        self.newest_of_batch = None;
+        for (head, sender) in heads {
+            let Ok((packet, _)) = Packet::head(head) else { return false };
+            let place = self.layout.place(&packet, |wire| self.timeline.unwrap(wire));
+            let Ok(place) = place else { return false };
+            let admitted = self.admit(place, sender);
+            let Some(index) = admitted.and_then(|verdict| self.enter(verdict, frames)) else {
+                return false;
+            };
+            if !matches!(self.entries[index], Entry::Dropped) {
+                return false;
+            }
+            self.accepted(place, sender);
+            note(Outcome::Accepted);
+        }
+        self.drops_next()
+    }
+
+    /// Whether the newest heap of the last batch was dropped, and the next frame is, too.
+    #[must_use]
+    pub fn drops_next(&self) -> bool {
+        let (Some(newest), Some(base)) = (self.newest_of_batch, self.timeline.base) else {
+            return false;
+        };
+        let frame = newest / self.layout.samples_per_frame();
+        let entry = frame.checked_sub(base).and_then(|index| self.entries.get(index as usize));
+        let next = self.interval(frame + 1).filter(|next| Some(*next) == self.interval(frame));
+        matches!(entry, Some(Entry::Dropped))
+            && next.is_some_and(|next| self.env.overload.drops(next))
+    }
+
+    /// Returns the interval of frame number `frame`; `None` if the source drops no intervals.
+    fn interval(&self, frame: u64) -> Option<Interval> {
+        let frames = self.options.interval_frames?;
+        Some(Interval {
+            adc_sample_rate_hz: self.options.adc_sample_rate_hz,
+            samples: self.layout.samples_per_frame() * frames,
+            number: frame / frames,
+        })
     }
 
     /// Processes one datagram.
@@ -311,23 +364,15 @@ impl Window {
         (sender, when): (SocketAddrV4, Copying),
         frames: &mut dyn Frames,
     ) -> Outcome {
-        let index = match verdict {
-            Verdict::Here(index) => index,
-            Verdict::Forward(by) => {
-                (0..by).for_each(|_| self.pass_on_first(frames));
-                self.entries.len() - 1
-            }
-            Verdict::Late => {
+        let Some(index) = self.enter(verdict, frames) else {
+            if verdict == Verdict::Late {
                 self.causes.late.add(1);
                 self.not_new(place, sender);
-                return Outcome::Refused;
-            }
-            Verdict::Elsewhere => {
+            } else {
                 self.causes.future.add(1);
-                return Outcome::Refused;
             }
+            return Outcome::Refused;
         };
-        self.open(index, frames);
         let heap = self.layout.heap_bytes;
         let Entry::Open(open) = &mut self.entries[index] else {
             self.accepted(place, sender);
@@ -348,7 +393,8 @@ impl Window {
                 unsafe { frame.write(writers, to, packet.payload, overlaps, when) };
                 let is_whole = slot.whole;
                 open.whole += usize::from(is_whole);
-                if first {
+                // An atomic addition waits until the copy is in memory, so 0 is not added.
+                if first && place.saturated > 0 {
                     self.causes.saturated.add(u64::from(place.saturated));
                 }
                 self.accepted(place, sender);
@@ -411,13 +457,35 @@ impl Window {
         }
     }
 
+    /// Moves the window to the position given by `verdict`. Returns the index of its frame, which is open or dropped;
+    /// `None` if the position is not in the window.
+    fn enter(&mut self, verdict: Verdict, frames: &mut dyn Frames) -> Option<usize> {
+        let index = match verdict {
+            Verdict::Here(index) => index,
+            Verdict::Forward(by) => {
+                (0..by).for_each(|_| self.pass_on_first(frames));
+                self.entries.len() - 1
+            }
+            Verdict::Late | Verdict::Elsewhere => return None,
+        };
+        self.open(index, frames);
+        Some(index)
+    }
+
     fn open(&mut self, index: usize, frames: &mut dyn Frames) {
         if !matches!(self.entries[index], Entry::Empty) {
             return;
         }
-        self.entries[index] = match frames.take() {
+        let interval = self.interval(self.timeline.base.unwrap_or(0) + index as u64);
+        let overload = &self.env.overload;
+        let is_dropped = interval.is_some_and(|interval| overload.drops(interval));
+        let frame = if is_dropped { None } else { frames.take() };
+        self.entries[index] = match frame {
             None => {
                 self.causes.frames_dropped.add(1);
+                if let Some(interval) = interval {
+                    overload.drop_rest(interval);
+                }
                 Entry::Dropped
             }
             Some(frame) => {

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+mod overload;
 mod restart;
 mod stray;
 mod threads;

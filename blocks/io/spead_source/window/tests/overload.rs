@@ -1,0 +1,118 @@
+//! A window that drops intervals of its stream.
+
+use super::*;
+use fxgraph::overload::Overload;
+
+/// Frames of an interval.
+const INTERVAL: u64 = 4;
+const FRAME: u64 = HEAPS as u64;
+
+struct Side {
+    window: Window,
+    desk: Desk,
+    counters: Counters,
+}
+
+impl Side {
+    fn new(overload: &Overload, buffers: usize) -> Self {
+        let env = Env { overload: overload.clone(), ..Env::detached("in") };
+        let options = Options { interval_frames: Some(INTERVAL), ..Options::new(2, RATE) };
+        let counters = env.counters.clone();
+        let window = Window::new(digitiser(), options, &env);
+        Self { window, desk: Desk::new(&digitiser(), buffers), counters }
+    }
+
+    /// Receives all heaps of `frame`.
+    fn frame(&mut self, frame: u64) {
+        for number in FRAME * frame..FRAME * (frame + 1) {
+            self.window.datagram(&heap(number), FROM, &mut self.desk);
+        }
+    }
+
+    /// Receives the heads of all heaps of `frame`; returns whether the next frame is dropped, too.
+    fn skim(&mut self, frame: u64) -> bool {
+        let heaps: Vec<_> = (FRAME * frame..FRAME * (frame + 1)).map(heap).collect();
+        let heads = heaps.iter().map(|heap| (&heap[..heap.len() - HEAP / 2], FROM));
+        self.window.skim(heads, &mut self.desk, |_| ())
+    }
+
+    /// Numbers of the frames sent, all of which are complete, and of those dropped.
+    fn end(mut self) -> (Vec<u64>, u64) {
+        self.window.flush(&mut self.desk);
+        let frames = self.desk.out.iter();
+        let frames = frames.map(|frame| {
+            assert!(frame.header().validity.iter().all(|unit| *unit == 1));
+            frame.header().timestamp / (FRAME * STEP)
+        });
+        for none in ["heaps_missing", "heaps_incomplete", "packets_not_spead"] {
+            assert_eq!(count(&self.counters, none), 0, "{none}");
+        }
+        (frames.collect(), count(&self.counters, "frames_dropped"))
+    }
+}
+
+#[test]
+fn sources_that_feed_one_block_drop_the_same_intervals() {
+    let overload = Overload::default();
+    let fill = overload.join();
+    let (mut first, mut second) = (Side::new(&overload, 99), Side::new(&overload, 99));
+    for frame in 0..20 {
+        // From the middle of interval 1 on, a buffer is full; in interval 3 it is not any more.
+        fill.set(if (6..13).contains(&frame) { 0.8 } else { 0.2 });
+        first.frame(frame);
+        second.frame(frame);
+    }
+    let expected: Vec<u64> = (0..8).chain(16..20).collect();
+    // The third interval begins while the buffer is full.
+    assert_eq!(first.end(), (expected.clone(), 8));
+    assert_eq!(second.end(), (expected, 8));
+}
+
+#[test]
+fn source_without_free_frames_makes_the_others_drop_the_rest_of_the_interval() {
+    let overload = Overload::default();
+    let (mut first, mut second) = (Side::new(&overload, 6), Side::new(&overload, 99));
+    for frame in 0..12 {
+        first.frame(frame);
+        second.frame(frame);
+        if frame == 7 {
+            // The frames of the interval that is over come back.
+            first.desk.out.truncate(2);
+        }
+    }
+    // Frame 6 is the first one without memory.
+    let frames = second.end();
+    assert_eq!(frames, ([0, 1, 2, 3, 4, 5, 8, 9, 10, 11].to_vec(), 2));
+    assert_eq!(first.end().1, 2);
+}
+
+#[test]
+fn heads_of_dropped_frames_move_the_window_to_the_end_of_the_interval() {
+    let overload = Overload::default();
+    let fill = overload.join();
+    let mut side = Side::new(&overload, 99);
+    (0..4).for_each(|frame| side.frame(frame));
+    assert!(!side.window.drops_next());
+    fill.set(0.9);
+    let more: Vec<_> = (4 * FRAME..5 * FRAME).map(heap).collect();
+    let more = more.iter().map(|heap| (heap.as_slice(), FROM));
+    drop(side.window.batch((0, Copies::new()), more, &mut side.desk, |_| ()));
+    assert!(side.window.drops_next(), "frames 5 to 7 are of the same interval");
+    fill.set(0.1);
+    assert_eq!([5, 6, 7].map(|frame| side.skim(frame)), [true, true, false]);
+    assert_eq!(side.window.newest_of_batch(), Some((8 * FRAME - 1) * STEP));
+    (8..12).for_each(|frame| side.frame(frame));
+    assert_eq!(side.end(), ([0, 1, 2, 3, 8, 9, 10, 11].to_vec(), 4));
+}
+
+#[test]
+fn heads_that_are_not_of_dropped_frames_end_the_skimming() {
+    let overload = Overload::default();
+    let mut side = Side::new(&overload, 99);
+    (0..2).for_each(|frame| side.frame(frame));
+    assert!(!side.skim(2), "this frame is not dropped");
+    let garbage: [&[u8]; 3] = [&[], &[0x53, 4, 2, 6, 0, 0, 0xff, 0xff], &[7; 100]];
+    for head in garbage {
+        assert!(!side.window.skim([(head, FROM)].into_iter(), &mut side.desk, |_| ()));
+    }
+}
