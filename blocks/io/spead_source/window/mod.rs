@@ -206,6 +206,11 @@ impl Window {
     ) -> bool {
         self.newest_of_batch = None;
         for (head, sender) in heads {
+            if Packet::parse(head).is_ok() {
+                // Nothing was cut off: a stop heap, for example.
+                note(self.process(head, sender, Copying::Now, frames));
+                continue;
+            }
             let Ok((packet, _)) = Packet::head(head) else { return false };
             let place = self.layout.place(&packet, |wire| self.timeline.unwrap(wire));
             let Ok(place) = place else { return false };

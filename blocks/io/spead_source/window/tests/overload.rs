@@ -106,6 +106,23 @@ fn heads_of_dropped_frames_move_the_window_to_the_end_of_the_interval() {
 }
 
 #[test]
+fn stop_heap_among_heads_is_seen() {
+    let overload = Overload::default();
+    let mut side = Side::new(&overload, 99);
+    (0..4).for_each(|frame| side.frame(frame));
+    overload.drop_rest(side.window.interval(4).unwrap());
+    side.frame(4);
+    let stop = packet(99, 0, &[], &[Pointer::immediate(item::STREAM_CONTROL, item::STREAM_STOP)]);
+    let next = heap(5 * FRAME);
+    let heads = [(&next[..next.len() - 1], FROM), (&stop[..], FROM)];
+    let mut outcomes = vec![];
+    let goes_on =
+        side.window.skim(heads.into_iter(), &mut side.desk, |outcome| outcomes.push(outcome));
+    assert!(goes_on);
+    assert_eq!(outcomes, [Outcome::Accepted, Outcome::Stop]);
+}
+
+#[test]
 fn heads_that_are_not_of_dropped_frames_end_the_skimming() {
     let overload = Overload::default();
     let mut side = Side::new(&overload, 99);
