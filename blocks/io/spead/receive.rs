@@ -22,6 +22,8 @@ const BUFFER_BYTES: usize = 1 << 16;
 const STRIDE: usize = BUFFER_BYTES + (8 << 10) + 64;
 /// Bytes that are read of each run whose payload is not needed: a header and its item pointers.
 pub const HEAD_BYTES: usize = 256;
+/// Largest number of bytes that one system call cuts off.
+pub const MOST_SKIMMED: usize = BATCH_OF_RUNS * BUFFER_BYTES;
 /// Least number of bytes that a datagram counts in its socket's turn: an empty datagram costs time, too.
 const LEAST_CHARGE: u64 = 2 << 10;
 /// Longest pause after the sockets are empty: waking costs more than receiving a datagram.
@@ -460,8 +462,8 @@ impl Batch {
         total: &mut Received,
     ) -> io::Result<bool> {
         let skims = self.skims[index];
-        // Of messages that are cut off, any number fits the cache.
-        let messages = if skims { most } else { self.most_messages.min(most) };
+        let most = if skims { most.min(BATCH_OF_RUNS) } else { most };
+        let messages = self.most_messages.min(most);
         let (room, flags) = if skims { (HEAD_BYTES, libc::MSG_TRUNC) } else { (BUFFER_BYTES, 0) };
         let mut iovecs = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         // SAFETY: an mmsghdr is integers and pointers, for which all zeros is a value.

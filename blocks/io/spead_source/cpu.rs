@@ -78,7 +78,9 @@ impl Source {
         // A quarter of what the buffers hold, which is half of `patience`: dropping it empties them far enough.
         let frame_seconds = self.layout.samples_per_frame() as f64 / parameters.adc_sample_rate_hz;
         let interval = patience.map(|time| LONGEST_DROP.min(time / 2).as_secs_f64());
+        let frame_bytes = self.layout.slots() * self.layout.heap_bytes;
         Ok(Options {
+            frames_ahead: 1 + (addresses * receive::MOST_SKIMMED / frame_bytes) as u64,
             interval_frames: interval.map(|seconds| ((seconds / frame_seconds) as u64).max(1)),
             stride: stride as u64,
             senders_per_part: senders,

@@ -9,6 +9,7 @@
 //!   copies, and so does [`Writers`] when the window is dropped.
 #![allow(unsafe_code)] // Threads write disjoint parts of one payload.
 
+use super::copy;
 use fxgraph::FrameMut;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -46,7 +47,7 @@ impl Copy {
     /// `from` and `to` point to `len` bytes, and nothing else accesses those at `to` during the call.
     unsafe fn make(&self) {
         // SAFETY: as the caller promises; a packet is not in a frame.
-        unsafe { std::ptr::copy_nonoverlapping(self.from, self.to, self.len) };
+        unsafe { copy::copy(self.from, self.to, self.len) };
     }
 }
 
@@ -126,6 +127,7 @@ impl Writers {
     /// Waits until the copies of the batches `last` of each thread are made.
     fn settle(&mut self, last: &[u64; MAX_THREADS]) {
         self.copies.make();
+        copy::publish();
         for (thread, (made, batch)) in self.made.iter().zip(last).enumerate() {
             // All copies of the thread that has the window are made now.
             let is_current = self.current == Some(thread);
@@ -170,6 +172,7 @@ impl Pending<'_> {
 
     fn make_all(&mut self) {
         self.copies.make();
+        copy::publish();
         self.made[self.thread].0.store(self.batch, Ordering::Release);
     }
 }

@@ -1,6 +1,7 @@
 //! Assembles heaps into frames: a window of open frames, moved by the timestamps of the packets.
 #![allow(unsafe_code)] // One call that leaves a copy for later.
 
+mod copy;
 mod filling;
 mod moves;
 
@@ -66,6 +67,8 @@ pub struct Options {
     pub threads: usize,
     /// Frames of an interval that is dropped as a whole when the flowgraph does not keep up; `None` drops none.
     pub interval_frames: Option<u64>,
+    /// Frames to which one system call may add data.
+    pub frames_ahead: u64,
 }
 
 impl Options {
@@ -82,6 +85,7 @@ impl Options {
             sync_time_seconds: None,
             threads: 1,
             interval_frames: None,
+            frames_ahead: 1,
         }
     }
 }
@@ -227,7 +231,7 @@ impl Window {
         self.drops_next()
     }
 
-    /// Whether the newest heap of the last batch was dropped, and the next frame is, too.
+    /// Whether the newest heap of the last batch was dropped, and the next frames are, too.
     #[must_use]
     pub fn drops_next(&self) -> bool {
         let (Some(newest), Some(base)) = (self.newest_of_batch, self.timeline.base) else {
@@ -235,7 +239,8 @@ impl Window {
         };
         let frame = newest / self.layout.samples_per_frame();
         let entry = frame.checked_sub(base).and_then(|index| self.entries.get(index as usize));
-        let next = self.interval(frame + 1).filter(|next| Some(*next) == self.interval(frame));
+        let next = self.interval(frame + self.options.frames_ahead);
+        let next = next.filter(|next| Some(*next) == self.interval(frame));
         matches!(entry, Some(Entry::Dropped))
             && next.is_some_and(|next| self.env.overload.drops(next))
     }
