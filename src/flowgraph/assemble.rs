@@ -294,8 +294,10 @@ impl Plan {
         })
     }
 
-    /// Name of the group of sources that drop the same intervals as `block`: that of the block which pairs their frames.
-    fn overload_group<'a>(&'a self, block: &'a PlannedBlock) -> &'a str {
+    /// Name of the group of live sources that drop the same intervals as `block`: that of the block which pairs their
+    /// frames, or its own.
+    #[must_use]
+    pub fn overload_group<'a>(&'a self, block: &'a PlannedBlock) -> &'a str {
         let is_read_by = |reader: &&PlannedBlock| {
             let mut sources = reader.inputs.iter().map(|(source, _)| &self.blocks[*source].name);
             reader.resources.pairs_inputs && sources.any(|name| *name == block.name)

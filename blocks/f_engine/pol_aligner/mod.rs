@@ -159,6 +159,27 @@ mod tests {
     }
 
     #[test]
+    fn sources_of_an_aligner_drop_the_same_intervals() {
+        let text = "flowgraph: g
+blocks:
+  pol:
+    kind: spead_source
+    replicate: 2
+    parameters: {stream: digitiser, pol: \"${index}\", addresses: [\"127.0.0.1:${7100 + index}\"], adc_sample_rate_hz: 1.0e+6}
+  other: {kind: spead_source, parameters: {stream: digitiser, addresses: [\"127.0.0.1:7102\"], adc_sample_rate_hz: 1.0e+6}}
+  align: {kind: pol_aligner, inputs: [\"pol[0]\", \"pol[1]\"]}
+  n: {kind: null_sink, replicate: 3, input: \"${['align.pol0', 'align.pol1', 'other'][index]}\"}
+";
+        let loaded = fxgraph::flowgraph::load_text("g.yaml", text, &[], &crate::kinds());
+        let plan = loaded.result.ok().unwrap();
+        let groups = ["pol[0]", "pol[1]", "other"].map(|name| {
+            let index = plan.block(name).unwrap();
+            plan.overload_group(&plan.blocks[index]).to_owned()
+        });
+        assert_eq!(groups, ["align", "align", "other"]);
+    }
+
+    #[test]
     fn aligner_rejects_different_stream_types() {
         let refusals = PolAligner::default().outputs(&[port(8), port(16)]).unwrap_err();
         assert_eq!(refusals[0].code, codes::INPUTS_DIFFER);
