@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Used fraction of a receive buffer, of any thread of the sources, from which an interval is dropped.
-const FULL: f32 = 0.75;
+const FULL: f32 = 0.6;
 /// Number of intervals of which it is known whether they are dropped: more than a window has.
 const KNOWN: usize = 1024;
 
@@ -124,7 +124,7 @@ mod tests {
         let overload = Overload::default();
         let (fast, slow) = (overload.join(), overload.join());
         fast.set(0.1);
-        slow.set(0.7);
+        slow.set(0.5);
         assert!(!overload.drops(interval(1)));
         slow.set(0.8);
         assert!(!overload.drops(interval(1)), "decided");

@@ -1,7 +1,9 @@
 //! Queues between a source and its receiving thread: empty frames to the thread, filled frames to the block.
 
+use super::receive;
 use fxgraph::kind::Waker;
 use fxgraph::{BlockError, Env, FrameMut, Io, Next};
+use socket2::Socket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
@@ -10,6 +12,13 @@ use std::time::{Duration, Instant};
 
 /// Interval at which a receiving thread checks whether it must stop.
 pub const TICK: Duration = Duration::from_millis(50);
+
+/// Used fraction of a socket buffer from which a live source does not wait for a frame.
+const FULL: f32 = 0.9;
+/// Longest time that a live source waits for a frame.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// Interval at which a live source that waits looks at its socket buffers.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Source of empty frames and destination of filled frames.
 pub trait Frames {
@@ -35,10 +44,8 @@ pub struct Link {
     reports: SyncSender<Report>,
     waker: Waker,
     stop: Arc<AtomicBool>,
-    /// Time that a live source waits for a frame before it drops data; `None` waits without limit.
-    pub patience: Option<Duration>,
-    /// Part of `patience` used since the sockets were last empty.
-    waited: Duration,
+    /// Sockets of a live source, which waits for a frame only while their buffers have room; `None` waits without limit.
+    pub live: Option<Vec<Socket>>,
     /// The first frame, for which the thread waited before the stream.
     first: Option<FrameMut>,
 }
@@ -61,11 +68,6 @@ impl Link {
         self.first = self.wait();
     }
 
-    /// Notes that the sockets are empty, so that they again bridge a time without frames.
-    pub fn emptied(&mut self) {
-        self.waited = Duration::ZERO;
-    }
-
     /// Waits without limit for an empty frame; returns `None` if the thread must stop.
     fn wait(&self) -> Option<FrameMut> {
         while !self.stopping() {
@@ -78,14 +80,12 @@ impl Link {
         None
     }
 
-    /// Waits for an empty frame until `patience` is used up. The socket buffers bridge this time only
-    /// once, so `waited` is reset only when the sockets are empty again.
-    fn wait_a_little(&mut self, patience: Duration) -> Option<FrameMut> {
-        while !self.stopping() && self.waited < patience {
-            let began = Instant::now();
-            let frame = self.empty.recv_timeout(patience.saturating_sub(self.waited).min(TICK));
-            self.waited += began.elapsed();
-            if let Ok(frame) = frame {
+    /// Waits for an empty frame while the buffers of `sockets` have room, at most [`LONGEST_WAIT`].
+    fn wait_with_room(&self, sockets: &[Socket]) -> Option<FrameMut> {
+        let began = Instant::now();
+        let has_room = || sockets.iter().all(|socket| receive::fill(socket) < FULL);
+        while !self.stopping() && began.elapsed() < LONGEST_WAIT && has_room() {
+            if let Ok(frame) = self.empty.recv_timeout(LOOK) {
                 return Some(frame);
             }
         }
@@ -108,9 +108,9 @@ impl Frames for Link {
         if let Ok(frame) = self.empty.try_recv() {
             return Some(frame);
         }
-        match self.patience {
+        match &self.live {
             None => self.wait(),
-            Some(patience) => self.wait_a_little(patience),
+            Some(sockets) => self.wait_with_room(sockets),
         }
     }
 
@@ -148,8 +148,7 @@ impl Lender {
             reports: from_thread,
             waker: env.wake.clone(),
             stop: Arc::clone(&stop),
-            patience: None,
-            waited: Duration::ZERO,
+            live: None,
             first: None,
         };
         let thread =

@@ -161,14 +161,21 @@ fn set_receive_buffer(socket: &Socket, bytes: usize) {
     }
 }
 
-/// Returns how long a live source of `bytes_per_second` waits for frames before it drops data: half of the time that
-/// the buffers of `sockets` last, at most a second.
-pub fn patience<'a>(
+/// Returns the time for which the buffers of `sockets` hold a stream of `bytes_per_second`, at most an hour.
+pub fn buffered<'a>(
     sockets: impl IntoIterator<Item = &'a Socket>,
     bytes_per_second: f64,
 ) -> Duration {
     let bytes: usize = sockets.into_iter().map(buffer_bytes).sum();
-    Duration::from_secs_f64((0.5 * bytes as f64 / bytes_per_second).clamp(0.0, 1.0))
+    Duration::from_secs_f64((bytes as f64 / bytes_per_second).clamp(0.0, 3600.0))
+}
+
+/// Duplicates `sockets`, to see how full their buffers are.
+pub fn duplicate<'a>(
+    sockets: impl IntoIterator<Item = &'a Socket>,
+) -> Result<Vec<Socket>, BlockError> {
+    let duplicates = sockets.into_iter().map(Socket::try_clone).collect::<io::Result<_>>();
+    duplicates.map_err(|error| BlockError::new("cannot duplicate a socket").because(error))
 }
 
 /// Returns the size of the receive buffer of `socket`, in bytes.

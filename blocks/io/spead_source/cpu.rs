@@ -60,8 +60,8 @@ impl Source {
         Ok(Input::file(capture, addresses, path.clone(), counters))
     }
 
-    /// Returns the options of the window of a source that waits for frames for the time `patience`, if it is live.
-    fn options(&self, patience: Option<Duration>) -> Result<Options, BlockError> {
+    /// Returns the options of the window for `input`.
+    fn options(&self, input: &Input) -> Result<Options, BlockError> {
         let parameters = &self.parameters;
         let is_digitiser = matches!(self.layout.stream, Stream::Digitiser { .. });
         let addresses = address::parse_all(&parameters.addresses);
@@ -75,9 +75,15 @@ impl Source {
         // have the heaps of different senders.
         let shared = if parameters.threads > addresses { senders } else { 1 };
         let stride = if is_digitiser { addresses.max(1) * shared } else { 1 };
-        // A quarter of what the buffers hold, which is half of `patience`: dropping it empties them far enough.
+        let buffered = match input {
+            Input::Network(network) if parameters.live => {
+                Some(receive::buffered(network.sockets(), self.bytes_per_second))
+            }
+            _ => None,
+        };
+        // Dropping a quarter of what the buffers hold empties them far enough.
         let frame_seconds = self.layout.samples_per_frame() as f64 / parameters.adc_sample_rate_hz;
-        let interval = patience.map(|time| LONGEST_DROP.min(time / 2).as_secs_f64());
+        let interval = buffered.map(|time| LONGEST_DROP.min(time / 4).as_secs_f64());
         let frame_bytes = self.layout.slots() * self.layout.heap_bytes;
         Ok(Options {
             frames_ahead: 1 + (addresses * receive::MOST_SKIMMED / frame_bytes) as u64,
@@ -92,19 +98,12 @@ impl Source {
         })
     }
 
-    /// Returns the end conditions of the stream, and the time to wait for frames, for `input`.
-    fn terms(&self, input: &Input) -> Terms {
+    fn terms(&self) -> Terms {
         let parameters = &self.parameters;
-        let patience = match input {
-            Input::Network(network) if parameters.live => {
-                Some(receive::patience(network.sockets(), self.bytes_per_second))
-            }
-            _ => None,
-        };
         Terms {
             idle: parameters.finish_after_seconds.map(Duration::from_secs_f64),
             senders: parameters.stop_after_senders.unwrap_or(0),
-            patience,
+            is_live: parameters.live,
             adc_sample_rate_hz: parameters.adc_sample_rate_hz,
         }
     }
@@ -114,8 +113,8 @@ impl Block for Source {
     fn start(&mut self) -> Result<(), BlockError> {
         let counters = &self.env.counters;
         let input = self.input(counters)?;
-        let (terms, env) = (self.terms(&input), self.env.clone());
-        let window = Window::new(self.layout, self.options(terms.patience)?, &self.env);
+        let window = Window::new(self.layout, self.options(&input)?, &self.env);
+        let (terms, env) = (self.terms(), self.env.clone());
         let run = move |link| Receiving::new(window, link, terms, env).run(input);
         self.running = Some(Lender::start(&self.env, lent_frames(self.window), run)?);
         Ok(())

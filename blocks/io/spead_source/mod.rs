@@ -238,6 +238,8 @@ impl KindSpec for SpeadSource {
 #[cfg(test)]
 mod line_tests;
 #[cfg(test)]
+mod overload_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod threads_tests;

@@ -183,9 +183,7 @@ impl Team {
             self.counts.bytes.add(received.bytes);
             self.counts.kernel_drops.add(received.kernel_drops);
             let Some(mut receiving) = self.lock() else { return };
-            if let Some(result) =
-                receiving.after(index, &received, std::mem::take(&mut inlet.notes))
-            {
+            if let Some(result) = receiving.after(std::mem::take(&mut inlet.notes)) {
                 drop(receiving);
                 return self.end(result);
             }

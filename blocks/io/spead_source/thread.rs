@@ -6,7 +6,7 @@ use super::senders::{self, AFTER_STOP};
 use super::window::{Outcome, Window};
 use crate::io::spead::link::{Link, Report};
 use crate::io::spead::pcap::Capture;
-use crate::io::spead::receive::Received;
+use crate::io::spead::receive;
 use fxgraph::access::ReadPath;
 use fxgraph::runtime::EventKind;
 use fxgraph::{BlockError, Counter, Counters, Env};
@@ -70,8 +70,8 @@ pub struct Terms {
     pub idle: Option<Duration>,
     /// Number of stopped senders that ends the stream; 0 ignores stop heaps.
     pub senders: usize,
-    /// Time that a live source waits for frames; `None` if the source is not live.
-    pub patience: Option<Duration>,
+    /// Whether data are dropped when the flowgraph does not keep up.
+    pub is_live: bool,
     /// Sample rate, for messages.
     pub adc_sample_rate_hz: f64,
 }
@@ -101,14 +101,12 @@ pub struct Receiving {
     terms: Terms,
     /// Time of the last data. Silence is measured from the first data, so the source waits for a late sender.
     last_data: Option<Instant>,
-    /// Threads that left data in their sockets, as bits.
-    unread: u64,
 }
 
 impl Receiving {
     /// Creates the state of threads that fill the frames of `window`.
     pub fn new(window: Window, link: Link, terms: Terms, env: Env) -> Self {
-        Self { window, link, env, result: None, terms, last_data: None, unread: 0 }
+        Self { window, link, env, result: None, terms, last_data: None }
     }
 
     /// Runs until the stream ends.
@@ -121,7 +119,12 @@ impl Receiving {
                 self.conclude(result);
             }
             Input::Network(network) => {
-                self.link.patience = self.terms.patience;
+                if self.terms.is_live {
+                    match receive::duplicate(network.sockets()) {
+                        Ok(sockets) => self.link.live = Some(sockets),
+                        Err(error) => return self.conclude(Err(error)),
+                    }
+                }
                 network.listen(self);
             }
         }
@@ -185,14 +188,9 @@ impl Receiving {
         Ok(end)
     }
 
-    /// Looks at the state of the stream after `thread` has read its sockets. Returns the reason if the stream
+    /// Looks at the state of the stream after a thread has read its sockets. Returns the reason if the stream
     /// has ended.
-    pub fn after(
-        &mut self,
-        thread: usize,
-        received: &Received,
-        mut notes: Notes,
-    ) -> Option<Result<End, BlockError>> {
+    pub fn after(&mut self, mut notes: Notes) -> Option<Result<End, BlockError>> {
         // The present time, not that of the batch: the thread may have waited for frames since.
         let now = Instant::now();
         self.window.tick(now);
@@ -200,10 +198,6 @@ impl Receiving {
         self.window.show();
         if let Some(samples) = notes.went_back {
             return Some(Err(self.went_back(samples)));
-        }
-        self.unread = self.unread & !(1 << thread) | u64::from(!received.emptied) << thread;
-        if self.unread == 0 {
-            self.link.emptied();
         }
         if notes.is_alive {
             self.last_data = Some(now);

@@ -40,7 +40,7 @@ impl Block for Source {
         let interfaces: Vec<String> = parameters.interface.iter().cloned().collect();
         let sockets = receive::open(&addresses, &interfaces, parameters.receive_buffer_bytes)?;
         let options = parameters.options(&self.described);
-        let receiving = Receiving::new(self, options, &sockets);
+        let receiving = Receiving::new(self, options);
         let run = move |link| receiving.run(sockets, link);
         self.running = Some(Lender::start(&self.env, LENT_FRAMES, run)?);
         Ok(())
@@ -65,23 +65,21 @@ struct Receiving {
     env: Env,
     on_stop: OnStop,
     idle: Option<Duration>,
-    patience: Option<Duration>,
+    is_live: bool,
     packets: Counter,
     bytes: Counter,
     kernel_drops: Counter,
 }
 
 impl Receiving {
-    fn new(source: &Source, options: Options, sockets: &[Socket]) -> Self {
+    fn new(source: &Source, options: Options) -> Self {
         let Source { parameters, described, env, .. } = source;
-        let bytes_per_second = described.port.bytes_per_second();
-        let patience = parameters.live.then(|| receive::patience(sockets, bytes_per_second));
         let counters = &env.counters;
         Self {
             window: Window::new(described.clone(), options, env),
             on_stop: parameters.on_stop,
             idle: parameters.finish_after_seconds.map(Duration::from_secs_f64),
-            patience,
+            is_live: parameters.live,
             packets: counters.count("packets_received", "datagrams received from the network"),
             bytes: counters.count("bytes_received", "payload bytes of these datagrams"),
             kernel_drops: counters.overrun(
@@ -96,8 +94,11 @@ impl Receiving {
     fn run(mut self, sockets: Vec<Socket>, mut link: Link) {
         // Datagrams that arrive before the flowgraph runs wait in the socket buffer.
         link.wait_for_first();
-        link.patience = self.patience;
-        let result = self.listen(sockets, &mut link);
+        let live = self.is_live.then(|| receive::duplicate(&sockets)).transpose();
+        let result = live.and_then(|live| {
+            link.live = live;
+            self.listen(sockets, &mut link)
+        });
         self.window.flush(&mut link);
         let text = match &result {
             Ok(text) => text.clone(),
@@ -137,9 +138,6 @@ impl Receiving {
             self.kernel_drops.add(received.kernel_drops);
             let now = Instant::now();
             self.window.tick(now, link);
-            if received.emptied {
-                link.emptied();
-            }
             if is_stop && stopped.is_none() {
                 self.env
                     .events
