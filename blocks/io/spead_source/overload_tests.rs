@@ -7,7 +7,7 @@ use fxgraph::runtime::{Options, Prepared};
 use std::net::UdpSocket;
 use std::time::Duration;
 
-/// Two polarisations of 500 frames per second each, and a block that passes 250 of them.
+/// Two polarisations of 250 frames per second each, and a block that passes 125 of them.
 fn flowgraph(ports: [u16; 2]) -> String {
     let [pol0, pol1] = ports;
     format!(
@@ -15,7 +15,7 @@ fn flowgraph(ports: [u16; 2]) -> String {
 blocks:
   sky:
     kind: digitiser_simulator
-    parameters: {{adc_sample_rate_hz: 4096000, samples_per_frame: 8192, period_samples: 8192, paced: true}}
+    parameters: {{adc_sample_rate_hz: 2048000, samples_per_frame: 8192, period_samples: 8192, paced: true}}
   send:
     kind: spead_sink
     replicate: 2
@@ -32,15 +32,15 @@ blocks:
       stream: digitiser
       pol: \"${{index}}\"
       addresses: [\"127.0.0.1:${{{pol0} if index == 0 else {pol1}}}\"]
-      adc_sample_rate_hz: 4096000
+      adc_sample_rate_hz: 2048000
       samples_per_heap: 1024
       samples_per_frame: 8192
-      receive_buffer_bytes: 1048576
+      receive_buffer_bytes: 524288
   align: {{kind: pol_aligner, inputs: [\"pol[0]\", \"pol[1]\"]}}
   slow:
     kind: fault_injector
     input: align.pol0
-    parameters: {{fault: stall, faults: 1000000, stall_seconds: 0.004}}
+    parameters: {{fault: stall, faults: 1000000, stall_seconds: 0.008}}
   n: {{kind: null_sink, replicate: 2, input: \"${{['slow', 'align.pol1'][index]}}\"}}
 "
     )
@@ -62,7 +62,7 @@ fn overloaded_flowgraph_drops_the_same_frames_of_both_polarisations() {
         let stats = control.stats().into_iter().find(|stats| stats.name == block).unwrap();
         stats.counters.iter().find(|named| named.name == name).unwrap().counter.get()
     };
-    while count("align", "pairs") < 1000 {
+    while count("align", "pairs") < 500 {
         assert!(!control.wait_timeout(Duration::from_millis(10)), "the flowgraph has ended");
     }
     control.request_stop();
@@ -73,5 +73,5 @@ fn overloaded_flowgraph_drops_the_same_frames_of_both_polarisations() {
     let unpaired = ["pol0", "pol1"].map(|pol| count("align", &format!("{pol}_frames_unpaired")));
     println!("{pairs} pairs, dropped {dropped:?}, unpaired {unpaired:?}");
     assert!(dropped.iter().all(|dropped| *dropped > pairs / 4), "{dropped:?} of {pairs}");
-    assert!(unpaired.iter().sum::<u64>() < pairs / 20, "{unpaired:?} of {pairs}");
+    assert!(unpaired.iter().sum::<u64>() < pairs / 10, "{unpaired:?} of {pairs}");
 }
