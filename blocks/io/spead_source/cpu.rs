@@ -4,9 +4,9 @@ use super::layout::{Layout, Stream};
 use super::network::Network;
 use super::thread::{Input, Receiving, Terms};
 use super::window::{Options, Window};
-use super::{OnRestart, SpeadSource};
+use super::{OnRestart, Receive, SpeadSource};
 use crate::io::spead::link::Lender;
-use crate::io::spead::{address, pcap, receive};
+use crate::io::spead::{address, pcap, receive, xdp};
 use fxgraph::{Block, BlockError, Counters, Env, Io, Next};
 use std::time::Duration;
 
@@ -48,6 +48,10 @@ impl Source {
         let Some(path) = &parameters.pcap else {
             let bytes = parameters.receive_buffer_bytes;
             let (threads, interfaces) = (parameters.threads, &parameters.interfaces);
+            if parameters.receive == Receive::AfXdp {
+                let queues = xdp::open(threads, &addresses, interfaces, bytes)?;
+                return Ok(Input::Network(Network::of_queues(queues, addresses, counters)));
+            }
             let sockets = receive::open_divided(threads, &addresses, interfaces, bytes)?;
             return Ok(Input::Network(Network::new(sockets, counters)));
         };
@@ -68,8 +72,9 @@ impl Source {
             _ => 1,
         };
         // A digitiser sends one heap after the other to its addresses in turn. Threads that share an address
-        // have the heaps of different senders.
-        let shared = if parameters.threads > addresses { senders } else { 1 };
+        // have the heaps of different senders, and so have receive queues.
+        let is_xdp = parameters.receive == Receive::AfXdp;
+        let shared = if is_xdp || parameters.threads > addresses { senders } else { 1 };
         let stride = if is_digitiser { addresses.max(1) * shared } else { 1 };
         Ok(Options {
             stride: stride as u64,
@@ -87,7 +92,7 @@ impl Source {
         let parameters = &self.parameters;
         let patience = match input {
             Input::Network(network) if parameters.live => {
-                Some(receive::patience(network.sockets(), self.bytes_per_second))
+                Some(receive::patience_of(network.buffer_bytes(), self.bytes_per_second))
             }
             _ => None,
         };
