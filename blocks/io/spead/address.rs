@@ -73,14 +73,7 @@ pub fn interface(name: &str) -> Result<Ipv4Addr, NoInterface> {
     let all = interfaces();
     let asked = name.parse::<Ipv4Addr>().ok();
     let found = all.iter().find(|(known, ip)| known == name || Some(*ip) == asked);
-    found.map(|(_, ip)| *ip).ok_or_else(|| NoInterface {
-        name: name.to_owned(),
-        known: all
-            .iter()
-            .map(|(known, ip)| format!("{known} ({ip})"))
-            .collect::<Vec<_>>()
-            .join(", "),
-    })
+    found.map(|(_, ip)| *ip).ok_or_else(|| NoInterface::of(name))
 }
 
 /// Error: the network interface does not exist.
@@ -91,6 +84,16 @@ pub struct NoInterface {
     pub name: String,
     /// Interfaces of this host, for the message.
     pub known: String,
+}
+
+impl NoInterface {
+    /// The error for the interface `name`.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        let known =
+            interfaces().iter().map(|(known, ip)| format!("{known} ({ip})")).collect::<Vec<_>>();
+        Self { name: name.to_owned(), known: known.join(", ") }
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! Queues between a source and its receiving thread: empty frames to the thread, filled frames to the block.
 
-use super::receive;
+use super::port::View;
 use fxgraph::kind::Waker;
 use fxgraph::{BlockError, Env, FrameMut, Io, Next};
-use socket2::Socket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
@@ -44,8 +43,8 @@ pub struct Link {
     reports: SyncSender<Report>,
     waker: Waker,
     stop: Arc<AtomicBool>,
-    /// Sockets of a live source, which waits for a frame only while their buffers have room; `None` waits without limit.
-    pub live: Option<Vec<Socket>>,
+    /// Buffers of a live source, which waits for a frame only while they have room; `None` waits without limit.
+    pub live: Option<Vec<View>>,
     /// The first frame, for which the thread waited before the stream.
     first: Option<FrameMut>,
 }
@@ -80,10 +79,10 @@ impl Link {
         None
     }
 
-    /// Waits for an empty frame while the buffers of `sockets` have room, at most [`LONGEST_WAIT`].
-    fn wait_with_room(&self, sockets: &[Socket]) -> Option<FrameMut> {
+    /// Waits for an empty frame while `buffers` have room, at most [`LONGEST_WAIT`].
+    fn wait_with_room(&self, buffers: &[View]) -> Option<FrameMut> {
         let began = Instant::now();
-        let has_room = || sockets.iter().all(|socket| receive::fill(socket) < FULL);
+        let has_room = || buffers.iter().all(|buffer| buffer.fill() < FULL);
         while !self.stopping() && began.elapsed() < LONGEST_WAIT && has_room() {
             if let Ok(frame) = self.empty.recv_timeout(LOOK) {
                 return Some(frame);
@@ -110,7 +109,7 @@ impl Frames for Link {
         }
         match &self.live {
             None => self.wait(),
-            Some(sockets) => self.wait_with_room(sockets),
+            Some(buffers) => self.wait_with_room(buffers),
         }
     }
 

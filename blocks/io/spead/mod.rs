@@ -10,6 +10,8 @@
 //! - [`control`]: heaps without data, and the numbers of heaps
 //! - [`address`]: `a.b.c.d+N:port` and network interfaces
 //! - [`receive`], [`send`]: batched UDP
+//! - [`xdp`]: datagrams from AF_XDP sockets, which bypass the kernel's network stack
+//! - [`port`]: sockets of a receiving thread, of either
 //! - [`link`]: frames between a source and its receiving thread
 //! - [`pcap`]: datagrams from a capture file; `pcapng`: its newer format
 
@@ -21,5 +23,7 @@ pub mod link;
 pub mod packet;
 pub mod pcap;
 mod pcapng;
+pub mod port;
 pub mod receive;
 pub mod send;
+pub mod xdp;

@@ -3,7 +3,7 @@
 
 use super::address;
 use fxgraph::BlockError;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -120,23 +120,43 @@ fn cannot_listen(address: SocketAddrV4, error: &io::Error) -> String {
     }
 }
 
-/// `is_shared`: further sockets get the same address.
-fn open_one(
-    address: SocketAddrV4,
-    interface: Ipv4Addr,
-    buffer_bytes: usize,
-    is_shared: bool,
-) -> io::Result<Socket> {
+/// Binds `address` with a socket that no thread reads, and joins its group on interface number `interface`: the address
+/// is this program's, and switches deliver the group.
+pub(super) fn reserve(address: SocketAddrV4, interface: u32) -> Result<Socket, BlockError> {
+    let open = || {
+        let socket = bind(address, false)?;
+        let _ = socket.set_recv_buffer_size(0);
+        if address.ip().is_multicast() {
+            let interface = InterfaceIndexOrAddress::Index(interface);
+            socket.join_multicast_v4_n(address.ip(), &interface)?;
+        }
+        Ok(socket)
+    };
+    open().map_err(|error| BlockError::new(cannot_listen(address, &error)).because(error))
+}
+
+/// Binds `address`. `is_shared`: further sockets get the same address.
+fn bind(address: SocketAddrV4, is_shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_port(is_shared)?;
     if address.ip().is_multicast() {
         // Several receivers may share a group; a socket bound to the group gets no other packets.
         socket.set_reuse_address(true)?;
         socket.set_multicast_all_v4(false)?;
-        socket.bind(&address.into())?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn open_one(
+    address: SocketAddrV4,
+    interface: Ipv4Addr,
+    buffer_bytes: usize,
+    is_shared: bool,
+) -> io::Result<Socket> {
+    let socket = bind(address, is_shared)?;
+    if address.ip().is_multicast() {
         socket.join_multicast_v4(address.ip(), &interface)?;
-    } else {
-        socket.bind(&address.into())?;
     }
     set_receive_buffer(&socket, buffer_bytes);
     // Without these two options packets still arrive, at a higher cost and without the drop count.
@@ -161,21 +181,11 @@ fn set_receive_buffer(socket: &Socket, bytes: usize) {
     }
 }
 
-/// Returns the time for which the buffers of `sockets` hold a stream of `bytes_per_second`, at most an hour.
-pub fn buffered<'a>(
-    sockets: impl IntoIterator<Item = &'a Socket>,
-    bytes_per_second: f64,
-) -> Duration {
-    let bytes: usize = sockets.into_iter().map(buffer_bytes).sum();
-    Duration::from_secs_f64((bytes as f64 / bytes_per_second).clamp(0.0, 3600.0))
-}
-
-/// Duplicates `sockets`, to see how full their buffers are.
-pub fn duplicate<'a>(
-    sockets: impl IntoIterator<Item = &'a Socket>,
-) -> Result<Vec<Socket>, BlockError> {
-    let duplicates = sockets.into_iter().map(Socket::try_clone).collect::<io::Result<_>>();
-    duplicates.map_err(|error| BlockError::new("cannot duplicate a socket").because(error))
+/// Returns the longest pause of a receiving thread in which no buffer of `bytes` fills more than a quarter, if that is
+/// long enough for a sleep.
+pub(super) fn nap(bytes: usize) -> Option<Duration> {
+    let nap = Duration::from_secs_f64(bytes as f64 / 4.0 / FASTEST).min(LONGEST_NAP);
+    (nap >= SHORTEST_NAP).then_some(nap)
 }
 
 /// Returns the size of the receive buffer of `socket`, in bytes.
@@ -241,24 +251,44 @@ struct Message {
     sender: SocketAddrV4,
 }
 
-/// Datagrams that one system call read, with their senders.
-pub struct Datagrams<'a> {
-    buffers: std::slice::ChunksExact<'a, u8>,
-    messages: std::slice::Iter<'a, Message>,
-    /// Datagrams of the present message that are left.
-    run: std::slice::Chunks<'a, u8>,
-    sender: SocketAddrV4,
+/// Position of the payload of a datagram in the memory of an AF_XDP socket.
+pub(super) struct Place {
+    /// Whether the packet was joined from several parts, in memory of its own.
+    pub is_joined: bool,
+    pub start: usize,
+    pub len: usize,
+    pub sender: SocketAddrV4,
+}
+
+/// Datagrams that were read together, with their senders.
+pub struct Datagrams<'a>(Source<'a>);
+
+enum Source<'a> {
+    /// Messages of a system call.
+    Messages {
+        buffers: std::slice::ChunksExact<'a, u8>,
+        messages: std::slice::Iter<'a, Message>,
+        /// Datagrams of the present message that are left.
+        run: std::slice::Chunks<'a, u8>,
+        sender: SocketAddrV4,
+    },
+    /// Packets of an AF_XDP socket.
+    Places { places: std::slice::Iter<'a, Place>, bytes: &'a dyn Fn(&Place) -> &'a [u8] },
 }
 
 impl<'a> Datagrams<'a> {
     fn new(buffers: &'a [u8], messages: &'a [Message]) -> Self {
         let sender = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        Self {
+        Self(Source::Messages {
             buffers: buffers.chunks_exact(STRIDE),
             messages: messages.iter(),
             run: [].chunks(1),
             sender,
-        }
+        })
+    }
+
+    pub(super) fn of_places(places: &'a [Place], bytes: &'a dyn Fn(&Place) -> &'a [u8]) -> Self {
+        Self(Source::Places { places: places.iter(), bytes })
     }
 }
 
@@ -266,14 +296,22 @@ impl<'a> Iterator for Datagrams<'a> {
     type Item = (&'a [u8], SocketAddrV4);
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(datagram) = self.run.next() {
-            return Some((datagram, self.sender));
+        match &mut self.0 {
+            Source::Places { places, bytes } => {
+                let place = places.next()?;
+                Some((bytes(place), place.sender))
+            }
+            Source::Messages { buffers, messages, run, sender } => {
+                if let Some(datagram) = run.next() {
+                    return Some((datagram, *sender));
+                }
+                let (message, buffer) = messages.next().zip(buffers.next())?;
+                *sender = message.sender;
+                *run = buffer[..message.len].chunks(message.segment);
+                // An empty datagram is a datagram.
+                Some((run.next().unwrap_or_default(), *sender))
+            }
         }
-        let (message, buffer) = self.messages.next().zip(self.buffers.next())?;
-        self.sender = message.sender;
-        self.run = buffer[..message.len].chunks(message.segment);
-        // An empty datagram is a datagram.
-        Some((self.run.next().unwrap_or_default(), self.sender))
     }
 }
 
@@ -357,7 +395,6 @@ impl Batch {
         // SAFETY: a sockaddr_in is plain integers, for which all zeros is a value.
         let name: libc::sockaddr_in = unsafe { zeroed() };
         let room = sockets.iter().map(|s| s.recv_buffer_size().unwrap_or(0)).min().unwrap_or(0);
-        let nap = Duration::from_secs_f64(room as f64 / 4.0 / FASTEST).min(LONGEST_NAP);
         let poll =
             |s: &Socket| libc::pollfd { fd: s.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let polls = sockets.iter().map(poll).collect();
@@ -374,7 +411,7 @@ impl Batch {
             messages: Vec::with_capacity(BATCH),
             polls,
             most_messages: BATCH,
-            nap: (nap >= SHORTEST_NAP).then_some(nap),
+            nap: nap(room),
             emptied: false,
         }
     }

@@ -1,7 +1,7 @@
 //! Derives the layout of the stream from the parameters, and checks the parameters.
 
 use super::layout::{Layout, Stream};
-use super::{SpeadSource, StreamName};
+use super::{Receive, SpeadSource, StreamName};
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::io::spead::address;
 use fxgraph::{Dtype, Refusal};
@@ -58,6 +58,9 @@ impl SpeadSource {
             }
         }
         self.check_threads(problems);
+        if self.receive == Receive::AfXdp {
+            self.check_af_xdp(problems);
+        }
         let rate = self.adc_sample_rate_hz;
         if !(rate.is_finite() && rate > 0.0) {
             let message = format!("`adc_sample_rate_hz` must be positive and finite, got {rate}");
@@ -85,6 +88,10 @@ impl SpeadSource {
             problems.add("threads", message, "remove `threads`: one thread reads a capture file");
             return;
         }
+        if self.receive == Receive::AfXdp {
+            // The number of receive queues limits them, which is known at the start.
+            return;
+        }
         let addresses = address::parse_all(&self.addresses).unwrap_or_default();
         let count = addresses.len();
         if count > 0 && threads > count && addresses.iter().any(|a| a.ip().is_multicast()) {
@@ -97,6 +104,33 @@ impl SpeadSource {
                  group to all sockets of the group, so threads cannot divide a group"
             );
             problems.add("threads", message, help);
+        }
+    }
+
+    fn check_af_xdp(&self, problems: &mut Problems) {
+        if self.pcap.is_some() {
+            let message = "`receive` must be `socket` with `pcap`, got `af_xdp`";
+            problems.add("receive", message, "remove `receive`, or receive from `addresses`");
+            return;
+        }
+        let interfaces = &self.interfaces;
+        if interfaces.is_empty() {
+            let help =
+                "name the interfaces on which the packets arrive, such as `interfaces: [eth0]`";
+            problems.add("interfaces", "`receive: af_xdp` needs `interfaces`", help);
+        }
+        let is_repeated = |(at, name): &(usize, &String)| interfaces[..*at].contains(name);
+        if let Some((_, name)) = interfaces.iter().enumerate().find(is_repeated) {
+            let message =
+                format!("`interfaces` must differ with `receive: af_xdp`, got `{name}` twice");
+            problems.add("interfaces", message, "name each interface once");
+        }
+        let addresses = address::parse_all(&self.addresses).unwrap_or_default();
+        if let Some(any) = addresses.iter().find(|address| address.ip().is_unspecified()) {
+            let message =
+                format!("`addresses` must be those of packets with `receive: af_xdp`, got {any}");
+            let help = "give the address of the interface, such as 10.0.0.1:7148";
+            problems.add("addresses", message, help);
         }
     }
 

@@ -4,9 +4,9 @@ use super::layout::{Layout, Stream};
 use super::network::Network;
 use super::thread::{Input, Receiving, Terms};
 use super::window::{Options, Window};
-use super::{OnRestart, SpeadSource};
+use super::{OnRestart, Receive, SpeadSource};
 use crate::io::spead::link::Lender;
-use crate::io::spead::{address, pcap, receive};
+use crate::io::spead::{address, pcap, receive, xdp};
 use fxgraph::{Block, BlockError, Counters, Env, Io, Next};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) fn lent_frames(window: usize) -> usize {
 
 /// Longest interval that is dropped as a whole when the flowgraph does not keep up. An interval that is much longer than
 /// a heap of spectra costs few heaps at its ends.
-const LONGEST_DROP: Duration = Duration::from_millis(20);
+const LONGEST_DROP_SECONDS: f64 = 0.02;
 /// Largest number of senders of one digitiser's stream.
 const MAX_SENDERS: usize = 64;
 
@@ -51,6 +51,10 @@ impl Source {
         let Some(path) = &parameters.pcap else {
             let bytes = parameters.receive_buffer_bytes;
             let (threads, interfaces) = (parameters.threads, &parameters.interfaces);
+            if parameters.receive == Receive::AfXdp {
+                let queues = xdp::open(threads, &addresses, interfaces, bytes)?;
+                return Ok(Input::Network(Network::of_queues(queues, addresses, counters)));
+            }
             let sockets = receive::open_divided(threads, &addresses, interfaces, bytes)?;
             return Ok(Input::Network(Network::new(sockets, counters)));
         };
@@ -72,18 +76,19 @@ impl Source {
             _ => 1,
         };
         // A digitiser sends one heap after the other to its addresses in turn. Threads that share an address
-        // have the heaps of different senders.
-        let shared = if parameters.threads > addresses { senders } else { 1 };
+        // have the heaps of different senders, and so have receive queues.
+        let is_xdp = parameters.receive == Receive::AfXdp;
+        let shared = if is_xdp || parameters.threads > addresses { senders } else { 1 };
         let stride = if is_digitiser { addresses.max(1) * shared } else { 1 };
         let buffered = match input {
             Input::Network(network) if parameters.live => {
-                Some(receive::buffered(network.sockets(), self.bytes_per_second))
+                Some(network.buffer_bytes() as f64 / self.bytes_per_second)
             }
             _ => None,
         };
         // Dropping a quarter of what the buffers hold empties them far enough.
         let frame_seconds = self.layout.samples_per_frame() as f64 / parameters.adc_sample_rate_hz;
-        let interval = buffered.map(|time| LONGEST_DROP.min(time / 4).as_secs_f64());
+        let interval = buffered.map(|seconds| LONGEST_DROP_SECONDS.min(seconds / 4.0));
         let frame_bytes = self.layout.slots() * self.layout.heap_bytes;
         Ok(Options {
             frames_ahead: 1 + (addresses * receive::MOST_SKIMMED / frame_bytes) as u64,

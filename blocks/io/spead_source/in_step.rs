@@ -8,8 +8,7 @@
 //! - for a thread that is behind by more than the window: its heaps are late already;
 //! - when half of one of its own socket buffers is used: waiting must not lose packets.
 
-use crate::io::spead::receive;
-use socket2::Socket;
+use crate::io::spead::port::{Port, View};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,7 +31,7 @@ pub struct InStep {
 #[derive(Default)]
 struct Member {
     /// Its sockets, to look for data that it has not read.
-    sockets: Vec<Socket>,
+    sockets: View,
     /// Timestamp of the newest heap that it last gave to the window, plus 1, or [`START`] or [`NOWHERE`].
     position: AtomicU64,
     /// Whether it may have datagrams that are not in the window.
@@ -41,11 +40,10 @@ struct Member {
 
 impl InStep {
     /// Keeps threads with these sockets in step for a window of `window` samples.
-    pub fn new(threads: &[Vec<Socket>], window: u64) -> io::Result<Self> {
-        let member = |own: &Vec<Socket>| {
+    pub fn new(threads: &[Port], window: u64) -> io::Result<Self> {
+        let member = |own: &Port| {
             // A single thread waits for no other one.
-            let watched = if threads.len() > 1 { own.as_slice() } else { &[] };
-            let sockets = watched.iter().map(Socket::try_clone).collect::<io::Result<_>>()?;
+            let sockets = if threads.len() > 1 { own.watch()? } else { View::default() };
             Ok(Member { sockets, ..Member::default() })
         };
         Ok(Self { members: threads.iter().map(member).collect::<io::Result<_>>()?, window })
@@ -60,10 +58,7 @@ impl InStep {
         }
         let others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
         for (_, other) in others {
-            while self.is_behind(other, position)
-                && own.sockets.iter().all(|socket| receive::fill(socket) < 0.5)
-                && !is_over()
-            {
+            while self.is_behind(other, position) && own.sockets.fill() < 0.5 && !is_over() {
                 std::thread::sleep(PAUSE);
             }
         }
@@ -80,7 +75,7 @@ impl InStep {
         // second check.
         is_behind()
             && (member.is_reading.load(Ordering::SeqCst)
-                || receive::has_data(&member.sockets)
+                || member.sockets.has_data()
                 || (member.is_reading.load(Ordering::SeqCst) && is_behind()))
     }
 
@@ -114,10 +109,11 @@ mod tests {
     const NEWEST: u64 = 100_000;
 
     /// Two threads with one socket each, and the addresses of the sockets. Thread 0 has read up to `NEWEST`.
-    fn two() -> (InStep, Vec<Vec<Socket>>, Vec<SocketAddrV4>) {
+    fn two() -> (InStep, Vec<Port>, Vec<SocketAddrV4>) {
         let free = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         let addresses = free.map(|s| s.local_addr().unwrap().to_string().parse().unwrap());
         let sockets = open_divided(2, &addresses, &[], 1 << 16).unwrap();
+        let sockets: Vec<Port> = sockets.into_iter().map(Port::Sockets).collect();
         let in_step = InStep::new(&sockets, WINDOW).unwrap();
         in_step.reading(0);
         in_step.gave(0, Some(NEWEST));

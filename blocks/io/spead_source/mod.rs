@@ -13,7 +13,7 @@ mod thread;
 mod timeline;
 pub mod window;
 
-use crate::io::spead::address;
+use crate::io::spead::{address, xdp};
 use fxgraph::access::ReadPath;
 use fxgraph::{
     Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
@@ -56,6 +56,17 @@ pub enum OnRestart {
     Stop,
 }
 
+/// Way of packets from the network to a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Receive {
+    /// UDP sockets of the kernel.
+    #[default]
+    Socket,
+    /// AF_XDP sockets, to which a program on the interface redirects the packets.
+    AfXdp,
+}
+
 /// Parameters of `spead_source`.
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "spead_source", page = "README.md", examples("example.yaml"), outputs("output"))]
@@ -88,11 +99,16 @@ pub struct SpeadSource {
     /// the socket buffer overflows. A `pcap` is read as fast as the flowgraph takes it.
     #[param(default = true)]
     pub live: bool,
+    /// Way of packets from the network: `socket`, or `af_xdp`, which bypasses the kernel's network stack and needs
+    /// `interfaces`, the capabilities CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, and Linux 6.6.
+    #[param(default)]
+    pub receive: Receive,
     /// Receiving threads. With at least as many `addresses`, the addresses are divided among the threads.
     /// With fewer, which must then be unicast, the threads divide the datagrams to each address by sender.
+    /// With `receive: af_xdp` the receive queues of the interfaces are divided among the threads.
     #[param(default = 1, range = 1..=MAX_THREADS)]
     pub threads: usize,
-    /// Bytes of the kernel's receive buffer, per socket.
+    /// Bytes of the kernel's receive buffer, per socket; with `receive: af_xdp` per receive queue of the interfaces.
     #[param(default = 32 << 20)]
     pub receive_buffer_bytes: usize,
     /// Ends the stream after this long without data.
@@ -218,12 +234,18 @@ impl KindSpec for SpeadSource {
             parameters.pcap.is_none()
                 && address::parse(text).is_ok_and(|all| all.first().is_some_and(|a| !unicast(a)))
         };
+        let is_xdp = parameters.receive == Receive::AfXdp && parameters.pcap.is_none();
+        let redirected = parameters.interfaces.iter().filter(|_| is_xdp);
+        let queues: usize = redirected.clone().map(|name| xdp::interface::queues(name)).sum();
         Resources {
             host_bytes: thread::buffer_bytes(parameters.threads)
-                + window * layout.slots() * window::SLOT_BYTES,
+                + window * layout.slots() * window::SLOT_BYTES
+                + queues * xdp::queue::allocated_bytes(parameters.receive_buffer_bytes),
             fills: vec![cpu::lent_frames(window)],
             // Several receivers, and several blocks, may share a group.
-            binds: addresses.iter().filter(|a| unicast(a)).map(|a| format!("udp {a}")).collect(),
+            binds: (addresses.iter().filter(|a| unicast(a)).map(|a| format!("udp {a}")))
+                .chain(redirected.map(|name| format!("AF_XDP on {name}")))
+                .collect(),
             sockets: parameters.addresses.iter().filter(|text| grouped(text)).cloned().collect(),
             ..Resources::default()
         }
@@ -243,3 +265,5 @@ mod overload_tests;
 mod tests;
 #[cfg(test)]
 mod threads_tests;
+#[cfg(test)]
+mod xdp_tests;

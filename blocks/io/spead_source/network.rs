@@ -8,10 +8,14 @@ use super::in_step::InStep;
 use super::thread::{End, Receiving};
 use super::window::{Copies, MAX_THREADS, Outcome};
 use crate::io::spead::link::TICK;
-use crate::io::spead::receive::{Batch, Datagrams, Reader};
+use crate::io::spead::port::{Port, View};
+use crate::io::spead::receive::{Datagrams, Reader};
+use crate::io::spead::xdp::queue::Queue;
+use crate::io::spead::xdp::{self, Redirection};
 use fxgraph::overload::Fill;
 use fxgraph::{BlockError, Counter, Counters};
 use socket2::Socket;
+use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -40,8 +44,10 @@ const NAMES: [&str; MAX_THREADS] = [
 /// The sockets of a source.
 pub struct Network {
     /// Those of each thread.
-    sockets: Vec<Vec<Socket>>,
+    ports: Vec<Port>,
     counts: Counts,
+    /// Redirects packets to AF_XDP sockets until the stream ends.
+    redirection: Option<Redirection>,
 }
 
 #[derive(Clone)]
@@ -49,30 +55,106 @@ struct Counts {
     packets: Counter,
     bytes: Counter,
     kernel_drops: Counter,
+    of_xdp: Option<XdpCounts>,
+}
+
+/// Counts of AF_XDP sockets.
+#[derive(Clone)]
+struct XdpCounts {
+    headers: Counter,
+    fragments: Counter,
+    checksums: Counter,
+    no_chunk: Counter,
+}
+
+impl Counts {
+    fn new(counters: &Counters, kernel_drops: &'static str) -> Self {
+        Self {
+            packets: counters.count("packets_received", "datagrams received from the network"),
+            bytes: counters.count("bytes_received", "payload bytes of these datagrams"),
+            kernel_drops: counters.overrun("packets_dropped_by_kernel", kernel_drops),
+            of_xdp: None,
+        }
+    }
+}
+
+impl XdpCounts {
+    fn new(counters: &Counters) -> Self {
+        Self {
+            headers: counters.loss(
+                "packets_bad_header",
+                "packets whose IPv4 or UDP header is damaged or contradicts their length; find their sender",
+            ),
+            fragments: counters.loss(
+                "packets_fragmented",
+                "first IP fragments, which `receive: af_xdp` does not join; send packets that fit the MTU of every link",
+            ),
+            checksums: counters.loss(
+                "packets_bad_checksum",
+                "packets whose IPv4 or UDP checksum is wrong; look for a faulty link or sender",
+            ),
+            no_chunk: counters.count(
+                "receive_memory_exhausted",
+                "times that the kernel had no free memory for a packet; raise receive_buffer_bytes",
+            ),
+        }
+    }
+
+    fn add(&self, causes: xdp::Causes) {
+        self.headers.add(causes.rejected.headers);
+        self.fragments.add(causes.rejected.fragments);
+        self.checksums.add(causes.rejected.checksums);
+        self.no_chunk.add(causes.no_chunk);
+    }
 }
 
 impl Network {
-    /// Creates the input from the `sockets` of each thread.
+    /// Creates the input from the UDP sockets of each thread.
     pub fn new(sockets: Vec<Vec<Socket>>, counters: &Counters) -> Self {
-        let counts = Counts {
-            packets: counters.count("packets_received", "datagrams received from the network"),
-            bytes: counters.count("bytes_received", "payload bytes of these datagrams"),
-            kernel_drops: counters.overrun(
-                "packets_dropped_by_kernel",
-                "datagrams dropped by the kernel because a socket buffer was full; raise receive_buffer_bytes and net.core.rmem_max, or give the block a core",
-            ),
-        };
-        Self { sockets, counts }
+        let counts = Counts::new(
+            counters,
+            "datagrams dropped by the kernel because a socket buffer was full; raise receive_buffer_bytes and net.core.rmem_max, or give the block a core",
+        );
+        let ports = sockets.into_iter().map(Port::Sockets).collect();
+        Self { ports, counts, redirection: None }
     }
 
-    /// All sockets.
-    pub fn sockets(&self) -> impl Iterator<Item = &Socket> {
-        self.sockets.iter().flatten()
+    /// Creates the input from the AF_XDP sockets of each thread for datagrams to `addresses`.
+    pub fn of_queues(
+        (queues, redirection): (Vec<Vec<Queue>>, Redirection),
+        mut addresses: Vec<SocketAddrV4>,
+        counters: &Counters,
+    ) -> Self {
+        let counts = Counts::new(
+            counters,
+            "datagrams dropped by the kernel because the memory of an AF_XDP socket was full; raise receive_buffer_bytes, or give the block a core",
+        );
+        addresses.sort_unstable();
+        let addresses: Arc<[SocketAddrV4]> = addresses.into();
+        let port = |queues| Port::Queues(queues, Arc::clone(&addresses));
+        Self {
+            ports: queues.into_iter().map(port).collect(),
+            counts: Counts { of_xdp: Some(XdpCounts::new(counters)), ..counts },
+            redirection: Some(redirection),
+        }
+    }
+
+    /// Returns views of all buffers.
+    pub fn watch(&self) -> Result<Vec<View>, BlockError> {
+        let views = self.ports.iter().map(Port::watch).collect::<Result<_, _>>();
+        views.map_err(|error| BlockError::new("cannot duplicate a socket").because(error))
+    }
+
+    /// Size of all buffers, in bytes.
+    pub fn buffer_bytes(&self) -> usize {
+        self.ports.iter().map(Port::buffer_bytes).sum()
     }
 
     /// Receives until the stream ends, and reports the end. This thread is the first one.
     pub fn listen(self, receiving: Receiving) {
-        let in_step = match InStep::new(&self.sockets, receiving.window.samples()) {
+        // Until this call returns, after all threads.
+        let _redirection = self.redirection;
+        let in_step = match InStep::new(&self.ports, receiving.window.samples()) {
             Ok(in_step) => in_step,
             Err(error) => {
                 let error = BlockError::new("cannot duplicate a socket").because(error);
@@ -80,7 +162,8 @@ impl Network {
             }
         };
         let env = receiving.env.clone();
-        let turn_bytes = receiving.window.bytes() / 4 / self.sockets().count().max(1);
+        let sockets: usize = self.ports.iter().map(Port::sockets).sum();
+        let turn_bytes = receiving.window.bytes() / 4 / sockets.max(1);
         let team = Arc::new(Team {
             stop: receiving.link.stop_flag(),
             receiving: Mutex::new(receiving),
@@ -89,13 +172,13 @@ impl Network {
             turn_bytes,
             counts: self.counts,
         });
-        let mut sockets = self.sockets.into_iter();
-        let own = sockets.next().unwrap_or_default();
-        let mut others: Vec<JoinHandle<()>> = Vec::with_capacity(sockets.len());
-        for (index, sockets) in (1..).zip(sockets) {
+        let mut ports = self.ports.into_iter();
+        let own = ports.next().unwrap_or_else(|| Port::Sockets(Vec::new()));
+        let mut others: Vec<JoinHandle<()>> = Vec::with_capacity(ports.len());
+        for (index, port) in (1..).zip(ports) {
             let team_of_thread = Arc::clone(&team);
             let fill = env.overload.join();
-            let run = move || team_of_thread.receive(index, sockets, fill);
+            let run = move || team_of_thread.receive(index, port, fill);
             match env.counters.threads().spawn(NAMES[index % MAX_THREADS], &env.name, run) {
                 Ok(thread) => others.push(thread),
                 Err(error) => {
@@ -163,14 +246,14 @@ impl Team {
 
     /// Receives from the sockets of thread `index` until the stream ends. `fill`: where the thread shows how full they
     /// are.
-    fn receive(&self, index: usize, sockets: Vec<Socket>, fill: Fill) {
+    fn receive(&self, index: usize, port: Port, fill: Fill) {
         let _end = EndOfAll(&self.is_over);
-        let count = sockets.len();
-        let mut batch = Batch::new(sockets, self.turn_bytes * count);
+        let count = port.sockets();
+        let mut receiver = port.receiver(self.turn_bytes * count);
         let (copies, notes) = (Copies::new(), Notes::default());
         let mut inlet = Inlet { team: self, index, copies, notes, fill };
         while !self.is_over() {
-            let received = match batch.receive(TICK, &mut inlet) {
+            let (received, causes) = match receiver.receive(TICK, &mut inlet) {
                 Ok(received) => received,
                 Err(error) => {
                     return self.end(Err(BlockError::new("cannot receive").because(error)));
@@ -182,6 +265,9 @@ impl Team {
             self.counts.packets.add(received.datagrams);
             self.counts.bytes.add(received.bytes);
             self.counts.kernel_drops.add(received.kernel_drops);
+            if let Some(counts) = &self.counts.of_xdp {
+                counts.add(causes);
+            }
             let Some(mut receiving) = self.lock() else { return };
             if let Some(result) = receiving.after(std::mem::take(&mut inlet.notes)) {
                 drop(receiving);

@@ -6,7 +6,6 @@ use super::senders::{self, AFTER_STOP};
 use super::window::{Outcome, Window};
 use crate::io::spead::link::{Link, Report};
 use crate::io::spead::pcap::Capture;
-use crate::io::spead::receive;
 use fxgraph::access::ReadPath;
 use fxgraph::runtime::EventKind;
 use fxgraph::{BlockError, Counter, Counters, Env};
@@ -120,8 +119,8 @@ impl Receiving {
             }
             Input::Network(network) => {
                 if self.terms.is_live {
-                    match receive::duplicate(network.sockets()) {
-                        Ok(sockets) => self.link.live = Some(sockets),
+                    match network.watch() {
+                        Ok(views) => self.link.live = Some(views),
                         Err(error) => return self.conclude(Err(error)),
                     }
                 }

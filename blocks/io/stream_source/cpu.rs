@@ -3,7 +3,8 @@
 use super::window::{Options, Outcome, Window};
 use super::{OnStop, StreamSource};
 use crate::io::spead::link::{Lender, Link, Report, TICK};
-use crate::io::spead::receive::{Batch, Datagrams};
+use crate::io::spead::port::Port;
+use crate::io::spead::receive::Datagrams;
 use crate::io::spead::{address, receive};
 use crate::io::stream::Described;
 use fxgraph::runtime::EventKind;
@@ -94,11 +95,15 @@ impl Receiving {
     fn run(mut self, sockets: Vec<Socket>, mut link: Link) {
         // Datagrams that arrive before the flowgraph runs wait in the socket buffer.
         link.wait_for_first();
-        let live = self.is_live.then(|| receive::duplicate(&sockets)).transpose();
-        let result = live.and_then(|live| {
-            link.live = live;
-            self.listen(sockets, &mut link)
-        });
+        let port = Port::Sockets(sockets);
+        let view = self.is_live.then(|| port.watch()).transpose();
+        let result = match view {
+            Ok(view) => {
+                link.live = view.map(|view| vec![view]);
+                self.listen(port, &mut link)
+            }
+            Err(error) => Err(BlockError::new("cannot duplicate a socket").because(error)),
+        };
         self.window.flush(&mut link);
         let text = match &result {
             Ok(text) => text.clone(),
@@ -113,8 +118,8 @@ impl Receiving {
     }
 
     /// Receives until the stream ends; returns the reason.
-    fn listen(&mut self, sockets: Vec<Socket>, link: &mut Link) -> Result<String, BlockError> {
-        let mut batch = Batch::new(sockets, TURN_BYTES);
+    fn listen(&mut self, port: Port, link: &mut Link) -> Result<String, BlockError> {
+        let mut receiver = port.receiver(TURN_BYTES);
         let mut stopped: Option<Instant> = None;
         while !link.stopping() {
             let Self { window, .. } = self;
@@ -130,7 +135,7 @@ impl Receiving {
                     }
                 }
             };
-            let received = batch
+            let (received, _) = receiver
                 .receive(TICK, &mut handle)
                 .map_err(|error| BlockError::new("cannot receive").because(error))?;
             self.packets.add(received.datagrams);
