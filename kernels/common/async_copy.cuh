@@ -8,6 +8,14 @@ __device__ __forceinline__ u32 shared_address(const void* pointer) {
     return (u32)__cvta_generic_to_shared(pointer);
 }
 
+/// Reads 16 bytes of shared memory.
+__device__ __forceinline__ void load_shared(u32 (&words)[4], u32 from) {
+    asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(from)
+                 : "memory");
+}
+
 /// Writes 16 bytes of shared memory.
 __device__ __forceinline__ void store_shared(u32 to, int4 value) {
     asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(value.x), "r"(value.y),
@@ -107,12 +115,13 @@ __device__ __forceinline__ void copy_box_in(u32 to, const TensorMap* map, u32 ba
         : "memory");
 }
 
-/// Adds a box of shared memory to a three-dimensional tensor; elements outside the tensor are ignored.
-__device__ __forceinline__ void add_box_out(const TensorMap* map, u32 from, i32 x0, i32 x1, i32 x2) {
+/// Adds a box of shared memory to a four-dimensional tensor; elements outside the tensor are ignored.
+__device__ __forceinline__ void add_box_out(const TensorMap* map, u32 from, i32 x0, i32 x1, i32 x2,
+                                            i32 x3) {
     asm volatile(
-        "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group"
-        " [%0, {%2,%3,%4}], [%1];" ::"l"(map),
-        "r"(from), "r"(x0), "r"(x1), "r"(x2)
+        "cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.tile.bulk_group"
+        " [%0, {%2,%3,%4,%5}], [%1];" ::"l"(map),
+        "r"(from), "r"(x0), "r"(x1), "r"(x2), "r"(x3)
         : "memory");
 }
 

@@ -315,19 +315,19 @@ __device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& o
 /// input: [heap][antenna][channel][spectrum][pol 2], or [heap][antenna][channel][pol 2][spectrum] if K_MAJOR, of
 /// complex bytes or nibbles, followed by 256 readable bytes.
 /// output: complex bytes [heap][beam][channel][spectrum].
-/// weights: [channel][beam][antenna], divided by the scale of the beam's slot.
-/// all_slots: [group]. heaps: [heap]. clamped: [heap][beam]; the kernel adds to it.
+/// weights: [channel][beam][antenna], divided by the scale of the beam's slot; Slots [group] follow.
+/// heaps: [heap]. clamped: [heap][beam]; the kernel adds to it.
 /// first_spectrum, end_spectrum: range of spectra to compute, counted over all heaps.
 /// Grid: GROUPS x CHANNELS blocks in x, the groups fastest; any number in y, which share the spectra.
 /// Block: 32 WARPS threads. Dynamic shared memory: steps x tiles x 32 fragments.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     beamform(const u8* __restrict__ input, u16* __restrict__ output,
-             const float2* __restrict__ weights, const Slots* __restrict__ all_slots,
-             const Heap* __restrict__ heaps, u32* __restrict__ clamped, u64 first_channel,
-             u32 first_spectrum, u32 end_spectrum) {
+             const float2* __restrict__ weights, const Heap* __restrict__ heaps,
+             u32* __restrict__ clamped, u64 first_channel, u32 first_spectrum, u32 end_spectrum) {
     extern __shared__ uint4 shared[];
     Fragment* fragments = reinterpret_cast<Fragment*>(shared);
     const u32 channel = blockIdx.x / GROUPS;
+    const Slots* all_slots = (const Slots*)(weights + (u64)CHANNELS * BEAMS * ANTENNAS);
     const Slots& own = all_slots[blockIdx.x % GROUPS];
     prepare_weights(fragments, own, weights + (u64)channel * BEAMS * ANTENNAS);
     __syncthreads();

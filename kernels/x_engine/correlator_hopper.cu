@@ -11,6 +11,9 @@
 #ifndef ROW_BLOCKS
 #error "ROW_BLOCKS is missing: rows / 32 of the tiles, up to 4, or up to 5 for a single tile"
 #endif
+#ifndef K_MAJOR
+#error "K_MAJOR is missing: 1 for rows of one polarisation, 0 if the polarisations of an antenna alternate"
+#endif
 #ifndef STAGES
 #error "STAGES is missing: stages of samples in shared memory"
 #endif
@@ -30,12 +33,18 @@ constexpr int OPERAND_BYTES = TILE_ROWS * STAGE_BYTES;
 /// Tiles on the diagonal use the same samples for rows and columns.
 constexpr int OPERANDS = SINGLE_TILE ? 1 : 2;
 
-// Two warpgroups multiply; one thread of a third warpgroup copies samples in.
+// Two warpgroups multiply. In a third one, one thread copies samples in, and if the polarisations alternate, the other
+// warps separate them.
 constexpr int CONSUMERS = 2;
 constexpr int CONSUMER_WARPS = CONSUMERS * WARPGROUP / 32;
-/// Registers of a thread that multiplies, and of one that copies: 2 x 128 x 240 + 128 x 24 < 65536.
-constexpr int CONSUMER_REGISTERS = 240;
-constexpr int PRODUCER_REGISTERS = 24;
+constexpr int SEPARATING_WARPS = WARPGROUP / 32 - 1;
+/// Registers of a thread that multiplies, and of one of the third warpgroup: 2 x 128 x 240 + 128 x 24 < 65536.
+constexpr int CONSUMER_REGISTERS = K_MAJOR ? 240 : 224;
+constexpr int PRODUCER_REGISTERS = K_MAJOR ? 24 : 56;
+
+// If the polarisations alternate, two rows of a stage have 64 samples of both polarisations of an antenna, 32 each.
+// The order of the samples does not matter for the sums, but it must be the same in all rows and columns. To separate
+// the polarisations, word w of the row of polarisation p becomes the samples of p in word w of both rows.
 
 // Visibilities are output through boxes in shared memory: 16 columns (128 bytes) x 32 rows. Several boxes fill a
 // slot, and while one slot is read the next one is filled. A single tile is output often, so all of it fits in the
@@ -46,7 +55,7 @@ constexpr int SLOT_BOXES = SINGLE_TILE ? 2 : 4;
 constexpr int SLOTS = SINGLE_TILE ? 5 : 2;
 constexpr int SLOT_BYTES = SLOT_BOXES * BOX_BYTES;
 
-// Shared memory: operands of all stages, slots of both warpgroups, barriers (full, empty). The swizzle needs
+// Shared memory: operands of all stages, slots of both warpgroups, barriers (full, empty, separated). The swizzle needs
 // 1024-byte alignment.
 constexpr int ALIGNMENT = 1024;
 constexpr int SLOTS_AT = STAGES * OPERANDS * OPERAND_BYTES;
@@ -72,11 +81,13 @@ struct Consumer {
     u32 warpgroup, warp, lane;
     /// Offset within a block of rows where this thread reads; the second 64 bytes of a row are at this offset ^ 64.
     u32 row_offset;
+    /// The same for 8 antennas with alternating polarisations.
+    u32 antenna_offset;
     /// Slot of the warpgroup that is filled next.
     u32 slot = 0;
     Place place;
-    /// Tensor of visibilities `[channel][row n][column n][re, im]`.
-    const TensorMap* visibilities;
+    /// Tensor of visibilities, with boxes of both polarisations, and of one.
+    const TensorMap *visibilities, *of_polarisation;
     /// `[channel][row n]`
     i32* real_parts;
     i32 n;
@@ -84,8 +95,10 @@ struct Consumer {
     __device__ __forceinline__ u32 operands() const {
         return base + place.stage * OPERANDS * OPERAND_BYTES;
     }
+    /// Waits for the samples of a stage.
     __device__ __forceinline__ void wait_full() const {
-        barrier_wait(base + BARRIERS_AT + place.stage * BARRIER_BYTES, place.parity);
+        const u32 barrier = K_MAJOR ? 0 : 2 * STAGES;
+        barrier_wait(base + BARRIERS_AT + (barrier + place.stage) * BARRIER_BYTES, place.parity);
     }
     __device__ __forceinline__ void release(u32 stage) const {
         if (lane == 0) barrier_arrive(base + BARRIERS_AT + (STAGES + stage) * BARRIER_BYTES);
@@ -98,6 +111,9 @@ struct Rows {
 
     __device__ __forceinline__ void load(u32 address) {
         load_rows(plain, address);
+        turn();
+    }
+    __device__ __forceinline__ void turn() {
         for (int i = 0; i < 4; i++) turned[i] = ::turned(plain[i]);
     }
 };
@@ -119,11 +135,24 @@ template <int COLUMNS, bool SUM> struct Product {
         multiply<COLUMNS>(sums, r.plain[2 * STEP], r.turned[2 * STEP], r.plain[2 * STEP + 1],
                           r.turned[2 * STEP + 1], columns);
     }
-    /// Adds the sums to the visibilities of 32 rows from `row` and columns from `column` on.
-    __device__ __forceinline__ void flush(Consumer& c, i32 channel, i32 row, i32 column) {
+    /// Takes the samples of polarisation `POL` of 8 antennas from words of two rows, `pairs`. Thread l of the warp has
+    /// the row of earlier samples first if l < 16, otherwise second.
+    template <int HALF, int POL>
+    __device__ __forceinline__ void take(const u32 (&pairs)[2][4], u32 lane) {
+        const u32 order = (lane < 16 ? 0x5410 : 0x1054) + POL * 0x2222;
+        for (int i = 0; i < 4; i++) {
+            const u32* pair = pairs[i / 2] + i % 2 * 2;
+            rows[HALF].plain[i] = __byte_perm(pair[0], pair[1], order);
+        }
+        rows[HALF].turn();
+    }
+    /// Adds the sums to the visibilities of columns from `column` on, and of 32 rows: of 16 antennas from `antenna` on,
+    /// or with a `map` of one polarisation, those of polarisation `pol` of 32 antennas.
+    __device__ __forceinline__ void flush(Consumer& c, const TensorMap* map, i32 channel, i32 antenna,
+                                          i32 pol, i32 column) {
         if constexpr (SUM) {
             const i32 sum = over_four_lanes(real_sum);
-            const i32 r = row + c.warp * 8 + c.lane / 4;
+            const i32 r = 2 * antenna + c.warp * 8 + c.lane / 4;
             if (c.lane % 4 == 0 && r < c.n) atomicAdd(c.real_parts + (i64)channel * c.n + r, sum);
         }
 #pragma unroll
@@ -140,8 +169,8 @@ template <int COLUMNS, bool SUM> struct Product {
             if (copies) {
 #pragma unroll
                 for (int b = 0; b < boxes; b++)
-                    add_box_out(c.visibilities, slot + b * BOX_BYTES,
-                                2 * (column + (box + b) * BOX_COLUMNS), row, channel);
+                    add_box_out(map, slot + b * BOX_BYTES, 2 * (column + (box + b) * BOX_COLUMNS), pol,
+                                antenna, channel);
                 boxes_out_commit();
             }
             __syncwarp();
@@ -170,7 +199,8 @@ template <int COLUMNS, bool SUM> struct Product {
 template <bool SUM> struct Product<0, SUM> {
     template <int HALF> __device__ __forceinline__ void load(u32) {}
     template <int HALF, int STEP> __device__ __forceinline__ void step(u64) {}
-    __device__ __forceinline__ void flush(Consumer&, i32, i32, i32) {}
+    template <int HALF, int POL> __device__ __forceinline__ void take(const u32 (&)[2][4], u32) {}
+    __device__ __forceinline__ void flush(Consumer&, const TensorMap*, i32, i32, i32, i32) {}
 };
 
 /// Part of a tile: up to three blocks of rows, each with its first columns.
@@ -183,11 +213,13 @@ template <int N> struct Half {
     static constexpr int value = N;
 };
 
-/// Work of one warpgroup for a segment.
+/// Work of one warpgroup for a segment. With alternating polarisations off the diagonal, the first two products are
+/// those of polarisations 0 and 1 of 32 antennas.
 template <bool DIAGONAL, int COLUMNS0, int COLUMNS1 = 0, int COLUMNS2 = 0>
 __device__ __forceinline__ void multiply_segment(Consumer& c, const Segment segment,
                                                  Blocks blocks) {
     constexpr int half_bytes = STAGE_BYTES / 2, step_bytes = half_bytes / 2;
+    constexpr bool alternate = !K_MAJOR && !DIAGONAL;
     Product<COLUMNS0, DIAGONAL> p0;
     Product<COLUMNS1, DIAGONAL> p1;
     Product<COLUMNS2, DIAGONAL> p2;
@@ -209,9 +241,18 @@ __device__ __forceinline__ void multiply_segment(Consumer& c, const Segment segm
     };
     auto load_half = [&](auto half, u32 operands) {
         constexpr int HALF = decltype(half)::value;
-        p0.template load<HALF>(operands + rows0);
-        p1.template load<HALF>(operands + rows1);
-        p2.template load<HALF>(operands + rows2);
+        if constexpr (alternate) {
+            const u32 first = operands + c.antenna_offset + blocks.first * 2 * BLOCK_BYTES;
+            u32 pairs[2][4];
+            load_rows(pairs[0], first ^ HALF * half_bytes);
+            load_rows(pairs[1], first ^ HALF * half_bytes ^ step_bytes);
+            p0.template take<HALF, 0>(pairs, c.lane);
+            p1.template take<HALF, 1>(pairs, c.lane);
+        } else {
+            p0.template load<HALF>(operands + rows0);
+            p1.template load<HALF>(operands + rows1);
+            p2.template load<HALF>(operands + rows2);
+        }
     };
     const Half<0> first;
     const Half<1> second;
@@ -238,10 +279,18 @@ __device__ __forceinline__ void multiply_segment(Consumer& c, const Segment segm
     }
     warpgroup_wait<0>();
     c.release(previous);
-    const i32 row = segment.row * TILE_ROWS, column = segment.column * TILE_ROWS;
-    p0.flush(c, segment.channel, row + blocks.first * BLOCK_ROWS, column);
-    p1.flush(c, segment.channel, row + blocks.second * BLOCK_ROWS, column);
-    p2.flush(c, segment.channel, row + blocks.third * BLOCK_ROWS, column);
+    const i32 channel = segment.channel, column = segment.column * TILE_ROWS;
+    const i32 antenna = segment.row * TILE_ROWS / 2;
+    if constexpr (alternate) {
+        const i32 first = antenna + blocks.first * BLOCK_ROWS;
+        p0.flush(c, c.of_polarisation, channel, first, 0, column);
+        p1.flush(c, c.of_polarisation, channel, first, 1, column);
+    } else {
+        constexpr int block = BLOCK_ROWS / 2;
+        p0.flush(c, c.visibilities, channel, antenna + blocks.first * block, 0, column);
+        p1.flush(c, c.visibilities, channel, antenna + blocks.second * block, 0, column);
+        p2.flush(c, c.visibilities, channel, antenna + blocks.third * block, 0, column);
+    }
 }
 
 /// Releases the stages of a segment for which a warpgroup has no work.
@@ -280,7 +329,12 @@ __device__ __forceinline__ void multiply_diagonal(Consumer& c, const Segment seg
 
 /// A tile off the diagonal, 128 columns.
 __device__ __forceinline__ void multiply_full(Consumer& c, const Segment segment) {
-    if (ROW_BLOCKS == 4 || (ROW_BLOCKS == 3 && c.warpgroup == 1)) {
+    if constexpr (!K_MAJOR) {
+        const Blocks antennas = {(int)c.warpgroup};
+        if constexpr (ROW_BLOCKS > 2) multiply_segment<false, 128, 128>(c, segment, antennas);
+        else if (c.warpgroup == 0) multiply_segment<false, 128, 0>(c, segment, {0});
+        else multiply_segment<false, 0, 128>(c, segment, {0});
+    } else if (ROW_BLOCKS == 4 || (ROW_BLOCKS == 3 && c.warpgroup == 1)) {
         const Blocks two = c.warpgroup == 0 ? Blocks{3, 0} : Blocks{2, 1};
         multiply_segment<false, 128, 128>(c, segment, two);
     } else if (ROW_BLOCKS >= 2 || c.warpgroup == 0) {
@@ -311,11 +365,11 @@ __device__ __forceinline__ void copy_segments(u32 base, const TensorMap* samples
             const u32 to = base + place.stage * OPERANDS * OPERAND_BYTES;
             barrier_wait(full + STAGES * BARRIER_BYTES, place.parity ^ 1);
             barrier_arrive_expecting(full, two ? 2 * OPERAND_BYTES : OPERAND_BYTES);
-            copy_box_in(to, samples, full, stage * STAGE_BYTES, 0, s.row * tile_antennas, s.channel,
-                        run, policy);
+            const i32 byte = K_MAJOR ? stage * STAGE_BYTES : 0, part = K_MAJOR ? 0 : 2 * stage;
+            copy_box_in(to, samples, full, byte, part, s.row * tile_antennas, s.channel, run, policy);
             if (two)
-                copy_box_in(to + OPERAND_BYTES, samples, full, stage * STAGE_BYTES, 0,
-                            s.column * tile_antennas, s.channel, run, policy);
+                copy_box_in(to + OPERAND_BYTES, samples, full, byte, part, s.column * tile_antennas,
+                            s.channel, run, policy);
             place.advance();
             if (++stage == stages_per_run) {
                 stage = 0;
@@ -325,13 +379,66 @@ __device__ __forceinline__ void copy_segments(u32 base, const TensorMap* samples
     }
 }
 
+/// Separates the polarisations of the columns of the segments, in place. On the diagonal these are also the rows.
+__device__ __forceinline__ void separate_segments(u32 base, const Work& work, u32 thread) {
+    constexpr int threads = SEPARATING_WARPS * 32, parts = STAGE_BYTES / 16, at_once = 3;
+    // Each thread has the same 16 bytes of every twelfth antenna, with the same swizzle.
+    constexpr int antennas = threads / parts;
+    static_assert(antennas * 2 % 8 == 0);
+    const u32 antenna = thread / parts;
+    const u32 offset = antenna * 2 * STAGE_BYTES + (thread % parts ^ antenna * 2 % 8) * 16;
+    Place place;
+    for (i32 index = work.begin(); index < work.end(); index++) {
+        const Segment s = work[index];
+        const u32 operand = !SINGLE_TILE && s.row != s.column ? OPERAND_BYTES : 0;
+        for (int k = s.first; k < s.end; k++) {
+            const u32 full = base + BARRIERS_AT + place.stage * BARRIER_BYTES;
+            barrier_wait(full, place.parity);
+            const u32 first = base + place.stage * OPERANDS * OPERAND_BYTES + operand + offset;
+#pragma unroll
+            for (int a = 0; a < TILE_ROWS / 2; a += at_once * antennas) {
+                u32 words[at_once][2][4];
+#pragma unroll
+                for (int i = 0; i < at_once; i++) {
+                    const u32 at = first + (a + i * antennas) * 2 * STAGE_BYTES;
+                    if (antenna + a + i * antennas >= TILE_ROWS / 2) continue;
+                    load_shared(words[i][0], at);
+                    load_shared(words[i][1], at + STAGE_BYTES ^ 16);
+                }
+#pragma unroll
+                for (int i = 0; i < at_once; i++) {
+                    const u32 at = first + (a + i * antennas) * 2 * STAGE_BYTES;
+                    if (antenna + a + i * antennas >= TILE_ROWS / 2) continue;
+                    int4 pols[2];
+                    for (int pol = 0; pol < 2; pol++) {
+                        const u32 order = 0x5410 + pol * 0x2222;
+                        u32 w[4];
+                        for (int n = 0; n < 4; n++)
+                            w[n] = __byte_perm(words[i][0][n], words[i][1][n], order);
+                        pols[pol] = {(i32)w[0], (i32)w[1], (i32)w[2], (i32)w[3]};
+                    }
+                    store_shared(at, pols[0]);
+                    store_shared(at + STAGE_BYTES ^ 16, pols[1]);
+                }
+            }
+            // For the matrix instructions, which read through the same path as the copies.
+            shared_to_copy_engine();
+            __syncwarp();
+            if (thread % 32 == 0) barrier_arrive(full + 2 * STAGES * BARRIER_BYTES);
+            place.advance();
+        }
+    }
+}
+
 /// Adds the visibilities of some stages of samples, and the sums of the rows' real parts, to the present values. For
 /// a tile on the diagonal, blocks of 32 x 32 are written completely.
 ///
 /// samples       tensor (bytes of a run, 2 polarisations, antennas, channels, runs) of bytes, box
-///               (128, 2, TILE_ROWS / 2, 1, 1), 128-byte swizzle
-/// visibilities  tensor (2 n, n, channels) of 32-bit integers: [channel][row n][column n][re, im],
-///               box (32, 32, 1), 128-byte swizzle
+///               (128, 2, TILE_ROWS / 2, 1, 1), 128-byte swizzle; if the polarisations alternate, tensor
+///               (128, bytes of a run of both / 128, antennas, channels, runs)
+/// visibilities  tensor (2 n, 2 polarisations, antennas, channels) of 32-bit integers:
+///               [channel][row n][column n][re, im], box (32, 2, 16, 1), 128-byte swizzle
+/// of_polarisation  the same with box (32, 1, 32, 1)
 /// real_parts    [channel][row n]
 /// n             rows: 2 x antennas
 /// stages_per_run      stages per run, including a partial last one
@@ -340,7 +447,8 @@ __device__ __forceinline__ void copy_segments(u32 base, const TensorMap* samples
 /// Any number of blocks of 384 threads, dynamic shared memory for STAGES.
 extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
     correlate(const __grid_constant__ TensorMap samples,
-              const __grid_constant__ TensorMap visibilities, i32* real_parts, i32 n,
+              const __grid_constant__ TensorMap visibilities,
+              const __grid_constant__ TensorMap of_polarisation, i32* real_parts, i32 n,
               i32 stages_per_run, const Segment* __restrict__ segments,
               const i32* __restrict__ starts, i32 first, i32 stages, i32 listed) {
     extern __shared__ u8 shared_memory[];
@@ -351,6 +459,7 @@ extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
         for (int stage = 0; stage < STAGES; stage++) {
             barrier_init(base + BARRIERS_AT + stage * BARRIER_BYTES, 1);
             barrier_init(base + BARRIERS_AT + (STAGES + stage) * BARRIER_BYTES, CONSUMER_WARPS);
+            barrier_init(base + BARRIERS_AT + (2 * STAGES + stage) * BARRIER_BYTES, SEPARATING_WARPS);
         }
         barrier_init_fence();
     }
@@ -358,8 +467,9 @@ extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
     const Work work{segments, starts, first, stages, listed};
     if (warpgroup == CONSUMERS) {
         warpgroup_fewer_registers<PRODUCER_REGISTERS>();
-        if (threadIdx.x == CONSUMERS * WARPGROUP)
-            copy_segments(base, &samples, work, stages_per_run);
+        const u32 thread = threadIdx.x % WARPGROUP;
+        if (thread == 0) copy_segments(base, &samples, work, stages_per_run);
+        else if (!K_MAJOR && thread >= 32) separate_segments(base, work, thread - 32);
     } else {
         warpgroup_more_registers<CONSUMER_REGISTERS>();
         Consumer c;
@@ -368,7 +478,13 @@ extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
         c.warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
         c.lane = threadIdx.x % 32;
         c.row_offset = (c.warp * 8 + c.lane % 8) * STAGE_BYTES + (c.lane / 8 ^ c.lane % 8) * 16;
+        // A matrix of 8 x 16 bytes has rows of earlier samples of four antennas and of later samples of the others, so
+        // that they are in different banks.
+        const u32 antenna = c.lane % 8, later = c.lane / 8 % 2 ^ antenna / 4;
+        const u32 row = (c.warp * 8 + antenna) * 2 + later;
+        c.antenna_offset = row * STAGE_BYTES + (c.lane / 16 ^ row % 8) * 16;
         c.visibilities = &visibilities;
+        c.of_polarisation = &of_polarisation;
         c.real_parts = real_parts;
         c.n = n;
         for (i32 index = work.begin(); index < work.end(); index++) {

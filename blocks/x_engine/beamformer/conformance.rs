@@ -1,7 +1,8 @@
 //! Cases that compare the GPU implementation with the reference.
 
-use fxgraph::DeviceName;
+use super::cuda::Form;
 use fxgraph::examples::{Case, Tolerance};
+use fxgraph::{DeviceName, cuda};
 use serde_json::{Value, json};
 
 /// Heaps, antennas, channels and spectra of a frame.
@@ -42,8 +43,20 @@ const HOPPER_CASES: &[(Shape, bool, &str, usize, &str)] = &[
 /// values in a thousand are rounded to the next integer, and counts of some ten clamped values may differ by one.
 fn tolerance(implementation: &str) -> Tolerance {
     match implementation {
-        "tensor_core" => Tolerance::QUANTISED,
-        _ => Tolerance { share: 2e-3, annotations: 0.1, ..Tolerance::QUANTISED },
+        "hopper" => Tolerance { share: 2e-3, annotations: 0.1, ..Tolerance::QUANTISED },
+        _ => Tolerance::QUANTISED,
+    }
+}
+
+/// Implementation that `cuda` selects on `device`.
+fn selected(device: DeviceName, [_, antennas, _, spectra]: Shape, beams: usize) -> &'static str {
+    let gpu = match device {
+        DeviceName::Cuda(ordinal) => cuda::properties(ordinal).ok(),
+        DeviceName::Cpu => None,
+    };
+    match Form::best(antennas, spectra, beams, gpu.as_ref()) {
+        Form::Hopper => "hopper",
+        Form::TensorCore => "tensor_core",
     }
 }
 
@@ -104,11 +117,15 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
                 name,
                 &parameters,
                 (&upstream, &["source"]),
-                tolerance(implementation),
+                tolerance(match implementation {
+                    "cuda" => selected(device, shape, count),
+                    implementation => implementation,
+                }),
                 device,
             )
         };
-    let mut cases = vec![case("cuda", &CASES[4])];
+    // With 5 and with 16 beams.
+    let mut cases = vec![case("cuda", &CASES[2]), case("cuda", &CASES[4])];
     for implementation in ["hopper", "tensor_core"] {
         let shapes = CASES.iter().filter(|([_, antennas, ..], ..)| {
             implementation != "hopper" || *antennas <= super::hopper::MOST_ANTENNAS

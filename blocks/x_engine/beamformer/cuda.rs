@@ -5,15 +5,15 @@ use super::hopper::{self, Hopper};
 use super::tensor_core::{self, TensorCore};
 use super::{Beam, Beamformer, Counts, count_antennas};
 use crate::common::dither::Dither;
-use crate::common::gpu::Table;
+use crate::common::gpu::{self, Table};
 use crate::common::stacked::Stacked;
 use crate::common::units::{self, Units};
 use crate::common::versions::{Versions, refuse_many};
 use fxgraph::cuda::driver::sys::CUstream;
-use fxgraph::cuda::{CudaError, Device, GpuJob, GpuMap, Properties};
+use fxgraph::cuda::{Arg, CudaError, Device, GpuJob, GpuMap, Properties};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::{Change, Changes};
-use fxgraph::{At, BlockError, Env, Header, Refusal};
+use fxgraph::{At, BlockError, Dtype, Env, Header, Refusal};
 use fxgraph_dsp::dither;
 use num_complex::Complex32;
 use std::ops::Range;
@@ -32,9 +32,15 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Returns the kernel for this input on a GPU of this compute capability.
-    pub(super) fn best(shape: &Stacked, capability: (usize, usize)) -> Self {
-        if capability == hopper::CAPABILITY && hopper::is_fast(shape) {
+    /// Returns the kernel for heaps of `spectra`, on this GPU.
+    pub(super) fn best(
+        antennas: usize,
+        spectra: usize,
+        beams: usize,
+        gpu: Option<&Properties>,
+    ) -> Self {
+        let has_hopper = gpu.is_some_and(|gpu| gpu.capability == hopper::CAPABILITY);
+        if has_hopper && hopper::is_fast(antennas, spectra, beams) {
             Self::Hopper
         } else {
             Self::TensorCore
@@ -61,6 +67,20 @@ pub(super) trait Kernels: Send {
     fn launch(&mut self, launch: &Launch) -> Result<(), CudaError>;
 }
 
+/// Macros of both kernels: the layouts of input and output, and whether there is dither.
+pub(super) fn layout(parameters: &Beamformer, shape: &Stacked) -> Vec<(&'static str, String)> {
+    gpu::numbers([
+        ("HEAPS", shape.heaps),
+        ("ANTENNAS", shape.antennas),
+        ("CHANNELS", shape.channels),
+        ("SPECTRA", shape.spectra),
+        ("K_MAJOR", usize::from(shape.k_major)),
+        ("FOUR_BIT", usize::from(shape.dtype == Dtype::Ci4)),
+        ("BEAMS", parameters.beams.len()),
+        ("DITHER", usize::from(parameters.dither == Dither::Uniform)),
+    ])
+}
+
 /// Arguments of a launch.
 pub(super) struct Launch {
     pub stream: CUstream,
@@ -74,6 +94,22 @@ pub(super) struct Launch {
     pub first_channel: u64,
     /// Spectra to compute, counted over all heaps.
     pub spectra: Range<usize>,
+}
+
+impl Launch {
+    /// Arguments of both kernels.
+    pub(super) fn arguments(&self) -> [Arg<'static>; 8] {
+        [
+            self.from.into(),
+            self.to.into(),
+            self.weights.into(),
+            self.heaps.into(),
+            self.clamped.into(),
+            self.first_channel.into(),
+            (self.spectra.start as u32).into(),
+            (self.spectra.end as u32).into(),
+        ]
+    }
 }
 
 /// The running block.
@@ -115,15 +151,16 @@ fn refuse_weights(parameters: &Beamformer) -> Option<Refusal> {
     Some(Refusal::new(codes::IMPLEMENTATION, At::Parameter("beams"), message))
 }
 
-/// Diagnostics if the kernel that `form` selects cannot form these beams, on `gpu` if there is one.
+/// Diagnostics if the kernel `form`, or the best one, cannot form these beams, on `gpu` if there is one.
 pub(super) fn refusals(
     parameters: &Beamformer,
     shape: &Stacked,
     gpu: Option<&Properties>,
-    form: impl Fn(&Stacked, (usize, usize)) -> Form,
+    form: Option<Form>,
 ) -> Vec<Refusal> {
-    let capability = gpu.map_or((0, 0), |gpu| gpu.capability);
-    let of_form = match form(shape, capability) {
+    let beams = parameters.beams.len();
+    let best = || Form::best(shape.antennas, shape.spectra, beams, gpu);
+    let of_form = match form.unwrap_or_else(best) {
         Form::Hopper => hopper::refuse(shape, gpu),
         Form::TensorCore => {
             gpu.and_then(|gpu| tensor_core::refuse_antennas(parameters, shape, gpu))
@@ -133,16 +170,18 @@ pub(super) fn refusals(
 }
 
 impl Cuda {
-    /// `form` selects the kernel for an input and a compute capability.
+    /// Creates the block with the kernel `form`, or the best one.
     pub(super) fn new(
         parameters: &Beamformer,
         shape: Stacked,
         weights: &Weights,
         first_channel: usize,
-        form: impl Fn(&Stacked, (usize, usize)) -> Form,
+        form: Option<Form>,
         (env, device): (&Env, &Arc<Device>),
     ) -> Result<Self, BlockError> {
-        let kernels: Box<dyn Kernels> = match form(&shape, device.properties().capability) {
+        let (beams, gpu) = (parameters.beams.len(), device.properties());
+        let best = || Form::best(shape.antennas, shape.spectra, beams, Some(gpu));
+        let kernels: Box<dyn Kernels> = match form.unwrap_or_else(best) {
             Form::Hopper => Box::new(Hopper::new(parameters, shape, device)?),
             Form::TensorCore => Box::new(TensorCore::new(parameters, shape, device)?),
         };
@@ -267,5 +306,38 @@ impl GpuMap for Cuda {
         }
         refuse_many(&["beams"], &self.changes, &change)?;
         self.changes.offer(change)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn best_kernel_depends_on_gpu_input_and_number_of_beams() {
+        let gpu = |capability| Properties {
+            name: String::new(),
+            capability,
+            multiprocessors: 132,
+            memory_bytes: 1 << 37,
+            shared_bytes_per_block: 232_448,
+            shared_bytes_per_multiprocessor: 233_472,
+            l2_bytes: 50 << 20,
+        };
+        let [ampere, hopper, blackwell] = [(8, 0), (9, 0), (10, 0)].map(gpu);
+        for (antennas, spectra, beams, gpu, best) in [
+            (80, 256, 16, Some(&hopper), Form::Hopper),
+            (256, 32, 12, Some(&hopper), Form::Hopper),
+            (80, 256, 11, Some(&hopper), Form::TensorCore),
+            (80, 256, 1, Some(&hopper), Form::TensorCore),
+            (257, 256, 16, Some(&hopper), Form::TensorCore),
+            (80, 31, 16, Some(&hopper), Form::TensorCore),
+            (80, 256, 16, Some(&ampere), Form::TensorCore),
+            (80, 256, 16, Some(&blackwell), Form::TensorCore),
+            (80, 256, 16, None, Form::TensorCore),
+        ] {
+            let found = Form::best(antennas, spectra, beams, gpu);
+            assert_eq!(found, best, "{antennas} antennas, {spectra} spectra, {beams} beams");
+        }
     }
 }

@@ -4,7 +4,7 @@
 use super::Beamformer;
 use super::cpu::Weights;
 use super::cuda::{HEAP_HEAD, Kernels, Launch};
-use crate::common::dither::Dither;
+use super::tiles;
 use crate::common::gpu;
 use crate::common::stacked::Stacked;
 use fxgraph::cuda::{CudaError, Device, Grid, Kernel, Properties};
@@ -41,10 +41,12 @@ const BUFFERS_AND_STAGES: [(usize, usize); 5] = [(2, 3), (2, 2), (2, 1), (1, 2),
 /// Largest weight as an integer: 127 in both bytes.
 const MOST: f32 = 32639.0;
 
-/// Whether the kernel supports this input and is faster than that for any GPU with 16 beams or more (on an H100; with 4
-/// beams it takes 5 % longer).
-pub(super) fn is_fast(shape: &Stacked) -> bool {
-    shape.antennas <= MOST_ANTENNAS && shape.spectra >= TILE_TIMES / 2
+/// Smallest number of beams with which the kernel is faster than that for any GPU, measured on an H100.
+const FEWEST_BEAMS: usize = 12;
+
+/// Whether the kernel supports heaps of `spectra` and is faster than that for any GPU.
+pub(super) fn is_fast(antennas: usize, spectra: usize, beams: usize) -> bool {
+    antennas <= MOST_ANTENNAS && spectra >= TILE_TIMES / 2 && beams >= FEWEST_BEAMS
 }
 
 /// Upper limit of the words of a version of the weights; 0 for an unsupported input.
@@ -128,21 +130,8 @@ impl Layout {
             .map(layout)
             .into_iter()
             .find(|layout| layout.shared_bytes() <= SHARED_BYTES)?;
-        layout.place(groups, pols);
+        layout.beams = tiles::place(pols, layout.slots, groups);
         Some(layout)
-    }
-
-    /// Gives each beam a slot.
-    fn place(&mut self, groups: usize, pols: &[usize]) {
-        self.beams = vec![None; groups * self.group_slots()];
-        let mut taken = [0; 2];
-        for (beam, &pol) in pols.iter().enumerate() {
-            let group = taken[pol] / self.slots[pol];
-            let slot = pol * self.slots[0] + taken[pol] % self.slots[pol];
-            let place = group * self.group_slots() + slot;
-            self.beams[place] = Some(beam);
-            taken[pol] += 1;
-        }
     }
 
     fn groups(&self) -> usize {
@@ -267,15 +256,7 @@ impl Hopper {
     ) -> Result<Self, BlockError> {
         let layout = Layout::new(parameters, &shape)
             .ok_or_else(|| BlockError::new("too many antennas for this kernel"))?;
-        let defines = gpu::numbers([
-            ("HEAPS", shape.heaps),
-            ("ANTENNAS", shape.antennas),
-            ("CHANNELS", shape.channels),
-            ("SPECTRA", shape.spectra),
-            ("K_MAJOR", usize::from(shape.k_major)),
-            ("FOUR_BIT", usize::from(shape.dtype == Dtype::Ci4)),
-            ("BEAMS", parameters.beams.len()),
-            ("DITHER", usize::from(parameters.dither == Dither::Uniform)),
+        let of_gpu = gpu::numbers([
             ("GROUPS", layout.groups()),
             ("SLOTS_0", layout.slots[0]),
             ("SLOTS_1", layout.slots[1]),
@@ -284,6 +265,7 @@ impl Hopper {
             ("STAGES", layout.stages),
             ("BUFFERS", layout.buffers),
         ]);
+        let defines = [super::cuda::layout(parameters, &shape), of_gpu].concat();
         let program = gpu::program(device, "beamformer_hopper.cu", defines)?;
         let blocks = device.properties().multiprocessors;
         Ok(Self {
@@ -319,22 +301,11 @@ impl Kernels for Hopper {
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<(), CudaError> {
-        let Launch { ref spectra, .. } = *launch;
-        let arguments = [
-            launch.from.into(),
-            launch.to.into(),
-            launch.weights.into(),
-            launch.heaps.into(),
-            launch.clamped.into(),
-            launch.first_channel.into(),
-            (spectra.start as u32).into(),
-            (spectra.end as u32).into(),
-        ];
-        let edges = [self.shape.spectra, spectra.start, spectra.end];
+        let edges = [self.shape.spectra, launch.spectra.start, launch.spectra.end];
         let is_whole = edges.iter().all(|edge| edge.is_multiple_of(TILE_TIMES));
         let kernel = if is_whole { &mut self.whole } else { &mut self.part };
         // SAFETY: the caller's arrays have the sizes that the kernels were compiled for.
-        unsafe { kernel.launch(launch.stream, self.grid, &arguments) }
+        unsafe { kernel.launch(launch.stream, self.grid, &launch.arguments()) }
     }
 }
 

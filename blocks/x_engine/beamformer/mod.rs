@@ -369,10 +369,10 @@ const fn cuda(
         .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.shape))
 }
 
-/// Creates a block with the kernel that `form` selects for an input and a compute capability.
+/// Creates a block with the kernel `form`, or the best one.
 fn gpu_block(
     block: &Configured<Beamformer>,
-    form: fn(&Stacked, (usize, usize)) -> Form,
+    form: Option<Form>,
     env: &Env,
 ) -> Result<Box<dyn Block>, BlockError> {
     let Configured { parameters, shape, .. } = block;
@@ -393,26 +393,26 @@ impl KindSpec for Beamformer {
         }),
         cuda(
             "cuda",
-            "`hopper` on a GPU of compute capability 9.0, otherwise `tensor_core`",
-            |block, env| gpu_block(block, Form::best, env),
+            "`hopper` for 12 or more beams on a GPU of compute capability 9.0, otherwise `tensor_core`",
+            |block, env| gpu_block(block, None, env),
         )
-        .check(|block, gpu| cuda::refusals(&block.parameters, &block.shape, gpu, Form::best))
+        .check(|block, gpu| cuda::refusals(&block.parameters, &block.shape, gpu, None))
         .tunable(|block| Some(tensor_core::tunable(&block.parameters, &block.shape))),
         cuda(
             "hopper",
             "integers on warpgroup matrix instructions: compute capability 9.0",
-            |block, env| gpu_block(block, |_, _| Form::Hopper, env),
+            |block, env| gpu_block(block, Some(Form::Hopper), env),
         )
         .check(|block, gpu| {
-            cuda::refusals(&block.parameters, &block.shape, gpu, |_, _| Form::Hopper)
+            cuda::refusals(&block.parameters, &block.shape, gpu, Some(Form::Hopper))
         }),
         cuda(
             "tensor_core",
             "any GPU, with each weight as the sum of two half-precision numbers",
-            |block, env| gpu_block(block, |_, _| Form::TensorCore, env),
+            |block, env| gpu_block(block, Some(Form::TensorCore), env),
         )
         .check(|block, gpu| {
-            cuda::refusals(&block.parameters, &block.shape, gpu, |_, _| Form::TensorCore)
+            cuda::refusals(&block.parameters, &block.shape, gpu, Some(Form::TensorCore))
         })
         .tunable(|block| Some(tensor_core::tunable(&block.parameters, &block.shape))),
     ];

@@ -3,14 +3,13 @@
 
 use super::Beamformer;
 use super::cpu::Weights;
-use super::cuda::{HEAP_HEAD, Kernels, Launch};
+use super::cuda::{HEAP_HEAD, Kernels, Launch, layout};
 use super::tiles::{Tiles, scale};
-use crate::common::dither::Dither;
 use crate::common::gpu;
 use crate::common::stacked::Stacked;
 use fxgraph::cuda::{CudaError, Device, Grid, Kernel, Properties, Tunable};
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, BlockError, Dtype, Refusal};
+use fxgraph::{At, BlockError, Refusal};
 use num_complex::Complex32;
 use std::sync::Arc;
 
@@ -38,17 +37,7 @@ pub(super) fn most_heap_words(antennas: usize) -> usize {
 pub(super) fn tunable(parameters: &Beamformer, shape: &Stacked) -> Tunable {
     Tunable {
         program: "beamformer.cu",
-        shape: gpu::numbers([
-            ("HEAPS", shape.heaps),
-            ("ANTENNAS", shape.antennas),
-            ("CHANNELS", shape.channels),
-            ("SPECTRA", shape.spectra),
-            ("K_MAJOR", usize::from(shape.k_major)),
-            ("FOUR_BIT", usize::from(shape.dtype == Dtype::Ci4)),
-            ("BEAMS", parameters.beams.len()),
-            ("WEIGHT_PARTS", 2),
-            ("DITHER", usize::from(parameters.dither == Dither::Uniform)),
-        ]),
+        shape: [layout(parameters, shape), gpu::numbers([("WEIGHT_PARTS", 2)])].concat(),
         ways: WARPS.map(|warps| gpu::numbers([("WARPS", warps)])).to_vec(),
     }
 }
@@ -147,20 +136,8 @@ impl Kernels for TensorCore {
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<(), CudaError> {
-        let slots = launch.weights + (self.scaled_words() * size_of::<u32>()) as u64;
-        let arguments = [
-            launch.from.into(),
-            launch.to.into(),
-            launch.weights.into(),
-            slots.into(),
-            launch.heaps.into(),
-            launch.clamped.into(),
-            launch.first_channel.into(),
-            (launch.spectra.start as u32).into(),
-            (launch.spectra.end as u32).into(),
-        ];
         // SAFETY: the caller's arrays have the sizes that the kernel was compiled for.
-        unsafe { self.kernel.launch(launch.stream, self.grid, &arguments) }
+        unsafe { self.kernel.launch(launch.stream, self.grid, &launch.arguments()) }
     }
 }
 

@@ -63,22 +63,28 @@ impl Tiles {
 
     /// Words of the `Slots` of each group: the beam of each slot, then the scale of each slot.
     pub fn slots(&self, pols: &[usize], scales: &[f32]) -> Vec<u32> {
-        let slots = self.per_group() * TILE_BEAMS;
-        let mut words = vec![0_u32; self.slot_words()];
-        for group in words.chunks_exact_mut(2 * slots) {
-            group[..slots].fill(u32::MAX);
-        }
-        let mut taken = [0; 2];
-        for (beam, (&pol, scale)) in pols.iter().zip(scales).enumerate() {
-            let of_pol = self.per_group[pol] * TILE_BEAMS;
-            let group = taken[pol] / of_pol;
-            let slot = pol * self.per_group[0] * TILE_BEAMS + taken[pol] % of_pol;
-            words[group * 2 * slots + slot] = beam as u32;
-            words[group * 2 * slots + slots + slot] = scale.to_bits();
-            taken[pol] += 1;
-        }
-        words
+        let placed = place(pols, self.per_group.map(|tiles| tiles * TILE_BEAMS), self.groups);
+        let words = |beams: &[Option<usize>]| {
+            let index = |beam: &Option<usize>| beam.map_or(u32::MAX, |beam| beam as u32);
+            let scale = |beam: &Option<usize>| beam.map_or(0, |beam| scales[beam].to_bits());
+            beams.iter().map(index).chain(beams.iter().map(scale)).collect::<Vec<_>>()
+        };
+        placed.chunks_exact(self.per_group() * TILE_BEAMS).flat_map(words).collect()
     }
+}
+
+/// Gives each beam, in order, a slot of its polarisation: the beam of each slot, `[group][slot]`. Each group has `slots`
+/// `[pol]`.
+pub fn place(pols: &[usize], slots: [usize; 2], groups: usize) -> Vec<Option<usize>> {
+    let of_group = slots[0] + slots[1];
+    let mut beams = vec![None; groups * of_group];
+    let mut taken = [0; 2];
+    for (beam, &pol) in pols.iter().enumerate() {
+        let group = taken[pol] / slots[pol];
+        beams[group * of_group + pol * slots[0] + taken[pol] % slots[pol]] = Some(beam);
+        taken[pol] += 1;
+    }
+    beams
 }
 
 /// Divides `weights` `[channel][beam][antenna]` by a power of two for each beam. Returns these scales, `[beam]`.

@@ -167,6 +167,12 @@ fn streams() -> Vec<Stream> {
         let spectra = SPECTRA[(i + 3) % SPECTRA.len()];
         streams.extend([stream, Stream { k_major, voltages, spectra, ..stream }]);
     }
+    // Heaps that `hopper` reads in the standard layout, with a partial last stage or none: every size of tile, and of the
+    // last row of tiles.
+    for (i, antennas) in [1, 17, 40, 64, 80, 81, 104, 128, 130].into_iter().enumerate() {
+        let (spectra, channels) = ([256, 96, 64, 160][i % 4], if antennas < 64 { 7 } else { 3 });
+        streams.push(Stream { antennas, k_major: false, spectra, channels, ..STREAM });
+    }
     let long = Stream { antennas: 1, channels: 1, ..STREAM };
     streams.extend([
         // Dumps of many frames, several dumps of a frame, many heaps of a frame.

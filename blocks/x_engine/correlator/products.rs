@@ -93,18 +93,22 @@ mod hopper {
     pub const MOST_BLOCKS: usize = 5;
     pub const BLOCKS_OF_MANY: usize = 4;
     pub const THREADS: usize = 384;
-    /// Numbers, rows and channels of a box of visibilities: 16 columns of 32 rows.
-    pub const BOX: [usize; 3] = [32, BLOCK_ROWS, 1];
+    /// Numbers, polarisations, antennas and channels of a box of visibilities: 16 columns of 32 rows, either of both
+    /// polarisations or of one.
+    pub const BOX: [usize; 4] = [32, 2, BLOCK_ROWS / 2, 1];
+    pub const BOX_OF_POLARISATION: [usize; 4] = [32, 1, BLOCK_ROWS, 1];
     pub const ALIGNMENT: usize = 1024;
     /// Shared memory of the boxes of visibilities of both warpgroups.
     pub const SLOTS_BYTES_SINGLE: usize = 2 * 5 * 2 * 4096;
     pub const SLOTS_BYTES_MANY: usize = 2 * 2 * 4 * 4096;
-    pub const BARRIER_BYTES: usize = 2 * 8;
+    pub const BARRIER_BYTES: usize = 3 * 8;
     /// Largest useful number of stages.
     pub const MOST_STAGES: usize = 16;
     /// Time of a tile on the diagonal, in percent of one off it, for tiles of 1, 2, 3 and 4 blocks of rows. A tile on
     /// the diagonal has fewer products, but smaller matrix instructions; the last value was measured.
     pub const DIAGONAL_PERCENT: [u64; 4] = [40, 50, 60, 72];
+    /// More of it if the polarisations alternate, measured with 4 blocks: they are separated in either tile.
+    pub const SEPARATION_PERCENT: u64 = 8;
     /// Number of tiles along a side from which staggered starts of tiles share more data in the cache.
     pub const STAGGERED_TILES: usize = 8;
 }
@@ -182,8 +186,14 @@ impl Geometry {
         }
     }
 
-    /// Launches for the rows of tiles.
-    fn launches(&self, form: Form, rows: usize, sample_bits: usize) -> Vec<Launch> {
+    /// Launches for the rows of tiles, for samples whose polarisations alternate or not.
+    fn launches(
+        &self,
+        form: Form,
+        rows: usize,
+        sample_bits: usize,
+        alternating: bool,
+    ) -> Vec<Launch> {
         let tiles = rows.div_ceil(self.tile_rows);
         let stages = ("STAGES", self.stages.to_string());
         if form == Form::TensorCore {
@@ -197,9 +207,11 @@ impl Geometry {
             defines: vec![
                 ("SINGLE_TILE", u8::from(self.single).to_string()),
                 ("ROW_BLOCKS", blocks.to_string()),
+                ("K_MAJOR", u8::from(!alternating).to_string()),
                 stages.clone(),
             ],
-            diagonal_percent: hopper::DIAGONAL_PERCENT[blocks.min(hopper::BLOCKS_OF_MANY) - 1],
+            diagonal_percent: hopper::DIAGONAL_PERCENT[blocks.min(hopper::BLOCKS_OF_MANY) - 1]
+                + if alternating { hopper::SEPARATION_PERCENT } else { 0 },
         };
         let blocks = self.tile_rows / hopper::BLOCK_ROWS;
         let last = rows.div_ceil(hopper::BLOCK_ROWS) - (tiles - 1) * blocks;
@@ -236,17 +248,21 @@ pub(super) struct Products {
     sizes: Sizes,
     geometry: Geometry,
     parts: Vec<Part>,
+    /// Kernels for alternating polarisations; empty if not needed.
+    alternating: Vec<Part>,
     /// Number of stages for which the work lists were computed; the kernels scale them to any number.
     listed: usize,
 }
 
 impl Products {
-    /// Creates the kernels for visibilities of `sizes` and launches with up to `stages` stages of samples.
+    /// Creates the kernels for visibilities of `sizes` and launches with up to `stages` stages of samples, also of
+    /// `alternating` polarisations.
     pub(super) fn new(
         device: &Arc<Device>,
         form: Form,
         sizes: Sizes,
         stages: usize,
+        alternating: bool,
     ) -> Result<Self, CudaError> {
         let gpu = device.properties();
         let geometry = Geometry::new(form, sizes.rows(), gpu);
@@ -273,9 +289,18 @@ impl Products {
                 starts: DeviceArray::from_slice(device, &schedule.starts())?,
             })
         };
-        let launches = geometry.launches(form, sizes.rows(), sizes.sample_bits);
-        let parts = launches.into_iter().map(part).collect::<Result<_, CudaError>>()?;
-        Ok(Self { form, sizes, geometry, parts, listed: stages })
+        let parts = |alternating| {
+            let launches = geometry.launches(form, sizes.rows(), sizes.sample_bits, alternating);
+            launches.into_iter().map(part).collect::<Result<_, CudaError>>()
+        };
+        let own = parts(false)?;
+        let alternating = if alternating { parts(true)? } else { Vec::new() };
+        Ok(Self { form, sizes, geometry, parts: own, alternating, listed: stages })
+    }
+
+    /// The kernels' form.
+    pub(super) fn form(&self) -> Form {
+        self.form
     }
 
     /// Queues the products of `stages` of `rows`. They are added to the visibilities at `visibilities`. For integers,
@@ -300,7 +325,7 @@ impl Products {
         };
         let [pol, antenna, channel, run] = rows.strides.map(|bytes| Arg::from(bytes as i64));
         let tensors: &[Arg<'_>] = match &maps {
-            Some([samples, sums]) => &[Arg::Bytes(samples.bytes()), Arg::Bytes(sums.bytes())],
+            Some(maps) => &maps.each_ref().map(|map| Arg::Bytes(map.bytes())),
             None => &[
                 rows.address.into(),
                 pol,
@@ -313,7 +338,7 @@ impl Products {
         };
         let sizes =
             [real_parts.into(), int(self.sizes.rows()).into(), int(rows.stages_per_run()).into()];
-        for part in &mut self.parts {
+        for part in if rows.alternating { &mut self.alternating } else { &mut self.parts } {
             let work = [
                 part.segments.address().into(),
                 part.starts.address().into(),
@@ -331,25 +356,38 @@ impl Products {
         Ok(())
     }
 
-    /// Tensor maps of samples and visibilities for the tensor memory accelerator.
-    fn maps(&self, rows: &Rows, visibilities: u64) -> Result<[TensorMap; 2], CudaError> {
+    /// Tensor maps for the tensor memory accelerator: samples, visibilities, visibilities of rows of one polarisation.
+    fn maps(&self, rows: &Rows, visibilities: u64) -> Result<[TensorMap; 3], CudaError> {
         let Sizes { antennas, channels, .. } = self.sizes;
         let n = self.sizes.rows();
         let [pol, antenna, channel, run] = rows.strides;
+        // Alternating polarisations: the same number of bytes, half of the samples of both polarisations in a row.
+        let (lengths, stride) = if rows.alternating {
+            ([STAGE_BYTES, 2 * rows.run_bytes / STAGE_BYTES], STAGE_BYTES)
+        } else {
+            ([rows.run_bytes, 2], pol)
+        };
         let samples = Tensor {
             address: rows.address,
             element: Element::Byte,
-            lengths: [rows.run_bytes, 2, antennas, channels, rows.runs],
-            strides: [1, pol, antenna, channel, run],
+            lengths: [lengths[0], lengths[1], antennas, channels, rows.runs],
+            strides: [1, stride, antenna, channel, run],
         };
         let sums = Tensor {
             address: visibilities,
             element: Element::Int,
-            lengths: [2 * n, n, channels],
-            strides: [4, 8 * n, 8 * n * n],
+            lengths: [2 * n, 2, antennas, channels],
+            strides: [4, 8 * n, 16 * n, 8 * n * n],
         };
         let of_tile = [STAGE_BYTES, 2, self.geometry.tile_rows / 2, 1, 1];
-        Ok([TensorMap::new(&samples, of_tile)?, TensorMap::new(&sums, hopper::BOX)?])
+        // A single tile reads samples once. If the cache also fetches those of the next stage, it is 2.5 % faster on an
+        // H100 (K-major); with several tiles it is slower.
+        let l2_bytes = if self.geometry.single { 2 * STAGE_BYTES } else { STAGE_BYTES };
+        Ok([
+            TensorMap::new(&samples, of_tile, l2_bytes)?,
+            TensorMap::new(&sums, hopper::BOX, STAGE_BYTES)?,
+            TensorMap::new(&sums, hopper::BOX_OF_POLARISATION, STAGE_BYTES)?,
+        ])
     }
 }
 
@@ -399,7 +437,8 @@ mod tests {
             (197, vec![(0..3, "4"), (3..4, "1")]),
         ] {
             let rows = 2 * antennas;
-            let launches = Geometry::new(Form::Hopper, rows, &gpu).launches(Form::Hopper, rows, 8);
+            let geometry = Geometry::new(Form::Hopper, rows, &gpu);
+            let launches = geometry.launches(Form::Hopper, rows, 8, false);
             let found: Vec<_> =
                 launches.iter().map(|l| (l.rows.clone(), l.defines[1].1.as_str())).collect();
             assert_eq!(found, expected, "{antennas}");

@@ -1,5 +1,6 @@
 //! Samples in device memory as the GPU kernels read them: rows of (antenna, polarisation), in stages of 128 bytes.
 
+use super::products::Form;
 use super::sum_bound::SAMPLES_IN_32_BITS;
 use crate::common::stacked::Stacked;
 use fxgraph::Dtype;
@@ -62,7 +63,9 @@ pub(super) fn pieces(shape: &Stacked, heaps: Range<usize>) -> impl Iterator<Item
 pub(super) struct Rows {
     /// Address of the first sample of the first row.
     pub address: u64,
-    /// Bytes of a run.
+    /// Whether the polarisations of an antenna alternate, as in frames that are not K-major.
+    pub alternating: bool,
+    /// Bytes of a run of one polarisation.
     pub run_bytes: usize,
     /// Runs of each row.
     pub runs: usize,
@@ -71,17 +74,23 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Rows of a frame at `address`, where each heap is a run; `None` if kernels cannot read them directly, or only
-    /// inefficiently.
-    pub(super) fn of_frame(shape: &Stacked, address: u64) -> Option<Self> {
+    /// Rows of a frame at `address`, where each heap is a run; `None` if the kernels of `form` cannot read them
+    /// directly, or only inefficiently.
+    pub(super) fn of_frame(form: Form, shape: &Stacked, address: u64) -> Option<Self> {
         let run_bytes = shape.row_bytes() / 2;
-        if shape.dtype == Dtype::Ci4 || !shape.k_major || !run_bytes.is_multiple_of(ALIGNMENT) {
+        let alternating = !shape.k_major;
+        let unit = if alternating { STAGE_BYTES / 2 } else { ALIGNMENT };
+        if shape.dtype == Dtype::Ci4
+            || !run_bytes.is_multiple_of(unit)
+            || alternating && form != Form::Hopper
+        {
             return None;
         }
         let channel = shape.row_bytes();
         let antenna = shape.channels * channel;
-        let strides = [run_bytes, antenna, channel, shape.antennas * antenna];
-        let rows = Self { address, run_bytes, runs: shape.heaps, strides };
+        let pol = if alternating { STAGE_BYTES / stage_samples(shape) } else { run_bytes };
+        let strides = [pol, antenna, channel, shape.antennas * antenna];
+        let rows = Self { address, alternating, run_bytes, runs: shape.heaps, strides };
         // A kernel processes whole stages, so short heaps waste time on padding. If this is more than a third of
         // the time, it is faster to join the heaps first.
         let useful = shape.spectra.saturating_mul(3);
@@ -92,7 +101,7 @@ impl Rows {
     pub(super) fn joined(shape: &Stacked, address: u64, stages: usize) -> Self {
         let run = 2 * shape.antennas * STAGE_BYTES;
         let strides = [STAGE_BYTES, 2 * STAGE_BYTES, stages * run, run];
-        Self { address, run_bytes: STAGE_BYTES, runs: stages, strides }
+        Self { address, alternating: false, run_bytes: STAGE_BYTES, runs: stages, strides }
     }
 
     /// Stages per run, including a partial last one.
@@ -157,9 +166,10 @@ mod tests {
             heaps in 1..300_usize,
             spectra in prop_oneof![6..250_usize, 8000..20_000_usize],
             dtype in select(vec![Dtype::Ci8, Dtype::Cf16]),
+            k_major in any::<bool>(),
         ) {
-            let shape = Stacked { heaps, spectra: 8 * spectra, dtype, ..SHAPE };
-            let Some(rows) = Rows::of_frame(&shape, 0) else { return Ok(()) };
+            let shape = Stacked { heaps, spectra: 8 * spectra, dtype, k_major, ..SHAPE };
+            let Some(rows) = Rows::of_frame(Form::Hopper, &shape, 0) else { return Ok(()) };
             let mut next = 0;
             for piece in pieces(&shape, 0..heaps) {
                 let stages = rows.stages(&shape, &piece);
@@ -172,23 +182,33 @@ mod tests {
 
     #[test]
     fn rows_of_a_frame_address_its_samples() {
-        let rows = Rows::of_frame(&SHAPE, 0).unwrap();
-        let payload: Vec<u8> = (0..SHAPE.frame_bytes()).map(|i| (i % 251) as u8).collect();
-        let [pol, antenna, channel, run] = rows.strides;
-        for (heap, a, c, p) in [(0, 0, 0, 1), (3, 2, 1, 0), (1, 2, 0, 1)] {
-            let at = heap * run + a * antenna + c * channel + p * pol;
-            let row = SHAPE.row(&payload, heap, a, c);
-            let value = SHAPE.value(row, 5, p).map(i8::cast_unsigned);
-            assert_eq!(payload[at + 10..at + 12], value);
+        for (k_major, sample_bytes) in [(true, 2), (false, 4)] {
+            let shape = Stacked { k_major, ..SHAPE };
+            let rows = Rows::of_frame(Form::Hopper, &shape, 0).unwrap();
+            let payload: Vec<u8> = (0..shape.frame_bytes()).map(|i| (i % 251) as u8).collect();
+            let [pol, antenna, channel, run] = rows.strides;
+            for (heap, a, c, p) in [(0, 0, 0, 1), (3, 2, 1, 0), (1, 2, 0, 1)] {
+                let at = heap * run + a * antenna + c * channel + p * pol + 5 * sample_bytes;
+                let row = shape.row(&payload, heap, a, c);
+                let value = shape.value(row, 5, p).map(i8::cast_unsigned);
+                assert_eq!(payload[at..at + 2], value);
+            }
+            assert_eq!((rows.alternating, rows.run_bytes), (!k_major, 512));
         }
-        assert_eq!(rows.run_bytes, 512);
     }
 
     #[test]
     fn rows_of_frame_rejects_unsupported_shapes() {
+        let alternating = Stacked { k_major: false, ..SHAPE };
+        assert!(Rows::of_frame(Form::TensorCore, &SHAPE, 0).is_some());
+        assert!(Rows::of_frame(Form::TensorCore, &alternating, 0).is_none());
         for (shape, readable) in [
             (SHAPE, true),
-            (Stacked { k_major: false, ..SHAPE }, false),
+            (alternating, true),
+            (Stacked { spectra: 96, ..alternating }, true),
+            (Stacked { spectra: 32, ..alternating }, false),
+            (Stacked { spectra: 248, ..alternating }, false),
+            (Stacked { dtype: Dtype::Ci4, ..alternating }, false),
             (Stacked { dtype: Dtype::Ci4, ..SHAPE }, false),
             (Stacked { dtype: Dtype::Cf16, ..SHAPE }, true),
             (Stacked { dtype: Dtype::Cf16, spectra: 36, ..SHAPE }, false),
@@ -198,7 +218,8 @@ mod tests {
             (Stacked { spectra: 16, ..SHAPE }, false),
             (Stacked { spectra: 48, ..SHAPE }, true),
         ] {
-            assert_eq!(Rows::of_frame(&shape, 0).is_some(), readable, "{shape:?}");
+            let rows = Rows::of_frame(Form::Hopper, &shape, 0);
+            assert_eq!(rows.is_some(), readable, "{shape:?}");
         }
     }
 

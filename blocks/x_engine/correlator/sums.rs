@@ -133,7 +133,8 @@ impl Sums {
         let lengths = Lengths::new(&shape);
         // Short heaps take more stages if read from the frame than if joined.
         let whole = Piece { heap: 0, first: 0, samples: longest_piece(&shape) };
-        let of_frame = Rows::of_frame(&shape, 0);
+        let of_frame = Rows::of_frame(form, &shape, 0);
+        let alternating = of_frame.is_some_and(|rows| rows.alternating);
         let stages = of_frame.map_or(0, |rows| rows.stages(&shape, &whole).len());
         let stages = stages.max(joined_stages(&shape));
         let number = |n: usize| n.to_string();
@@ -152,7 +153,7 @@ impl Sums {
         };
         Ok(Self {
             shape,
-            products: Products::new(device, form, sizes(&shape), stages)?,
+            products: Products::new(device, form, sizes(&shape), stages, alternating)?,
             rows: gpu::program(device, "correlator_rows.cu", layout)?.kernel("rows", 0)?,
             visibilities: DeviceArray::zeros(device, lengths.visibilities)?,
             joined: DeviceArray::new(device, lengths.joined)?,
@@ -178,7 +179,8 @@ impl Sums {
         if let Some(valid) = valid {
             lane.send(valid, &self.valid, 0..heaps.len() * self.shape.antennas)?;
         }
-        let in_place = Rows::of_frame(&self.shape, payload).filter(|_| !some_missing);
+        let of_frame = Rows::of_frame(self.products.form(), &self.shape, payload);
+        let in_place = of_frame.filter(|_| !some_missing);
         for piece in pieces(&self.shape, heaps.clone()) {
             let visibilities = self.visibilities.address();
             let real_parts = match &mut self.numbers {

@@ -30,13 +30,15 @@ pub(super) struct TensorMap(sys::CUtensorMap);
 
 impl TensorMap {
     /// Creates a map for boxes of `of_box` elements of `tensor`, in the 128-byte swizzle: the index of each 16-byte
-    /// part of a 128-byte row r is combined with r % 8 by exclusive or.
+    /// part of a 128-byte row r is combined with r % 8 by exclusive or. Reads fetch `l2_bytes`, 128 or 256, into the L2
+    /// cache at a time.
     ///
     /// # Errors
     /// If the driver rejects the tensor or the box.
     pub(super) fn new<const DIMENSIONS: usize>(
         tensor: &Tensor<DIMENSIONS>,
         of_box: [usize; DIMENSIONS],
+        l2_bytes: usize,
     ) -> Result<Self, CudaError> {
         let mut map = sys::CUtensorMap { opaque: [0; 16] };
         let lengths = tensor.lengths.map(|n| n as u64);
@@ -46,6 +48,10 @@ impl TensorMap {
         let element = match tensor.element {
             Element::Byte => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_UINT8,
             Element::Int => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_INT32,
+        };
+        let promotion = match l2_bytes {
+            256 => sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            _ => sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
         };
         // SAFETY: the call writes the map. The arrays have as many elements as the rank (the strides one less,
         // without the first). The address of the tensor is not dereferenced.
@@ -61,7 +67,7 @@ impl TensorMap {
                 every.as_ptr(),
                 sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
                 sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
-                sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                promotion,
                 sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
             )
         };
