@@ -52,10 +52,16 @@ struct Output {
         mirrored = stage(mirror, 1);
     }
 
-    /// Takes value `y` of channel `channel`, in units of the whole range.
-    __device__ __forceinline__ void take(u8 *to, c32 y, int channel) {
-        if (DITHER)
-            y = y + (0.5f / LIMIT) * uniform_pair(dither_key, (u32)channel);
+    /// Takes value `v` `factor` of channel `channel`, in units of the whole range.
+    __device__ __forceinline__ void take(u8 *to, c32 v, c32 factor, int channel) {
+        c32 y = v * factor;
+        if (DITHER) {
+            // The offset of the noise is subtracted within the product, without instructions of its own.
+            constexpr float UNIT = 0.5f / LIMIT, OFFSET = 128.5f * UNIT;
+            const c32 noise = offset_uniform_pair(dither_key, (u32)channel);
+            y = {fmaf(UNIT, noise.x, fmaf(-v.y, factor.y, fmaf(v.x, factor.x, -OFFSET))),
+                 fmaf(UNIT, noise.y, fmaf(v.y, factor.x, fmaf(v.x, factor.y, -OFFSET)))};
+        }
         const u32 re = nearest_of_range(y.x, LIMIT), im = nearest_of_range(y.y, LIMIT);
         if (VALUE_BITS == 8) *(u16 *)to = (u16)pack8(re, im);
         if (VALUE_BITS == 4) *to = (u8)pack4(re, im);
@@ -88,8 +94,8 @@ __device__ __forceinline__ u32 finish_part(const Worker &worker, const c32 *v, c
             mirror_factor = mirror_factor * c32{pair.z, pair.w};
         }
         const int byte = i * (LANES * TILE_BYTES), channel = i * (COMBS * LANES);
-        out.take(out.direct + byte, v[i] * factor, first + channel);
-        out.take(out.mirrored + byte, conj(v[VALUES - 1 - i]) * mirror_factor, first_mirror + channel);
+        out.take(out.direct + byte, v[i], factor, first + channel);
+        out.take(out.mirrored + byte, conj(v[VALUES - 1 - i]), mirror_factor, first_mirror + channel);
     }
     return out.clamped;
 }
@@ -145,8 +151,8 @@ __device__ __forceinline__ u32 finish_real_part(const Worker &worker, const c32 
             factor = factor * c32{pair.x, pair.y};
             factor_mirror = factor_mirror * c32{pair.z, pair.w};
         }
-        out.take(out.direct + i * (LANES * TILE_BYTES), x * factor, first + i * STEP);
-        out.take(out.mirrored + byte_mirror, x_mirror * factor_mirror, channel_mirror);
+        out.take(out.direct + i * (LANES * TILE_BYTES), x, factor, first + i * STEP);
+        out.take(out.mirrored + byte_mirror, x_mirror, factor_mirror, channel_mirror);
     }
     return out.clamped;
 }

@@ -202,7 +202,8 @@ fn tone_case(channels: u64, device: DeviceName) -> Case {
             &format!("digitiser: {{kind: digitiser_simulator, parameters: {digitiser}}}\n"),
             &["digitiser.pol0", "digitiser.pol1"],
         ),
-        Tolerance::QUANTISED,
+        // One in a thousand real and imaginary parts.
+        Tolerance { share: 2e-3, ..Tolerance::QUANTISED },
         device,
     )
 }
