@@ -15,9 +15,11 @@
 //   s[b] = sum over even a of y, s[COLUMNS + b] = sum over odd a of y
 // which gives the channels 8 k'. Row 0 of `middle` has these numbers as the complex numbers s[2m] + i s[2m+1].
 //
+// Weights and roots of the filter are scaled by the host such that rows are at most 1 for any samples; in `middle`
+// they are times LIMIT48.
+//
 //   middle  [pol][spectrum][ROWS][COLUMNS], see middle.cuh
 #pragma once
-#include "middle.cuh"
 #include "types.cuh"
 
 #ifndef CHANNELS
@@ -30,6 +32,8 @@
 #error "POLS: polarisations, 1 or 2"
 #endif
 
+#include "middle.cuh"
+
 constexpr int N = CHANNELS;
 /// Points of the transform in the first pass.
 constexpr int RESIDUES = 16;
@@ -37,20 +41,6 @@ constexpr int COLUMNS = 2 * N / RESIDUES;
 /// Rows of a spectrum between the passes.
 constexpr int ROWS = RESIDUES / 2;
 constexpr int ROW_BYTES = 6 * COLUMNS, SPECTRUM_BYTES = ROWS * ROW_BYTES;
-
-/// Factor of the values in `middle`, which keeps them within their limit: the magnitudes of the weights of
-/// one column, whose squares add up to at most 1, add up to at most sqrt(64).
-constexpr int LOG2_MIDDLE = LOG2_LIMIT48 - (SAMPLE_BITS - 1 + 4 + 3);
-
-/// 2^exponent, for -126 <= exponent <= 127.
-__device__ __forceinline__ constexpr float power_of_two(int exponent) {
-    float power = 1.0f;
-    for (int i = 0; i < exponent; i++) power *= 2.0f;
-    for (int i = 0; i > exponent; i--) power *= 0.5f;
-    return power;
-}
-
-constexpr float MIDDLE_SCALE = power_of_two(LOG2_MIDDLE);
 
 static_assert(N >= 1024 && N <= 32768 && (N & (N - 1)) == 0, "CHANNELS");
 static_assert(POLS == 1 || POLS == 2, "POLS");

@@ -78,6 +78,8 @@ constexpr bool IN_PAIRS = OWN_COLUMNS == 2;
 /// Between its two steps a transform is in shared memory as [`LANES` u][PITCH].
 constexpr int PITCH = VALUES + 2;
 constexpr int REGION = LANES * PITCH;
+/// Factor of the roots between them, which keeps values far from the smallest ones of single precision.
+constexpr float ROOT_SCALE = power_of_two(64);
 static_assert(OWN_COLUMNS <= 2, "OWN_COLUMNS");
 
 /// Shared memory: `exchange` [SLOTS][FRONT][REGION] c32, roots [`LANES` u][VALUES] c32, and the staged
@@ -220,7 +222,10 @@ struct Worker {
         for (int u = 0; u < LANES; u++) {
             if constexpr (IN_PAIRS) {
                 c32 first = v[u], second = v[LANES + u];
-                if (u > 0) {
+                if (u == 0) {
+                    first = ROOT_SCALE * first;
+                    second = ROOT_SCALE * second;
+                } else {
                     const float4 root = ((const float4 *)roots)[u * (VALUES / 2) + lane];
                     first = first * c32{root.x, root.y};
                     second = second * c32{root.z, root.w};
@@ -228,7 +233,7 @@ struct Worker {
                 ((float4 *)e)[u * (PITCH / 2) + lane] =
                     make_float4(first.x, first.y, second.x, second.y);
             } else {
-                e[u * PITCH + lane] = u > 0 ? v[u] * roots[u * VALUES + lane] : v[u];
+                e[u * PITCH + lane] = u > 0 ? v[u] * roots[u * VALUES + lane] : ROOT_SCALE * v[u];
             }
         }
         __syncwarp();

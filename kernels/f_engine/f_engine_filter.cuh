@@ -168,7 +168,7 @@ __device__ __forceinline__ u64 warp_sum(u64 x) {
 ///
 ///   runs      [gridDim.y]                       see `Run`
 ///   weights   [TAPS][2N] f32
-///   roots     [8 r][COLUMNS b] c32              W_2N^(b r)
+///   roots     [8 r][COLUMNS b] c32              W_2N^(b r) times a scale, which row 0 has
 ///   middle    [pol][frame_spectra][8 r][COLUMNS b], see f_engine.cuh
 ///   levels    [pol]                             added to
 ///
@@ -193,12 +193,12 @@ extern "C" __global__ void __launch_bounds__(filter::THREADS, filter::BLOCKS)
     const Stage stage(run.start_bits, shared_address(staged));
     const Decode decode(staged, stage.skip, a, b);
 
-    block_roots[threadIdx.x] = roots[threadIdx.x / 32 * COLUMNS + blockIdx.x * 32 + threadIdx.x % 32];
+    block_roots[threadIdx.x] =
+        LIMIT48 * roots[threadIdx.x / 32 * COLUMNS + blockIdx.x * 32 + threadIdx.x % 32];
     c32 weight[TAPS], window[WINDOW];
 #pragma unroll
     for (int t = 0; t < TAPS; t++) {
-        weight[t] = (FULL_SCALE * MIDDLE_SCALE) *
-                    ((const c32 *)weights)[t * N + COLUMNS / 2 * a + pair];
+        weight[t] = FULL_SCALE * ((const c32 *)weights)[t * N + COLUMNS / 2 * a + pair];
     }
     // Steps before the last one of the first window. Step s is in window[s % WINDOW].
 #pragma unroll
@@ -276,8 +276,9 @@ extern "C" __global__ void __launch_bounds__(filter::THREADS, filter::BLOCKS)
                 }
                 const RealFft16 first(y[0]), second(y[1]);
                 if (BATCH * (batch - 1) + a < spectra) {
-                    store48(to, pair, {first.even, second.even});
-                    store48(to, COLUMNS / 2 + pair, {first.odd, second.odd});
+                    const float scale = block_roots[0].x;
+                    store48(to, pair, scale * c32{first.even, second.even});
+                    store48(to, COLUMNS / 2 + pair, scale * c32{first.odd, second.odd});
 #pragma unroll
                     for (int r = 1; r < ROWS; r++) {
                         const float4 root = ((const float4 *)block_roots)[r * BLOCK_PAIRS + b];

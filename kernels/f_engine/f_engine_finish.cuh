@@ -52,10 +52,16 @@ struct Output {
         mirrored = stage(mirror, 1);
     }
 
-    /// Takes value `y` of channel `channel`, in units of the whole range.
-    __device__ __forceinline__ void take(u8 *to, c32 y, int channel) {
-        if (DITHER)
-            y = y + (0.5f / LIMIT) * uniform_pair(dither_key, (u32)channel);
+    /// Takes value `v` `factor` of channel `channel`, in units of the whole range.
+    __device__ __forceinline__ void take(u8 *to, c32 v, c32 factor, int channel) {
+        c32 y = v * factor;
+        if (DITHER) {
+            // The offset of the noise is subtracted within the product, without instructions of its own.
+            constexpr float UNIT = 0.5f / LIMIT, OFFSET = 128.5f * UNIT;
+            const c32 noise = offset_uniform_pair(dither_key, (u32)channel);
+            y = {fmaf(UNIT, noise.x, fmaf(-v.y, factor.y, fmaf(v.x, factor.x, -OFFSET))),
+                 fmaf(UNIT, noise.y, fmaf(v.y, factor.x, fmaf(v.x, factor.y, -OFFSET)))};
+        }
         const u32 re = nearest_of_range(y.x, LIMIT), im = nearest_of_range(y.y, LIMIT);
         if (VALUE_BITS == 8) *(u16 *)to = (u16)pack8(re, im);
         if (VALUE_BITS == 4) *to = (u8)pack4(re, im);
@@ -63,8 +69,9 @@ struct Output {
     }
 };
 
-/// Factor of the values, as the quantiser takes them in units of its whole range.
-constexpr float SCALE = 0.5f / largest(VALUE_BITS);
+/// Factor of the transformed values, apart from the scale of the first pass: the quantiser takes them in units of
+/// its whole range.
+constexpr float SCALE = 0.5f / largest(VALUE_BITS) / (LIMIT48 * ROOT_SCALE);
 
 /// Finishes a part of the rows 1 to 7. `gains` [i][`LANES`] (with KEEP_GAINS [i]) are the gains of the i-th direct and
 /// the i-th mirrored channel. Returns the number of clamped values.
@@ -73,7 +80,7 @@ __device__ __forceinline__ u32 finish_part(const Worker &worker, const c32 *v, c
     const int mirror = LANES - 1 - worker.lane;
     const int first = first_channel(worker.job, worker.part, false) + COMBS * worker.lane;
     const int first_mirror = first_channel(worker.job, worker.part, true) + COMBS * mirror;
-    const c32 centre = (SCALE / MIDDLE_SCALE) * row.turn.centre;
+    const c32 centre = SCALE * row.turn.centre;
     const float slope = row.turn.radians_per_channel, step = slope * (float)(COMBS * LANES);
     Factors factors(centre, slope * (float)(first - N / 2), step);
     Factors mirror_factors(centre, slope * (float)(first_mirror - N / 2), step);
@@ -87,8 +94,8 @@ __device__ __forceinline__ u32 finish_part(const Worker &worker, const c32 *v, c
             mirror_factor = mirror_factor * c32{pair.z, pair.w};
         }
         const int byte = i * (LANES * TILE_BYTES), channel = i * (COMBS * LANES);
-        out.take(out.direct + byte, v[i] * factor, first + channel);
-        out.take(out.mirrored + byte, conj(v[VALUES - 1 - i]) * mirror_factor, first_mirror + channel);
+        out.take(out.direct + byte, v[i], factor, first + channel);
+        out.take(out.mirrored + byte, conj(v[VALUES - 1 - i]), mirror_factor, first_mirror + channel);
     }
     return out.clamped;
 }
@@ -110,7 +117,7 @@ __device__ __forceinline__ u32 finish_real_part(const Worker &worker, const c32 
     const int mirror = (part == 0 ? LANES : LANES - 1) - lane;
     const c32 root = phasor(-3.14159265f / N * first);
     // Twice the values.
-    const c32 centre = (0.5f * SCALE / MIDDLE_SCALE) * row.turn.centre;
+    const c32 centre = (0.5f * SCALE) * row.turn.centre;
     constexpr int STEP = COMBS / 2 * LANES;
     const float slope = row.turn.radians_per_channel;
     Factors phasors({1.0f, 0.0f}, slope * (float)(first - N / 2), slope * (float)STEP);
@@ -144,8 +151,8 @@ __device__ __forceinline__ u32 finish_real_part(const Worker &worker, const c32 
             factor = factor * c32{pair.x, pair.y};
             factor_mirror = factor_mirror * c32{pair.z, pair.w};
         }
-        out.take(out.direct + i * (LANES * TILE_BYTES), x * factor, first + i * STEP);
-        out.take(out.mirrored + byte_mirror, x_mirror * factor_mirror, channel_mirror);
+        out.take(out.direct + i * (LANES * TILE_BYTES), x, factor, first + i * STEP);
+        out.take(out.mirrored + byte_mirror, x_mirror, factor_mirror, channel_mirror);
     }
     return out.clamped;
 }
@@ -248,6 +255,7 @@ __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *stage
 ///   heaps        heaps to compute; `tiles_per_pol` = their number x TILES_PER_HEAP
 ///   first_spectrum, end_spectrum  range of spectra of the frame to compute; values of other spectra
 ///                in these heaps are not changed
+///   factor       inverse of the scale of the first pass
 ///
 /// Grid BLOCKS x groups, groups >= 8 and best the number of multiprocessors; blocks of THREADS. A block works on one
 /// row, whose gains stay in the L1 cache. Therefore blocks that share a multiprocessor (those `groups`
@@ -256,14 +264,14 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
     f_engine_finish(const u8 *__restrict__ middle, u8 *__restrict__ out, u32 *clamped,
                     const Row *__restrict__ rows, const float4 *__restrict__ gains,
                     const c32 *__restrict__ roots, const u32 *__restrict__ heaps, int tiles_per_pol,
-                    int frame_spectra, int first_spectrum, int end_spectrum) {
+                    int frame_spectra, int first_spectrum, int end_spectrum, float factor) {
     using namespace finish;
     const Window window = {first_spectrum, end_spectrum};
     extern __shared__ __align__(16) u8 shared[];
     c32 *exchange = (c32 *)shared;
     c32 *block_roots = (c32 *)(shared + EXCHANGE_BYTES);
     u8 *staged = shared + EXCHANGE_BYTES + ROOTS_BYTES;
-    for (int i = threadIdx.x; i < POINTS; i += THREADS) block_roots[i] = roots[i];
+    for (int i = threadIdx.x; i < POINTS; i += THREADS) block_roots[i] = ROOT_SCALE * roots[i];
 
     const int groups = gridDim.x / BLOCKS, group = blockIdx.x % groups, job = group % ROWS;
     const int groups_of_job = (groups - job + ROWS - 1) / ROWS;
@@ -290,7 +298,8 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
             const Tile next_tile(is_last && number + stride < tiles ? number + stride : number,
                                  tiles_per_pol, heaps);
             const Unit next(next_tile, is_last ? 0 : pass + 1, worker.slot);
-            const Row row = rows[(i64)unit.pol * frame_spectra + unit.spectrum];
+            Row row = rows[(i64)unit.pol * frame_spectra + unit.spectrum];
+            row.turn.centre = factor * row.turn.centre;
             const float4 *gains_of_pol = gains + unit.pol * (N / 2);
             if (KEEP_GAINS && pass % PASSES_OF_POL == 0) {
 #pragma unroll

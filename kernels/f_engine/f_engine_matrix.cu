@@ -8,8 +8,9 @@
 //
 // where hi + lo are the two `f16` of its middle and d is the distance of b from the middle. So the columns of a
 // span share the matrices of hi, lo and slope, and the sums of the slope are multiplied by d in single precision.
-// Samples are exact in `f16`. In a product the rows are 16 columns b, the left matrix holds their samples of 24
-// steps, and the right one the weights of 8 spectra, a band along its diagonal.
+// Samples are exact in `f16`, in units of the smallest normal number: subnormal ones would lose bits in the sums, and
+// larger ones would need roots below the range of single precision. In a product the rows are 16 columns b, the left
+// matrix holds their samples of 24 steps, and the right one the weights of 8 spectra, a band along its diagonal.
 #include "async_copy.cuh"
 #include "f_engine.cuh"
 #include "half_matrix.cuh"
@@ -27,8 +28,9 @@ namespace matrix {
 constexpr int THREADS = 512;
 /// Columns of a block.
 constexpr int WIDTH = 64;
-/// Columns that share their weights, and their number in a block.
-constexpr int SPAN = COLUMNS >= 1024 ? 64 : 16;
+/// Columns that share their weights, and their number in a block. The error of a line is proportional to
+/// (SPAN / N)^2.
+constexpr int SPAN = COLUMNS >= 4096 ? 64 : COLUMNS == 2048 ? 32 : 16;
 constexpr int SPANS = WIDTH / SPAN;
 /// Spectra between barriers.
 constexpr int BATCH = 16;
@@ -55,6 +57,8 @@ static_assert(SHARED_BYTES <= 227 * 1024, "shared memory");
 
 /// Samples of this magnitude or more are clipped.
 constexpr int CLIPPED = (1 << (SAMPLE_BITS - 1)) - 1;
+/// 1 over the unit of the samples.
+constexpr float UNITS = power_of_two(14);
 
 __device__ __forceinline__ u32 load_shared(u32 at) {
     u32 word;
@@ -62,14 +66,11 @@ __device__ __forceinline__ u32 load_shared(u32 at) {
     return word;
 }
 
-/// 1 for both `f16` of a word that are clipped samples, else 0.
-__device__ __forceinline__ u32 is_clipped(u32 samples) {
-    u32 are;
-    asm("{\n.reg .b32 size;\n abs.f16x2 size, %1;\n add.rn.sat.f16x2 %0, size, %2;\n}"
-        : "=r"(are)
-        : "r"(samples), "r"(0xdff8dff8));  // -510
+/// Number of clipped samples in a word.
+__device__ __forceinline__ u32 clipped_of(u32 samples) {
+    constexpr u32 LIMIT = 0x27fc;  // 511 units
     static_assert(CLIPPED == 511, "CLIPPED");
-    return are;
+    return ((samples & 0x7fff) >= LIMIT) + ((samples >> 16 & 0x7fff) >= LIMIT);
 }
 
 /// Sum over a warp.
@@ -139,7 +140,7 @@ struct Decode {
         shift = 6 - (bit & 7);
         from = staged + 2 * c * STEP_PITCH + a * STRETCH_PITCH + (byte >> 2) * 4;
         mask = 0x03ff03ff;
-        flip = 0x66006600;
+        flip = 0x2e002e00;
         asm volatile("" : "+r"(mask), "+r"(flip));  // else each use would load them
     }
 
@@ -154,9 +155,9 @@ struct Decode {
         for (int half = 0; half < 2; half++) {
             const u32 at = from + buffer * RAW_BYTES + half * 8 * STEP_PITCH + q * (2 * SAMPLE_BITS);
             const u32 first = window(at), second = window(at + STEP_PITCH);
-            // 1024 plus the sample with its sign flipped, as `f16`, minus 1536.
+            // In units: 1024 plus the sample with its sign flipped, as `f16`, minus 1536.
             auto samples = [&](u32 both) {
-                return add_halves(mask_and_flip(both, mask, flip), 0xe600e600);
+                return add_halves(mask_and_flip(both, mask, flip), 0xae00ae00);
             };
             x[2 * half] = samples(__byte_perm(first, second, 0x7632));
             x[2 * half + 1] = samples(__byte_perm(first, second, 0x5410) >> 6);
@@ -172,7 +173,7 @@ struct Decode {
 ///   weights   [16 a][COLUMNS / SPAN][hi, lo, slope][4][32 threads] two f16, of 16 taps, times `weight_scale`.
 ///             Right matrix: the k-th register, for the steps 8k' .. 8k' + 7 with k' = 0, 1, 1, 2, has the
 ///             weights 2c + 8k' - 1 - g and 2c + 8k' - g, for thread 4g + c; weights outside 0 .. 15 are 0.
-///   roots     [8 r][COLUMNS b] c32              W_2N^(b r)
+///   roots     [8 r][COLUMNS b] c32              W_2N^(b r) times a scale, which row 0 has
 ///   middle    [pol][frame_spectra][8 r][COLUMNS b], see f_engine.cuh
 ///   levels    [pol]                             added to
 ///   weight_scale  a power of two
@@ -193,10 +194,10 @@ extern "C" __global__ void __launch_bounds__(matrix::THREADS, 1)
     const int first_column = blockIdx.x * WIDTH;
     const Run run = runs[blockIdx.y];
     const int spectra = (int)run.spectra, batches = (spectra + BATCH - 1) / BATCH;
-    const float scale = MIDDLE_SCALE / weight_scale;
+    const float root_scale = LIMIT48 * (UNITS / weight_scale), scale = root_scale * roots[0].x;
     if (threadIdx.x < (ROWS - 1) * WIDTH) {
         block_roots[threadIdx.x] =
-            scale * roots[(threadIdx.x / WIDTH + 1) * COLUMNS + first_column + threadIdx.x % WIDTH];
+            root_scale * roots[(threadIdx.x / WIDTH + 1) * COLUMNS + first_column + threadIdx.x % WIDTH];
     }
     // Each of the two tiles is full when all warps have filtered, and empty when all have loaded it.
     if (threadIdx.x < 4) barrier_init(full + 8 * threadIdx.x, THREADS / 32);
@@ -233,7 +234,7 @@ extern "C" __global__ void __launch_bounds__(matrix::THREADS, 1)
     __syncwarp();
 
     u64 power = 0;
-    float clipped = 0.0f;
+    u32 clipped = 0;
     const int b = threadIdx.x % WIDTH, pair = threadIdx.x / WIDTH, is_odd = b & 1;
     u8 *to = middle + ((i64)run.pol * frame_spectra + run.first + 2 * pair) * SPECTRUM_BYTES;
     const u32 to_tile = tile + c * PAIR_PITCH + a * (WIDTH * 8) + g * 16;
@@ -260,7 +261,7 @@ extern "C" __global__ void __launch_bounds__(matrix::THREADS, 1)
                 for (int i = 0; i < 4; i++) now[i] = next[i];
                 // Before the products, which it does not wait for.
                 if (q < 3) decode.columns(buffer, q + 1, next);
-                const u32(&w)[3][4] = weight[SPANS == 1 ? 0 : q];
+                const u32(&w)[3][4] = weight[q / DISTANCES];
                 // Spectra 0 to 7 and 8 to 15: {of even columns} x 2, {of odd columns} x 2.
                 float y0[4] = {}, y1[4] = {}, slope0[4] = {}, slope1[4] = {};
                 auto add = [&](float(&first)[4], float(&last)[4], const u32(&w)[4]) {
@@ -274,7 +275,7 @@ extern "C" __global__ void __launch_bounds__(matrix::THREADS, 1)
                 add(y0, y1, w[0]);
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    const float d = distance[DISTANCES == 1 ? 0 : q][i >> 1];
+                    const float d = distance[q % DISTANCES][i >> 1];
                     y0[i] += d * slope0[i];
                     y1[i] += d * slope1[i];
                 }
@@ -295,20 +296,13 @@ extern "C" __global__ void __launch_bounds__(matrix::THREADS, 1)
                 store(tile_at + q * 128, y0);
                 store(tile_at + q * 128 + 4 * PAIR_PITCH, y1);
             }
-            const u32 even = (u32)(i32)(g & 1 ? squares[0][1] : squares[0][0]);
-            const u32 odd = (u32)(i32)(g & 1 ? squares[1][3] : squares[1][2]);
+            const u32 even = (u32)(UNITS * UNITS * (g & 1 ? squares[0][1] : squares[0][0]));
+            const u32 odd = (u32)(UNITS * UNITS * (g & 1 ? squares[1][3] : squares[1][2]));
             power += even + odd;
             // If the sum of 64 squares is below that of a clipped sample, no sample is clipped.
             if (__any_sync(0xffffffff, is_diagonal && max(even, odd) >= CLIPPED * CLIPPED)) {
-                constexpr u32 ONES = 0x3c003c00;
-                float sums[4] = {};
 #pragma unroll
-                for (int q = 0; q < 4; q++) {
-                    const u32 are[4] = {is_clipped(old[q][0]), is_clipped(old[q][1]),
-                                        is_clipped(old[q][2]), is_clipped(old[q][3])};
-                    multiply_halves(sums, are, ONES, ONES);
-                }
-                clipped += sums[0] + sums[2];
+                for (int i = 0; i < 16; i++) clipped += clipped_of(old[i / 4][i % 4]);
             }
             __syncwarp();
             if (lane == 0) barrier_arrive(full + 8 * buffer);
@@ -352,7 +346,7 @@ extern "C" __global__ void __launch_bounds__(matrix::THREADS, 1)
             to += (i64)BATCH * SPECTRUM_BYTES;
         }
     }
-    const u64 total = warp_sum(is_diagonal ? power : 0), clips = warp_sum(c == 0 ? (u64)clipped : 0);
+    const u64 total = warp_sum(is_diagonal ? power : 0), clips = warp_sum(clipped);
     if (lane == 0) {
         atomicAdd(&levels[run.pol].power, total);
         if (clips > 0) atomicAdd(&levels[run.pol].clipped, clips);

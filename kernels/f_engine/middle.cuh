@@ -1,17 +1,32 @@
 // Complex numbers in 48 bits, between the passes of the F-engine.
 //
-// Each part has 24 bits: sign, 5 bits of exponent and 18 of fraction. These are the upper bits of a number in
-// single precision without the first three bits of its exponent, which are zero in numbers below 2^-95. So
-// the writer scales its values to less than that, the reader scales them back, and the smallest numbers have a
-// fixed point, 49 bits below the largest. The relative error is at most 2^-19.
+// Each part has 24 bits: sign, EXPONENT_BITS of exponent and the rest of fraction. These are the upper bits of
+// a number in single precision without the first bits of its exponent, which are zero in numbers below
+// LIMIT48. So the writer scales its values to less than that, the reader scales them back, and numbers below 2^-126
+// have a fixed point. The relative error of larger numbers is at most 2^-21 with 3 bits of exponent.
+//
+// Few bits of exponent favour strong signals. With 3 bits the fixed point is 27 bits below the limit, less than the
+// rounding of samples of up to 10 bits; samples of more bits need 4, a fixed point 34 bits below the limit.
 //
 // In memory 64 adjacent numbers are a strip: words of the upper 16 bits of both parts, then `u16` of the lower
 // 8 bits.
 #pragma once
 #include "types.cuh"
 
-/// log2 of the limit of the values.
-constexpr int LOG2_LIMIT48 = -95;
+constexpr int EXPONENT_BITS = SAMPLE_BITS <= 10 ? 3 : 4;
+/// Bits of the exponent that are zero.
+constexpr int ZERO_BITS = 8 - EXPONENT_BITS;
+
+/// 2^exponent, for -126 <= exponent <= 127.
+__device__ __forceinline__ constexpr float power_of_two(int exponent) {
+    float power = 1.0f;
+    for (int i = 0; i < exponent; i++) power *= 2.0f;
+    for (int i = 0; i > exponent; i--) power *= 0.5f;
+    return power;
+}
+
+/// Limit of the values.
+constexpr float LIMIT48 = power_of_two((1 << EXPONENT_BITS) - 127);
 
 /// 48 bits: `high` has the upper 16 bits of x and y, the lower 16 bits of `low` have the lower 8 bits of each.
 struct Packed48 {
@@ -22,8 +37,10 @@ __device__ __forceinline__ Packed48 pack48(c32 z) {
     auto rounded = [](float x) {
         const u32 bits = __float_as_uint(x);
         u32 word;
-        // (8 bits + 0x80) with the sign bit of `bits`
-        asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(word) : "r"(0x80000000), "r"(bits), "r"(bits * 8 + 0x80));
+        // (`bits` without these zeros + 0x80) with the sign bit of `bits`
+        asm("lop3.b32 %0, %1, %2, %3, 0xca;"
+            : "=r"(word)
+            : "r"(0x80000000), "r"(bits), "r"(bits * (1u << ZERO_BITS) + 0x80));
         return word;
     };
     const u32 x = rounded(z.x), y = rounded(z.y);
@@ -34,7 +51,8 @@ __device__ __forceinline__ Packed48 pack48(c32 z) {
 template <int PLACE = 0> __device__ __forceinline__ c32 unpack48(u32 high, u32 low) {
     // The shift repeats the sign in the place of the missing bits of the exponent; the mask removes these
     // copies and the lowest byte.
-    auto number = [](u32 word) { return __uint_as_float((u32)((i32)word >> 3) & 0x8fffffe0); };
+    constexpr u32 MASK = 0x80000000 | ((1u << (31 - ZERO_BITS)) - (1u << (8 - ZERO_BITS)));
+    auto number = [](u32 word) { return __uint_as_float((u32)((i32)word >> ZERO_BITS) & MASK); };
     return {number(__byte_perm(high, low, PLACE ? 0x1066 : 0x1044)),
             number(__byte_perm(high, low, PLACE ? 0x3277 : 0x3255))};
 }

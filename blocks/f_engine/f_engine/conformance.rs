@@ -157,26 +157,26 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         json!({"heaps_per_frame": 3}),
     );
     special("a plain transform", plain(), json!({"taps": 1, "window": "rect", "w_cutoff": 0}));
-    // With 2048 channels or more, 10-bit samples are filtered on the matrix units of a Hopper GPU, unless
+    // With 4096 channels or more, 10-bit samples are filtered on the matrix units of a Hopper GPU, unless
     // the weights are not smooth.
-    let smooth = |more: Value| with(&json!({"channels": 2048}), more);
+    let smooth = |more: Value| with(&json!({"channels": 4096}), more);
     for taps in [1, 2, 7, 15, 17] {
-        let name = format!("2048 channels, {taps} taps");
+        let name = format!("4096 channels, {taps} taps");
         special(&name, Stream { frames: 4, ..plain() }, smooth(json!({"taps": taps})));
     }
-    special("2048 channels, one polarisation", Stream { pols: 1, ..plain() }, smooth(json!({})));
-    special("2048 channels, coarse delays that change", plain(), smooth(delayed.clone()));
+    special("4096 channels, one polarisation", Stream { pols: 1, ..plain() }, smooth(json!({})));
+    special("4096 channels, coarse delays that change", plain(), smooth(delayed.clone()));
     special(
-        "2048 channels, short input frames",
+        "4096 channels, short input frames",
         Stream { frame_samples: 16384, frames: 200, late: 30, ..plain() },
         smooth(with(&delayed, json!({"spectra_per_heap": 16}))),
     );
     special(
-        "2048 channels, missing heaps",
+        "4096 channels, missing heaps",
         Stream { frames: 24, missing_every: Some(41), ..plain() },
         smooth(json!({"heaps_per_frame": 3, "spectra_per_heap": 16})),
     );
-    special("2048 channels, weights that are not smooth", plain(), smooth(json!({"w_cutoff": 8})));
+    special("4096 channels, weights that are not smooth", plain(), smooth(json!({"w_cutoff": 8})));
     let changed = [
         (1024, 64, "standard", 8),
         (1024, 64, "k_major", 4),
@@ -184,7 +184,28 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         (32768, 16, "k_major", 8),
     ];
     cases.extend(changed.map(|shape| changed_case(shape, device)));
+    cases.extend([1024, 4096, 32768].map(|channels| tone_case(channels, device)));
     cases
+}
+
+/// A case with a tone of almost full scale over noise with an rms of 2, which the gain brings to an rms of 21.
+fn tone_case(channels: u64, device: DeviceName) -> Case {
+    let digitiser = json!({
+        "signals": "cw(0.978, 2.11e8) + wgn(0.0039)", "seed": 5, "samples_per_frame": 1 << 18,
+        "period_samples": 1 << 21, "frames": if channels > 8192 { 20 } else { 12 },
+    });
+    Case::new(
+        ("f_engine", "two_pass"),
+        format!("{channels} channels, strong tone"),
+        &json!({"channels": channels, "spectra_per_heap": 16, "gains": 14.8, "dither": "none"}),
+        (
+            &format!("digitiser: {{kind: digitiser_simulator, parameters: {digitiser}}}\n"),
+            &["digitiser.pol0", "digitiser.pol1"],
+        ),
+        // One in a thousand real and imaginary parts.
+        Tolerance { share: 2e-3, ..Tolerance::QUANTISED },
+        device,
+    )
 }
 
 /// A case in which delays, gains and seeds change within heaps, some of them several times within one heap. Gains

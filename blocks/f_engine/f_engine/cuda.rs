@@ -276,6 +276,7 @@ impl TwoPass {
     ) -> Result<(), BlockError> {
         let Program { constants, cut, gpu, .. } = &self.program;
         let (roots, tiles_per_heap) = (constants.finish_roots.address(), cut.tiles_per_heap);
+        let unscale = self.program.unscale;
         let spectra = schedule.sizes.spectra;
         let grid = Grid::new([cut.finish_blocks * cut.groups(gpu), 1, 1], cut.finish_threads);
         let clamped = self.counts.address(slot) + (self.pols * 4 * size_of::<u32>()) as u64;
@@ -301,6 +302,7 @@ impl TwoPass {
                 (spectra as u32).into(),
                 (done as u32).into(),
                 (end as u32).into(),
+                unscale.into(),
             ];
             if past > first {
                 let kernel = self.program.kernels.finish.of(stretch.differ);

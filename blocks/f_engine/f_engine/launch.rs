@@ -39,6 +39,17 @@ pub struct Cut {
     pub finish_blocks: usize,
 }
 
+/// Factors of the intermediate values.
+#[derive(Clone, Copy, Debug)]
+pub struct Scales {
+    /// Power of two, which keeps the weights exact.
+    pub weights: f32,
+    /// Rest of the scale, from 1 to 2.
+    pub roots: f64,
+    /// 1 / (`weights` x `roots`).
+    pub inverse: f32,
+}
+
 impl Cut {
     /// Launch configuration for a GPU and a supported shape.
     ///
@@ -173,18 +184,33 @@ impl Cut {
         order
     }
 
-    /// W_2N^(b r), `[8 r][columns b]`.
-    pub fn filter_roots(&self) -> Vec<Complex32> {
-        roots(ROWS, self.columns, RESIDUES * self.columns)
+    /// Scales at which no samples of `sample_bits` bits give intermediate values above 1.
+    pub fn scales(&self, weights: &[f32], sample_bits: usize) -> Scales {
+        let mut sums = vec![0.0_f64; self.columns];
+        for weights in weights.chunks_exact(self.columns) {
+            for (sum, w) in sums.iter_mut().zip(weights) {
+                *sum += f64::from(w.abs());
+            }
+        }
+        let sum = sums.into_iter().fold(0.0, f64::max);
+        // A thousandth for rounding.
+        let all = 1.0 / (1.001 * sum * 2_f64.powi(sample_bits as i32 - 1));
+        let weights = all.log2().floor().exp2();
+        Scales { weights: weights as f32, roots: all / weights, inverse: (1.0 / all) as f32 }
+    }
+
+    /// W_2N^(b r), `[8 r][columns b]`, times `scale`.
+    pub fn filter_roots(&self, scale: f64) -> Vec<Complex32> {
+        roots(ROWS, self.columns, RESIDUES * self.columns, scale)
     }
 
     /// W_points^(u c), `[lanes u][values c]`, followed for `front` > 1 by W_columns^(q n),
     /// `[front q][points n]`.
     pub fn finish_roots(&self) -> Vec<Complex32> {
         let points = self.columns / self.front;
-        let mut all = roots(self.lanes, self.values, points);
+        let mut all = roots(self.lanes, self.values, points, 1.0);
         if self.front > 1 {
-            all.extend(roots(self.front, points, self.columns));
+            all.extend(roots(self.front, points, self.columns, 1.0));
         }
         all
     }
@@ -209,11 +235,11 @@ pub fn run_length(counts: impl Iterator<Item = usize> + Clone, at_once: usize) -
     low * HEAP_UNIT
 }
 
-/// exp(-2 pi j a b / points), `[rows a][columns b]`.
-fn roots(rows: usize, columns: usize, points: usize) -> Vec<Complex32> {
+/// exp(-2 pi j a b / points), `[rows a][columns b]`, times `scale`.
+fn roots(rows: usize, columns: usize, points: usize, scale: f64) -> Vec<Complex32> {
     let root = |(a, b): (usize, usize)| {
         let (sin, cos) = (TAU * (a * b % points) as f64 / points as f64).sin_cos();
-        Complex32::new(cos as f32, -sin as f32)
+        Complex32::new((scale * cos) as f32, (-scale * sin) as f32)
     };
     (0..rows).flat_map(|a| (0..columns).map(move |b| (a, b))).map(root).collect()
 }
@@ -346,9 +372,35 @@ pub mod tests {
     }
 
     #[test]
+    fn scales_bring_the_largest_intermediate_value_to_just_below_1() {
+        use fxgraph_dsp::polyphase::{Window, weights};
+        for (channels, taps, window, w_cutoff, bits) in [
+            (1024, 16, Window::Hann, 1.0, 10),
+            (32768, 4, Window::Rect, 1.0, 16),
+            (4096, 1, Window::Rect, 0.0, 2),
+            (2048, 16, Window::Hann, 64.0, 12),
+        ] {
+            let cut = Cut::new(&shape(channels), &h200()).unwrap();
+            let weights = weights(2 * channels, taps, window, w_cutoff);
+            let scales = cut.scales(&weights, bits);
+            assert_eq!(scales.weights.to_bits() & 0x7f_ffff, 0, "a power of two");
+            assert!((1.0..2.0).contains(&scales.roots));
+            let all = f64::from(scales.weights) * scales.roots;
+            assert!((all * f64::from(scales.inverse) - 1.0).abs() < 1e-7);
+            // The largest row: full-scale samples with the signs of the weights of one column.
+            let row = |column: usize| {
+                let of_column = weights[column..].iter().step_by(cut.columns);
+                of_column.map(|w| f64::from(w.abs())).sum::<f64>() * 2_f64.powi(bits as i32 - 1)
+            };
+            let largest = (0..cut.columns).map(row).fold(0.0, f64::max) * all;
+            assert!((0.998..0.9995).contains(&largest), "{channels} {largest}");
+        }
+    }
+
+    #[test]
     fn roots_have_negative_exponent() {
         let cut = Cut::new(&shape(16384), &h200()).unwrap();
-        let [filter, finish] = [cut.filter_roots(), cut.finish_roots()];
+        let [filter, finish] = [cut.filter_roots(1.0), cut.finish_roots()];
         assert_eq!((filter.len(), finish.len()), (16384, 256 + 2048));
         let expected = |turns: f64| {
             let (sin, cos) = (TAU * turns).sin_cos();

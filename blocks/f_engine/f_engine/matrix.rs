@@ -15,11 +15,12 @@ const TAPS: usize = 16;
 const RESIDUES: usize = 16;
 /// Steps of the products of a warp, whose first one belongs to no window.
 const STEPS: usize = 24;
-/// Largest relative rms error of the fitted weights. It keeps the response of the error 100 dB below the peak;
+/// Largest relative rms error of the fitted weights. It keeps the response of the error 120 dB below the peak;
 /// with more, a strong tone would change too many output values.
-const LARGEST_ERROR: f64 = 5e-6;
-/// Size of the largest weight in the table, in which `f16` have 22 bits.
-const LARGEST_WEIGHT: f64 = 128.0;
+const LARGEST_ERROR: f64 = 1e-6;
+/// Size of the largest weight in the table: large enough for two `f16` to have 22 bits, and small enough for the
+/// scale of the intermediate values.
+const LARGEST_WEIGHT: f64 = 16.0;
 
 /// Largest size of the table of weights: that of 32768 channels.
 pub const MAX_TABLE_BYTES: usize = RESIDUES * 4096 / 64 * 3 * 4 * 32 * 4;
@@ -50,7 +51,7 @@ impl MatrixCut {
         let samples = 2 * 16 * (RESIDUES * 96 + 16) + 16;
         let cut = Self {
             columns,
-            span: if columns >= 1024 { 64 } else { 16 },
+            span: (columns / 64).clamp(16, 64),
             shared_bytes: tiles + 7 * WIDTH * 8 + samples + 4 * 8,
         };
         let fits = shape.sample_bits == 10
@@ -178,7 +179,7 @@ mod tests {
 
     #[test]
     fn table_gives_back_the_weights_of_every_column() {
-        for (channels, taps) in [(2048, 16), (2048, 5), (8192, 16)] {
+        for (channels, taps) in [(4096, 16), (4096, 5), (8192, 16), (32768, 16)] {
             let (cut, step) = (cut(channels), 2 * channels);
             let exact = weights(step, taps, Window::Hann, 1.0);
             let fitted = cut.fit(&exact).unwrap();
@@ -203,9 +204,11 @@ mod tests {
 
     #[test]
     fn weights_that_bend_within_a_span_are_rejected() {
-        for (w_cutoff, is_smooth) in [(1.0, true), (2.0, false)] {
-            let weights = weights(4096, 16, Window::Hann, w_cutoff);
-            assert_eq!(cut(2048).fit(&weights).is_some(), is_smooth, "{w_cutoff}");
+        for (channels, w_cutoff, is_smooth) in
+            [(2048, 1.0, false), (4096, 1.0, true), (4096, 2.0, false), (32768, 1.0, true)]
+        {
+            let weights = weights(2 * channels, 16, Window::Hann, w_cutoff);
+            assert_eq!(cut(channels).fit(&weights).is_some(), is_smooth, "{channels} {w_cutoff}");
         }
         let mut rough = weights(16384, 16, Window::Hann, 1.0);
         assert!(cut(8192).fit(&rough).is_some());

@@ -45,6 +45,8 @@ pub struct Program {
     pub matrix: Option<Matrix>,
     pub kernels: Kernels,
     pub constants: Constants,
+    /// Inverse of the scale of the intermediate values.
+    pub unscale: f32,
 }
 
 impl Matrix {
@@ -108,14 +110,16 @@ impl Program {
             measure: first.kernel("f_engine_measure", 0)?,
         };
         let FEngine { taps, window, w_cutoff, .. } = *f_engine;
-        let weights = fxgraph_dsp::polyphase::weights(sizes.step, taps, window, w_cutoff);
+        let mut weights = fxgraph_dsp::polyphase::weights(sizes.step, taps, window, w_cutoff);
+        let scales = cut.scales(&weights, shape.sample_bits);
+        weights.iter_mut().for_each(|w| *w *= scales.weights);
         let constants = Constants {
             weights: DeviceArray::from_slice(device, &weights)?,
-            filter_roots: DeviceArray::from_slice(device, &cut.filter_roots())?,
+            filter_roots: DeviceArray::from_slice(device, &cut.filter_roots(scales.roots))?,
             finish_roots: DeviceArray::from_slice(device, &cut.finish_roots())?,
         };
         let matrix = Matrix::new(&shape, &weights, device)?;
-        Ok(Self { gpu, cut, matrix, kernels, constants })
+        Ok(Self { gpu, cut, matrix, kernels, constants, unscale: scales.inverse })
     }
 
     /// Spectra per run, for stretches of `counts` spectra.
