@@ -24,7 +24,7 @@ use crate::simd::Form;
 use num_complex::Complex64;
 
 /// Largest number of samples per call.
-pub const BLOCK_SAMPLES: usize = 1024;
+pub const BLOCK_SAMPLES: usize = 2048;
 /// Terms of the series.
 const TERMS: usize = 4;
 /// Real and imaginary part of each moment.
@@ -189,9 +189,36 @@ impl Weights {
     }
 }
 
+/// Binary logarithm of the number of phases in [`Phasors`].
+const LOG2_PHASORS: u32 = 8;
+
+/// Table for `exp(-2 pi i phase)` in double precision: faster than sine and cosine of the library.
+struct Phasors(Vec<Complex64>);
+
+impl Phasors {
+    fn new() -> Self {
+        let phase = |index: u64| index << (u64::BITS - LOG2_PHASORS);
+        Self((0..1 << LOG2_PHASORS).map(|index| rotor(phase(index))).collect())
+    }
+
+    /// Returns `exp(-2 pi i phase)` for a phase in units of 2^-64 turns, with an error of less than 1e-14.
+    #[inline]
+    fn at(&self, phase: u64) -> Complex64 {
+        let shift = u64::BITS - LOG2_PHASORS;
+        let nearest = phase.wrapping_add(1 << (shift - 1)) >> shift;
+        // At most pi / 256: the first omitted terms are x^6 / 720 and x^7 / 5040.
+        let x = -radians(phase.wrapping_sub(nearest << shift));
+        let square = x * x;
+        let cos = 1.0 - square * (0.5 - square / 24.0);
+        let sin = x * (1.0 - square * (1.0 / 6.0 - square / 120.0));
+        self.0[nearest as usize] * Complex64::new(cos, sin)
+    }
+}
+
 /// Correlates moments with the signals of satellites, one satellite per call.
 pub struct EdgeCorrelator {
     form: Form,
+    phasors: Phasors,
     /// Number of correlator taps; each call gets their offsets.
     taps: usize,
     edges: Edges,
@@ -207,6 +234,7 @@ impl EdgeCorrelator {
     pub fn new(form: Form, taps: usize) -> Self {
         Self {
             form,
+            phasors: Phasors::new(),
             taps,
             edges: Edges::new(taps),
             before: vec![[[0.0; PARTS]; 2]; MOST_CELLS + 1],
@@ -229,13 +257,16 @@ impl EdgeCorrelator {
         let Some(first) = moments.first() else { return };
         let codes = taps[..self.taps].iter().map(|offset| nco.code_at(*offset));
         self.edges.find(self.form, replica, nco.code_step, first.len, codes);
-        let turn = rotor(nco.carrier) * replica.scale();
+        let turn = self.phasors.at(nco.carrier) * replica.scale();
         for (moments, sums) in moments.iter().zip(sums.chunks_exact_mut(self.taps)) {
             // SAFETY: `available` lists an implementation only if the CPU supports it.
             match self.form {
                 Form::Portable => self.sum(moments, weights),
                 #[cfg(target_arch = "x86_64")]
-                Form::Avx2 | Form::Avx512 => unsafe { x86::sum(self, moments, weights) },
+                Form::Avx2 => unsafe { x86::sum(self, moments, weights) },
+                // SAFETY: likewise.
+                #[cfg(target_arch = "x86_64")]
+                Form::Avx512 => unsafe { x86::sum_avx512(self, moments, weights) },
             }
             for (sum, [re, im]) in sums.iter_mut().zip(&self.sums) {
                 *sum += turn * Complex64::new(f64::from(*re), f64::from(*im));
@@ -256,7 +287,7 @@ impl EdgeCorrelator {
             let mut total = [[0.0; PARTS]; 2];
             let (at, change) = self.edges.row(tap);
             for (at, change) in at.iter().zip(change) {
-                let at = usize::from(*at);
+                let at = *at as usize;
                 let cell = at >> moments.log2_cell;
                 let mut value = self.before[cell];
                 add_products(&mut value, &weights.cells[cell], &moments.before[at]);

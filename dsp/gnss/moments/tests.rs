@@ -82,7 +82,7 @@ fn sums_equal_double_precision_up_to_the_fastest_carrier_of_each_cell() {
 #[test]
 fn every_implementation_antenna_and_number_of_taps_and_samples_agrees() {
     let taps = [0.5, 0.25, 0.0, -0.25, -0.5, 3.3, -7.7];
-    for len in [1, 7, 64, 600, 1023, 1024, 1025, 1024 + 3 * 128, 5003] {
+    for len in [1, 7, 64, 600, 2047, 2048, 2049, 2048 + 3 * 128, 5003] {
         let input = samples(3 * len, 9);
         let satellite = satellite(3, System::GpsL1Ca);
         let all = correlate(Form::Portable, &input, 3, &satellite, (20e6, 0.0), &taps).0;
@@ -104,6 +104,20 @@ fn every_implementation_antenna_and_number_of_taps_and_samples_agrees() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn phasors_equal_sine_and_cosine() {
+    let phasors = Phasors::new();
+    let mut phase = 0_u64;
+    for _ in 0..if cfg!(miri) { 100 } else { 100_000 } {
+        assert!((phasors.at(phase) - rotor(phase)).norm() < 1e-14, "{phase}");
+        phase = phase.wrapping_add(0x0123_4567_89ab_cdef);
+    }
+    // Halfway between two phases of the table, and the last phase.
+    for phase in [1 << 55, (1 << 55) - 1, u64::MAX] {
+        assert!((phasors.at(phase) - rotor(phase)).norm() < 1e-14, "{phase}");
     }
 }
 
@@ -144,7 +158,7 @@ fn code_indices_of_100_000_samples_are_exact() {
                 let mut value: f32 = change.iter().sum();
                 let mut ends = at.iter().zip(change).peekable();
                 for (k, code) in code.iter_mut().enumerate() {
-                    while let Some((_, change)) = ends.next_if(|(at, _)| usize::from(**at) <= k) {
+                    while let Some((_, change)) = ends.next_if(|(at, _)| **at as usize <= k) {
                         value -= change;
                     }
                     *code = value as i8;
