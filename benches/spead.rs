@@ -5,6 +5,9 @@
 //! receivers have socket buffers and pools of the same size, and pass complete chunks (frames) to a reader that
 //! returns them at once. Loopback has no network card, so the rates do not apply to a network; the CPU time of the
 //! receiver's process per GB does.
+//!
+//! `cargo bench --bench spead -- af_xdp` compares `receive: socket` with `receive: af_xdp` of `spead_source` instead, over
+//! virtual interfaces between network namespaces. It needs root, `ip`, `nsenter` and `unshare`.
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 mod machine;
@@ -71,6 +74,13 @@ const F_ENGINE: Case = Case {
     coalesced: true,
 };
 
+const CASES: [Case; 4] = [
+    DIGITISER,
+    Case { coalesced: false, ..DIGITISER },
+    F_ENGINE,
+    Case { coalesced: false, ..F_ENGINE },
+];
+
 impl Case {
     /// Returns the header of packet number `number`.
     fn head(&self, number: u64) -> Head {
@@ -106,6 +116,16 @@ fn main() {
     {
         return receive(flowgraph);
     }
+    if arguments.iter().any(|argument| argument == "af_xdp") {
+        // This program again, in a network namespace.
+        let program = std::env::current_exe().unwrap();
+        let status = Command::new("unshare").arg("-n").arg(program).arg("over_veth").status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    if arguments.get(1).is_some_and(|role| role == "over_veth") {
+        return over_veth();
+    }
     let buffer = buffer_bytes();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!("SPEAD receive over loopback on {}, {cores} cores", machine::processor());
@@ -115,6 +135,26 @@ fn main() {
         Ok(_) => println!("spead2 4.5.1: chunk stream, callback compiled by numba"),
         Err(why) => println!("no Python environment ({why}): fxgraph alone"),
     }
+    print_header();
+    let free_address = || {
+        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)
+    };
+    for case in CASES {
+        let at = free_address();
+        let ours = Receiver::start("fxgraph", at, ours(&case, at, buffer, ""));
+        let theirs = python.as_ref().ok().map(|python| {
+            let at = free_address();
+            Receiver::start("spead2", at, spead2(python, &case, at.port(), buffer))
+        });
+        compare(
+            &case,
+            &mut ours.into_iter().chain(theirs.into_iter().flatten()).collect::<Vec<_>>(),
+        );
+    }
+}
+
+fn print_header() {
     println!(
         "\n{:<7} {:<9} {:<8} | {:>6} {:>9} | {:>13} {:>9} {:>10}",
         "packets",
@@ -126,23 +166,58 @@ fn main() {
         "CPU s/GB",
         "ns/packet"
     );
-    let single = |case| Case { coalesced: false, ..case };
-    for case in [DIGITISER, single(DIGITISER), F_ENGINE, single(F_ENGINE)] {
-        let ours = Receiver::start("fxgraph", |port| ours(&case, port, buffer));
-        let theirs = python
-            .as_ref()
-            .ok()
-            .map(|python| Receiver::start("spead2", |port| spead2(python, &case, port, buffer)));
-        compare(
-            &case,
-            &mut ours.into_iter().chain(theirs.into_iter().flatten()).collect::<Vec<_>>(),
-        );
+}
+
+/// Compares the two ways to receive, each with a virtual interface of its own: an XDP program changes the interface.
+fn over_veth() {
+    let mut namespace = Command::new("unshare").args(["-n", "sleep", "infinity"]).spawn().unwrap();
+    let id = namespace.id().to_string();
+    let inside = |program: &str| {
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &id, "-n"]).arg(program);
+        command
+    };
+    let ip = |mut command: Command, text: &str| {
+        assert!(command.args(text.split(' ')).status().unwrap().success(), "ip {text}");
+    };
+    // The namespace of the child is not there at once.
+    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).unwrap();
+    while of(&id) == of("self") {
+        std::thread::sleep(Duration::from_millis(10));
     }
+    for n in [0, 1] {
+        let here = || Command::new("ip");
+        ip(
+            here(),
+            &format!("link add tx{n} mtu 9000 type veth peer name rx{n} mtu 9000 netns {id}"),
+        );
+        ip(here(), &format!("address add 10.77.{n}.2/24 dev tx{n}"));
+        ip(here(), &format!("link set tx{n} up"));
+        ip(inside("ip"), &format!("address add 10.77.{n}.1/24 dev rx{n}"));
+        ip(inside("ip"), &format!("link set rx{n} up"));
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    println!("SPEAD receive over veth on {}, {cores} cores", machine::processor());
+    println!("buffers of {} KiB; highest rate without missing packets", MOST_BUFFER_BYTES >> 10);
+    print_header();
+    for case in CASES {
+        let start = |(n, receive): (u8, &'static str)| {
+            let at = SocketAddrV4::new(Ipv4Addr::new(10, 77, n, 1), 7148);
+            let more = format!("receive: {receive}, interfaces: [rx{n}], ");
+            let ours = ours(&case, at, MOST_BUFFER_BYTES, &more);
+            let mut command = inside(ours.get_program().to_str().unwrap());
+            command.args(ours.get_args());
+            Receiver::start(receive, at, command).unwrap()
+        };
+        compare(&case, &mut [(0, "socket"), (1, "af_xdp")].map(start));
+    }
+    namespace.kill().unwrap();
+    namespace.wait().unwrap();
 }
 
 /// Prints a row for each receiver.
 fn compare(case: &Case, receivers: &mut [Receiver]) {
-    let mut senders: Vec<Stream> = receivers.iter().map(|r| Stream::new(*case, r.port)).collect();
+    let mut senders: Vec<Stream> = receivers.iter().map(|r| Stream::new(*case, r.at)).collect();
     // The highest rate of the sender, including warm-up.
     let fastest = (0..3).map(|_| senders[0].send(None).rate()).fold(0.0, f64::max);
     for (receiver, sender) in receivers.iter_mut().zip(&mut senders) {
@@ -204,7 +279,7 @@ fn buffer_bytes() -> usize {
 
 /// Starts fxgraph's receiver: a flowgraph of a source and a null sink. Its sample rate is above that of any sender
 /// here, because the source rejects streams ahead of real time.
-fn ours(case: &Case, port: u16, buffer: usize) -> Command {
+fn ours(case: &Case, at: SocketAddrV4, buffer: usize, more: &str) -> Command {
     let stream = if case.f_engine {
         format!(
             "stream: f_engine, antennas: {}, channels: 1024, channels_per_substream: 64, substreams: 1",
@@ -215,8 +290,8 @@ fn ours(case: &Case, port: u16, buffer: usize) -> Command {
     };
     let samples = case.samples_per_heap * case.heaps;
     let flowgraph = format!(
-        "flowgraph: bench\nblocks:\n  in:\n    kind: spead_source\n    parameters: {{{stream}, \
-         addresses: [\"127.0.0.1:{port}\"], adc_sample_rate_hz: 1.0e11, samples_per_frame: {samples}, \
+        "flowgraph: bench\nblocks:\n  in:\n    kind: spead_source\n    parameters: {{{stream}, {more}\
+         addresses: [\"{at}\"], adc_sample_rate_hz: 1.0e11, samples_per_frame: {samples}, \
          window: {WINDOW}, receive_buffer_bytes: {buffer}, live: false}}\n  out: {{kind: null_sink, input: in}}\n"
     );
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -263,7 +338,8 @@ fn spead2(python: &std::path::Path, case: &Case, port: u16, buffer: usize) -> Co
 /// A receiver in a separate process.
 struct Receiver {
     name: &'static str,
-    port: u16,
+    /// Its address.
+    at: SocketAddrV4,
     child: Child,
     questions: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -271,14 +347,12 @@ struct Receiver {
 }
 
 impl Receiver {
-    fn start(name: &'static str, command: impl Fn(u16) -> Command) -> Option<Self> {
-        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut command = command(port);
+    fn start(name: &'static str, at: SocketAddrV4, mut command: Command) -> Option<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let questions = child.stdin.take().unwrap();
         let answers = BufReader::new(child.stdout.take().unwrap());
-        let mut receiver = Self { name, port, child, questions, answers, received: 0 };
+        let mut receiver = Self { name, at, child, questions, answers, received: 0 };
         let mut line = String::new();
         receiver.answers.read_line(&mut line).unwrap();
         if line.trim() == "ready" {
@@ -367,12 +441,11 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(case: Case, port: u16) -> Self {
+    fn new(case: Case, to: SocketAddrV4) -> Self {
         let mut sender = Sender::open(None, 1).unwrap();
         if !case.coalesced {
             sender.send_singly();
         }
-        let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
         Self { case, sender, to, payload: vec![0x5a; case.packet_bytes], next: 0 }
     }
 
