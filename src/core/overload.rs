@@ -24,7 +24,7 @@ pub struct Interval {
     pub number: u64,
 }
 
-/// What the live sources of one group drop.
+/// Intervals that the live sources of one group drop.
 #[derive(Clone, Debug, Default)]
 pub struct Overload(Arc<Mutex<State>>);
 

@@ -146,7 +146,7 @@ pub struct Plan {
     pub build_progress: Arc<BuildProgress>,
     /// Recorders of this flowgraph while it runs.
     pub recorders: Recorders,
-    /// What its live sources drop when it does not keep up.
+    /// Intervals that its live sources drop when it does not keep up.
     pub overloads: Overloads,
     /// Live updates that its blocks request while it runs.
     pub updates: LiveUpdates,

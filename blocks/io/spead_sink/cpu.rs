@@ -1,6 +1,6 @@
-//! The block: gives frames to the lanes, and sends descriptors and stop heaps.
+//! The block: gives frames to the shares, and sends descriptors and stop heaps.
 
-use super::lane::{Job, Lane, Step, Terms};
+use super::share::{Job, Share, Step, Terms};
 use super::threads::Threads;
 use crate::io::spead::control::Control;
 use crate::io::spead::item;
@@ -20,10 +20,10 @@ const STOP_TIME: Duration = Duration::from_millis(10);
 pub struct Sink {
     terms: Terms,
     env: Env,
-    /// The lane that the block sends itself.
-    lane: Lane,
-    /// The other lanes, until they have threads.
-    others: Vec<Lane>,
+    /// The share that the block sends itself.
+    share: Share,
+    /// The other shares, until they have threads.
+    others: Vec<Share>,
     threads: Option<Threads>,
     /// The next frame, until all threads have it.
     next: Option<Job>,
@@ -47,11 +47,11 @@ impl Sink {
     pub(super) fn new(
         parameters: &super::SpeadSink,
         terms: Terms,
-        (lane, others): (Lane, Vec<Lane>),
+        (share, others): (Share, Vec<Share>),
         env: &Env,
     ) -> Self {
         Self {
-            lane,
+            share,
             others,
             threads: None,
             next: None,
@@ -75,13 +75,13 @@ impl Sink {
     }
 
     fn begin_control(&mut self, items: Vec<Pointer>, payload: Vec<u8>) {
-        self.control = Some(Control::new(items, payload, &mut self.lane.counter));
+        self.control = Some(Control::new(items, payload, &mut self.share.counter));
     }
 
     /// Sends as much of a heap without data as fits the socket buffer; returns whether all of it is sent.
     fn send_control(&mut self) -> Result<bool, BlockError> {
         let Some(mut control) = self.control.take() else { return Ok(true) };
-        let is_out = self.lane.send_control(&mut control)?;
+        let is_out = self.share.send_control(&mut control)?;
         self.has_sent |= control.has_begun();
         self.control = (!is_out).then_some(control);
         Ok(is_out)
@@ -102,7 +102,7 @@ impl Sink {
     /// Sends the stop heaps, once; returns whether all of them are sent.
     fn send_stop(&mut self) -> Result<bool, BlockError> {
         let is_told = self.has_stop_heaps && (self.has_sent || self.is_sending);
-        if !self.lane.is_started() || !is_told {
+        if !self.share.is_started() || !is_told {
             return Ok(true);
         }
         if !self.stopped {
@@ -144,9 +144,9 @@ impl Sink {
 
 impl Block for Sink {
     fn start(&mut self) -> Result<(), BlockError> {
-        self.lane.start()?;
-        for lane in &mut self.others {
-            lane.start()?;
+        self.share.start()?;
+        for share in &mut self.others {
+            share.start()?;
         }
         let others = std::mem::take(&mut self.others);
         self.threads = Some(Threads::start(others, &self.env)?);
@@ -161,13 +161,13 @@ impl Block for Sink {
             if !self.send_control()? {
                 return Ok(Next::After(RETRY));
             }
-            if self.lane.is_idle() {
+            if self.share.is_idle() {
                 if self.next.is_none() {
                     if self.take(io) {
                         continue;
                     }
                     if !io.inputs[0].ended() {
-                        self.lane.pace.wait_for_input();
+                        self.share.pace.wait_for_input();
                         return Ok(Next::After(self.until_descriptors(now)));
                     }
                     let has_ended = self.threads.as_mut().map_or(Ok(true), Threads::end)?;
@@ -180,9 +180,9 @@ impl Block for Sink {
                     return Ok(Next::After(RETRY));
                 }
                 let Some(job) = self.next.take() else { continue };
-                self.lane.begin(job, now);
+                self.share.begin(job, now);
             }
-            match self.lane.send(now)? {
+            match self.share.send(now)? {
                 Step::Again => {}
                 Step::Wait(wait) => return Ok(Next::After(wait.min(self.until_descriptors(now)))),
                 Step::Full => return Ok(Next::After(RETRY)),

@@ -2,10 +2,10 @@
 
 mod cpu;
 pub mod heaps;
-mod lane;
 pub(crate) mod pace;
 pub mod partial;
 mod saturated;
+mod share;
 mod threads;
 
 use crate::common::axes;
@@ -19,10 +19,10 @@ use fxgraph::{
     LiveKind, PortType, Refusal, Resources,
 };
 use heaps::{Heaps, Stream};
-use lane::{Lane, Terms};
 use partial::{Partial, PartialDumps};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use share::{Share, Terms};
 use std::net::SocketAddrV4;
 
 /// Type of the stream that a sink sends.
@@ -415,9 +415,9 @@ impl KindSpec for SpeadSink {
         let counters = parameters.counters(input, heaps);
         let pace = (parameters.rate, parameters.catch_up);
         let terms = Terms::new(parameters, heaps.clone(), &env.counters);
-        let lane = |index| Lane::new(index, terms.clone(), pace, counters, input, env);
-        let lanes = (1..parameters.threads).map(lane).collect();
-        Ok(Box::new(cpu::Sink::new(parameters, terms.clone(), (lane(0), lanes), env)))
+        let share = |index| Share::new(index, terms.clone(), pace, counters, input, env);
+        let shares = (1..parameters.threads).map(share).collect();
+        Ok(Box::new(cpu::Sink::new(parameters, terms.clone(), (share(0), shares), env)))
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Heaps> {

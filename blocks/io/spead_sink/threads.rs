@@ -1,6 +1,6 @@
-//! Sending threads beside that of the block: each one has a lane, and gets every frame.
+//! Sending threads beside that of the block: each one has a share, and gets every frame.
 
-use super::lane::{Job, Lane, Step};
+use super::share::{Job, Share, Step};
 use crate::io::spead::link::TICK;
 use fxgraph::{BlockError, Env};
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Largest number of lanes.
-pub const MAX_LANES: usize = 8;
-/// Names of the threads, for their busy times. The block's own thread has the first lane.
-const NAMES: [&str; MAX_LANES] =
+/// Largest number of shares.
+pub const MAX_THREADS: usize = 8;
+/// Names of the threads, for their busy times. The block's own thread has the first share.
+const NAMES: [&str; MAX_THREADS] =
     ["send", "send_1", "send_2", "send_3", "send_4", "send_5", "send_6", "send_7"];
 /// Frames that a thread holds beside those of the block: the one it sends, and the next one.
 pub const HELD: usize = 2;
@@ -40,18 +40,18 @@ impl Sending {
 }
 
 impl Threads {
-    /// Starts a thread of the block of `env` for each of `lanes`.
-    pub fn start(lanes: Vec<Lane>, env: &Env) -> Result<Self, BlockError> {
+    /// Starts a thread of the block of `env` for each of `shares`.
+    pub fn start(shares: Vec<Share>, env: &Env) -> Result<Self, BlockError> {
         let stop = Arc::new(AtomicBool::new(false));
-        let mut all = Self { threads: Vec::with_capacity(lanes.len()), stop, given: 0 };
-        for (name, lane) in NAMES[1..].iter().zip(lanes) {
+        let mut all = Self { threads: Vec::with_capacity(shares.len()), stop, given: 0 };
+        for (name, share) in NAMES[1..].iter().zip(shares) {
             // The thread holds one frame, so another one waits here.
             let (sender, jobs) = sync_channel(HELD - 1);
             let stop = Arc::clone(&all.stop);
             let thread = env
                 .counters
                 .threads()
-                .spawn(name, &env.name, move || run(lane, &jobs, &stop))
+                .spawn(name, &env.name, move || run(share, &jobs, &stop))
                 .map_err(|error| BlockError::new("cannot start a sending thread").because(error))?;
             all.threads.push(Sending { jobs: Some(sender), thread: Some(thread) });
         }
@@ -97,14 +97,14 @@ impl Drop for Threads {
     }
 }
 
-/// Sends the heaps of `lane` until there are no more `jobs`.
-fn run(mut lane: Lane, jobs: &Receiver<Job>, stop: &AtomicBool) -> Result<(), BlockError> {
+/// Sends the heaps of `share` until there are no more `jobs`.
+fn run(mut share: Share, jobs: &Receiver<Job>, stop: &AtomicBool) -> Result<(), BlockError> {
     while !stop.load(Ordering::Acquire) {
-        if lane.is_idle() {
+        if share.is_idle() {
             let job = match jobs.try_recv() {
                 Ok(job) => job,
                 Err(_) => {
-                    lane.pace.wait_for_input();
+                    share.pace.wait_for_input();
                     match jobs.recv_timeout(TICK) {
                         Ok(job) => job,
                         Err(RecvTimeoutError::Timeout) => continue,
@@ -112,9 +112,9 @@ fn run(mut lane: Lane, jobs: &Receiver<Job>, stop: &AtomicBool) -> Result<(), Bl
                     }
                 }
             };
-            lane.begin(job, Instant::now());
+            share.begin(job, Instant::now());
         }
-        match lane.send(Instant::now())? {
+        match share.send(Instant::now())? {
             Step::Again => {}
             Step::Wait(time) => std::thread::sleep(time.min(TICK)),
             Step::Full => std::thread::sleep(super::cpu::RETRY),

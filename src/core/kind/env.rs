@@ -34,7 +34,7 @@ pub struct Env {
     pub output_folder: PathBuf,
     /// Registry where a recorder registers itself, so that clients can list and trigger it.
     pub recorders: Recorders,
-    /// What the block drops if it is a live source that does not keep up.
+    /// Intervals that the block drops if it is a live source that does not keep up.
     pub overload: Overload,
     /// Live updates of other blocks that the block requests: see [`Requester`](crate::live_updates::Requester).
     pub updates: LiveUpdates,

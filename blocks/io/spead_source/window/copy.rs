@@ -23,7 +23,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     let lines = (len - before) / LINE;
     let after = before + lines * LINE;
     // SAFETY: all three parts are inside the ranges that the caller promises; the middle one begins at a
-    // multiple of a line in `to`. Every x86-64 processor has these instructions (SSE2).
+    // multiple of a line in `to`. Every x86-64 CPU has these instructions (SSE2).
     unsafe {
         from.copy_to_nonoverlapping(to, before);
         for at in (before..after).step_by(LINE) {
@@ -51,7 +51,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 /// Completes the copies of this thread, before it tells others of them: a release does not include stores past the
 /// caches.
 pub fn publish() {
-    // SAFETY: every x86-64 processor has this instruction.
+    // SAFETY: every x86-64 CPU has this instruction.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::x86_64::_mm_sfence();

@@ -1,4 +1,4 @@
-//! A lane: every n-th heap of each frame, cut into packets and sent on schedule by one thread.
+//! The share of one thread: every n-th heap of each frame, cut into packets and sent on schedule.
 
 use super::heaps::{Heap, Heaps};
 use super::pace::Pace;
@@ -22,7 +22,7 @@ pub struct Job {
     pub enabled: Timed<bool>,
 }
 
-/// What all lanes of a sink have in common.
+/// State that all shares of a sink have in common.
 #[derive(Clone)]
 pub struct Terms {
     pub heaps: Arc<Heaps>,
@@ -30,8 +30,8 @@ pub struct Terms {
     pub packet_payload_bytes: usize,
     pub interface: Option<String>,
     pub ttl: u32,
-    /// Number of lanes.
-    pub lanes: usize,
+    /// Number of shares.
+    pub shares: usize,
     counts: Counts,
 }
 
@@ -88,13 +88,13 @@ impl Terms {
             packet_payload_bytes: parameters.packet_payload_bytes,
             interface: parameters.interface.clone(),
             ttl: parameters.ttl,
-            lanes: parameters.threads,
+            shares: parameters.threads,
             counts: Counts::new(counters),
         }
     }
 }
 
-/// The next step of a lane.
+/// The next step of a share.
 pub enum Step {
     /// More can be sent at once.
     Again,
@@ -104,8 +104,8 @@ pub enum Step {
     Full,
 }
 
-/// The lane `index`, which sends the heaps `index`, `index + lanes`, `index + 2 lanes`, ... of each frame.
-pub struct Lane {
+/// The share `index`, which sends the heaps `index`, `index + shares`, `index + 2 shares`, ... of each frame.
+pub struct Share {
     index: usize,
     terms: Terms,
     sender: Option<Sender>,
@@ -130,8 +130,8 @@ struct Sending {
     counter: u64,
 }
 
-impl Lane {
-    /// Creates the lane `index`, whose heaps are a part of the rate of `input`.
+impl Share {
+    /// Creates the share `index`, whose heaps are a part of the rate of `input`.
     pub fn new(
         index: usize,
         terms: Terms,
@@ -140,16 +140,17 @@ impl Lane {
         input: &PortType,
         env: &Env,
     ) -> Self {
-        let (heaps, lanes) = (&terms.heaps, terms.lanes);
-        let share = (heaps.per_frame() - index).div_ceil(lanes) as f64 / heaps.per_frame() as f64;
-        let bytes_per_second = share * input.bytes_per_second();
+        let (heaps, shares) = (&terms.heaps, terms.shares);
+        let fraction =
+            (heaps.per_frame() - index).div_ceil(shares) as f64 / heaps.per_frame() as f64;
+        let bytes_per_second = fraction * input.bytes_per_second();
         let burst_bytes = match rate {
             0.0 => usize::MAX,
             rate => (BURST_SECONDS * rate * bytes_per_second) as usize,
         };
         let is_one_packet = heaps.heap_bytes <= terms.packet_payload_bytes;
         let heaps_together = (burst_bytes / heaps.heap_bytes).clamp(1, MAX_PACKETS);
-        // The first lane waits for the others, so its delay is that of the sink.
+        // The first share waits for the others, so its delay is that of the sink.
         let env = (index == 0).then_some(env);
         let hz = input.clock.adc_sample_rate_hz;
         Self {
@@ -159,7 +160,7 @@ impl Lane {
             pace: Pace::new(bytes_per_second, hz, rate, catch_up, env),
             counter: HeapCounter::new(
                 first_counter + index as u64 * counter_step,
-                counter_step * lanes as u64,
+                counter_step * shares as u64,
             ),
             current: None,
             sending: Vec::with_capacity(MAX_PACKETS),
@@ -222,7 +223,7 @@ impl Lane {
             let timestamp = heaps.timestamp(frame.header().timestamp, index);
             *job.enabled.at(timestamp)
         };
-        *next += self.terms.lanes;
+        *next += self.terms.shares;
         if !is_enabled(index) {
             counts.disabled.add(1);
             return Ok(false);
@@ -245,7 +246,7 @@ impl Lane {
                 break;
             };
             self.begin_heap(index, heap);
-            *next += self.terms.lanes;
+            *next += self.terms.shares;
         }
         self.sending.sort_unstable_by_key(|sending| (sending.heap.destination, sending.index));
         Ok(true)
@@ -303,7 +304,7 @@ impl Lane {
         self.sending.drain(..sent);
         if self.sending.is_empty() {
             // All heaps up to the last one that was begun are sent.
-            let last = *next - self.terms.lanes;
+            let last = *next - self.terms.shares;
             let timestamp = self.terms.heaps.timestamp(job.frame.header().timestamp, last);
             counts.last.set(timestamp as f64);
         }
