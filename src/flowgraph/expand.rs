@@ -382,8 +382,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
     fn latency(&mut self, node: Option<&Node>, names: &Names) -> Option<Latency> {
         let node = node?;
         let value = self.compute(node, names)?.value;
-        let read = Latency::read(&Node::new(value, node.span));
-        read.map_err(|problem| self.problems.push(problem)).ok()
+        Latency::read(&Node::new(value, node.span), self.problems)
     }
 
     pub(super) fn on_fault(&mut self, entry: &Entry, names: &Names) -> Option<(OnFault, Span)> {

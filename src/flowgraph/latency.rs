@@ -36,20 +36,26 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// Reads the computed value of `latency_seconds`.
-    pub(super) fn read(node: &Node) -> Result<Self, Diagnostic> {
+    /// Reads the computed value of `latency_seconds`; reports an error.
+    pub(super) fn read(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<Self> {
         let seconds = match &node.value {
             Value::Int(seconds) => *seconds as f64,
             Value::Float(seconds) => *seconds,
-            _ => return Err(wrong_type(node, "a number of seconds")),
+            _ => {
+                problems.push(wrong_type(node, "a number of seconds"));
+                return None;
+            }
         };
         if seconds > 0.0 && seconds.is_finite() {
-            return Ok(Self { seconds, span: Some(node.span) });
+            return Some(Self { seconds, span: Some(node.span) });
         }
         let message = format!("`latency_seconds` must be positive and finite, got {seconds}");
-        Err(Diagnostic::error(codes::PARAMETER_OUT_OF_RANGE, node.span, message)
-            .label("out of range")
-            .help("give seconds, such as 0.01"))
+        problems.push(
+            Diagnostic::error(codes::PARAMETER_OUT_OF_RANGE, node.span, message)
+                .label("out of range")
+                .help("give seconds, such as 0.01"),
+        );
+        None
     }
 }
 
@@ -226,7 +232,7 @@ pub(super) fn check_latency(
             continue;
         }
         let has_time = |port: &&fxgraph_core::port::PortType| {
-            port.axes.iter().any(|axis| axis.len > 1 && TIME_AXES.contains(&&*axis.name))
+            port.axes.iter().any(|axis| axis.len > 1 && TIME_AXES.contains(&axis.name))
         };
         let outputs = block.ports.outputs.iter().filter(has_time);
         let longest =
