@@ -42,9 +42,10 @@ pub use fxgraph_runtime::{self as runtime, control};
 
 pub use fxgraph_core::{
     AnyConfigured, AnyParameters, AsyncBlock, At, Awaits, Axis, Band, Block, BlockError, CPU,
-    Checked, Clock, Configured, Counter, Counters, DeviceName, Dtype, Env, Frame, FrameMut, Gauge,
-    Header, Implementation, ImplementationInfo, Implementations, Input, Io, Kind, KindEntry,
-    KindSpec, LiveKind, Map, Mapped, Next, NotOnHost, ON_HOST, Output, Parameters, PortNames,
-    PortPool, PortType, Ports, Refusal, Registry, Resources, Summary, ValidityType, async_trait,
+    Checked, Clock, Configured, Counter, Counters, DeviceName, Dtype, Env, Frame, FrameMut,
+    FrameSizes, Gauge, Header, Implementation, ImplementationInfo, Implementations, Input, Io,
+    Kind, KindEntry, KindSpec, LiveKind, Map, Mapped, Next, NotOnHost, ON_HOST, Output, Parameters,
+    PortNames, PortPool, PortType, Ports, Refusal, Registry, Resources, Summary, ValidityType,
+    async_trait,
 };
 pub use fxgraph_runtime::Control;

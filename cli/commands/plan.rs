@@ -141,12 +141,13 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
     let operations: f64 =
         plan.blocks.iter().map(|block| Work::of(block).operations_per_second).sum();
     format!(
-        "{} {}\n\n{}{}\n{}\n{}\nmemory {}, {} operations/s at full rate\n\
+        "{} {}\n\n{}{}{}\n{}\n{}\nmemory {}, {} operations/s at full rate\n\
          including {} for the program itself; swapping a block needs up to {} more\n",
         terminal.paint(Paint::Bold, &plan.name),
         terminal.paint(Paint::Dim, &format!("configuration {hash}")),
         about(plan, terminal),
         blocks_table(plan, memory, coloured),
+        frames_table(plan, coloured),
         edges_table(plan, coloured),
         pools_table(plan, memory, coloured),
         memory_by_device(memory, terminal),
@@ -191,6 +192,21 @@ fn blocks_table(plan: &fxgraph::flowgraph::Plan, memory: &Memory, coloured: bool
         table.row(cells.into_iter().chain(host));
     }
     table.finish()
+}
+
+/// Frame sizes of the sources in real time, with their reasons.
+fn frames_table(plan: &fxgraph::flowgraph::Plan, coloured: bool) -> String {
+    use Align::{Left, Right};
+    let columns = [("frames of", Left), ("samples", Right), ("ms", Right), ("why", Left)];
+    let mut table = Table::new(coloured, &columns);
+    let frames = plan.blocks.iter().filter_map(|block| Some((&block.name, block.frame.as_ref()?)));
+    let mut is_empty = true;
+    for (name, frame) in frames {
+        is_empty = false;
+        let duration = frame.milliseconds().to_string();
+        table.row([name.clone(), frame.samples.to_string(), duration, frame.why()]);
+    }
+    if is_empty { String::new() } else { format!("\n{}", table.finish()) }
 }
 
 fn edges_table(plan: &fxgraph::flowgraph::Plan, coloured: bool) -> String {
@@ -282,6 +298,9 @@ fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
                 "sockets": block.resources.sockets,
                 "parameters": block.parameters,
             });
+            if let Some(frame) = &block.frame {
+                value["frame"] = json!(frame);
+            }
             if let (Some(hosts), Some(host)) = (&plan.hosts, block.host) {
                 value["host"] = hosts.name(host).into();
             }

@@ -48,7 +48,7 @@ pub use error::BlockError;
 pub use frame::{Frame, FrameMut, Header, NotOnHost, ON_HOST};
 pub use fxgraph_derive::{Kind, Parameters};
 pub use kind::{
-    AnyConfigured, AnyParameters, At, CPU, Checked, Configured, Env, Implementation,
+    AnyConfigured, AnyParameters, At, CPU, Checked, Configured, Env, FrameSizes, Implementation,
     ImplementationInfo, Implementations, Kind, KindEntry, KindSpec, LiveKind, Parameters,
     PortNames, PortPool, Ports, Refusal, Registry, Resources,
 };

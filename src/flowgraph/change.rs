@@ -3,6 +3,7 @@
 
 use super::document::{Document, Entry, What, entry, map, unknown_key};
 use super::expand::{Expansion, Instance};
+use super::latency::Latency;
 use super::parse::parse;
 use super::pending::Pending;
 use super::place::Wanted;
@@ -197,6 +198,9 @@ impl Plan {
             scope: 0,
             thread: block.thread,
             queue: block.queue,
+            latency: Latency::default(),
+            own_latency: None,
+            frame: block.frame.clone(),
             placement: placement?,
             on_fault: on_fault?,
             shadow: None,

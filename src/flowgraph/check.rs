@@ -225,6 +225,7 @@ pub(super) fn plan_block<'p>(
         host: instance.host,
         thread: instance.thread,
         queue: instance.queue,
+        frame: instance.frame.clone(),
         device,
         implementation,
         on_fault: instance.on_fault.0,

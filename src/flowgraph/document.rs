@@ -36,6 +36,7 @@ pub(super) struct Entry {
     pub(super) replicate: Option<Node>,
     pub(super) thread: Option<Node>,
     pub(super) queue: Option<Node>,
+    pub(super) latency_seconds: Option<Node>,
     pub(super) device: Option<Node>,
     pub(super) implementation: Option<Node>,
     pub(super) on_fault: Option<Node>,
@@ -56,6 +57,7 @@ pub(super) struct Document {
     pub(super) name: Option<String>,
     pub(super) doc: Option<String>,
     pub(super) device: Option<Node>,
+    pub(super) latency_seconds: Option<Node>,
     /// The keys `hosts` and `network`, with their values.
     pub(super) hosts: Option<(Key, Node)>,
     pub(super) network: Option<(Key, Node)>,
@@ -148,6 +150,7 @@ pub(super) fn document(root: &Node, is_main: bool, problems: &mut Problems) -> D
             "flowgraph",
             "doc",
             "device",
+            "latency_seconds",
             "hosts",
             "network",
             "parameters",
@@ -174,6 +177,7 @@ pub(super) fn document(root: &Node, is_main: bool, problems: &mut Problems) -> D
             "hosts" if is_main => document.hosts = Some((key.clone(), node.clone())),
             "network" if is_main => document.network = Some((key.clone(), node.clone())),
             "device" if is_main => document.device = Some(node.clone()),
+            "latency_seconds" if is_main => document.latency_seconds = Some(node.clone()),
             "flowgraph" if is_main => document.name = text(node, problems),
             "blocks" if is_main => document.blocks = entries(node, is_full_name, problems),
             "tests" if is_main => document.tests = list(node, problems).to_vec(),
@@ -181,7 +185,13 @@ pub(super) fn document(root: &Node, is_main: bool, problems: &mut Problems) -> D
                 let mut problem = unknown_key(key, known);
                 if matches!(
                     other,
-                    "flowgraph" | "device" | "hosts" | "network" | "blocks" | "tests"
+                    "flowgraph"
+                        | "device"
+                        | "latency_seconds"
+                        | "hosts"
+                        | "network"
+                        | "blocks"
+                        | "tests"
                 ) {
                     problem.help =
                         vec!["put only templates and parameters in an included file".to_owned()];
@@ -326,7 +336,7 @@ fn entries(node: &Node, is_named: fn(&str) -> bool, problems: &mut Problems) -> 
     good
 }
 
-pub(super) const ENTRY_KEYS: [&str; 13] = [
+pub(super) const ENTRY_KEYS: [&str; 14] = [
     "kind",
     "template",
     "input",
@@ -335,6 +345,7 @@ pub(super) const ENTRY_KEYS: [&str; 13] = [
     "replicate",
     "thread",
     "queue",
+    "latency_seconds",
     "device",
     "implementation",
     "on_fault",
@@ -353,6 +364,7 @@ pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
         replicate: None,
         thread: None,
         queue: None,
+        latency_seconds: None,
         device: None,
         implementation: None,
         on_fault: None,
@@ -413,6 +425,7 @@ pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
             "replicate" => entry.replicate = Some(node.clone()),
             "thread" => entry.thread = Some(node.clone()),
             "queue" => entry.queue = Some(node.clone()),
+            "latency_seconds" => entry.latency_seconds = Some(node.clone()),
             "device" => entry.device = Some(node.clone()),
             "implementation" => entry.implementation = Some(node.clone()),
             "on_fault" => entry.on_fault = Some(node.clone()),
@@ -435,6 +448,7 @@ pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
         let only_blocks = [
             ("thread", &entry.thread),
             ("queue", &entry.queue),
+            ("latency_seconds", &entry.latency_seconds),
             ("device", &entry.device),
             ("implementation", &entry.implementation),
             ("on_fault", &entry.on_fault),

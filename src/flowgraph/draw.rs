@@ -1,6 +1,6 @@
 //! Drawings of a plan: a model of nodes, groups and edges, written as Mermaid, DOT or JSON.
 
-use super::Plan;
+use super::{Plan, SourceFrame};
 use fxgraph_core::device::DeviceName;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -33,15 +33,20 @@ pub struct Node {
     /// Host that runs it, if the flowgraph has hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// Frame size and its reason, if it is a source in real time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame: Option<SourceFrame>,
 }
 
 impl Node {
-    /// Name of the block, and its kind with the device if not the CPU, and its host if any.
+    /// Name of the block, and its kind with the device if not the CPU, its host and the duration of its frames if any.
     fn texts(&self) -> (&str, String) {
         let on_device = self.device != DeviceName::Cpu.to_string();
         let place = if on_device { format!(" on {}", self.device) } else { String::new() };
         let host = self.host.as_ref().map(|host| format!(" at {host}")).unwrap_or_default();
-        (&self.name, format!("{}{place}{host}", self.kind))
+        let frame = self.frame.as_ref();
+        let frame = frame.map(|frame| format!(", frames of {} ms", frame.milliseconds()));
+        (&self.name, format!("{}{place}{host}{}", self.kind, frame.unwrap_or_default()))
     }
 }
 
@@ -95,6 +100,7 @@ impl Drawing {
                 kind: block.kind.to_owned(),
                 device: block.place(),
                 group,
+                frame: block.frame.clone(),
                 host: block.host.and_then(|host| Some(plan.hosts.as_ref()?.name(host))),
             });
             for (input, (from, port)) in block.inputs.iter().enumerate() {

@@ -3,6 +3,7 @@
 use super::Sources;
 use super::document::{Document, Entry, Template, What, wrong_type};
 use super::hosts::{Host, Hosts};
+use super::latency::{Latency, SourceFrame};
 use super::parameters::{Given, evaluate};
 use super::place::{Placement, Wanted};
 use super::scope::{Budget, Names, Substitution};
@@ -36,6 +37,12 @@ pub(super) struct Instance<'r> {
     pub(super) scope: usize,
     pub(super) thread: Thread,
     pub(super) queue: usize,
+    /// Latency target of the flowgraph, or its own.
+    pub(super) latency: Latency,
+    /// Place of its own `latency_seconds`.
+    pub(super) own_latency: Option<Span>,
+    /// Frame size, if it is a source in real time.
+    pub(super) frame: Option<SourceFrame>,
     pub(super) placement: Placement,
     /// Fault policy, and its place in the file.
     pub(super) on_fault: (OnFault, Span),
@@ -85,6 +92,7 @@ pub(super) struct Expansion<'a, 'r> {
     pub(super) scopes: Vec<Scope>,
     /// Device of blocks without `device`, and its place in the file.
     pub(super) default_device: (Wanted, Option<Span>),
+    pub(super) latency: Latency,
     /// Classes of hosts, if the flowgraph has any.
     pub(super) hosts: Option<Hosts>,
     /// Whether the file has the key `hosts`.
@@ -114,6 +122,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
             blocks: Vec::new(),
             scopes: Vec::new(),
             default_device: (Wanted::Device(DeviceName::Cpu), None),
+            latency: Latency::default(),
             hosts: None,
             has_hosts: false,
             host: None,
@@ -139,6 +148,9 @@ impl<'a, 'r> Expansion<'a, 'r> {
             && let Some(wanted) = self.device(node, names)
         {
             self.default_device = (wanted, Some(node.span));
+        }
+        if let Some(latency) = self.latency(document.latency_seconds.as_ref(), names) {
+            self.latency = latency;
         }
         self.hosts = self.read_hosts(document, names);
         self.entries(&document.blocks, 0, names, &[]);
@@ -285,6 +297,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         };
         let thread = self.thread(entry, names);
         let queue = self.queue(entry, names);
+        let own_latency = self.latency(entry.latency_seconds.as_ref(), names);
         let on_fault = self.on_fault(entry, names);
         let shadow = entry.shadow.as_ref().and_then(|node| self.compute(node, names));
         let host = self.host_of(entry, names).or(self.host);
@@ -303,6 +316,9 @@ impl<'a, 'r> Expansion<'a, 'r> {
             scope,
             thread: thread.unwrap_or_default(),
             queue: queue.unwrap_or(DEFAULT_QUEUE),
+            latency: own_latency.unwrap_or(self.latency),
+            own_latency: own_latency.and_then(|latency| latency.span),
+            frame: None,
             placement: placement.unwrap_or_default(),
             on_fault: on_fault.unwrap_or_default(),
             shadow,
@@ -360,6 +376,13 @@ impl<'a, 'r> Expansion<'a, 'r> {
                 None
             }
         }
+    }
+
+    /// Value of `latency_seconds`, if it is given and has no error.
+    fn latency(&mut self, node: Option<&Node>, names: &Names) -> Option<Latency> {
+        let node = node?;
+        let value = self.compute(node, names)?.value;
+        Latency::read(&Node::new(value, node.span), self.problems)
     }
 
     pub(super) fn on_fault(&mut self, entry: &Entry, names: &Names) -> Option<(OnFault, Span)> {

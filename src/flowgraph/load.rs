@@ -7,7 +7,7 @@ use super::parameters::{Given, Setting, evaluate};
 use super::plan::{ParameterInfo, Plan, PlannedBlock};
 use super::resolve::Resolver;
 use super::scope::{Budget, Names, Substitution, to_value};
-use super::{Loaded, check, cut, expect, hosts, include, targets, transfers};
+use super::{Loaded, check, cut, expect, hosts, include, latency, targets, transfers};
 use crate::Thread;
 use fxgraph_core::access::{self, FileAccess};
 use fxgraph_core::diagnostic::Sources;
@@ -155,9 +155,11 @@ fn plan(
     heads.extend(document.tests.iter().filter_map(|test| head(test, &names, ground)));
     let mut expansion = Expansion::new(registry, ground, document, problems);
     expansion.run(document, &names);
-    let (blocks, scopes, hosts) = (expansion.blocks, expansion.scopes, expansion.hosts);
+    let latency = expansion.latency;
+    let (mut blocks, scopes, hosts) = (expansion.blocks, expansion.scopes, expansion.hosts);
     hosts::check_placement(&blocks, hosts.as_ref(), problems);
     named_twice(&blocks, problems);
+    latency::choose_frames(&mut blocks, access, problems);
     let feeds = Resolver::new(&blocks, &scopes, &budget, problems).run();
     let shadows: Vec<(usize, Node, Option<Node>)> = blocks
         .iter()
@@ -209,6 +211,7 @@ fn plan(
         return None;
     }
     unread(&plan, problems);
+    latency::check_latency(&plan.blocks, latency, problems);
     cut::check(&plan, registry, problems);
     transfers::insert(&mut plan.blocks);
     for (index, shadow, in_force) in shadows {

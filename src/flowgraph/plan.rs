@@ -4,6 +4,7 @@ use crate::assemble::BuildProgress;
 use crate::beside_frames;
 use crate::expect::{Check, Tap, TestSpec};
 use crate::hosts::{Host, Hosts};
+use crate::latency::SourceFrame;
 use crate::pending::Pending;
 use crate::source_text::Written;
 use crate::{OnFault, Thread};
@@ -54,6 +55,8 @@ pub struct PlannedBlock {
     pub thread: Thread,
     /// Length of the queue before each of its inputs, in frames.
     pub queue: usize,
+    /// Frame size and its reason, if it is a source in real time.
+    pub frame: Option<SourceFrame>,
     /// Device that it runs on; for a transfer, the GPU.
     pub device: DeviceName,
     /// Name of its implementation.

@@ -1,6 +1,6 @@
 //! JSON Schema of flowgraph files, for editors.
 
-use crate::OnFault;
+use crate::{DEFAULT_LATENCY_SECONDS, OnFault};
 use fxgraph_core::kind::{KindEntry, Registry};
 use serde_json::{Map, Value as Json, json};
 
@@ -35,6 +35,7 @@ pub fn schema(registry: &Registry) -> Json {
             "flowgraph": { "type": "string", "description": "name of the flowgraph" },
             "doc": text,
             "device": device(),
+            "latency_seconds": latency(),
             "hosts": hosts(),
             "network": network(),
             "include": { "type": ["array", "null"], "items": text,
@@ -92,6 +93,15 @@ fn device() -> Json {
         "pattern": r"^(cpu|auto|(auto|cuda):(0|[1-9][0-9]*|\$\{.*\}))$",
         "description": "where blocks run: `cpu`, `cuda:0`, ..., `auto` for a GPU if there is one, or `auto:N` for GPU N modulo the number of GPUs",
     }))
+}
+
+fn latency() -> Json {
+    let mut seconds = or_expression(&json!({ "type": "number", "exclusiveMinimum": 0 }));
+    seconds["description"] = json!(format!(
+        "latency target in seconds, from which sources in real time get the size of their frames; \
+         {DEFAULT_LATENCY_SECONDS} by default"
+    ));
+    seconds
 }
 
 fn hosts() -> Json {
@@ -177,6 +187,7 @@ fn block(registry: &Registry) -> Json {
                 { "$ref": "#/$defs/expression" },
             ] },
             "queue": count(4096),
+            "latency_seconds": latency(),
             "device": device(),
             "implementation": { "type": "string" },
             "host": { "type": "string",

@@ -123,6 +123,7 @@ fn transfer(
         host: source.host,
         thread: Thread::Shared,
         queue: QUEUE,
+        frame: None,
         device,
         implementation: way.implementation(),
         on_fault: OnFault::Stop,

@@ -111,6 +111,26 @@ pub struct BlockSummary {
     pub latency: Option<LatencyInfo>,
 }
 
+/// Frame size of a source in real time, given or chosen from the latency target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SourceFrameInfo {
+    /// Parameter that sets the size.
+    #[schema(example = "samples_per_frame")]
+    pub parameter: String,
+    /// ADC samples of a frame.
+    #[schema(example = 4_194_304)]
+    pub samples: u64,
+    /// Duration of a frame.
+    #[schema(example = 0.00245)]
+    pub seconds: f64,
+    /// Latency target.
+    #[schema(example = 0.01)]
+    pub latency_seconds: f64,
+    /// Reason for the size.
+    #[schema(example = "the largest within a quarter of the latency of 10 ms")]
+    pub why: String,
+}
+
 /// An input with its queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InputInfo {
@@ -213,6 +233,10 @@ pub struct BlockPage {
     /// JSON Schema of the parameters; `null` for a copy between devices.
     #[schema(value_type = Option<Object>)]
     pub parameters_schema: Option<Value>,
+    /// Frame size of a source in real time; `null` for other blocks.
+    #[serde(default)]
+    #[schema(required)]
+    pub frame: Option<SourceFrameInfo>,
     /// Timestamp after the newest output sample; for a sink, after the newest input sample.
     pub newest_timestamp: Option<u64>,
     /// Age of the newest sample, relative to the stream's sync time, or without one to the source's first sample.

@@ -19,7 +19,7 @@ use fxgraph::runtime::{
 use fxgraph::threads::ThreadTime;
 use fxgraph_api::blocks::{
     BlockPage, BlockSummary, CounterInfo, DeviceJobsInfo, Fault, GaugeInfo, InputInfo, LatencyInfo,
-    OutputInfo, ThreadInfo, Totals,
+    OutputInfo, SourceFrameInfo, ThreadInfo, Totals,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -197,6 +197,13 @@ impl Look {
             gauges: self
                 .stats(block)
                 .map_or_else(Vec::new, |stats| stats.gauges.iter().map(gauge).collect()),
+            frame: block.frame.as_ref().map(|frame| SourceFrameInfo {
+                parameter: frame.parameter.to_owned(),
+                samples: frame.samples,
+                seconds: frame.seconds,
+                latency_seconds: frame.latency_seconds,
+                why: frame.why(),
+            }),
             newest_timestamp: self.stats(block).and_then(|stats| stats.newest_timestamp),
             sample_age_seconds: self.stats(block).and_then(|stats| sample_age(block, stats, now)),
             device_jobs: self.stats(block).and_then(|stats| stats.device_jobs).map(device_jobs),

@@ -7,8 +7,8 @@ mod periods;
 
 use crate::io::pace::{default_catch_up, refuse_catch_up};
 use fxgraph::{
-    At, Axis, BlockError, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind,
-    KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
+    At, Axis, BlockError, Checked, Clock, Configured, Dtype, FrameSizes, Implementation,
+    Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
 };
 use fxgraph_dsp::geometry::Direction;
 use language::{Expression, Program};
@@ -44,7 +44,7 @@ pub struct DigitiserSimulator {
     /// Unix time of timestamp 0 in seconds.
     #[param(default)]
     pub sync_time_seconds: f64,
-    /// Samples in a frame.
+    /// Samples in a frame. With `paced` and without `frames` the plan chooses a default from `latency_seconds`.
     #[param(default = 1 << 18)]
     pub samples_per_frame: usize,
     /// Samples in a heap: the unit of validity.
@@ -403,6 +403,29 @@ impl KindSpec for DigitiserSimulator {
             ]),
         };
         Ok((program, vec![port.clone(), port]))
+    }
+
+    fn frame_sizes(&self) -> Option<FrameSizes> {
+        // `frames` counts frames, so their size sets the length of the stream.
+        if !self.paced || self.frames.is_some() {
+            return None;
+        }
+        let (heap, period) = (self.samples_per_heap as u64, self.period_samples as u64);
+        let mut frame = FrameSizes::of_heaps(
+            "samples_per_frame",
+            self.adc_sample_rate_hz,
+            heap,
+            self.bits.into(),
+        )?;
+        frame.sizes.retain(|size| {
+            let begins = match self.first_timestamp {
+                FirstTimestamp::At(first) => first.is_multiple_of(*size),
+                FirstTimestamp::Present(_) => true,
+            };
+            let fits_period = period.is_multiple_of(*size) || size.is_multiple_of(period.max(1));
+            *size <= MAX_FRAME as u64 && begins && fits_period
+        });
+        Some(frame)
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

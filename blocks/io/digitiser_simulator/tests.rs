@@ -280,3 +280,20 @@ fn moving_source_turns_and_shifts_with_its_delay() {
     }));
     assert_eq!(fast.outputs(&[]).unwrap_err().len(), 1, "too fast for its period");
 }
+
+#[test]
+fn frame_sizes_of_a_paced_stream_fit_period_and_first_timestamp() {
+    let sizes = |json: Value| {
+        let parameters: DigitiserSimulator = serde_json::from_value(json).unwrap();
+        parameters.frame_sizes().map(|frame| frame.sizes)
+    };
+    assert_eq!(sizes(json!({})), None, "not in real time");
+    assert_eq!(sizes(json!({"paced": true, "frames": 4})), None, "its frames are counted");
+    // Powers of two divide the period of 2^20 or are its multiples, up to 32 MiB of 10 bits.
+    let all: Vec<u64> = (12..=24).map(|power| 1 << power).collect();
+    assert_eq!(sizes(json!({"paced": true})), Some(all));
+    // 12288 = 3 x 4096; the first timestamp has the factor 2^13.
+    let odd = json!({"paced": true, "period_samples": 12288, "first_timestamp": 24576});
+    assert_eq!(sizes(odd), Some(vec![4096]));
+    assert_eq!(sizes(json!({"paced": true, "period_samples": 12280})), Some(vec![]));
+}

@@ -16,8 +16,8 @@ pub mod window;
 use crate::io::spead::{address, xdp};
 use fxgraph::access::ReadPath;
 use fxgraph::{
-    Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Resources, ValidityType,
+    Axis, Band, Checked, Clock, Configured, Dtype, FrameSizes, Implementation, Implementations,
+    Kind, KindSpec, PortType, Resources, ValidityType,
 };
 use layout::{Layout, Stream};
 use schemars::JsonSchema;
@@ -88,8 +88,8 @@ pub struct SpeadSource {
     /// Unix time of timestamp 0.
     #[param(default)]
     pub sync_time_seconds: f64,
-    /// ADC samples from one frame to the next, a multiple of the samples of a heap; by default 256 heaps
-    /// (`digitiser`) or 1 heap (`f_engine`).
+    /// ADC samples from one frame to the next, a multiple of the samples of a heap. By default the plan chooses it from
+    /// `latency_seconds` (`digitiser`), 256 heaps from a `pcap`, or 1 heap (`f_engine`).
     pub samples_per_frame: Option<u64>,
     /// Frames that are filled at the same time, for late and overtaken heaps; by default 50 ms of frames,
     /// but at least 16 heaps and at most 256 MiB.
@@ -220,6 +220,15 @@ impl KindSpec for SpeadSource {
 
     fn ports(&self, _inputs: &[PortType]) -> Checked<Layout> {
         self.layout().map(|layout| (layout, vec![self.port(&layout)]))
+    }
+
+    fn frame_sizes(&self) -> Option<FrameSizes> {
+        // The frames of F-engine heaps set the dumps of a correlator, so their size stays one heap.
+        if self.stream != StreamName::Digitiser || self.pcap.is_some() {
+            return None;
+        }
+        let (heap, bits) = (self.samples_per_heap as u64, self.bits.into());
+        FrameSizes::of_heaps("samples_per_frame", self.adc_sample_rate_hz, heap, bits)
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

@@ -448,3 +448,13 @@ fn spead_source_rejects_hostile_sizes() {
         assert!(f(serde_json::json!({key: value})).is_err(), "{key} = {value}");
     }
 }
+
+#[test]
+fn frame_sizes_are_those_of_digitisers_on_the_network() {
+    let sizes = |extra| source(extra).frame_sizes().map(|frame| frame.sizes);
+    let network = sizes(serde_json::json!({})).unwrap();
+    assert_eq!((network[0], network[1]), (64, 128));
+    assert_eq!(network.last(), Some(&(32 << 20)), "8 bits up to 32 MiB");
+    assert_eq!(sizes(serde_json::json!({"samples_per_heap": 0})), None);
+    assert_eq!(sizes(serde_json::json!({"stream": "f_engine", "channels": 64})), None);
+}

@@ -290,6 +290,8 @@ pub mod codes {
     pub const WRITTEN_TWICE: &str = "E0304";
     /// The data of a host exceed the limit of the network.
     pub const NETWORK: &str = "E0305";
+    /// A latency that the flowgraph cannot meet.
+    pub const LATENCY: &str = "E0306";
 
     /// A change that cannot be made while the flowgraph runs.
     pub const CHANGE: &str = "E0401";

@@ -1,7 +1,9 @@
 //! Kinds with erased types, in two steps: parameters as read, then parameters connected to inputs. Each step creates
 //! the next one, so that nothing is computed twice and the shape stays typed.
 
-use super::{Configured, Env, Implementation, KindSpec, Ports, Refusal, Resources, parameters};
+use super::{
+    Configured, Env, FrameSizes, Implementation, KindSpec, Ports, Refusal, Resources, parameters,
+};
 use crate::block::Block;
 use crate::error::BlockError;
 use crate::gpu;
@@ -17,6 +19,8 @@ pub trait AnyParameters: Send + Sync {
     fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Refusal>>;
     /// See [`KindSpec::cannot_restart`].
     fn cannot_restart(&self) -> Option<&'static str>;
+    /// See [`KindSpec::frame_sizes`].
+    fn frame_sizes(&self) -> Option<FrameSizes>;
 }
 
 /// A block with its parameters and ports. It can be built several times.
@@ -99,6 +103,10 @@ impl<K: KindSpec> AnyParameters for OfKind<K> {
 
     fn cannot_restart(&self) -> Option<&'static str> {
         self.parameters.cannot_restart()
+    }
+
+    fn frame_sizes(&self) -> Option<FrameSizes> {
+        self.parameters.frame_sizes()
     }
 }
 

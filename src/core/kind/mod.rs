@@ -6,6 +6,7 @@
 mod configured;
 mod env;
 mod erased;
+mod frames;
 mod implementation;
 mod parameters;
 mod ports;
@@ -17,6 +18,7 @@ mod tests;
 pub use configured::{Configured, deserialize, read};
 pub use env::{Env, Waker};
 pub use erased::{AnyConfigured, AnyParameters};
+pub use frames::{FrameSizes, MAX_CHOSEN_BYTES};
 pub use implementation::{
     Build, CPU, Implementation, ImplementationInfo, Implementations, has_reference,
 };
@@ -77,6 +79,12 @@ pub trait KindSpec: Kind {
 
     /// Returns shape and types of the outputs for the types of the inputs. Ranges of parameters are checked already.
     fn ports(&self, inputs: &[PortType]) -> Checked<Self::Shape>;
+
+    /// Frame sizes that the plan may choose from if the parameter for it is not given; `None` if the block does not
+    /// run in real time, or if its data depends on the size of its frames.
+    fn frame_sizes(&self) -> Option<FrameSizes> {
+        None
+    }
 
     /// Returns the resources of the block.
     fn resources(_block: &Configured<Self>) -> Resources {

@@ -4,8 +4,9 @@ use fxgraph_core::block::Block;
 use fxgraph_core::diagnostic::codes;
 use fxgraph_core::error::BlockError;
 use fxgraph_core::{
-    At, Axis, Checked, Clock, Configured, Dtype, Env, Implementation, Implementations, Kind,
-    KindEntry, KindSpec, LiveKind, PortPool, PortType, Refusal, Registry, Resources, ValidityType,
+    At, Axis, Checked, Clock, Configured, Dtype, Env, FrameSizes, Implementation, Implementations,
+    Kind, KindEntry, KindSpec, LiveKind, PortPool, PortType, Refusal, Registry, Resources,
+    ValidityType,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -20,6 +21,8 @@ pub(crate) fn registry() -> Registry {
         KindEntry::of::<Sink>(),
         KindEntry::of::<Turner>(),
         KindEntry::of::<Writer>(),
+        KindEntry::of::<Live>(),
+        KindEntry::of::<Spectra>(),
     ])
 }
 
@@ -129,6 +132,58 @@ impl KindSpec for Receiver {
     fn resources(block: &Configured<Self>) -> Resources {
         let binds = vec![format!("{}:{}", block.parameters.address, block.parameters.port)];
         Resources { binds, ..Resources::default() }
+    }
+}
+
+/// A source in real time.
+#[derive(Clone, Kind)]
+#[kind(name = "live", page = "../../core/kind/test_page.md", outputs("output"))]
+struct Live {
+    /// Sample rate.
+    #[param(default = 1e9)]
+    rate: f64,
+    /// Samples of a heap.
+    #[param(default = 4096)]
+    heap: u64,
+    /// Samples of a frame.
+    #[param(default = 4096)]
+    samples: u64,
+}
+
+impl KindSpec for Live {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(nothing)];
+
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        let mut port = port(1);
+        port.axes = vec![Axis::new("sample", self.samples as usize).from_parameter("samples")];
+        port.clock.samples_per_frame = self.samples;
+        port.clock.adc_sample_rate_hz = self.rate;
+        Ok(((), vec![port]))
+    }
+
+    fn frame_sizes(&self) -> Option<FrameSizes> {
+        FrameSizes::of_heaps("samples", self.rate, self.heap, 8)
+    }
+}
+
+/// Collects samples to frames of spectra.
+#[derive(Clone, Kind)]
+#[kind(name = "spectra", page = "../../core/kind/test_page.md", inputs("input"), outputs("output"))]
+struct Spectra {
+    /// Spectra of a frame.
+    spectra: usize,
+}
+
+impl KindSpec for Spectra {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(nothing)];
+
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
+        let mut port = inputs[0].clone();
+        port.axes = vec![Axis::new("spectrum", self.spectra), Axis::new("channel", 1024)];
+        port.clock.samples_per_frame = 2048 * self.spectra as u64;
+        Ok(((), vec![port]))
     }
 }
 

@@ -8,7 +8,7 @@ use fxgraph_core::diagnostic::{Severity, Style, all_explanations, render_all};
 use fxgraph_core::retune::When;
 
 /// A file for each code that triggers it.
-const EXAMPLES: [(&str, &str); 43] = [
+const EXAMPLES: [(&str, &str); 44] = [
     ("E0101", "flowgraph: g\nblocks:\n  a: {kind: source\n  b: {kind: sink, input: a}\n"),
     (
         "E0102",
@@ -136,6 +136,10 @@ const EXAMPLES: [(&str, &str); 43] = [
     (
         "E0304",
         "flowgraph: g\nblocks:\n  s: {kind: source}\n  a: {kind: writer, input: s.pol0, parameters: {path: out/a.npy}}\n  b: {kind: writer, input: s.pol1, parameters: {path: ./out//a.npy}}\n",
+    ),
+    (
+        "E0306",
+        "flowgraph: g\nlatency_seconds: 0.001\nblocks:\n  a: {kind: live, parameters: {rate: 1000000}}\n  f: {kind: spectra, input: a, parameters: {spectra: 16}}\n  s: {kind: source, latency_seconds: 0.02}\n  o: {kind: sink, input: f}\n",
     ),
     ("E0305", "flowgraph: g\nblocks: {s: {kind: source}}\n"),
     // A change of `f` in the flowgraph of `change_reports_errors_with_places`.

@@ -3,6 +3,7 @@
 mod devices;
 mod hosts;
 pub(crate) mod kinds;
+mod latency;
 mod limits;
 mod messages;
 mod properties;
