@@ -16,6 +16,17 @@ pub const RETRY: Duration = Duration::from_micros(500);
 /// Longest time that the end of the block waits for room for the stop heaps.
 const STOP_TIME: Duration = Duration::from_millis(10);
 
+/// State of the stop heaps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StopHeaps {
+    /// None are sent.
+    None,
+    /// They end the stream.
+    Due,
+    /// They are being sent, or are sent.
+    Begun,
+}
+
 /// A running sink.
 pub struct Sink {
     terms: Terms,
@@ -38,8 +49,7 @@ pub struct Sink {
     descriptor_pause: Duration,
     /// The heap without data being sent.
     control: Option<Control>,
-    has_stop_heaps: bool,
-    stopped: bool,
+    stop_heaps: StopHeaps,
     stops_lost: Counter,
 }
 
@@ -63,8 +73,7 @@ impl Sink {
             descriptors_due: None,
             descriptor_pause: Duration::from_secs_f64(parameters.descriptor_seconds),
             control: None,
-            has_stop_heaps: parameters.stop_heaps,
-            stopped: false,
+            stop_heaps: if parameters.stop_heaps { StopHeaps::Due } else { StopHeaps::None },
             stops_lost: env.counters.loss(
                 "heaps_stop_not_sent",
                 "stop heaps not sent because the socket send buffer was full",
@@ -88,7 +97,7 @@ impl Sink {
     }
 
     fn begin_descriptors(&mut self, now: Instant) {
-        if !self.stopped
+        if self.stop_heaps != StopHeaps::Begun
             && self.is_sending
             && self.control.is_none()
             && self.descriptors_due.is_none_or(|due| now >= due)
@@ -101,16 +110,16 @@ impl Sink {
 
     /// Sends the stop heaps, once; returns whether all of them are sent.
     fn send_stop(&mut self) -> Result<bool, BlockError> {
-        let is_told = self.has_stop_heaps && (self.has_sent || self.is_sending);
+        let is_told = self.stop_heaps != StopHeaps::None && (self.has_sent || self.is_sending);
         if !self.share.is_started() || !is_told {
             return Ok(true);
         }
-        if !self.stopped {
+        if self.stop_heaps == StopHeaps::Due {
             // Descriptors that are being sent are completed first.
             if !self.send_control()? {
                 return Ok(false);
             }
-            self.stopped = true;
+            self.stop_heaps = StopHeaps::Begun;
             let items = [Pointer::immediate(item::STREAM_CONTROL, item::STREAM_STOP)];
             self.begin_control(items.to_vec(), vec![0]);
         }
@@ -200,7 +209,7 @@ impl Block for Sink {
         let began = Instant::now();
         while !self.send_stop()? {
             if began.elapsed() > STOP_TIME {
-                let told = self.control.take().filter(|_| self.stopped);
+                let told = self.control.take().filter(|_| self.stop_heaps == StopHeaps::Begun);
                 let told = told.as_ref().map_or(0, Control::told);
                 self.stops_lost.add((self.terms.destinations.len() - told) as u64);
                 break;

@@ -19,7 +19,7 @@ pub const HELD: usize = 2;
 
 /// Sending threads. When it is dropped, the threads stop and are waited for.
 pub struct Threads {
-    threads: Vec<Sending>,
+    all: Vec<Sending>,
     stop: Arc<AtomicBool>,
     /// The frame that is being given to the threads, and the number of threads that have it.
     given: usize,
@@ -43,24 +43,24 @@ impl Threads {
     /// Starts a thread of the block of `env` for each of `shares`.
     pub fn start(shares: Vec<Share>, env: &Env) -> Result<Self, BlockError> {
         let stop = Arc::new(AtomicBool::new(false));
-        let mut all = Self { threads: Vec::with_capacity(shares.len()), stop, given: 0 };
+        let mut threads = Self { all: Vec::with_capacity(shares.len()), stop, given: 0 };
         for (name, share) in NAMES[1..].iter().zip(shares) {
             // The thread holds one frame, so another one waits here.
             let (sender, jobs) = sync_channel(HELD - 1);
-            let stop = Arc::clone(&all.stop);
+            let stop = Arc::clone(&threads.stop);
             let thread = env
                 .counters
                 .threads()
                 .spawn(name, &env.name, move || run(share, &jobs, &stop))
                 .map_err(|error| BlockError::new("cannot start a sending thread").because(error))?;
-            all.threads.push(Sending { jobs: Some(sender), thread: Some(thread) });
+            threads.all.push(Sending { jobs: Some(sender), thread: Some(thread) });
         }
-        Ok(all)
+        Ok(threads)
     }
 
     /// Gives `job` to the threads; returns whether all of them have it. Until then, it must be given again.
     pub fn give(&mut self, job: &Job) -> Result<bool, BlockError> {
-        while let Some(sending) = self.threads.get_mut(self.given) {
+        while let Some(sending) = self.all.get_mut(self.given) {
             match sending.jobs.as_ref().map(|jobs| jobs.try_send(job.clone())) {
                 Some(Ok(())) => self.given += 1,
                 Some(Err(TrySendError::Full(_))) => return Ok(false),
@@ -76,7 +76,7 @@ impl Threads {
 
     /// Notes that there are no more frames; returns whether the threads have sent theirs and ended.
     pub fn end(&mut self) -> Result<bool, BlockError> {
-        for sending in &mut self.threads {
+        for sending in &mut self.all {
             sending.jobs = None;
             if sending.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
                 return Ok(false);
@@ -90,7 +90,7 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        for sending in &mut self.threads {
+        for sending in &mut self.all {
             // The block has failed or is dropped: it reports one error only.
             let _ = sending.join();
         }
@@ -101,15 +101,14 @@ impl Drop for Threads {
 fn run(mut share: Share, jobs: &Receiver<Job>, stop: &AtomicBool) -> Result<(), BlockError> {
     while !stop.load(Ordering::Acquire) {
         if share.is_idle() {
-            let job = match jobs.try_recv() {
-                Ok(job) => job,
-                Err(_) => {
-                    share.pace.wait_for_input();
-                    match jobs.recv_timeout(TICK) {
-                        Ok(job) => job,
-                        Err(RecvTimeoutError::Timeout) => continue,
-                        Err(RecvTimeoutError::Disconnected) => return Ok(()),
-                    }
+            let job = if let Ok(job) = jobs.try_recv() {
+                job
+            } else {
+                share.pace.wait_for_input();
+                match jobs.recv_timeout(TICK) {
+                    Ok(job) => job,
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 }
             };
             share.begin(job, Instant::now());

@@ -71,7 +71,6 @@ fn overloaded_flowgraph_drops_the_same_frames_of_both_polarisations() {
     let pairs = count("align", "pairs");
     let dropped = ["pol[0]", "pol[1]"].map(|pol| count(pol, "frames_dropped"));
     let unpaired = ["pol0", "pol1"].map(|pol| count("align", &format!("{pol}_frames_unpaired")));
-    println!("{pairs} pairs, dropped {dropped:?}, unpaired {unpaired:?}");
     assert!(dropped.iter().all(|dropped| *dropped > pairs / 4), "{dropped:?} of {pairs}");
     assert!(unpaired.iter().sum::<u64>() < pairs / 10, "{unpaired:?} of {pairs}");
 }

@@ -27,6 +27,10 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     unsafe {
         from.copy_to_nonoverlapping(to, before);
         for at in (before..after).step_by(LINE) {
+            #[allow(
+                clippy::cast_ptr_alignment,
+                reason = "loads need no alignment, and `to` has it"
+            )]
             let (from, to) = (from.add(at).cast::<__m128i>(), to.add(at).cast::<__m128i>());
             let line = [0, 1, 2, 3].map(|word| _mm_loadu_si128(from.add(word)));
             for (word, value) in line.into_iter().enumerate() {
