@@ -1,5 +1,7 @@
 //! Frame sizes that the plan chooses from `latency_seconds`.
 
+#![allow(clippy::float_cmp)] // Exact values of the plan.
+
 use super::kinds::registry;
 use crate::{FrameReason, Plan, Setting, load_text};
 
