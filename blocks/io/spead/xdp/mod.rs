@@ -5,8 +5,8 @@
 //! [`headers`] trusts nothing.
 //!
 //! # Layout
-//! - [`program`]: the XDP program, and its link to an interface
-//! - [`queue`]: the socket of a receive queue; [`ring`]: what it shares with the kernel
+//! - `program`: the XDP program, and its link to an interface
+//! - [`queue`]: the socket of a receive queue; `ring`: what it shares with the kernel
 //! - [`headers`]: Ethernet, IPv4 and UDP
 //! - [`interface`]: interfaces and their queues
 #![allow(unsafe_code)] // AF_XDP and bpf have no safe interface.
