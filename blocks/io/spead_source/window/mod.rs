@@ -247,12 +247,11 @@ impl Window {
 
     /// Returns the interval of frame number `frame`; `None` if the source drops no intervals.
     fn interval(&self, frame: u64) -> Option<Interval> {
-        let frames = self.options.interval_frames?;
-        Some(Interval {
-            adc_sample_rate_hz: self.options.adc_sample_rate_hz,
-            samples: self.layout.samples_per_frame() * frames,
-            number: frame / frames,
-        })
+        let samples = self.layout.samples_per_frame() * self.options.interval_frames?;
+        // The timestamp in the flowgraph: that of the stream may begin again.
+        let timestamp = self.timeline.origin + frame * self.layout.samples_per_frame();
+        let adc_sample_rate_hz = self.options.adc_sample_rate_hz;
+        Some(Interval { adc_sample_rate_hz, samples, number: timestamp / samples })
     }
 
     /// Processes one datagram.
