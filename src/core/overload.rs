@@ -60,6 +60,10 @@ impl Overload {
         let fill = Arc::new(AtomicU32::new(0));
         let mut state = self.state();
         state.fills.retain(|fill| fill.strong_count() > 0);
+        if state.fills.is_empty() {
+            // Decisions of earlier sources: the timestamps may begin again.
+            state.known.clear();
+        }
         state.fills.push(Arc::downgrade(&fill));
         Fill(fill)
     }
@@ -145,6 +149,20 @@ mod tests {
         overload.drop_rest(interval(1));
         overload.drop_rest(interval(2));
         assert_eq!([1, 2, 3].map(|n| overload.drops(interval(n))), [true, true, false]);
+    }
+
+    #[test]
+    fn decisions_end_with_their_sources() {
+        let overload = Overload::default();
+        let first = overload.join();
+        let second = overload.join();
+        overload.drop_rest(interval(1));
+        drop(first);
+        let third = overload.join();
+        assert!(overload.drops(interval(1)));
+        drop((second, third));
+        let _fourth = overload.join();
+        assert!(!overload.drops(interval(1)));
     }
 
     #[test]

@@ -122,6 +122,17 @@ impl Sender {
         Ok(Self { socket, coalesce: true })
     }
 
+    /// Duplicates the socket for another thread: receivers see one sender.
+    ///
+    /// # Errors
+    /// If no descriptor is left.
+    pub fn duplicate(&self) -> Result<Self, BlockError> {
+        let socket = self.socket.try_clone();
+        let socket =
+            socket.map_err(|error| BlockError::new("cannot duplicate a socket").because(error))?;
+        Ok(Self { socket, coalesce: self.coalesce })
+    }
+
     /// Disables segmentation by the kernel: every packet is sent as a datagram of its own, as from a sender
     /// without this feature.
     pub fn send_singly(&mut self) {

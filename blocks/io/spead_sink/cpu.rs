@@ -153,10 +153,11 @@ impl Sink {
 
 impl Block for Sink {
     fn start(&mut self) -> Result<(), BlockError> {
-        self.share.start()?;
+        let sender = self.share.open()?;
         for share in &mut self.others {
-            share.start()?;
+            share.start(sender.duplicate()?);
         }
+        self.share.start(sender);
         let others = std::mem::take(&mut self.others);
         self.threads = Some(Threads::start(others, &self.env)?);
         Ok(())

@@ -170,10 +170,14 @@ impl Share {
         }
     }
 
-    /// Opens its socket.
-    pub fn start(&mut self) -> Result<(), BlockError> {
-        self.sender = Some(Sender::open(self.terms.interface.as_deref(), self.terms.ttl)?);
-        Ok(())
+    /// Opens the socket of the sink.
+    pub fn open(&self) -> Result<Sender, BlockError> {
+        Sender::open(self.terms.interface.as_deref(), self.terms.ttl)
+    }
+
+    /// Sends with `sender`.
+    pub fn start(&mut self, sender: Sender) {
+        self.sender = Some(sender);
     }
 
     pub fn is_started(&self) -> bool {

@@ -430,6 +430,42 @@ fn two_threads_send_all_packets_of_every_heap_and_then_one_stop_heap() {
 }
 
 #[test]
+fn receivers_of_a_sink_with_threads_see_one_sender_and_its_stop_heap() {
+    use fxgraph::Control;
+    use fxgraph::flowgraph::load_text;
+    use fxgraph::runtime::{Options, Prepared};
+    let free = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+    let [even, odd] = free.each_ref().map(|socket| socket.local_addr().unwrap());
+    drop(free);
+    // Thread 0 sends the even heaps and the stop heaps, thread 1 the odd heaps.
+    let text = format!(
+        "flowgraph: g
+blocks:
+  s:
+    kind: digitiser_simulator
+    parameters: {{adc_sample_rate_hz: 1000000, samples_per_frame: 8192, period_samples: 8192, paced: true, frames: 40}}
+  o:
+    kind: spead_sink
+    input: s.pol0
+    parameters: {{stream: digitiser, destinations: [\"{even}\", \"{odd}\"], samples_per_heap: 1024, threads: 2}}
+  n: {{kind: null_sink, input: s.pol1}}
+  r:
+    kind: spead_source
+    parameters: {{stream: digitiser, addresses: [\"{odd}\"], adc_sample_rate_hz: 1000000, samples_per_heap: 1024,
+      samples_per_frame: 8192, stop_after_senders: 1}}
+  m: {{kind: null_sink, input: r}}
+"
+    );
+    let registry = || crate::kinds();
+    let plan = load_text("g.yaml", &text, &[], &registry()).result.ok().unwrap();
+    let prepared = Prepared::new(plan.build().unwrap()).unwrap();
+    let control = Control::new(plan, registry(), prepared.handle());
+    let running = prepared.start(Options::default()).unwrap();
+    assert!(control.wait_timeout(std::time::Duration::from_mins(1)), "the source does not end");
+    assert!(running.wait().failures.is_empty());
+}
+
+#[test]
 fn error_of_a_thread_is_that_of_the_sink() {
     // The kernel sends to a broadcast address only if asked to.
     let error = run_two_threads("255.255.255.255:7148", 4).unwrap_err();

@@ -12,7 +12,7 @@ use crate::io::spead::port::{Port, View};
 use crate::io::spead::receive::{Datagrams, Reader};
 use crate::io::spead::xdp::queue::Queue;
 use crate::io::spead::xdp::{self, Redirection};
-use fxgraph::overload::Fill;
+use fxgraph::overload::{Fill, Overload};
 use fxgraph::{BlockError, Counter, Counters};
 use socket2::Socket;
 use std::net::SocketAddrV4;
@@ -162,6 +162,8 @@ impl Network {
             }
         };
         let env = receiving.env.clone();
+        // The buffers of a source that drops nothing may be full.
+        let overload = if receiving.is_live() { env.overload.clone() } else { Overload::default() };
         let sockets: usize = self.ports.iter().map(Port::sockets).sum();
         let turn_bytes = receiving.window.bytes() / 4 / sockets.max(1);
         let team = Arc::new(Team {
@@ -177,7 +179,7 @@ impl Network {
         let mut others: Vec<JoinHandle<()>> = Vec::with_capacity(ports.len());
         for (index, port) in (1..).zip(ports) {
             let team_of_thread = Arc::clone(&team);
-            let fill = env.overload.join();
+            let fill = overload.join();
             let run = move || team_of_thread.receive(index, port, fill);
             match env.counters.threads().spawn(NAMES[index % MAX_THREADS], &env.name, run) {
                 Ok(thread) => others.push(thread),
@@ -188,7 +190,7 @@ impl Network {
                 }
             }
         }
-        team.receive(0, own, env.overload.join());
+        team.receive(0, own, overload.join());
         let ends: Vec<_> = others.into_iter().map(JoinHandle::join).collect();
         // The other threads have ended, so this thread has the only reference.
         let Some(team) = Arc::into_inner(team) else { return };

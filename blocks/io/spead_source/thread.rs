@@ -108,6 +108,11 @@ impl Receiving {
         Self { window, link, env, result: None, terms, last_data: None }
     }
 
+    /// Whether data are dropped when the flowgraph does not keep up.
+    pub fn is_live(&self) -> bool {
+        self.terms.is_live
+    }
+
     /// Runs until the stream ends.
     pub fn run(mut self, input: Input) {
         // Datagrams that arrive before the flowgraph runs wait in the socket buffer.

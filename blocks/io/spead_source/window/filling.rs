@@ -224,17 +224,20 @@ impl Filling {
         let target = unsafe { self.payload.add(to.start) };
         let copy = Copy { from: bytes.as_ptr(), to: target, len: bytes.len() };
         let later = writers.current.filter(|_| when == Copying::Later && writers.made.len() > 1);
-        match later {
-            Some(thread) => {
-                if writers.copies.0.len() == MOST_COPIES {
-                    writers.copies.make();
-                }
-                writers.copies.0.push(copy);
-                self.last[thread] = writers.batches[thread];
+        if let Some(thread) = later {
+            if writers.copies.0.len() == MOST_COPIES {
+                writers.copies.make();
             }
-            // SAFETY: the ranges are as asserted. All copies that may be made at this time are of bytes that
-            // arrived before, and those of this packet did not, or their copies are made.
-            None => unsafe { copy.make() },
+            writers.copies.0.push(copy);
+            self.last[thread] = writers.batches[thread];
+            return;
+        }
+        // SAFETY: the ranges are as asserted. All copies that may be made at this time are of bytes that
+        // arrived before, and those of this packet did not, or their copies are made.
+        unsafe { copy.make() };
+        if writers.made.len() > 1 {
+            // Another thread may close the frame.
+            copy::publish();
         }
     }
 

@@ -209,40 +209,56 @@ impl Window {
         mut note: impl FnMut(Outcome),
     ) -> bool {
         self.newest_of_batch = None;
+        let mut all_dropped = true;
         for (head, sender) in heads {
-            if Packet::parse(head).is_ok() {
-                // Nothing was cut off: a stop heap, for example.
-                note(self.process(head, sender, Copying::Now, frames));
-                continue;
-            }
-            let Ok((packet, _)) = Packet::head(head) else { return false };
-            let place = self.layout.place(&packet, |wire| self.timeline.unwrap(wire));
-            let Ok(place) = place else { return false };
-            let admitted = self.admit(place, sender);
-            let Some(index) = admitted.and_then(|verdict| self.enter(verdict, frames)) else {
-                return false;
+            // A stop heap, for example, is not cut off.
+            let outcome = if Packet::parse(head).is_ok() {
+                Some(self.process(head, sender, Copying::Now, frames))
+            } else {
+                self.drop_cut(head, sender, frames)
             };
-            if !matches!(self.entries[index], Entry::Dropped) {
-                return false;
-            }
-            self.accepted(place, sender);
-            note(Outcome::Accepted);
+            all_dropped &= outcome.is_some();
+            outcome.into_iter().for_each(&mut note);
         }
-        self.drops_next()
+        all_dropped && self.drops_next()
     }
 
-    /// Whether the newest heap of the last batch was dropped, and the next frames are, too.
+    /// Processes the first bytes of a datagram that was cut off; returns `None` if its frame is not dropped.
+    fn drop_cut(
+        &mut self,
+        head: &[u8],
+        sender: SocketAddrV4,
+        frames: &mut dyn Frames,
+    ) -> Option<Outcome> {
+        let (packet, _) = Packet::head(head).ok()?;
+        let place = self.layout.place(&packet, |wire| self.timeline.unwrap(wire)).ok()?;
+        let verdict = self.admit(place, sender)?;
+        let index = self.enter(verdict, frames)?;
+        if !matches!(self.entries[index], Entry::Dropped) {
+            return None;
+        }
+        self.accepted(place, sender);
+        Some(Outcome::Accepted)
+    }
+
+    /// Whether the newest heap of the last batch was dropped, and the next frames are, too, and no earlier frame is open:
+    /// the next datagrams of the socket are not needed.
     #[must_use]
     pub fn drops_next(&self) -> bool {
         let (Some(newest), Some(base)) = (self.newest_of_batch, self.timeline.base) else {
             return false;
         };
         let frame = newest / self.layout.samples_per_frame();
-        let entry = frame.checked_sub(base).and_then(|index| self.entries.get(index as usize));
+        let Some(index) = frame.checked_sub(base).map(|index| index as usize) else { return false };
+        let is_open = |entry: &Entry| matches!(entry, Entry::Open(_));
+        if !matches!(self.entries.get(index), Some(Entry::Dropped))
+            || self.entries.iter().take(index).any(is_open)
+        {
+            return false;
+        }
         let next = self.interval(frame + self.options.frames_ahead);
         let next = next.filter(|next| Some(*next) == self.interval(frame));
-        matches!(entry, Some(Entry::Dropped))
-            && next.is_some_and(|next| self.env.overload.drops(next))
+        next.is_some_and(|next| self.env.overload.drops(next))
     }
 
     /// Returns the interval of frame number `frame`; `None` if the source drops no intervals.
