@@ -209,36 +209,43 @@ impl Window {
         mut note: impl FnMut(Outcome),
     ) -> bool {
         self.newest_of_batch = None;
-        let mut all_dropped = true;
         for (head, sender) in heads {
             // A stop heap, for example, is not cut off.
-            let outcome = if Packet::parse(head).is_ok() {
-                Some(self.process(head, sender, Copying::Now, frames))
+            note(if Packet::parse(head).is_ok() {
+                self.process(head, sender, Copying::Now, frames)
             } else {
                 self.drop_cut(head, sender, frames)
-            };
-            all_dropped &= outcome.is_some();
-            outcome.into_iter().for_each(&mut note);
+            });
         }
-        all_dropped && self.drops_next()
+        self.drops_next()
     }
 
-    /// Processes the first bytes of a datagram that was cut off; returns `None` if its frame is not dropped.
-    fn drop_cut(
-        &mut self,
-        head: &[u8],
-        sender: SocketAddrV4,
-        frames: &mut dyn Frames,
-    ) -> Option<Outcome> {
-        let (packet, _) = Packet::head(head).ok()?;
-        let place = self.layout.place(&packet, |wire| self.timeline.unwrap(wire)).ok()?;
-        let verdict = self.admit(place, sender)?;
-        let index = self.enter(verdict, frames)?;
-        if !matches!(self.entries[index], Entry::Dropped) {
-            return None;
+    /// Processes the first bytes of a datagram that was cut off. Packets of other streams do not end the skimming.
+    fn drop_cut(&mut self, head: &[u8], sender: SocketAddrV4, frames: &mut dyn Frames) -> Outcome {
+        let packet = match Packet::head(head) {
+            Ok((packet, _)) => packet,
+            Err(why) => {
+                self.causes.malformed(why).add(1);
+                return Outcome::Refused;
+            }
+        };
+        let place = match self.layout.place(&packet, |wire| self.timeline.unwrap(wire)) {
+            Ok(place) => place,
+            Err(why) => return self.not_data(&packet, sender, why, frames),
+        };
+        let verdict = self.admit(place, sender).unwrap_or(Verdict::Elsewhere);
+        let Some(index) = self.enter(verdict, frames) else {
+            let is_late = verdict == Verdict::Late;
+            (if is_late { &self.causes.late } else { &self.causes.future }).add(1);
+            return Outcome::Refused;
+        };
+        if matches!(self.entries[index], Entry::Dropped) {
+            self.accepted(place, sender);
+            return Outcome::Accepted;
         }
-        self.accepted(place, sender);
-        Some(Outcome::Accepted)
+        // The frame lacks this packet, and shows that the dropped frames are over.
+        self.newest_of_batch = self.newest_of_batch.max(Some(place.timestamp));
+        Outcome::Refused
     }
 
     /// Whether the newest heap of the last batch was dropped, and the next frames are, too, and no earlier frame is open:

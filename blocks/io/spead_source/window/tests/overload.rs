@@ -114,12 +114,14 @@ fn stop_heap_among_heads_is_seen() {
     side.frame(4);
     let stop = packet(99, 0, &[], &[Pointer::immediate(item::STREAM_CONTROL, item::STREAM_STOP)]);
     let next = heap(5 * FRAME);
-    let heads = [(&next[..next.len() - 1], FROM), (&stop[..], FROM)];
+    // Foreign bytes do not end the skimming.
+    let heads = [(&next[..next.len() - 1], FROM), (&[7; 100][..], FOREIGN), (&stop[..], FROM)];
     let mut outcomes = vec![];
     let goes_on =
         side.window.skim(heads.into_iter(), &mut side.desk, |outcome| outcomes.push(outcome));
     assert!(goes_on);
-    assert_eq!(outcomes, [Outcome::Accepted, Outcome::Stop]);
+    assert_eq!(outcomes, [Outcome::Accepted, Outcome::Refused, Outcome::Stop]);
+    assert_eq!(count(&side.counters, "packets_not_spead"), 1);
 }
 
 #[test]
