@@ -206,6 +206,30 @@ fn second_flowgraph_that_receives_nothing_leaves_the_first_one_as_it_is() {
     second.post("/api/v1/flowgraph/abort");
 }
 
+/// The first flowgraph has stood still, and sends what it has not sent in order: frames of the second one would come
+/// before them.
+#[test]
+fn first_flowgraph_that_lags_is_not_taken_over() {
+    let array = Array::start(4);
+    let process = array.f.child.id().to_string();
+    let signal = |name: &str| {
+        assert!(Command::new("kill").args([name, &process]).status().unwrap().success());
+    };
+    let second = array.second(|yaml| yaml);
+    signal("-STOP");
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    signal("-CONT");
+    let taken = array.take_over(&second, &["--limit", "2s"]);
+    let said = text(&taken.stderr);
+    assert!(!taken.status.success());
+    assert!(said.contains("s behind the second one after 2 s"), "{said}");
+    second.wait("ended");
+    let (recorded, _folder) = array.recorded();
+    assert!(recorded.iter().all(|(_, validity, _)| validity.iter().any(|byte| *byte != 0)));
+    assert_eq!(recorded.len(), FRAMES * 32768 / (128 * 256) - 1);
+    second.post("/api/v1/flowgraph/abort");
+}
+
 /// The second flowgraph stops just before it sends: the first one takes its streams back, and what nobody sent is
 /// flagged.
 #[test]

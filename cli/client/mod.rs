@@ -193,6 +193,7 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Response<Body>, Failure> {
+        let is_repeatable = method == Method::GET;
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url));
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
@@ -205,9 +206,15 @@ impl Client {
                     .map_err(Error::from)
                     .and_then(|request| self.agent.run(request))
             }
-            None => {
-                request.body(()).map_err(Error::from).and_then(|request| self.agent.run(request))
-            }
+            None => request.body(()).map_err(Error::from).and_then(|request| {
+                let again = is_repeatable.then(|| request.clone());
+                let answer = self.agent.run(request);
+                // The server may have ended an idle connection at the moment of the request.
+                match (answer, again) {
+                    (Err(error), Some(again)) if is_ended(&error) => self.agent.run(again),
+                    (answer, _) => answer,
+                }
+            }),
         };
         let mut answer = answer.map_err(|error| self.unanswered(&error))?;
         if answer.status().is_success() {
@@ -240,6 +247,16 @@ impl Client {
         let what = format!("no flowgraph answers at {}: {reason}", self.url);
         Failure::failed(with_help(&what, help))
     }
+}
+
+/// Whether the server ended the connection without a response.
+fn is_ended(error: &Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    let kind = match error {
+        Error::Io(error) => error.kind(),
+        _ => return false,
+    };
+    matches!(kind, BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
 fn read<T: DeserializeOwned>(mut answer: Response<Body>, path: &str) -> Result<T, Failure> {
@@ -287,8 +304,11 @@ pub fn in_path(name: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
 
     fn client(connect: &str) -> Result<Client, Failure> {
         Connection { connect: connect.to_owned(), token_file: None, ca: None }.client()
@@ -303,6 +323,33 @@ mod tests {
         for bad in ["", ":", "ftp://host", "http://", "http://host/api", "http://a b"] {
             assert!(client(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn get_is_repeated_when_the_server_ends_the_connection_and_post_is_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let mut requests = Vec::new();
+            for answer in ["", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1", ""] {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut head = String::new();
+                BufReader::new(&stream).read_line(&mut head).unwrap();
+                stream.write_all(answer.as_bytes()).unwrap();
+                requests.push(head);
+            }
+            requests
+        });
+        let client = client(&url).unwrap();
+        assert_eq!(client.get::<u8>("/a").unwrap(), 1);
+        client.send::<u8>(Method::POST, "/b", None).unwrap_err();
+        assert_eq!(
+            server.join().unwrap(),
+            ["GET /a HTTP/1.1\r\n"; 2]
+                .into_iter()
+                .chain(["POST /b HTTP/1.1\r\n"])
+                .collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -17,6 +17,9 @@ use ureq::http::Method;
 const ENABLED: &str = "enabled";
 /// Frames that a new sink has to receive: the first ones may miss data from before its start.
 const FRAMES: u64 = 3;
+/// Longest time by which an old sink may be behind a new one at the takeover, or 8 frames if those are longer: half of
+/// what receivers wait for frames that come late.
+const MOST_BEHIND: Duration = Duration::from_millis(50);
 /// Longest time for an answer.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Time between two requests about blocks: a server answers 100 requests per second of one client, and a part may have
@@ -322,40 +325,52 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// Waits until the new sinks receive frames, less than half of `lead` behind the old ones.
+    /// Waits until the new sinks receive frames, less than half of `lead` behind the old ones, and the old ones are
+    /// behind them by less than [`MOST_BEHIND`]: receivers would get the last frames of the old ones after newer ones.
     fn wait_ready(&self, lead: Duration) -> Result<(), Failure> {
+        let mut behind = Duration::ZERO;
         let is_ready = || {
             let health: Health = self.new.client.get("/api/v1/health")?;
             if health.state != "running" {
                 return Err(self.new.refuse("ended before the takeover", None));
             }
+            behind = Duration::ZERO;
             for name in self.sinks {
                 let (old, new) = (self.old.block(name)?, self.new.block(name)?);
-                let behind = samples(&new, lead) / 2;
-                let newest = new.newest_timestamp.map(|newest| newest.saturating_add(behind));
-                if new.summary.totals.frames_in < FRAMES || newest < old.newest_timestamp {
+                if new.summary.totals.frames_in < FRAMES || lag(&new, &old) > lead / 2 {
+                    return Ok(false);
+                }
+                let lag = lag(&old, &new);
+                if lag > MOST_BEHIND.max(8 * frame_time(&new)) {
+                    behind = lag;
                     return Ok(false);
                 }
             }
             Ok(true)
         };
-        match wait(self.limit, is_ready) {
-            Ok(true) => Ok(()),
+        let failure = match wait(self.limit, is_ready) {
+            Ok(true) => return Ok(()),
+            Ok(false) if behind > Duration::ZERO => {
+                let rule = format!(
+                    "is {:.1} s behind the second one after {:.0} s, so its last frames would come too late; it goes on",
+                    behind.as_secs_f64(),
+                    self.limit.as_secs_f64()
+                );
+                let help = "repeat the takeover when it has caught up: `fxgraph top`";
+                self.old.refuse(&rule, Some(help))
+            }
             Ok(false) => {
-                self.new.end("abort");
                 let rule = format!(
                     "did not catch up within {:.0} s; the first flowgraph goes on",
                     self.limit.as_secs_f64()
                 );
-                Err(self
-                    .new
-                    .refuse(&rule, Some("check that it receives the same streams: `fxgraph top`")))
+                let help = "check that it receives the same streams: `fxgraph top`";
+                self.new.refuse(&rule, Some(help))
             }
-            Err(failure) => {
-                self.new.end("abort");
-                Err(failure)
-            }
-        }
+            Err(failure) => failure,
+        };
+        self.new.end("abort");
+        Err(failure)
     }
 
     /// A timestamp at least `lead` after the newest frame of any sink.
@@ -419,6 +434,24 @@ impl Steps<'_> {
             )),
         }
     }
+}
+
+/// Time by which the newest frame of the sink `late` is older than that of `early`; 0 before the first frames.
+fn lag(late: &BlockPage, early: &BlockPage) -> Duration {
+    let newest = early.newest_timestamp.zip(late.newest_timestamp);
+    let behind = newest.map_or(0, |(early, late)| early.saturating_sub(late));
+    time(late, behind)
+}
+
+/// Duration of an input frame of a sink.
+fn frame_time(sink: &BlockPage) -> Duration {
+    time(sink, sink.inputs.first().map_or(0, |input| input.carries.samples_per_frame))
+}
+
+/// Duration of ADC samples at the input of a sink.
+fn time(sink: &BlockPage, samples: u64) -> Duration {
+    let rate = sink.inputs.first().map_or(f64::INFINITY, |input| input.carries.adc_sample_rate_hz);
+    Duration::try_from_secs_f64(samples as f64 / rate).unwrap_or_default()
 }
 
 /// Duration in ADC samples at the input of a sink.
