@@ -9,7 +9,8 @@
 //! - [`descriptor`]: heaps that describe the items of a stream
 //! - [`control`]: heaps without data, and the numbers of heaps
 //! - [`address`]: `a.b.c.d+N:port` and network interfaces
-//! - [`receive`], [`send`]: batched UDP
+//! - [`sockets`]: UDP sockets of receivers
+//! - [`receive`], [`send`]: batched UDP; [`datagrams`]: those that were received together
 //! - [`xdp`]: datagrams from AF_XDP sockets, which bypass the kernel's network stack
 //! - [`port`]: sockets of a receiving thread, of either
 //! - [`link`]: frames between a source and its receiving thread
@@ -17,6 +18,7 @@
 
 pub mod address;
 pub mod control;
+pub mod datagrams;
 pub mod descriptor;
 pub mod item;
 pub mod link;
@@ -26,4 +28,5 @@ mod pcapng;
 pub mod port;
 pub mod receive;
 pub mod send;
+pub mod sockets;
 pub mod xdp;

@@ -1,6 +1,7 @@
 //! Sockets of a receiving thread, of the network stack or of AF_XDP, with one interface for both.
 
-use super::receive::{self, Batch, Reader, Received};
+use super::receive::{Batch, Reader, Received};
+use super::sockets;
 use super::xdp::queue::{Queue, Watched};
 use super::xdp::{self, Causes};
 use socket2::Socket;
@@ -31,7 +32,7 @@ impl Port {
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
         match self {
-            Self::Sockets(sockets) => sockets.iter().map(receive::buffer_bytes).sum(),
+            Self::Sockets(sockets) => sockets.iter().map(sockets::buffer_bytes).sum(),
             Self::Queues(queues, _) => queues.iter().map(Queue::buffer_bytes).sum(),
         }
     }
@@ -80,7 +81,7 @@ impl View {
     #[must_use]
     pub fn has_data(&self) -> bool {
         match self {
-            Self::Sockets(sockets) => receive::has_data(sockets),
+            Self::Sockets(sockets) => sockets::has_data(sockets),
             Self::Queues(queues) => queues.iter().any(|queue| queue.has_data()),
         }
     }
@@ -89,7 +90,7 @@ impl View {
     #[must_use]
     pub fn fill(&self) -> f32 {
         match self {
-            Self::Sockets(sockets) => sockets.iter().map(receive::fill).fold(0.0, f32::max),
+            Self::Sockets(sockets) => sockets.iter().map(sockets::fill).fold(0.0, f32::max),
             Self::Queues(queues) => queues.iter().map(|queue| queue.fill()).fold(0.0, f32::max),
         }
     }

@@ -6,7 +6,7 @@ use super::thread::{Input, Receiving, Terms};
 use super::window::{Options, Window};
 use super::{OnRestart, Receive, SpeadSource};
 use crate::io::spead::link::Lender;
-use crate::io::spead::{address, pcap, receive, xdp};
+use crate::io::spead::{address, pcap, receive, sockets, xdp};
 use fxgraph::{Block, BlockError, Counters, Env, Io, Next};
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ impl Source {
                 let queues = xdp::open(threads, &addresses, interfaces, bytes)?;
                 return Ok(Input::Network(Network::of_queues(queues, addresses, counters)));
             }
-            let sockets = receive::open_divided(threads, &addresses, interfaces, bytes)?;
+            let sockets = sockets::open_divided(threads, &addresses, interfaces, bytes)?;
             return Ok(Input::Network(Network::new(sockets, counters)));
         };
         let capture = pcap::Capture::open(path).map_err(|error| {

@@ -101,7 +101,7 @@ impl InStep {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::io::spead::receive::open_divided;
+    use crate::io::spead::sockets::open_divided;
     use std::net::{SocketAddrV4, UdpSocket};
     use std::sync::mpsc::{Receiver, channel};
 

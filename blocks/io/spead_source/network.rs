@@ -7,9 +7,10 @@
 use super::in_step::InStep;
 use super::thread::{End, Receiving};
 use super::window::{Copies, MAX_THREADS, Outcome};
+use crate::io::spead::datagrams::Datagrams;
 use crate::io::spead::link::TICK;
 use crate::io::spead::port::{Port, View};
-use crate::io::spead::receive::{Datagrams, Reader};
+use crate::io::spead::receive::Reader;
 use crate::io::spead::xdp::queue::Queue;
 use crate::io::spead::xdp::{self, Redirection};
 use fxgraph::overload::{Fill, Overload};

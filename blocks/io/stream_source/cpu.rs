@@ -2,10 +2,10 @@
 
 use super::window::{Options, Outcome, Window};
 use super::{OnStop, StreamSource};
+use crate::io::spead::datagrams::Datagrams;
 use crate::io::spead::link::{Lender, Link, Report, TICK};
 use crate::io::spead::port::Port;
-use crate::io::spead::receive::Datagrams;
-use crate::io::spead::{address, receive};
+use crate::io::spead::{address, sockets};
 use crate::io::stream::Described;
 use fxgraph::runtime::EventKind;
 use fxgraph::{Block, BlockError, Counter, Env, Io, Next};
@@ -39,7 +39,7 @@ impl Block for Source {
         let addresses = address::parse(&parameters.source)
             .map_err(|error| BlockError::new(error.to_string()))?;
         let interfaces: Vec<String> = parameters.interface.iter().cloned().collect();
-        let sockets = receive::open(&addresses, &interfaces, parameters.receive_buffer_bytes)?;
+        let sockets = sockets::open(&addresses, &interfaces, parameters.receive_buffer_bytes)?;
         let options = parameters.options(&self.described);
         let receiving = Receiving::new(self, options);
         let run = move |link| receiving.run(sockets, link);

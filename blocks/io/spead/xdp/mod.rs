@@ -17,7 +17,9 @@ mod program;
 pub mod queue;
 mod ring;
 
+use super::datagrams::Datagrams;
 use super::receive::{self, Reader, Received};
+use super::sockets;
 use fxgraph::BlockError;
 use interface::Interface;
 use program::Program;
@@ -61,7 +63,7 @@ pub fn open(
         return Err(too_many_threads(threads, places.len(), &interfaces));
     }
     let in_turn = addresses.iter().zip(interfaces.iter().cycle());
-    let reserved = in_turn.map(|(address, on)| receive::reserve(*address, on.index));
+    let reserved = in_turn.map(|(address, on)| sockets::reserve(*address, on.index));
     let reserved = reserved.collect::<Result<Vec<_>, _>>()?;
     let attach = |on: &Interface| {
         let program = Program::attach(addresses, on.index, on.queues());
@@ -238,7 +240,7 @@ impl Batch {
         for queue in &mut self.queues {
             let before = total.charge();
             loop {
-                let take = |datagrams: receive::Datagrams<'_>| {
+                let take = |datagrams: Datagrams<'_>| {
                     reader.take(datagrams);
                 };
                 let count = queue.take(BATCH, &self.addresses, &mut self.taken, take);

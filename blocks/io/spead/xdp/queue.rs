@@ -2,7 +2,7 @@
 
 use super::headers::{self, Rejected};
 use super::ring::{Mapping, Ring};
-use crate::io::spead::receive::{Datagrams, Place};
+use crate::io::spead::datagrams::{Datagrams, Place};
 use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

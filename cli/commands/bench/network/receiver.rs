@@ -2,9 +2,10 @@
 
 use super::layout::Layout;
 use super::sender::SendTimes;
+use fxgraph_blocks::io::spead::datagrams::Datagrams;
 use fxgraph_blocks::io::spead::item;
 use fxgraph_blocks::io::spead::packet::Packet;
-use fxgraph_blocks::io::spead::receive::{Batch, Datagrams};
+use fxgraph_blocks::io::spead::receive::Batch;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -12,7 +12,7 @@ use crate::units;
 use fxgraph::flowgraph::Plan;
 use fxgraph::runtime::{self, BlockStats, Report, Running, with_causes};
 use fxgraph::{BlockError, DeviceName};
-use fxgraph_blocks::io::spead::{address, receive};
+use fxgraph_blocks::io::spead::{address, receive, sockets};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,7 +64,7 @@ impl Addresses {
         let (first, second) = (port(first).map_err(failed)?, port(second).map_err(failed)?);
         let pols = [SocketAddrV4::new(group(1), first), SocketAddrV4::new(group(2), second)];
         let block_failed = |error: BlockError| Failure::failed(with_causes(&error));
-        let sockets = receive::open(
+        let sockets = sockets::open(
             &[SocketAddrV4::new(group(3), 0)],
             &[interface.to_string()],
             RECEIVE_BUFFER_BYTES,

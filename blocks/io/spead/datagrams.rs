@@ -1,0 +1,78 @@
+//! Datagrams that were read together, from a system call or from an AF_XDP socket.
+
+use super::receive::STRIDE;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// A message of the kernel: one datagram, or a run of datagrams of one sender.
+#[derive(Clone, Copy)]
+pub(super) struct Message {
+    pub len: usize,
+    /// Length of all datagrams of the run but the last one.
+    pub segment: usize,
+    pub sender: SocketAddrV4,
+}
+
+/// Position of the payload of a datagram in the memory of an AF_XDP socket.
+pub(super) struct Place {
+    /// Whether the packet was joined from several parts, in memory of its own.
+    pub is_joined: bool,
+    pub start: usize,
+    pub len: usize,
+    pub sender: SocketAddrV4,
+}
+
+/// Datagrams that were read together, with their senders.
+pub struct Datagrams<'a>(Source<'a>);
+
+enum Source<'a> {
+    /// Messages of a system call.
+    Messages {
+        buffers: std::slice::ChunksExact<'a, u8>,
+        messages: std::slice::Iter<'a, Message>,
+        /// Datagrams of the present message that are left.
+        run: std::slice::Chunks<'a, u8>,
+        sender: SocketAddrV4,
+    },
+    /// Packets of an AF_XDP socket.
+    Places { places: std::slice::Iter<'a, Place>, bytes: &'a dyn Fn(&Place) -> &'a [u8] },
+}
+
+impl<'a> Datagrams<'a> {
+    /// Datagrams of `messages`, whose bytes are in `buffers`, [`STRIDE`] apart.
+    pub(super) fn new(buffers: &'a [u8], messages: &'a [Message]) -> Self {
+        let sender = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        Self(Source::Messages {
+            buffers: buffers.chunks_exact(STRIDE),
+            messages: messages.iter(),
+            run: [].chunks(1),
+            sender,
+        })
+    }
+
+    pub(super) fn of_places(places: &'a [Place], bytes: &'a dyn Fn(&Place) -> &'a [u8]) -> Self {
+        Self(Source::Places { places: places.iter(), bytes })
+    }
+}
+
+impl<'a> Iterator for Datagrams<'a> {
+    type Item = (&'a [u8], SocketAddrV4);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            Source::Places { places, bytes } => {
+                let place = places.next()?;
+                Some((bytes(place), place.sender))
+            }
+            Source::Messages { buffers, messages, run, sender } => {
+                if let Some(datagram) = run.next() {
+                    return Some((datagram, *sender));
+                }
+                let (message, buffer) = messages.next().zip(buffers.next())?;
+                *sender = message.sender;
+                *run = buffer[..message.len].chunks(message.segment);
+                // An empty datagram is a datagram.
+                Some((run.next().unwrap_or_default(), *sender))
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! UDP sockets of receivers: opening them, and the state of their buffers.
+#![allow(unsafe_code)] // Socket options and poll have no safe interface.
+
+use super::address;
+use fxgraph::BlockError;
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::AsRawFd;
+
+/// Socket option that reads the memory of a socket (`asm-generic/socket.h`, Linux 4.12).
+const SO_MEMINFO: i32 = 55;
+/// Sockets per system call in [`has_data`].
+const POLLED: usize = 32;
+
+/// Opens one socket per address: multicast groups are joined on `interfaces` in turn.
+pub fn open(
+    addresses: &[SocketAddrV4],
+    interfaces: &[String],
+    buffer_bytes: usize,
+) -> Result<Vec<Socket>, BlockError> {
+    let interfaces = interfaces
+        .iter()
+        .map(|name| address::interface(name).map_err(|e| BlockError::new(e.to_string())))
+        .collect::<Result<Vec<_>, _>>()?;
+    let open = |(i, address): (usize, &SocketAddrV4)| {
+        let interface = match interfaces.len() {
+            0 => Ipv4Addr::UNSPECIFIED,
+            n => interfaces[i % n],
+        };
+        open_one(*address, interface, buffer_bytes, false)
+            .map_err(|error| BlockError::new(cannot_listen(*address, &error)).because(error))
+    };
+    addresses.iter().enumerate().map(open).collect()
+}
+
+/// Opens the sockets of `threads` threads, at most one per address and thread: with fewer threads than
+/// addresses, threads have several addresses in turn; with more, unicast addresses have several sockets in
+/// turn. The kernel divides the datagrams to one address among its sockets by their sender (address and
+/// port), so the datagrams of a sender stay in order. Multicast groups cannot be divided: each socket of a
+/// group gets all its datagrams.
+pub fn open_divided(
+    threads: usize,
+    addresses: &[SocketAddrV4],
+    interfaces: &[String],
+    buffer_bytes: usize,
+) -> Result<Vec<Vec<Socket>>, BlockError> {
+    let threads = threads.max(1);
+    let mut divided: Vec<Vec<Socket>> = (0..threads).map(|_| Vec::new()).collect();
+    if threads <= addresses.len() {
+        for (i, socket) in open(addresses, interfaces, buffer_bytes)?.into_iter().enumerate() {
+            divided[i % threads].push(socket);
+        }
+        return Ok(divided);
+    }
+    for (i, address) in addresses.iter().enumerate() {
+        let sharing = (i..threads).step_by(addresses.len());
+        let sockets = open_shared(*address, sharing.len(), buffer_bytes)
+            .map_err(|error| BlockError::new(cannot_listen(*address, &error)).because(error))?;
+        for (thread, socket) in sharing.zip(sockets) {
+            divided[thread].push(socket);
+        }
+    }
+    Ok(divided)
+}
+
+/// Opens `count` sockets of one unicast address.
+fn open_shared(
+    address: SocketAddrV4,
+    count: usize,
+    buffer_bytes: usize,
+) -> io::Result<Vec<Socket>> {
+    if count > 1 && address.ip().is_multicast() {
+        return Err(io::Error::other("a multicast group cannot be divided among sockets"));
+    }
+    // Fails if another program has the port: it could share the port, and get part of the stream.
+    let alone = open_one(address, Ipv4Addr::UNSPECIFIED, buffer_bytes, false)?;
+    if count == 1 {
+        return Ok(vec![alone]);
+    }
+    drop(alone);
+    (0..count).map(|_| open_one(address, Ipv4Addr::UNSPECIFIED, buffer_bytes, true)).collect()
+}
+
+fn cannot_listen(address: SocketAddrV4, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("cannot listen on {address}: another program or block has this port")
+        }
+        io::ErrorKind::AddrNotAvailable if !address.ip().is_multicast() => {
+            format!("cannot listen on {address}: no interface of this host has that address")
+        }
+        _ => format!("cannot listen on {address}: {error}"),
+    }
+}
+
+/// Binds `address` with a socket that no thread reads, and joins its group on interface number `interface`: the address
+/// is this program's, and switches deliver the group.
+pub(super) fn reserve(address: SocketAddrV4, interface: u32) -> Result<Socket, BlockError> {
+    let open = || {
+        let socket = bind(address, false)?;
+        let _ = socket.set_recv_buffer_size(0);
+        if address.ip().is_multicast() {
+            let interface = InterfaceIndexOrAddress::Index(interface);
+            socket.join_multicast_v4_n(address.ip(), &interface)?;
+        }
+        Ok(socket)
+    };
+    open().map_err(|error| BlockError::new(cannot_listen(address, &error)).because(error))
+}
+
+/// Binds `address`. `is_shared`: further sockets get the same address.
+fn bind(address: SocketAddrV4, is_shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_reuse_port(is_shared)?;
+    if address.ip().is_multicast() {
+        // Several receivers may share a group; a socket bound to the group gets no other packets.
+        socket.set_reuse_address(true)?;
+        socket.set_multicast_all_v4(false)?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn open_one(
+    address: SocketAddrV4,
+    interface: Ipv4Addr,
+    buffer_bytes: usize,
+    is_shared: bool,
+) -> io::Result<Socket> {
+    let socket = bind(address, is_shared)?;
+    if address.ip().is_multicast() {
+        socket.join_multicast_v4(address.ip(), &interface)?;
+    }
+    set_receive_buffer(&socket, buffer_bytes);
+    // Without these two options packets still arrive, at a higher cost and without the drop count.
+    let _ = set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
+    let _ = set_option(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+    Ok(socket)
+}
+
+fn set_receive_buffer(socket: &Socket, bytes: usize) {
+    let value = i32::try_from(bytes).unwrap_or(i32::MAX);
+    // Beyond the system's limit if permitted, up to the limit otherwise.
+    if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value).is_err() {
+        let _ = socket.set_recv_buffer_size(bytes);
+    }
+    let got = buffer_bytes(socket);
+    if got < bytes {
+        tracing::warn!(
+            asked_bytes = bytes,
+            got_bytes = got,
+            "the socket buffer is smaller than `receive_buffer_bytes`; raise net.core.rmem_max"
+        );
+    }
+}
+
+/// Returns the size of the receive buffer of `socket`, in bytes.
+#[must_use]
+pub fn buffer_bytes(socket: &Socket) -> usize {
+    // The kernel reports twice the requested size, which includes its own bookkeeping.
+    socket.recv_buffer_size().unwrap_or(0) / 2
+}
+
+pub(super) fn set_option(socket: &Socket, level: i32, name: i32, value: i32) -> io::Result<()> {
+    // SAFETY: the option's value is one int that outlives the call, and its size is given.
+    let rc = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether one of `sockets` has data that no thread has read.
+#[must_use]
+pub fn has_data(sockets: &[Socket]) -> bool {
+    sockets.chunks(POLLED).any(|sockets| {
+        let mut polls = [const { libc::pollfd { fd: -1, events: 0, revents: 0 } }; POLLED];
+        for (poll, socket) in polls.iter_mut().zip(sockets) {
+            (poll.fd, poll.events) = (socket.as_raw_fd(), libc::POLLIN);
+        }
+        // SAFETY: `polls` has at least as many elements as `sockets`.
+        unsafe { libc::poll(polls.as_mut_ptr(), sockets.len() as libc::nfds_t, 0) > 0 }
+    })
+}
+
+/// Returns the used fraction of the receive buffer of `socket`.
+#[must_use]
+pub fn fill(socket: &Socket) -> f32 {
+    let mut info = [0_u32; libc::SK_MEMINFO_DROPS as usize + 1];
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: `info` has `len` bytes.
+    let rc = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_MEMINFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    let [used, size] = [libc::SK_MEMINFO_RMEM_ALLOC, libc::SK_MEMINFO_RCVBUF]
+        .map(|variable| info[variable as usize]);
+    if rc == 0 { used as f32 / size.max(1) as f32 } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! Tests of the sockets of receivers.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::io::spead::datagrams::Datagrams;
+use crate::io::spead::receive::Batch;
+use std::net::UdpSocket;
+use std::time::Duration;
+
+fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn addresses_are_divided_among_threads_and_threads_among_addresses() {
+    let addresses = [(); 3].map(|()| SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()));
+    let ports = |threads: usize| -> Vec<Vec<usize>> {
+        let sockets = open_divided(threads, &addresses, &[], 1 << 16).unwrap();
+        let of = |socket: &Socket| {
+            let at = socket.local_addr().unwrap().as_socket_ipv4().unwrap();
+            addresses.iter().position(|address| *address == at).unwrap()
+        };
+        sockets.iter().map(|sockets| sockets.iter().map(of).collect()).collect()
+    };
+    assert_eq!(ports(1), [[0, 1, 2]]);
+    assert_eq!(ports(2), [vec![0, 2], vec![1]]);
+    assert_eq!(ports(3), [[0], [1], [2]]);
+    assert_eq!(ports(5), [[0], [1], [2], [0], [1]]);
+}
+
+#[test]
+fn datagrams_of_a_sender_come_to_one_of_several_sockets_in_order() {
+    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+    let sockets = open_divided(4, &[address], &[], 1 << 20).unwrap();
+    let senders = [(); 8].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    for i in 0..20_u8 {
+        for sender in &senders {
+            sender.send_to(&[i; 100], address).unwrap();
+        }
+    }
+    let mut of: std::collections::HashMap<SocketAddrV4, (usize, Vec<u8>)> =
+        std::collections::HashMap::new();
+    for (thread, sockets) in sockets.into_iter().enumerate() {
+        let mut batch = Batch::new(sockets, 1 << 20);
+        loop {
+            let mut handle = |datagrams: Datagrams<'_>| {
+                for (datagram, sender) in datagrams {
+                    let (at, seen) = of.entry(sender).or_insert((thread, Vec::new()));
+                    assert_eq!(*at, thread);
+                    seen.push(datagram[0]);
+                }
+            };
+            let received = batch.receive(Duration::from_millis(50), &mut handle).unwrap();
+            if received.datagrams == 0 {
+                break;
+            }
+        }
+    }
+    assert_eq!(of.len(), senders.len());
+    assert!(of.values().all(|(_, seen)| *seen == (0..20).collect::<Vec<_>>()));
+}
+
+#[test]
+fn address_of_several_threads_is_not_shared_with_another_program() {
+    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+    let first = open_divided(2, &[address], &[], 1 << 16).unwrap();
+    for threads in [1, 2] {
+        let error = open_divided(threads, &[address], &[], 1 << 16).unwrap_err().to_string();
+        assert!(error.contains("has this port"), "{error}");
+    }
+    drop(first);
+    open_divided(2, &[address], &[], 1 << 16).unwrap();
+    let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, 71, 49), free_port());
+    let error = open_divided(2, &[group], &[], 1 << 16).unwrap_err().to_string();
+    assert!(error.contains("239.255.71.49") && error.contains("divided"), "{error}");
+}
+
+#[test]
+fn errors_name_the_port_the_address_and_the_interface() {
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+    let error = open(&[address], &[], 4096).unwrap_err().to_string();
+    assert!(error.contains(&address.to_string()) && error.contains("has this port"), "{error}");
+    let foreign = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 7), 7148);
+    let error = open(&[foreign], &[], 4096).unwrap_err().to_string();
+    assert!(error.contains("203.0.113.7"), "{error}");
+    let error = open(&[address], &["no-such0".to_owned()], 4096).unwrap_err().to_string();
+    assert!(error.contains("no-such0"), "{error}");
+}
