@@ -1,5 +1,6 @@
 //! Overhead of the framework in nanoseconds per frame and hop: throughput of a flowgraph of five blocks that pass or
-//! copy frames, compared with the same work in a bare loop, and of one output with several readers.
+//! copy frames, compared with the same work in a bare loop, time of a single frame, and throughput of one output with
+//! several readers.
 //!
 //! `cargo bench -p fxgraph --bench hop`
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
@@ -132,7 +133,7 @@ fn fan_out(branches: usize, frames: u64) -> Assembly {
     Assembly { name: "fan-out".to_owned(), parts }
 }
 
-fn assembly(work: Work, bytes: usize, frames: u64, thread: Thread) -> Assembly {
+fn assembly(work: Work, bytes: usize, frames: u64, thread: Thread, memory: usize) -> Assembly {
     let mut parts: Vec<Part> = Vec::new();
     for number in 0..BLOCKS + 2 {
         let (first, last) = (number == 0, number == BLOCKS + 1);
@@ -149,7 +150,7 @@ fn assembly(work: Work, bytes: usize, frames: u64, thread: Thread) -> Assembly {
         }
         // Frames that pass through all come from the source's pool.
         let pool = match work {
-            Work::Pass => first.then(|| pool(HOPS * DEPTH + BLOCKS + 2, bytes)),
+            Work::Pass => first.then(|| pool(memory, bytes)),
             Work::Copy => (!last).then(|| pool(DEPTH + 2, bytes)),
         };
         let outputs = if last { vec![] } else { vec![PartOutput { edges: vec![], pool }] };
@@ -159,8 +160,13 @@ fn assembly(work: Work, bytes: usize, frames: u64, thread: Thread) -> Assembly {
 }
 
 fn flowgraph(work: Work, bytes: usize, frames: u64, workers: usize, thread: Thread) -> Duration {
+    let memory = HOPS * DEPTH + BLOCKS + 2;
+    run(assembly(work, bytes, frames, thread, memory), frames, workers)
+}
+
+fn run(assembly: Assembly, frames: u64, workers: usize) -> Duration {
     let options = Options { workers, config_id: 0 };
-    let report = start(assembly(work, bytes, frames, thread), options).unwrap().wait();
+    let report = start(assembly, options).unwrap().wait();
     assert!(report.failures.is_empty(), "{:?}", report.failures);
     assert_eq!(report.stats[BLOCKS + 1].frames_in, frames);
     report.elapsed
@@ -226,6 +232,39 @@ fn chains(cores: usize) {
     }
 }
 
+/// CPU time of this process.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// One frame at a time: most blocks wait, as in front of a GPU.
+fn single_frames(cores: usize) {
+    println!("\none frame at a time through {HOPS} hops; best of {REPEATS}\n");
+    println!("| runs on | us per frame and hop | us of CPU time |");
+    println!("|---|---:|---:|");
+    let frames = 20_000;
+    for (workers, thread) in [
+        (1, Thread::Shared),
+        (cores, Thread::Shared),
+        (8, Thread::Shared),
+        (1, Thread::Own { core: None }),
+    ] {
+        let trial = |_| {
+            let before = cpu_time();
+            let assembly = assembly(Work::Pass, 4096, frames, thread, 1);
+            (run(assembly, frames, workers), cpu_time().saturating_sub(before))
+        };
+        let (time, cpu) = (0..REPEATS).map(trial).min().unwrap();
+        let micros = |time: Duration| time.as_secs_f64() * 1e6 / (frames * HOPS as u64) as f64;
+        let place = match thread {
+            Thread::Shared => format!("{workers} workers"),
+            Thread::Own { .. } => "own threads".to_owned(),
+        };
+        println!("| {place} | {:.2} | {:.2} |", micros(time), micros(cpu));
+    }
+}
+
 fn branches(cores: usize) {
     println!("\none output, several readers; best of {REPEATS}\n");
     println!(
@@ -260,5 +299,6 @@ fn main() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!("machine: {}, {cores} cores", machine::processor());
     chains(cores);
+    single_frames(cores);
     branches(cores);
 }

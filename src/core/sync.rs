@@ -2,9 +2,9 @@
 //! `shuttle`, those of a model checker that tries orders of threads (`runtime/models.rs`).
 
 #[cfg(feature = "shuttle")]
-pub use shuttle::sync::{Mutex, MutexGuard};
+pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(feature = "shuttle"))]
-pub use std::sync::{Mutex, MutexGuard};
+pub use std::sync::{Condvar, Mutex, MutexGuard};
 
 #[cfg(feature = "shuttle")]
 pub use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};

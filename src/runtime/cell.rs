@@ -63,6 +63,7 @@ pub(super) struct Cell {
     latency: Latency,
     busy_nanoseconds: AtomicU64,
     works: AtomicU64,
+    usual_nanoseconds: AtomicU64,
     faults: AtomicU64,
     restarts: AtomicU64,
     last_fault: Mutex<Option<Failure>>,
@@ -134,6 +135,8 @@ impl Cell {
             latency: Latency::default(),
             busy_nanoseconds: AtomicU64::new(0),
             works: AtomicU64::new(0),
+            // Long until calls were short.
+            usual_nanoseconds: AtomicU64::new(1_000_000),
             faults: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
             last_fault: Mutex::default(),
@@ -225,8 +228,24 @@ impl Cell {
         self.busy_nanoseconds.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
+    /// Time spent in calls of `work`.
+    pub fn busy(&self) -> Duration {
+        Duration::from_nanos(self.busy_nanoseconds.load(Ordering::Relaxed))
+    }
+
     pub fn count_work(&self) {
         self.works.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that a call of `work` took `time`.
+    pub fn took(&self, time: Duration) {
+        let usual = (7 * self.usual() + time) / 8;
+        self.usual_nanoseconds.store(usual.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Usual time of a call of `work`: a mean in which the last calls count most.
+    pub fn usual(&self) -> Duration {
+        Duration::from_nanos(self.usual_nanoseconds.load(Ordering::Relaxed))
     }
 
     /// Whether the block has no inputs.
@@ -360,7 +379,7 @@ impl Cell {
             frames_out: outs().map(|(frames, _)| frames).sum(),
             bytes_in: ins().map(|(frames, bytes)| frames * bytes).sum(),
             bytes_out: outs().map(|(frames, bytes)| frames * bytes).sum(),
-            busy: Duration::from_nanos(self.busy_nanoseconds.load(Ordering::Relaxed)),
+            busy: self.busy(),
             threads: tally.occupant.counters.threads().times(),
             device_busy: Duration::from_nanos(tally.device_nanoseconds()),
             device_jobs: tally.occupant.counters.device_jobs().times(),

@@ -5,6 +5,7 @@
 //! `cargo test -p fxgraph-runtime --lib --features shuttle models::` runs these tests; all other tests
 //! need the feature off.
 
+use super::fsdr::ready::{Ready, SHORT, Taker};
 use super::hosted::{Hosted, Mailbox};
 use fxgraph_core::block::{Block, Io, Next};
 use fxgraph_core::edge::{Decimation, Queued, TapQueue, TapWriter};
@@ -73,6 +74,38 @@ fn write(writer: &mut FrameWriter, task: &Task, frames: u64) {
             task.wait();
         }
     }
+}
+
+#[test]
+fn every_ready_task_runs_under_any_interleaving() {
+    explore(|| {
+        let (ready, done) = (Arc::new(Ready::default()), Arc::new(AtomicUsize::new(0)));
+        let worker = |_| {
+            let (ready, done) = (Arc::clone(&ready), Arc::clone(&done));
+            thread::spawn(move || {
+                while let Some(task) = ready.take() {
+                    match task {
+                        0 if done.fetch_add(1, Ordering::SeqCst) == 3 => ready.close(),
+                        0 => {}
+                        // Tasks that become ready in a short call: the turn ends, or it goes on.
+                        1 => ready.add(0, SHORT / 2, Taker::This),
+                        _ => {
+                            ready.add(0, SHORT / 2, Taker::This);
+                            ready.wake();
+                        }
+                    }
+                }
+            })
+        };
+        let workers: Vec<_> = (0..2).map(worker).collect();
+        for (task, time) in [(1, SHORT), (2, SHORT / 4), (0, SHORT / 4), (1, 2 * SHORT)] {
+            ready.add(task, time, Taker::Any);
+        }
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        assert_eq!(done.load(Ordering::SeqCst), 4);
+    });
 }
 
 #[test]

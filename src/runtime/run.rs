@@ -47,6 +47,8 @@ pub(super) struct Run {
     failures: Mutex<Vec<Failure>>,
     losses: Losses,
     stalls: Stalls,
+    /// Wakes a worker if blocks are ready to run: see [`Self::wake_workers`].
+    pub workers: OnceLock<Box<dyn Fn() + Send + Sync>>,
     opened: OnceLock<Instant>,
     ended: Mutex<Option<Duration>>,
     end: Condvar,
@@ -105,10 +107,18 @@ impl Run {
             failures: Mutex::default(),
             losses: Losses::default(),
             stalls: Stalls::default(),
+            workers: OnceLock::new(),
             opened: OnceLock::new(),
             ended: Mutex::default(),
             end: Condvar::new(),
         })
+    }
+
+    /// Wakes a worker for blocks that wait for the end of a call that is usually short and takes long now.
+    pub fn wake_workers(&self) {
+        if let Some(wake) = self.workers.get() {
+            wake();
+        }
     }
 
     /// The block called `name`.

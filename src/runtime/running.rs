@@ -314,7 +314,8 @@ impl Handle {
         self.run.events.add(kind, block, text);
     }
 
-    /// Starts a thread that adds events for missing and dropped data and for stalls until the run ends.
+    /// Starts a thread that adds events for missing and dropped data and for stalls until the run ends, and wakes workers
+    /// for blocks that wait.
     pub(crate) fn watch_losses(&self) {
         /// Interval between two checks.
         const LOOK: Duration = Duration::from_millis(100);
@@ -325,6 +326,7 @@ impl Handle {
             while !run.wait_timeout(LOOK) {
                 run.tell_losses(INTERVAL);
                 run.tell_stalls();
+                run.wake_workers();
             }
         };
         if let Err(error) = std::thread::Builder::new().name("watch".to_owned()).spawn(watching) {

@@ -6,6 +6,7 @@
 
 use super::port::{InPort, OutPort};
 use super::survive::Survival;
+use super::workers;
 use crate::cell::Cell;
 use crate::hosted::Hosted;
 use crate::outcome::{Call, Outcome, attend};
@@ -13,10 +14,10 @@ use crate::report::State;
 use crate::run::{Fault, Gate, Run};
 use crate::takeover::Turn;
 use crate::timing::For;
+use futuresdr::runtime::Result;
 use futuresdr::runtime::dev::{
     BlockMeta, BufferReader, BufferWriter, Kernel, MessageOutputs, WorkIo,
 };
-use futuresdr::runtime::{Result, Timer};
 use fxgraph_core::block::{Io, Next, Output};
 use fxgraph_flowgraph::Part;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -59,8 +60,7 @@ impl Adapter {
 
     /// Yields to other blocks if this one has used its worker thread for longer than [`SLICE`]: FutureSDR itself
     /// returns to its executor only when a block has nothing to do.
-    async fn share_the_thread(&mut self) {
-        let now = Instant::now();
+    async fn share_the_thread(&mut self, now: Instant) {
         if now - self.slice_began > SLICE {
             self.slice_began = now;
             let mut yielded = false;
@@ -180,7 +180,8 @@ impl Kernel for Adapter {
             }
         }
         self.cell.waits.end();
-        self.share_the_thread().await;
+        let now = Instant::now();
+        self.share_the_thread(now).await;
         if !self.begin_work(io) {
             return Ok(());
         }
@@ -188,8 +189,11 @@ impl Kernel for Adapter {
         let Some(hosted) = self.hosted.as_mut() else { return Ok(()) };
         let Hosted { block, inputs, outputs, .. } = hosted;
         let mut ports = Io { inputs, outputs, stopping: run.is_stopping() };
-        let outcome = attend(run, cell, Call::Work, block.call_work(&mut ports)).await;
+        let call = attend(run, cell, Call::Work, block.call_work(&mut ports));
+        let before = cell.busy();
+        let outcome = workers::attended(now, cell.usual(), call).await;
         cell.count_work();
+        cell.took(cell.busy().saturating_sub(before));
         if let Some(hosted) = &self.hosted {
             self.note_pushed(&hosted.outputs);
             if hosted.outputs.is_empty() {
@@ -208,9 +212,7 @@ impl Kernel for Adapter {
         match next {
             Next::Wait => {}
             Next::Again => io.call_again = true,
-            Next::After(time) => io.block_on(async move {
-                Timer::after(time).await;
-            }),
+            Next::After(time) => io.block_on(workers::after(time)),
             Next::Finished => io.finished = self.hosted.as_mut().is_none_or(Hosted::may_end),
         }
         let is_idle = matches!(next, Next::Wait | Next::After(_)) && !io.call_again;

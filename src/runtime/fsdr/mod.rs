@@ -5,8 +5,10 @@
 
 mod adapter;
 mod port;
+pub(crate) mod ready;
 mod scheduler;
 mod survive;
+mod workers;
 
 use super::report::StartError;
 use super::run::Run;
@@ -18,6 +20,7 @@ use fxgraph_flowgraph::{Assembly, Thread};
 use scheduler::{Guard, OwnThread};
 use std::collections::HashMap;
 use std::sync::Arc;
+use workers::Workers;
 
 /// Starts `assembly` and returns when every block has started or failed to.
 pub(super) fn launch(
@@ -65,6 +68,10 @@ pub(super) fn launch(
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         workers => workers,
     };
+    let workers = Workers::start(workers).map_err(|error| {
+        StartError::Runtime(format!("cannot start {workers} worker threads: {error}"))
+    })?;
+    let _ = run.workers.set(Box::new(workers.waker()));
     let runtime = Runtime::with_scheduler(Guard::new(workers, threads, Arc::clone(run)));
     let running =
         runtime.start(flowgraph).map_err(|error| StartError::Runtime(error.to_string()))?;

@@ -1,17 +1,20 @@
-//! FutureSDR's scheduler with a guard around each block, and separate threads for blocks with `thread: own`.
+//! Scheduler of the blocks of one run, with a guard around each block, and separate threads for blocks with
+//! `thread: own`.
 
+use super::workers::Workers;
 use crate::report::StartError;
 use crate::run::{Fault, Run};
 use futuresdr::futures::FutureExt;
 use futuresdr::runtime::channel::mpsc::Sender;
 use futuresdr::runtime::channel::oneshot;
 use futuresdr::runtime::dev::Block;
-use futuresdr::runtime::scheduler::{Scheduler, SmolScheduler, Task};
+use futuresdr::runtime::scheduler::{Scheduler, Task};
 use futuresdr::runtime::{BlockId, FlowgraphMessage};
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
 
 type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Ended = (BlockId, Box<dyn Block>);
@@ -49,29 +52,31 @@ impl OwnThread {
 /// The scheduler of one run.
 #[derive(Clone)]
 pub(super) struct Guard {
-    shared: SmolScheduler,
+    shared: Workers,
     threads: Arc<Mutex<HashMap<BlockId, OwnThread>>>,
     run: Arc<Run>,
 }
 
 impl Guard {
-    pub fn new(workers: usize, threads: HashMap<BlockId, OwnThread>, run: Arc<Run>) -> Self {
-        let shared = SmolScheduler::new(workers, false);
+    pub fn new(shared: Workers, threads: HashMap<BlockId, OwnThread>, run: Arc<Run>) -> Self {
         Self { shared, threads: Arc::new(Mutex::new(threads)), run }
     }
 
     fn spawn_block(&self, block: Box<dyn Block>, main: Sender<FlowgraphMessage>) -> Task<Ended> {
-        let thread =
-            self.threads.lock().unwrap_or_else(PoisonError::into_inner).remove(&block.id());
+        let id = block.id();
+        let thread = self.threads.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let job = guarded(block, main, Arc::clone(&self.run));
-        let Some(thread) = thread else { return self.shared.spawn(job) };
+        let Some(thread) = thread else {
+            let (run, number) = (Arc::clone(&self.run), id.0);
+            return self.shared.spawn(job, move || run.cells[number].usual());
+        };
         let (done, ended) = oneshot::channel();
         let job = Box::pin(async move {
             let _ = done.send(job.await);
         });
         // The thread waits for this job only.
         let _ = thread.0.send(job);
-        self.shared.spawn(async move { ended.await.expect("a guarded block always comes back") })
+        self.spawn(async move { ended.await.expect("a guarded block always comes back") })
     }
 }
 
@@ -110,13 +115,14 @@ impl Scheduler for Guard {
     }
 
     fn spawn<T: Send + 'static>(&self, f: impl Future<Output = T> + Send + 'static) -> Task<T> {
-        self.shared.spawn(f)
+        self.shared.spawn(f, || Duration::ZERO)
     }
 
+    /// Not used: no block of a run is blocking.
     fn spawn_blocking<T: Send + 'static>(
         &self,
         f: impl Future<Output = T> + Send + 'static,
     ) -> Task<T> {
-        self.shared.spawn_blocking(f)
+        self.shared.spawn(f, || Duration::ZERO)
     }
 }
