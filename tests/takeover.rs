@@ -8,6 +8,7 @@ use http::{Program, request};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const FRAMES: usize = 500;
 
@@ -69,16 +70,19 @@ fn frames(folder: &Path) -> Vec<Frame> {
     timestamps.iter().zip(rows).map(|(at, (validity, data))| (*at, validity, data)).collect()
 }
 
-/// The parts of an array that run in processes of their own.
+/// The parts of an array that run in processes of their own, in real time: one array at a time.
 struct Array {
     folder: tempfile::TempDir,
     d: Program,
     f: Program,
     x: Program,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Array {
     fn start(group: u8) -> Self {
+        static ARRAYS: Mutex<()> = Mutex::new(());
+        let alone = ARRAYS.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("array.yaml");
         fs::write(&file, array(group)).unwrap();
@@ -96,7 +100,7 @@ impl Array {
         let f = part("f_host", &[]);
         f.wait("running");
         let d = part("d_host", &[]);
-        Self { folder, d, f, x }
+        Self { folder, d, f, x, _alone: alone }
     }
 
     /// Starts a second F-engine that waits for its start; `change` edits its flowgraph.
@@ -105,6 +109,15 @@ impl Array {
         fs::create_dir(&home).unwrap();
         let yaml = fs::read_to_string(self.folder.path().join("parts/f_host_0.yaml")).unwrap();
         Program::start(&home, &change(yaml), &["--hold"])
+    }
+
+    /// Waits until the F-engine sends.
+    fn wait_for_frames(&self) {
+        let sent =
+            || self.f.get("/api/v1/blocks/send.f.output").json()["totals"]["frames_in"].as_u64();
+        while sent() < Some(20) {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
     }
 
     fn take_over(&self, second: &Program, more: &[&str]) -> Output {
@@ -130,11 +143,7 @@ fn gains(program: &Program) -> serde_json::Value {
 fn takeover_loses_no_frame_and_keeps_live_parameters() {
     let array = Array::start(1);
     let url = array.f.address.to_string();
-    let sent =
-        || array.f.get("/api/v1/blocks/send.f.output").json()["totals"]["frames_in"].as_u64();
-    while sent() < Some(20) {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    array.wait_for_frames();
     let set = ["set", "f.gains=0.25", "--json", "--connect", &url];
     let set = fxgraph(&set, array.folder.path());
     assert!(set.status.success(), "{}", text(&set.stderr));
@@ -216,6 +225,7 @@ fn first_flowgraph_that_lags_is_not_taken_over() {
         assert!(Command::new("kill").args([name, &process]).status().unwrap().success());
     };
     let second = array.second(|yaml| yaml);
+    array.wait_for_frames();
     signal("-STOP");
     std::thread::sleep(std::time::Duration::from_secs(1));
     signal("-CONT");

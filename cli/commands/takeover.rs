@@ -8,6 +8,7 @@ use fxgraph_api::blocks::BlockPage;
 use fxgraph_api::changes::{Retuned, UpdateInfo};
 use fxgraph_api::flowgraph::{FlowgraphPage, Health};
 use serde_json::{Map, Value, json};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -20,6 +21,8 @@ const FRAMES: u64 = 3;
 /// Longest time by which an old sink may be behind a new one at the takeover, or 8 frames if those are longer: half of
 /// what receivers wait for frames that come late.
 const MOST_BEHIND: Duration = Duration::from_millis(50);
+/// Time after which an old sink whose newest frame is the same stands still, or 8 frames if those are longer.
+const STILL: Duration = Duration::from_secs(2);
 /// Longest time for an answer.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Time between two requests about blocks: a server answers 100 requests per second of one client, and a part may have
@@ -327,8 +330,10 @@ struct Steps<'a> {
 impl Steps<'_> {
     /// Waits until the new sinks receive frames, less than half of `lead` behind the old ones, and the old ones are
     /// behind them by less than [`MOST_BEHIND`]: receivers would get the last frames of the old ones after newer ones.
+    /// An old sink that stands still is not waited for.
     fn wait_ready(&self, lead: Duration) -> Result<(), Failure> {
         let mut behind = Duration::ZERO;
+        let mut moved: HashMap<&str, (Option<u64>, Instant)> = HashMap::new();
         let is_ready = || {
             let health: Health = self.new.client.get("/api/v1/health")?;
             if health.state != "running" {
@@ -336,12 +341,21 @@ impl Steps<'_> {
             }
             behind = Duration::ZERO;
             for name in self.sinks {
-                let (old, new) = (self.old.block(name)?, self.new.block(name)?);
-                if new.summary.totals.frames_in < FRAMES || lag(&new, &old) > lead / 2 {
+                // The old one is read on both sides of the new one: the time between two answers is no lag.
+                let (before, new) = (self.old.block(name)?, self.new.block(name)?);
+                let old = self.old.block(name)?;
+                let is_fed =
+                    new.summary.totals.frames_in >= FRAMES && new.newest_timestamp.is_some();
+                if !is_fed || lag(&new, &before) > lead / 2 {
                     return Ok(false);
                 }
+                let (newest, since) = moved.entry(name).or_insert((None, Instant::now()));
+                if *newest != old.newest_timestamp {
+                    (*newest, *since) = (old.newest_timestamp, Instant::now());
+                }
+                let frames = 8 * frame_time(&old).max(frame_time(&new));
                 let lag = lag(&old, &new);
-                if lag > MOST_BEHIND.max(8 * frame_time(&new)) {
+                if lag > MOST_BEHIND.max(frames) && since.elapsed() < STILL.max(frames) {
                     behind = lag;
                     return Ok(false);
                 }

@@ -63,7 +63,9 @@ pub(super) struct Cell {
     latency: Latency,
     busy_nanoseconds: AtomicU64,
     works: AtomicU64,
-    usual_nanoseconds: AtomicU64,
+    /// Usual time of a call of `work`: a mean in which the last calls count most. The scheduler has it, too, and not the
+    /// cell, whose wakers keep the scheduler's task.
+    pub usual_nanoseconds: Arc<AtomicU64>,
     faults: AtomicU64,
     restarts: AtomicU64,
     last_fault: Mutex<Option<Failure>>,
@@ -136,7 +138,7 @@ impl Cell {
             busy_nanoseconds: AtomicU64::new(0),
             works: AtomicU64::new(0),
             // Long until calls were short.
-            usual_nanoseconds: AtomicU64::new(1_000_000),
+            usual_nanoseconds: Arc::new(AtomicU64::new(1_000_000)),
             faults: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
             last_fault: Mutex::default(),
@@ -243,7 +245,7 @@ impl Cell {
         self.usual_nanoseconds.store(usual.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Usual time of a call of `work`: a mean in which the last calls count most.
+    /// Usual time of a call of `work`.
     pub fn usual(&self) -> Duration {
         Duration::from_nanos(self.usual_nanoseconds.load(Ordering::Relaxed))
     }

@@ -83,7 +83,10 @@ fn every_ready_task_runs_under_any_interleaving() {
         let worker = |_| {
             let (ready, done) = (Arc::clone(&ready), Arc::clone(&done));
             thread::spawn(move || {
-                while let Some(task) = ready.take() {
+                while let Some((task, is_left)) = ready.take() {
+                    if is_left {
+                        ready.wake();
+                    }
                     match task {
                         0 if done.fetch_add(1, Ordering::SeqCst) == 3 => ready.close(),
                         0 => {}

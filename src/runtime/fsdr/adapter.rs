@@ -60,7 +60,9 @@ impl Adapter {
 
     /// Yields to other blocks if this one has used its worker thread for longer than [`SLICE`]: FutureSDR itself
     /// returns to its executor only when a block has nothing to do.
-    async fn share_the_thread(&mut self, now: Instant) {
+    /// Returns the time at which the block goes on.
+    async fn share_the_thread(&mut self) -> Instant {
+        let now = Instant::now();
         if now - self.slice_began > SLICE {
             self.slice_began = now;
             let mut yielded = false;
@@ -72,7 +74,9 @@ impl Adapter {
                 Poll::Pending
             })
             .await;
+            return Instant::now();
         }
+        now
     }
 
     /// Ends the block. Its ports end first, so that neighbours continue while it finishes.
@@ -80,6 +84,7 @@ impl Adapter {
         let Some(Hosted { mut block, inputs, outputs, beside, .. }) = self.hosted.take() else {
             return;
         };
+        workers::goes_on();
         self.note_pushed(&outputs);
         drop(beside);
         drop(outputs);
@@ -96,6 +101,7 @@ impl Adapter {
     /// Runs the commands in the mailbox; `false` if one of them panicked.
     fn obey(&mut self) -> bool {
         for command in self.cell.mailbox.take() {
+            workers::goes_on();
             let Some(hosted) = self.hosted.as_mut() else { return false };
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| command(hosted))) {
                 self.run.fail(&self.cell, Fault::panic(panic.as_ref()));
@@ -180,8 +186,7 @@ impl Kernel for Adapter {
             }
         }
         self.cell.waits.end();
-        let now = Instant::now();
-        self.share_the_thread(now).await;
+        let now = self.share_the_thread().await;
         if !self.begin_work(io) {
             return Ok(());
         }
@@ -206,7 +211,10 @@ impl Kernel for Adapter {
         }
         let next = match outcome {
             Outcome::Done(next) => next,
-            Outcome::Failed(fault) => self.survive(fault).await,
+            Outcome::Failed(fault) => {
+                workers::goes_on();
+                self.survive(fault).await
+            }
             Outcome::Aborted => Next::Finished,
         };
         match next {

@@ -75,13 +75,12 @@ impl<T> State<T> {
         wakes
     }
 
-    /// Whether another worker is woken to watch the timers, because the one that did takes a task of `time`.
-    fn hands_over(&mut self, time: Duration) -> bool {
-        let hands_over = time >= SHORT
-            && self.watched.is_none()
-            && !self.timers.is_empty()
-            && self.waking == 0
-            && self.sleeping > 0;
+    /// Whether another worker is woken to watch the next timer, which no sleeping worker does.
+    fn hands_over(&mut self) -> bool {
+        let first = self.timers.first_key_value();
+        let is_unwatched =
+            first.is_some_and(|((at, _), _)| self.watched.is_none_or(|watched| *at < watched));
+        let hands_over = is_unwatched && self.waking == 0 && self.sleeping > 0;
         self.waking += usize::from(hands_over);
         hands_over
     }
@@ -119,16 +118,18 @@ impl<T> Ready<T> {
         }
     }
 
-    /// Wakes a worker for tasks that the calling worker does not take soon.
+    /// Wakes a worker for tasks and timers that no running worker takes soon.
     pub fn wake(&self) {
-        let wakes = self.state().wakes(None);
+        let mut state = self.state();
+        let wakes = state.wakes(None) || state.hands_over();
+        drop(state);
         if wakes {
             self.woken.notify_one();
         }
     }
 
-    /// Waits for a task and takes it; `None` if the queue is closed.
-    pub fn take(&self) -> Option<T> {
+    /// Waits for a task and takes it; `None` if the queue is closed. Also whether tasks are left for this worker.
+    pub fn take(&self) -> Option<(T, bool)> {
         let mut state = self.state();
         loop {
             if state.is_closed {
@@ -140,12 +141,13 @@ impl<T> Ready<T> {
                 state = self.state();
             } else if let Some((task, time)) = state.tasks.pop_front() {
                 state.backlog -= time;
-                let wakes = state.wakes(Some(time)) || state.hands_over(time);
+                let wakes = state.wakes(Some(time)) || (time >= SHORT && state.hands_over());
+                let is_left = !state.tasks.is_empty() && state.waking == 0;
                 drop(state);
                 if wakes {
                     self.woken.notify_one();
                 }
-                return Some(task);
+                return Some((task, is_left));
             } else {
                 state = self.sleep(state);
             }
@@ -244,10 +246,37 @@ mod tests {
             let take = |ready: &Ready<u8>| {
                 ready.add(1, time, Taker::This);
                 ready.add(2, HALF / 2, Taker::This);
-                assert_eq!(ready.take(), Some(1));
+                assert_eq!(ready.take(), Some((1, !is_woken)));
             };
             assert_eq!(wakes(take), is_woken, "{time:?}");
         }
+    }
+
+    #[test]
+    fn worker_is_woken_for_a_timer_that_no_worker_watches() {
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        for (watched, time, is_woken) in [
+            (None, SHORT, true),
+            (None, HALF, false),
+            (Some(at(30)), SHORT, true),
+            (Some(at(1)), SHORT, false),
+        ] {
+            let take = |ready: &Ready<u8>| {
+                ready.state().watched = watched;
+                for seconds in [60, 1] {
+                    ready.set(at(seconds), Waker::noop().clone());
+                }
+                ready.add(1, time, Taker::This);
+                assert_eq!(ready.take(), Some((1, false)));
+            };
+            assert_eq!(wakes(take), is_woken, "{watched:?} {time:?}");
+        }
+        let stalls = |ready: &Ready<u8>| {
+            ready.set(now, Waker::noop().clone());
+            ready.wake();
+        };
+        assert!(wakes(stalls));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use futuresdr::runtime::{BlockId, FlowgraphMessage};
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
@@ -67,8 +68,9 @@ impl Guard {
         let thread = self.threads.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let job = guarded(block, main, Arc::clone(&self.run));
         let Some(thread) = thread else {
-            let (run, number) = (Arc::clone(&self.run), id.0);
-            return self.shared.spawn(job, move || run.cells[number].usual());
+            let usual = Arc::clone(&self.run.cells[id.0].usual_nanoseconds);
+            let usual = move || Duration::from_nanos(usual.load(Ordering::Relaxed));
+            return self.shared.spawn(job, usual);
         };
         let (done, ended) = oneshot::channel();
         let job = Box::pin(async move {

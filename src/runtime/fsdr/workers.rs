@@ -6,6 +6,7 @@
 
 use super::ready::{self, Ready, SHORT, Taker};
 use async_task::{Runnable, ScheduleInfo, WithInfo};
+use futuresdr::runtime::config;
 use futuresdr::runtime::scheduler::Task;
 use std::cell::RefCell;
 use std::io;
@@ -26,7 +27,7 @@ thread_local! {
 struct Worker {
     queue: Queue,
     turn: Turn,
-    /// Begin of the call after which it takes the tasks that became ready on its thread, if there are any.
+    /// Time since which tasks wait for this worker, if there are any.
     deferred: Option<Instant>,
 }
 
@@ -56,7 +57,9 @@ impl Workers {
         let mut workers = Threads { queue: Queue::default(), threads: Vec::with_capacity(count) };
         for number in 0..count {
             let queue = Arc::clone(&workers.queue);
-            let thread = std::thread::Builder::new().name(format!("worker-{number}"));
+            let thread = std::thread::Builder::new()
+                .name(format!("worker-{number}"))
+                .stack_size(config::config().stack_size);
             workers.threads.push(thread.spawn(move || run(queue))?);
         }
         Ok(Self(Arc::new(workers)))
@@ -105,11 +108,12 @@ impl Drop for Threads {
 fn run(queue: Queue) {
     let tasks = Arc::clone(&queue);
     WORKER.set(Some(Worker { queue, turn: Turn::Over, deferred: None }));
-    while let Some(runnable) = tasks.take() {
-        with_worker(|worker| worker.turn = Turn::Runs);
+    while let Some((runnable, is_left)) = tasks.take() {
+        let since = is_left.then(Instant::now);
+        with_worker(|worker| (worker.turn, worker.deferred) = (Turn::Runs, since));
         // A task that panics shows it to the code that awaits the task.
         let _ = catch_unwind(AssertUnwindSafe(|| runnable.run()));
-        with_worker(|worker| (worker.turn, worker.deferred) = (Turn::Over, None));
+        with_worker(|worker| worker.turn = Turn::Over);
     }
 }
 
@@ -136,6 +140,15 @@ fn schedule(queue: &Queue, runnable: Runnable, info: ScheduleInfo, usual: Durati
         }
     });
     queue.add(runnable, usual, taker.unwrap_or(Taker::Any));
+}
+
+/// Notes that the turn goes on with work of unknown time: other workers take the tasks that wait for this one.
+pub(super) fn goes_on() {
+    with_worker(|worker| {
+        if worker.deferred.take().is_some() {
+            worker.queue.wake();
+        }
+    });
 }
 
 /// Runs `call`, a part of a task that begins at `now` and usually takes the time `usual`.
