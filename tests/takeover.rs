@@ -9,11 +9,13 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 const FRAMES: usize = 500;
 
-/// A digitiser, an F-engine and a recorder, each on a host of its own; with the loopback interface.
-fn array(group: u8) -> String {
+/// A digitiser of `digitiser_frames` frames, an F-engine and a recorder, each on a host of its own; with the loopback
+/// interface.
+fn array(group: u8, digitiser_frames: usize) -> String {
     format!(
         "flowgraph: array
 hosts: {{d_host: {{interface: lo}}, f_host: {{interface: lo}}, x_host: {{interface: lo}}}}
@@ -23,7 +25,7 @@ blocks:
     kind: digitiser_simulator
     host: d_host
     parameters:
-      {{adc_sample_rate_hz: 1712000, signals: wgn(0.1), frames: {FRAMES}, samples_per_frame: 32768,
+      {{adc_sample_rate_hz: 1712000, signals: wgn(0.1), frames: {digitiser_frames}, samples_per_frame: 32768,
         period_samples: 9830400, paced: true}}
   other: {{kind: null_sink, host: d_host, input: digitiser.pol1}}
   pfb: {{kind: pfb, host: f_host, input: digitiser.pol0, parameters: {{channels: 64}}}}
@@ -81,11 +83,16 @@ struct Array {
 
 impl Array {
     fn start(group: u8) -> Self {
+        Self::of(group, FRAMES)
+    }
+
+    /// Starts an array that processes `digitiser_frames` frames.
+    fn of(group: u8, digitiser_frames: usize) -> Self {
         static ARRAYS: Mutex<()> = Mutex::new(());
         let alone = ARRAYS.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("array.yaml");
-        fs::write(&file, array(group)).unwrap();
+        fs::write(&file, array(group, digitiser_frames)).unwrap();
         let deployed =
             fxgraph(&["deploy", "array.yaml", "--engine", "systemd", "-o", "."], folder.path());
         assert!(deployed.status.success(), "{}", text(&deployed.stderr));
@@ -116,7 +123,7 @@ impl Array {
         let sent =
             || self.f.get("/api/v1/blocks/send.f.output").json()["totals"]["frames_in"].as_u64();
         while sent() < Some(20) {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 
@@ -124,6 +131,17 @@ impl Array {
         let (from, to) = (self.f.address.to_string(), second.address.to_string());
         let arguments = ["takeover", "--connect", &from, "--to", &to, "--lead", "500ms"];
         fxgraph(&[&arguments, more].concat(), self.folder.path())
+    }
+
+    /// Stops the process of the F-engine for `time`. Then it sends what it has not sent, at 1.1 times the rate.
+    fn stop_f_engine(&self, time: Duration) {
+        let process = self.f.child.id().to_string();
+        let signal = |name: &str| {
+            assert!(Command::new("kill").args([name, &process]).status().unwrap().success());
+        };
+        signal("-STOP");
+        std::thread::sleep(time);
+        signal("-CONT");
     }
 
     /// Frames that the array recorded; it has to end by itself.
@@ -209,34 +227,42 @@ fn second_flowgraph_that_receives_nothing_leaves_the_first_one_as_it_is() {
     let said = text(&taken.stderr);
     assert!(said.contains("did not catch up within 1 s; the first flowgraph goes on"), "{said}");
     second.wait("ended");
-    let (recorded, _folder) = array.recorded();
-    assert!(recorded.iter().all(|(_, validity, _)| validity.iter().any(|byte| *byte != 0)));
-    assert_eq!(recorded.len(), FRAMES * 32768 / (128 * 256) - 1);
+    assert_nothing_is_missing(array, FRAMES);
     second.post("/api/v1/flowgraph/abort");
 }
 
-/// The first flowgraph has stood still, and sends what it has not sent in order: frames of the second one would come
-/// before them.
+/// Asserts that the array recorded all of `digitiser_frames` frames.
+fn assert_nothing_is_missing(array: Array, digitiser_frames: usize) {
+    let (recorded, _folder) = array.recorded();
+    assert!(recorded.iter().all(|(_, validity, _)| validity.iter().any(|byte| *byte != 0)));
+    assert_eq!(recorded.len(), digitiser_frames * 32768 / (128 * 256) - 1);
+}
+
+/// If it were taken over, its last frames would come after newer ones.
 #[test]
 fn first_flowgraph_that_lags_is_not_taken_over() {
     let array = Array::start(4);
-    let process = array.f.child.id().to_string();
-    let signal = |name: &str| {
-        assert!(Command::new("kill").args([name, &process]).status().unwrap().success());
-    };
     let second = array.second(|yaml| yaml);
     array.wait_for_frames();
-    signal("-STOP");
-    std::thread::sleep(std::time::Duration::from_secs(1));
-    signal("-CONT");
+    array.stop_f_engine(Duration::from_secs(1));
     let taken = array.take_over(&second, &["--limit", "2s"]);
     let said = text(&taken.stderr);
     assert!(!taken.status.success());
     assert!(said.contains("s behind the second one after 2 s"), "{said}");
     second.wait("ended");
-    let (recorded, _folder) = array.recorded();
-    assert!(recorded.iter().all(|(_, validity, _)| validity.iter().any(|byte| *byte != 0)));
-    assert_eq!(recorded.len(), FRAMES * 32768 / (128 * 256) - 1);
+    assert_nothing_is_missing(array, FRAMES);
+    second.post("/api/v1/flowgraph/abort");
+}
+
+#[test]
+fn first_flowgraph_that_lags_is_taken_over_when_it_has_caught_up() {
+    let array = Array::of(5, 2 * FRAMES);
+    let second = array.second(|yaml| yaml);
+    array.wait_for_frames();
+    array.stop_f_engine(Duration::from_millis(600));
+    let taken = array.take_over(&second, &[]);
+    assert!(taken.status.success(), "{}", text(&taken.stderr));
+    assert_nothing_is_missing(array, 2 * FRAMES);
     second.post("/api/v1/flowgraph/abort");
 }
 
@@ -258,7 +284,7 @@ fn second_flowgraph_that_stands_still_gives_the_streams_back() {
         let began = std::time::Instant::now();
         while !is_enabled() {
             assert!(began.elapsed().as_secs() < 30, "it is never enabled");
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(50));
         }
         assert!(Command::new("kill").args(["-STOP", &process]).status().unwrap().success());
     });

@@ -18,9 +18,10 @@ use ureq::http::Method;
 const ENABLED: &str = "enabled";
 /// Frames that a new sink has to receive: the first ones may miss data from before its start.
 const FRAMES: u64 = 3;
-/// Longest time by which an old sink may be behind a new one at the takeover, or 8 frames if those are longer: half of
-/// what receivers wait for frames that come late.
-const MOST_BEHIND: Duration = Duration::from_millis(50);
+/// Longest time by which an old sink may be behind a new one at the takeover, or [`FRAMES_BEHIND`] if those are longer:
+/// half of the default window of `stream_source`, the smallest of receivers, 50 ms or 4 heaps.
+const MOST_BEHIND: Duration = Duration::from_millis(25);
+const FRAMES_BEHIND: u32 = 2;
 /// Time after which an old sink whose newest frame is the same stands still, or 8 frames if those are longer.
 const STILL: Duration = Duration::from_secs(2);
 /// Longest time for an answer.
@@ -341,7 +342,7 @@ impl Steps<'_> {
             }
             behind = Duration::ZERO;
             for name in self.sinks {
-                // The old one is read on both sides of the new one: the time between two answers is no lag.
+                // The old one is read before and after the new one: the mean does not count the time between answers.
                 let (before, new) = (self.old.block(name)?, self.new.block(name)?);
                 let old = self.old.block(name)?;
                 let is_fed =
@@ -353,9 +354,11 @@ impl Steps<'_> {
                 if *newest != old.newest_timestamp {
                     (*newest, *since) = (old.newest_timestamp, Instant::now());
                 }
-                let frames = 8 * frame_time(&old).max(frame_time(&new));
-                let lag = lag(&old, &new);
-                if lag > MOST_BEHIND.max(frames) && since.elapsed() < STILL.max(frames) {
+                let frame = frame_time(&old).max(frame_time(&new));
+                let lag = (lag(&before, &new) + lag(&old, &new)) / 2;
+                if lag > MOST_BEHIND.max(FRAMES_BEHIND * frame)
+                    && since.elapsed() < STILL.max(8 * frame)
+                {
                     behind = lag;
                     return Ok(false);
                 }

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// Work for which no further thread is woken: about what it costs to wake one.
+/// Work for which no further thread is woken: about twice what it costs to wake one, see `src/adr/024-worker-threads.md`.
 pub(crate) const SHORT: Duration = Duration::from_micros(50);
 
 /// The queue.

@@ -1,10 +1,10 @@
 //! Faults of a block under its `on_fault` policy.
 
 use super::adapter::Adapter;
+use super::workers;
 use crate::hosted::Vacant;
 use crate::outcome::{Call, Outcome, attend};
 use crate::run::{Fault, lock};
-use futuresdr::runtime::Timer;
 use fxgraph_core::block::Next;
 use fxgraph_flowgraph::OnFault;
 use std::collections::VecDeque;
@@ -105,7 +105,7 @@ impl Adapter {
         let pause = if restarts == 0 { Duration::ZERO } else { PAUSE * (1 << (restarts - 1)) };
         let built = async {
             // A cause outside the program, such as a cable or a file server, may need time to recover.
-            Timer::after(pause).await;
+            workers::after(pause).await;
             rebuild(begun)
         };
         match attend(run, cell, Call::Start, built).await {

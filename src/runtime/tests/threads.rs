@@ -135,3 +135,22 @@ fn waker_wakes_a_block_from_any_thread() {
     .unwrap();
     assert!(ended(running).failures.is_empty());
 }
+
+#[test]
+fn ended_run_is_freed() {
+    let mut net = Net::default();
+    let mut works = 0;
+    net.add("rx", &[], 0, move |_| {
+        works += 1;
+        // The last call comes from a timer, so the task's other waker is still registered.
+        Ok(if works < 5 { Next::After(Duration::from_millis(1)) } else { Next::Finished })
+    });
+    let running = start(net.assembly(), Options { workers: 2, ..ONE_WORKER }).unwrap();
+    let run = Arc::downgrade(running.handle().run());
+    assert!(ended(running).failures.is_empty());
+    let began = std::time::Instant::now();
+    while run.upgrade().is_some() {
+        assert!(began.elapsed() < Duration::from_secs(20), "something keeps the run");
+        std::thread::yield_now();
+    }
+}
