@@ -186,7 +186,7 @@ impl Options {
             set("adc_sample_rate_hz", rate.to_string()),
             set("pol0", addresses.pols[0].to_string()),
             set("pol1", addresses.pols[1].to_string()),
-            set("out", addresses.out.to_string()),
+            set("out", addresses.out.clone()),
             set("interface", addresses.interface.to_string()),
             set("stop_after_senders", "1".to_owned()),
         ];

@@ -21,7 +21,9 @@ use std::time::{Duration, Instant};
 
 /// Beginning of the names of the measurement's own threads.
 pub const OWN_THREADS: &str = "bench ";
-/// Receive buffer of the measurement's own receiver, in bytes.
+/// Channel blocks of the flowgraph's output, an address for each.
+const CHANNEL_BLOCKS: u32 = 4;
+/// Receive buffer of each address of the measurement's own receiver, in bytes.
 const RECEIVE_BUFFER_BYTES: usize = 64 << 20;
 /// Bytes that the receiver reads in one call.
 const TURN_BYTES: usize = 1 << 16;
@@ -44,8 +46,8 @@ const SENDER_DELAY: Duration = Duration::from_millis(200);
 pub struct Addresses {
     pub interface: Ipv4Addr,
     pub pols: [SocketAddrV4; 2],
-    /// Where the flowgraph sends heaps of spectra; port 0 until [`open`](Self::open).
-    pub out: SocketAddrV4,
+    /// Where the flowgraph sends heaps of spectra: [`CHANNEL_BLOCKS`] consecutive addresses, as in `239.1.2.3+3:7148`.
+    pub out: String,
 }
 
 impl Addresses {
@@ -64,18 +66,27 @@ impl Addresses {
         let (first, second) = (port(first).map_err(failed)?, port(second).map_err(failed)?);
         let pols = [SocketAddrV4::new(group(1), first), SocketAddrV4::new(group(2), second)];
         let block_failed = |error: BlockError| Failure::failed(with_causes(&error));
-        let sockets = sockets::open(
-            &[SocketAddrV4::new(group(3), 0)],
-            &[interface.to_string()],
-            RECEIVE_BUFFER_BYTES,
-        );
-        // Pauses would add to the latencies.
-        let batch =
-            receive::Batch::new(sockets.map_err(block_failed)?, TURN_BYTES).without_pauses();
-        let out = batch.addresses().ok().and_then(|all| all.first().copied());
-        let out = out.ok_or_else(|| Failure::failed("the receiving socket has no address"))?;
+        let first = if is_loopback { interface } else { group(3) };
+        let (out, batch) = receiver(first, interface).map_err(block_failed)?;
         Ok((Self { interface, pols, out }, batch))
     }
+}
+
+/// Opens the receiver of [`CHANNEL_BLOCKS`] consecutive addresses from `first` on, with one free port, and returns them
+/// as a flowgraph names them.
+fn receiver(first: Ipv4Addr, interface: Ipv4Addr) -> Result<(String, receive::Batch), BlockError> {
+    let interfaces = [interface.to_string()];
+    let open =
+        |addresses: &[SocketAddrV4]| sockets::open(addresses, &interfaces, RECEIVE_BUFFER_BYTES);
+    let mut opened = open(&[SocketAddrV4::new(first, 0)])?;
+    let address = opened.first().and_then(|socket| socket.local_addr().ok()?.as_socket_ipv4());
+    let port =
+        address.ok_or_else(|| BlockError::new("the receiving socket has no address"))?.port();
+    let next = |offset| SocketAddrV4::new(Ipv4Addr::from_bits(first.to_bits() + offset), port);
+    opened.extend(open(&(1..CHANNEL_BLOCKS).map(next).collect::<Vec<_>>())?);
+    // Pauses would add to the latencies.
+    let batch = receive::Batch::new(opened, TURN_BYTES).without_pauses();
+    Ok((format!("{first}+{}:{port}", CHANNEL_BLOCKS - 1), batch))
 }
 
 /// Durations of a trial.
