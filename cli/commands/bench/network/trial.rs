@@ -24,7 +24,7 @@ pub const OWN_THREADS: &str = "bench ";
 /// Channel blocks of the flowgraph's output, an address for each.
 const CHANNEL_BLOCKS: u32 = 4;
 /// Receive buffer of each address of the measurement's own receiver, in bytes.
-const RECEIVE_BUFFER_BYTES: usize = 64 << 20;
+const RECEIVE_BUFFER_BYTES: usize = 256 << 20;
 /// Bytes that the receiver reads in one call.
 const TURN_BYTES: usize = 1 << 16;
 /// Time from the start of the flowgraph to the start of the stream.
