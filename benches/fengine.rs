@@ -1,12 +1,12 @@
-//! Benchmark of the F-engine (pfb, fft and postproc, one thread), compared with the FFT library alone at the same
-//! size in the same run: `cargo bench --bench fengine`.
+//! Benchmark of the F-engine on one thread, as `pfb`, `fft` and `postproc` and as the block `f_engine`, compared with
+//! the FFT library alone at the same size in the same run: `cargo bench --bench fengine`.
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 mod machine;
 
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Clock, Dtype, Env, Frame, KindSpec, PortType, Ports, ValidityType};
-use fxgraph_blocks::f_engine::{fft::Fft, pfb::Pfb, postproc::Postproc};
+use fxgraph_blocks::f_engine::{f_engine::FEngine, fft::Fft, pfb::Pfb, postproc::Postproc};
 use machine::processor;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -21,19 +21,27 @@ const MEASURE: Duration = Duration::from_millis(100);
 fn main() {
     println!("F-engine on one core of: {}", processor());
     println!("10-bit samples, 2 polarisations, 16 taps, 8-bit output with dither; Msamples/s\n");
-    println!("channels  FFT alone    pfb    fft  postproc  together  share");
+    println!("channels  FFT alone    pfb    fft  postproc  together  share  f_engine  share");
     for channels in [1024, 4096, 8192, 32768] {
         let mut engine = Engine::new(channels);
+        let mut fused = Fused::new(channels);
         engine.run(MEASURE);
-        // Interleaved, so that both run at the same clock frequency and load of the machine.
-        let runs: Vec<(f64, [f64; 4])> =
-            (0..ROUNDS).map(|_| (fft_alone(channels, MEASURE), engine.run(MEASURE))).collect();
-        let alone = median(runs.iter().map(|run| run.0));
-        let [pfb, fft, postproc, together] =
-            [0, 1, 2, 3].map(|i| median(runs.iter().map(|run| run.1[i])));
+        fused.run(MEASURE);
+        // Interleaved, so that all run at the same clock frequency and load of the machine.
+        let runs: Vec<[f64; 6]> = (0..ROUNDS)
+            .map(|_| {
+                let [pfb, fft, postproc, together] = engine.run(MEASURE);
+                [fft_alone(channels, MEASURE), pfb, fft, postproc, together, fused.run(MEASURE)]
+            })
+            .collect();
+        let [alone, pfb, fft, postproc, together, fused] =
+            [0, 1, 2, 3, 4, 5].map(|i| median(runs.iter().map(|run| run[i])));
+        let share = |rate| 100.0 * rate / alone;
         println!(
-            "{channels:>8}  {alone:>9.0}  {pfb:>5.0}  {fft:>5.0}  {postproc:>8.0}  {together:>8.0}  {:>4.0}%",
-            100.0 * together / alone
+            "{channels:>8}  {alone:>9.0}  {pfb:>5.0}  {fft:>5.0}  {postproc:>8.0}  {together:>8.0}  {:>4.0}%  \
+             {fused:>8.0}  {:>4.0}%",
+            share(together),
+            share(fused)
         );
     }
 }
@@ -93,41 +101,95 @@ impl Stage {
     }
 }
 
-struct Engine {
-    pfb: Stage,
-    fft: Stage,
-    postproc: Stage,
+/// Stream of one polarisation.
+fn input() -> PortType {
+    PortType {
+        dtype: Dtype::Packed(10),
+        axes: vec![Axis::new("sample", FRAME_SAMPLES)],
+        clock: Clock {
+            adc_sample_rate_hz: 1.712e9,
+            sync_time_seconds: 0.0,
+            samples_per_frame: FRAME_SAMPLES as u64,
+        },
+        band: None,
+        validity: ValidityType::flags(vec![Axis::new("heap", FRAME_SAMPLES / 4096)]),
+    }
+}
+
+fn delays() -> Value {
+    json!([[{"delay_samples": 33.3}], [{"delay_samples": -7.2}]])
+}
+
+/// Random samples of a frame, which both polarisations send again and again.
+struct Samples {
     packed: Vec<u8>,
     timestamp: u64,
 }
 
-impl Engine {
-    fn new(channels: usize) -> Self {
-        let input = PortType {
-            dtype: Dtype::Packed(10),
-            axes: vec![Axis::new("sample", FRAME_SAMPLES)],
-            clock: Clock {
-                adc_sample_rate_hz: 1.712e9,
-                sync_time_seconds: 0.0,
-                samples_per_frame: FRAME_SAMPLES as u64,
-            },
-            band: None,
-            validity: ValidityType::flags(vec![Axis::new("heap", FRAME_SAMPLES / 4096)]),
-        };
-        let delays = json!([[{"delay_samples": 33.3}], [{"delay_samples": -7.2}]]);
-        let (pfb, filtered) = Stage::new::<Pfb>(
-            json!({"channels": channels, "delays": delays}),
-            vec![input.clone(), input],
-        );
-        let (fft, spectra) = Stage::new::<Fft>(json!({}), vec![filtered]);
-        let (postproc, _) = Stage::new::<Postproc>(json!({"gains": [0.3, 0.4]}), vec![spectra]);
+impl Samples {
+    fn new() -> Self {
         let mut state = 1_u64;
         let random = |_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 56) as u8
         };
         let packed = (0..FRAME_SAMPLES * 10 / 8).map(random).collect();
-        Self { pfb, fft, postproc, packed, timestamp: 0 }
+        Self { packed, timestamp: 0 }
+    }
+
+    /// Sends a frame of each polarisation.
+    fn send(&mut self, to: &mut Stage) {
+        for pol in 0..POLS {
+            to.harness.send(pol, |frame| {
+                frame.fill_validity(1);
+                frame.header_mut().timestamp = self.timestamp;
+                frame.as_mut_slice::<u8>().unwrap().copy_from_slice(&self.packed);
+            });
+        }
+        self.timestamp += FRAME_SAMPLES as u64;
+    }
+}
+
+/// The three stages as the block `f_engine`.
+struct Fused {
+    f_engine: Stage,
+    samples: Samples,
+}
+
+impl Fused {
+    fn new(channels: usize) -> Self {
+        let parameters = json!({"channels": channels, "delays": delays(), "gains": [0.3, 0.4]});
+        let (f_engine, _) = Stage::new::<FEngine>(parameters, vec![input(), input()]);
+        Self { f_engine, samples: Samples::new() }
+    }
+
+    /// Rate in millions of samples per second.
+    fn run(&mut self, time: Duration) -> f64 {
+        self.f_engine.busy = Duration::ZERO;
+        let (start, mut done) = (Instant::now(), 0);
+        while start.elapsed() < time {
+            self.samples.send(&mut self.f_engine);
+            done += POLS * FRAME_SAMPLES;
+            while self.f_engine.work().is_some() {}
+        }
+        done as f64 / self.f_engine.busy.as_secs_f64() / 1e6
+    }
+}
+
+struct Engine {
+    pfb: Stage,
+    fft: Stage,
+    postproc: Stage,
+    samples: Samples,
+}
+
+impl Engine {
+    fn new(channels: usize) -> Self {
+        let parameters = json!({"channels": channels, "delays": delays()});
+        let (pfb, filtered) = Stage::new::<Pfb>(parameters, vec![input(), input()]);
+        let (fft, spectra) = Stage::new::<Fft>(json!({}), vec![filtered]);
+        let (postproc, _) = Stage::new::<Postproc>(json!({"gains": [0.3, 0.4]}), vec![spectra]);
+        Self { pfb, fft, postproc, samples: Samples::new() }
     }
 
     /// Rates of pfb, fft, postproc and all three, in millions of samples per second.
@@ -137,14 +199,7 @@ impl Engine {
         }
         let (start, mut done) = (Instant::now(), 0);
         while start.elapsed() < time {
-            for pol in 0..POLS {
-                self.pfb.harness.send(pol, |frame| {
-                    frame.fill_validity(1);
-                    frame.header_mut().timestamp = self.timestamp;
-                    frame.as_mut_slice::<u8>().unwrap().copy_from_slice(&self.packed);
-                });
-            }
-            self.timestamp += FRAME_SAMPLES as u64;
+            self.samples.send(&mut self.pfb);
             done += POLS * FRAME_SAMPLES;
             while let Some(filtered) = self.pfb.work() {
                 if let Some(spectra) = self.fft.pass(filtered) {
