@@ -118,6 +118,15 @@ impl Frames for Link {
     }
 }
 
+/// Wakes the block when the thread has ended, also by a panic, so that it sees that the queues have no other side.
+struct WokenAtEnd(Waker);
+
+impl Drop for WokenAtEnd {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
+
 /// The block's side of the queues. When it is dropped, the thread stops and is waited for.
 pub struct Lender {
     empty: SyncSender<FrameMut>,
@@ -150,10 +159,15 @@ impl Lender {
             live: None,
             first: None,
         };
+        let woken = WokenAtEnd(env.wake.clone());
+        let run = move || {
+            let _woken = woken;
+            run(link);
+        };
         let thread =
-            env.counters.threads().spawn("receive", &env.name, move || run(link)).map_err(
-                |error| BlockError::new("cannot start the receiving thread").because(error),
-            )?;
+            env.counters.threads().spawn("receive", &env.name, run).map_err(|error| {
+                BlockError::new("cannot start the receiving thread").because(error)
+            })?;
         Ok(Self { empty, reports, stop, thread: Some(thread), lent: 0, most, waiting: None })
     }
 
@@ -202,5 +216,24 @@ impl Drop for Lender {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn panic_of_the_thread_wakes_the_block() {
+        let env = Env::detached("source");
+        let (waking, woken) = channel();
+        let waking = Mutex::new(waking);
+        assert!(env.wake.set(move || waking.lock().unwrap().send(()).unwrap()));
+        let lender = Lender::start(&env, 1, |_link| panic!("deliberate")).unwrap();
+        woken.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert!(matches!(lender.reports.try_recv(), Err(TryRecvError::Disconnected)));
     }
 }

@@ -90,8 +90,10 @@ impl Source {
         let frame_seconds = self.layout.samples_per_frame() as f64 / parameters.adc_sample_rate_hz;
         let interval = buffered.map(|seconds| LONGEST_DROP_SECONDS.min(seconds / 4.0));
         let frame_bytes = self.layout.slots() * self.layout.heap_bytes;
+        let sockets = addresses.max(parameters.threads);
         Ok(Options {
-            frames_ahead: 1 + (addresses * receive::MOST_SKIMMED / frame_bytes) as u64,
+            // A socket has a part of the stream, so what is skimmed of one spans more frames.
+            frames_ahead: 1 + (sockets * receive::MOST_SKIMMED / frame_bytes) as u64,
             interval_frames: interval.map(|seconds| ((seconds / frame_seconds) as u64).max(1)),
             stride: stride as u64,
             senders_per_part: senders,

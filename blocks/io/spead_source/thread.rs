@@ -4,7 +4,7 @@ use super::candidates::HELD_BYTES;
 use super::network::{Network, Notes};
 use super::senders::{self, AFTER_STOP};
 use super::window::{Outcome, Window};
-use crate::io::spead::link::{Link, Report};
+use crate::io::spead::link::{Link, Report, TICK};
 use crate::io::spead::pcap::Capture;
 use fxgraph::access::ReadPath;
 use fxgraph::runtime::EventKind;
@@ -100,12 +100,14 @@ pub struct Receiving {
     terms: Terms,
     /// Time of the last data. Silence is measured from the first data, so the source waits for a late sender.
     last_data: Option<Instant>,
+    /// Time since which the stream seems to have ended.
+    ending: Option<Instant>,
 }
 
 impl Receiving {
     /// Creates the state of threads that fill the frames of `window`.
     pub fn new(window: Window, link: Link, terms: Terms, env: Env) -> Self {
-        Self { window, link, env, result: None, terms, last_data: None }
+        Self { window, link, env, result: None, terms, last_data: None, ending: None }
     }
 
     /// Whether data are dropped when the flowgraph does not keep up.
@@ -207,7 +209,14 @@ impl Receiving {
             self.last_data = Some(now);
         }
         let silence = now.duration_since(self.last_data?);
-        self.end(now, silence).map(Ok)
+        // Data that another thread held while it waited for a frame.
+        let silence = self.window.silence().map_or(silence, |of_window| of_window.min(silence));
+        let Some(end) = self.end(now, silence) else {
+            self.ending = None;
+            return None;
+        };
+        // After a pause of the program data wait in the sockets, so the threads look once more.
+        (now.duration_since(*self.ending.get_or_insert(now)) >= TICK).then_some(Ok(end))
     }
 
     /// Returns the reason why the stream has ended after `silence` without data, if it has. Rejected
@@ -232,5 +241,48 @@ impl Receiving {
              ({seconds:.1} s) and stayed there; start again with the new `sync_time_seconds`, or set \
              `on_restart: resync`"
         ))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::io::spead::link::Lender;
+    use crate::io::spead_source::layout::{Layout, Stream};
+    use crate::io::spead_source::window::Options;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn stream_ends_only_if_a_second_look_finds_no_data() {
+        let (env, long) = (Env::detached("source"), Duration::from_secs(10));
+        let stream = Stream::Digitiser { pol: None };
+        let layout = Layout { stream, heap_bytes: 8, samples_per_heap: 8, heaps_per_frame: 1 };
+        let window = Window::new(layout, Options::new(2, 1e3), &env);
+        let terms = Terms { idle: Some(long), senders: 0, is_live: false, adc_sample_rate_hz: 1e3 };
+        let (sender, looks) = channel();
+        let env_of_thread = env.clone();
+        // The thread is only needed for its link.
+        let lender = Lender::start(&env, 1, move |link| {
+            let mut receiving = Receiving::new(window, link, terms, env_of_thread);
+            receiving.window.tick(Instant::now() - long);
+            receiving.last_data = Some(Instant::now() - long);
+            let mut look = |is_alive: bool, pause: Duration| {
+                std::thread::sleep(pause);
+                let end = receiving.after(Notes { is_alive, went_back: None });
+                sender.send(end.is_some()).unwrap();
+                if is_alive {
+                    receiving.last_data = Some(Instant::now() - long);
+                }
+            };
+            look(false, Duration::ZERO);
+            // After a pause of the program, its sockets had data.
+            look(true, TICK);
+            look(false, Duration::ZERO);
+            look(false, TICK);
+        });
+        let looks: Vec<bool> = looks.iter().collect();
+        assert_eq!(looks, [false, false, false, true]);
+        drop(lender);
     }
 }

@@ -204,6 +204,14 @@ impl Timeline {
         clock.offset_seconds.is_none_or(|least| offset < least)
     }
 
+    /// Moves the present time by a wait for a frame, while which a packet of the stream was at hand.
+    pub fn waited(&mut self, time: Duration) {
+        if let Some(clock) = &mut self.clock {
+            clock.now += time;
+            clock.last = clock.now;
+        }
+    }
+
     /// Updates the stream's clock by a packet of one of its senders.
     pub fn measure(&mut self, timestamp: u64) {
         let Some(clock) = &mut self.clock else { return };

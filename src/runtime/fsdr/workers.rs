@@ -27,6 +27,8 @@ thread_local! {
 struct Worker {
     queue: Queue,
     turn: Turn,
+    /// Time at which the task that it runs first asked for it.
+    began: Option<Instant>,
     /// Time since which tasks wait for this worker, if there are any.
     deferred: Option<Instant>,
 }
@@ -107,10 +109,12 @@ impl Drop for Threads {
 /// Runs tasks until the queue is closed.
 fn run(queue: Queue) {
     let tasks = Arc::clone(&queue);
-    WORKER.set(Some(Worker { queue, turn: Turn::Over, deferred: None }));
+    WORKER.set(Some(Worker { queue, turn: Turn::Over, began: None, deferred: None }));
     while let Some((runnable, is_left)) = tasks.take() {
         let since = is_left.then(Instant::now);
-        with_worker(|worker| (worker.turn, worker.deferred) = (Turn::Runs, since));
+        with_worker(|worker| {
+            (worker.turn, worker.began, worker.deferred) = (Turn::Runs, None, since);
+        });
         // A task that panics shows it to the code that awaits the task.
         let _ = catch_unwind(AssertUnwindSafe(|| runnable.run()));
         with_worker(|worker| worker.turn = Turn::Over);
@@ -129,9 +133,9 @@ fn schedule(queue: &Queue, runnable: Runnable, info: ScheduleInfo, usual: Durati
             return Taker::Any;
         }
         match worker.turn {
-            Turn::Over => Taker::This,
+            Turn::Over => Taker::Next,
             // Its own turn has just ended.
-            Turn::Runs | Turn::Short(_) if info.woken_while_running => Taker::This,
+            Turn::Runs | Turn::Short(_) if info.woken_while_running => Taker::Next,
             Turn::Runs => Taker::Any,
             Turn::Short(began) => {
                 worker.deferred.get_or_insert(began);
@@ -140,6 +144,12 @@ fn schedule(queue: &Queue, runnable: Runnable, info: ScheduleInfo, usual: Durati
         }
     });
     queue.add(runnable, usual, taker.unwrap_or(Taker::Any));
+}
+
+/// Returns when the turn began, according to the first call in it, which is `now`. A thread without other tasks has no turns:
+/// `now`.
+pub(super) fn turn_began(now: Instant) -> Instant {
+    with_worker(|worker| *worker.began.get_or_insert(now)).unwrap_or(now)
 }
 
 /// Notes that the turn goes on with work of unknown time: other workers take the tasks that wait for this one.

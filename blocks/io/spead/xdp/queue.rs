@@ -298,7 +298,8 @@ impl Queue {
         count.emptied = ring.used() == 0;
         drop(ring);
         count.datagrams = places.len() as u64;
-        if !places.is_empty() {
+        // Also without datagrams: the reader then knows that the queue has no data of its stream.
+        if packets > 0 {
             let memory = &self.memory;
             reader(Datagrams::of_places(places, &|&Place { is_joined, start, len, .. }| {
                 if is_joined { &joined[start..start + len] } else { bytes(memory, start, len) }

@@ -511,7 +511,10 @@ impl Window {
         let interval = self.interval(self.timeline.base.unwrap_or(0) + index as u64);
         let overload = &self.env.overload;
         let is_dropped = interval.is_some_and(|interval| overload.drops(interval));
+        let began = Instant::now();
         let frame = if is_dropped { None } else { frames.take() };
+        // The wait for a frame is no silence of the senders: their data are in the sockets.
+        self.timeline.waited(began.elapsed());
         self.entries[index] = match frame {
             None => {
                 self.causes.frames_dropped.add(1);

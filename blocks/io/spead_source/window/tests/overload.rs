@@ -135,3 +135,35 @@ fn heads_that_are_not_of_dropped_frames_end_the_skimming() {
         assert!(!side.window.skim([(head, FROM)].into_iter(), &mut side.desk, |_| ()));
     }
 }
+
+/// Takes a frame after a wait.
+struct Waits(Desk, Duration);
+
+impl Frames for Waits {
+    fn take(&mut self) -> Option<FrameMut> {
+        std::thread::sleep(self.1);
+        self.0.take()
+    }
+
+    fn push(&mut self, frame: FrameMut) {
+        self.0.push(frame);
+    }
+}
+
+#[test]
+fn wait_for_a_frame_is_no_silence() {
+    let wait = Duration::from_millis(20);
+    let mut frames = Waits(Desk::new(&digitiser(), 8), wait);
+    let mut window = Window::new(digitiser(), Options::new(2, RATE), &Env::detached("in"));
+    let began = Instant::now();
+    // At the rate of the stream.
+    for number in 0..FRAME {
+        window.tick(began + Duration::from_millis(number));
+        window.datagram(&heap(number), FROM, &mut frames);
+    }
+    let now = window.timeline.now().unwrap();
+    assert!(now >= began + wait);
+    assert_eq!(window.silence(), Some(Duration::ZERO));
+    window.tick(now + wait);
+    assert_eq!(window.silence(), Some(wait));
+}
