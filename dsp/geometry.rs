@@ -17,6 +17,12 @@ pub struct Direction {
 }
 
 impl Direction {
+    /// Whether this is a direction: finite, and with an elevation from -90 to 90 degrees.
+    #[must_use]
+    pub fn is_valid(self) -> bool {
+        self.azimuth_degrees.is_finite() && (-90.0..=90.0).contains(&self.elevation_degrees)
+    }
+
     /// Returns the delay of a plane wave from this direction at `enu_metres` (east, north, up) relative to the
     /// array's origin, in seconds: `-(b . s) / c`, negative for antennas nearer to the source.
     #[must_use]

@@ -231,7 +231,7 @@ fn watch(
 ) {
     let start = Instant::now();
     let mut last = (start, totals(&control.stats()));
-    let mut stopped = 0;
+    let (mut stopped, mut is_over) = (0, false);
     let mut tell = || {
         for event in control.events_since(*told) {
             *told = event.sequence;
@@ -263,7 +263,16 @@ fn watch(
                 control.abort();
             }
         }
-        if stopped == 0 && duration.is_some_and(|duration| start.elapsed() >= duration) {
+        if stopped == 0
+            && let Some(duration) = duration.filter(|duration| start.elapsed() >= *duration)
+        {
+            if !is_over {
+                let time = units::elapsed(duration);
+                terminal.note(&format!(
+                    "stopped by `--duration` after {time}, before the sources ended"
+                ));
+            }
+            is_over = true;
             control.request_stop();
         }
         if let Some(line) = progress {

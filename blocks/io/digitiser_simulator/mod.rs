@@ -303,6 +303,10 @@ impl DigitiserSimulator {
             let message = "direction, rates and amplitude of `source` must be finite";
             refusals.push(Refusal::parameter("source", message));
         }
+        if !source.direction().is_valid() {
+            let message = "elevation of `source` must be from -90 to 90 degrees";
+            refusals.push(Refusal::parameter("source", message));
+        }
         if !self.local_oscillator_hz.is_finite() {
             let message =
                 format!("`local_oscillator_hz` must be finite, got {}", self.local_oscillator_hz);

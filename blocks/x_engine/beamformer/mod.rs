@@ -203,8 +203,10 @@ impl Beamformer {
                 }
             }
             if let Some(direction) = beam.towards {
-                if !(direction.azimuth_degrees + direction.elevation_degrees).is_finite() {
-                    let message = format!("the direction of beam {m} is not finite");
+                if !direction.is_valid() {
+                    let message = format!(
+                        "azimuth of beam {m} must be finite, and elevation from -90 to 90 degrees"
+                    );
                     refuse(message, "give azimuth and elevation in degrees".to_owned());
                 }
                 let placed = self.antennas_enu_metres.len();

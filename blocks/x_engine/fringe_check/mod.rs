@@ -79,8 +79,9 @@ impl FringeCheck {
                     .help("give positions in metres, for example `[31, 5, 0]`"),
             );
         }
-        if !(self.source.azimuth_degrees + self.source.elevation_degrees).is_finite() {
-            let message = "azimuth and elevation of `source` must be finite";
+        if !self.source.is_valid() {
+            let message =
+                "azimuth of `source` must be finite, and elevation from -90 to 90 degrees";
             refusals.push(Refusal::parameter("source", message));
         }
         if let Some(most) = self.max_phase_error_degrees.filter(|most| most.is_nan() || *most < 0.0)

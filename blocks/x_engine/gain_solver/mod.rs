@@ -141,9 +141,9 @@ impl GainSolver {
             let message = "`antennas_enu_metres` must be within 10000 km".to_owned();
             refuse("antennas_enu_metres", message);
         }
-        let direction = self.source.map(|s| s.azimuth_degrees + s.elevation_degrees);
-        if direction.is_some_and(|sum| !sum.is_finite()) {
-            let message = "azimuth and elevation of `source` must be finite";
+        if self.source.is_some_and(|source| !source.is_valid()) {
+            let message =
+                "azimuth of `source` must be finite, and elevation from -90 to 90 degrees";
             refusals.push(Refusal::parameter("source", message));
         }
     }

@@ -67,7 +67,7 @@ pub struct Compare {
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
 
-    /// Fails if the largest difference exceeds this
+    /// Fails if the largest difference exceeds this, or if a frame is in one of two recordings only
     #[arg(long, value_name = "NUMBER", value_parser = parse_limit)]
     max_error: Option<f64>,
 
@@ -124,7 +124,8 @@ impl Compare {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let Some(what) = What::of(&self.what) else {
             let given = self.what.join(" ");
-            let help = "see `fxgraph compare --help`";
+            let help =
+                "name both sides, as in `a=before.npz b=after.npz`; see `fxgraph compare --help`";
             return Err(Failure::failed(with_help(
                 &format!("`{given}` cannot be compared"),
                 [help],
@@ -135,6 +136,7 @@ impl Compare {
         }
         let limits =
             Limits { duration: self.duration, stops_at_difference: self.stop_at_first_difference };
+        let are_recordings = matches!(what, What::Recordings(_));
         let (report, pair) = match what {
             What::Forms { file, block, form } => {
                 let target = Target { file: file.to_owned(), set: self.set.clone() };
@@ -154,6 +156,16 @@ impl Compare {
             What::Shadow { block, form } => {
                 let form =
                     parse_value(form).map_err(|why| Failure::failed(format!("`b`: {why}")))?;
+                if !form.is_object() {
+                    let help = "compare two running blocks by recordings of their outputs";
+                    return Err(Failure::failed(with_help(
+                        &format!(
+                            "`b` must be the changed keys of the second implementation, such as \
+                             `{{parameters: {{threads: 2}}}}`, got `{form}`"
+                        ),
+                        [help],
+                    )));
+                }
                 let limits = (self.duration, self.stop_at_first_difference);
                 let client = self.connection.client()?;
                 live::shadow(&client, block, &form, limits, self.save.is_some(), terminal)?
@@ -171,7 +183,8 @@ impl Compare {
         } else {
             terminal.results(&report.as_text(terminal))
         };
-        judge(report.verdict(self.max_error), written, terminal)
+        let missing = if are_recordings { report.frames_missing(self.max_error) } else { Ok(()) };
+        judge(report.verdict(self.max_error).and(missing), written, terminal)
     }
 }
 

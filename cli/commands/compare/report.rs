@@ -136,6 +136,17 @@ impl Report {
             _ => Ok(()),
         }
     }
+
+    /// Returns an error if frames have no counterpart and `max_error` is set: they differ by more than any number.
+    pub fn frames_missing(&self, max_error: Option<f64>) -> Result<(), Failure> {
+        match self.difference.frames_alone {
+            0 => Ok(()),
+            _ if max_error.is_none() => Ok(()),
+            alone => Err(Failure::failed(format!(
+                "{alone} frames are in one of the recordings only (`--max-error`)"
+            ))),
+        }
+    }
 }
 
 fn others(what: &str, count: u64) -> String {
@@ -170,6 +181,15 @@ mod tests {
         assert!(report(2.001).verdict(Some(2.0)).is_err());
         assert!(report(f64::INFINITY).verdict(Some(1e300)).is_err());
         assert_eq!(report(f64::INFINITY).as_json()["max_difference"], Value::Null);
+    }
+
+    #[test]
+    fn frames_of_one_recording_only_exceed_any_limit() {
+        let mut report = report(0.0);
+        assert!(report.frames_missing(Some(1.0)).is_ok());
+        report.difference.frames_alone = 1;
+        assert!(report.frames_missing(Some(1.0)).is_err());
+        assert!(report.frames_missing(None).is_ok());
     }
 
     #[test]

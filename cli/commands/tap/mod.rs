@@ -146,6 +146,13 @@ impl Tap {
         output: &Output,
         terminal: &Terminal,
     ) -> Result<(), Failure> {
+        if let Some(file) =
+            self.save.as_ref().filter(|file| file.extension() != Some("npy".as_ref()))
+        {
+            let message =
+                format!("the name of an array must end in `.npy`, got `{}`", file.display());
+            return Err(Failure::failed(message));
+        }
         let path = format!("{}/snapshot?format=npy&max_bytes={}", output.path(), self.max_bytes);
         let (headers, array) = client.bytes(&path)?;
         if let Some(file) = &self.save {

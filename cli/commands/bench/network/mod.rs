@@ -295,7 +295,13 @@ fn as_text(found: Option<f64>, trials: &[Trial], terminal: &Terminal) -> String 
     let mut text = format!("{}\n", table.finish());
     match found {
         Some(rate) => text.push_str(&format!(
-            "Highest rate without missing data: {} per polarisation\n",
+            "Highest rate without missing data: {}{} per polarisation\n",
+            // No trial was beyond the limit.
+            if trials.iter().all(|trial| trial.verdict() == Verdict::Lossless) {
+                "at least "
+            } else {
+                ""
+            },
             units::scaled(rate, "S/s")
         )),
         None => text.push_str("Data was missing at the lowest rate\n"),

@@ -118,7 +118,8 @@ impl Latency {
     fn of(mut seconds: Vec<f64>) -> Option<Self> {
         seconds.sort_by(f64::total_cmp);
         let last = seconds.len().checked_sub(1)?;
-        let at = |fraction: f64| seconds[(last as f64 * fraction) as usize];
+        // The value below which this fraction of all values is, rounded up: of few values, p99 is the largest.
+        let at = |fraction: f64| seconds[(last as f64 * fraction).ceil() as usize];
         Some(Self { minimum: at(0.0), p50: at(0.5), p99: at(0.99), maximum: at(1.0) })
     }
 }
