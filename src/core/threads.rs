@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -27,6 +28,8 @@ struct Entry {
     name: &'static str,
     /// Its directory in `/proc` while it runs.
     task: Option<PathBuf>,
+    /// Busy time that is counted instead.
+    counted: Option<Counted>,
     /// Busy time of earlier threads with this name, as after a restart of the block.
     before: Duration,
     /// The last busy time that was read; it stays if the next one cannot be read.
@@ -35,6 +38,9 @@ struct Entry {
 
 impl Entry {
     fn busy(&mut self) -> Duration {
+        if let Some(Counted(nanoseconds)) = &self.counted {
+            return Duration::from_nanos(nanoseconds.load(Ordering::Relaxed));
+        }
         if let Some(now) = self.task.as_deref().and_then(busy) {
             self.last = self.before + now;
         }
@@ -60,6 +66,20 @@ impl Threads {
         })
     }
 
+    /// Returns the busy time of `name`, which the block counts: of work outside this process.
+    #[must_use]
+    pub fn counted(&self, name: &'static str) -> Counted {
+        let mut entries = self.entries();
+        let known = entries.iter().filter(|entry| entry.name == name);
+        if let Some(counted) = known.filter_map(|entry| entry.counted.clone()).next() {
+            return counted;
+        }
+        let counted = Counted::default();
+        let (before, last) = (Duration::ZERO, Duration::ZERO);
+        entries.push(Entry { name, task: None, counted: Some(counted.clone()), before, last });
+        counted
+    }
+
     /// Busy times of all threads so far, in the order of their starts; those of threads with one name are added.
     #[must_use]
     pub fn times(&self) -> Vec<ThreadTime> {
@@ -82,17 +102,31 @@ impl Threads {
         let task = std::fs::read_link("/proc/thread-self").ok();
         let task = task.map(|task| Path::new("/proc").join(task));
         let mut entries = self.entries();
-        let ended = |entry: &Entry| entry.name == name && entry.task.is_none();
+        let ended =
+            |entry: &Entry| entry.name == name && entry.task.is_none() && entry.counted.is_none();
         match entries.iter().position(ended) {
             Some(index) => entries[index].task.clone_from(&task),
             None => entries.push(Entry {
                 name,
                 task: task.clone(),
+                counted: None,
                 before: Duration::ZERO,
                 last: Duration::ZERO,
             }),
         }
         Running { threads: self, task }
+    }
+}
+
+/// Busy time that a block counts itself.
+#[derive(Clone, Debug, Default)]
+pub struct Counted(Arc<AtomicU64>);
+
+impl Counted {
+    /// Adds `time`.
+    pub fn add(&self, time: Duration) {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.0.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 }
 
@@ -132,6 +166,16 @@ mod tests {
         while Instant::now() < end {
             std::hint::black_box(0);
         }
+    }
+
+    #[test]
+    fn counted_time_goes_on_after_a_restart() {
+        let threads = Threads::default();
+        for _ in 0..2 {
+            threads.counted("process").add(Duration::from_millis(5));
+        }
+        let busy = Duration::from_millis(10);
+        assert_eq!(threads.times(), [ThreadTime { name: "process", busy }]);
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Shadow {
 /// Returns the larger of CPU and GPU busy time, and the number of consumed frames.
 fn spent(cell: &Cell) -> (Duration, u64) {
     let stats = cell.stats();
-    (stats.busy.max(stats.device_busy), stats.frames_in)
+    (stats.longest_busy().max(stats.device_busy), stats.frames_in)
 }
 
 impl Drop for Shadow {

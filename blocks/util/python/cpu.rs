@@ -132,6 +132,7 @@ impl Cpu {
             inputs: vec![self.input.clone()],
             output: self.described.clone(),
             timeout: self.timeout,
+            busy: self.env.counters.threads().counted("process"),
             wake: self.env.wake.clone(),
             log: log::of_block(&self.env),
         };

@@ -8,6 +8,7 @@ use super::process::{Killer, Log, Packet, Process, START_LIMIT, Sender};
 use super::program::Program;
 use fxgraph::frame::SharedMemory;
 use fxgraph::kind::Waker;
+use fxgraph::threads::Counted;
 use fxgraph::{BlockError, PortType};
 use rustix::io::fcntl_dupfd_cloexec;
 use serde_json::{Map, Value, json};
@@ -48,6 +49,8 @@ struct Shared {
     since: AtomicU64,
     began: Instant,
     timeout: Duration,
+    /// Time in which the process owes an answer.
+    busy: Counted,
     wake: Waker,
     /// Killer of the process, once it runs; or that it must not start.
     killer: Mutex<End>,
@@ -73,7 +76,11 @@ impl Shared {
 
     /// Notes an answer of the process.
     fn answered(&self) {
-        self.since.store(self.nanoseconds(), Ordering::Release);
+        let now = self.nanoseconds();
+        let since = self.since.swap(now, Ordering::AcqRel);
+        if self.owed.load(Ordering::Acquire) > 0 {
+            self.busy.add(Duration::from_nanos(now.saturating_sub(since)));
+        }
         // An error outside a frame is no answer that the block expects.
         let less = |owed: usize| owed.checked_sub(1);
         let _ = self.owed.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
@@ -108,6 +115,7 @@ pub struct Start {
     /// Output that the process described when the plan was made.
     pub output: Option<Described>,
     pub timeout: Duration,
+    pub busy: Counted,
     pub wake: Waker,
     pub log: Log,
 }
@@ -129,6 +137,7 @@ impl Running {
             since: AtomicU64::new(0),
             began: Instant::now(),
             timeout: start.timeout,
+            busy: start.busy.clone(),
             wake: start.wake.clone(),
             killer: Mutex::new(End::NotStarted),
             has_ended: Mutex::new(false),

@@ -160,6 +160,22 @@ fn work_fills_frames_with_named_axes_and_passes_validity_on() {
 }
 
 #[test]
+fn time_of_the_process_is_busy_time_of_the_block() {
+    if !has_numpy() {
+        return;
+    }
+    let body = "def work(self, frame, out):\n    \
+        import time\n    \
+        time.sleep(0.02)\n    \
+        out.data[...] = frame.data";
+    let out = chain::drive(&block(body, json!({})), &[port()], vec![frames(6)]);
+    assert_eq!(out.frames.len(), 6);
+    let times = out.counters.threads().times();
+    let process = times.iter().find(|time| time.name == "process").unwrap();
+    assert!(process.busy >= Duration::from_millis(6 * 20), "{times:?}");
+}
+
+#[test]
 fn returned_array_is_copied_and_none_drops_the_frame() {
     if !has_numpy() {
         return;

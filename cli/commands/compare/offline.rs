@@ -175,6 +175,6 @@ fn report((a, b): (Side, Side), found: &Found) -> Report {
 
 /// Time per frame in seconds, on the GPU if the block uses one, otherwise on the CPU.
 fn seconds_per_frame(stats: &BlockStats) -> Option<f64> {
-    let busy = stats.busy.max(stats.device_busy).as_secs_f64();
+    let busy = stats.longest_busy().max(stats.device_busy).as_secs_f64();
     (stats.frames_in > 0).then(|| busy / stats.frames_in as f64)
 }
