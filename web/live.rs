@@ -26,6 +26,8 @@ pub(crate) struct BlockRates {
     pub threads: Vec<(&'static str, f64)>,
     /// Data per second that the block drops because it is too slow.
     pub overruns: f64,
+    /// Data dropped per second because later blocks are too slow.
+    pub held_up: f64,
 }
 
 impl BlockRates {
@@ -59,7 +61,8 @@ impl BlockRates {
         };
         let inputs = queues.map(|(before, now)| rate(before.taken, now.taken)).collect();
         let overruns = rate(before.overruns(), now.overruns());
-        Self { total, inputs, input_peaks, threads, overruns }
+        let held_up = rate(before.held_up(), now.held_up());
+        Self { total, inputs, input_peaks, threads, overruns, held_up }
     }
 }
 
@@ -156,6 +159,7 @@ mod tests {
             input_peaks: vec![3],
             threads: vec![("receive", 0.8)],
             overruns: 0.0,
+            held_up: 0.0,
         };
         assert_eq!(rates, expected);
         let exchanged = BlockRates::between(&stats(300), &stats(0), 1.0, Vec::new());

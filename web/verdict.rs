@@ -132,12 +132,13 @@ fn engines<'a>(blocks: &'a [Known]) -> impl Iterator<Item = (Engine, f64)> + use
 }
 
 /// Headroom of the slowest block as a fraction of signal time; negative if it cannot keep up with the telescope, at most
-/// 0 while a block drops data because it is too slow. `None` until there are rates.
+/// 0 while data is dropped because a block is too slow. `None` until there are rates.
 pub(crate) fn deadline_margin(blocks: &[Known]) -> Option<f64> {
     let moving = blocks.iter().filter(|block| block.real_time > 0.0);
     let loads = moving.map(|block| block.busy() / block.real_time);
     let margin = loads.max_by(f64::total_cmp).map(|most| 1.0 - most);
-    let drops = blocks.iter().any(Known::overruns);
+    // A block that waits has little work, so data that is dropped before it shows in no load.
+    let drops = blocks.iter().any(|block| block.rates.overruns + block.rates.held_up > 0.0);
     margin.map(|margin| if drops { margin.min(0.0) } else { margin })
 }
 
@@ -193,6 +194,13 @@ mod tests {
         );
         let all = [overrun, idle(), idle()];
         assert!(deadline_margin(&at_half_rate(&all)).unwrap() <= 0.0);
+        let waits = || rates(0.1, 0.9, 0);
+        for (overruns, held_up, has_margin) in
+            [(0.0, 0.0, true), (0.0, 9.0, false), (9.0, 0.0, false)]
+        {
+            let all = [BlockRates { overruns, held_up, ..waits() }, idle(), idle()];
+            assert_eq!(deadline_margin(&at_half_rate(&all)).unwrap() > 0.0, has_margin);
+        }
         let gpu = |share: f64, wait| {
             let mut rates = rates(0.05, wait, 4);
             rates.total.device_busy_fraction = share;

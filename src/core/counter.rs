@@ -34,6 +34,8 @@ pub struct Named {
     pub is_loss: bool,
     /// Whether it counts data dropped because the block itself is too slow.
     pub is_overrun: bool,
+    /// Whether it counts data dropped because later blocks are too slow.
+    pub is_held_up: bool,
     /// The count.
     pub counter: Counter,
 }
@@ -89,20 +91,26 @@ impl Counters {
     /// Registers a counter; returns the existing one if the block is created again.
     #[must_use]
     pub fn count(&self, name: &'static str, help: &'static str) -> Counter {
-        self.register(name, help, (false, false))
+        self.register(name, help, [false; 3])
     }
 
     /// [`count`](Self::count) for a counter of missing or dropped data.
     #[must_use]
     pub fn loss(&self, name: &'static str, help: &'static str) -> Counter {
-        self.register(name, help, (true, false))
+        self.register(name, help, [true, false, false])
     }
 
     /// [`loss`](Self::loss) for data that were dropped because the block itself is too slow: while it grows, the block
     /// is the bottleneck of the flowgraph.
     #[must_use]
     pub fn overrun(&self, name: &'static str, help: &'static str) -> Counter {
-        self.register(name, help, (true, true))
+        self.register(name, help, [true, true, false])
+    }
+
+    /// [`loss`](Self::loss) for data that were dropped because later blocks are too slow.
+    #[must_use]
+    pub fn held_up(&self, name: &'static str, help: &'static str) -> Counter {
+        self.register(name, help, [true, false, true])
     }
 
     /// Time that a GPU spent on the block's frames in nanoseconds, from the first kernel of each frame to its
@@ -134,14 +142,14 @@ impl Counters {
         &self,
         name: &'static str,
         help: &'static str,
-        (is_loss, is_overrun): (bool, bool),
+        [is_loss, is_overrun, is_held_up]: [bool; 3],
     ) -> Counter {
         let mut all = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.iter().find(|known| known.name == name) {
             return known.counter.clone();
         }
         let counter = Counter::default();
-        all.push(Named { name, help, is_loss, is_overrun, counter: counter.clone() });
+        all.push(Named { name, help, is_loss, is_overrun, is_held_up, counter: counter.clone() });
         counter
     }
 

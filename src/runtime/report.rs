@@ -133,6 +133,12 @@ impl BlockStats {
         self.counters.iter().filter(|named| named.is_overrun).map(|named| named.counter.get()).sum()
     }
 
+    /// Amount of data dropped because later blocks are too slow: the sum over all causes.
+    #[must_use]
+    pub fn held_up(&self) -> u64 {
+        self.counters.iter().filter(|named| named.is_held_up).map(|named| named.counter.get()).sum()
+    }
+
     /// Amount of missing and dropped data: the sum over all causes, each in its own unit.
     #[must_use]
     pub fn losses(&self) -> u64 {

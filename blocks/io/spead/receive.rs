@@ -14,6 +14,8 @@ use std::time::Duration;
 const BATCH: usize = 32;
 /// Coalesced runs per system call: no more than the second-level cache holds until each has been handled.
 const BATCH_OF_RUNS: usize = 8;
+/// Average size of messages from which they are long runs.
+const SHORT_RUN: usize = BUFFER_BYTES / 4;
 /// The largest datagram, and the largest run of coalesced ones.
 const BUFFER_BYTES: usize = 1 << 16;
 /// Distance of the buffers in bytes. The beginnings of all buffers must not share a few sets of the
@@ -172,7 +174,9 @@ impl Batch {
         if self.sockets.len() == 1 {
             // One socket: read without polling first, which saves a system call for every batch of a
             // busy stream.
-            total.emptied = self.receive_from(0, BATCH, reader, &mut total)?;
+            let message = if self.most_messages == BATCH { SHORT_RUN } else { BUFFER_BYTES };
+            let messages = self.turn_bytes.div_ceil(message).clamp(1, BATCH);
+            total.emptied = self.receive_from(0, messages, reader, &mut total)?;
             if total.datagrams > 0 {
                 self.emptied = total.emptied;
                 return Ok(total);
@@ -302,7 +306,7 @@ impl Batch {
         if skims {
             return Ok(is_empty);
         }
-        let long = bytes > count * BUFFER_BYTES / 4;
+        let long = bytes > count * SHORT_RUN;
         self.most_messages = if long { BATCH_OF_RUNS } else { BATCH };
         Ok(is_empty)
     }

@@ -47,7 +47,7 @@ impl Causes {
                 "heaps_incomplete",
                 "heaps of which some packets never arrived; the whole heap is flagged as missing",
             ),
-            frames_dropped: counters.loss(
+            frames_dropped: counters.held_up(
                 "frames_dropped",
                 "frames dropped because the flowgraph did not keep up; find the slowest block",
             ),

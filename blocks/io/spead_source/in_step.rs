@@ -6,7 +6,8 @@
 //!
 //! - for a thread without data, or with data of other streams only;
 //! - for a thread that is behind by more than the window: its heaps are late already;
-//! - when half of one of its own socket buffers is used: waiting must not lose packets.
+//! - when one of its own socket buffers is nearly full: waiting must not lose packets. Under overload all of them are
+//!   more than half full, and threads that are not in step would drop parts of many frames.
 
 use crate::io::spead::port::{Port, View};
 use std::io;
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 /// Time between two checks of a thread that waits.
 const PAUSE: Duration = Duration::from_micros(50);
+/// Used fraction of a socket buffer from which a thread does not wait: as for a frame.
+const FULL: f32 = 0.9;
 /// Position of a thread that has read nothing yet: behind all others.
 const START: u64 = 0;
 /// Position of a thread without data of the stream: not behind any other.
@@ -58,7 +61,7 @@ impl InStep {
         }
         let others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
         for (_, other) in others {
-            while self.is_behind(other, position) && own.sockets.fill() < 0.5 && !is_over() {
+            while self.is_behind(other, position) && own.sockets.fill() < FULL && !is_over() {
                 std::thread::sleep(PAUSE);
             }
         }
@@ -195,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn thread_with_a_half_full_socket_buffer_does_not_wait() {
+    fn thread_with_a_nearly_full_socket_buffer_does_not_wait() {
         let (in_step, _sockets, addresses) = two();
         in_step.reading(1);
         waits_until(&in_step, || {

@@ -204,7 +204,7 @@ impl Timeline {
         clock.offset_seconds.is_none_or(|least| offset < least)
     }
 
-    /// Moves the present time by a wait for a frame, while which a packet of the stream was at hand.
+    /// Moves the present time by a wait for a frame, during which a packet of the stream was in memory.
     pub fn waited(&mut self, time: Duration) {
         if let Some(clock) = &mut self.clock {
             clock.now += time;

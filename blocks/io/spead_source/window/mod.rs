@@ -576,7 +576,9 @@ impl Window {
         match first {
             Entry::Open(open) => self.close(open, number, frames),
             Entry::Empty if self.timeline.started => self.gap += self.layout.slots() as u64,
-            Entry::Empty | Entry::Dropped => {}
+            Entry::Empty => {}
+            // The stream went on after the gap.
+            Entry::Dropped => self.causes.missing.add(std::mem::take(&mut self.gap)),
         }
     }
 

@@ -327,10 +327,9 @@ impl Window {
         self.causes.resyncs.add(1);
         // Timestamp and arrival time of the same packet; the packets still held may be later.
         let (timestamp, began) = candidate.first;
-        let timestamp = match how {
-            Move::Back => timestamp & ((1 << WIRE_BITS) - 1),
-            _ => timestamp,
-        };
+        // A timestamp of a later turn than before is that of a restart: it began at 0 again.
+        let is_restart = how == Move::Back || timestamp >> WIRE_BITS > from >> WIRE_BITS;
+        let timestamp = if is_restart { timestamp & ((1 << WIRE_BITS) - 1) } else { timestamp };
         // A file is read at any rate, so its packets have no arrival time.
         let sync_time = began.map(|began| {
             let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

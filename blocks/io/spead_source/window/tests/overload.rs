@@ -136,6 +136,15 @@ fn heads_that_are_not_of_dropped_frames_end_the_skimming() {
     }
 }
 
+#[test]
+fn gap_before_dropped_frames_is_counted() {
+    // The only buffer is that of the first frame.
+    let mut side = Side::new(&Overload::default(), 1);
+    [0, 2, 3, 4].into_iter().for_each(|frame| side.frame(frame));
+    assert_eq!(count(&side.counters, "heaps_missing"), FRAME);
+    assert_eq!(side.end(), (vec![0], 3));
+}
+
 /// Takes a frame after a wait.
 struct Waits(Desk, Duration);
 

@@ -90,6 +90,20 @@ fn restart_continues_in_the_next_turn_and_drops_no_heap() {
 }
 
 #[test]
+fn sync_time_after_the_restart_of_an_old_stream_is_that_of_its_timestamp_on_the_wire() {
+    // So old that a timestamp of 0 is nearer ahead than behind.
+    let old = TURN / 4 * 3;
+    let mut live = Live::new(4);
+    live.stream(old..old + 500);
+    live.stream(0..3000);
+    assert_eq!(live.count("resyncs"), 1);
+    let gauges = live.counters.gauges();
+    let sync_time = gauges.iter().find(|gauge| gauge.name.contains("sync_time")).unwrap();
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    assert!((sync_time.gauge.get().unwrap() - unix).abs() < 60.0, "{sync_time:?}");
+}
+
+#[test]
 fn restart_within_the_window_counts_as_a_restart() {
     // A slow stream has a window of many seconds.
     let mut live = Live::new(2048);
