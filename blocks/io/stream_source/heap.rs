@@ -52,6 +52,8 @@ pub struct Heap {
     /// Disjoint, sorted, not adjacent.
     pieces: Vec<Range<usize>>,
     arrived: usize,
+    /// Packets that brought these pieces.
+    packets: u64,
     items: Vec<Pointer>,
 }
 
@@ -82,6 +84,7 @@ impl Heap {
             length: 0,
             pieces: Vec::new(),
             arrived: 0,
+            packets: 0,
             items: Vec::new(),
         }
     }
@@ -89,7 +92,7 @@ impl Heap {
     /// Begins the heap of `packet`. The memory for the heap was checked to be bounded.
     pub fn begin(&mut self, packet: &Packet<'_>, sender: SocketAddrV4, now: Instant) {
         (self.sender, self.counter, self.heard) = (sender, packet.heap_counter, now);
-        (self.place, self.arrived) = (None, 0);
+        (self.place, self.arrived, self.packets) = (None, 0, 0);
         self.pieces.clear();
         self.items.clear();
         self.length = packet.heap_length as usize;
@@ -106,6 +109,11 @@ impl Heap {
     /// Bytes of memory.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity() + self.pieces.capacity() * size_of::<Range<usize>>()
+    }
+
+    /// Number of packets that brought bytes.
+    pub fn packets(&self) -> u64 {
+        self.packets
     }
 
     /// Whether all bytes have arrived.
@@ -158,6 +166,7 @@ impl Heap {
             [a] => a.start.min(start)..a.end.max(end),
         };
         self.arrived += whole.len() - before;
+        self.packets += 1;
         if first == last {
             self.pieces.insert(first, whole);
         } else {

@@ -19,7 +19,7 @@ impl Window {
     pub(super) fn emit(&mut self, index: usize, frames: &mut dyn Frames) {
         let heap = self.open.swap_remove(index);
         if let Some(place) = heap.place
-            && let Some(timestamp) = self.advance(place, frames)
+            && let Some(timestamp) = self.advance(place, heap.is_whole(), frames)
         {
             self.last = Some(timestamp);
             self.causes.last_timestamp.set(timestamp as f64);
@@ -31,15 +31,29 @@ impl Window {
                 }
             }
         }
+        if let Some(place) = heap.place.filter(|_| heap.is_whole()) {
+            self.give_up_copies(place);
+        }
         self.unused.push(heap);
+    }
+
+    /// Drops other heaps of the frame at `place`, which both senders of a takeover send.
+    fn give_up_copies(&mut self, place: Place) {
+        let is_copy = |heap: &Heap| {
+            let is_same = |other: Place| (other.run, other.sequence) == (place.run, place.sequence);
+            heap.place.is_some_and(is_same)
+        };
+        while let Some(copy) = self.open.iter().position(is_copy) {
+            self.give_up(copy);
+        }
     }
 
     /// Moves the stream to `place`: sends frames for missing ones before it, and returns the timestamp of its frame;
     /// `None` if the frame does not come after the last one.
-    fn advance(&mut self, place: Place, frames: &mut dyn Frames) -> Option<u64> {
+    fn advance(&mut self, place: Place, is_whole: bool, frames: &mut dyn Frames) -> Option<u64> {
         let next = self.run.as_ref().and_then(|run| run.next);
         if let Some(run) = &mut self.run {
-            run.next = Some(place.sequence.saturating_add(1));
+            run.sent(place.sequence, is_whole);
         }
         let Some(last) = self.last else { return Some(place.timestamp) };
         let Some(timestamp) = self.after(last, place, next.is_none()) else {
