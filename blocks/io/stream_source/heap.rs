@@ -2,6 +2,7 @@
 
 use crate::io::spead::item;
 use crate::io::spead::packet::{Packet, Pointer, VALUE_BITS};
+use crate::io::spead::timestamp::nearest;
 use crate::io::stream::Described;
 use fxgraph::retune::MAX_TIMESTAMP;
 use std::net::SocketAddrV4;
@@ -57,14 +58,18 @@ pub struct Heap {
     items: Vec<Pointer>,
 }
 
-/// Returns the place that the items of `packet` give; `None` without a timestamp, or with one out of range.
-pub fn place(packet: &Packet<'_>, samples_per_frame: u64) -> Option<Place> {
+/// Returns the place that the items of `packet` give; `None` without a timestamp, or with one out of range. `near` is a
+/// timestamp of the sender, for senders that send 48 bits.
+pub fn place(packet: &Packet<'_>, samples_per_frame: u64, near: u64) -> Option<Place> {
     let low = packet.value(item::TIMESTAMP)?;
-    let high = packet.value(item::TIMESTAMP_HIGH).unwrap_or(0);
-    if high >= MAX_TIMESTAMP >> VALUE_BITS {
+    let timestamp = match packet.value(item::TIMESTAMP_HIGH) {
+        // Both have 48 bits.
+        Some(high) => u64::try_from(u128::from(high) << VALUE_BITS | u128::from(low)).ok()?,
+        None => nearest(low, near),
+    };
+    if timestamp >= MAX_TIMESTAMP {
         return None;
     }
-    let timestamp = high << VALUE_BITS | low;
     // Senders without numbers of frames have them by their timestamps.
     let sequence = packet.value(item::SEQUENCE).unwrap_or(timestamp / samples_per_frame.max(1));
     let run = packet.value(item::RUN).unwrap_or(0);

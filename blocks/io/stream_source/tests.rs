@@ -1,6 +1,7 @@
 //! Streams from `stream_sink`, with packets dropped, doubled and out of order on the way.
 #![allow(clippy::unwrap_used)]
 
+mod limits;
 mod runs;
 
 use super::StreamSource;

@@ -234,6 +234,11 @@ impl Window {
         self.open.iter().chain(&self.unused).map(Heap::capacity).sum()
     }
 
+    /// Timestamp of the last frame on the timeline of the sender; 0 before the first one.
+    fn sender_timestamp(&self) -> u64 {
+        self.last.map_or(0, |last| last.saturating_sub(self.offset))
+    }
+
     fn samples(&self) -> u64 {
         self.described.port.clock.samples_per_frame
     }
@@ -287,7 +292,7 @@ impl Window {
             None => self.refused_sender != Some(sender),
         };
         let has_type = packet.pointers().any(|pointer| pointer.id == item::TYPE);
-        let place = place(packet, self.samples());
+        let place = place(packet, self.samples(), self.sender_timestamp());
         if !is_type && !has_type && (check.is_some() || place.is_some()) {
             self.causes.other_type.add(1);
             return self.drop_heap(index);
