@@ -13,6 +13,9 @@ use std::time::Instant;
 pub const MAX_PIECES: usize = 4096;
 /// Largest number of items of a heap.
 const MAX_ITEMS: usize = 64;
+/// Largest memory of a heap without its bytes.
+pub const OVERHEAD_BYTES: usize =
+    MAX_PIECES * size_of::<Range<usize>>() + MAX_ITEMS * size_of::<Pointer>();
 
 /// Place of a heap in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +105,8 @@ impl Heap {
         self.items.clear();
         self.length = packet.heap_length as usize;
         if self.bytes.len() < self.length {
+            // No more than the largest heap, which the plan counts.
+            self.bytes.reserve_exact(self.length - self.bytes.len());
             self.bytes.resize(self.length, 0);
         }
     }
@@ -113,7 +118,8 @@ impl Heap {
 
     /// Bytes of memory.
     pub fn capacity(&self) -> usize {
-        self.bytes.capacity() + self.pieces.capacity() * size_of::<Range<usize>>()
+        let items = self.items.capacity() * size_of::<Pointer>();
+        self.bytes.capacity() + self.pieces.capacity() * size_of::<Range<usize>>() + items
     }
 
     /// Number of packets that brought bytes.

@@ -1,7 +1,8 @@
-//! Timestamps at their limits.
+//! Timestamps and sizes at their limits.
 
 use super::*;
 use crate::io::spead::packet::{HEADER_BYTES, POINTER_BYTES};
+use crate::io::stream_source::window::host_bytes;
 use fxgraph::retune::MAX_TIMESTAMP;
 
 /// Item pointers of `packet` with the identifier `id`.
@@ -50,4 +51,27 @@ fn no_frame_has_a_timestamp_that_blocks_do_not_accept() {
     bench.end();
     assert_eq!(bench.timestamps(), [MAX_TIMESTAMP - 1]);
     assert_eq!((bench.counter("heaps_stray"), bench.counter("heaps_not_later")), (3, 3));
+}
+
+#[test]
+fn heaps_of_growing_lengths_take_no_more_memory_than_the_plan_says() {
+    let port = voltages();
+    let described = Described::new(&port).unwrap();
+    let all = packets(&port, &in_a_row(0..20), json!({"packet_payload_bytes": 64}));
+    let most = described.max_heap_bytes() as u64;
+    let mut bench = Bench::new(&port);
+    // A run becomes the stream with a heap of which half has arrived.
+    let is_third = |packet: &Vec<u8>| value(packet, item::SEQUENCE) == Some(2);
+    let (first, all) = all.split_at(all.iter().position(is_third).unwrap());
+    bench.receive(first, SENDER);
+    let is_first = |packet: &&Vec<u8>| value(packet, item::PAYLOAD_OFFSET) == Some(0);
+    let firsts = all.iter().filter(|packet| is_data(packet)).filter(is_first).cloned();
+    for (number, mut packet) in firsts.enumerate() {
+        let length = if number < 10 { most - 100 } else { most };
+        pointers(&mut packet, item::HEAP_LENGTH)
+            .for_each(|word| word[2..].copy_from_slice(&length.to_be_bytes()[2..]));
+        bench.receive(&[packet], SENDER);
+    }
+    assert!(bench.window.heap_bytes() as u64 >= 4 * most);
+    assert!(bench.window.heap_bytes() <= host_bytes(4, &described));
 }

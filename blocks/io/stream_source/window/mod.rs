@@ -5,7 +5,7 @@ mod frames;
 mod run;
 
 use super::causes::Causes;
-use super::heap::{Arrival, Heap, place};
+use super::heap::{Arrival, Heap, OVERHEAD_BYTES, place};
 use crate::io::spead::item;
 use crate::io::spead::link::Frames;
 use crate::io::spead::packet::Packet;
@@ -30,6 +30,12 @@ const CANDIDATES: usize = 2;
 #[must_use]
 pub fn heaps(window: usize) -> usize {
     window + CANDIDATES + 1
+}
+
+/// Largest memory of the heaps of the stream `described`, in bytes.
+#[must_use]
+pub fn host_bytes(window: usize, described: &Described) -> usize {
+    heaps(window) * (described.max_heap_bytes() + OVERHEAD_BYTES)
 }
 
 /// Options of a window.
