@@ -6,6 +6,7 @@
 //! # Layout
 //! - [`packet`]: parser and writer of one datagram; checks all lengths
 //! - [`item`]: the item identifiers of the streams
+//! - [`timestamp`]: timestamps of which 48 bits are on the wire
 //! - [`descriptor`]: heaps that describe the items of a stream
 //! - [`control`]: heaps without data, and the numbers of heaps
 //! - [`address`]: `a.b.c.d+N:port` and network interfaces
@@ -29,4 +30,5 @@ pub mod port;
 pub mod receive;
 pub mod send;
 pub mod sockets;
+pub mod timestamp;
 pub mod xdp;

@@ -1,11 +1,16 @@
 //! Annotations of a frame as JSON: `{"name":[1.0,null,"inf"]}`; null is NaN.
 
+use super::MAX_ANNOTATION_BYTES;
 use crate::common::annotations::name;
 use fxgraph::frame::Annotations;
 use std::io::Write;
 
 /// Largest number of tables.
 const MAX_TABLES: usize = 64;
+/// Largest number of values of all tables: [`write`] writes at least 4 bytes for each.
+const MAX_VALUES: usize = MAX_ANNOTATION_BYTES / 4;
+/// Text up to which the memory of tables is kept for the next frame.
+const KEPT_BYTES: usize = 4 << 10;
 
 /// Reason why a text is not that of annotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +42,17 @@ pub fn write(annotations: &Annotations, to: &mut Vec<u8>) {
 }
 
 /// Reads annotations from `text`, without memory beyond that of the tables; returns the number of tables whose name is
-/// not accepted. After an error some tables may have been set.
+/// not accepted. After an error some tables may have been set. A text of more than [`MAX_ANNOTATION_BYTES`] is malformed.
 pub fn read(text: &[u8], annotations: &mut Annotations) -> Result<u64, Malformed> {
+    if text.len() > MAX_ANNOTATION_BYTES {
+        return Err(Malformed);
+    }
+    if text.len() > KEPT_BYTES {
+        // Tables of other names keep their memory: those of a sender that changes the names would add up.
+        *annotations = Annotations::default();
+    }
     let mut rest = Text(text);
-    let (mut unknown, mut tables) = (0, 0);
+    let (mut unknown, mut tables, mut left) = (0, 0, MAX_VALUES);
     rest.expect(b'{')?;
     if rest.skip(b'}') {
         return rest.end(unknown);
@@ -58,6 +70,11 @@ pub fn read(text: &[u8], annotations: &mut Annotations) -> Result<u64, Malformed
             [] => 0,
             values => values.split(|byte| *byte == b',').count(),
         };
+        // Between two commas is at least one byte; checked before there is memory for the values.
+        if values.len() + 1 < 2 * len {
+            return Err(Malformed);
+        }
+        left = left.checked_sub(len).ok_or(Malformed)?;
         match name(key) {
             None => unknown += 1,
             Some(name) => {
@@ -180,6 +197,34 @@ mod tests {
         ] {
             assert_eq!(read(text.as_bytes(), &mut annotations), Err(Malformed), "{text}");
         }
+    }
+
+    #[test]
+    fn text_is_limited_before_there_is_memory_for_its_values() {
+        let list = |values: &str| format!("{{\"adc_power\":[{values}]}}");
+        let most = list("0.0,".repeat(MAX_VALUES - 10).trim_end_matches(','));
+        let mut annotations = Annotations::default();
+        assert_eq!(read(most.as_bytes(), &mut annotations), Ok(0));
+        assert_eq!(annotations.get("adc_power").len(), MAX_VALUES - 10);
+        let long = list(&" ".repeat(MAX_ANNOTATION_BYTES));
+        let many = list("0,".repeat(MAX_VALUES + 1).trim_end_matches(','));
+        for text in [list(&",".repeat(3)), list(&",".repeat(5 << 20)), list(",1,2"), long, many] {
+            let mut annotations = Annotations::default();
+            annotations.reset("adc_power", 1)[0] = 7.0;
+            let len = text.len();
+            assert_eq!(read(text.as_bytes(), &mut annotations), Err(Malformed), "{len} bytes");
+            assert!(annotations.get("adc_power").len() <= 1, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn memory_of_long_tables_does_not_add_up_over_their_names() {
+        let mut annotations = Annotations::default();
+        for name in ["adc_power", "saturated"] {
+            let text = format!("{{\"{name}\":[{}1]}}", "0,".repeat(10_000));
+            assert_eq!(read(text.as_bytes(), &mut annotations), Ok(0));
+        }
+        assert_eq!(annotations.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["saturated"]);
     }
 
     proptest! {

@@ -49,7 +49,7 @@ impl Causes {
                 "heaps_missing",
                 "heaps of which no packet arrived; check the sender, the switch and packets_dropped_by_kernel",
             ),
-            frames_dropped: loss(
+            frames_dropped: counters.held_up(
                 "frames_dropped",
                 "frames dropped because the flowgraph did not keep up; find the slowest block",
             ),

@@ -1,14 +1,14 @@
 //! The block: lends empty frames to the receiving thread, which assembles the stream.
 
-use super::window::{Options, Outcome, Window};
+use super::window::{Options, Window};
 use super::{OnStop, StreamSource};
 use crate::io::spead::datagrams::Datagrams;
-use crate::io::spead::link::{Lender, Link, Report, TICK};
+use crate::io::spead::link::{Frames, Lender, Link, Report, TICK};
 use crate::io::spead::port::Port;
 use crate::io::spead::{address, sockets};
 use crate::io::stream::Described;
 use fxgraph::runtime::EventKind;
-use fxgraph::{Block, BlockError, Counter, Env, Io, Next};
+use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next};
 use socket2::Socket;
 use std::time::{Duration, Instant};
 
@@ -57,6 +57,33 @@ impl Block for Source {
     fn finish(&mut self) -> Result<(), BlockError> {
         self.running = None;
         Ok(())
+    }
+}
+
+/// A link, and the time by which the silence of the sender is judged: it stands still while the thread waits for a frame,
+/// because packets that come meanwhile are read later.
+struct Timed<'a> {
+    link: &'a mut Link,
+    waited: Duration,
+}
+
+impl Timed<'_> {
+    fn now(&self) -> Instant {
+        let now = Instant::now();
+        now.checked_sub(self.waited).unwrap_or(now)
+    }
+}
+
+impl Frames for Timed<'_> {
+    fn take(&mut self) -> Option<FrameMut> {
+        let began = Instant::now();
+        let frame = self.link.take();
+        self.waited += began.elapsed();
+        frame
+    }
+
+    fn push(&mut self, frame: FrameMut) {
+        self.link.push(frame);
     }
 }
 
@@ -120,19 +147,14 @@ impl Receiving {
     /// Receives until the stream ends; returns the reason.
     fn listen(&mut self, port: Port, link: &mut Link) -> Result<String, BlockError> {
         let mut receiver = port.receiver(TURN_BYTES);
-        let mut stopped: Option<Instant> = None;
-        while !link.stopping() {
+        let mut frames = Timed { link, waited: Duration::ZERO };
+        while !frames.link.stopping() {
             let Self { window, .. } = self;
-            let (mut is_stop, mut is_data) = (false, false);
             let mut now = None;
             let mut handle = |datagrams: Datagrams<'_>| {
-                let now = *now.get_or_insert_with(Instant::now);
+                let now = *now.get_or_insert_with(|| frames.now());
                 for (datagram, sender) in datagrams {
-                    match window.datagram(datagram, sender, now, link) {
-                        Outcome::Accepted => is_data = true,
-                        Outcome::Refused => {}
-                        Outcome::Stopped => is_stop = true,
-                    }
+                    window.datagram(datagram, sender, now, &mut frames);
                 }
             };
             let (received, _) = receiver
@@ -141,26 +163,13 @@ impl Receiving {
             self.packets.add(received.datagrams);
             self.bytes.add(received.bytes);
             self.kernel_drops.add(received.kernel_drops);
-            let now = Instant::now();
-            self.window.tick(now, link);
-            if is_stop && stopped.is_none() {
-                self.env
-                    .events
-                    .add(EventKind::SenderStopped, format!("stop heap from {}", self.sender()));
-            }
-            if is_stop {
-                stopped.get_or_insert(now);
-            }
-            if is_data && let Some(at) = &mut stopped {
-                // Packets that the stop heap overtook.
-                *at = now;
-            }
-            if stopped.is_some_and(|at| now.saturating_duration_since(at) >= AFTER_STOP) {
+            let now = frames.now();
+            self.window.tick(now, &mut frames);
+            if self.window.stopped(now).is_some_and(|time| time >= AFTER_STOP) {
                 if self.on_stop == OnStop::Finish {
                     return Ok(format!("stop heap from {}", self.sender()));
                 }
-                self.window.flush(link);
-                stopped = None;
+                self.window.flush(&mut frames);
             }
             if let Some(idle) = self.idle
                 && self.window.silence(now).is_some_and(|silence| silence >= idle)

@@ -2,6 +2,7 @@
 
 use crate::io::spead::item;
 use crate::io::spead::packet::{Packet, Pointer, VALUE_BITS};
+use crate::io::spead::timestamp::nearest;
 use crate::io::stream::Described;
 use fxgraph::retune::MAX_TIMESTAMP;
 use std::net::SocketAddrV4;
@@ -12,6 +13,9 @@ use std::time::Instant;
 pub const MAX_PIECES: usize = 4096;
 /// Largest number of items of a heap.
 const MAX_ITEMS: usize = 64;
+/// Largest memory of a heap without its bytes.
+pub const OVERHEAD_BYTES: usize =
+    MAX_PIECES * size_of::<Range<usize>>() + MAX_ITEMS * size_of::<Pointer>();
 
 /// Place of a heap in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,17 +56,23 @@ pub struct Heap {
     /// Disjoint, sorted, not adjacent.
     pieces: Vec<Range<usize>>,
     arrived: usize,
+    /// Packets that brought these pieces.
+    packets: u64,
     items: Vec<Pointer>,
 }
 
-/// Returns the place that the items of `packet` give; `None` without a timestamp, or with one out of range.
-pub fn place(packet: &Packet<'_>, samples_per_frame: u64) -> Option<Place> {
+/// Returns the place that the items of `packet` give; `None` without a timestamp, or with one out of range. `near` is a
+/// timestamp of the sender, for senders that send 48 bits.
+pub fn place(packet: &Packet<'_>, samples_per_frame: u64, near: u64) -> Option<Place> {
     let low = packet.value(item::TIMESTAMP)?;
-    let high = packet.value(item::TIMESTAMP_HIGH).unwrap_or(0);
-    if high >= MAX_TIMESTAMP >> VALUE_BITS {
+    let timestamp = match packet.value(item::TIMESTAMP_HIGH) {
+        // Both have 48 bits.
+        Some(high) => u64::try_from(u128::from(high) << VALUE_BITS | u128::from(low)).ok()?,
+        None => nearest(low, near),
+    };
+    if timestamp >= MAX_TIMESTAMP {
         return None;
     }
-    let timestamp = high << VALUE_BITS | low;
     // Senders without numbers of frames have them by their timestamps.
     let sequence = packet.value(item::SEQUENCE).unwrap_or(timestamp / samples_per_frame.max(1));
     let run = packet.value(item::RUN).unwrap_or(0);
@@ -82,6 +92,7 @@ impl Heap {
             length: 0,
             pieces: Vec::new(),
             arrived: 0,
+            packets: 0,
             items: Vec::new(),
         }
     }
@@ -89,11 +100,13 @@ impl Heap {
     /// Begins the heap of `packet`. The memory for the heap was checked to be bounded.
     pub fn begin(&mut self, packet: &Packet<'_>, sender: SocketAddrV4, now: Instant) {
         (self.sender, self.counter, self.heard) = (sender, packet.heap_counter, now);
-        (self.place, self.arrived) = (None, 0);
+        (self.place, self.arrived, self.packets) = (None, 0, 0);
         self.pieces.clear();
         self.items.clear();
         self.length = packet.heap_length as usize;
         if self.bytes.len() < self.length {
+            // No more than the largest heap, which the plan counts.
+            self.bytes.reserve_exact(self.length - self.bytes.len());
             self.bytes.resize(self.length, 0);
         }
     }
@@ -105,7 +118,13 @@ impl Heap {
 
     /// Bytes of memory.
     pub fn capacity(&self) -> usize {
-        self.bytes.capacity() + self.pieces.capacity() * size_of::<Range<usize>>()
+        let items = self.items.capacity() * size_of::<Pointer>();
+        self.bytes.capacity() + self.pieces.capacity() * size_of::<Range<usize>>() + items
+    }
+
+    /// Number of packets that brought bytes.
+    pub fn packets(&self) -> u64 {
+        self.packets
     }
 
     /// Whether all bytes have arrived.
@@ -158,6 +177,7 @@ impl Heap {
             [a] => a.start.min(start)..a.end.max(end),
         };
         self.arrived += whole.len() - before;
+        self.packets += 1;
         if first == last {
             self.pieces.insert(first, whole);
         } else {

@@ -149,12 +149,11 @@ impl KindSpec for StreamSource {
 
     fn resources(block: &Configured<Self>) -> Resources {
         let Configured { parameters, shape: described, .. } = block;
-        let heap = described.data_bytes + 4 * described.units + (1 << 16);
         let is_group = address::parse(&parameters.source)
             .is_ok_and(|all| all.first().is_some_and(|address| address.ip().is_multicast()));
         let name = parameters.source.clone();
         Resources {
-            host_bytes: (4 << 20) + window::heaps(parameters.window(described)) * heap,
+            host_bytes: (4 << 20) + window::host_bytes(parameters.window(described), described),
             fills: vec![cpu::LENT_FRAMES],
             // Several receivers, and several blocks, may share a group.
             binds: if is_group { Vec::new() } else { vec![format!("udp {name}")] },

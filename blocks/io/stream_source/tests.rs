@@ -1,6 +1,9 @@
 //! Streams from `stream_sink`, with packets dropped, doubled and out of order on the way.
 #![allow(clippy::unwrap_used)]
 
+mod limits;
+mod runs;
+
 use super::StreamSource;
 use super::window::{Options, Outcome, Window};
 use crate::io::spead::item;
@@ -473,7 +476,7 @@ fn stream_of_another_type_is_rejected_with_the_first_difference() {
     let events = Arc::new(fxgraph::event::Events::default());
     bench.env.events.redirect(Some((Arc::clone(&events), "source".to_owned())));
     bench.receive(&packets(&theirs, &in_a_row(0..3), json!({})), OTHER);
-    bench.receive(&packets(&ours, &in_a_row(0..2), json!({})), SENDER);
+    bench.receive(&packets(&ours, &in_a_row(0..2), json!({"stop_heaps": false})), SENDER);
     bench.end();
     assert_eq!(bench.out.frames.len(), 2);
     assert_eq!(bench.counter("packets_of_other_type"), 3);
@@ -488,20 +491,25 @@ fn stream_of_another_type_is_rejected_with_the_first_difference() {
 fn duplicates_late_and_malformed_packets_are_counted_and_change_nothing() {
     let port = voltages();
     let frames = in_a_row(0..4);
-    let all = packets(&port, &frames, json!({"packet_payload_bytes": 64}));
-    let data: Vec<Vec<u8>> = all.iter().filter(|packet| is_data(packet)).cloned().collect();
+    let all = packets(&port, &in_a_row(0..10), json!({"packet_payload_bytes": 64}));
+    let mut data: Vec<Vec<u8>> = all.iter().filter(|packet| is_data(packet)).cloned().collect();
+    let is_fifth = |packet: &Vec<u8>| value(packet, item::SEQUENCE) == Some(4);
+    let late = data.remove(data.iter().position(is_fifth).unwrap());
     let mut bench = Bench::new(&port);
     bench.receive(&data[..1], SENDER);
     bench.receive(&data[..1], SENDER);
     bench.receive(&data[1..], SENDER);
-    // The first two heaps again.
+    // The first two heaps again, of which nothing was missing.
     bench.receive(&data[..8], SENDER);
+    // The fifth one was sent without this packet.
+    bench.receive(&[late], SENDER);
     let mut broken = data[0].clone();
     broken[1] = 9;
     bench.receive(&[b"hello".to_vec(), broken, data[0][..100].to_vec()], SENDER);
     bench.end();
-    assert_eq!(bench.out.frames.len(), 4);
+    assert_eq!(bench.out.frames.len(), 10);
     frames.iter().enumerate().for_each(|(index, sent)| bench.assert_whole(index, *sent));
+    assert_eq!(bench.counter("heaps_incomplete"), 1);
     let names = [
         "packets_duplicate",
         "packets_too_late",
@@ -509,7 +517,7 @@ fn duplicates_late_and_malformed_packets_are_counted_and_change_nothing() {
         "packets_wrong_flavour",
         "packets_truncated",
     ];
-    assert_eq!(names.map(|name| bench.counter(name)), [1, 8, 1, 1, 1]);
+    assert_eq!(names.map(|name| bench.counter(name)), [9, 1, 1, 1, 1]);
 }
 
 #[test]

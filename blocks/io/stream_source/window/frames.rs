@@ -8,6 +8,7 @@ use crate::io::stream::annotations;
 use crate::io::stream_source::heap::{Heap, Place, Validity};
 use fxgraph::FrameMut;
 use fxgraph::frame::Annotations;
+use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::runtime::EventKind;
 use std::ops::Range;
 
@@ -19,7 +20,7 @@ impl Window {
     pub(super) fn emit(&mut self, index: usize, frames: &mut dyn Frames) {
         let heap = self.open.swap_remove(index);
         if let Some(place) = heap.place
-            && let Some(timestamp) = self.advance(place, frames)
+            && let Some(timestamp) = self.advance(place, heap.is_whole(), frames)
         {
             self.last = Some(timestamp);
             self.causes.last_timestamp.set(timestamp as f64);
@@ -31,21 +32,49 @@ impl Window {
                 }
             }
         }
+        if let Some(place) = heap.place.filter(|_| heap.is_whole()) {
+            self.give_up_copies(place);
+        }
         self.unused.push(heap);
+    }
+
+    /// Drops other heaps of the frame at `place`, which both senders of a takeover send.
+    fn give_up_copies(&mut self, place: Place) {
+        let is_copy = |heap: &Heap| {
+            let is_same = |other: Place| (other.run, other.sequence) == (place.run, place.sequence);
+            heap.place.is_some_and(is_same)
+        };
+        while let Some(copy) = self.open.iter().position(is_copy) {
+            self.give_up(copy);
+        }
     }
 
     /// Moves the stream to `place`: sends frames for missing ones before it, and returns the timestamp of its frame;
     /// `None` if the frame does not come after the last one.
-    fn advance(&mut self, place: Place, frames: &mut dyn Frames) -> Option<u64> {
+    fn advance(&mut self, place: Place, is_whole: bool, frames: &mut dyn Frames) -> Option<u64> {
         let next = self.run.as_ref().and_then(|run| run.next);
         if let Some(run) = &mut self.run {
-            run.next = Some(place.sequence.saturating_add(1));
+            run.sent(place.sequence, is_whole);
         }
         let Some(last) = self.last else { return Some(place.timestamp) };
-        let Some(timestamp) = self.after(last, place, next.is_none()) else {
+        let Some((timestamp, offset)) = self.after(last, place, next.is_none()) else {
             self.causes.back.add(1);
             return None;
         };
+        if timestamp >= MAX_TIMESTAMP {
+            self.causes.stray.add(1);
+            return None;
+        }
+        if self.offset != offset {
+            self.offset = offset;
+            self.env.events.add(
+                EventKind::Resynchronised,
+                format!(
+                    "the timestamps start again from {}; those of frames continue from {timestamp}",
+                    place.timestamp
+                ),
+            );
+        }
         let gap = timestamp - last;
         let between =
             (gap / self.samples()).saturating_sub(u64::from(gap.is_multiple_of(self.samples())));
@@ -74,37 +103,30 @@ impl Window {
     }
 
     /// Returns the timestamp, on the timeline of the frames, of a frame at `place` that follows one with timestamp
-    /// `last`. `is_first` is whether it is the first one of its run.
-    fn after(&mut self, last: u64, place: Place, is_first: bool) -> Option<u64> {
+    /// `last`, and the difference between the timelines. `is_first` is whether it is the first one of its run.
+    fn after(&self, last: u64, place: Place, is_first: bool) -> Option<(u64, u64)> {
         let raw = place.timestamp;
-        if let Some(timestamp) = raw.checked_add(self.offset).filter(|t| *t > last) {
-            return Some(timestamp);
+        // All terms are below 2^62.
+        let timestamp = raw + self.offset;
+        if timestamp > last {
+            return Some((timestamp, self.offset));
         }
-        let behind = last.saturating_sub(raw.saturating_add(self.offset));
+        let behind = last - timestamp;
         if !is_first || behind <= self.options.max_gap_samples {
             // Data that the sender repeats.
             return None;
         }
         // As in `spead_source`: the next multiple of 2^48 after the last frame.
-        let wraps = (last.checked_sub(raw)? >> VALUE_BITS) + 1;
-        let offset = wraps.checked_mul(1 << VALUE_BITS)?;
-        let timestamp = raw.checked_add(offset)?;
-        self.offset = offset;
-        self.env.events.add(
-            EventKind::Resynchronised,
-            format!(
-                "the timestamps start again from {raw}; those of frames continue from {timestamp}"
-            ),
-        );
-        Some(timestamp)
+        let offset = ((last.checked_sub(raw)? >> VALUE_BITS) + 1) << VALUE_BITS;
+        Some((raw + offset, offset))
     }
 
     /// Sends `count` frames without data after the one with timestamp `last`.
     pub(super) fn fill(&mut self, last: u64, count: u64, frames: &mut dyn Frames) {
         for number in 1..=count {
-            let Some(timestamp) =
-                number.checked_mul(self.samples()).and_then(|ahead| last.checked_add(ahead))
-            else {
+            let ahead = number.checked_mul(self.samples());
+            let timestamp = ahead.and_then(|ahead| last.checked_add(ahead));
+            let Some(timestamp) = timestamp.filter(|timestamp| *timestamp < MAX_TIMESTAMP) else {
                 return;
             };
             self.last = Some(timestamp);

@@ -1,9 +1,11 @@
-//! From packets to frames: heaps are assembled and put in order; `frames` makes frames of them.
+//! From packets to frames: heaps are assembled and put in order; `frames` makes frames of them, `run` follows the runs
+//! of the sender.
 
 mod frames;
+mod run;
 
 use super::causes::Causes;
-use super::heap::{Arrival, Heap, Place, place};
+use super::heap::{Arrival, Heap, OVERHEAD_BYTES, place};
 use crate::io::spead::item;
 use crate::io::spead::link::Frames;
 use crate::io::spead::packet::Packet;
@@ -13,6 +15,7 @@ use fxgraph::Env;
 use fxgraph::elements::Elements;
 use fxgraph::recording::Checksum;
 use fxgraph::runtime::EventKind;
+use run::{Run, Stopped};
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
@@ -22,13 +25,17 @@ use std::time::{Duration, Instant};
 const SILENCE_SECONDS: (f64, f64) = (1.0, 3600.0);
 /// Heaps outside the stream that are assembled at a time: descriptors, and other runs of the sender.
 const CANDIDATES: usize = 2;
-/// Runs of the sender that are remembered as over.
-const RUNS: usize = 16;
 
 /// Largest number of heaps that are assembled at a time.
 #[must_use]
 pub fn heaps(window: usize) -> usize {
     window + CANDIDATES + 1
+}
+
+/// Largest memory of the heaps of the stream `described`, in bytes.
+#[must_use]
+pub fn host_bytes(window: usize, described: &Described) -> usize {
+    heaps(window) * (described.max_heap_bytes() + OVERHEAD_BYTES)
 }
 
 /// Options of a window.
@@ -51,39 +58,6 @@ pub enum Outcome {
     Stopped,
 }
 
-/// The run of the sender that is the stream at present.
-struct Run {
-    id: u64,
-    sender: SocketAddrV4,
-    /// Sequence of the next frame; unknown before the first one.
-    next: Option<u64>,
-    /// Time of the newest packet.
-    heard: Instant,
-    /// Number of frames of the run, once the sender has told it.
-    frames: Option<u64>,
-    /// Runs of senders that took this one over, the oldest first.
-    takeovers: Vec<Takeover>,
-}
-
-/// A run whose frames continue another run.
-#[derive(Clone, Copy)]
-struct Takeover {
-    id: u64,
-    /// Difference between the numbers of a frame in the run that is continued and in this one, modulo 2^64.
-    ahead: u64,
-}
-
-impl Run {
-    /// Number, in this run, of frame `sequence` of run `id`; `None` if that run does not continue this one.
-    fn number(&self, id: u64, sequence: u64) -> Option<u64> {
-        if id == self.id {
-            return Some(sequence);
-        }
-        let takeover = self.takeovers.iter().find(|takeover| takeover.id == id)?;
-        Some(sequence.wrapping_add(takeover.ahead))
-    }
-}
-
 /// State of the assembly.
 pub struct Window {
     described: Described,
@@ -101,6 +75,8 @@ pub struct Window {
     run: Option<Run>,
     /// Earlier runs, the oldest first.
     over: Vec<u64>,
+    /// The stop heap after which the stream ends, unless it goes on.
+    stopped: Option<Stopped>,
     /// Check of another text that describes the type.
     other_check: Option<u64>,
     /// Check of the last type that was rejected with a warning.
@@ -139,6 +115,7 @@ impl Window {
             unused: Vec::with_capacity(heaps(options.window)),
             run: None,
             over: Vec::new(),
+            stopped: None,
             other_check: None,
             refused_check: None,
             refused_sender: None,
@@ -164,7 +141,7 @@ impl Window {
             }
         };
         if packet.value(item::STREAM_CONTROL) == Some(item::STREAM_STOP) {
-            return self.stop(&packet, sender);
+            return self.stop(&packet, sender, now);
         }
         let found = match self.find(&packet, sender) {
             None => self.begin(&packet, sender, now, frames),
@@ -186,6 +163,10 @@ impl Window {
             Arrival::TooManyPieces => self.causes.pieces.add(1),
         }
         if !self.is_current(index) {
+            let is_of = |id: u64| self.run.as_ref().is_some_and(|run| run.id == id);
+            if self.open[index].place.is_some_and(|place| !is_of(place.run)) {
+                self.hold_stop(now);
+            }
             self.consider(index, now, frames);
             return Outcome::Refused;
         }
@@ -193,6 +174,7 @@ impl Window {
             run.heard = now;
             run.sender = sender;
         }
+        self.hold_stop(now);
         self.pass_on(frames);
         Outcome::Accepted
     }
@@ -217,8 +199,9 @@ impl Window {
     }
 
     /// Sends all heaps of the stream to the flowgraph, complete or not, and frames for those that the sender sent after
-    /// them.
+    /// them: the stream has ended.
     pub fn flush(&mut self, frames: &mut dyn Frames) {
+        self.stopped = None;
         while let Some(index) = self.first() {
             self.emit(index, frames);
         }
@@ -231,8 +214,10 @@ impl Window {
             if span <= self.options.max_gap_samples && lost <= MAX_FILL {
                 self.fill(last, lost, frames);
             }
-            if let Some(run) = &mut self.run {
-                run.next = Some(next.max(all));
+            if lost > 0
+                && let Some(run) = &mut self.run
+            {
+                run.sent(all - 1, false);
             }
         }
     }
@@ -253,6 +238,11 @@ impl Window {
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.open.iter().chain(&self.unused).map(Heap::capacity).sum()
+    }
+
+    /// Timestamp of the last frame on the timeline of the sender; 0 before the first one.
+    fn sender_timestamp(&self) -> u64 {
+        self.last.map_or(0, |last| last.saturating_sub(self.offset))
     }
 
     fn samples(&self) -> u64 {
@@ -308,72 +298,42 @@ impl Window {
             None => self.refused_sender != Some(sender),
         };
         let has_type = packet.pointers().any(|pointer| pointer.id == item::TYPE);
-        let place = place(packet, self.samples()).map(|place| self.in_stream(place, sender));
-        let refusal = match (place, &self.run) {
-            _ if !is_type && !has_type && (check.is_some() || place.is_some()) => {
-                Some(&self.causes.other_type)
-            }
-            (Some(place), Some(run)) if !self.is_silent(now) => {
-                let is_late =
-                    run.id == place.run && run.next.is_some_and(|next| place.sequence < next);
-                let is_over = self.over.contains(&place.run).then_some(&self.causes.other_run);
-                if is_late { Some(&self.causes.late) } else { is_over }
-            }
-            _ => None,
-        };
-        if let Some(cause) = refusal {
-            cause.add(1);
-            let heap = self.open.swap_remove(index);
-            self.unused.push(heap);
-            return None;
+        let place = place(packet, self.samples(), self.sender_timestamp());
+        if !is_type && !has_type && (check.is_some() || place.is_some()) {
+            self.causes.other_type.add(1);
+            return self.drop_heap(index);
         }
+        let place = place.filter(|_| is_type);
+        let heap = &mut self.open[index];
         if place.is_some() || has_type {
-            let heap = &mut self.open[index];
             heap.take_items(packet);
-            heap.place = place.filter(|_| is_type);
-            if heap.place.is_some() && !heap.fits(&self.described) {
-                self.causes.foreign.add(1);
-                let heap = self.open.swap_remove(index);
-                self.unused.push(heap);
-                return None;
+        }
+        if place.is_some() && !heap.fits(&self.described) {
+            self.causes.foreign.add(1);
+            return self.drop_heap(index);
+        }
+        // Only frames of the type take the stream over.
+        let place = place.map(|place| self.in_stream(place, sender));
+        self.open[index].place = place;
+        if let (Some(place), Some(run)) = (place, &self.run)
+            && !self.is_silent(now)
+        {
+            let is_late = run.id == place.run && run.next.is_some_and(|next| place.sequence < next);
+            let refusal = if is_late && run.was_whole(place.sequence) {
+                Some(&self.causes.duplicate)
+            } else if is_late {
+                Some(&self.causes.late)
+            } else {
+                self.over.contains(&place.run).then_some(&self.causes.other_run)
+            };
+            if let Some(cause) = refusal {
+                cause.add(1);
+                return self.drop_heap(index);
             }
         }
         self.make_room(frames);
         // Making room may have moved the heap, or sent it.
         self.find(packet, sender)
-    }
-
-    /// Returns `place` in the numbers of the stream: frames of a run that took the stream over continue it.
-    fn in_stream(&mut self, place: Place, sender: SocketAddrV4) -> Place {
-        let samples = self.samples();
-        let Some(run) = &mut self.run else { return place };
-        if let Some(sequence) = run.number(place.run, place.sequence) {
-            return Place { run: run.id, sequence, ..place };
-        }
-        let (Some(next), Some(last)) = (run.next, self.last) else { return place };
-        if !place.is_taken_over || self.over.contains(&place.run) {
-            return place;
-        }
-        // The last frame sent to the flowgraph has the number before `next`.
-        let ahead = i128::from(place.timestamp) + i128::from(self.offset) - i128::from(last);
-        if ahead % i128::from(samples) != 0 {
-            return place;
-        }
-        let number = i128::from(next) - 1 + ahead / i128::from(samples);
-        let Ok(sequence) = u64::try_from(number) else { return place };
-        if run.takeovers.len() == RUNS {
-            run.takeovers.remove(0);
-        }
-        run.takeovers
-            .push(Takeover { id: place.run, ahead: sequence.wrapping_sub(place.sequence) });
-        self.env.events.add(
-            EventKind::Resynchronised,
-            format!(
-                "the sender {sender} takes the stream over from {} at timestamp {}",
-                run.sender, place.timestamp
-            ),
-        );
-        Place { run: run.id, sequence, ..place }
     }
 
     /// Closes heaps until there are no more than allowed: of the stream the first ones, of others the oldest.
@@ -403,12 +363,25 @@ impl Window {
 
     /// Drops a heap that does not belong to the stream.
     fn give_up(&mut self, index: usize) {
-        let heap = self.open.swap_remove(index);
+        let heap = &self.open[index];
         let is_description = heap.has(item::DESCRIPTOR) || heap.has(item::TYPE);
-        if !is_description {
+        let is_copy = heap
+            .place
+            .zip(self.run.as_ref())
+            .is_some_and(|(place, run)| run.id == place.run && run.was_whole(place.sequence));
+        if is_copy {
+            self.causes.duplicate.add(heap.packets());
+        } else if !is_description {
             self.causes.stray.add(1);
         }
+        self.drop_heap(index);
+    }
+
+    /// Drops a heap without a count.
+    fn drop_heap(&mut self, index: usize) -> Option<usize> {
+        let heap = self.open.swap_remove(index);
         self.unused.push(heap);
+        None
     }
 
     /// Sends heaps of the stream that need not wait.
@@ -486,64 +459,5 @@ impl Window {
                 }
             }
         }
-    }
-
-    /// Makes the run of a heap at `place` the stream.
-    fn adopt(&mut self, place: Place, sender: SocketAddrV4, now: Instant, frames: &mut dyn Frames) {
-        while let Some(index) = self.first() {
-            self.emit(index, frames);
-        }
-        if let Some(before) = &self.run {
-            if before.id != place.run {
-                self.over.push(before.id);
-                self.over.extend(before.takeovers.iter().map(|takeover| takeover.id));
-                let surplus = self.over.len().saturating_sub(RUNS);
-                self.over.drain(..surplus);
-            }
-            self.causes.resyncs.add(1);
-            self.env.events.add(
-                EventKind::Resynchronised,
-                format!(
-                    "the sender {sender} began another run at timestamp {}, after {}",
-                    place.timestamp, before.sender
-                ),
-            );
-        }
-        self.over.retain(|run| *run != place.run);
-        self.run = Some(Run {
-            id: place.run,
-            sender,
-            next: None,
-            heard: now,
-            frames: None,
-            takeovers: Vec::new(),
-        });
-        self.pass_on(frames);
-        self.make_room(frames);
-    }
-
-    /// Handles a stop heap; heaps that it overtook are accepted later, too.
-    fn stop(&mut self, packet: &Packet<'_>, sender: SocketAddrV4) -> Outcome {
-        let is_known = match &self.run {
-            Some(run) => run.sender == sender,
-            None => self.described_by == Some(sender),
-        };
-        let run = packet.value(item::RUN);
-        let sequence = packet.value(item::SEQUENCE);
-        let number = |known: &Run| {
-            let sequence = sequence.unwrap_or_default();
-            run.map_or(Some(sequence), |run| known.number(run, sequence))
-        };
-        let is_run = self.run.as_ref().is_none_or(|known| number(known).is_some());
-        if !is_known || !is_run {
-            self.causes.stops_refused.add(1);
-            return Outcome::Refused;
-        }
-        self.causes.stops.add(1);
-        if let Some(run) = &mut self.run {
-            // Senders without an identifier have no number of frames.
-            run.frames = sequence.and_then(|_| number(run)).filter(|_| run.id != 0);
-        }
-        Outcome::Stopped
     }
 }
