@@ -70,8 +70,8 @@ impl Threads {
     #[must_use]
     pub fn counted(&self, name: &'static str) -> Counted {
         let mut entries = self.entries();
-        let known = entries.iter().filter(|entry| entry.name == name);
-        if let Some(counted) = known.filter_map(|entry| entry.counted.clone()).next() {
+        let mut known = entries.iter().filter(|entry| entry.name == name);
+        if let Some(counted) = known.find_map(|entry| entry.counted.clone()) {
             return counted;
         }
         let counted = Counted::default();

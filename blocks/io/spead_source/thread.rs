@@ -265,14 +265,15 @@ mod tests {
         // The thread is only needed for its link.
         let lender = Lender::start(&env, 1, move |link| {
             let mut receiving = Receiving::new(window, link, terms, env_of_thread);
-            receiving.window.tick(Instant::now() - long);
-            receiving.last_data = Some(Instant::now() - long);
+            let before = || Instant::now().checked_sub(long).unwrap();
+            receiving.window.tick(before());
+            receiving.last_data = Some(before());
             let mut look = |is_alive: bool, pause: Duration| {
                 std::thread::sleep(pause);
                 let end = receiving.after(Notes { is_alive, went_back: None });
                 sender.send(end.is_some()).unwrap();
                 if is_alive {
-                    receiving.last_data = Some(Instant::now() - long);
+                    receiving.last_data = Some(before());
                 }
             };
             look(false, Duration::ZERO);
