@@ -65,11 +65,10 @@ impl<'a> Collector<'a> {
     ) -> Result<Received, String> {
         loop {
             let is_last = stop.load(Ordering::Acquire);
-            // One time for all packets of a call: those after the first one arrived before they are handled.
-            let mut now = None;
             let got = batch
                 .receive(TICK, &mut |datagrams: Datagrams<'_>| {
-                    let now = *now.get_or_insert_with(|| start.elapsed());
+                    // One time for all packets of a system call: they arrived before they are handled.
+                    let now = start.elapsed();
                     for (datagram, _) in datagrams {
                         self.take(datagram, now);
                     }
