@@ -40,6 +40,7 @@ pub(super) struct Adapter {
     pub(super) run: Arc<Run>,
     pub(super) cell: Arc<Cell>,
     pub(super) survival: Survival,
+    slice_began: Instant,
 }
 
 impl Adapter {
@@ -53,27 +54,29 @@ impl Adapter {
             survival: Survival::default(),
             run,
             cell,
+            slice_began: Instant::now(),
         }
     }
 
-    /// Yields to other blocks if this one's turn on a worker has taken longer than [`SLICE`]: FutureSDR itself returns to
-    /// its executor only when a block has nothing to do.
+    /// Yields to other blocks if this one has used its worker thread for longer than [`SLICE`]: FutureSDR itself
+    /// returns to its executor only when a block has nothing to do.
     /// Returns the time at which the block goes on.
-    async fn share_the_thread() -> Instant {
+    async fn share_the_thread(&mut self) -> Instant {
         let now = Instant::now();
-        if now.saturating_duration_since(workers::turn_began(now)) <= SLICE {
-            return now;
+        if now - self.slice_began > SLICE {
+            self.slice_began = now;
+            let mut yielded = false;
+            std::future::poll_fn(|context| {
+                if std::mem::replace(&mut yielded, true) {
+                    return Poll::Ready(());
+                }
+                context.waker().wake_by_ref();
+                Poll::Pending
+            })
+            .await;
+            return Instant::now();
         }
-        let mut yielded = false;
-        std::future::poll_fn(|context| {
-            if std::mem::replace(&mut yielded, true) {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
-        workers::turn_began(Instant::now())
+        now
     }
 
     /// Ends the block. Its ports end first, so that neighbours continue while it finishes.
@@ -183,7 +186,7 @@ impl Kernel for Adapter {
             }
         }
         self.cell.waits.end();
-        let now = Self::share_the_thread().await;
+        let now = self.share_the_thread().await;
         if !self.begin_work(io) {
             return Ok(());
         }

@@ -19,8 +19,6 @@ pub(crate) struct Ready<T> {
 /// Who takes a task that is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taker {
-    /// The worker that adds it, which calls [`Ready::take`] next.
-    Next,
     /// The worker that adds it, soon, unless it calls [`Ready::wake`].
     This,
     /// Any worker.
@@ -113,12 +111,7 @@ impl<T> Ready<T> {
         let mut state = self.state();
         state.tasks.push_back((task, time));
         state.backlog += time;
-        let wakes = match taker {
-            // It wakes another worker for the rest when it has taken a task.
-            Taker::Next => false,
-            Taker::This => state.wakes(Some(Duration::ZERO)),
-            Taker::Any => state.wakes(None),
-        };
+        let wakes = state.wakes((taker == Taker::This).then_some(Duration::ZERO));
         drop(state);
         if wakes {
             self.woken.notify_one();
@@ -235,7 +228,6 @@ mod tests {
     #[test]
     fn worker_is_woken_for_tasks_that_no_other_worker_takes_soon() {
         assert!(wakes(|ready| ready.add(1, Duration::ZERO, Taker::Any)));
-        assert!(!wakes(|ready| ready.add(1, 2 * SHORT, Taker::Next)));
         assert!(!wakes(|ready| ready.add(1, SHORT, Taker::This)));
         assert!(wakes(|ready| ready.add(1, 2 * SHORT, Taker::This)));
         let three = |ready: &Ready<u8>| (0..3).for_each(|n| ready.add(n, HALF, Taker::This));

@@ -27,8 +27,6 @@ thread_local! {
 struct Worker {
     queue: Queue,
     turn: Turn,
-    /// Time at which the task that it runs first asked for it.
-    began: Option<Instant>,
     /// Time since which tasks wait for this worker, if there are any.
     deferred: Option<Instant>,
 }
@@ -109,12 +107,10 @@ impl Drop for Threads {
 /// Runs tasks until the queue is closed.
 fn run(queue: Queue) {
     let tasks = Arc::clone(&queue);
-    WORKER.set(Some(Worker { queue, turn: Turn::Over, began: None, deferred: None }));
+    WORKER.set(Some(Worker { queue, turn: Turn::Over, deferred: None }));
     while let Some((runnable, is_left)) = tasks.take() {
         let since = is_left.then(Instant::now);
-        with_worker(|worker| {
-            (worker.turn, worker.began, worker.deferred) = (Turn::Runs, None, since);
-        });
+        with_worker(|worker| (worker.turn, worker.deferred) = (Turn::Runs, since));
         // A task that panics shows it to the code that awaits the task.
         let _ = catch_unwind(AssertUnwindSafe(|| runnable.run()));
         with_worker(|worker| worker.turn = Turn::Over);
@@ -133,9 +129,9 @@ fn schedule(queue: &Queue, runnable: Runnable, info: ScheduleInfo, usual: Durati
             return Taker::Any;
         }
         match worker.turn {
-            Turn::Over => Taker::Next,
+            Turn::Over => Taker::This,
             // Its own turn has just ended.
-            Turn::Runs | Turn::Short(_) if info.woken_while_running => Taker::Next,
+            Turn::Runs | Turn::Short(_) if info.woken_while_running => Taker::This,
             Turn::Runs => Taker::Any,
             Turn::Short(began) => {
                 worker.deferred.get_or_insert(began);
@@ -144,12 +140,6 @@ fn schedule(queue: &Queue, runnable: Runnable, info: ScheduleInfo, usual: Durati
         }
     });
     queue.add(runnable, usual, taker.unwrap_or(Taker::Any));
-}
-
-/// Returns when the turn began, according to the first call in it, which is `now`. A thread without other tasks has no turns:
-/// `now`.
-pub(super) fn turn_began(now: Instant) -> Instant {
-    with_worker(|worker| *worker.began.get_or_insert(now)).unwrap_or(now)
 }
 
 /// Notes that the turn goes on with work of unknown time: other workers take the tasks that wait for this one.
