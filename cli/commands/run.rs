@@ -231,7 +231,7 @@ fn watch(
 ) {
     let start = Instant::now();
     let mut last = (start, totals(&control.stats()));
-    let (mut stopped, mut is_over) = (0, false);
+    let (mut stopped, mut limit) = (0, duration);
     let mut tell = || {
         for event in control.events_since(*told) {
             *told = event.sequence;
@@ -264,15 +264,11 @@ fn watch(
             }
         }
         if stopped == 0
-            && let Some(duration) = duration.filter(|duration| start.elapsed() >= *duration)
+            && let Some(limit) = limit.take_if(|limit| start.elapsed() >= *limit)
         {
-            if !is_over {
-                let time = units::elapsed(duration);
-                terminal.note(&format!(
-                    "stopped by `--duration` after {time}, before the sources ended"
-                ));
-            }
-            is_over = true;
+            let time = units::elapsed(limit);
+            terminal
+                .note(&format!("stopped by `--duration` after {time}, before the sources ended"));
             control.request_stop();
         }
         if let Some(line) = progress {

@@ -302,8 +302,7 @@ impl DigitiserSimulator {
         if values.iter().any(|value| !value.is_finite()) {
             let message = "direction, rates and amplitude of `source` must be finite";
             refusals.push(Refusal::parameter("source", message));
-        }
-        if !source.direction().is_valid() {
+        } else if !source.direction().is_valid() {
             let message = "elevation of `source` must be from -90 to 90 degrees";
             refusals.push(Refusal::parameter("source", message));
         }

@@ -166,11 +166,7 @@ impl Network {
         // The buffers of a source that drops nothing may be full.
         let overload = if receiving.is_live() { env.overload.clone() } else { Overload::default() };
         let sockets: usize = self.ports.iter().map(Port::sockets).sum();
-        let turn_bytes = match sockets {
-            // Nothing to be in step with.
-            1 => usize::MAX,
-            _ => receiving.window.bytes() / 4 / sockets.max(1),
-        };
+        let turn_bytes = receiving.window.bytes() / 4 / sockets.max(1);
         let team = Arc::new(Team {
             stop: receiving.link.stop_flag(),
             receiving: Mutex::new(receiving),
@@ -256,7 +252,7 @@ impl Team {
     fn receive(&self, index: usize, port: Port, fill: Fill) {
         let _end = EndOfAll(&self.is_over);
         let count = port.sockets();
-        let mut receiver = port.receiver(self.turn_bytes.saturating_mul(count));
+        let mut receiver = port.receiver(self.turn_bytes * count);
         let (copies, notes) = (Copies::new(), Notes::default());
         let mut inlet = Inlet { team: self, index, copies, notes, fill };
         while !self.is_over() {

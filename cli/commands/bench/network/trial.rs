@@ -25,8 +25,8 @@ pub const OWN_THREADS: &str = "bench ";
 const CHANNEL_BLOCKS: u32 = 4;
 /// Receive buffer of each address of the measurement's own receiver, in bytes.
 const RECEIVE_BUFFER_BYTES: usize = 256 << 20;
-/// Bytes that the receiver reads in one call.
-const TURN_BYTES: usize = 1 << 16;
+/// Bytes that the receiver reads in one call, of all addresses: 8 coalesced runs of each.
+const TURN_BYTES: usize = 2 << 20;
 /// Time from the start of the flowgraph to the start of the stream.
 const LEAD: Duration = Duration::from_millis(100);
 /// Shortest time for which the stream continues after the measured time. The last samples of a stream wait in
