@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// When to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -87,6 +88,15 @@ pub struct Terminal {
     pub coloured_notes: bool,
 }
 
+/// Returns the first part of a log filter that is neither a level nor one for a crate: the filter would take a typing
+/// error for the name of a crate.
+fn unknown_level(filter: &str) -> Option<&str> {
+    let is_unknown = |part: &&str| {
+        !part.is_empty() && !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err()
+    };
+    filter.split(',').map(str::trim).find(is_unknown)
+}
+
 impl Terminal {
     /// Uses the program's stdout and stderr.
     pub fn new(color: Color) -> Self {
@@ -98,6 +108,12 @@ impl Terminal {
 
     /// Starts logging to stderr with `filter`. Called once, before any flowgraph is built.
     pub fn start_logging(&self, filter: &str) -> Result<(), Failure> {
+        if let Some(word) = unknown_level(filter) {
+            return Err(Failure::failed(format!(
+                "invalid filter `--log {filter}`: there is no level `{word}`; give `off`, `error`, `warn`, `info`, \
+                 `debug` or `trace`, or one of them for a crate, as in `fxgraph_blocks=debug`"
+            )));
+        }
         let filter = EnvFilter::try_new(filter).map_err(|error| {
             Failure::because(&format!("invalid filter `--log {filter}`"), &error)
         })?;
@@ -225,5 +241,11 @@ mod tests {
         assert_eq!(said(&["fxgraph", "--color", "never", "list"]), Color::Never);
         assert_eq!(said(&["fxgraph", "list", "--color=always"]), Color::Always);
         assert_eq!(said(&["fxgraph", "list"]), Color::Auto);
+    }
+
+    #[test]
+    fn typing_errors_in_a_log_filter_are_no_crates() {
+        assert_eq!(unknown_level("warn, fxgraph_blocks=trace,off,DEBUG"), None);
+        assert_eq!(unknown_level("info,debgu"), Some("debgu"));
     }
 }

@@ -199,8 +199,8 @@ extern "C" __global__ void __launch_bounds__(matrix::THREADS, 1)
         block_roots[threadIdx.x] =
             root_scale * roots[(threadIdx.x / WIDTH + 1) * COLUMNS + first_column + threadIdx.x % WIDTH];
     }
-    // Each of the two tiles is full when all warps have filtered, and empty when all have loaded it.
-    if (threadIdx.x < 4) barrier_init(full + 8 * threadIdx.x, THREADS / 32);
+    // Each of the two tiles is full when all threads have filtered, and empty when all have loaded it.
+    if (threadIdx.x < 4) barrier_init(full + 8 * threadIdx.x, THREADS);
     __syncthreads();
     const Stage stage(run, staged);
     const Decode decode(staged, stage.skip);
@@ -305,7 +305,7 @@ extern "C" __global__ void __launch_bounds__(matrix::THREADS, 1)
                 for (int i = 0; i < 16; i++) clipped += clipped_of(old[i / 4][i % 4]);
             }
             __syncwarp();
-            if (lane == 0) barrier_arrive(full + 8 * buffer);
+            barrier_arrive(full + 8 * buffer);
         }
         if (batch > 0) {
             const int buffer = (batch - 1) & 1;
@@ -320,7 +320,7 @@ extern "C" __global__ void __launch_bounds__(matrix::THREADS, 1)
                              : "memory");
             }
             __syncwarp();
-            if (lane == 0) barrier_arrive(empty + 8 * buffer);
+            barrier_arrive(empty + 8 * buffer);
             const RealFft16 transforms[2] = {RealFft16(y[0]), RealFft16(y[1])};
             // Two adjacent columns are one complex number of row 0: the even one takes the sums over even a, the odd
             // one those over odd a.

@@ -7,6 +7,7 @@ use super::stalls::Progress;
 use super::tally::Tally;
 use super::timing::{Latency, Origin, Pushes, Waiting};
 use crate::connections::occupant;
+use fxgraph_core::counter::{Counter, Named};
 use fxgraph_core::edge::Edge;
 use fxgraph_core::kind::{Ports, Waker};
 use fxgraph_core::port::PortType;
@@ -53,7 +54,7 @@ pub(super) struct Cell {
     push_seconds: f64,
     /// Real time of the timestamps, for a source.
     origin: Option<Arc<Origin>>,
-    /// Sources with the same sample rate, and numbers of the blocks directly upstream.
+    /// Sources with the same sample rate, and for each input the number of the block that writes it.
     before: OnceLock<(Vec<Arc<Origin>>, Vec<usize>)>,
     is_stalled: AtomicBool,
     /// Time spent waiting, by cause.
@@ -72,6 +73,21 @@ pub(super) struct Cell {
     /// Time of the last event about a skipped frame, and number of frames skipped since.
     told: Mutex<Option<(Instant, u64)>>,
     pub tally: Mutex<Tally>,
+}
+
+/// Counter of a block with several inputs, see [`Edge::drop_until_read`].
+fn dropped_in_deadlock(frames: u64) -> Named {
+    let counter = Counter::default();
+    counter.add(frames);
+    Named {
+        name: "frames_dropped_in_deadlock",
+        help: "input frames dropped because the block waited for frames of another input that came after them; look for \
+               skipped frames upstream, or set a longer `queue`",
+        is_loss: true,
+        is_overrun: false,
+        is_held_up: false,
+        counter,
+    }
 }
 
 /// One output port of a block.
@@ -211,7 +227,7 @@ impl Cell {
         self.rate_hz
     }
 
-    /// Sets the sources with the same sample rate, and the blocks directly upstream.
+    /// Sets the sources with the same sample rate, and for each input the number of the block that writes it.
     pub fn set_before(&self, origins: Vec<Arc<Origin>>, blocks: Vec<usize>) {
         let _ = self.before.set((origins, blocks));
     }
@@ -319,9 +335,15 @@ impl Cell {
             push_seconds: self.push_seconds,
             frame_seconds: self.frame_seconds,
             waits: self.waits.waits(),
-            lacks_input: self.inputs.iter().any(|(edge, _)| edge.queued() == 0),
+            lacks_input: self.inputs.iter().any(|(edge, _)| edge.waiting() == 0),
             before: self.before.get().map_or(&[], |(_, blocks)| blocks),
         }
+    }
+
+    /// The edges of the inputs, and the numbers of the blocks that write them.
+    pub fn inputs(&self) -> impl Iterator<Item = (&Arc<Edge>, usize)> {
+        let before = self.before.get().map_or(&[][..], |(_, blocks)| blocks);
+        self.inputs.iter().zip(before).map(|((edge, _), block)| (edge, *block))
     }
 
     pub fn set_stalled(&self, is_stalled: bool) {
@@ -370,6 +392,11 @@ impl Cell {
             state => state,
         };
         let is_running = matches!(state, State::Running | State::Stalled);
+        let mut counters = tally.list();
+        if self.inputs.len() > 1 {
+            let dropped = self.inputs.iter().map(|(edge, _)| edge.dropped()).sum();
+            counters.push(dropped_in_deadlock(dropped));
+        }
         BlockStats {
             name: self.name.clone(),
             kind: tally.occupant.kind,
@@ -393,7 +420,7 @@ impl Cell {
             latencies: self.sources.get().map(|_| self.latency.get()),
             works: self.works.load(Ordering::Relaxed),
             queues: self.inputs.iter().map(|(edge, _)| queue(edge)).collect(),
-            counters: tally.list(),
+            counters,
             gauges: tally.occupant.counters.gauges(),
             summary: tally.occupant.summary.get(),
         }

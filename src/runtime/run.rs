@@ -265,10 +265,12 @@ impl Run {
         self.losses.tell(|| self.stats(), &self.events, interval);
     }
 
-    /// Detects stalled blocks.
+    /// Detects stalled blocks, and resolves deadlocks. Blocks also wait for each other while they drain, but are not
+    /// stalled then.
     pub fn tell_stalls(&self) {
-        if self.state() == RunState::Running {
-            self.stalls.look(&self.cells, &self.events);
+        let state = self.state();
+        if matches!(state, RunState::Running | RunState::Draining) {
+            self.stalls.look(&self.cells, &self.events, state);
         }
     }
 

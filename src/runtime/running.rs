@@ -108,17 +108,19 @@ fn measure_latency(assembly: &Assembly, sources: &[Arc<[usize]>], run: &Run) {
     }
 }
 
-/// Sets, for each block, the blocks directly upstream and the upstream sources with the same sample rate.
+/// Sets, for each block, the writers of its inputs and the upstream sources with the same sample rate.
 fn find_origins(connections: &[Connection], sources: &[Arc<[usize]>], run: &Run) {
-    let mut before = vec![Vec::new(); run.cells.len()];
-    for connection in connections {
-        before[connection.to].push(connection.from);
+    let mut writers: Vec<Vec<usize>> = vec![Vec::new(); run.cells.len()];
+    let mut by_input: Vec<&Connection> = connections.iter().collect();
+    by_input.sort_by_key(|connection| connection.input);
+    for connection in by_input {
+        writers[connection.to].push(connection.from);
     }
-    for ((cell, before), sources) in run.cells.iter().zip(before).zip(sources) {
+    for ((cell, writers), sources) in run.cells.iter().zip(writers).zip(sources) {
         let rate = |cell: &Cell| cell.rate_hz().to_bits();
         let sources = sources.iter().map(|source| &run.cells[*source]);
         let origins = sources.filter(|source| rate(source) == rate(cell));
-        cell.set_before(origins.filter_map(|source| source.origin().cloned()).collect(), before);
+        cell.set_before(origins.filter_map(|source| source.origin().cloned()).collect(), writers);
     }
 }
 

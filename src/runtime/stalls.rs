@@ -1,6 +1,8 @@
 //! Detection of stalled blocks, which no frame passes, as a state and as events.
 
 use super::cell::Cell;
+use super::deadlocks::{self, Deadlock};
+use super::report::RunState;
 use super::run::lock;
 use super::timing::For;
 use fxgraph_core::event::{EventKind, Events};
@@ -66,16 +68,19 @@ enum Cause {
     Others,
 }
 
-/// Returns the cause if a block that no frame has passed for `silent` is stalled. Its mean frame interval is
-/// `mean_seconds`.
+/// Shortest time without a frame after which a block with this mean frame interval is stalled.
+fn patience(progress: &Progress, mean_seconds: f64) -> Duration {
+    let apart = FRAMES * progress.frame_seconds.max(mean_seconds);
+    Duration::try_from_secs_f64(apart).unwrap_or(Duration::MAX).max(PATIENCE)
+}
+
+/// Returns the cause if a block that no frame has passed for `silent` is stalled.
 fn judge(
     progress: &Progress,
     silent: Duration,
-    mean_seconds: f64,
+    patience: Duration,
     has_stalled_before: bool,
 ) -> Option<Cause> {
-    let apart = FRAMES * progress.frame_seconds.max(mean_seconds);
-    let patience = Duration::try_from_secs_f64(apart).unwrap_or(Duration::MAX).max(PATIENCE);
     let (cause, patience) = match progress.waits {
         Some(For::Room) => (Cause::Others, patience),
         _ if progress.lacks_input && has_stalled_before => (Cause::Others, patience),
@@ -103,6 +108,16 @@ impl Known {
         }
     }
 
+    /// Adds the event for the begin of a stall, once, of a block that `passed` frames have passed so far.
+    fn tell(&mut self, cell: &Cell, events: &Events, passed: u64, silent: Duration, why: &str) {
+        if std::mem::replace(&mut self.is_told, true) {
+            return;
+        }
+        let since = if passed > 0 { "" } else { " since the start" };
+        let text = format!("no frame{since} for {:.1} s: {why}", silent.as_secs_f64());
+        events.add(EventKind::Stalled, Some(&cell.name), text);
+    }
+
     /// Whether the block consumes frames and pushes none, although several are due.
     fn swallows(&mut self, progress: &Progress, now: Instant) -> bool {
         if progress.pushed != self.pushed || !progress.is_running {
@@ -119,18 +134,20 @@ impl Known {
 }
 
 impl Stalls {
-    /// Checks all blocks. Adds events for the begin and the end of a stall that the block itself causes.
-    pub fn look(&self, cells: &[Arc<Cell>], events: &Events) {
+    /// Checks all blocks, and resolves deadlocks. Adds events for the begin and the end of a stall that the block itself
+    /// causes. While the run drains, only deadlocks count: blocks without frames then wait for the end.
+    pub fn look(&self, cells: &[Arc<Cell>], events: &Events, state: RunState) {
         let now = Instant::now();
         let mut all = lock(&self.0);
         if all.is_empty() {
             all.extend(cells.iter().map(|_| Known::new(now)));
         }
+        let mut is_idle = vec![false; cells.len()];
         for (number, cell) in cells.iter().enumerate() {
             let progress = cell.progress();
             let has_stalled_before = progress.before.iter().any(|before| all[*before].is_stalled);
             let known = &mut all[number];
-            let swallows = known.swallows(&progress, now);
+            let swallows = state == RunState::Running && known.swallows(&progress, now);
             if swallows {
                 known.since = known.pushed_at;
             }
@@ -149,22 +166,39 @@ impl Stalls {
             }
             let passing = known.since.saturating_duration_since(known.first).as_secs_f64();
             let mean_seconds = if known.frames > 0 { passing / known.frames as f64 } else { 0.0 };
+            let patience = patience(&progress, mean_seconds);
+            is_idle[number] = !swallows && silent >= patience;
+            if state == RunState::Draining {
+                continue;
+            }
             let cause = if swallows {
                 Some(Cause::Itself("the block consumes frames and pushes none"))
             } else {
-                judge(&progress, silent, mean_seconds, has_stalled_before)
+                judge(&progress, silent, patience, has_stalled_before)
             };
             let Some(cause) = cause else { continue };
             if !std::mem::replace(&mut known.is_stalled, true) {
                 cell.set_stalled(true);
             }
-            if let (Cause::Itself(why), false) = (cause, known.is_told) {
-                known.is_told = true;
-                let passed = if swallows { known.pushed } else { known.frames };
-                let since = if passed > 0 { "" } else { " since the start" };
-                let text = format!("no frame{since} for {:.1} s: {why}", silent.as_secs_f64());
-                events.add(EventKind::Stalled, Some(&cell.name), text);
+            if let Cause::Itself(why) = cause {
+                known.tell(
+                    cell,
+                    events,
+                    if swallows { known.pushed } else { known.frames },
+                    silent,
+                    why,
+                );
             }
+        }
+        for Deadlock { reader, writer, lacked } in deadlocks::resolve(cells, &is_idle) {
+            let [writer, lacked] = [writer, lacked].map(|block| &cells[block].name);
+            let why = format!(
+                "the block waits for frames of `{lacked}`, which gets none because `{writer}` waits for room in a full \
+                 queue to this block; `{writer}` now drops frames that find no room there"
+            );
+            let known = &mut all[reader];
+            let silent = now.saturating_duration_since(known.since);
+            known.tell(&cells[reader], events, known.frames, silent, &why);
         }
     }
 }
@@ -190,13 +224,16 @@ mod tests {
     #[test]
     fn block_without_frames_is_stalled_after_ten_frame_intervals() {
         let source = progress(Some(For::Input), false, &[]);
-        let at = |silent: f64, mean| judge(&source, Duration::from_secs_f64(silent), mean, false);
+        let at = |silent: f64, mean| {
+            judge(&source, Duration::from_secs_f64(silent), patience(&source, mean), false)
+        };
         assert_eq!(at(1.9, 0.0), None);
         assert_eq!(at(2.0, 0.0), Some(Cause::Itself("the source waits for data")));
         assert_eq!(at(2.0, 1.0), None);
         let fast = Progress { frame_seconds: 1e-4, ..progress(Some(For::Input), false, &[]) };
-        assert_eq!(judge(&fast, Duration::from_millis(900), 0.0, false), None);
-        assert!(judge(&fast, PATIENCE, 0.0, false).is_some());
+        let least = patience(&fast, 0.0);
+        assert_eq!(judge(&fast, Duration::from_millis(900), least, false), None);
+        assert!(judge(&fast, PATIENCE, least, false).is_some());
     }
 
     #[test]
@@ -228,7 +265,7 @@ mod tests {
     fn stall_names_the_block_that_causes_it() {
         let silent = Duration::from_secs(3);
         let cause = |progress: &Progress, has_stalled_before| {
-            judge(progress, silent, 0.0, has_stalled_before)
+            judge(progress, silent, patience(progress, 0.0), has_stalled_before)
         };
         let held_up = progress(Some(For::Room), false, &[0]);
         assert_eq!(cause(&held_up, false), Some(Cause::Others));
@@ -240,7 +277,7 @@ mod tests {
         let works = progress(None, false, &[0]);
         assert_eq!(cause(&works, false), None);
         assert_eq!(
-            judge(&works, Duration::from_secs(20), 0.0, false),
+            judge(&works, Duration::from_secs(20), patience(&works, 0.0), false),
             Some(Cause::Itself("the block is busy"))
         );
     }

@@ -190,8 +190,28 @@ impl Batch {
                 total.emptied &= self.take_turn(index, reader, &mut total)?;
             }
         }
+        if total.datagrams == 0 {
+            // With a datagram comes the count of those dropped before it; after the last one nothing comes.
+            for index in 0..self.sockets.len() {
+                let dropped = sockets::drops(&self.sockets[index]);
+                total.kernel_drops += dropped.map_or(0, |count| self.dropped(index, count));
+            }
+        }
         self.emptied = total.emptied && total.datagrams > 0;
         Ok(total)
+    }
+
+    /// Returns the number of datagrams that the kernel has dropped since the last call, if it has dropped `count`
+    /// messages in all.
+    fn dropped(&mut self, index: usize, count: u32) -> u64 {
+        let dropped = count.wrapping_sub(self.drops[index]);
+        // The count of a datagram that waited is older than one read meanwhile.
+        if dropped > u32::MAX / 2 {
+            return 0;
+        }
+        self.drops[index] = count;
+        // The kernel counts a run of coalesced datagrams once; dropped runs are assumed to be as long as received ones.
+        (f64::from(dropped) * self.run_datagrams[index].max(1.0)).round() as u64
     }
 
     /// Reads one socket for its turn; returns whether the socket is empty.
@@ -269,14 +289,11 @@ impl Batch {
         let Ok(count) = usize::try_from(count) else {
             return retry_later(io::Error::last_os_error()).map(|()| true);
         };
-        let (mut bytes, mut dropped, mut datagrams) = (0, 0, 0);
+        let (mut bytes, mut datagrams, mut dropped) = (0, 0, None);
         self.messages.clear();
         for (header, name) in headers[..count].iter().zip(&self.names) {
             let (segment, drops) = control_messages(&header.msg_hdr);
-            if let Some(drops) = drops {
-                dropped += u64::from(drops.wrapping_sub(self.drops[index]));
-                self.drops[index] = drops;
-            }
+            dropped = drops.or(dropped);
             let len = (header.msg_len as usize).min(BUFFER_BYTES);
             let segment = if segment == 0 { len.max(1) } else { segment };
             let ip = Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr));
@@ -297,11 +314,9 @@ impl Batch {
         }
         total.datagrams += datagrams;
         if count > 0 {
-            // The kernel counts a run of coalesced datagrams once; dropped runs are assumed to be as
-            // long as received ones.
             let run = &mut self.run_datagrams[index];
             *run += (datagrams as f64 / count as f64 - *run) * if *run == 0.0 { 1.0 } else { 0.25 };
-            total.kernel_drops += (dropped as f64 * *run).round() as u64;
+            total.kernel_drops += dropped.map_or(0, |count| self.dropped(index, count));
         }
         if skims {
             return Ok(is_empty);

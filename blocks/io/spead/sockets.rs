@@ -192,7 +192,22 @@ pub fn has_data(sockets: &[Socket]) -> bool {
 /// Returns the used fraction of the receive buffer of `socket`.
 #[must_use]
 pub fn fill(socket: &Socket) -> f32 {
-    let mut info = [0_u32; libc::SK_MEMINFO_DROPS as usize + 1];
+    let Some(info) = memory(socket) else { return 0.0 };
+    let [used, size] = [libc::SK_MEMINFO_RMEM_ALLOC, libc::SK_MEMINFO_RCVBUF]
+        .map(|variable| info[variable as usize]);
+    used as f32 / size.max(1) as f32
+}
+
+/// Returns the number of messages that the kernel has dropped because the receive buffer of `socket` was full, modulo
+/// 2^32.
+#[must_use]
+pub fn drops(socket: &Socket) -> Option<u32> {
+    memory(socket).map(|info| info[libc::SK_MEMINFO_DROPS as usize])
+}
+
+/// Returns the variables that the kernel calls `SK_MEMINFO`.
+fn memory(socket: &Socket) -> Option<[u32; libc::SK_MEMINFO_DROPS as usize + 1]> {
+    let mut info = [0; libc::SK_MEMINFO_DROPS as usize + 1];
     let mut len = size_of_val(&info) as libc::socklen_t;
     // SAFETY: `info` has `len` bytes.
     let rc = unsafe {
@@ -204,9 +219,7 @@ pub fn fill(socket: &Socket) -> f32 {
             &raw mut len,
         )
     };
-    let [used, size] = [libc::SK_MEMINFO_RMEM_ALLOC, libc::SK_MEMINFO_RCVBUF]
-        .map(|variable| info[variable as usize]);
-    if rc == 0 { used as f32 / size.max(1) as f32 } else { 0.0 }
+    (rc == 0).then_some(info)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod cpu;
 mod in_step;
 pub mod layout;
 mod network;
+mod pace;
 mod senders;
 mod slot;
 mod thread;

@@ -2,6 +2,7 @@
 
 use super::candidates::HELD_BYTES;
 use super::network::{Network, Notes};
+use super::pace::Pace;
 use super::senders::{self, AFTER_STOP};
 use super::window::{Outcome, Window};
 use crate::io::spead::link::{Link, Report, TICK};
@@ -102,12 +103,14 @@ pub struct Receiving {
     last_data: Option<Instant>,
     /// Time since which the stream seems to have ended.
     ending: Option<Instant>,
+    pace: Pace,
 }
 
 impl Receiving {
     /// Creates the state of threads that fill the frames of `window`.
     pub fn new(window: Window, link: Link, terms: Terms, env: Env) -> Self {
-        Self { window, link, env, result: None, terms, last_data: None, ending: None }
+        let pace = Pace::default();
+        Self { window, link, env, result: None, terms, last_data: None, ending: None, pace }
     }
 
     /// Whether data are dropped when the flowgraph does not keep up.
@@ -202,6 +205,7 @@ impl Receiving {
         self.window.tick(now);
         notes.add(self.window.look(&mut self.link));
         self.window.show();
+        self.check_pace(now);
         if let Some(samples) = notes.went_back {
             return Some(Err(self.went_back(samples)));
         }
@@ -217,6 +221,21 @@ impl Receiving {
         };
         // After a pause of the program data wait in the sockets, so the threads look once more.
         (now.duration_since(*self.ending.get_or_insert(now)) >= TICK).then_some(Ok(end))
+    }
+
+    /// Reports a stream that does not come at the sample rate of the flowgraph.
+    fn check_pace(&mut self, now: Instant) {
+        let Some(newest) = self.window.newest() else { return };
+        let expected_hz = self.terms.adc_sample_rate_hz;
+        if let Some(hz) = self.pace.note(now, newest, expected_hz) {
+            let text = format!(
+                "{:.1} million samples per second arrive, {:.3} times `adc_sample_rate_hz`: that parameter is wrong, or the \
+                 sender does not send in real time",
+                hz / 1e6,
+                hz / expected_hz
+            );
+            self.env.events.add(EventKind::Warning, text);
+        }
     }
 
     /// Returns the reason why the stream has ended after `silence` without data, if it has. Rejected

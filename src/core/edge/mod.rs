@@ -32,6 +32,12 @@ pub struct Edge {
     /// reader stalls neither the writer nor its other readers.
     closed: AtomicBool,
     popped: AtomicU64,
+    /// Number of frames that the reader has removed from the queue and not yet taken.
+    held: AtomicUsize,
+    /// Number of frames that the reader had removed when the last call of `drop_until_read` was made, plus 1; 0 before.
+    drops_at: AtomicU64,
+    /// Number of frames dropped after that call.
+    dropped: AtomicU64,
     /// Largest number of queued frames since the last call of `take_peak`.
     peak: AtomicUsize,
     /// Woken by every push and by the end of the stream.
@@ -49,6 +55,9 @@ impl Edge {
             ended: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             popped: AtomicU64::new(0),
+            held: AtomicUsize::new(0),
+            drops_at: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
             peak: AtomicUsize::new(0),
             reader: Waker::default(),
             writer: Waker::default(),
@@ -71,6 +80,41 @@ impl Edge {
     #[must_use]
     pub fn popped(&self) -> u64 {
         self.popped.load(Ordering::Relaxed)
+    }
+
+    /// Number of frames that the reader has not taken.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.queued() + self.held.load(Ordering::Relaxed)
+    }
+
+    /// Whether the queue is full.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.queue.is_full()
+    }
+
+    /// Drops frames for which the queue has no room, until the reader takes the next frame: the reader waits for frames
+    /// of another input, which come after the ones that find no room here.
+    pub fn drop_until_read(&self) {
+        self.drops_at.store(self.popped() + 1, Ordering::Release);
+        self.writer.wake();
+    }
+
+    /// Number of frames dropped because of [`drop_until_read`](Self::drop_until_read).
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    fn drops(&self) -> bool {
+        self.drops_at.load(Ordering::Acquire) == self.popped() + 1
+    }
+
+    /// Whether the writer has ended the stream.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// Largest number of queued frames since the last call.
@@ -101,7 +145,7 @@ impl Edge {
     /// Whether there is room for one more frame.
     pub fn has_room(&self) -> bool {
         step();
-        !self.queue.is_full() || self.is_closed()
+        !self.is_full() || self.is_closed() || self.drops()
     }
 
     fn discard(&self) {
@@ -113,8 +157,11 @@ impl Edge {
         if self.is_closed() {
             return;
         }
-        let refused = self.queue.push(frame).is_err();
-        debug_assert!(!refused, "a writer checks for room before it pushes");
+        if self.queue.push(frame).is_err() {
+            debug_assert!(self.drops_at.load(Ordering::Acquire) > 0, "a writer checks for room");
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         self.peak.fetch_max(self.queued(), Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if self.is_closed() {

@@ -67,7 +67,7 @@ impl FrameReader {
         if self.turn == 0 {
             return None;
         }
-        let frame = self.front.pop_front().or_else(|| self.pop_edge())?;
+        let frame = self.next()?;
         self.turn -= 1;
         self.taken += 1;
         self.last_taken = Some(frame.header().timestamp);
@@ -92,9 +92,19 @@ impl FrameReader {
 
     /// Drops the next frame, if one is queued.
     pub fn skip(&mut self) {
-        if let Some(frame) = self.front.pop_front().or_else(|| self.pop_edge()) {
+        if let Some(frame) = self.next() {
             self.last_taken = Some(frame.header().timestamp);
         }
+    }
+
+    fn next(&mut self) -> Option<Arc<Frame>> {
+        let Some(frame) = self.front.pop_front() else { return self.pop_edge() };
+        self.note_held();
+        Some(frame)
+    }
+
+    fn note_held(&self) {
+        self.edge.held.store(self.front.len(), Ordering::Relaxed);
     }
 
     fn pop_edge(&mut self) -> Option<Arc<Frame>> {
@@ -116,6 +126,7 @@ impl FrameReader {
         if self.front.is_empty() {
             let frame = self.pop_edge()?;
             self.front.push_back(frame);
+            self.note_held();
         }
         self.front.front()
     }
@@ -175,6 +186,7 @@ impl FrameReader {
     /// Takes all queued frames.
     pub fn drain(&mut self) -> VecDeque<Arc<Frame>> {
         let mut all = std::mem::take(&mut self.front);
+        self.note_held();
         while let Some(frame) = self.pop_edge() {
             all.push_back(frame);
         }
@@ -184,6 +196,7 @@ impl FrameReader {
     /// Puts frames back in front of the queued ones.
     pub fn put_back(&mut self, frames: VecDeque<Arc<Frame>>) {
         frames.into_iter().rev().for_each(|frame| self.front.push_front(frame));
+        self.note_held();
     }
 
     /// Swaps the block of this edge with the candidate, which reads the tee through `companion`: each continues with
@@ -191,6 +204,8 @@ impl FrameReader {
     pub fn exchange(&mut self, companion: &mut Self) {
         let theirs = companion.drain();
         companion.front = std::mem::replace(&mut self.front, theirs);
+        self.note_held();
+        companion.note_held();
         std::mem::swap(&mut self.taken, &mut companion.taken);
     }
 }

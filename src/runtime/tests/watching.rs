@@ -288,3 +288,120 @@ fn lag_uses_the_real_time_known_to_the_source() {
         running
     });
 }
+
+/// A flowgraph of two branches that meet again: `branch` skips the frames with timestamps in `skipped`, and `join` needs
+/// each frame of both. Returns the timestamps of the frames that met.
+fn branches(net: &mut Net, limit: u64, skipped: std::ops::Range<u64>) -> Arc<Mutex<Vec<u64>>> {
+    let src = net.add("src", &[], 1, source(limit));
+    let split = net.add("split", &[src], 1, copy());
+    let branch = net.add("branch", &[split], 1, move |io| {
+        while io.outputs[0].has_room()
+            && let Some(frame) = io.inputs[0].pop()
+        {
+            if !skipped.contains(&frame.header().timestamp) {
+                io.outputs[0].pass(frame);
+            }
+        }
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    });
+    let met = Arc::new(Mutex::new(Vec::new()));
+    let meet = Arc::clone(&met);
+    net.add("join", &[branch, split], 0, move |io| {
+        let [first, second] = &mut *io.inputs else { unreachable!() };
+        while let (Some(a), Some(b)) = (first.peek(), second.peek()) {
+            let [a, b] = [a, b].map(|frame| frame.header().timestamp);
+            if a <= b {
+                first.pop();
+            }
+            if b <= a {
+                second.pop();
+            }
+            if a == b {
+                meet.lock().unwrap().push(a);
+            }
+        }
+        let is_over = [first, second].iter().any(|input| input.ended());
+        Ok(if is_over { Next::Finished } else { Next::Wait })
+    });
+    met
+}
+
+#[test]
+fn branch_that_skips_more_frames_than_a_queue_holds_does_not_stop_the_flowgraph() {
+    let mut net = Net::default();
+    let met = branches(&mut net, u64::MAX, 5..25);
+    let running = start(net.assembly(), TWO_WORKERS).unwrap();
+    let handle = running.handle();
+    handle.watch_losses();
+    let began = std::time::Instant::now();
+    let told = |kind| handle.events_since(0).into_iter().find(|event| event.kind == kind);
+    while told(EventKind::Resumed).is_none() {
+        assert!(began.elapsed() < LIMIT, "{:?}", handle.events_since(0));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    running.request_stop();
+    let report = ended(running);
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+    let met = met.lock().unwrap().clone();
+    assert!(met.is_sorted_by(|a, b| a < b) && met.iter().all(|time| !(5..25).contains(time)));
+    let block = |name| handle.stats().into_iter().find(|stats| stats.name == name).unwrap();
+    let (sent, join) = (block("src").frames_out, block("join"));
+    let named = |name| join.counters.iter().find(|counter| counter.name == name).unwrap();
+    let dropped = named("frames_dropped_in_deadlock");
+    assert!(dropped.is_loss && dropped.counter.get() > 0);
+    let lost = sent - met.len() as u64;
+    assert!((20..=20 + dropped.counter.get()).contains(&lost), "{lost} of {sent} did not meet");
+    let stalled = told(EventKind::Stalled).unwrap();
+    assert_eq!(stalled.block.as_deref(), Some("join"));
+    let names = "frames of `branch`, which gets none because `split` waits for room";
+    assert!(stalled.text.contains(names), "{}", stalled.text);
+    assert_eq!(told(EventKind::Resumed).unwrap().block.as_deref(), Some("join"));
+}
+
+#[test]
+fn flowgraph_in_a_deadlock_stops() {
+    let mut net = Net::default();
+    let met = branches(&mut net, u64::MAX, 5..u64::MAX);
+    let running = start(net.assembly(), TWO_WORKERS).unwrap();
+    running.handle().watch_losses();
+    running.request_stop();
+    ended(running);
+    assert!(met.lock().unwrap().iter().all(|time| *time < 5));
+}
+
+#[test]
+fn branch_that_is_slow_is_no_deadlock() {
+    let mut net = Net::default();
+    let pairs = Arc::new(Mutex::new(Vec::new()));
+    let src = net.add("src", &[], 1, source(12));
+    let began = std::time::Instant::now();
+    let slow = net.add("slow", &[src], 1, move |io| {
+        if began.elapsed() < Duration::from_millis(1500) {
+            return Ok(Next::After(Duration::from_millis(10)));
+        }
+        while io.outputs[0].has_room()
+            && let Some(frame) = io.inputs[0].pop()
+        {
+            io.outputs[0].pass(frame);
+        }
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    });
+    let met = Arc::clone(&pairs);
+    net.add("join", &[slow, src], 0, move |io| {
+        let [first, second] = &mut *io.inputs else { unreachable!() };
+        while first.peek().is_some() && second.peek().is_some() {
+            met.lock()
+                .unwrap()
+                .extend(first.pop().zip(second.pop()).map(|(a, _)| a.header().timestamp));
+        }
+        let is_over = [first, second].iter().any(|input| input.ended());
+        Ok(if is_over { Next::Finished } else { Next::Wait })
+    });
+    let running = start(net.assembly(), TWO_WORKERS).unwrap();
+    let handle = running.handle();
+    handle.watch_losses();
+    ended(running);
+    assert_eq!(*pairs.lock().unwrap(), (0..12).collect::<Vec<_>>());
+    let join = handle.stats().into_iter().find(|stats| stats.name == "join").unwrap();
+    assert!(join.counters.iter().all(|counter| counter.counter.get() == 0));
+}

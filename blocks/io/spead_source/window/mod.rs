@@ -193,6 +193,13 @@ impl Window {
         self.timeline.tick(now);
     }
 
+    /// Timestamp of the newest heap with data; `None` before the first one.
+    #[must_use]
+    pub fn newest(&self) -> Option<u64> {
+        let Timeline { base, origin, newest, .. } = &self.timeline;
+        base.map(|_| origin + newest)
+    }
+
     /// Updates the gauge of the newest timestamp.
     pub fn show(&self) {
         if self.timeline.base.is_some() {
