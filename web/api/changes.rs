@@ -16,8 +16,7 @@ pub struct Retuned {
     pub steady_state_timestamp: u64,
     /// Configuration id in frame headers from the effective timestamp on, in hexadecimal.
     pub config_id: String,
-    /// Time in seconds from the newest processed sample to the effective timestamp; 0 if it has passed, `null` before the
-    /// first sample.
+    /// Time from the newest processed sample to the effective timestamp; `null` before the first sample.
     #[serde(default)]
     pub seconds_ahead: Option<f64>,
 }
