@@ -73,9 +73,32 @@ pub fn elapsed(time: Duration) -> String {
     }
 }
 
+/// `3.20 s`, `5.00 min`, `2.50 h`, `12.0 days`, `31.7 years`: a time of any length, with three digits.
+pub fn long(seconds: f64) -> String {
+    const MINUTE: f64 = 60.0;
+    const HOUR: f64 = 60.0 * MINUTE;
+    const DAY: f64 = 24.0 * HOUR;
+    const YEAR: f64 = 365.25 * DAY;
+    let (unit, name) = match seconds {
+        s if s < MINUTE => (1.0, "s"),
+        s if s < HOUR => (MINUTE, "min"),
+        s if s < 2.0 * DAY => (HOUR, "h"),
+        s if s < 2.0 * YEAR => (DAY, "days"),
+        _ => (YEAR, "years"),
+    };
+    format!("{} {name}", three_digits(seconds / unit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_times_have_a_unit_of_their_length() {
+        let times = [3.2, 300.0, 9000.0, 86_400.0, 259_200.0, 1e9];
+        let texts = ["3.20 s", "5.00 min", "2.50 h", "24.0 h", "3.00 days", "31.7 years"];
+        assert_eq!(times.map(long), texts);
+    }
 
     #[test]
     fn numbers_have_three_significant_digits() {

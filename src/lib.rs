@@ -32,8 +32,8 @@
 
 pub use fxgraph_core::{
     access, block, counter, device, device_jobs, diagnostic, difference, dtype, edge, elements,
-    error, event, examples, files, frame, gpu, kind, live_updates, npy, overload, port, real_time,
-    recorders, retune, summary, threads, tree,
+    error, event, examples, files, flowgraph_texts, frame, gpu, kind, live_updates, npy, overload,
+    port, real_time, recorders, retune, summary, threads, tree,
 };
 pub use fxgraph_cuda as cuda;
 pub use fxgraph_flowgraph as flowgraph;

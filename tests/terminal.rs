@@ -73,14 +73,22 @@ fn set_changes_all_parameters_or_none() {
     let said = told(&program, &["set", "source.signals=cw(0.3, 2000)", "--at", &at.to_string()]);
     assert!(said.starts_with(&format!("effective from timestamp {at}, config ")), "{said}");
     let signals = || program.get("/api/v1/blocks/source").json()["parameters"]["signals"].clone();
-    assert_eq!(signals(), "cw(0.3, 2000)");
+    assert_eq!(signals(), "cw(0.1, 1000)", "the value in force");
+    let scheduled =
+        format!("scheduled:\nsource.signals=\"cw(0.3, 2000)\" from timestamp {at} on\n");
+    let table = told(&program, &["top", "--once"]);
+    assert!(table.contains(&scheduled), "{table}");
     let said = refused(&program, &["set", "source.signals=cw(0.4, 1)", "a.gain=2"]);
     assert!(said.starts_with("error: ") && said.contains("(E0"), "{said}");
-    assert_eq!(signals(), "cw(0.3, 2000)");
+    assert_eq!(signals(), "cw(0.1, 1000)");
     let answer: Value =
         serde_json::from_str(&told(&program, &["set", "source.signals=cw(0.2, 500)", "--json"]))
             .unwrap();
     assert!(answer["effective_timestamp"].as_u64().unwrap() < at);
+    assert_eq!(signals(), "cw(0.2, 500)", "at once");
+    // The stream has begun, so the answer states how far ahead the timestamp is.
+    let said = told(&program, &["set", "source.signals=cw(0.3, 2000)", "--at", &at.to_string()]);
+    assert!(said.contains(", in ") && said.ends_with(" days\n"), "{said}");
     stop(program);
 }
 

@@ -218,16 +218,24 @@ fn live_parameters_change_at_a_timestamp_all_or_none() {
     assert_eq!(answer.json()["effective_timestamp"], at);
     let flowgraph = program.get("/api/v1/flowgraph").json();
     assert_eq!(flowgraph["steady_state_timestamp"], at);
-    assert_eq!(flowgraph["config_id"], answer.json()["config_id"]);
+    assert!(answer.json()["seconds_ahead"].as_f64().is_none_or(|ahead| ahead > 86_400.0));
+    // The values in force are stated, and scheduled ones are listed.
+    assert_ne!(flowgraph["config_id"], answer.json()["config_id"]);
+    assert!(flowgraph["resolved_yaml"].as_str().unwrap().contains("cw(0.1, 1000)"));
+    let scheduled = serde_json::json!(
+        [{"block": "source", "parameter": "signals", "value": "cw(0.3, 2000)", "timestamp": at}]
+    );
+    assert_eq!(flowgraph["scheduled"], scheduled);
     let block = program.get("/api/v1/blocks/source").json();
-    assert_eq!(block["parameters"]["signals"], "cw(0.3, 2000)");
+    assert_eq!(block["parameters"]["signals"], "cw(0.1, 1000)");
 
     let wrong = r#"{"source": {"signals": "cw(0.4, 1)"}, "a": {"gain": 2}}"#;
     let refused = patch(&program, "/api/v1/blocks", wrong);
     refused.problem(422);
     assert!(refused.json()["diagnostics"][0]["code"].as_str().unwrap().starts_with('E'));
     let block = program.get("/api/v1/blocks/source").json();
-    assert_eq!(block["parameters"]["signals"], "cw(0.3, 2000)", "all or nothing");
+    assert_eq!(block["parameters"]["signals"], "cw(0.1, 1000)", "all or nothing");
+    assert_eq!(program.get("/api/v1/flowgraph").json()["scheduled"], scheduled);
     patch(&program, "/api/v1/blocks?at=soon", signals).problem(400);
     patch(&program, "/api/v1/blocks", "source: {}").problem(400);
     let untyped = http::request(program.address, "PATCH", "/api/v1/blocks", &[], b"{}");

@@ -194,7 +194,7 @@ pub(crate) async fn get(State(app): State<App>) -> impl IntoResponse {
 
 /// Returns all metrics with their current values.
 fn text(app: &App) -> String {
-    let (plan, stats) = (app.control.plan(), app.control.stats());
+    let (plan, stats) = (app.control.plan_in_force(), app.control.stats());
     let stats: HashMap<&str, &BlockStats> =
         stats.iter().map(|stats| (stats.name.as_str(), stats)).collect();
     let row = |block| Some(Row::new(block, stats.get(block.name.as_str())?, &plan.name));

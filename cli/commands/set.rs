@@ -4,6 +4,7 @@ use crate::assignment::Assignment;
 use crate::client::{Connection, typed, with_help};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
+use crate::units;
 use fxgraph_api::changes::Retuned;
 use serde_json::{Map, Value, json};
 use ureq::http::Method;
@@ -52,7 +53,10 @@ impl Set {
             0 => "the first sample on".to_owned(),
             at => format!("timestamp {at}"),
         };
-        terminal.results(&format!("effective from {from}, config {}", retuned.config_id))
+        // A timestamp that was given by mistake may be years ahead.
+        let ahead = retuned.seconds_ahead.filter(|ahead| self.at.is_some() && *ahead > 0.0);
+        let ahead = ahead.map_or(String::new(), |ahead| format!(", in {}", units::long(ahead)));
+        terminal.results(&format!("effective from {from}, config {}{ahead}", retuned.config_id))
     }
 }
 

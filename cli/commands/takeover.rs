@@ -6,7 +6,7 @@ use crate::terminal::Terminal;
 use crate::units;
 use fxgraph_api::blocks::BlockPage;
 use fxgraph_api::changes::{Retuned, UpdateInfo};
-use fxgraph_api::flowgraph::{FlowgraphPage, Health};
+use fxgraph_api::flowgraph::{FlowgraphPage, Health, ScheduledValue};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -84,7 +84,7 @@ impl Takeover {
                 Failure::because(&format!("cannot write `{}`", path.display()), &error)
             })?;
         }
-        let (before, next) = (read(&page)?, read(&waiting)?);
+        let (before, next) = (steady(&page)?, read(&waiting)?);
         let enabled = Enabled { old: enabled(&before, &sinks), new: enabled(&next, &sinks) };
         let (flowgraph, kept) = self.muted(&old, &before, next, &sinks)?;
         for name in kept {
@@ -93,8 +93,7 @@ impl Takeover {
         new.start(&flowgraph, self.limit)?;
         let takeover = Steps { old: &old, new: &new, sinks: &sinks, enabled, limit: self.limit };
         takeover.wait_ready(self.lead)?;
-        let is_other = |now: &FlowgraphPage| now.config_id != page.config_id;
-        if is_other(&old.page()?) {
+        if steady(&old.page()?)? != before {
             new.end("abort");
             let help = "start the second flowgraph again and repeat the takeover";
             return Err(old.refuse("was changed during the takeover", Some(help)));
@@ -147,11 +146,7 @@ impl Takeover {
                     continue;
                 }
                 kept.push(format!("{name}.{parameter}"));
-                let parameters = parameters(block);
-                match value {
-                    Value::Null => parameters.remove(&parameter),
-                    value => parameters.insert(parameter, value.clone()),
-                };
+                set(parameters(block), &parameter, value);
             }
         }
         for name in sinks {
@@ -173,6 +168,23 @@ impl Takeover {
 fn read(page: &FlowgraphPage) -> Result<Value, Failure> {
     serde_yaml::from_str(&page.resolved_yaml)
         .map_err(|error| Failure::because("unexpected flowgraph", &error))
+}
+
+/// The resolved flowgraph of a page after all scheduled values have taken effect.
+fn steady(page: &FlowgraphPage) -> Result<Value, Failure> {
+    let mut flowgraph = read(page)?;
+    for ScheduledValue { block, parameter, value, .. } in &page.scheduled {
+        set(parameters(&mut flowgraph["blocks"][block]), parameter, value);
+    }
+    Ok(flowgraph)
+}
+
+/// Gives a parameter `value`; null restores the default.
+fn set(parameters: &mut Map<String, Value>, parameter: &str, value: &Value) {
+    match value {
+        Value::Null => parameters.remove(parameter),
+        value => parameters.insert(parameter.to_owned(), value.clone()),
+    };
 }
 
 /// Live updates that enable `sinks`: by their default if `flowgraph` has no value, so that the flowgraph remains as it

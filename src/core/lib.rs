@@ -20,6 +20,7 @@ pub mod error;
 pub mod event;
 pub mod examples;
 pub mod files;
+pub mod flowgraph_texts;
 pub mod frame;
 pub mod gpu;
 pub mod kind;

@@ -286,6 +286,7 @@ impl Plan {
             config_hash: self.config_hash.clone(),
             resolved_yaml: Arc::clone(&self.resolved_yaml),
             output_folder: self.output_folder.clone(),
+            texts: self.texts.clone(),
             recorders: self.recorders.clone(),
             overload: self.overloads.group(self.overload_group(block)),
             updates: self.updates.clone(),

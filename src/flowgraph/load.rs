@@ -13,6 +13,7 @@ use fxgraph_core::access::{self, FileAccess};
 use fxgraph_core::diagnostic::Sources;
 use fxgraph_core::diagnostic::{Diagnostic, SHOWN, Severity, Span, codes, suggest_after, tidy};
 use fxgraph_core::files::open_regular;
+use fxgraph_core::flowgraph_texts::FlowgraphTexts;
 use fxgraph_core::live_updates::LiveUpdates;
 use fxgraph_core::overload::Overloads;
 use fxgraph_core::recorders::Recorders;
@@ -199,6 +200,7 @@ fn plan(
         kernel_folder: None,
         build_progress: Arc::default(),
         tuning: Arc::default(),
+        texts: FlowgraphTexts::default(),
         recorders: Recorders::default(),
         overloads: Overloads::default(),
         updates: LiveUpdates::default(),
@@ -367,12 +369,17 @@ fn unread(plan: &Plan, problems: &mut Vec<Diagnostic>) {
 /// Updates bands, resolved YAML and configuration hash of `plan` after a change.
 pub(super) fn seal(plan: &mut Plan) {
     carry_bands(&mut plan.blocks);
+    (plan.resolved_yaml, plan.config_hash) = text_of(plan);
+}
+
+/// The whole flowgraph as YAML, and the SHA-256 of this text in hexadecimal.
+pub(super) fn text_of(plan: &Plan) -> (Arc<str>, String) {
     let resolved = serde_yaml::to_string(&resolved(plan)).unwrap_or_default();
-    plan.config_hash.clear();
+    let mut hash = String::new();
     for byte in Sha256::digest(resolved.as_bytes()) {
-        let _ = write!(plan.config_hash, "{byte:02x}");
+        let _ = write!(hash, "{byte:02x}");
     }
-    plan.resolved_yaml = Arc::from(resolved);
+    (Arc::from(resolved), hash)
 }
 
 /// Propagates bands along the edges, after a block's parameters and with them its output band changed.

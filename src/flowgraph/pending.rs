@@ -22,7 +22,7 @@ pub(super) struct Form {
 
 impl Form {
     /// Reads `parameters` for the slot of `block`; `None` if the block would then have other outputs.
-    fn read(
+    pub(super) fn read(
         kind: &KindEntry,
         block: &PlannedBlock,
         parameters: Json,
@@ -69,6 +69,15 @@ impl PendingChange {
             Known::From(from) => Some(from),
             Known::Open | Known::Never => None,
         }
+    }
+
+    /// Whether one of the `later` requests for the parameter `name` takes effect at this timestamp or before it, and so
+    /// replaces the value.
+    fn is_replaced(&self, name: &'static str, later: &[Self]) -> bool {
+        let Some(from) = self.from() else { return false };
+        later.iter().any(|later| {
+            later.names.contains(&name) && later.from().is_some_and(|earlier| earlier <= from)
+        })
     }
 }
 
@@ -120,6 +129,36 @@ impl Pending {
         }
     }
 
+    /// Parameters of a block whose parameters after all scheduled values are `newest`, with the values in force at
+    /// timestamp `at`. A value whose effective timestamp is not decided yet counts as in force.
+    pub(super) fn parameters_at(&self, newest: &Json, at: u64) -> Json {
+        let Some(base) = &self.base else { return newest.clone() };
+        let is_in_force = |change: &&PendingChange| match change.when.known() {
+            Known::From(from) => from <= at,
+            Known::Open => true,
+            Known::Never => false,
+        };
+        let mut parameters = base.parameters.clone();
+        // Of two values in force, that of the later request replaced the other or followed it.
+        for change in self.changes.iter().filter(is_in_force) {
+            lay(&mut parameters, &change.names, &change.form);
+        }
+        parameters
+    }
+
+    /// Values with a decided effective timestamp that no later request has replaced: timestamp, parameter and value. The
+    /// value is `None` for a parameter that goes back to its default.
+    pub(super) fn values(&self) -> impl Iterator<Item = (u64, &'static str, Option<&Json>)> {
+        self.changes.iter().enumerate().flat_map(|(index, change)| {
+            let later = &self.changes[index + 1..];
+            let kept = change.names.iter().filter(|name| !change.is_replaced(name, later));
+            let value = |name: &&'static str| {
+                Some((change.from()?, *name, change.form.parameters.get(*name)))
+            };
+            kept.filter_map(value).collect::<Vec<_>>()
+        })
+    }
+
     /// Removes scheduled values that have taken effect, when the block has processed everything before timestamp
     /// `newest`.
     pub fn settle(&mut self, newest: u64) {
@@ -133,12 +172,9 @@ impl Pending {
         for index in 0..self.changes.len() {
             let (known, later) = self.changes.split_at_mut(index + 1);
             let change = &mut known[index];
-            let Some(from) = change.from() else { continue };
-            // A later request for a parameter replaces values scheduled for its timestamp or after it.
-            let replaces = |later: &PendingChange, name: &&'static str| {
-                later.names.contains(name) && later.from().is_some_and(|earlier| earlier <= from)
-            };
-            change.names.retain(|name| !later.iter().any(|later| replaces(later, name)));
+            let mut names = std::mem::take(&mut change.names);
+            names.retain(|name| !change.is_replaced(name, later));
+            change.names = names;
         }
         self.changes.retain(|change| !change.names.is_empty());
         if self.changes.iter().all(|change| change.from() == Some(0)) {
@@ -159,14 +195,7 @@ impl Pending {
         let is_kept = |name: &&'static str| new.parameters.get(name) == old.parameters.get(name);
         let with = |names: &[&'static str], form: &Form| {
             let mut parameters = new.parameters.clone();
-            if let Some(all) = parameters.as_object_mut() {
-                for &name in names {
-                    match form.parameters.get(name) {
-                        Some(value) => all.insert(name.to_owned(), value.clone()),
-                        None => all.remove(name),
-                    };
-                }
-            }
+            lay(&mut parameters, names, form);
             Form::read(kind, new, parameters, access)
         };
         let mut pending = Self::default();
@@ -205,6 +234,17 @@ impl Pending {
             block.retune(when.change(values).behind(begun))?;
         }
         Ok(block)
+    }
+}
+
+/// Gives the parameters `names` the values that they have in `form`.
+fn lay(parameters: &mut Json, names: &[&'static str], form: &Form) {
+    let Some(all) = parameters.as_object_mut() else { return };
+    for &name in names {
+        match form.parameters.get(name) {
+            Some(value) => all.insert(name.to_owned(), value.clone()),
+            None => all.shift_remove(name),
+        };
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{OnFault, Thread};
 use fxgraph_core::access::FileAccess;
 use fxgraph_core::device::DeviceName;
 use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest};
+use fxgraph_core::flowgraph_texts::{FlowgraphText, FlowgraphTexts};
 use fxgraph_core::kind::{AnyConfigured, Ports, Resources};
 use fxgraph_core::live_updates::LiveUpdates;
 use fxgraph_core::overload::Overloads;
@@ -147,6 +148,8 @@ pub struct Plan {
     pub tuning: Arc<Tuning>,
     /// Progress of its build.
     pub build_progress: Arc<BuildProgress>,
+    /// Texts of this flowgraph by `config_id`, with the values in force and scheduled ones.
+    pub texts: FlowgraphTexts,
     /// Recorders of this flowgraph while it runs.
     pub recorders: Recorders,
     /// Intervals that its live sources drop when it does not keep up.
@@ -166,6 +169,14 @@ impl Plan {
     pub fn config_id(&self) -> u64 {
         let start = self.config_hash.get(..16).unwrap_or_default();
         u64::from_str_radix(start, 16).unwrap_or_default()
+    }
+
+    /// [`resolved_yaml`](Self::resolved_yaml) and its hash.
+    pub(super) fn text(&self) -> FlowgraphText {
+        FlowgraphText {
+            config_hash: self.config_hash.clone(),
+            yaml: Arc::clone(&self.resolved_yaml),
+        }
     }
 
     /// Index of the block `name`.

@@ -169,7 +169,7 @@ impl Plan {
 }
 
 /// Copies the labels of axes and the bands from `others`, which are compatible with `ports`.
-fn take_labels(ports: &mut [PortType], others: &[PortType]) {
+pub(super) fn take_labels(ports: &mut [PortType], others: &[PortType]) {
     for (port, other) in ports.iter_mut().zip(others) {
         port.band = other.band;
         for (axis, other) in port.axes.iter_mut().zip(&other.axes) {

@@ -6,6 +6,7 @@ use super::ring::Ring;
 use super::{Budget, SideFile, lock};
 use fxgraph_core::edge::TapFrame;
 use fxgraph_core::event::Event;
+use fxgraph_core::flowgraph_texts::FlowgraphTexts;
 use fxgraph_core::recorders::{AnyRecorder, Recorders, Reports};
 use fxgraph_core::{BlockError, Counter, Counters, Header, PortType};
 use std::path::PathBuf;
@@ -97,6 +98,7 @@ pub(super) struct Inner {
     output: String,
     pub port: PortType,
     pub blank: SideFile,
+    pub texts: FlowgraphTexts,
     pub options: RecorderOptions,
     /// Limits on the disk space of the files.
     pub budgets: Vec<Arc<Budget>>,
@@ -117,7 +119,7 @@ pub struct Recorder(pub(super) Arc<Inner>);
 
 impl Recorder {
     /// Starts a recorder of a stream like `port` and adds it to `recorders` as `name`. `blank` is the initial side
-    /// file of its recordings.
+    /// file of its recordings, which get the flowgraph of their first frame from `texts` if it is known.
     ///
     /// # Errors
     /// If the thread that writes cannot be created.
@@ -127,7 +129,7 @@ impl Recorder {
         blank: SideFile,
         options: RecorderOptions,
         counters: &Counters,
-        recorders: &Recorders,
+        (texts, recorders): (&FlowgraphTexts, &Recorders),
     ) -> Result<Self, BlockError> {
         let samples = |seconds: f64| (seconds * port.clock.adc_sample_rate_hz).round() as u64;
         let mut ring = Ring::new(
@@ -154,6 +156,7 @@ impl Recorder {
             output: output.to_owned(),
             port: port.clone(),
             blank,
+            texts: texts.clone(),
             options,
             budgets,
             state: Mutex::new(state),

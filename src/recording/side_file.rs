@@ -2,6 +2,7 @@
 
 use super::json;
 use fxgraph_core::dtype::UnknownDtype;
+use fxgraph_core::flowgraph_texts::FlowgraphText;
 use fxgraph_core::{Axis, Band, Clock, Dtype, Env, PortType, ValidityType, npy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -58,7 +59,7 @@ pub struct SideFile {
     pub fxgraph_version: String,
     /// Hash of the resolved flowgraph.
     pub config_hash: String,
-    /// The resolved flowgraph.
+    /// The resolved flowgraph, with the values in force at the first frame.
     pub flowgraph: String,
 }
 
@@ -206,6 +207,13 @@ impl SideFile {
             flowgraph: env.resolved_yaml.to_string(),
             ..self
         }
+    }
+
+    /// Sets the flowgraph that made the frames to `text`.
+    #[must_use]
+    pub fn of_flowgraph(self, text: &FlowgraphText) -> Self {
+        let FlowgraphText { config_hash, yaml } = text;
+        Self { config_hash: config_hash.clone(), flowgraph: yaml.to_string(), ..self }
     }
 
     /// Reads the text of a side file; the error names the invalid value and the reason.

@@ -3,6 +3,7 @@
 use super::array::Header as ArrayHeader;
 use super::*;
 use fxgraph_core::event::{Event, EventKind};
+use fxgraph_core::flowgraph_texts::FlowgraphTexts;
 use fxgraph_core::{Axis, Clock, Counters, Dtype, PortType, ValidityType};
 use std::fs::{self, File};
 use std::path::Path;
@@ -38,7 +39,14 @@ fn start(options: RecorderOptions) -> (Recorder, Recorders, Counters) {
     let (recorders, counters) = (Recorders::default(), Counters::default());
     let blank = SideFile::of(&port());
     let names = ("r", "");
-    let recorder = Recorder::start(names, &port(), blank, options, &counters, &recorders);
+    let recorder = Recorder::start(
+        names,
+        &port(),
+        blank,
+        options,
+        &counters,
+        (&FlowgraphTexts::default(), &recorders),
+    );
     (recorder.unwrap(), recorders, counters)
 }
 

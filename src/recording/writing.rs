@@ -7,6 +7,7 @@ use super::ring::{Ring, Step};
 use fxgraph_core::BlockError;
 use fxgraph_core::edge::TapFrame;
 use fxgraph_core::error::with_causes;
+use fxgraph_core::frame::Header;
 use std::sync::PoisonError;
 
 /// Number of finished recordings in the status of a recorder.
@@ -89,7 +90,7 @@ impl Recorder {
     ) -> Result<bool, BlockError> {
         let timestamp = frame.header.timestamp;
         if open.is_none() {
-            *open = Some(self.open(timestamp, cause)?);
+            *open = Some(self.open(&frame.header, cause)?);
         }
         let Some(Open { writer, recorded, .. }) = open else { return Ok(true) };
         let bytes = frame.payload.len() as u64;
@@ -109,10 +110,15 @@ impl Recorder {
         Ok(is_full)
     }
 
-    fn open(&self, timestamp: u64, cause: String) -> Result<Open, BlockError> {
+    fn open(&self, first: &Header, cause: String) -> Result<Open, BlockError> {
+        let timestamp = first.timestamp;
         let path = &self.0.options.path;
         let path = path.with(path.replace(PLACEHOLDER, &timestamp.to_string()));
         let blank = self.0.blank.clone();
+        let blank = match self.0.texts.get(first.config_id) {
+            Some(text) => blank.of_flowgraph(&text),
+            None => blank,
+        };
         let writer = RecordingWriter::create_new(&path, &self.0.port, blank)?;
         let recorded = Recorded {
             path: writer.path().to_owned(),

@@ -12,6 +12,7 @@ use super::tally::Occupant;
 use crate::connections::occupant;
 use fxgraph_core::block::{Io, Next};
 use fxgraph_core::kind::Waker;
+use fxgraph_core::retune::{ConfigIds, Heard};
 use fxgraph_flowgraph::Part;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -248,7 +249,7 @@ impl Link {
 /// Starts `part` on its own thread, which waits for the order to work.
 pub(super) fn launch(
     part: Part,
-    config_id: u64,
+    ids: &ConfigIds,
     run: &Arc<Run>,
     link: &Arc<Link>,
 ) -> std::io::Result<Arc<Cell>> {
@@ -256,7 +257,8 @@ pub(super) fn launch(
     run.add_companion(&cell);
     let occupant = occupant(&part);
     let configurations = &run.configurations;
-    let hosted = Hosted::new(part.block, &part.inputs, &part.outputs, config_id, configurations);
+    let heard = || Heard::new(ids.clone(), configurations);
+    let hosted = Hosted::new(part.block, &part.inputs, &part.outputs, heard, configurations);
     let companion = Companion { hosted, occupant };
     let (run, known) = (Arc::clone(run), Arc::clone(link));
     let name = format!("{} candidate", part.name.replace('\0', ""));

@@ -5,7 +5,7 @@ use super::report::Unanswered;
 use super::running::Handle;
 use super::takeover::Newcomer;
 use fxgraph_core::edge::Edge;
-use fxgraph_core::retune::When;
+use fxgraph_core::retune::{ConfigIds, When};
 use fxgraph_flowgraph::Part;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,10 +18,10 @@ const PARTING: Duration = Duration::from_secs(10);
 const GIVING_UP: Duration = Duration::from_secs(2);
 
 /// Terms of a swap.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Terms {
-    /// Configuration number in the frames of the new block.
-    pub config_id: u64,
+    /// Configuration in the frames of the new block.
+    pub ids: ConfigIds,
     /// Time within which the new block must be in the slot.
     pub limit: Duration,
     /// Longest delay of a frame of the new block after the old block's.
@@ -107,7 +107,7 @@ impl Handle {
             }
         }
         let samples = part.ports.outputs.iter().map(|port| port.clock.samples_per_frame).collect();
-        launch(part, terms.config_id, self.run(), &link)
+        launch(part, &terms.ids, self.run(), &link)
             .map_err(|error| NotExchanged::NotStarted(error.to_string()))?;
         let Terms { late, may_hold_up, limit, .. } = terms;
         let mut exchange = Exchange { link, limit, is_beside: false };

@@ -5,7 +5,7 @@ use super::timing::For;
 use fxgraph_core::block::{Block, Input, Io, Next, Output};
 use fxgraph_core::edge::{Edge, FrameReader, FrameWriter};
 use fxgraph_core::error::BlockError;
-use fxgraph_core::retune::{Change, Configurations};
+use fxgraph_core::retune::{Change, Configurations, Heard};
 use fxgraph_core::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use fxgraph_flowgraph::PartOutput;
 use std::sync::{Arc, PoisonError};
@@ -29,19 +29,19 @@ pub struct Hosted {
 }
 
 impl Hosted {
-    /// Connects `block` to these edges. Its frames carry `config_id`, and later the changes in
-    /// `configurations`.
+    /// Connects `block` to these edges. `heard` returns the configuration of the frames of an output, and later the
+    /// changes in `configurations`.
     pub(super) fn new(
         block: Box<dyn Block>,
         inputs: &[Arc<Edge>],
         outputs: &[PartOutput],
-        config_id: u64,
+        heard: impl Fn() -> Heard,
         configurations: &Arc<Configurations>,
     ) -> Self {
         let reading = |edge: &Arc<Edge>| Input { reader: FrameReader::new(Arc::clone(edge)) };
         let writing = |output: &PartOutput| {
             let (edges, pool) = (output.edges.clone(), output.pool.clone());
-            Output { writer: FrameWriter::of_run(edges, pool, config_id, configurations.clone()) }
+            Output { writer: FrameWriter::of_run(edges, pool, heard(), configurations.clone()) }
         };
         Self {
             block,

@@ -17,6 +17,7 @@ use fxgraph_core::event::EventKind;
 use fxgraph_core::kind::Waker;
 use fxgraph_core::npy;
 use fxgraph_core::port::PortType;
+use fxgraph_core::retune::ConfigIds;
 use fxgraph_cuda::{self as cuda, CudaError, Device, Readout};
 use fxgraph_flowgraph::Part;
 use std::error::Error;
@@ -154,7 +155,8 @@ impl Handle {
             ends_at_difference,
         };
         let edges = Edges { tees: part.inputs.clone(), kept, of_main };
-        let side = launch(part, 0, self.run(), &link).map_err(|error| not_started(&error))?;
+        let side = launch(part, &ConfigIds::from(0), self.run(), &link)
+            .map_err(|error| not_started(&error))?;
         let attached = self.attach_shadow(&name, &link, comparison, edges, limit);
         let (comparison, dropped) = attached.inspect_err(|_| {
             is_over.store(true, Ordering::Release);

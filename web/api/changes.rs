@@ -16,6 +16,9 @@ pub struct Retuned {
     pub steady_state_timestamp: u64,
     /// Configuration id in frame headers from the effective timestamp on, in hexadecimal.
     pub config_id: String,
+    /// Time from the newest processed sample to the effective timestamp; `null` before the first sample.
+    #[serde(default)]
+    pub seconds_ahead: Option<f64>,
 }
 
 /// A prepared live update.

@@ -100,6 +100,21 @@ pub struct Limit {
     pub text: String,
 }
 
+/// A value of a live parameter that takes effect later.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ScheduledValue {
+    /// Name of the block.
+    #[schema(example = "f[0].postproc")]
+    pub block: String,
+    /// Name of the parameter.
+    #[schema(example = "gains")]
+    pub parameter: String,
+    /// The value; `null` restores the default.
+    pub value: Value,
+    /// Effective timestamp (ADC samples since the sync time).
+    pub timestamp: u64,
+}
+
 /// The running flowgraph.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FlowgraphPage {
@@ -118,7 +133,7 @@ pub struct FlowgraphPage {
     pub control: String,
     /// Time since the first frame.
     pub elapsed_seconds: f64,
-    /// Configuration id in frame headers, in hexadecimal.
+    /// Configuration id in the headers of the newest frames, in hexadecimal.
     #[schema(example = "9f2c0d4be1a7583d", pattern = "^[0-9a-f]{16}$")]
     pub config_id: String,
     /// SHA-256 over `resolved_yaml`, in hexadecimal.
@@ -126,6 +141,9 @@ pub struct FlowgraphPage {
     pub config_hash: String,
     /// Timestamp (ADC samples since the sync time) from which data reflect all changes so far.
     pub steady_state_timestamp: u64,
+    /// Values of live parameters that take effect later, by timestamp. The other fields state the values in force.
+    #[serde(default)]
+    pub scheduled: Vec<ScheduledValue>,
     /// Version of fxgraph.
     pub version: String,
     /// Parameters.
@@ -142,7 +160,7 @@ pub struct FlowgraphPage {
     pub faults: Vec<Fault>,
     /// Blocks and edges, with data rates.
     pub graph: Graph,
-    /// The flowgraph with all parameters and templates resolved, as YAML.
+    /// The flowgraph with all parameters and templates resolved and the values in force, as YAML.
     pub resolved_yaml: String,
     /// Original text with its comments; `null` if parameters were set at the start or the flowgraph was changed since.
     pub written_yaml: Option<String>,

@@ -13,7 +13,7 @@ use axum::{Extension, Json};
 use futures_util::stream;
 use fxgraph_api::blocks::{BlockSummary, Fault};
 use fxgraph_api::events::{EventInfo, EventList};
-use fxgraph_api::flowgraph::{EdgeInfo, FlowgraphPage, Graph, Health};
+use fxgraph_api::flowgraph::{EdgeInfo, FlowgraphPage, Graph, Health, ScheduledValue};
 use fxgraph_api::parts::{PartInfo, TargetGroup};
 use fxgraph_api::recordings::RecorderInfo;
 use serde_json::Value;
@@ -130,6 +130,19 @@ fn one_page(
         }
     }
     faults.extend(all().flat_map(|page| page.faults.iter().cloned()));
+    let of_part = |(part, page): &(String, FlowgraphPage)| -> Vec<ScheduledValue> {
+        let kinds: HashMap<&str, &str> =
+            page.graph.blocks.iter().map(|block| (&*block.name, &*block.kind)).collect();
+        let kind = |name: &str| kinds.get(name).copied().unwrap_or_default();
+        let values = page.scheduled.iter().cloned();
+        let named = values.map(|value| ScheduledValue {
+            block: full_name(part, kind(&value.block), &value.block),
+            ..value
+        });
+        named.collect()
+    };
+    let mut scheduled: Vec<ScheduledValue> = pages.iter().flat_map(of_part).collect();
+    scheduled.sort_by_key(|value| value.timestamp);
     let is_live = all().any(|page| page.control != "full");
     FlowgraphPage {
         name: name.to_owned(),
@@ -141,6 +154,7 @@ fn one_page(
         config_id: config_hash[..16].to_owned(),
         config_hash,
         steady_state_timestamp: all().map(|page| page.steady_state_timestamp).max().unwrap_or(0),
+        scheduled,
         version: all().next().map_or_else(String::new, |page| page.version.clone()),
         parameters,
         limited_by,

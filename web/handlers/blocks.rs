@@ -235,9 +235,9 @@ pub(super) async fn get(
     Ok(Json(Look::at(&app).page(&app, &plan, index)))
 }
 
-/// Returns the plan, and the index of the block called `name` in it.
+/// Returns the plan with the values in force, and the index of the block called `name` in it.
 pub(super) fn find(app: &App, name: &str) -> Result<(Arc<Plan>, usize), Problem> {
-    let plan = app.control.plan();
+    let plan = app.control.plan_in_force();
     if let Some(index) = plan.block(name) {
         return Ok((plan, index));
     }

@@ -149,6 +149,7 @@ pub(super) fn retuned(made: &control::Retuned) -> Retuned {
         is_late: made.is_late,
         steady_state_timestamp: made.steady_state_timestamp,
         config_id: format!("{:016x}", made.config_id),
+        seconds_ahead: made.seconds_ahead,
     }
 }
 

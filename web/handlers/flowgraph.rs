@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use fxgraph::flowgraph::Plan;
 use fxgraph::flowgraph::draw::Drawing;
 use fxgraph_api::flowgraph::{
-    EdgeInfo, FlowgraphPage, Graph, GroupInfo, Health, NodeInfo, ParameterInfo,
+    EdgeInfo, FlowgraphPage, Graph, GroupInfo, Health, NodeInfo, ParameterInfo, ScheduledValue,
 };
 
 fn graph(plan: &Plan, look: &Look) -> Graph {
@@ -63,11 +63,20 @@ fn graph(plan: &Plan, look: &Look) -> Graph {
     }
 }
 
+fn scheduled(value: fxgraph::flowgraph::ScheduledValue) -> ScheduledValue {
+    ScheduledValue {
+        block: value.block,
+        parameter: value.parameter.to_owned(),
+        value: value.value,
+        timestamp: value.timestamp,
+    }
+}
+
 /// The flowgraph: state, configuration, graph with data rates
 #[utoipa::path(get, path = "/flowgraph", tag = "flowgraph", operation_id = "get_flowgraph",
     responses((status = 200, description = "the flowgraph", body = FlowgraphPage)))]
 pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
-    let plan = app.control.plan();
+    let (plan, later) = app.control.in_force_and_scheduled();
     let look = Look::at(&app);
     let graph = graph(&plan, &look);
     let (lag_seconds, lag_block) = look.lag().unzip();
@@ -89,6 +98,7 @@ pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
         config_id: format!("{:016x}", plan.config_id()),
         config_hash: plan.config_hash.clone(),
         steady_state_timestamp: app.control.steady_state_timestamp(),
+        scheduled: later.into_iter().map(scheduled).collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         parameters: parameters.collect(),
         limited_by: verdict::limit(&known),

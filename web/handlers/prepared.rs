@@ -61,9 +61,9 @@ fn decision(decide: &Receiver<u64>) -> Option<u64> {
     at.filter(|_| began.elapsed() < LEASE)
 }
 
-/// Current values of the parameters `names`, by name of block.
+/// Values in force of the parameters `names`, by name of block.
 fn before(app: &App, names: Vec<(String, Vec<String>)>) -> Map<String, Value> {
-    let plan = app.control.plan();
+    let plan = app.control.plan_in_force();
     let of_block = |(name, keys): (String, Vec<String>)| {
         let block = &plan.blocks[plan.block(&name)?];
         let value = |key: &str| block.parameters.get(key).cloned().unwrap_or_default();

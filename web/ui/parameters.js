@@ -34,10 +34,12 @@ export function parameters(page, scope) {
     say("…", false);
     try {
       const answer = await api.patch(`/blocks${when}`, text);
-      live.take({ ...page.parameters, ...values });
+      const isAhead = when !== "" && answer.seconds_ahead > 0;
+      if (!isAhead) live.take({ ...page.parameters, ...values });
+      const ahead = isAhead ? `, in ${format.seconds(answer.seconds_ahead)}` : "";
       const late = answer.is_late ? "; the requested timestamp had passed" : "";
       const where = scope.isTogether() ? ` in ${scope.names().length} replicas` : "";
-      say(`effective from timestamp ${format.count(answer.effective_timestamp)}${where}${late}`, false);
+      say(`effective from timestamp ${format.count(answer.effective_timestamp)}${where}${ahead}${late}`, false);
     } catch (error) {
       const rest = live.say(told(error, paths).map(({ path, ...one }) => ({ ...one, name: path.at(-1) })));
       say(rest.map((one) => one.text).join("; ") || "nothing was changed", true);

@@ -83,6 +83,9 @@ function state(onOpen) {
       h("dl", { class: "values" },
         value("id in frame headers", flowgraph.config_id), value("SHA-256", `${flowgraph.config_hash.slice(0, 20)}…`, flowgraph.config_hash),
         value("all changes apply from timestamp", format.count(flowgraph.steady_state_timestamp))),
+      flowgraph.scheduled.length > 0 && h("h3", {}, "Scheduled values"),
+      h("dl", { class: "values" }, flowgraph.scheduled.map((one) =>
+        value(`${one.block}.${one.parameter} from ${format.count(one.timestamp)}`, format.short(one.value, 40)))),
     ]);
   };
   return { element, show };

@@ -4,14 +4,13 @@ use super::{FileSink, PLACEHOLDER};
 use fxgraph::access::WrittenPath;
 use fxgraph::recording::{RecordingWriter, SideFile, try_folder, try_path};
 use fxgraph::runtime::{BlockEvents, EventKind};
-use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, PortType, Summary};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, Header, Io, Next, PortType, Summary};
 
 /// The running block.
 pub struct Sink {
     parameters: FileSink,
     port: PortType,
-    /// Description that every file starts with.
-    blank: SideFile,
+    env: Env,
     recording: Option<RecordingWriter>,
     frames: u64,
     ended: bool,
@@ -25,11 +24,10 @@ impl Sink {
     /// Creates a sink for `port`.
     pub fn new(mut parameters: FileSink, port: &PortType, env: &Env) -> Self {
         parameters.path = parameters.path.begin_at(&env.output_folder);
-        let blank = SideFile::of(port).made_by(env);
         Self {
             parameters,
             port: port.clone(),
-            blank,
+            env: env.clone(),
             recording: None,
             frames: 0,
             ended: false,
@@ -47,8 +45,10 @@ impl Sink {
         path.with(path.replace(PLACEHOLDER, &timestamp.to_string()))
     }
 
-    fn open(&self, timestamp: u64) -> Result<RecordingWriter, BlockError> {
-        let (path, blank) = (self.path(timestamp), self.blank.clone());
+    /// Opens the file whose first frame has the header `first`.
+    fn open(&self, first: &Header) -> Result<RecordingWriter, BlockError> {
+        let path = self.path(first.timestamp);
+        let blank = SideFile::of(&self.port).made_by(&self.env.of_configuration(first.config_id));
         if self.parameters.overwrite {
             return RecordingWriter::create(&path, &self.port, blank);
         }
@@ -76,7 +76,7 @@ impl Sink {
             recording.close(true)?;
         }
         if self.recording.is_none() {
-            self.recording = Some(self.open(frame.header().timestamp)?);
+            self.recording = Some(self.open(frame.header())?);
         }
         if let Some(recording) = &mut self.recording {
             recording.append(frame.header(), frame.as_slice()?)?;
@@ -103,7 +103,7 @@ impl Block for Sink {
         self.ended = io.inputs[0].ended();
         if self.ended && self.frames == 0 && !self.parameters.path.contains(PLACEHOLDER) {
             // A stream without frames is a recording too.
-            self.recording = Some(self.open(0)?);
+            self.recording = Some(self.open(&Header::default())?);
         }
         Ok(if self.ended { Next::Finished } else { Next::Wait })
     }

@@ -3,6 +3,7 @@
 
 use super::*;
 use fxgraph::edge::Harness;
+use fxgraph::flowgraph_texts::FlowgraphText;
 use fxgraph::recording::array::Header;
 use fxgraph::recording::{RecordingWriter, SideFile};
 use fxgraph::{Axis, Band, BlockError, Clock, Dtype, Env, Ports, ValidityType};
@@ -34,12 +35,20 @@ fn record_with(
     per_file: Option<u64>,
     end: bool,
 ) -> Result<(), BlockError> {
+    record_in(&Env::detached("out"), sink, frames, per_file, end)
+}
+
+fn record_in(
+    env: &Env,
+    sink: FileSink,
+    frames: u64,
+    per_file: Option<u64>,
+    end: bool,
+) -> Result<(), BlockError> {
     let sink = FileSink { max_frames: Some(5), frames_per_file: per_file, ..sink };
     assert!(sink.outputs(&[port()]).is_ok());
     let ports = Ports { inputs: vec![port()], outputs: vec![] };
-    let mut harness =
-        Harness::new(sink.build(&ports.inputs, &Env::detached("out")).unwrap(), &ports, 16)
-            .unwrap();
+    let mut harness = Harness::new(sink.build(&ports.inputs, env).unwrap(), &ports, 16).unwrap();
     Harness::block_on(async {
         harness.start().await?;
         for n in 0..frames {
@@ -126,6 +135,23 @@ fn incomplete_stream_is_readable_and_marked_incomplete() {
     record(&path, 2, None, false).unwrap();
     assert_eq!(load(Path::new(&path)).0.shape[0], 2);
     assert_eq!(side(&path)["complete"], false);
+}
+
+#[test]
+fn side_file_has_flowgraph_of_first_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vis.npy").display().to_string();
+    let env = Env { config_hash: "built".to_owned(), ..Env::detached("out") };
+    let stated = |config_id| {
+        let text = FlowgraphText { config_hash: "in force".to_owned(), yaml: "a: 1".into() };
+        env.texts.add(config_id, text);
+        let sink = FileSink { overwrite: true, ..sink(&path) };
+        record_in(&env, sink, 1, None, true).unwrap();
+        [side(&path)["config_hash"].clone(), side(&path)["flowgraph"].clone()]
+    };
+    assert_eq!(stated(7), ["built", ""]);
+    // The frames of the test have number 0.
+    assert_eq!(stated(0), ["in force", "a: 1"]);
 }
 
 #[test]

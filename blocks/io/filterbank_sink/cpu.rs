@@ -33,6 +33,7 @@ struct Filler {
 
 /// The running block.
 pub struct Sink {
+    env: Env,
     parameters: FilterbankSink,
     shape: Shape,
     quantiser: Quantiser,
@@ -54,11 +55,8 @@ pub struct Sink {
 
 impl Sink {
     /// Creates the sink.
-    pub fn new(mut parameters: FilterbankSink, mut shape: Shape, env: &Env) -> Self {
+    pub fn new(mut parameters: FilterbankSink, shape: Shape, env: &Env) -> Self {
         parameters.path = parameters.path.begin_at(&env.output_folder);
-        let hash = env.config_hash.get(..16).unwrap_or(&env.config_hash);
-        shape.header.rawdatafile =
-            format!("fxgraph {} {} {hash}", env!("CARGO_PKG_VERSION"), env.name);
         let (values, all) = (shape.values(), shape.values() * shape.beams.len());
         let is_mean = parameters.fill == Fill::Mean;
         let counters = &env.counters;
@@ -92,13 +90,14 @@ impl Sink {
                 "samples_clipped",
                 "values outside the range of the integers; lower `scale` or change `offset`",
             ),
+            env: env.clone(),
             parameters,
             shape,
         }
     }
 
-    /// Opens files whose first spectrum is at `timestamp`.
-    fn open(&mut self, timestamp: u128) -> Result<(), BlockError> {
+    /// Opens files whose first spectrum is at `timestamp` and was made by the configuration `config_id`.
+    fn open(&mut self, timestamp: u128, config_id: u64) -> Result<(), BlockError> {
         let beyond = || {
             BlockError::new(format!(
                 "the time of timestamp {timestamp} must be within 9000 years of 1970"
@@ -111,12 +110,18 @@ impl Sink {
         let is_new = self.before.is_none()
             || (self.parameters.path.contains(fxgraph::recording::PLACEHOLDER)
                 && self.before != Some(timestamp));
+        let env = self.env.of_configuration(config_id);
+        let hash = env.config_hash.get(..16).unwrap_or(&env.config_hash);
+        let version = env!("CARGO_PKG_VERSION");
+        let rawdatafile = format!("fxgraph {version} {} {hash}", env.name);
         let mut files = Vec::with_capacity(self.shape.beams.len());
         for beam in 0..self.shape.beams.len() {
             let path = self.parameters.file(timestamp, beam);
             let overwrites = self.parameters.overwrite && is_new;
             let ibeam = if self.shape.has_beams { beam as i32 + 1 } else { 0 };
-            let header = Header { tstart_mjd, ibeam, ..self.shape.header.clone() }.to_bytes();
+            let rawdatafile = rawdatafile.clone();
+            let of_file = self.shape.header.clone();
+            let header = Header { tstart_mjd, ibeam, rawdatafile, ..of_file }.to_bytes();
             match OutputFile::begin(&path, overwrites, &mut self.report, &header) {
                 Ok(file) => files.push(file),
                 Err(error) => {
@@ -295,7 +300,7 @@ impl Sink {
                 place = None;
             }
             if place.is_none() {
-                self.open(timestamp)?;
+                self.open(timestamp, frame.header().config_id)?;
             }
             let gap = if let Some(Place::After(gap)) = place { gap } else { 0 };
             if let Some(recording) = &mut self.recording {

@@ -28,7 +28,7 @@ impl Block for Sink {
             SideFile::of(&self.port).made_by(&self.env),
             self.options.clone(),
             &self.env.counters,
-            &self.env.recorders,
+            (&self.env.texts, &self.env.recorders),
         )?);
         Ok(())
     }

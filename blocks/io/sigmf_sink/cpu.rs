@@ -6,8 +6,7 @@ use super::{DATA, SigmfSink};
 use crate::io::output_file::{Report, try_to_write};
 use fxgraph::access::WrittenPath;
 use fxgraph::recording::PLACEHOLDER;
-use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next};
-use fxgraph_formats::sigmf::Global;
+use fxgraph::{Block, BlockError, Counter, Env, Frame, Header, Io, Next};
 
 /// Step back in time, in seconds, that begins a new recording; smaller ones are repeated data.
 const RESTART_SECONDS: f64 = 10.0;
@@ -16,7 +15,7 @@ const RESTART_SECONDS: f64 = 10.0;
 pub struct Sink {
     parameters: SigmfSink,
     shape: Shape,
-    global: Global,
+    env: Env,
     recording: Option<Recording>,
     /// Timestamp in the path of the recording before.
     before: Option<u64>,
@@ -35,7 +34,7 @@ impl Sink {
         parameters.path = parameters.path.begin_at(&env.output_folder);
         let counters = &env.counters;
         Self {
-            global: global(&parameters, &shape, env),
+            env: env.clone(),
             parameters,
             shape,
             recording: None,
@@ -59,14 +58,18 @@ impl Sink {
         }
     }
 
-    fn open(&mut self, timestamp: u64) -> Result<(), BlockError> {
+    /// Opens a recording whose first frame has the header `first`.
+    fn open(&mut self, first: &Header) -> Result<(), BlockError> {
+        let timestamp = first.timestamp;
         let path = &self.parameters.path;
         let path = path.with(path.replace(PLACEHOLDER, &timestamp.to_string()));
         // A second recording of this run must not overwrite the first.
         let has_time = self.parameters.path.contains(PLACEHOLDER);
         let is_new = self.before.is_none_or(|before| has_time && before != timestamp);
         let overwrites = self.parameters.overwrite && is_new;
-        let mut recording = Recording::create(&path, overwrites, self.global.clone())?;
+        let env = self.env.of_configuration(first.config_id);
+        let global = global(&self.parameters, &self.shape, &env);
+        let mut recording = Recording::create(&path, overwrites, global)?;
         if let Err(error) = recording.begin_capture(&self.shape, timestamp) {
             recording.remove();
             return Err(error);
@@ -90,10 +93,11 @@ impl Sink {
     }
 
     /// Prepares the recording for a frame; `false` if the frame is dropped.
-    fn place(&mut self, timestamp: u64) -> Result<bool, BlockError> {
+    fn place(&mut self, header: &Header) -> Result<bool, BlockError> {
+        let timestamp = header.timestamp;
         let most = self.parameters.frames_per_file;
         let Some(recording) = &mut self.recording else {
-            self.open(timestamp)?;
+            self.open(header)?;
             return Ok(true);
         };
         let (time, next) = (u128::from(timestamp), recording.next);
@@ -102,20 +106,20 @@ impl Sink {
             self.report
                 .warn(format!("the stream went back by {back:.6} s; it begins a new recording"));
             self.close(false)?;
-            self.open(timestamp)?;
+            self.open(header)?;
         } else if time < next {
             self.repeated.add(1);
             return Ok(false);
         } else if most.is_some_and(|most| recording.frames >= most) {
             self.close(true)?;
-            self.open(timestamp)?;
+            self.open(header)?;
         } else if recording.is_full() {
             self.report.warn(
                 "the recording has as many gaps as its description holds; it begins a new one"
                     .to_owned(),
             );
             self.close(false)?;
-            self.open(timestamp)?;
+            self.open(header)?;
         } else if time > next {
             recording.begin_capture(&self.shape, timestamp)?;
         }
@@ -129,7 +133,7 @@ impl Sink {
             return Ok(());
         }
         let samples = self.shape.samples as u64;
-        match self.place(header.timestamp) {
+        match self.place(header) {
             Ok(true) => {}
             Ok(false) => return Ok(()),
             Err(error) => {

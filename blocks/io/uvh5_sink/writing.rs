@@ -8,8 +8,8 @@ use super::{PLACEHOLDER, QUEUE, Uvh5Sink};
 use fxgraph::access::WrittenPath;
 use fxgraph::runtime::{BlockEvents, EventKind};
 use fxgraph::{BlockError, Counter, Dtype, Env, Frame, Ports, Summary};
+use fxgraph_formats::uvh5::Writer;
 use fxgraph_formats::uvh5::arrange::{Chunk, Flagged, Order, Part, Visibilities};
-use fxgraph_formats::uvh5::{Description, Writer};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -146,7 +146,7 @@ pub struct Writing {
     layout: Layout,
     /// Type and full count of each input.
     inputs: Vec<(Dtype, u32)>,
-    description: Description,
+    ports: Ports,
     order: Order,
     times: Times,
     chunk: Chunk,
@@ -198,7 +198,7 @@ impl Writing {
             times: Times::new(&parameters, ports, &description),
             chunk: Chunk::new(&layout.shape),
             dumps_per_file: parameters.dumps_per_file(description.integration_seconds),
-            description,
+            ports: ports.clone(),
             parameters,
             open: None,
             is_first: true,
@@ -263,7 +263,8 @@ impl Writing {
         committing.run(Job { commit, path, is_last: true })
     }
 
-    fn open(&mut self, timestamp: u64) -> Result<Open, BlockError> {
+    /// Opens a file whose first dump is at `timestamp` and was made by the configuration `config_id`.
+    fn open(&mut self, timestamp: u64, config_id: u64) -> Result<Open, BlockError> {
         let path = &self.parameters.path;
         let path = path.with(path.replace(PLACEHOLDER, &timestamp.to_string()));
         let parent = path.path().parent().unwrap_or(path.path());
@@ -283,7 +284,9 @@ impl Writing {
         };
         self.is_first = false;
         self.counters.files.add(1);
-        let writer = Writer::create(file, &self.description).map_err(at(written.path()))?;
+        let env = self.env.of_configuration(config_id);
+        let description = description(&self.parameters, &self.ports, &self.layout, &env);
+        let writer = Writer::create(file, &description).map_err(at(written.path()))?;
         Ok(Open { writer, path: written, committed: Instant::now() })
     }
 
@@ -295,8 +298,10 @@ impl Writing {
         if is_full {
             self.close(committing)?;
         }
+        let config_id = dump.frames.iter().flatten().map(|frame| frame.header().config_id).max();
+        let config_id = config_id.unwrap_or(0);
         if self.open.is_none() {
-            self.open = Some(self.open(dump.timestamp)?);
+            self.open = Some(self.open(dump.timestamp, config_id)?);
         }
         let shape = self.layout.shape;
         for number in 0..shape.chunks() {
@@ -304,8 +309,7 @@ impl Writing {
             let Some(open) = &mut self.open else { continue };
             open.writer.chunk(number, &self.chunk).map_err(at(open.path.path()))?;
         }
-        let config_id = dump.frames.iter().flatten().map(|frame| frame.header().config_id).max();
-        let time = self.times.at(dump.timestamp, config_id.unwrap_or(0));
+        let time = self.times.at(dump.timestamp, config_id);
         let Some(open) = &mut self.open else { return Ok(()) };
         open.writer.dump(&time).map_err(at(open.path.path()))?;
         self.counters.dumps.add(1);

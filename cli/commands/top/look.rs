@@ -7,7 +7,7 @@ use crate::terminal::{Paint, Terminal};
 use crate::units;
 use fxgraph_api::blocks::BlockSummary;
 use fxgraph_api::events::{EventInfo, EventList};
-use fxgraph_api::flowgraph::FlowgraphPage;
+use fxgraph_api::flowgraph::{FlowgraphPage, ScheduledValue};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -129,6 +129,7 @@ impl Look {
             "flowgraph": self.flowgraph.name,
             "state": self.flowgraph.state,
             "config_id": self.flowgraph.config_id,
+            "scheduled": self.flowgraph.scheduled,
             "elapsed_seconds": self.flowgraph.elapsed_seconds,
             "real_time_fraction": self.real_time_fraction(),
             "lag_seconds": self.flowgraph.lag_seconds,
@@ -151,11 +152,22 @@ impl Look {
             table.row([row.name.clone(), row.kind.clone()].into_iter().chain(figures));
         }
         format!(
-            "{} {}\n\n{}",
+            "{} {}\n\n{}{}",
             terminal.paint(Paint::Bold, &self.flowgraph.name),
             terminal.paint(Paint::Dim, &self.summary()),
-            table.finish()
+            table.finish(),
+            self.scheduled()
         )
+    }
+
+    /// Lists the values of live parameters that take effect later; empty if there are none.
+    fn scheduled(&self) -> String {
+        let values = self.flowgraph.scheduled.iter().map(|value| {
+            let ScheduledValue { block, parameter, value, timestamp } = value;
+            format!("{block}.{parameter}={value} from timestamp {timestamp} on\n")
+        });
+        let values: String = values.collect();
+        if values.is_empty() { values } else { format!("\nscheduled:\n{values}") }
     }
 
     /// State, time, rate and drops in one line.

@@ -70,14 +70,14 @@ impl FrameWriter {
     /// The writing end of `edges`, whose frames come from `pool`.
     #[must_use]
     pub fn new(edges: Vec<Arc<Edge>>, pool: Option<Arc<Pool>>, config_id: u64) -> Self {
-        Self::of_run(edges, pool, config_id, Arc::default())
+        Self::of_run(edges, pool, Heard::from_start(config_id), Arc::default())
     }
 
-    /// A writer whose frames have `config_id`, until a later entry of `configurations` takes effect.
+    /// A writer whose frames have the configuration in `heard`, until a later entry of `configurations` takes effect.
     pub fn of_run(
         edges: Vec<Arc<Edge>>,
         pool: Option<Arc<Pool>>,
-        config_id: u64,
+        heard: Heard,
         configurations: Arc<Configurations>,
     ) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl FrameWriter {
             closed: AtomicUsize::new(0),
             pool,
             sequence: 0,
-            heard: Heard::new(config_id, &configurations),
+            heard,
             configurations,
             taps: Vec::new(),
             turn: u32::MAX,

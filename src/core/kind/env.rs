@@ -2,6 +2,7 @@
 
 use crate::counter::Counters;
 use crate::event::BlockEvents;
+use crate::flowgraph_texts::{FlowgraphText, FlowgraphTexts};
 use crate::live_updates::LiveUpdates;
 use crate::overload::Overload;
 use crate::recorders::Recorders;
@@ -26,10 +27,13 @@ pub struct Env {
     pub device: Option<Arc<dyn Any + Send + Sync>>,
     /// Wakes the block from any thread: sockets, devices, helper threads.
     pub wake: Waker,
-    /// Hash over the resolved flowgraph, for file headers and provenance.
+    /// Hash over the resolved flowgraph with which the block was built. The configuration of a frame may differ: see
+    /// [`of_configuration`](Self::of_configuration).
     pub config_hash: String,
-    /// The resolved flowgraph as YAML, for provenance.
+    /// The resolved flowgraph with which the block was built, as YAML.
     pub resolved_yaml: Arc<str>,
+    /// Texts of the flowgraph by `config_id`.
+    pub texts: FlowgraphTexts,
     /// Directory for relative paths of files that the block writes.
     pub output_folder: PathBuf,
     /// Registry where a recorder registers itself, so that clients can list and trigger it.
@@ -53,11 +57,22 @@ impl Env {
             wake: Waker::default(),
             config_hash: String::new(),
             resolved_yaml: Arc::from(""),
+            texts: FlowgraphTexts::default(),
             output_folder: PathBuf::new(),
             recorders: Recorders::default(),
             overload: Overload::default(),
             updates: LiveUpdates::default(),
         }
+    }
+
+    /// This environment with the flowgraph that made frames with `config_id`, for provenance; unchanged if the number is
+    /// unknown.
+    #[must_use]
+    pub fn of_configuration(&self, config_id: u64) -> Self {
+        let Some(FlowgraphText { config_hash, yaml }) = self.texts.get(config_id) else {
+            return self.clone();
+        };
+        Self { config_hash, resolved_yaml: yaml, ..self.clone() }
     }
 }
 

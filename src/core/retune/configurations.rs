@@ -3,23 +3,55 @@
 use super::{Known, When};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Limit of the changes that are kept. An output that pushes no frame for longer skips older ones.
 const KEPT: usize = 1024;
 
-/// A `config_id` for frames that start at an effective timestamp or later.
+/// The `config_id` of frames by their timestamp: scheduled values of live parameters change the configuration again
+/// when they take effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigIds {
+    /// `config_id` before the first entry of `later`.
+    first: u64,
+    /// Timestamps in ascending order, and the `config_id` from each of them on.
+    later: Arc<[(u64, u64)]>,
+}
+
+impl ConfigIds {
+    /// `first`, and then the `config_id` from each timestamp in `later` on. The timestamps are ascending.
+    #[must_use]
+    pub fn new(first: u64, later: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        Self { first, later: later.into_iter().collect() }
+    }
+
+    /// `config_id` of a frame that starts at `timestamp`.
+    #[must_use]
+    pub fn at(&self, timestamp: u64) -> u64 {
+        let count = self.later.partition_point(|(from, _)| *from <= timestamp);
+        count.checked_sub(1).map_or(self.first, |newest| self.later[newest].1)
+    }
+}
+
+impl From<u64> for ConfigIds {
+    /// The same `config_id` at all timestamps.
+    fn from(config_id: u64) -> Self {
+        Self::new(config_id, [])
+    }
+}
+
+/// A configuration for frames that start at an effective timestamp or later.
 #[derive(Clone)]
 pub struct ConfigChange {
     when: When,
-    config_id: u64,
+    ids: ConfigIds,
 }
 
 impl ConfigChange {
-    /// A change of the configuration to `config_id` at `when`.
+    /// A change of the configuration at `when`; `ids` counts for frames that start there or later.
     #[must_use]
-    pub fn new(when: When, config_id: u64) -> Self {
-        Self { when, config_id }
+    pub fn new(when: When, ids: ConfigIds) -> Self {
+        Self { when, ids }
     }
 
     fn is_void(&self) -> bool {
@@ -74,7 +106,7 @@ impl Configurations {
 
 /// State of one output with respect to the [`Configurations`] of its run.
 pub struct Heard {
-    config_id: u64,
+    ids: ConfigIds,
     /// Number of changes that the output has read.
     count: u64,
     /// Changes that have not taken effect, in the order of `say`.
@@ -82,9 +114,17 @@ pub struct Heard {
 }
 
 impl Heard {
-    /// The state of an output whose frames have `config_id`; earlier changes are ignored.
-    pub fn new(config_id: u64, configurations: &Configurations) -> Self {
-        Self { config_id, count: configurations.count.load(Ordering::Acquire), later: Vec::new() }
+    /// The state of an output of a new run: its frames have `config_id` until a change in the [`Configurations`] of the
+    /// run takes effect.
+    #[must_use]
+    pub fn from_start(config_id: u64) -> Self {
+        Self { ids: config_id.into(), count: 0, later: Vec::new() }
+    }
+
+    /// The state of an output that joins a run; changes before are ignored.
+    pub fn new(ids: impl Into<ConfigIds>, configurations: &Configurations) -> Self {
+        let count = configurations.count.load(Ordering::Acquire);
+        Self { ids: ids.into(), count, later: Vec::new() }
     }
 
     /// `config_id` of a frame that starts at `timestamp` and is pushed now.
@@ -102,12 +142,12 @@ impl Heard {
                 |change: &ConfigChange| change.from().is_some_and(|from| from <= timestamp);
             // A later change includes earlier ones.
             if let Some(newest) = self.later.iter().rposition(has_come) {
-                self.config_id = self.later[newest].config_id;
+                self.ids = self.later[newest].ids.clone();
                 self.later.drain(..=newest);
             }
             self.later.retain(|change| !change.is_void());
         }
-        self.config_id
+        self.ids.at(timestamp)
     }
 }
 
@@ -159,5 +199,21 @@ mod tests {
         assert_eq!([2499, 3000].map(|time| heard.at(time, &configurations)), [2, 5]);
         let mut newcomer = Heard::new(6, &configurations);
         assert_eq!(newcomer.at(9000, &configurations), 6);
+        let mut first = Heard::from_start(6);
+        assert_eq!([2499, 2500].map(|time| first.at(time, &configurations)), [2, 5]);
+    }
+
+    #[test]
+    fn change_counts_from_its_timestamp_with_the_later_changes_that_it_contains() {
+        let configurations = Configurations::default();
+        let mut heard = Heard::new(1, &configurations);
+        let moment = Undecided::new();
+        configurations.say(moment.when().config(ConfigIds::new(2, [(1000, 3), (2000, 4)])));
+        assert_eq!(heard.at(1500, &configurations), 1);
+        moment.decide(1600);
+        let found = [1599, 1600, 1999, 2000].map(|time| heard.at(time, &configurations));
+        assert_eq!(found, [1, 3, 3, 4]);
+        // A frame of an earlier time, as of a source that repeats data.
+        assert_eq!(heard.at(900, &configurations), 2);
     }
 }

@@ -8,7 +8,7 @@
 mod configurations;
 mod moment;
 
-pub use configurations::{ConfigChange, Configurations, Heard};
+pub use configurations::{ConfigChange, ConfigIds, Configurations, Heard};
 pub use moment::{Known, Undecided, When};
 
 use crate::error::BlockError;

@@ -1,6 +1,6 @@
 //! Effective timestamp of an update, decided once for all blocks of the update.
 
-use super::{Change, ConfigChange, LiveValue, MAX_TIMESTAMP};
+use super::{Change, ConfigChange, ConfigIds, LiveValue, MAX_TIMESTAMP};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -61,10 +61,10 @@ impl When {
         Change { when: self.clone(), values, begun: 0 }
     }
 
-    /// A change of the configuration to `config_id` at this effective timestamp.
+    /// A change of the configuration at this effective timestamp.
     #[must_use]
-    pub fn config(&self, config_id: u64) -> ConfigChange {
-        ConfigChange::new(self.clone(), config_id)
+    pub fn config(&self, ids: impl Into<ConfigIds>) -> ConfigChange {
+        ConfigChange::new(self.clone(), ids.into())
     }
 }
 

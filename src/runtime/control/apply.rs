@@ -106,7 +106,7 @@ impl Control {
         // The head of the file is part of the configuration that frames refer to.
         let head = Arc::new(current.settled().with_head_of(&update.after));
         if update.blocks.iter().all(|block| block.step == Step::Same) {
-            if update.after.config_hash == update.before.config_hash {
+            if update.after.config_hash == update.in_force.config_hash {
                 // Only comments may differ.
                 self.0.commit(&update.before, head, 0);
             }
@@ -128,7 +128,7 @@ impl Control {
                     let run = &current.run;
                     self.offer_all(plan, run, request, (when, None), deadline)?.plan
                 } else {
-                    current.run.say_config(when.config(plan.config_id()));
+                    current.run.say_config(when.config(plan.config_ids(0)));
                     plan.clone()
                 });
                 Ok(())
@@ -202,7 +202,7 @@ impl Control {
         for block in update.blocks.iter().filter(|block| matches!(block.step, Step::Swap(_))) {
             let pair = update.before.block(&block.block).zip(update.after.block(&block.block));
             let Some((old, new)) = pair else { continue };
-            let form = form(&update.before.blocks[old], &update.after.blocks[new]);
+            let form = form(&update.in_force.blocks[old], &update.after.blocks[new]);
             let change = self.change_of(plan, run.clone(), &block.block, form);
             let change = change.map_err(|_| UpdateError::Outdated)?;
             plan = Arc::new(change.after.clone());
@@ -226,13 +226,14 @@ impl Control {
         let mut swapped = Vec::new();
         for name in blocks {
             let pair = update.before.block(name).zip(update.after.block(name));
-            let Some((old, new)) = pair else { continue };
-            let (old, new) = (&update.before.blocks[old], &update.after.blocks[new]);
+            let Some((index, new)) = pair else { continue };
+            let (old, new) = (&update.before.blocks[index], &update.after.blocks[new]);
             let known = update.blocks.iter().find(|block| block.block == *name);
             if !known.is_some_and(|block| matches!(block.step, Step::Swap(_))) {
                 continue;
             }
-            let change = self.change_of(plan, run.clone(), name, form(old, new));
+            let form = form(&update.in_force.blocks[index], new);
+            let change = self.change_of(plan, run.clone(), name, form);
             plan = Arc::new(change.map_err(|_| outdated(name))?.after);
             swapped.push((old, new));
         }
@@ -260,13 +261,25 @@ impl Control {
             let back = self.retune_alone(request, None, Instant::now() + limit);
             if back.is_err() {
                 let name = update.blocks.iter().find(is_retuned).map(|block| block.block.clone());
-                stays.get_or_insert((name.unwrap_or(first), SwapError::Outdated));
+                stays.get_or_insert((name.unwrap_or(first.clone()), SwapError::Outdated));
+            }
+        }
+        let is_retuned =
+            |name: &str| update.blocks.iter().filter(is_retuned).any(|b| b.block == name);
+        let newest = self.0.current().newest();
+        let scheduled = update.before.scheduled(|block| newest.of(block)).into_iter();
+        for value in scheduled.filter(|value| is_retuned(&value.block)) {
+            let (block, parameter) = (value.block, value.parameter);
+            let request = Request::from(&json!({ &block: { parameter: value.value } }).to_string());
+            let back = self.retune_alone(request, Some(value.timestamp), Instant::now() + limit);
+            if back.is_err() {
+                stays.get_or_insert((block, SwapError::Outdated));
             }
         }
         if let Some(stays) = stays {
             return Err(stays);
         }
-        run.say_config(When::at(0).config(update.before.config_id()));
+        run.say_config(When::at(0).config(update.before.config_ids(0)));
         self.0.commit(&self.plan(), Arc::clone(&update.before), 0);
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::{Prepared, RunState, StartError};
 use fxgraph_core::event::EventKind;
 use fxgraph_core::kind::Registry;
 use fxgraph_flowgraph::{BuildError, Plan};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Request to the owner of the run.
@@ -159,7 +159,7 @@ impl Control {
         self.serve(&plan.updates);
         // Locked meanwhile, so that no shadow of the old run is added in between.
         let mut shadows = self.locked_shadows();
-        let next = Current { plan: Arc::new(plan), run, steady_state: 0 };
+        let next = Current::new(plan, run);
         *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = next;
         shadows.clear();
         drop(shadows);

@@ -12,12 +12,14 @@
 //! - `record`: recordings of outputs, including frames from before an event
 //! - `tap`: probes of outputs
 //! - `retune`: live updates of parameters
+//! - `in_force`: values in force while others are scheduled
 //! - [`Update`]: differences between a whole flowgraph and the running one, and the step for each block
 //! - `apply`: atomic updates to another flowgraph
 //! - `turns`: order of changes
 
 mod apply;
 mod change;
+mod in_force;
 mod lifecycle;
 mod record;
 mod requests;
@@ -44,7 +46,9 @@ use crate::{BlockStats, Failure, Handle, RunState};
 use fxgraph_core::access::ClientFiles;
 use fxgraph_core::event::{Event, EventKind};
 use fxgraph_core::kind::Registry;
-use fxgraph_flowgraph::Plan;
+use fxgraph_core::port::Clock;
+use fxgraph_flowgraph::{Plan, ScheduledValue};
+use in_force::Newest;
 use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -72,8 +76,12 @@ struct Inner {
 struct Current {
     plan: Arc<Plan>,
     run: Handle,
-    /// See [`Control::steady_state_timestamp`].
+    /// Timestamp from which all output reflects the changes that are not scheduled in the plan: swaps, and values that
+    /// have taken effect.
     steady_state: u64,
+    /// Largest effective timestamp, by clock, of live updates that took effect as soon as they could: blocks have begun
+    /// the samples before.
+    begun: Newest,
 }
 
 impl Inner {
@@ -86,13 +94,27 @@ impl Inner {
     }
 
     /// Replaces the plan `before` by `after`; `false` if another plan is current, so that a change that outlives its
-    /// run does not affect the next run. From timestamp `steady_state` on all output reflects `after`.
+    /// run does not affect the next run. From timestamp `steady_state` on all output reflects `after`, but for the
+    /// values that are scheduled in `after`.
     fn commit(&self, before: &Arc<Plan>, after: Arc<Plan>, steady_state: u64) -> bool {
+        self.commit_begun(before, after, steady_state, None)
+    }
+
+    /// Makes a [`commit`](Self::commit); blocks with the clock in `begun` have begun all samples before the timestamp.
+    fn commit_begun(
+        &self,
+        before: &Arc<Plan>,
+        after: Arc<Plan>,
+        steady_state: u64,
+        begun: Option<(Clock, u64)>,
+    ) -> bool {
+        let steady_state = steady_state.max(self.current().passed());
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let is_current = Arc::ptr_eq(&current.plan, before);
         if is_current {
             current.plan = after;
             current.steady_state = current.steady_state.max(steady_state);
+            begun.iter().for_each(|(clock, until)| current.begun.reach(clock, *until));
         }
         is_current
     }
@@ -110,7 +132,7 @@ impl Control {
         run.watch_losses();
         let updates = plan.updates.clone();
         let control = Self(Arc::new(Inner {
-            current: RwLock::new(Current { plan: Arc::new(plan), run, steady_state: 0 }),
+            current: RwLock::new(Current::new(plan, run)),
             registry,
             requests: lifecycle::Requests::default(),
             turns: turns::Turns::default(),
@@ -123,10 +145,25 @@ impl Control {
     }
 
     /// Returns the plan of the running flowgraph: its blocks with their devices and implementations, ports and
-    /// edges, and its configuration. [`Drawing::of`](fxgraph_flowgraph::draw::Drawing::of) draws it.
+    /// edges, and its configuration, with all scheduled values; [`plan_in_force`](Self::plan_in_force) leaves them out.
+    /// [`Drawing::of`](fxgraph_flowgraph::draw::Drawing::of) draws it.
     #[must_use]
     pub fn plan(&self) -> Arc<Plan> {
         self.0.current().plan
+    }
+
+    /// Returns the plan of the running flowgraph with the values of live parameters in force at the newest timestamp of
+    /// the data, for display.
+    #[must_use]
+    pub fn plan_in_force(&self) -> Arc<Plan> {
+        self.0.current().in_force(&self.0.registry).0
+    }
+
+    /// Returns the [plan in force](Self::plan_in_force), and the values of live parameters that take effect later, by
+    /// timestamp.
+    #[must_use]
+    pub fn in_force_and_scheduled(&self) -> (Arc<Plan>, Vec<ScheduledValue>) {
+        self.0.current().in_force(&self.0.registry)
     }
 
     /// Limits the files that later changes may name to those that the flowgraph names now and those below the

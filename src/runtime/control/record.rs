@@ -154,7 +154,7 @@ impl Control {
         limit: Duration,
     ) -> Result<RecorderStatus, RecordError> {
         let place = self.0.recordings.get().ok_or(RecordError::NoFolder)?;
-        let plan = self.plan();
+        let plan = self.plan_in_force();
         let (block, index) = Self::find_output(&plan, output)?;
         let port = plan.blocks[block].ports.outputs[index].clone();
         if !is_file_name(&options.path) {
@@ -184,7 +184,8 @@ impl Control {
         let name = (self.0.recorders_made.fetch_add(1, Ordering::Relaxed) + 1).to_string();
         let counters = fxgraph_core::Counters::default();
         let names = (name.as_str(), tap.output());
-        let recorder = Recorder::start(names, &port, blank, options, &counters, &plan.recorders);
+        let known = (&plan.texts, &plan.recorders);
+        let recorder = Recorder::start(names, &port, blank, options, &counters, known);
         let recorder = recorder.map_err(RecordError::Files)?;
         let (reading, control) = (recorder.clone(), self.clone());
         let thread = std::thread::Builder::new().name(format!("read {name}"));

@@ -37,6 +37,9 @@ impl Controller for Requested {
             let block = &current.plan.blocks[current.plan.block(name)?];
             Some(block.parameters.get(parameter).cloned())
         });
-        Some(InForce { values: values.collect::<Option<_>>()?, from: current.steady_state })
+        Some(InForce {
+            values: values.collect::<Option<_>>()?,
+            from: current.steady_state_timestamp(),
+        })
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Result of a live update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Retuned {
     /// Timestamp from which the new values apply: from this ADC sample of a simulator on, or from the first
     /// spectrum that starts at or after it.
@@ -25,8 +25,12 @@ pub struct Retuned {
     pub is_late: bool,
     /// Timestamp from which all output of the blocks reflects all changes up to this one.
     pub steady_state_timestamp: u64,
-    /// Configuration number in the headers of frames that start at the effective timestamp or later.
+    /// Configuration number in the headers of frames that start at the effective timestamp or later, until further
+    /// values take effect.
     pub config_id: u64,
+    /// Time in seconds from the newest sample that a block has processed to the effective timestamp; 0 if the block is
+    /// past it, `None` before the first sample.
+    pub seconds_ahead: Option<f64>,
 }
 
 /// The blocks of a prepared update.
@@ -82,8 +86,11 @@ impl Control {
     /// begun to work on. Several updates may be scheduled; a later one replaces scheduled values of the
     /// same parameter at or after its timestamp.
     ///
-    /// The call returns within about `limit`, and does not wait for the effective timestamp. The plan
-    /// shows the new values at once.
+    /// The call returns within about `limit`, and does not wait for the effective timestamp. The [plan](Self::plan)
+    /// shows the new values at once, the [plan in force](Self::plan_in_force) from the effective timestamp on.
+    ///
+    /// # Errors
+    /// If the values are rejected, if a block does not answer, or if the flowgraph does not run.
     pub fn retune(
         &self,
         request: impl Into<Request>,
@@ -171,11 +178,18 @@ impl Control {
     ) -> Result<Retuned, RetuneError> {
         let run = &current.run;
         let Offered { plan: retuned, names } = offered;
-        let config_id = retuned.config_id();
-        if !self.0.commit(&current.plan, Arc::new(retuned), effective_timestamp) {
+        let config_id = retuned.config_id_at(effective_timestamp);
+        let clock =
+            names.first().and_then(|name| retuned.blocks[retuned.block(name)?].ports.clock());
+        let clock = clock.copied();
+        let is_late = at.is_some_and(|at| at < effective_timestamp);
+        // Otherwise the timestamp is that of the request, which no block may have reached.
+        let is_begun = is_late || at.is_none();
+        let ahead = clock.and_then(|clock| current.seconds_to(effective_timestamp, &clock));
+        let begun = clock.filter(|_| is_begun).map(|clock| (clock, effective_timestamp));
+        if !self.0.commit_begun(&current.plan, Arc::new(retuned), 0, begun) {
             return Err(RetuneError::Outdated);
         }
-        let is_late = at.is_some_and(|at| at < effective_timestamp);
         let late = if is_late { ", later than requested" } else { "" };
         let from = match effective_timestamp {
             // No block has begun to work on any sample.
@@ -189,8 +203,9 @@ impl Control {
         Ok(Retuned {
             effective_timestamp,
             is_late,
-            steady_state_timestamp: current.steady_state.max(effective_timestamp),
+            steady_state_timestamp: self.steady_state_timestamp().max(effective_timestamp),
             config_id,
+            seconds_ahead: ahead.map(|ahead| if is_begun { 0.0 } else { ahead }),
         })
     }
 
@@ -216,7 +231,7 @@ impl Control {
         }
         // Before the offers, so that all frames with new values carry the new configuration number. Frames of blocks
         // without changes carry it too.
-        run.say_config(when.config(retuned.plan.config_id()));
+        run.say_config(when.config(retuned.plan.config_ids(at.unwrap_or_default())));
         // Before the offers, so that a block restarted before the decision has the new values too.
         rebuild_as(run, &retuned.plan, &named);
         if let Err(error) = offer(run, retuned.blocks, when, deadline) {
@@ -237,7 +252,7 @@ impl Control {
     /// Timestamp from which all output of the blocks reflects every change so far.
     #[must_use]
     pub fn steady_state_timestamp(&self) -> u64 {
-        self.0.current().steady_state
+        self.0.current().steady_state_timestamp()
     }
 
     /// Waits for the turn to make a change; no other change is made until the turn is dropped.
@@ -252,22 +267,6 @@ pub(super) struct Offered {
     pub plan: Plan,
     /// Names of the blocks.
     names: Vec<String>,
-}
-
-impl Current {
-    pub(super) fn settled(&self) -> Arc<Plan> {
-        if self.plan.blocks.iter().all(|block| block.pending.is_empty()) {
-            return Arc::clone(&self.plan);
-        }
-        let mut settled = Plan::clone(&self.plan);
-        for stats in self.run.stats() {
-            let block = settled.blocks.iter_mut().find(|block| block.name == stats.name);
-            if let Some(block) = block {
-                block.pending.settle(stats.newest_timestamp.unwrap_or_default());
-            }
-        }
-        Arc::new(settled)
-    }
 }
 
 /// Schedules new values in blocks.

@@ -95,10 +95,13 @@ impl Control {
             Way::Nothing => return Ok(()),
             Way::Restart(why) => return Err(SwapError::Restart(why.clone())),
             Way::Seamless => self.exchange(change, limit, may_hold_up),
-            Way::Held { ends_first } => self.replace(change, *ends_first, limit),
+            // A block without outputs has no frame from which on it counts.
+            Way::Held { ends_first } => self.replace(change, *ends_first, limit).map(|()| 0),
         };
         match &made {
-            Ok(()) => {
+            Ok(at) => {
+                // The frames of the other blocks, too, and their configurations at scheduled timestamps.
+                change.run.say_config(When::at(*at).config(change.after.config_ids(*at)));
                 let after = Arc::new(change.after.clone());
                 if !self.0.commit(&change.before, after, 0) {
                     // The run in which the change was made has ended.
@@ -112,34 +115,35 @@ impl Control {
                 change.run.tell(EventKind::NotSwapped, Some(&change.block), text);
             }
         }
-        made
+        made.map(drop)
     }
 
+    /// Makes a seamless change and returns its effective timestamp.
     fn exchange(
         &self,
         change: &Change,
         limit: Duration,
         may_hold_up: bool,
-    ) -> Result<(), SwapError> {
+    ) -> Result<u64, SwapError> {
         let deadline = Instant::now() + limit;
         self.check_memory(change)?;
         let lent = self.lend(change, PlannedBlock::lent_frames, |_| 0)?;
-        let try_once = || -> Result<(), SwapError> {
+        let try_once = || -> Result<u64, SwapError> {
             let moment = Undecided::new();
             let sent = change.send(moment.when(), deadline, may_hold_up)?;
             sent.exchange.wait_ready(deadline)?;
-            moment.decide(0);
+            let at = moment.decide(0);
             sent.exchange.finish(deadline)?;
             sent.settle();
-            Ok(())
+            Ok(at)
         };
         let mut was_slow = false;
         loop {
             let is_over = || Instant::now() >= deadline;
             match try_once() {
-                Ok(()) => {
+                Ok(at) => {
                     lent.stay();
-                    return Ok(());
+                    return Ok(at);
                 }
                 // The delay may have been short, so try again.
                 Err(SwapError::NotExchanged(NotExchanged::TooSlow)) if !is_over() => {
@@ -359,7 +363,7 @@ impl Change {
             .filter_map(|output| Some((output.pool.clone()?, output.edges[0].depth())))
             .collect();
         let terms = Terms {
-            config_id: self.after.config_id(),
+            ids: self.after.config_ids(0),
             limit: deadline.saturating_duration_since(Instant::now()),
             late: LATE.max(self.frame_period() * LATE_FRAMES),
             may_hold_up,

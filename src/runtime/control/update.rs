@@ -17,7 +17,11 @@ pub struct Update {
     pub blocks: Vec<BlockUpdate>,
     /// Reasons for a restart that concern the whole flowgraph.
     pub restart_because: Vec<String>,
+    /// The running flowgraph, with scheduled values.
     pub(super) before: Arc<Plan>,
+    /// The running flowgraph with the values in force, to which the new one is compared: values of the new one that are
+    /// in force already leave scheduled ones as they are.
+    pub(super) in_force: Arc<Plan>,
     pub(super) after: Plan,
 }
 
@@ -96,13 +100,15 @@ impl Control {
     /// `set` gives its parameters as at a start. Includes are searched in the directory of the running
     /// flowgraph's file.
     pub fn update(&self, text: &str, set: &[Setting]) -> Result<Update, Refused> {
-        let before = self.plan();
+        let current = self.0.current();
+        let (before, in_force) = (Arc::clone(&current.plan), current.in_force(self.registry()).0);
         let (ground, name) = ((&*before.folder, &before.access), Path::new("flowgraph"));
         let Loaded { sources, result, .. } = load_with(ground, name, text, set, self.registry());
         let mut after = result.map_err(|problems| Refused { sources, problems })?;
         after.output_folder.clone_from(&before.output_folder);
         after.kernel_folder.clone_from(&before.kernel_folder);
         after.tuning = Arc::clone(&before.tuning);
+        after.texts.clone_from(&before.texts);
         after.recorders.clone_from(&before.recorders);
         after.overloads.clone_from(&before.overloads);
         after.updates.clone_from(&before.updates);
@@ -113,9 +119,9 @@ impl Control {
             restart_because.push(why);
         }
         let (known, wanted) = (before.by_name(), after.by_name());
-        let mut blocks: Vec<BlockUpdate> = visible(&before)
+        let mut blocks: Vec<BlockUpdate> = visible(&in_force)
             .map(|old| match wanted.get(&*old.name) {
-                Some(index) => self.block_update(&before, old, &after, &after.blocks[*index]),
+                Some(index) => self.block_update(&in_force, old, &after, &after.blocks[*index]),
                 None => restart(&old.name, "it is removed"),
             })
             .collect();
@@ -129,7 +135,7 @@ impl Control {
             .filter_map(|block| Some(&before.blocks[*known.get(block.block.as_str())?]))
             .collect();
         restart_because.extend(clocks_differ(&timed).map(|problem| problem.message));
-        Ok(Update { blocks, restart_because, before, after })
+        Ok(Update { blocks, restart_because, before, in_force, after })
     }
 
     fn block_update(
@@ -215,13 +221,16 @@ fn feeds<'a>(plan: &'a Plan, block: &'a PlannedBlock) -> Vec<(&'a str, &'a str)>
     block.inputs.iter().map(source).collect()
 }
 
-/// Returns the change from `old` to `new`, as the text of a block.
+/// Returns the change from `old` to `new`, as the text of a block. For a block of the same kind it has only the
+/// parameters that differ.
 pub(super) fn form(old: &PlannedBlock, new: &PlannedBlock) -> Request {
     let mut parameters = new.parameters.as_object().cloned().unwrap_or_default();
     if old.kind == new.kind {
+        parameters.retain(|name, value| old.parameters.get(name) != Some(value));
         // Given parameters overwrite the current ones; null restores a default.
-        for name in old.parameters.as_object().into_iter().flat_map(Map::keys) {
-            parameters.entry(name.clone()).or_insert(Json::Null);
+        let known = old.parameters.as_object().into_iter().flat_map(Map::keys);
+        for name in known.filter(|name| new.parameters.get(name).is_none()) {
+            parameters.insert(name.clone(), Json::Null);
         }
     }
     let form = json!({

@@ -19,6 +19,7 @@ use futuresdr::runtime::dev::{
     BlockMeta, BufferReader, BufferWriter, Kernel, MessageOutputs, WorkIo,
 };
 use fxgraph_core::block::{Io, Next, Output};
+use fxgraph_core::retune::Heard;
 use fxgraph_flowgraph::Part;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -45,8 +46,9 @@ pub(super) struct Adapter {
 
 impl Adapter {
     pub fn new(part: Part, config_id: u64, run: Arc<Run>, cell: Arc<Cell>) -> Self {
+        let heard = || Heard::from_start(config_id);
         let hosted =
-            Hosted::new(part.block, &part.inputs, &part.outputs, config_id, &run.configurations);
+            Hosted::new(part.block, &part.inputs, &part.outputs, heard, &run.configurations);
         Self {
             inputs: part.inputs.into_iter().map(InPort::new).collect(),
             outputs: part.outputs.into_iter().map(|o| OutPort::new(o.edges)).collect(),

@@ -152,7 +152,7 @@ fn bench(period: Option<Duration>) -> Bench {
 
 impl Bench {
     /// Swaps `mid`; tries again if a busy machine delayed the candidate.
-    fn swap(&self, factor: u64, flaw: Flaw, terms: Terms) -> Result<(), NotExchanged> {
+    fn swap(&self, factor: u64, flaw: Flaw, terms: &Terms) -> Result<(), NotExchanged> {
         loop {
             match self.try_swap(factor, flaw, terms) {
                 Err(NotExchanged::TooSlow) if !matches!(flaw, Flaw::Slow) => {}
@@ -161,7 +161,7 @@ impl Bench {
         }
     }
 
-    fn try_swap(&self, factor: u64, flaw: Flaw, terms: Terms) -> Result<(), NotExchanged> {
+    fn try_swap(&self, factor: u64, flaw: Flaw, terms: &Terms) -> Result<(), NotExchanged> {
         let depth = 48;
         let (tee, kept) = (Edge::new(depth), Edge::new(depth));
         let pool = Pool::new(&HostAllocator, 2 * depth, 16, 1).unwrap();
@@ -182,7 +182,7 @@ impl Bench {
                 on_fault: OnFault::Stop,
                 rebuild: None,
             },
-            terms,
+            terms.clone(),
         )
     }
 
@@ -215,7 +215,7 @@ impl Bench {
 
     fn terms(factor: u64) -> Terms {
         Terms {
-            config_id: factor,
+            ids: factor.into(),
             limit: Duration::from_mins(1),
             late: Duration::from_secs(2),
             may_hold_up: false,
@@ -230,7 +230,7 @@ fn swap_drops_and_duplicates_no_frame() {
     for period in [Some(PERIOD), None] {
         let bench = bench(period);
         let terms = Terms { may_hold_up: period.is_none(), ..Bench::terms(2) };
-        bench.swap(2, Flaw::None, terms).unwrap();
+        bench.swap(2, Flaw::None, &terms).unwrap();
         assert_eq!(bench.handle.stats()[1].kind, "sum");
         let events = bench.handle.events_since(0);
         assert!(events.iter().any(|event| event.kind == EventKind::Swapped));
@@ -243,11 +243,11 @@ fn candidate_that_fails_before_the_swap_changes_nothing() {
     let bench = bench(Some(PERIOD));
     let terms = Bench::terms(2);
     let not_started = Err(NotExchanged::NotStarted("no such core".to_owned()));
-    assert_eq!(bench.swap(2, Flaw::Start, terms), not_started);
-    assert_eq!(bench.swap(2, Flaw::Early, terms), Err(NotExchanged::Failed("early".to_owned())));
-    assert_eq!(bench.swap(2, Flaw::Slow, terms), Err(NotExchanged::TooSlow));
+    assert_eq!(bench.swap(2, Flaw::Start, &terms), not_started);
+    assert_eq!(bench.swap(2, Flaw::Early, &terms), Err(NotExchanged::Failed("early".to_owned())));
+    assert_eq!(bench.swap(2, Flaw::Slow, &terms), Err(NotExchanged::TooSlow));
     let short = Terms { limit: Duration::from_millis(200), ..terms };
-    assert_eq!(bench.swap(2, Flaw::Invalid, short), Err(NotExchanged::NeverCaughtUp(short.limit)));
+    assert_eq!(bench.swap(2, Flaw::Invalid, &short), Err(NotExchanged::NeverCaughtUp(short.limit)));
     assert_eq!(bench.end(), [1]);
 }
 
@@ -255,10 +255,10 @@ fn candidate_that_fails_before_the_swap_changes_nothing() {
 fn roll_back_drops_and_duplicates_no_frame() {
     let bench = bench(Some(PERIOD));
     for (flaw, cause) in [(Flaw::Late(false), "late"), (Flaw::Late(true), "late")] {
-        let error = bench.swap(2, flaw, Bench::terms(2)).unwrap_err();
+        let error = bench.swap(2, flaw, &Bench::terms(2)).unwrap_err();
         assert_eq!(error, NotExchanged::RolledBack(cause.to_owned()));
     }
-    let error = bench.swap(2, Flaw::Stalls, Bench::terms(2)).unwrap_err();
+    let error = bench.swap(2, Flaw::Stalls, &Bench::terms(2)).unwrap_err();
     let NotExchanged::RolledBack(cause) = error else { panic!("{error}") };
     assert!(cause.contains("later than from the old block"), "{cause}");
     bench.end();
@@ -279,7 +279,7 @@ fn hundred_swaps_under_load_drop_and_duplicate_no_frame() {
             9 if n % 20 == 9 => Flaw::Slow,
             _ => Flaw::None,
         };
-        match bench.swap(factor, flaw, Bench::terms(factor)) {
+        match bench.swap(factor, flaw, &Bench::terms(factor)) {
             Ok(()) => in_place.push(factor),
             Err(NotExchanged::RolledBack(_)) => rolled_back += 1,
             Err(NotExchanged::TooSlow) => {}
@@ -296,7 +296,7 @@ fn hundred_swaps_under_load_drop_and_duplicate_no_frame() {
 fn swap_ends_with_the_flowgraph() {
     let bench = bench(Some(PERIOD));
     std::thread::scope(|scope| {
-        let swap = scope.spawn(|| bench.swap(2, Flaw::Invalid, Bench::terms(2)));
+        let swap = scope.spawn(|| bench.swap(2, Flaw::Invalid, &Bench::terms(2)));
         let has_tee = |hosted: &mut Hosted| hosted.inputs[0].reader.has_tee();
         while !bench.handle.ask("mid", Duration::from_mins(1), has_tee).unwrap() {
             assert!(!swap.is_finished(), "the swap was not tried");

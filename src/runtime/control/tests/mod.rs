@@ -1,5 +1,6 @@
 //! Tests of the control of small flowgraphs.
 
+mod in_force;
 mod kinds;
 mod record;
 mod requests;

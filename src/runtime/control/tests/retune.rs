@@ -257,15 +257,18 @@ fn settled_plan_starts_with_values_in_effect_and_keeps_scheduled_ones() {
     let (control, running) = start_level("again", NEVER);
     let done = control.retune("f: {level: 2}", None, LIMIT).unwrap();
     let later = done.effective_timestamp + 3000;
-    control.retune("f: {level: 3}", Some(later), LIMIT).unwrap();
+    let scheduled = control.retune("f: {level: 3}", Some(later), LIMIT).unwrap();
     run_until(&control, running, done.effective_timestamp + 10);
     assert_levels("again", &[(0, 1), (done.effective_timestamp, 2)]);
     let before = rows("again").len();
     let prepared = control.prepare(Plan::clone(&control.settled_plan())).unwrap();
     let running = prepared.start(Options::default()).unwrap();
+    assert_eq!(control.plan_in_force().blocks[1].parameters["level"], 2);
     run_until(&control, running, later + 500);
-    for (time, _, _, level, _) in rows("again").into_iter().skip(before) {
-        assert_eq!(level, if time < later { 2 } else { 3 }, "at {time}");
+    let ids = [done.config_id, scheduled.config_id];
+    for (time, _, _, level, config_id) in rows("again").into_iter().skip(before) {
+        let expected = if time < later { (2, ids[0]) } else { (3, ids[1]) };
+        assert_eq!((level, config_id), expected, "at {time}");
     }
 }
 

@@ -128,6 +128,38 @@ fn swaps_of_one_update_take_effect_at_one_timestamp() {
 }
 
 #[test]
+fn scheduled_value_is_scheduled_again_after_an_update_that_replaced_it_has_failed() {
+    let form = |level| format!("kind: level, parameters: {{level: {level}, fails_at: 9000000}}");
+    let text = |level, last: &str| four("undone", [&form(level), TOTAL, TOTAL, last]);
+    let load = |text: &str| load_text("g.yaml", text, &[], &registry()).result.ok().unwrap();
+    let (control, prepared) = Control::prepared(load(&text(1, TOTAL)), registry()).unwrap();
+    let running = prepared.start(Options::default()).unwrap();
+    flow(&control);
+    let newest = || control.stats().iter().filter_map(|stats| stats.newest_timestamp).max();
+    let at = newest().unwrap() + 4000;
+    control.retune("f0: {level: 5}", Some(at), LIMIT).unwrap();
+    let wanted = update(&control, &text(2, "kind: total, parameters: {frames: 1, flaw: frames}"));
+    let made = control.apply(&wanted, LIMIT, false);
+    assert!(matches!(&made, Err(UpdateError::Swap { interim: Some(_), .. })), "{made:?}");
+    let scheduled = control.in_force_and_scheduled().1;
+    let values = scheduled.iter().map(|value| (value.value.clone(), value.timestamp));
+    assert_eq!(values.collect::<Vec<_>>(), [(serde_json::json!(5), at)]);
+    let undone = newest().unwrap();
+    assert!(undone < at, "the machine is too slow for the test");
+    while newest().unwrap() < at + 100 {
+        assert!(!control.wait_timeout(Duration::from_millis(1)), "the run ended");
+    }
+    assert_eq!(stop(&control, running).failures, []);
+    let ids = [1, 5].map(|level| load(&text(level, TOTAL)).config_id());
+    let rows = rows("undone_0");
+    assert!(rows.iter().any(|row| row.3 == 2), "the update was in effect for a time");
+    for row in rows.iter().filter(|row| row.0 > undone + 10) {
+        let expected = if row.0 < at { (1, ids[0]) } else { (5, ids[1]) };
+        assert_eq!((row.3, row.4), expected, "at {}", row.0);
+    }
+}
+
+#[test]
 fn update_that_fails_after_its_timestamp_lists_the_affected_blocks() {
     let plan =
         load_text("g.yaml", &four("fails", [TOTAL; 4]), &[], &registry()).result.ok().unwrap();
