@@ -246,6 +246,6 @@ mod tests {
     #[test]
     fn typing_errors_in_a_log_filter_are_no_crates() {
         assert_eq!(unknown_level("warn, fxgraph_blocks=trace,off,DEBUG"), None);
-        assert_eq!(unknown_level("info,debgu"), Some("debgu"));
+        assert_eq!(unknown_level("info,loud"), Some("loud"));
     }
 }
