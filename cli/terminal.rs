@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn typing_errors_in_a_log_filter_are_no_crates() {
+    fn log_filter_with_a_typing_error_is_rejected() {
         assert_eq!(unknown_level("warn, fxgraph_blocks=trace,off,DEBUG"), None);
         assert_eq!(unknown_level("info,loud"), Some("loud"));
     }

@@ -66,7 +66,7 @@ macro_rules! families {
 
 families! {
     INFO "fxgraph_flowgraph_info" &["version", "config_id", "config_hash"],
-        "Always 1; the labels identify the program and the configuration. A change of config_id means that a block was changed.";
+        "Always 1; the labels identify the program and the configuration. A change of config_id means that a block was changed, or that a scheduled value took effect.";
     STATE "fxgraph_flowgraph_state" &["state"],
         "1 for the current state of the flowgraph. failed: a fault of a block ended it, see its event.";
     ELAPSED "fxgraph_flowgraph_elapsed_seconds" &[],

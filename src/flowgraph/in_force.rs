@@ -69,24 +69,37 @@ impl Plan {
         timestamps.sort_unstable();
         timestamps.dedup();
         // The earliest configuration is added last, because the oldest texts are dropped first.
+        let mut settled = self.without_scheduled();
         let mut later: Vec<(u64, u64)> = timestamps
             .iter()
             .rev()
-            .map(|timestamp| (*timestamp, self.config_id_at(*timestamp)))
+            .map(|timestamp| (*timestamp, self.state(&mut settled, *timestamp)))
             .collect();
         later.reverse();
-        ConfigIds::new(self.config_id_at(from), later)
+        ConfigIds::new(self.state(&mut settled, from), later)
     }
 
     /// `config_id` of the values in force at timestamp `at`, in ADC samples since sync time.
     #[must_use]
     pub fn config_id_at(&self, at: u64) -> u64 {
+        self.state(&mut self.without_scheduled(), at)
+    }
+
+    /// This plan without what is known of scheduled values, which is much larger than the plan if there are many.
+    fn without_scheduled(&self) -> Self {
         let mut plan = self.clone();
+        plan.blocks.iter_mut().for_each(|block| block.pending = Pending::default());
+        plan
+    }
+
+    /// Gives `plan`, which is this one without scheduled values, the values in force at timestamp `at`. Adds its text,
+    /// and returns its `config_id`.
+    fn state(&self, plan: &mut Self, at: u64) -> u64 {
         if !self.is_settled() {
-            for block in &mut plan.blocks {
-                block.parameters = block.pending.parameters_at(&block.parameters, at);
+            for (block, own) in plan.blocks.iter_mut().zip(&self.blocks) {
+                block.parameters = own.pending.parameters_at(&own.parameters, at);
             }
-            (plan.resolved_yaml, plan.config_hash) = text_of(&plan);
+            (plan.resolved_yaml, plan.config_hash) = text_of(plan);
         }
         let config_id = plan.config_id();
         self.texts.add(config_id, plan.text());

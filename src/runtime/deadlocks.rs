@@ -18,32 +18,33 @@ pub(super) struct Deadlock {
     pub lacked: usize,
 }
 
-/// Finds deadlocks among blocks that no frame has passed for a while (`is_idle`), and lets the writers drop the frames
-/// that find no room, until the readers go on.
-pub(super) fn resolve(cells: &[Arc<Cell>], is_idle: &[bool]) -> Vec<Deadlock> {
-    let waits_for_room =
-        |block: usize| is_idle[block] && cells[block].waits.waits() == Some(For::Room);
-    // For each block, the blocks that it waits for.
+/// Finds deadlocks among blocks that no frame has passed for a while, and lets the writers drop the frames without room
+/// in the queue, until the readers go on. `idle`: the number of frames that have passed such a block, `None` for others.
+pub(super) fn resolve(cells: &[Arc<Cell>], idle: &[Option<u64>]) -> Vec<Deadlock> {
+    let waits =
+        |block: usize, what| idle[block].is_some() && cells[block].waits.waits() == Some(what);
+    // For each block, the blocks that it waits for: all, and those whose frames it lacks.
     let mut awaited: Vec<Vec<usize>> = vec![Vec::new(); cells.len()];
+    let mut lacked = awaited.clone();
     let mut full = Vec::new();
     for (reader, cell) in cells.iter().enumerate() {
         for (edge, writer) in cell.inputs() {
-            if edge.is_full() && waits_for_room(writer) {
+            if edge.is_full() && waits(writer, For::Room) {
                 awaited[writer].push(reader);
                 full.push((edge, writer, reader));
-            } else if edge.waiting() == 0
-                && !edge.has_ended()
-                && is_idle[reader]
-                && !waits_for_room(reader)
-            {
+            } else if edge.waiting() == 0 && !edge.has_ended() && waits(reader, For::Input) {
                 awaited[reader].push(writer);
+                lacked[reader].push(writer);
             }
         }
     }
     let mut found = Vec::new();
     for (edge, writer, reader) in full {
-        let mut lacked = awaited[reader].iter().copied();
-        if let Some(lacked) = lacked.find(|lacked| leads(&awaited, *lacked, writer)) {
+        let mut lacked = lacked[reader].iter().copied();
+        let Some(lacked) = lacked.find(|lacked| leads(&awaited, *lacked, writer)) else { continue };
+        // The states above were not read at one time.
+        let stands = |block: usize| idle[block] == Some(cells[block].progress().frames);
+        if [reader, writer, lacked].into_iter().all(stands) {
             edge.drop_until_read();
             found.push(Deadlock { reader, writer, lacked });
         }

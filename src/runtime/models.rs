@@ -13,6 +13,7 @@ use fxgraph_core::edge::{Edge, FrameReader, FrameWriter};
 use fxgraph_core::error::BlockError;
 use fxgraph_core::frame::{HostAllocator, Pool};
 use fxgraph_core::kind::Waker;
+use fxgraph_core::retune::Heard;
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 use std::sync::Arc;
@@ -170,6 +171,38 @@ impl Drop for Counted {
 }
 
 #[test]
+fn frames_without_room_are_dropped_until_the_reader_takes_one() {
+    const FRAMES: u64 = 6;
+    explore(|| {
+        let (edge, [writing, reading], pool) = edge(1);
+        let mut reader = FrameReader::new(Arc::clone(&edge));
+        let written = Arc::clone(&edge);
+        let writer = thread::spawn(move || {
+            let mut writer = FrameWriter::new(vec![written], Some(pool), 0);
+            write(&mut writer, &writing, FRAMES);
+        });
+        let watched = Arc::clone(&edge);
+        let watcher = thread::spawn(move || {
+            if watched.is_full() {
+                watched.drop_until_read();
+            }
+        });
+        let mut taken = Vec::new();
+        while !reader.ended() {
+            match reader.pop() {
+                Some(frame) => taken.push(frame.header().timestamp),
+                None if reader.ended() => {}
+                None => reading.wait(),
+            }
+        }
+        writer.join().unwrap();
+        watcher.join().unwrap();
+        assert!(taken.is_sorted_by(|a, b| a < b));
+        assert_eq!(taken.len() as u64 + edge.dropped(), FRAMES);
+    });
+}
+
+#[test]
 fn mailbox_runs_or_drops_every_command() {
     explore(|| {
         let (mailbox, task) = (Arc::new(Mailbox::default()), Task::default());
@@ -189,7 +222,8 @@ fn mailbox_runs_or_drops_every_command() {
             })
         };
         let threads = [posts(2), posts(1)];
-        let mut hosted = Hosted::new(Box::new(Idle), &[], &[], 0, &Arc::default());
+        let mut hosted =
+            Hosted::new(Box::new(Idle), &[], &[], || Heard::from_start(0), &Arc::default());
         // The block ends after two commands: the third one runs or is dropped.
         while done.load(Ordering::SeqCst) < 2 {
             for command in mailbox.take() {

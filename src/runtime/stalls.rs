@@ -51,8 +51,9 @@ struct Known {
     /// Time at which `pushed` last grew.
     pushed_at: Instant,
     is_stalled: bool,
-    /// Whether the stall was reported as an event.
+    /// Whether the stall was reported as an event, and whether as a deadlock.
     is_told: bool,
+    is_told_as_deadlock: bool,
 }
 
 /// Progress of the blocks of a run at earlier checks.
@@ -105,14 +106,13 @@ impl Known {
             pushed_at: now,
             is_stalled: false,
             is_told: false,
+            is_told_as_deadlock: false,
         }
     }
 
-    /// Adds the event for the begin of a stall, once, of a block that `passed` frames have passed so far.
+    /// Adds the event for the begin of a stall of a block that `passed` frames have passed so far.
     fn tell(&mut self, cell: &Cell, events: &Events, passed: u64, silent: Duration, why: &str) {
-        if std::mem::replace(&mut self.is_told, true) {
-            return;
-        }
+        self.is_told = true;
         let since = if passed > 0 { "" } else { " since the start" };
         let text = format!("no frame{since} for {:.1} s: {why}", silent.as_secs_f64());
         events.add(EventKind::Stalled, Some(&cell.name), text);
@@ -142,7 +142,7 @@ impl Stalls {
         if all.is_empty() {
             all.extend(cells.iter().map(|_| Known::new(now)));
         }
-        let mut is_idle = vec![false; cells.len()];
+        let mut idle = vec![None; cells.len()];
         for (number, cell) in cells.iter().enumerate() {
             let progress = cell.progress();
             let has_stalled_before = progress.before.iter().any(|before| all[*before].is_stalled);
@@ -155,6 +155,7 @@ impl Stalls {
             if !swallows && (progress.frames != known.frames || !progress.is_running) {
                 known.frames = progress.frames;
                 known.since = now;
+                known.is_told_as_deadlock = false;
                 if std::mem::take(&mut known.is_told) && progress.is_running {
                     let text = format!("frames pass again after {:.1} s", silent.as_secs_f64());
                     events.add(EventKind::Resumed, Some(&cell.name), text);
@@ -167,7 +168,9 @@ impl Stalls {
             let passing = known.since.saturating_duration_since(known.first).as_secs_f64();
             let mean_seconds = if known.frames > 0 { passing / known.frames as f64 } else { 0.0 };
             let patience = patience(&progress, mean_seconds);
-            is_idle[number] = !swallows && silent >= patience;
+            // A block may work on frames that it has taken, as others do on a GPU, and lack input meanwhile.
+            let is_idle = !swallows && silent >= patience.saturating_mul(MORE_PATIENCE);
+            idle[number] = is_idle.then_some(known.frames);
             if state == RunState::Draining {
                 continue;
             }
@@ -180,7 +183,7 @@ impl Stalls {
             if !std::mem::replace(&mut known.is_stalled, true) {
                 cell.set_stalled(true);
             }
-            if let Cause::Itself(why) = cause {
+            if let (Cause::Itself(why), false) = (cause, known.is_told) {
                 known.tell(
                     cell,
                     events,
@@ -190,13 +193,16 @@ impl Stalls {
                 );
             }
         }
-        for Deadlock { reader, writer, lacked } in deadlocks::resolve(cells, &is_idle) {
+        for Deadlock { reader, writer, lacked } in deadlocks::resolve(cells, &idle) {
             let [writer, lacked] = [writer, lacked].map(|block| &cells[block].name);
             let why = format!(
                 "the block waits for frames of `{lacked}`, which gets none because `{writer}` waits for room in a full \
-                 queue to this block; `{writer}` now drops frames that find no room there"
+                 queue to this block; `{writer}` now drops frames without room there"
             );
             let known = &mut all[reader];
+            if std::mem::replace(&mut known.is_told_as_deadlock, true) {
+                continue;
+            }
             let silent = now.saturating_duration_since(known.since);
             known.tell(&cells[reader], events, known.frames, silent, &why);
         }

@@ -229,9 +229,8 @@ impl Receiving {
         let expected_hz = self.terms.adc_sample_rate_hz;
         if let Some(hz) = self.pace.note(now, newest, expected_hz) {
             let text = format!(
-                "{:.1} million samples per second arrive, {:.3} times `adc_sample_rate_hz`: that parameter is wrong, or the \
+                "{hz:.0} samples per second arrive, {:.3} times `adc_sample_rate_hz`: that parameter is wrong, or the \
                  sender does not send in real time",
-                hz / 1e6,
                 hz / expected_hz
             );
             self.env.events.add(EventKind::Warning, text);

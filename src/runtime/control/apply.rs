@@ -135,7 +135,8 @@ impl Control {
             });
         let (cause, interim) = match (made, after) {
             (Ok(at), Some(after)) => {
-                if !self.0.commit(&update.before, Arc::new(after), at) {
+                let begun = update.clock().map(|clock| (clock, at));
+                if !self.0.commit_begun(&update.before, Arc::new(after), at, begun) {
                     return Err(UpdateError::Outdated);
                 }
                 let names = update.blocks.iter().filter(|block| block.step == Step::Retune);
@@ -266,10 +267,9 @@ impl Control {
         }
         let is_retuned =
             |name: &str| update.blocks.iter().filter(is_retuned).any(|b| b.block == name);
-        let newest = self.0.current().newest();
-        let scheduled = update.before.scheduled(|block| newest.of(block)).into_iter();
-        for value in scheduled.filter(|value| is_retuned(&value.block)) {
-            let (block, parameter) = (value.block, value.parameter);
+        // Those that have passed since apply late.
+        for value in update.scheduled.iter().filter(|value| is_retuned(&value.block)) {
+            let (block, parameter) = (value.block.clone(), value.parameter);
             let request = Request::from(&json!({ &block: { parameter: value.value } }).to_string());
             let back = self.retune_alone(request, Some(value.timestamp), Instant::now() + limit);
             if back.is_err() {

@@ -141,7 +141,7 @@ impl Control {
             None => Ok(None),
         };
         match decided {
-            Ok(Some(at)) => self.made(&current, offered, None, at).map(Some),
+            Ok(Some(at)) => self.made(&current, offered, Some(at), at).map(Some),
             other => {
                 rebuild_as(run, &settled, &named);
                 other.map(|_| None)

@@ -3,9 +3,10 @@
 use super::change::differences;
 use super::retune::clocks_differ;
 use super::{Change, Control, Difference, Way};
+use fxgraph_core::port::Clock;
 use fxgraph_core::retune::Undecided;
 use fxgraph_flowgraph::request::Request;
-use fxgraph_flowgraph::{Loaded, Plan, PlannedBlock, Refused, Setting, load_with};
+use fxgraph_flowgraph::{Loaded, Plan, PlannedBlock, Refused, ScheduledValue, Setting, load_with};
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,6 +23,8 @@ pub struct Update {
     /// The running flowgraph with the values in force, to which the new one is compared: values of the new one that are
     /// in force already leave scheduled ones as they are.
     pub(super) in_force: Arc<Plan>,
+    /// Values that were scheduled then.
+    pub(super) scheduled: Vec<ScheduledValue>,
     pub(super) after: Plan,
 }
 
@@ -83,6 +86,14 @@ impl Update {
         &self.after
     }
 
+    /// Clock of the blocks that change at the effective timestamp; all of them have the same one.
+    pub(super) fn clock(&self) -> Option<Clock> {
+        let is_timed =
+            |block: &&BlockUpdate| matches!(block.step, Step::Retune | Step::Swap(Way::Seamless));
+        let name = &self.blocks.iter().find(is_timed)?.block;
+        self.before.blocks[self.before.block(name)?].ports.clock().copied()
+    }
+
     pub(super) fn retuned(&self) -> Option<Request> {
         let retuned = self.blocks.iter().filter(|block| block.step == Step::Retune);
         let parameters =
@@ -101,7 +112,8 @@ impl Control {
     /// flowgraph's file.
     pub fn update(&self, text: &str, set: &[Setting]) -> Result<Update, Refused> {
         let current = self.0.current();
-        let (before, in_force) = (Arc::clone(&current.plan), current.in_force(self.registry()).0);
+        let before = Arc::clone(&current.plan);
+        let (in_force, scheduled) = current.in_force(self.registry());
         let (ground, name) = ((&*before.folder, &before.access), Path::new("flowgraph"));
         let Loaded { sources, result, .. } = load_with(ground, name, text, set, self.registry());
         let mut after = result.map_err(|problems| Refused { sources, problems })?;
@@ -135,7 +147,7 @@ impl Control {
             .filter_map(|block| Some(&before.blocks[*known.get(block.block.as_str())?]))
             .collect();
         restart_because.extend(clocks_differ(&timed).map(|problem| problem.message));
-        Ok(Update { blocks, restart_because, before, in_force, after })
+        Ok(Update { blocks, restart_because, before, in_force, scheduled, after })
     }
 
     fn block_update(

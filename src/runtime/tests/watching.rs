@@ -363,16 +363,69 @@ fn flowgraph_in_a_deadlock_stops() {
     let mut net = Net::default();
     let met = branches(&mut net, u64::MAX, 5..u64::MAX);
     let running = start(net.assembly(), TWO_WORKERS).unwrap();
-    running.handle().watch_losses();
+    let handle = running.handle();
+    handle.watch_losses();
+    let block = |name| handle.stats().into_iter().find(|stats| stats.name == name).unwrap();
+    let began = std::time::Instant::now();
+    while block("join").queues[1].queued < DEPTH {
+        assert!(began.elapsed() < LIMIT, "{:?}", handle.stats());
+        std::thread::sleep(Duration::from_millis(1));
+    }
     running.request_stop();
     ended(running);
     assert!(met.lock().unwrap().iter().all(|time| *time < 5));
+    let join = block("join");
+    let dropped = join.counters.iter().find(|one| one.name == "frames_dropped_in_deadlock");
+    assert!(dropped.unwrap().counter.get() > 0);
+}
+
+#[test]
+fn block_that_holds_frames_is_waited_for() {
+    let mut net = Net::default();
+    let src = net.add("src", &[], 1, source(12));
+    // It takes the frames at once, and passes them on late.
+    let (mut held, began) = (std::collections::VecDeque::new(), std::time::Instant::now());
+    let holds = net.add("holds", &[src], 1, move |io| {
+        while let Some(frame) = io.inputs[0].pop() {
+            held.push_back(frame);
+        }
+        if began.elapsed() < Duration::from_secs(3) {
+            return Ok(Next::After(Duration::from_millis(10)));
+        }
+        while io.outputs[0].has_room()
+            && let Some(frame) = held.pop_front()
+        {
+            io.outputs[0].pass(frame);
+        }
+        let is_over = io.inputs[0].ended() && held.is_empty();
+        Ok(if is_over { Next::Finished } else { Next::Wait })
+    });
+    let pairs = join(&mut net, holds, src);
+    let running = start(net.assembly(), TWO_WORKERS).unwrap();
+    running.handle().watch_losses();
+    ended(running);
+    assert_eq!(*pairs.lock().unwrap(), (0..12).collect::<Vec<_>>());
+}
+
+/// Adds a block that needs a frame of both inputs; returns the timestamps of the first one.
+fn join(net: &mut Net, first: usize, second: usize) -> Arc<Mutex<Vec<u64>>> {
+    let pairs = Arc::new(Mutex::new(Vec::new()));
+    let met = Arc::clone(&pairs);
+    net.add("join", &[first, second], 0, move |io| {
+        let [first, second] = &mut *io.inputs else { unreachable!() };
+        while first.peek().is_some() && second.peek().is_some() {
+            let pair = first.pop().zip(second.pop());
+            met.lock().unwrap().extend(pair.map(|(frame, _)| frame.header().timestamp));
+        }
+        let is_over = [first, second].iter().any(|input| input.ended());
+        Ok(if is_over { Next::Finished } else { Next::Wait })
+    });
+    pairs
 }
 
 #[test]
 fn branch_that_is_slow_is_no_deadlock() {
     let mut net = Net::default();
-    let pairs = Arc::new(Mutex::new(Vec::new()));
     let src = net.add("src", &[], 1, source(12));
     let began = std::time::Instant::now();
     let slow = net.add("slow", &[src], 1, move |io| {
@@ -386,17 +439,7 @@ fn branch_that_is_slow_is_no_deadlock() {
         }
         Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
     });
-    let met = Arc::clone(&pairs);
-    net.add("join", &[slow, src], 0, move |io| {
-        let [first, second] = &mut *io.inputs else { unreachable!() };
-        while first.peek().is_some() && second.peek().is_some() {
-            met.lock()
-                .unwrap()
-                .extend(first.pop().zip(second.pop()).map(|(a, _)| a.header().timestamp));
-        }
-        let is_over = [first, second].iter().any(|input| input.ended());
-        Ok(if is_over { Next::Finished } else { Next::Wait })
-    });
+    let pairs = join(&mut net, slow, src);
     let running = start(net.assembly(), TWO_WORKERS).unwrap();
     let handle = running.handle();
     handle.watch_losses();

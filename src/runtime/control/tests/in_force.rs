@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Timestamp that no test reaches.
 const NEVER: u64 = 100_000_000;
 /// Samples, of 300 us each, from the newest one to a scheduled change.
-const AHEAD: u64 = 2500;
+const AHEAD: u64 = 8000;
 
 /// Text of a flowgraph of two blocks with a level. The sinks collect the frames of the source and of both blocks into
 /// `name` with the letters of these.

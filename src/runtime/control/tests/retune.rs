@@ -357,6 +357,12 @@ fn prepared_retune_applies_exactly_at_its_timestamp_or_not_at_all() {
     let made = made.unwrap().unwrap();
     assert!(!made.is_late);
     assert_eq!(level(&control), 4);
+    let (in_force, scheduled) = control.in_force_and_scheduled();
+    if newest(&control) < made.effective_timestamp {
+        assert!(made.seconds_ahead > Some(0.0), "{made:?}");
+        assert_eq!(in_force.blocks[1].parameters["level"], 1);
+        assert_eq!(scheduled.len(), 1);
+    }
     let report = run_until(&control, running, made.effective_timestamp + 20);
     assert_eq!(report.failures, []);
     assert_levels("prepared", &[(0, 1), (made.effective_timestamp, 4)]);
