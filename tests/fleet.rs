@@ -313,8 +313,17 @@ fn process(file: &str, parent: &Running) -> String {
     children.split_whitespace().find(runs).unwrap().to_owned()
 }
 
+/// Sends a signal. On a busy machine threads of a process run on for some milliseconds after it was told to stop.
 fn signal(name: &str, process: &str) {
     assert!(Command::new("kill").args([name, process]).status().unwrap().success());
+    let is_stopped = |status: String| status.rsplit(") ").next().unwrap().starts_with('T');
+    let is_running = |task: fs::DirEntry| {
+        fs::read_to_string(task.path().join("stat")).is_ok_and(|status| !is_stopped(status))
+    };
+    wait_until("all threads have stopped", || {
+        let tasks = fs::read_dir(format!("/proc/{process}/task"));
+        name != "-STOP" || !tasks.unwrap().any(|task| is_running(task.unwrap()))
+    });
 }
 
 #[test]

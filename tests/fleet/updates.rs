@@ -217,8 +217,8 @@ fn between(
 /// Checks the answer to an update that part `c` did not commit, and that `a` and `b` keep their values.
 fn check_others(folder: &Path, address: &str) {
     let (status, problem) = patch(address, &["a", "b", "c"].map(|part| (part, constant(NEW))));
-    let detail = problem["detail"].as_str().unwrap();
     assert_eq!(status, 502, "{problem}");
+    let detail = problem["detail"].as_str().unwrap();
     for said in ["part `a`: keeps its values", "part `b`: keeps its values", "part `c`: unknown"] {
         assert!(detail.contains(said), "{said}: {detail}");
     }
