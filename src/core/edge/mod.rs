@@ -95,7 +95,7 @@ impl Edge {
     }
 
     /// Drops frames for which the queue has no room, until the reader takes the next frame: the reader waits for frames
-    /// of another input, which come after the ones that find no room here.
+    /// of another input, which come after the ones without room here.
     pub fn drop_until_read(&self) {
         self.drops_at.store(self.popped() + 1, Ordering::Release);
         self.writer.wake();

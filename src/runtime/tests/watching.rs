@@ -304,26 +304,7 @@ fn branches(net: &mut Net, limit: u64, skipped: std::ops::Range<u64>) -> Arc<Mut
         }
         Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
     });
-    let met = Arc::new(Mutex::new(Vec::new()));
-    let meet = Arc::clone(&met);
-    net.add("join", &[branch, split], 0, move |io| {
-        let [first, second] = &mut *io.inputs else { unreachable!() };
-        while let (Some(a), Some(b)) = (first.peek(), second.peek()) {
-            let [a, b] = [a, b].map(|frame| frame.header().timestamp);
-            if a <= b {
-                first.pop();
-            }
-            if b <= a {
-                second.pop();
-            }
-            if a == b {
-                meet.lock().unwrap().push(a);
-            }
-        }
-        let is_over = [first, second].iter().any(|input| input.ended());
-        Ok(if is_over { Next::Finished } else { Next::Wait })
-    });
-    met
+    join(net, branch, split)
 }
 
 #[test]
@@ -400,27 +381,35 @@ fn block_that_holds_frames_is_waited_for() {
         let is_over = io.inputs[0].ended() && held.is_empty();
         Ok(if is_over { Next::Finished } else { Next::Wait })
     });
-    let pairs = join(&mut net, holds, src);
+    let met = join(&mut net, holds, src);
     let running = start(net.assembly(), TWO_WORKERS).unwrap();
     running.handle().watch_losses();
     ended(running);
-    assert_eq!(*pairs.lock().unwrap(), (0..12).collect::<Vec<_>>());
+    assert_eq!(*met.lock().unwrap(), (0..12).collect::<Vec<_>>());
 }
 
-/// Adds a block that needs a frame of both inputs; returns the timestamps of the first one.
+/// Adds a block that needs each frame of both inputs. Returns the timestamps of the frames that met.
 fn join(net: &mut Net, first: usize, second: usize) -> Arc<Mutex<Vec<u64>>> {
-    let pairs = Arc::new(Mutex::new(Vec::new()));
-    let met = Arc::clone(&pairs);
+    let met = Arc::new(Mutex::new(Vec::new()));
+    let meet = Arc::clone(&met);
     net.add("join", &[first, second], 0, move |io| {
         let [first, second] = &mut *io.inputs else { unreachable!() };
-        while first.peek().is_some() && second.peek().is_some() {
-            let pair = first.pop().zip(second.pop());
-            met.lock().unwrap().extend(pair.map(|(frame, _)| frame.header().timestamp));
+        while let (Some(a), Some(b)) = (first.peek(), second.peek()) {
+            let [a, b] = [a, b].map(|frame| frame.header().timestamp);
+            if a <= b {
+                first.pop();
+            }
+            if b <= a {
+                second.pop();
+            }
+            if a == b {
+                meet.lock().unwrap().push(a);
+            }
         }
         let is_over = [first, second].iter().any(|input| input.ended());
         Ok(if is_over { Next::Finished } else { Next::Wait })
     });
-    pairs
+    met
 }
 
 #[test]
@@ -439,12 +428,12 @@ fn branch_that_is_slow_is_no_deadlock() {
         }
         Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
     });
-    let pairs = join(&mut net, slow, src);
+    let met = join(&mut net, slow, src);
     let running = start(net.assembly(), TWO_WORKERS).unwrap();
     let handle = running.handle();
     handle.watch_losses();
     ended(running);
-    assert_eq!(*pairs.lock().unwrap(), (0..12).collect::<Vec<_>>());
+    assert_eq!(*met.lock().unwrap(), (0..12).collect::<Vec<_>>());
     let join = handle.stats().into_iter().find(|stats| stats.name == "join").unwrap();
     assert!(join.counters.iter().all(|counter| counter.counter.get() == 0));
 }
