@@ -25,9 +25,8 @@ __device__ __forceinline__ u64 dither_key(u64 seed, u64 spectrum, u64 pol) {
     return key_of_part(key_of_part(mixed(seed + DITHER_STEP), spectrum), pol);
 }
 
-/// 128.5 plus `uniform_pair`.
-__device__ __forceinline__ c32 offset_uniform_pair(u64 key, u32 index) {
-    const u64 place = key + index * DITHER_STEP;
+/// 128.5 plus the `uniform_pair` of the key and index with key + index DITHER_STEP = `place`.
+__device__ __forceinline__ c32 offset_uniform_pair(u64 place) {
     auto fold = [](u64 z) { return static_cast<u32>(z) ^ static_cast<u32>(z >> 32); };
     u64 product;  // The compiler makes two instructions of it in C++.
     asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(fold(place)), "n"(0x846ca68b));
@@ -41,6 +40,6 @@ __device__ __forceinline__ c32 offset_uniform_pair(u64 key, u32 index) {
 /// Two independent values, uniform in (-1/2, 1/2), for the complex value `index` of the row with this key: odd
 /// multiples of 2^-16.
 __device__ __forceinline__ c32 uniform_pair(u64 key, u32 index) {
-    const c32 pair = offset_uniform_pair(key, index);
+    const c32 pair = offset_uniform_pair(key + index * DITHER_STEP);
     return {pair.x - 128.5f, pair.y - 128.5f};  // exact
 }

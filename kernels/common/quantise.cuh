@@ -26,10 +26,10 @@ __device__ __forceinline__ u32 nearest(float x, float limit) {
     return __float_as_uint(fminf(fmaxf(x, -limit), limit) + rounder);
 }
 
-/// `nearest` for `x` in units of the whole range, 2 `limit`, with one instruction less.
+/// `nearest` for the fraction `x` of the range, 0 at -limit and 1 at limit: the clamping costs no instruction.
 __device__ __forceinline__ u32 nearest_of_range(float x, float limit) {
     constexpr float rounder = 12582912.0f;
-    return __float_as_uint(fmaf(__saturatef(x + 0.5f), 2.0f * limit, rounder - limit));
+    return __float_as_uint(fmaf(__saturatef(x), 2.0f * limit, rounder - limit));
 }
 
 /// Packs 8 bits: the real part in the low byte of the result, the imaginary part in the next one; the

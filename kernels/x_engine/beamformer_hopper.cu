@@ -28,7 +28,7 @@
 #endif
 
 #include "async_copy.cuh"
-#include "dither.cuh"
+#include "dithered.cuh"
 #include "int8_warpgroup.cuh"
 #include "quantise.cuh"
 #include "types.cuh"
@@ -78,14 +78,16 @@ struct Heap {
 };
 
 /// Quantisation of the sums of a beam in a channel, and its place in the output.
-struct __align__(16) Slot {
-    /// Output steps per unit of the integer sums.
+struct __align__(DITHER ? 8 : 16) Slot {
+    /// Output per unit of the integer sums: in output steps, or with DITHER in units of the range from -127 to 127.
     float scale;
-    /// Sums beyond it are clamped.
-    float limit;
     /// Index of the beam; `BEAMS` or more for none.
     u32 beam;
+#if !DITHER
+    /// Sums beyond it are clamped.
+    float limit;
     u32 unused;
+#endif
 };
 
 /// Weights of a group of beams in a channel, in the layout of shared memory. The host writes [channel][group] of them.
@@ -212,33 +214,56 @@ __device__ __forceinline__ void load_rows(Rows& rows, const u8* stage) {
         }
 }
 
-/// Integer nearest to scale x, half to even, clamped to +-127, in the low byte.
-__device__ __forceinline__ u32 nearest_scaled(float x, float scale) {
-    // As `nearest`, with the product and the sum rounded once.
-    constexpr float rounder = 12582912.0f, most = largest(8);
-    return __float_as_uint(fminf(fmaxf(fmaf(x, scale, rounder), rounder - most), rounder + most));
-}
-
-/// Adds `one` to `count` if the real or imaginary part is beyond `limit`; compilers generate more instructions.
-__device__ __forceinline__ void count_clamped(u32& count, c32 z, float limit, u32 one) {
-    asm("{\n.reg .pred clamped;\n setp.gt.f32 clamped, %1, %2;\n @clamped add.u32 %0, %0, %3;\n}"
-        : "+r"(count)
-        : "f"(fmaxf(fabsf(z.x), fabsf(z.y))), "f"(limit), "r"(one));
-}
-
 /// Where a thread stores a tile.
 struct Target {
     /// Beam 0 at the thread's first spectrum.
     u8* output;
     /// Counts of the heap.
     u32* clamped;
-    /// Key of the dither of the heap and channel.
-    u64 key;
-    /// The thread's first spectrum of the heap.
-    u32 time;
+    /// Distance of the noise of the thread's first spectrum from the keys.
+    u64 noise;
     /// Mask of the thread's two spectra that exist and have the present weights.
     u32 times;
 };
+
+/// Sums of a chunk.
+using Sums = i32[columns / 2];
+
+#if DITHER
+using Output = Dithered<8>;
+
+/// The value that is quantised for the sum `z`.
+__device__ __forceinline__ c32 value_of(c32 z, const Slot& slot) {
+    return {fmaf(z.x, slot.scale, Output::value_offset), fmaf(z.y, slot.scale, Output::value_offset)};
+}
+
+/// Magnitude up to which the parts of a value are not clamped.
+__device__ __forceinline__ float never_clamped(const Slot&) { return Output::never_clamped; }
+
+__device__ __forceinline__ bool is_clamped(c32 value, const Slot&, u64 noise) {
+    return Output::is_clamped(Output::fraction(value, noise));
+}
+
+/// Packs the integers nearest to the output, clamped, as `pack8`.
+__device__ __forceinline__ u32 quantised(c32 value, const Slot&, u64 noise) {
+    return Output::quantise(Output::fraction(value, noise));
+}
+#else
+__device__ __forceinline__ c32 value_of(c32 z, const Slot&) { return z; }
+
+__device__ __forceinline__ float never_clamped(const Slot& slot) { return slot.limit; }
+
+__device__ __forceinline__ bool is_clamped(c32 value, const Slot& slot, u64) { return is_clamped(value, slot.limit); }
+
+__device__ __forceinline__ u32 quantised(c32 value, const Slot& slot, u64) {
+    // As `quantise8`, with the product and the sum rounded once.
+    constexpr float rounder = 12582912.0f, most = largest(8);
+    const auto nearest = [&](float x) {
+        return __float_as_uint(fminf(fmaxf(fmaf(x, slot.scale, rounder), rounder - most), rounder + most));
+    };
+    return pack8(nearest(value.x), nearest(value.y));
+}
+#endif
 
 /// Stores two spectra of a beam.
 template <bool PART> __device__ __forceinline__ void store(const Target& target, u32 beam, u32 word) {
@@ -253,49 +278,67 @@ template <bool PART> __device__ __forceinline__ void store(const Target& target,
     }
 }
 
-/// Quantises, stores and counts the sums of a chunk: a thread has beams 4 b + l % 4 at two spectra.
-template <bool PART>
-__device__ __forceinline__ void finish(const i32 (&sums)[columns / 2], const Slot* of_chunk, const Target& target) {
+/// A chunk of beams.
+struct Chunk {
+    const Sums& sums;
+    const Slot* slots;
+    /// Keys of the noise of the beams.
+    const u64* keys;
+
+    /// Calls `take` (b, t, slot, value, place of the noise) for the thread's values of beam 4 b + l % 4 at two spectra t.
+    template <class Take> __device__ __forceinline__ void for_values(const Target& target, Take take) const {
+        const u32 lane = threadIdx.x % 32;
+#pragma unroll
+        for (int b = 0; b < blocks; b++) {
+            const Slot slot = slots[4 * b + lane % 4];
+            const u64 noise = DITHER ? keys[4 * b + lane % 4] + target.noise : 0;
+#pragma unroll
+            for (int t = 0; t < 2; t++) {
+                const int hi = 4 * b + 2 * t, lo = hi + 4 * blocks;
+                const c32 sum = {(float)(sums[hi] * 256 + sums[lo]), (float)(sums[hi + 1] * 256 + sums[lo + 1])};
+                take(b, t, slot, value_of(sum, slot), noise + t * DITHER_STEP);
+            }
+        }
+    }
+};
+
+/// Adds the clamped values of a chunk to the counts of its beams.
+__device__ __forceinline__ void count_clamped(const Chunk& chunk, const Target& target) {
     const u32 lane = threadIdx.x % 32;
-    // Each thread makes the key of one beam.
-    const auto lane_key = DITHER ? key_of_part(target.key, of_chunk[lane % CHUNK].beam) : 0;
     // Up to 16 values of a beam in each byte.
     u32 counts = 0;
-#pragma unroll
-    for (int b = 0; b < blocks; b++) {
-        const Slot own = of_chunk[4 * b + lane % 4];
-        const auto key = DITHER ? __shfl_sync(~0u, lane_key, 4 * b + lane % 4) : 0;
-        u32 words[2];
-#pragma unroll
-        for (int t = 0; t < 2; t++) {
-            const int hi = 4 * b + 2 * t, lo = hi + 4 * blocks;
-            c32 z = {(float)(sums[hi] * 256 + sums[lo]), (float)(sums[hi + 1] * 256 + sums[lo + 1])};
-            float scale = own.scale, limit = own.limit;
-            if constexpr (DITHER) {
-                const c32 noise = uniform_pair(key, (u32)(target.time + t));
-                z = {fmaf(z.x, scale, noise.x), fmaf(z.y, scale, noise.y)};
-                scale = 1.0f, limit = largest(8);
-            }
-            count_clamped(counts, z, limit, 1u << 8 * b);
-            words[t] = pack8(nearest_scaled(z.x, scale), nearest_scaled(z.y, scale));
-        }
-        store<PART>(target, own.beam, __byte_perm(words[0], words[1], 0x5410));
-    }
-    // Values are seldom clamped.
-    if (!__any_sync(~0u, counts > 0)) return;
+    chunk.for_values(target, [&](int b, int, const Slot& slot, c32 value, u64 noise) {
+        counts += (u32)is_clamped(value, slot, noise) << 8 * b;
+    });
     for (int with = 4; with < 32; with *= 2) counts += __shfl_xor_sync(~0u, counts, with);
     // Thread l adds the count of beam l of the chunk.
     const u32 count = counts >> lane / 4 * 8 & 255;
     if (lane < CHUNK && count > 0) {
-        const u32 beam = of_chunk[lane].beam;
+        const u32 beam = chunk.slots[lane].beam;
         if (all_slots_used || beam < BEAMS) atomicAdd(target.clamped + beam, count);
     }
+}
+
+/// Quantises, stores and counts the sums of a chunk.
+template <bool PART> __device__ __forceinline__ void finish(const Chunk& chunk, const Target& target) {
+    bool may_be_clamped = false;
+    u32 first = 0;
+    chunk.for_values(target, [&](int, int t, const Slot& slot, c32 value, u64 noise) {
+        may_be_clamped |= fmaxf(fabsf(value.x), fabsf(value.y)) > never_clamped(slot);
+        const u32 word = quantised(value, slot, noise);
+        if (t == 0) first = word;
+        else store<PART>(target, slot.beam, __byte_perm(first, word, 0x5410));
+    });
+    // Values are seldom clamped.
+    if (__any_sync(~0u, may_be_clamped)) count_clamped(chunk, target);
 }
 
 /// Shared memory of a thread block.
 struct __align__(128) Shared {
     u8 stages[WARPGROUPS][STAGES][stage_bytes];
     Weights weights[BUFFERS];
+    /// Keys of the noise of a group's beams, in the heap and channel of a warpgroup's tile.
+    u64 keys[WARPGROUPS][DITHER ? slots_of_group : 1];
     /// Barriers at which weights arrive.
     u64 loaded[BUFFERS];
     /// Warpgroups that are done with weights.
@@ -386,6 +429,14 @@ __device__ __forceinline__ void beamform_tiles(const u8* __restrict__ input, u16
         const u32 next_present = present();
         cp_async_wait<STAGES - 1>();
         warpgroup_barrier(1 + warpgroup);
+        const Weights& of_pass = shared.weights[(pass - first_pass) % BUFFERS];
+        u64(&keys)[DITHER ? slots_of_group : 1] = shared.keys[warpgroup];
+        if constexpr (DITHER) {
+            wait_for_weights(pass);
+            const u64 key = key_of_part(heaps[heap].key, first_channel + pass / GROUPS);
+            for (u32 slot = thread; slot < slots_of_group; slot += WARPGROUP)
+                keys[slot] = key_of_part(key, of_pass.slots[slot].beam);
+        }
         Rows rows;
         load_rows(rows, shared.stages[warpgroup][stage]);
         warpgroup_barrier(1 + warpgroup);
@@ -397,8 +448,9 @@ __device__ __forceinline__ void beamform_tiles(const u8* __restrict__ input, u16
         Target target;
         target.output = reinterpret_cast<u8*>(output + ((u64)heap * BEAMS * CHANNELS + channel) * SPECTRA + time);
         target.clamped = clamped + heap * BEAMS;
-        target.key = DITHER ? key_of_part(heaps[heap].key, first_channel + channel) : 0;
-        target.time = time;
+        target.noise = time * DITHER_STEP;
+        // Known as a product, it would be multiplied again for each value.
+        asm("" : "+l"(target.noise));
         target.times = 3;
         if constexpr (PART) {
             target.times = 0;
@@ -414,7 +466,6 @@ __device__ __forceinline__ void beamform_tiles(const u8* __restrict__ input, u16
                     for (int pol = 0; pol < 2; pol++) rows[pol][i / 2][i % 2 * 2 + t] &= wanted ? ~0u : 0;
             }
         }
-        const Weights& of_pass = shared.weights[(pass - first_pass) % BUFFERS];
         wait_for_weights(pass);
         if (DITHER && heaps[heap].antennas == 0) {
             // Without any antenna there is no dither either.
@@ -423,7 +474,7 @@ __device__ __forceinline__ void beamform_tiles(const u8* __restrict__ input, u16
             continue;
         }
         // While the sums of one chunk are quantised, those of the next are made.
-        i32 sums[2][columns / 2];
+        Sums sums[2];
         const u64 first_columns = plain_columns_at(shared_address(of_pass.columns));
         const auto multiply_chunk = [&](int chunk) {
             warpgroup_fence();
@@ -444,7 +495,7 @@ __device__ __forceinline__ void beamform_tiles(const u8* __restrict__ input, u16
             } else {
                 warpgroup_wait<0>();
             }
-            finish<PART>(sums[chunk % 2], of_pass.slots + chunk * CHUNK, target);
+            finish<PART>({sums[chunk % 2], of_pass.slots + chunk * CHUNK, keys + chunk * CHUNK}, target);
         }
     }
     // Other warpgroups may have tiles of later passes.

@@ -5,6 +5,7 @@ use super::Beamformer;
 use super::cpu::Weights;
 use super::cuda::{HEAP_HEAD, Kernels, Launch};
 use super::tiles;
+use crate::common::dither::Dither;
 use crate::common::gpu;
 use crate::common::stacked::Stacked;
 use fxgraph::cuda::{CudaError, Device, Grid, Kernel, Properties};
@@ -30,7 +31,8 @@ const PIECE_BYTES: usize = 16;
 const WARPGROUP: usize = 128;
 /// Weights of a beam for one step: real and imaginary part, each with a high and a low byte for 32 values.
 const BEAM_STEP_BYTES: usize = 4 * 32;
-const SLOT_BYTES: usize = 16;
+/// Key of the noise of a beam.
+const KEY_BYTES: usize = 8;
 /// Barrier and counter of a buffer of weights, padded.
 const BUFFER_BYTES: usize = 16;
 const SHARED_ALIGNMENT: usize = 128;
@@ -87,6 +89,7 @@ struct Layout {
     row_bytes: usize,
     /// Buffers for the weights of a group.
     buffers: usize,
+    dither: bool,
     /// Beam of each slot, `[group][slot]`.
     beams: Vec<Option<usize>>,
 }
@@ -98,10 +101,11 @@ impl Layout {
             return None;
         }
         let pols: Vec<usize> = parameters.beams.iter().map(|beam| beam.pol).collect();
-        (1..=pols.len()).find_map(|groups| Self::of_groups(groups, &pols, shape))
+        let dither = parameters.dither == Dither::Uniform;
+        (1..=pols.len()).find_map(|groups| Self::of_groups(groups, &pols, shape, dither))
     }
 
-    fn of_groups(groups: usize, pols: &[usize], shape: &Stacked) -> Option<Self> {
+    fn of_groups(groups: usize, pols: &[usize], shape: &Stacked, dither: bool) -> Option<Self> {
         let beams = [0, 1].map(|pol| pols.iter().filter(|&&own| own == pol).count());
         let per_group = beams.map(|beams| beams.div_ceil(groups));
         let slots = |chunk: usize| per_group.map(|beams| beams.next_multiple_of(chunk));
@@ -124,6 +128,7 @@ impl Layout {
             stages,
             row_bytes: 2 * TILE_TIMES * value_bytes,
             buffers,
+            dither,
             beams: Vec::new(),
         };
         let mut layout = BUFFERS_AND_STAGES
@@ -150,7 +155,12 @@ impl Layout {
 
     /// The same with its slots.
     fn group_bytes(&self) -> usize {
-        self.column_bytes() + self.group_slots() * SLOT_BYTES
+        self.column_bytes() + self.group_slots() * self.slot_bytes()
+    }
+
+    /// Size of `Slot` of `beamformer_hopper.cu`.
+    fn slot_bytes(&self) -> usize {
+        if self.dither { 8 } else { 16 }
     }
 
     /// Words of the weights of all channels.
@@ -162,7 +172,8 @@ impl Layout {
         let stage = self.steps * STEP_ANTENNAS * self.row_bytes;
         let stages = self.warpgroups * self.stages * stage;
         let buffers = self.buffers * (self.group_bytes() + BUFFER_BYTES);
-        (stages + buffers).next_multiple_of(SHARED_ALIGNMENT)
+        let keys = self.warpgroups * if self.dither { self.group_slots() } else { 1 };
+        (stages + buffers + keys * KEY_BYTES).next_multiple_of(SHARED_ALIGNMENT)
     }
 
     /// Writes `weights` `[channel][beam][antenna]` as `[channel][group]` of `Weights` of `beamformer_hopper.cu`.
@@ -176,21 +187,23 @@ impl Layout {
                 group.fill(0);
                 let (columns, slots) = group.split_at_mut(self.column_bytes() / size_of::<u32>());
                 let columns: &mut [u8] = bytemuck::cast_slice_mut(columns);
-                let slots = slots.chunks_exact_mut(SLOT_BYTES / size_of::<u32>());
+                let slots = slots.chunks_exact_mut(self.slot_bytes() / size_of::<u32>());
                 for ((slot, beam), words) in beams.iter().enumerate().zip(slots) {
                     let Some(beam) = *beam else {
-                        words[2] = u32::MAX;
+                        words[1] = u32::MAX;
                         continue;
                     };
                     let own = &of_channel[beam * antennas..][..antennas];
                     let unit = unit(own);
                     self.write_beam(columns, slot, own, unit);
                     let scale = unit / value_scale;
-                    words[..3].copy_from_slice(&[
-                        scale.to_bits(),
-                        (127.0 / scale).to_bits(),
-                        beam as u32,
-                    ]);
+                    words[1] = beam as u32;
+                    if self.dither {
+                        words[0] = (scale / 254.0).to_bits();
+                    } else {
+                        words[0] = scale.to_bits();
+                        words[2] = (127.0 / scale).to_bits();
+                    }
                 }
             }
         }
@@ -316,11 +329,17 @@ mod tests {
     use crate::common::units::Units;
 
     /// Layout of `beams` beams, of which every third has polarisation 1, or all have `pol`.
-    fn layout(beams: usize, antennas: usize, pol: Option<usize>) -> Option<(Layout, Vec<usize>)> {
+    fn layout(
+        beams: usize,
+        antennas: usize,
+        pol: Option<usize>,
+        dither: &str,
+    ) -> Option<(Layout, Vec<usize>)> {
         let pols: Vec<usize> = (0..beams).map(|n| pol.unwrap_or(usize::from(n % 3 == 1))).collect();
         let beams: Vec<_> = pols.iter().map(|pol| serde_json::json!({ "pol": pol })).collect();
         let parameters: Beamformer =
-            serde_json::from_value(serde_json::json!({ "beams": beams })).unwrap();
+            serde_json::from_value(serde_json::json!({ "beams": beams, "dither": dither }))
+                .unwrap();
         let shape = Stacked {
             heaps: 1,
             antennas,
@@ -338,8 +357,10 @@ mod tests {
     fn layout_fits_with_one_slot_for_each_beam() {
         for antennas in [1, 16, 17, 80, 81, 129, 256] {
             for beams in [1, 2, 5, 16, 33, 64, 130, 256, 1000] {
-                for pol in [None, Some(0), Some(1)] {
-                    let (layout, pols) = layout(beams, antennas, pol).unwrap();
+                for (pol, dither) in
+                    [(None, "none"), (Some(0), "uniform"), (Some(1), "none"), (None, "uniform")]
+                {
+                    let (layout, pols) = layout(beams, antennas, pol, dither).unwrap();
                     assert!(layout.shared_bytes() <= SHARED_BYTES);
                     let mut placed = Vec::new();
                     for (at, beam) in layout.beams.iter().enumerate() {
@@ -353,15 +374,21 @@ mod tests {
                 }
             }
         }
-        assert!(layout(1, 257, None).is_none());
+        assert!(layout(1, 257, None, "none").is_none());
     }
 
     /// Operands are in the order in which the threads of a matrix instruction hold voltages: thread q has bytes 4 q to
     /// 4 q + 3 of each 16 bytes, which are antennas q and q + 4.
     #[test]
     fn columns_multiply_the_voltages_of_their_antennas() {
-        let antennas = 37;
-        let (layout, _) = layout(21, antennas, None).unwrap();
+        for dither in ["none", "uniform"] {
+            check_columns(37, dither);
+        }
+    }
+
+    fn check_columns(antennas: usize, dither: &str) {
+        let (layout, _) = layout(21, antennas, None, dither).unwrap();
+        let step = if layout.dither { 1.0 / 254.0 } else { 1.0 };
         let weight = |n: usize| Complex32::from_polar(0.1 + n as f32 % 7.0, n as f32);
         let weights: Vec<_> = (0..2 * 21 * antennas).map(weight).collect();
         let mut table = vec![0xabab_abab; layout.words(2)];
@@ -374,13 +401,14 @@ mod tests {
             let beams = &layout.beams[index % layout.groups() * layout.group_slots()..];
             for (slot, beam) in beams[..layout.group_slots()].iter().enumerate() {
                 let words: &[u32] = bytemuck::cast_slice(
-                    &group[layout.column_bytes() + slot * SLOT_BYTES..][..SLOT_BYTES],
+                    &group[layout.column_bytes() + slot * layout.slot_bytes()..]
+                        [..layout.slot_bytes()],
                 );
                 let Some(beam) = *beam else {
-                    assert_eq!(words[2], u32::MAX);
+                    assert_eq!(words[1], u32::MAX);
                     continue;
                 };
-                assert_eq!(words[2], beam as u32);
+                assert_eq!(words[1], beam as u32);
                 let chunk = slot / layout.chunk;
                 let columns = layout.chunk * 4;
                 // Sum over all bytes of a column of 256 hi + lo times the voltage.
@@ -404,7 +432,7 @@ mod tests {
                             sum += value * voltage;
                         }
                     }
-                    sum as f32 * f32::from_bits(words[0])
+                    sum as f32 * f32::from_bits(words[0]) / step
                 };
                 let own = &weights[(channel * 21 + beam) * antennas..][..antennas];
                 let expected: Complex32 = (0..antennas)
