@@ -8,7 +8,7 @@ use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Datagrams (coalesced ones count once) per system call.
 const BATCH: usize = 32;
@@ -34,6 +34,8 @@ const LONGEST_NAP: Duration = Duration::from_micros(500);
 const SHORTEST_NAP: Duration = Duration::from_micros(50);
 /// Highest rate at which data may arrive during a pause, in bytes per second: 100 Gbit/s.
 const FASTEST: f64 = 12.5e9;
+/// Interval at which a thread with several sockets reads the drop count of each.
+const COUNT_INTERVAL: Duration = Duration::from_millis(500);
 /// Room for the control messages: segment size and drop count.
 const CONTROL_WORDS: usize = 16;
 /// Returns the longest pause of a receiving thread in which no buffer of `bytes` fills more than a quarter, if that is
@@ -91,6 +93,8 @@ pub struct Batch {
     emptied: bool,
     /// Bytes read from one of several sockets in its turn.
     turn_bytes: usize,
+    /// Time at which the drop counts are read again.
+    next_count: Instant,
 }
 
 /// Result of one call of [`Batch::receive`].
@@ -141,6 +145,7 @@ impl Batch {
             most_messages: BATCH,
             nap: nap(room),
             emptied: false,
+            next_count: Instant::now() + COUNT_INTERVAL,
         }
     }
 
@@ -190,8 +195,11 @@ impl Batch {
                 total.emptied &= self.take_turn(index, reader, &mut total)?;
             }
         }
-        if total.datagrams == 0 {
-            // With a datagram comes the count of those dropped before it; after the last one nothing comes.
+        // With a datagram comes the count of those dropped before it; after the last one of a socket nothing comes,
+        // while other sockets may continue.
+        let now = Instant::now();
+        if total.datagrams == 0 || now >= self.next_count {
+            self.next_count = now + COUNT_INTERVAL;
             for index in 0..self.sockets.len() {
                 let dropped = sockets::drops(&self.sockets[index]);
                 total.kernel_drops += dropped.map_or(0, |count| self.dropped(index, count));

@@ -159,6 +159,30 @@ fn drops_of_coalesced_runs_count_datagrams() {
 }
 
 #[test]
+fn drops_of_a_silent_socket_are_counted_while_another_one_continues() {
+    let addresses = [(); 2].map(|()| SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()));
+    let sockets = open(&addresses, &[], 1 << 17).unwrap();
+    let mut batch = Batch::new(sockets, 8 << 20);
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let sent = 1000;
+    (0..sent).for_each(|_| _ = sender.send_to(&[7; 1000], addresses[0]).unwrap());
+    let (mut silent, mut dropped) = (0, 0);
+    let began = Instant::now();
+    while silent + dropped < sent {
+        assert!(began.elapsed() < Duration::from_secs(5), "{silent} received, {dropped} dropped");
+        sender.send_to(&[8; 1000], addresses[1]).unwrap();
+        let mut count = |datagrams: Datagrams<'_>| {
+            silent += datagrams.filter(|(datagram, _)| datagram[0] == 7).count() as u64;
+        };
+        let received = batch.receive(Duration::from_secs(5), &mut count).unwrap();
+        assert!(received.datagrams > 0, "one socket continues");
+        dropped += received.kernel_drops;
+    }
+    assert_eq!(silent + dropped, sent);
+    assert!(dropped > sent / 4, "{dropped} of {sent} dropped");
+}
+
+#[test]
 fn buffers_begin_in_different_sets_of_the_first_cache() {
     // 64 sets of lines of 64 bytes.
     let set = |buffer| buffer * STRIDE / 64 % 64;
