@@ -29,6 +29,8 @@ pub struct Causes {
     pub late: Counter,
     pub future: Counter,
     pub duplicate: Counter,
+    pub conflicting: Counter,
+    pub replaced: Counter,
     pub pieces: Counter,
 }
 
@@ -110,6 +112,14 @@ impl Causes {
                 "packets with a timestamp far ahead of the stream; look for a sender with another sync time",
             ),
             duplicate: count("packets_duplicate", "packets with data that had already arrived"),
+            conflicting: count(
+                "packets_conflicting",
+                "packets of a second heap with the position of a first one; find their sender",
+            ),
+            replaced: count(
+                "heaps_replaced",
+                "heaps of other senders, replaced by the heap of a sender of the stream; find the other sender",
+            ),
             pieces: counters.loss(
                 "packets_too_fragmented",
                 "packets dropped because their heap was in too many separate pieces",

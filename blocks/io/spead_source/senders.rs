@@ -108,6 +108,13 @@ impl Senders {
         taken.peek().is_none() || taken.any(|seat| seat.holder == sender)
     }
 
+    /// Whether `sender` has a seat of `part`.
+    pub fn has_seat(&self, part: usize, sender: SocketAddrV4) -> bool {
+        let first = part * self.seats_per_part;
+        let seats = self.seats.get(first..first + self.seats_per_part).unwrap_or_default();
+        seats.iter().any(|seat| seat.votes > 0 && seat.holder == sender)
+    }
+
     /// Whether `sender` has a seat.
     pub fn is_current(&self, sender: SocketAddrV4) -> bool {
         self.seats.iter().any(|seat| seat.votes > 0 && seat.holder == sender)

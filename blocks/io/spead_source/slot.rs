@@ -1,5 +1,7 @@
 //! Record of the bytes of one heap that have arrived.
 
+use std::net::SocketAddrV4;
+
 /// Largest number of separate pieces of one heap that a slot tracks.
 pub const MAX_PIECES: usize = 64;
 
@@ -10,8 +12,8 @@ pub const SLOT_BYTES: usize = size_of::<Slot>() + MAX_PIECES * size_of::<(u32, u
 #[derive(Default)]
 pub struct Slot {
     pieces: Vec<(u32, u32)>,
-    /// Heap counter of the first packet; a packet with another counter for this slot is a duplicate.
-    heap_counter: u64,
+    /// Heap counter and sender of the first packet.
+    first: Option<(u64, SocketAddrV4)>,
     /// Whether the heap is complete.
     pub whole: bool,
 }
@@ -33,6 +35,7 @@ impl Slot {
     /// Empties the slot.
     pub fn clear(&mut self) {
         self.pieces.clear();
+        self.first = None;
         self.whole = false;
     }
 
@@ -41,12 +44,24 @@ impl Slot {
         !self.whole && self.pieces.is_empty()
     }
 
-    /// Records the arrival of bytes `start..end` of a heap of `heap` bytes with heap counter `counter`.
-    pub fn arrive(&mut self, counter: u64, start: u32, end: u32, heap: u32) -> Arrival {
-        if self.whole || (!self.pieces.is_empty() && self.heap_counter != counter) {
+    /// Returns the sender of the first packet, if its heap counter is not `counter`.
+    pub fn sender_of_other_heap(&self, counter: u64) -> Option<SocketAddrV4> {
+        self.first.filter(|(first, _)| *first != counter).map(|(_, sender)| sender)
+    }
+
+    /// Records the arrival of bytes `start..end` of a heap of `heap` bytes, from a packet with this heap counter and
+    /// sender. The slot has no bytes of another heap.
+    pub fn arrive(
+        &mut self,
+        packet: (u64, SocketAddrV4),
+        start: u32,
+        end: u32,
+        heap: u32,
+    ) -> Arrival {
+        self.first.get_or_insert(packet);
+        if self.whole {
             return Arrival::Duplicate;
         }
-        self.heap_counter = counter;
         if start == 0 && end == heap {
             let overlaps = !self.pieces.is_empty();
             self.whole = true;

@@ -412,18 +412,33 @@ impl Window {
             }
             return Outcome::Refused;
         };
-        let heap = self.layout.heap_bytes;
+        let (heap, part) = (self.layout.heap_bytes, self.part(place));
         let Entry::Open(open) = &mut self.entries[index] else {
             self.accepted(place, sender);
             return Outcome::Accepted;
         };
         let slot = &mut open.slots[place.slot];
+        // Data of two heaps are not mixed: the heap of a sender of the stream is kept, otherwise the first one.
+        let other = slot.sender_of_other_heap(packet.heap_counter);
+        if let Some(other) = other {
+            if self.senders.has_seat(part, other) || !self.senders.has_seat(part, sender) {
+                self.causes.conflicting.add(1);
+                self.not_new(place, sender);
+                return Outcome::Refused;
+            }
+            self.causes.replaced.add(1);
+            open.whole -= usize::from(slot.whole);
+            slot.clear();
+        }
         let first = slot.is_empty();
         // Layout::place has checked the heap's length, and the parser that the payload is inside the heap.
         let start = packet.offset as usize;
         let end = start + packet.payload.len();
-        match slot.arrive(packet.heap_counter, start as u32, end as u32, heap as u32) {
+        let identity = (packet.heap_counter, sender);
+        match slot.arrive(identity, start as u32, end as u32, heap as u32) {
             Arrival::New { overlaps } => {
+                // Copies of a replaced heap, to any of its bytes, are made before those of this heap.
+                let overlaps = overlaps || other.is_some();
                 let to = place.slot * heap + start;
                 let to = to..to + packet.payload.len();
                 let (frame, writers) = (&mut open.frame, &mut self.writers);

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+mod conflict;
 mod overload;
 mod restart;
 mod stray;
