@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // recvmmsg, poll and their control messages have no safe interface.
 
 use super::datagrams::{Datagrams, Message};
+use super::packet::Packet;
 use super::sockets;
 use socket2::Socket;
 use std::io;
@@ -22,7 +23,7 @@ const BUFFER_BYTES: usize = 1 << 16;
 /// caches: therefore not a power of two for the second level, and an odd number of lines for the first,
 /// whose sets repeat every 4 KiB.
 pub(super) const STRIDE: usize = BUFFER_BYTES + (8 << 10) + 64;
-/// Bytes that are read of each run whose payload is not needed: a header and its item pointers.
+/// Bytes that are read of each run whose payload is not needed: a header and up to 31 item pointers.
 pub const HEAD_BYTES: usize = 256;
 /// Largest number of bytes that one system call cuts off.
 pub const MOST_SKIMMED: usize = BATCH_OF_RUNS * BUFFER_BYTES;
@@ -55,8 +56,9 @@ pub trait Reader {
     fn filled(&mut self, _fraction: f32) {}
     /// Processes the datagrams of one system call. Returns whether the payload of the next ones is not needed.
     fn take(&mut self, datagrams: Datagrams<'_>) -> bool;
-    /// Processes those of a system call of which only the first [`HEAD_BYTES`] bytes were read: of the first datagram
-    /// of each run, all others of the run being cut off. Returns whether the payload of the next ones is not needed.
+    /// Processes those of a system call of which most were cut off: of a run of whole packets only the first
+    /// [`HEAD_BYTES`] bytes were read, with all item pointers of its first datagram. Runs that may have a heap without
+    /// data, long heads or malformed packets were read whole. Returns whether the payload of the next ones is not needed.
     fn skim(&mut self, heads: Datagrams<'_>) -> bool {
         self.take(heads)
     }
@@ -69,6 +71,16 @@ impl<F: FnMut(Datagrams<'_>)> Reader for F {
     }
 }
 
+/// Whether `head`, the first bytes of `message`, says all about the message if no payload is needed.
+fn suffices(head: &[u8], message: &Message) -> bool {
+    let Ok((packet, payload_bytes)) = Packet::head(head) else { return false };
+    let first_bytes = message.len.min(message.segment);
+    let before_payload = head.len() - packet.payload.len();
+    // Only the last datagram of a run may be shorter than the others: a heap without data, such as a stop heap.
+    let last_bytes = (message.len - 1) % message.segment + 1;
+    before_payload as u64 + payload_bytes == first_bytes as u64 && last_bytes > HEAD_BYTES
+}
+
 /// Buffers for receiving in batches. Lives on the receiving thread.
 pub struct Batch {
     /// `BATCH` buffers, `STRIDE` apart; untouched pages of an unused buffer cost nothing.
@@ -76,6 +88,8 @@ pub struct Batch {
     control: Vec<[u64; CONTROL_WORDS]>,
     names: Vec<libc::sockaddr_in>,
     messages: Vec<Message>,
+    /// Bytes to read of each message of a system call.
+    limits: Vec<usize>,
     polls: Vec<libc::pollfd>,
     /// Last drop count from the kernel, per socket; and recent mean number of datagrams per message.
     drops: Vec<u32>,
@@ -141,6 +155,7 @@ impl Batch {
             skims: vec![false; sockets.len()],
             sockets,
             messages: Vec::with_capacity(BATCH),
+            limits: Vec::with_capacity(BATCH),
             polls,
             most_messages: BATCH,
             nap: nap(room),
@@ -266,50 +281,21 @@ impl Batch {
         let skims = self.skims[index];
         let most = if skims { most.min(BATCH_OF_RUNS) } else { most };
         let messages = self.most_messages.min(most);
-        let (room, flags) = if skims { (HEAD_BYTES, libc::MSG_TRUNC) } else { (BUFFER_BYTES, 0) };
-        let mut iovecs = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
-        // SAFETY: an mmsghdr is integers and pointers, for which all zeros is a value.
-        let mut headers: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
-        for (i, buffer) in self.buffers.chunks_exact_mut(STRIDE).take(messages).enumerate() {
-            let iovec = iovecs[i]
-                .write(libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: room });
-            let header = &mut headers[i].msg_hdr;
-            header.msg_iov = iovec;
-            header.msg_iovlen = 1;
-            header.msg_name = (&raw mut self.names[i]).cast();
-            header.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
-            header.msg_control = self.control[i].as_mut_ptr().cast();
-            header.msg_controllen = size_of::<[u64; CONTROL_WORDS]>() as _;
-        }
+        self.limits.clear();
+        self.limits.resize(messages, BUFFER_BYTES);
         reader.reading();
-        // SAFETY: each of the first `messages` headers points at an iovec, a name and a control
-        // buffer of the sizes given, all of which live, unmoved, until after the last use of
-        // `headers`.
-        let count = unsafe {
-            libc::recvmmsg(
-                self.sockets[index].as_raw_fd(),
-                headers.as_mut_ptr(),
-                messages as u32,
-                (libc::MSG_DONTWAIT | flags) as _,
-                std::ptr::null_mut(),
-            )
-        };
-        let Ok(count) = usize::try_from(count) else {
-            return retry_later(io::Error::last_os_error()).map(|()| true);
-        };
-        let (mut bytes, mut datagrams, mut dropped) = (0, 0, None);
-        self.messages.clear();
-        for (header, name) in headers[..count].iter().zip(&self.names) {
-            let (segment, drops) = control_messages(&header.msg_hdr);
-            dropped = drops.or(dropped);
-            let len = (header.msg_len as usize).min(BUFFER_BYTES);
-            let segment = if segment == 0 { len.max(1) } else { segment };
-            let ip = Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr));
-            let sender = SocketAddrV4::new(ip, u16::from_be(name.sin_port));
-            bytes += len;
-            datagrams += len.div_ceil(segment).max(1) as u64;
-            let (len, segment) = if skims { (len.min(room), room) } else { (len, segment) };
-            self.messages.push(Message { len, segment, sender });
+        if skims {
+            self.peek(index)?;
+        }
+        let dropped = self.read(index, if skims { libc::MSG_TRUNC } else { 0 })?;
+        let count = self.messages.len();
+        let (mut bytes, mut datagrams) = (0, 0);
+        for (message, limit) in self.messages.iter_mut().zip(&self.limits) {
+            bytes += message.len;
+            datagrams += message.len.div_ceil(message.segment).max(1) as u64;
+            if message.len > *limit {
+                (message.len, message.segment) = (*limit, *limit);
+            }
         }
         total.bytes += bytes as u64;
         let is_empty = count < messages;
@@ -332,6 +318,74 @@ impl Batch {
         let long = bytes > count * SHORT_RUN;
         self.most_messages = if long { BATCH_OF_RUNS } else { BATCH };
         Ok(is_empty)
+    }
+
+    /// Looks at the next messages of a socket, as many as `limits` has, and sets `limits` to the bytes to read of each
+    /// when payload is not needed.
+    fn peek(&mut self, index: usize) -> io::Result<()> {
+        self.limits.fill(HEAD_BYTES);
+        // From here on each message is peeked after the previous one. A kernel without this option shows the first message
+        // each time: then more is read than needed, or a stop heap is not seen.
+        let _ = sockets::set_option(&self.sockets[index], libc::SOL_SOCKET, libc::SO_PEEK_OFF, 0);
+        self.read(index, libc::MSG_PEEK | libc::MSG_TRUNC)?;
+        self.limits.clear();
+        for (message, buffer) in self.messages.iter().zip(self.buffers.chunks_exact(STRIDE)) {
+            let head = &buffer[..message.len.min(HEAD_BYTES)];
+            self.limits.push(if suffices(head, message) { HEAD_BYTES } else { BUFFER_BYTES });
+        }
+        Ok(())
+    }
+
+    /// Reads up to as many messages as `limits` has, of each as many bytes as `limits` says, into the buffers. `messages` has
+    /// them afterwards; with `MSG_TRUNC` with their full lengths. Returns the drop count, if the kernel reported it.
+    fn read(&mut self, index: usize, flags: i32) -> io::Result<Option<u32>> {
+        self.messages.clear();
+        let mut iovecs = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
+        // SAFETY: an mmsghdr is integers and pointers, for which all zeros is a value.
+        let mut headers: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
+        let buffers = self.buffers.chunks_exact_mut(STRIDE).zip(&self.limits);
+        let mut asked = 0;
+        for (i, (buffer, limit)) in buffers.enumerate() {
+            let iovec = iovecs[i]
+                .write(libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: *limit });
+            let header = &mut headers[i].msg_hdr;
+            header.msg_iov = iovec;
+            header.msg_iovlen = 1;
+            header.msg_name = (&raw mut self.names[i]).cast();
+            header.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+            header.msg_control = self.control[i].as_mut_ptr().cast();
+            header.msg_controllen = size_of::<[u64; CONTROL_WORDS]>() as _;
+            asked += 1;
+        }
+        if asked == 0 {
+            return Ok(None);
+        }
+        // SAFETY: each of the first `asked` headers points at an iovec, a name and a control
+        // buffer of the sizes given, all of which live, unmoved, until after the last use of
+        // `headers`. A limit is at most `BUFFER_BYTES`, less than the distance of the buffers.
+        let count = unsafe {
+            libc::recvmmsg(
+                self.sockets[index].as_raw_fd(),
+                headers.as_mut_ptr(),
+                asked,
+                (libc::MSG_DONTWAIT | flags) as _,
+                std::ptr::null_mut(),
+            )
+        };
+        let Ok(count) = usize::try_from(count) else {
+            return retry_later(io::Error::last_os_error()).map(|()| None);
+        };
+        let mut dropped = None;
+        for (header, name) in headers[..count].iter().zip(&self.names) {
+            let (segment, drops) = control_messages(&header.msg_hdr);
+            dropped = drops.or(dropped);
+            let len = (header.msg_len as usize).min(BUFFER_BYTES);
+            let segment = if segment == 0 { len.max(1) } else { segment };
+            let ip = Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr));
+            let sender = SocketAddrV4::new(ip, u16::from_be(name.sin_port));
+            self.messages.push(Message { len, segment, sender });
+        }
+        Ok(dropped)
     }
 }
 

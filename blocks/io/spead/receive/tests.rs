@@ -88,40 +88,87 @@ fn flood_of_tiny_datagrams_does_not_block_the_thread() {
     }
 }
 
-#[test]
-fn datagrams_whose_payload_is_not_needed_are_cut_off_and_counted() {
-    struct Skimming {
-        wants: bool,
-        heads: Vec<usize>,
-        whole: Vec<usize>,
+/// A packet of `items` items and `bytes` bytes in all.
+fn packet(items: u16, bytes: usize) -> Vec<u8> {
+    let payload = bytes - 8 - 8 * usize::from(items);
+    let values = [7, 1 << 20, 0, payload as u64];
+    let required = (1..).zip(values).map(|(id, value)| (0x8000 | id) << 48 | value);
+    let further = (0x9000..).map(|id: u64| id << 48);
+    let words = required.chain(further).take(items.into()).flat_map(u64::to_be_bytes);
+    let [high, low] = items.to_be_bytes();
+    [0x53, 4, 2, 6, 0, 0, high, low].into_iter().chain(words).chain(vec![9; payload]).collect()
+}
+
+/// Keeps the lengths of datagrams that were read whole or skimmed.
+struct Skimming {
+    skims: bool,
+    skimmed: Vec<usize>,
+    whole: Vec<usize>,
+}
+
+impl Reader for Skimming {
+    fn take(&mut self, datagrams: Datagrams<'_>) -> bool {
+        self.whole.extend(datagrams.map(|(datagram, _)| datagram.len()));
+        self.skims
     }
-    impl Reader for Skimming {
-        fn take(&mut self, datagrams: Datagrams<'_>) -> bool {
-            self.whole.extend(datagrams.map(|(datagram, _)| datagram.len()));
-            self.wants
-        }
-        fn skim(&mut self, heads: Datagrams<'_>) -> bool {
-            self.heads.extend(heads.map(|(head, _)| head.len()));
-            self.wants
-        }
+    fn skim(&mut self, heads: Datagrams<'_>) -> bool {
+        self.skimmed.extend(heads.map(|(head, _)| head.len()));
+        self.skims
     }
+}
+
+/// A socket, and a sender to it that sends runs of datagrams of 1000 bytes.
+fn runs_of_1000() -> (Batch, Socket) {
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
     let sockets = open(&[address], &[], 1 << 20).unwrap();
-    let mut batch = Batch::new(sockets, 1 << 20);
     let sender = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
     set_option(&sender, libc::SOL_UDP, libc::UDP_SEGMENT, 1000).unwrap();
-    let mut reader = Skimming { wants: true, heads: vec![], whole: vec![] };
+    sender.connect(&address.into()).unwrap();
+    (Batch::new(sockets, 1 << 20), sender)
+}
+
+#[test]
+fn datagrams_whose_payload_is_not_needed_are_cut_off_and_counted() {
+    let (mut batch, sender) = runs_of_1000();
+    let run = [vec![packet(8, 1000); 5].concat(), packet(8, 500)].concat();
+    let mut reader = Skimming { skims: true, skimmed: vec![], whole: vec![] };
     let mut counts = vec![];
-    for wants in [true, true, false, true] {
-        reader.wants = wants;
-        sender.send_to(&[7; 5500], &address.into()).unwrap();
+    for skims in [true, true, false, true] {
+        reader.skims = skims;
+        sender.send(&run).unwrap();
         let received = batch.receive(Duration::from_secs(5), &mut reader).unwrap();
         counts.push((received.datagrams, received.bytes));
     }
     assert_eq!(counts, [(6, 5500); 4]);
     let run = [1000, 1000, 1000, 1000, 1000, 500];
     assert_eq!(reader.whole, [run, run].concat());
-    assert_eq!(reader.heads, [HEAD_BYTES; 2]);
+    assert_eq!(reader.skimmed, [HEAD_BYTES; 2]);
+}
+
+#[test]
+fn datagrams_that_may_not_be_payload_are_read_whole_while_others_are_skimmed() {
+    let (mut batch, sender) = runs_of_1000();
+    let mut reader = Skimming { skims: true, skimmed: vec![], whole: vec![] };
+    sender.send(&packet(8, 1000)).unwrap();
+    batch.receive(Duration::from_secs(5), &mut reader).unwrap();
+    let mut truncated = packet(8, 1000);
+    truncated.truncate(900);
+    let (data, stop) = (packet(8, 1000), packet(5, 48));
+    let messages = [
+        [data.clone(), data.clone()].concat(),
+        [data.clone(), data.clone(), stop.clone()].concat(),
+        packet(40, 1000),
+        data,
+        truncated,
+        vec![7; 300],
+        stop,
+    ];
+    messages.iter().for_each(|message| _ = sender.send(message).unwrap());
+    let received = batch.receive(Duration::from_secs(5), &mut reader).unwrap();
+    let bytes: usize = messages.iter().map(Vec::len).sum();
+    assert_eq!((received.datagrams, received.bytes), (10, bytes as u64));
+    let expected = [HEAD_BYTES, 1000, 1000, 48, 1000, HEAD_BYTES, 900, 300, 48];
+    assert_eq!(reader.skimmed, expected);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use super::timeline::{Move, Timeline, Verdict};
 use crate::io::spead::item;
 pub use crate::io::spead::link::Frames;
 use crate::io::spead::packet::Packet;
+use crate::io::spead::receive::HEAD_BYTES;
 pub use filling::{Copies, MAX_THREADS, Pending};
 use filling::{Copying, Filling, Writers};
 use fxgraph::Env;
@@ -207,8 +208,8 @@ impl Window {
         }
     }
 
-    /// Processes the first bytes of datagrams of which the rest was cut off, because their frames are dropped. Returns
-    /// whether the next frames are dropped, too.
+    /// Processes datagrams of which those longer than [`HEAD_BYTES`] may be cut off there, because their frames are
+    /// dropped. Returns whether the next frames are dropped, too.
     pub fn skim<'a>(
         &mut self,
         heads: impl Iterator<Item = (&'a [u8], SocketAddrV4)>,
@@ -217,11 +218,11 @@ impl Window {
     ) -> bool {
         self.newest_of_batch = None;
         for (head, sender) in heads {
-            // A stop heap, for example, is not cut off.
-            note(if Packet::parse(head).is_ok() {
-                self.process(head, sender, Copying::Now, frames)
-            } else {
+            let is_cut = head.len() == HEAD_BYTES && Packet::parse(head).is_err();
+            note(if is_cut {
                 self.drop_cut(head, sender, frames)
+            } else {
+                self.process(head, sender, Copying::Now, frames)
             });
         }
         self.drops_next()

@@ -6,6 +6,17 @@ use fxgraph::overload::Overload;
 /// Frames of an interval.
 const INTERVAL: u64 = 4;
 const FRAME: u64 = HEAPS as u64;
+/// Bytes of a heap, of which one part is cut off.
+const HEAP: usize = 2 * HEAD_BYTES;
+
+fn layout() -> Layout {
+    Layout { heap_bytes: HEAP, ..digitiser() }
+}
+
+fn heap(number: u64) -> Vec<u8> {
+    let head = Head::new(number, HEAP, 0, HEAP, &sample_items(number));
+    [head.as_bytes(), &[number as u8; HEAP]].concat()
+}
 
 struct Side {
     window: Window,
@@ -18,8 +29,8 @@ impl Side {
         let env = Env { overload: overload.clone(), ..Env::detached("in") };
         let options = Options { interval_frames: Some(INTERVAL), ..Options::new(2, RATE) };
         let counters = env.counters.clone();
-        let window = Window::new(digitiser(), options, &env);
-        Self { window, desk: Desk::new(&digitiser(), buffers), counters }
+        let window = Window::new(layout(), options, &env);
+        Self { window, desk: Desk::new(&layout(), buffers), counters }
     }
 
     /// Receives all heaps of `frame`.
@@ -32,7 +43,7 @@ impl Side {
     /// Receives the heads of all heaps of `frame`; returns whether the next frame is dropped, too.
     fn skim(&mut self, frame: u64) -> bool {
         let heaps: Vec<_> = (FRAME * frame..FRAME * (frame + 1)).map(heap).collect();
-        let heads = heaps.iter().map(|heap| (&heap[..heap.len() - HEAP / 2], FROM));
+        let heads = heaps.iter().map(|heap| (&heap[..HEAD_BYTES], FROM));
         self.window.skim(heads, &mut self.desk, |_| ())
     }
 
@@ -115,13 +126,35 @@ fn stop_heap_among_heads_is_seen() {
     let stop = packet(99, 0, &[], &[Pointer::immediate(item::STREAM_CONTROL, item::STREAM_STOP)]);
     let next = heap(5 * FRAME);
     // Foreign bytes do not end the skimming.
-    let heads = [(&next[..next.len() - 1], FROM), (&[7; 100][..], FOREIGN), (&stop[..], FROM)];
+    let heads = [(&next[..HEAD_BYTES], FROM), (&[7; 100][..], FOREIGN), (&stop[..], FROM)];
     let mut outcomes = vec![];
     let goes_on =
         side.window.skim(heads.into_iter(), &mut side.desk, |outcome| outcomes.push(outcome));
     assert!(goes_on);
     assert_eq!(outcomes, [Outcome::Accepted, Outcome::Refused, Outcome::Stop]);
     assert_eq!(count(&side.counters, "packets_not_spead"), 1);
+}
+
+#[test]
+fn malformed_and_long_heads_are_counted_by_cause_while_frames_are_dropped() {
+    let overload = Overload::default();
+    let mut side = Side::new(&overload, 99);
+    (0..4).for_each(|frame| side.frame(frame));
+    overload.drop_rest(side.window.interval(4).unwrap());
+    side.frame(4);
+    let data = heap(5 * FRAME);
+    // 40 items instead of 8.
+    let unknown = (0x9000..0x9020).flat_map(|id: u64| (id << 48).to_be_bytes()).collect::<Vec<_>>();
+    let mut long = [&data[..72], &unknown, &data[72..]].concat();
+    long[7] = 40;
+    let whole = [&data[..200], &data[..data.len() - 1], &[&data[..], &[0]].concat(), &long[..]];
+    let mut outcomes = vec![];
+    let heads = whole.into_iter().map(|datagram| (datagram, FROM));
+    assert!(side.window.skim(heads, &mut side.desk, |outcome| outcomes.push(outcome)));
+    let [truncated, length] = ["packets_truncated", "packets_wrong_length"];
+    assert_eq!((count(&side.counters, truncated), count(&side.counters, length)), (2, 1));
+    let refused = Outcome::Refused;
+    assert_eq!(outcomes, [refused, refused, refused, Outcome::Accepted]);
 }
 
 #[test]
@@ -162,8 +195,8 @@ impl Frames for Waits {
 #[test]
 fn wait_for_a_frame_is_no_silence() {
     let wait = Duration::from_millis(20);
-    let mut frames = Waits(Desk::new(&digitiser(), 8), wait);
-    let mut window = Window::new(digitiser(), Options::new(2, RATE), &Env::detached("in"));
+    let mut frames = Waits(Desk::new(&layout(), 8), wait);
+    let mut window = Window::new(layout(), Options::new(2, RATE), &Env::detached("in"));
     let began = Instant::now();
     // At the rate of the stream.
     for number in 0..FRAME {
