@@ -4,6 +4,8 @@
 mod copy;
 mod filling;
 mod moves;
+mod sending;
+mod skimming;
 
 use super::candidates::{Candidate, Candidates};
 use super::causes::Causes;
@@ -15,11 +17,9 @@ use super::timeline::{Move, Timeline, Verdict};
 use crate::io::spead::item;
 pub use crate::io::spead::link::Frames;
 use crate::io::spead::packet::Packet;
-use crate::io::spead::receive::HEAD_BYTES;
 pub use filling::{Copies, MAX_THREADS, Pending};
 use filling::{Copying, Filling, Writers};
 use fxgraph::Env;
-use fxgraph::overload::Interval;
 use fxgraph::runtime::EventKind;
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
@@ -206,83 +206,6 @@ impl Window {
         if self.timeline.base.is_some() {
             self.causes.last_timestamp.set(self.timeline.newest as f64);
         }
-    }
-
-    /// Processes datagrams of which those longer than [`HEAD_BYTES`] may be cut off there, because their frames are
-    /// dropped. Returns whether the next frames are dropped, too.
-    pub fn skim<'a>(
-        &mut self,
-        heads: impl Iterator<Item = (&'a [u8], SocketAddrV4)>,
-        frames: &mut dyn Frames,
-        mut note: impl FnMut(Outcome),
-    ) -> bool {
-        self.newest_of_batch = None;
-        for (head, sender) in heads {
-            let is_cut = head.len() == HEAD_BYTES && Packet::parse(head).is_err();
-            note(if is_cut {
-                self.drop_cut(head, sender, frames)
-            } else {
-                self.process(head, sender, Copying::Now, frames)
-            });
-        }
-        self.drops_next()
-    }
-
-    /// Processes the first bytes of a datagram that was cut off. Packets of other streams do not end the skimming.
-    fn drop_cut(&mut self, head: &[u8], sender: SocketAddrV4, frames: &mut dyn Frames) -> Outcome {
-        let packet = match Packet::head(head) {
-            Ok((packet, _)) => packet,
-            Err(why) => {
-                self.causes.malformed(why).add(1);
-                return Outcome::Refused;
-            }
-        };
-        let place = match self.layout.place(&packet, |wire| self.timeline.unwrap(wire)) {
-            Ok(place) => place,
-            Err(why) => return self.not_data(&packet, sender, why, frames),
-        };
-        let verdict = self.admit(place, sender).unwrap_or(Verdict::Elsewhere);
-        let Some(index) = self.enter(verdict, frames) else {
-            let is_late = verdict == Verdict::Late;
-            (if is_late { &self.causes.late } else { &self.causes.future }).add(1);
-            return Outcome::Refused;
-        };
-        if matches!(self.entries[index], Entry::Dropped) {
-            self.accepted(place, sender);
-            return Outcome::Accepted;
-        }
-        // The frame lacks this packet, and shows that the dropped frames are over.
-        self.newest_of_batch = self.newest_of_batch.max(Some(place.timestamp));
-        Outcome::Refused
-    }
-
-    /// Whether the newest heap of the last batch was dropped, and the next frames are, too, and no earlier frame is open:
-    /// the next datagrams of the socket are not needed.
-    #[must_use]
-    pub fn drops_next(&self) -> bool {
-        let (Some(newest), Some(base)) = (self.newest_of_batch, self.timeline.base) else {
-            return false;
-        };
-        let frame = newest / self.layout.samples_per_frame();
-        let Some(index) = frame.checked_sub(base).map(|index| index as usize) else { return false };
-        let is_open = |entry: &Entry| matches!(entry, Entry::Open(_));
-        if !matches!(self.entries.get(index), Some(Entry::Dropped))
-            || self.entries.iter().take(index).any(is_open)
-        {
-            return false;
-        }
-        let next = self.interval(frame + self.options.frames_ahead);
-        let next = next.filter(|next| Some(*next) == self.interval(frame));
-        next.is_some_and(|next| self.env.overload.drops(next))
-    }
-
-    /// Returns the interval of frame number `frame`; `None` if the source drops no intervals.
-    fn interval(&self, frame: u64) -> Option<Interval> {
-        let samples = self.layout.samples_per_frame() * self.options.interval_frames?;
-        // The timestamp in the flowgraph: that of the stream may begin again.
-        let timestamp = self.timeline.origin + frame * self.layout.samples_per_frame();
-        let adc_sample_rate_hz = self.options.adc_sample_rate_hz;
-        Some(Interval { adc_sample_rate_hz, samples, number: timestamp / samples })
     }
 
     /// Processes one datagram.
@@ -553,94 +476,6 @@ impl Window {
                 Entry::Open(Open { frame: Filling::new(frame), slots, whole: 0 })
             }
         };
-    }
-
-    /// Sends the frames at the front of the window to which nothing can be added.
-    fn pass_on_whole(&mut self, frames: &mut dyn Frames) {
-        let slots = self.layout.slots();
-        // A dropped frame in front accepts no more data. At the start, empty frames for overtaken heaps
-        // precede the first frame; a complete frame after them shows that no heap was overtaken.
-        loop {
-            let started = self.timeline.started;
-            let is_nothing = |entry: &Entry| match entry {
-                Entry::Empty => !started,
-                Entry::Open(_) => false,
-                Entry::Dropped => true,
-            };
-            let nothing = self.entries.iter().take_while(|entry| is_nothing(entry)).count();
-            match self.entries.get(nothing) {
-                Some(Entry::Open(open)) if open.whole == slots || self.is_led(nothing, open) => {
-                    (0..=nothing).for_each(|_| self.pass_on_first(frames));
-                }
-                _ => return,
-            }
-        }
-    }
-
-    /// Whether the frame at `index` is complete except for heaps before the stream's first heap.
-    fn is_led(&self, index: usize, open: &Open) -> bool {
-        let (frame, before) = self.leading;
-        self.timeline.base.is_some_and(|base| base + index as u64 == frame)
-            && open.whole + before >= open.slots.len()
-            && open.slots[before..].iter().all(|slot| slot.whole)
-    }
-
-    /// Moves the window by its whole length.
-    fn pass_on_all(&mut self, frames: &mut dyn Frames) {
-        (0..self.entries.len()).for_each(|_| self.pass_on_first(frames));
-    }
-
-    /// Moves the window by one frame.
-    fn pass_on_first(&mut self, frames: &mut dyn Frames) {
-        let Some(number) = self.timeline.base else { return };
-        self.timeline.base = Some(number + 1);
-        let first = self.entries.pop_front().unwrap_or(Entry::Empty);
-        self.entries.push_back(Entry::Empty);
-        match first {
-            Entry::Open(open) => self.close(open, number, frames),
-            Entry::Empty if self.timeline.started => self.gap += self.layout.slots() as u64,
-            Entry::Empty => {}
-            // The stream went on after the gap.
-            Entry::Dropped => self.causes.missing.add(std::mem::take(&mut self.gap)),
-        }
-    }
-
-    fn close(&mut self, open: Open, number: u64, frames: &mut dyn Frames) {
-        let Open { frame, slots, whole } = open;
-        let mut frame = frame.close(&mut self.writers);
-        let (heap, per_unit) = (self.layout.heap_bytes, self.layout.heaps_per_unit());
-        let (header, payload) = frame.parts_mut::<u8>().expect(fxgraph::ON_HOST);
-        header.timestamp = self.timeline.origin + number * self.layout.samples_per_frame();
-        for (unit, heaps) in header.validity.iter_mut().zip(slots.chunks(per_unit)) {
-            *unit = u32::from(heaps.iter().all(|slot| slot.whole));
-        }
-        if whole < slots.len() {
-            // Missing heaps read as zero, not as the data of an old frame.
-            for (slot, bytes) in slots.iter().zip(payload.chunks_exact_mut(heap)) {
-                if !slot.whole {
-                    bytes.fill(0);
-                    self.causes.incomplete.add(u64::from(!slot.is_empty()));
-                }
-            }
-        }
-        self.causes.heaps.add(whole as u64);
-        for heaps in slots.chunks(slots.len() / self.layout.heaps_per_frame) {
-            self.count_missing(heaps);
-        }
-        self.spare.push(slots);
-        frames.push(frame);
-    }
-
-    /// Counts the missing heaps of one timestamp. Heaps before the stream's first heap and after its last
-    /// heap are not missing: only a later heap shows that there was a gap.
-    fn count_missing(&mut self, heaps: &[Slot]) {
-        let missing = heaps.iter().filter(|slot| slot.is_empty()).count();
-        if missing < heaps.len() {
-            self.causes.missing.add(std::mem::take(&mut self.gap) + missing as u64);
-            self.timeline.started = true;
-        } else if self.timeline.started {
-            self.gap += missing as u64;
-        }
     }
 }
 

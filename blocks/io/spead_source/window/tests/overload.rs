@@ -1,6 +1,7 @@
 //! A window that drops intervals of its stream.
 
 use super::*;
+use crate::io::spead::receive::HEAD_BYTES;
 use fxgraph::overload::Overload;
 
 /// Frames of an interval.
