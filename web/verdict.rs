@@ -24,11 +24,16 @@ pub(crate) struct Known<'a> {
     real_time: f64,
     /// The part of a GPU that it uses: the GPU, and a kind of copy or `None` for kernels.
     engine: Option<Engine>,
+    /// Fraction of the time that the writers of its inputs wait for room; the longest.
+    writer_wait: f64,
     rates: &'a BlockRates,
 }
 
 /// Returns the measurements of all blocks; empty until there are rates.
 pub(crate) fn known<'a>(plan: &'a Plan, rates: &'a HashMap<String, BlockRates>) -> Vec<Known<'a>> {
+    let room_wait = |index: usize| {
+        rates.get(&plan.blocks[index].name).map_or(0.0, |rates| rates.total.room_wait_fraction)
+    };
     let known = |block: &'a PlannedBlock| {
         let rates = rates.get(&block.name)?;
         let total = &rates.total;
@@ -38,7 +43,9 @@ pub(crate) fn known<'a>(plan: &'a Plan, rates: &'a HashMap<String, BlockRates>) 
         let real_time = frames / expected_rate_hertz(block);
         let copies = block.is_transfer().then_some(block.kind);
         let engine = (block.device != DeviceName::Cpu).then_some((block.device, copies));
-        Some(Known { name: &block.name, queue: block.queue, real_time, engine, rates })
+        let writer_wait = block.inputs.iter().map(|(writer, _)| room_wait(*writer));
+        let writer_wait = writer_wait.fold(0.0, f64::max);
+        Some(Known { name: &block.name, queue: block.queue, real_time, engine, writer_wait, rates })
     };
     plan.blocks.iter().filter_map(known).collect()
 }
@@ -61,17 +68,18 @@ impl Known<'_> {
     }
 
     /// Whether its input queues are full and its output queues are not. A block with one input queue that is not full
-    /// waits for that input, even if the others are full.
+    /// waits for that input, even if the others are full. A burst of frames may fill a queue for a moment: the queue
+    /// delays nobody unless its writer waits for room.
     fn holds_up(&self) -> bool {
         let peaks = &self.rates.input_peaks;
         let is_full = !peaks.is_empty() && peaks.iter().all(|peak| *peak >= self.queue);
-        is_full && self.rates.total.room_wait_fraction < HELD_UP
+        is_full && self.writer_wait >= HELD_UP && self.rates.total.room_wait_fraction < HELD_UP
     }
 }
 
 /// Returns the bottleneck: the block that works nearly all of the time, the GPU whose kernels or copies do, the block that
-/// drops data because it is too slow, or the one with full input queues and free output queues. `None` until there
-/// are rates.
+/// drops data because it is too slow, or the one with full input queues and free output queues that holds up the block
+/// before it. `None` until there are rates.
 pub(crate) fn limit(blocks: &[Known]) -> Option<Limit> {
     let by_work = |one: &&Known, other: &&Known| one.busy().total_cmp(&other.busy());
     let busiest = blocks.iter().max_by(by_work)?;
@@ -96,7 +104,7 @@ pub(crate) fn limit(blocks: &[Known]) -> Option<Limit> {
         let why = format!(", which drops {:.1} packets per second", block.rates.overruns);
         return Some(of(block, why));
     }
-    // A queue that a burst of frames filled for a moment delays nobody.
+    // A GPU with much work that delays no block is not the bottleneck.
     let is_delayed = blocks.iter().any(|block| block.rates.total.room_wait_fraction >= HELD_UP);
     let engines = engines(blocks).filter(|(_, load)| is_delayed && *load >= BUSY);
     if let Some((engine, load)) = engines.max_by(|one, other| one.1.total_cmp(&other.1)) {
@@ -107,7 +115,12 @@ pub(crate) fn limit(blocks: &[Known]) -> Option<Limit> {
             format!(": the {work} of {} take {} % of the time together", engine.0, percent(load));
         return Some(of(first, why));
     }
-    let held = blocks.iter().filter(|block| is_delayed && block.holds_up()).max_by(by_work);
+    // A writer waits for the slowest of its readers. The others get bursts of frames, and wait for frames in between.
+    let by_input_wait = |one: &&Known, other: &&Known| {
+        let wait = |block: &Known| block.rates.total.input_wait_fraction;
+        wait(one).total_cmp(&wait(other))
+    };
+    let held = blocks.iter().filter(|block| block.holds_up()).min_by(by_input_wait);
     Some(match held {
         Some(block) => {
             of(block, ": its input queues are full, its output queues are not".to_owned())
@@ -152,9 +165,19 @@ mod tests {
         BlockRates { total, input_peaks: vec![peak], ..BlockRates::default() }
     }
 
-    fn at_half_rate(rates: &[BlockRates; 3]) -> Vec<Known<'_>> {
-        let known = |(name, rates)| Known { name, queue: 4, real_time: 0.5, engine: None, rates };
+    /// Blocks in a chain.
+    fn at_half_rate<'a>(rates: &'a [BlockRates; 3]) -> Vec<Known<'a>> {
+        let mut writer_wait = 0.0;
+        let known = |(name, rates): (&'static str, &'a BlockRates)| {
+            let known = known_block(name, writer_wait, rates);
+            writer_wait = rates.total.room_wait_fraction;
+            known
+        };
         ["s", "f", "o"].into_iter().zip(rates).map(known).collect()
+    }
+
+    fn known_block<'a>(name: &'a str, writer_wait: f64, rates: &'a BlockRates) -> Known<'a> {
+        Known { name, queue: 4, real_time: 0.5, engine: None, writer_wait, rates }
     }
 
     #[test]
@@ -173,6 +196,30 @@ mod tests {
         let waits = BlockRates { input_peaks: vec![4, 1], ..idle() };
         assert_eq!(limited([idle(), idle(), waits]), None);
         assert_eq!(limit(&[]), None);
+    }
+
+    #[test]
+    fn limit_is_the_block_that_stalls_in_bursts_and_not_its_reader_or_another_reader() {
+        // Measured: `burst` stalls for 0.3 s once a second. Then `reader` and `other` get many frames at once.
+        let rates = |busy, input_wait, room_wait, peak| {
+            let mut rates = rates(busy, room_wait, peak);
+            rates.total.input_wait_fraction = input_wait;
+            rates
+        };
+        let source = rates(0.008, 0.692, 0.298, 0);
+        let burst = rates(0.054, 0.636, 0.009, 4);
+        let reader = rates(0.6, 0.4, 0.0, 4);
+        let other = rates(0.2, 0.8, 0.0, 4);
+        let known = [
+            known_block("source", 0.0, &source),
+            known_block("burst", 0.298, &burst),
+            known_block("reader", 0.009, &reader),
+            known_block("other", 0.298, &other),
+        ];
+        assert_eq!(
+            limit(&known).unwrap().text,
+            "limited by burst: its input queues are full, its output queues are not"
+        );
     }
 
     #[test]

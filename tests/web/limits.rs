@@ -1,6 +1,6 @@
-//! Bottlenecks that no queue shows: the threads of blocks.
+//! Bottlenecks that queues do not show, or show at several blocks.
 
-use super::http::Program;
+use super::http::{self, Program};
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -69,5 +69,34 @@ blocks:
         });
         assert!(busy, "{metrics}");
     });
+    super::stop(program);
+}
+
+#[test]
+fn block_that_stalls_once_a_second_is_the_limit_and_not_its_busier_reader() {
+    let flowgraph = "flowgraph: bursts
+blocks:
+  source:
+    kind: digitiser_simulator
+    parameters: {adc_sample_rate_hz: 1000000, samples_per_frame: 8192, paced: true}
+  end: {kind: null_sink, input: source.pol1}
+  burst: {kind: fault_injector, input: source.pol0, parameters: {stall_seconds: 0.3}}
+  pfb: {kind: pfb, input: burst, parameters: {channels: 1024, taps: 8}}
+  sink: {kind: null_sink, input: pfb}
+";
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), flowgraph, &[]);
+    let limits = (0..20).map(|_| {
+        let stall = r#"{"burst": {"fault": "stall"}}"#;
+        let json = [("Content-Type", "application/json")];
+        let blocks = "/api/v1/blocks";
+        let made = http::request(program.address, "PATCH", blocks, &json, stall.as_bytes());
+        assert_eq!(made.status, 200, "{made:?}");
+        std::thread::sleep(Duration::from_secs(1));
+        program.get("/api/v1/flowgraph").json()["limited_by"].clone()
+    });
+    let named: Vec<_> = limits.filter(|limit| limit["block"].is_string()).take(3).collect();
+    let right = named.iter().filter(|limit| limit["block"] == "burst").count();
+    assert!(right >= 2, "{named:?}");
     super::stop(program);
 }
