@@ -293,6 +293,38 @@ fn commit_whose_answer_is_lost_is_taken_back() {
 }
 
 #[test]
+fn update_that_is_taken_back_leaves_the_values_scheduled_before_and_after_it() {
+    const FIRST: i8 = 16;
+    const LAST: i8 = 8;
+    let folder = tempfile::tempdir().unwrap();
+    let _parts = parts(folder.path());
+    between(folder.path(), |pass| {
+        pass();
+        Vec::new()
+    });
+    let (_fleet, address) = fleet(folder.path());
+    all_answer(&address);
+    let newest = samples(folder.path(), "a").len() as u64;
+    let [first, at, last] = [4, 6, 7].map(|seconds| newest + seconds * 1_000_000);
+    let patch_at = |at, levels: &[(&str, String)]| {
+        let path = format!("/api/v1/blocks?at={at}");
+        let (status, body) = ask(&address, "PATCH", &path, &values(levels));
+        assert!(!body.contains("\"is_late\":true"), "the machine is too slow for the test: {body}");
+        (status, body)
+    };
+    assert_eq!(patch_at(first, &[("a", constant(FIRST))]).0, 200);
+    assert_eq!(patch_at(last, &[("a", constant(LAST))]).0, 200);
+    let (status, body) = patch_at(at, &["a", "c"].map(|part| (part, constant(NEW))));
+    assert!(status == 409 && body.contains("nothing has changed at any part"), "{status} {body}");
+    let samples = wait_for_samples(folder.path(), "a", last + 8192);
+    let (before, after) = samples.split_at(first as usize);
+    let (between, after) = after.split_at((last - first) as usize);
+    assert!(before.iter().all(|sample| *sample == OLD));
+    assert!(between.iter().all(|sample| *sample == FIRST));
+    assert!(after.iter().all(|sample| *sample == LAST));
+}
+
+#[test]
 fn part_that_is_no_fxgraph_is_named_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let _parts = parts(folder.path());

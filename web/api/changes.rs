@@ -1,5 +1,6 @@
 //! Changes while frames flow: live updates, swaps, updates of the flowgraph.
 
+use crate::flowgraph::ScheduledValue;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -34,9 +35,12 @@ pub struct PreparedUpdate {
     pub adc_sample_rate_hz: Option<f64>,
     /// Unix time of their timestamp 0; 0 if unknown.
     pub sync_time_seconds: Option<f64>,
-    /// Current values of the parameters, by name of block.
+    /// Values of the parameters in force, by name of block.
     #[schema(value_type = Object)]
     pub before: Map<String, Value>,
+    /// Values of the parameters that take effect later without the update, by effective timestamp.
+    #[serde(default)]
+    pub scheduled: Vec<ScheduledValue>,
 }
 
 /// Change of a value.

@@ -1,7 +1,7 @@
 //! Live updates of blocks of several parts: prepared at all parts, then committed at one timestamp.
 //!
 //! Nothing changes unless all parts have accepted the values. A part that fails between the two steps leaves the old
-//! values at all others: what they have scheduled is scheduled back at the same timestamp.
+//! values at all others: they schedule the values again that they would have without the update.
 
 use super::client::{Asked, Unanswered};
 use super::parts::Part;
@@ -25,7 +25,7 @@ const PREPARE: Duration = Duration::from_secs(3);
 const COMMIT: Duration = Duration::from_secs(1);
 /// Distance of the timestamp from the newest samples, in seconds: more than the time for committing and taking back.
 const LEAD_SECONDS: f64 = 3.0;
-/// Largest answer, in bytes: it has the values before the update.
+/// Largest answer, in bytes: it has the values without the update.
 const MOST_BYTES: usize = 16 << 20;
 
 /// The blocks of one part, and their new values.
@@ -200,7 +200,22 @@ fn timestamp(prepared: &[Prepared], at: Option<u64>) -> Result<u64, Problem> {
     Ok(at.unwrap_or(earliest))
 }
 
-/// Schedules the values before the update again, where it was committed; returns what has become of the update.
+/// Values of the updated parameters without the update, from its timestamp `at` on: by effective timestamp, and by name
+/// of block.
+fn without(update: &PreparedUpdate, at: u64) -> BTreeMap<u64, Map<String, Value>> {
+    let mut values = BTreeMap::from([(at, update.before.clone())]);
+    // In the order of their timestamps, so that the last value up to `at` remains.
+    for scheduled in &update.scheduled {
+        let blocks = values.entry(scheduled.timestamp.max(at)).or_default();
+        let block = blocks.entry(&scheduled.block).or_insert_with(|| Map::new().into());
+        if let Some(parameters) = block.as_object_mut() {
+            parameters.insert(scheduled.parameter.clone(), scheduled.value.clone());
+        }
+    }
+    values
+}
+
+/// Schedules the values without the update again, where it was committed; returns what has become of the update.
 async fn take_back(
     prepared: &[Prepared],
     commits: Vec<Result<Retuned, Failure>>,
@@ -213,20 +228,30 @@ async fn take_back(
             Err(Failure::Lost(_)) => true,
             Err(failure) => return (true, format!("part `{name}`: {}", failure.text())),
         };
-        let path = format!("/api/v1/blocks?at={at}");
-        let before = Some(&prepared.update.before);
+        let mut wrong = Vec::new();
         // A part whose answer did not arrive may have committed.
-        match ask::<Retuned>(&prepared.part, Method::PATCH, &path, before, COMMIT).await {
-            Ok(made) if !made.is_late => (true, format!("part `{name}`: keeps its values")),
-            Ok(made) => {
-                let until = made.effective_timestamp;
-                (false, format!("part `{name}`: had the new values from timestamp {at} to {until}"))
-            }
-            Err(failure) => {
-                let what = if may_have_it { "unknown" } else { "has the new values" };
-                (false, format!("part `{name}`: {what}: {}", failure.text()))
+        for (from, values) in without(&prepared.update, at) {
+            let path = format!("/api/v1/blocks?at={from}");
+            match ask::<Retuned>(&prepared.part, Method::PATCH, &path, Some(&values), COMMIT).await
+            {
+                Ok(made) if !made.is_late => {}
+                Ok(made) => {
+                    let until = made.effective_timestamp;
+                    wrong.push(format!("had wrong values from timestamp {from} to {until}"));
+                }
+                Err(failure) => {
+                    let what = match (from > at, may_have_it) {
+                        (true, _) => &format!("lacks the values scheduled for timestamp {from}"),
+                        (false, true) => "unknown",
+                        (false, false) => "has the new values",
+                    };
+                    wrong.push(format!("{what}: {}", failure.text()));
+                    break;
+                }
             }
         }
+        let said = if wrong.is_empty() { "keeps its values" } else { &wrong.join(", ") };
+        (wrong.is_empty(), format!("part `{name}`: {said}"))
     });
     let undone = join_all(undone).await;
     let is_undone = undone.iter().all(|(is_undone, _)| *is_undone);
@@ -240,4 +265,45 @@ async fn take_back(
     Problem::new(StatusCode::BAD_GATEWAY, detail).help(
         "a part that its engine starts again has the deployed values; see `GET /api/v1/parts`, and set the values again",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fxgraph_api::flowgraph::ScheduledValue;
+    use serde_json::json;
+
+    #[test]
+    fn values_without_an_update_are_those_scheduled_before_and_after_it() {
+        let scheduled = |block: &str, timestamp, value| ScheduledValue {
+            block: block.to_owned(),
+            parameter: "level".to_owned(),
+            value,
+            timestamp,
+        };
+        let before = json!({"a": {"level": 1, "gain": 7}, "b": {"level": 2}});
+        let update = PreparedUpdate {
+            id: "0".to_owned(),
+            lease_seconds: 5.0,
+            newest_timestamp: Some(50),
+            adc_sample_rate_hz: None,
+            sync_time_seconds: None,
+            before: before.as_object().unwrap().clone(),
+            scheduled: vec![
+                scheduled("a", 60, json!(3)),
+                scheduled("a", 100, json!(4)),
+                scheduled("b", 101, json!(null)),
+                scheduled("a", 200, json!(5)),
+            ],
+        };
+        let values = |at| json!(without(&update, at));
+        let expected = json!({
+            "100": {"a": {"level": 4, "gain": 7}, "b": {"level": 2}},
+            "101": {"b": {"level": null}},
+            "200": {"a": {"level": 5}},
+        });
+        assert_eq!(values(100), expected);
+        let all = json!({"300": {"a": {"level": 5, "gain": 7}, "b": {"level": null}}});
+        assert_eq!(values(300), all);
+    }
 }

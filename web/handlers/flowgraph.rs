@@ -63,7 +63,7 @@ fn graph(plan: &Plan, look: &Look) -> Graph {
     }
 }
 
-fn scheduled(value: fxgraph::flowgraph::ScheduledValue) -> ScheduledValue {
+pub(super) fn scheduled(value: fxgraph::flowgraph::ScheduledValue) -> ScheduledValue {
     ScheduledValue {
         block: value.block,
         parameter: value.parameter.to_owned(),

@@ -1,6 +1,7 @@
 //! Live updates in two steps, for updates of several flowgraphs at one timestamp.
 
 use super::changes::{RETUNE, json_object, retuned};
+use super::flowgraph::scheduled;
 use super::request::{asked, beside};
 use crate::app::App;
 use crate::guard::Peer;
@@ -11,6 +12,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
 use fxgraph::control::{self, RetuneError};
 use fxgraph_api::changes::{PreparedUpdate, Retuned};
+use fxgraph_api::flowgraph::ScheduledValue;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -61,19 +63,20 @@ fn decision(decide: &Receiver<u64>) -> Option<u64> {
     at.filter(|_| began.elapsed() < LEASE)
 }
 
-/// Values in force of the parameters `names`, by name of block.
-fn before(app: &App, names: Vec<(String, Vec<String>)>) -> Map<String, Value> {
-    let plan = app.control.plan_in_force();
-    let of_block = |(name, keys): (String, Vec<String>)| {
-        let block = &plan.blocks[plan.block(&name)?];
-        let value = |key: &str| block.parameters.get(key).cloned().unwrap_or_default();
-        let values = keys.into_iter().map(|key| {
-            let value = value(&key);
-            (key, value)
-        });
-        Some((name, Value::Object(values.collect())))
+/// Values of the parameters `names`, by name of block: those in force, and those that take effect later.
+fn before(app: &App, names: &[(String, Vec<String>)]) -> (Map<String, Value>, Vec<ScheduledValue>) {
+    let (plan, later) = app.control.in_force_and_scheduled();
+    let of_block = |(name, keys): &(String, Vec<String>)| {
+        let block = &plan.blocks[plan.block(name)?];
+        let value = |key: &String| block.parameters.get(key).cloned().unwrap_or_default();
+        let values = keys.iter().map(|key| (key.clone(), value(key)));
+        Some((name.clone(), Value::Object(values.collect())))
     };
-    names.into_iter().filter_map(of_block).collect()
+    let in_force = names.iter().filter_map(of_block).collect();
+    let is_named = |value: &ScheduledValue| {
+        names.iter().any(|(name, keys)| *name == value.block && keys.contains(&value.parameter))
+    };
+    (in_force, later.into_iter().map(scheduled).filter(is_named).collect())
 }
 
 /// Prepares a live update: its blocks accept the values, which apply when it is committed
@@ -109,7 +112,7 @@ pub(super) async fn prepare(
         let _turn = turn;
         let outcome = of_hold.control.retune_prepared(request, RETUNE, |prepared| {
             // Read while no other change is made: blocks request updates, too.
-            let _ = offer.send((prepared, before(&of_hold, names)));
+            let _ = offer.send((prepared, before(&of_hold, &names)));
             decision(&decided)
         });
         // Nobody waits for the outcome of an update that was not committed.
@@ -118,7 +121,7 @@ pub(super) async fn prepare(
     };
     // It goes on if the client leaves, until the lease is over.
     tokio::spawn(beside(hold));
-    let Ok((prepared, before)) = offered.await else {
+    let Ok((prepared, (before, scheduled))) = offered.await else {
         return match done.await {
             Ok(Err(error)) => Err(error.into()),
             _ => Err(Problem::new(StatusCode::CONFLICT, "the run has ended")),
@@ -132,6 +135,7 @@ pub(super) async fn prepare(
         adc_sample_rate_hz: prepared.clock.map(|clock| clock.adc_sample_rate_hz),
         sync_time_seconds: prepared.clock.map(|clock| clock.sync_time_seconds),
         before,
+        scheduled,
     }))
 }
 
