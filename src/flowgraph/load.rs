@@ -3,7 +3,7 @@
 use super::document::{Document, doubled};
 use super::expand::{Expansion, Instance};
 use super::expect::{TestHead, TestSpec};
-use super::parameters::{Given, Setting, evaluate};
+use super::parameters::{Given, Setting, evaluate, note_set};
 use super::plan::{ParameterInfo, Plan, PlannedBlock};
 use super::resolve::Resolver;
 use super::scope::{Budget, Names, Substitution, to_value};
@@ -97,8 +97,11 @@ pub fn load_with(
     let document = include::gather((main, folder), access, &mut sources, &mut problems);
     let mut heads = Vec::new();
     let ground = (&sources, access, folder);
-    let plan = document
-        .and_then(|document| plan(&document, set, registry, ground, &mut problems, &mut heads));
+    let plan = document.and_then(|document| {
+        let plan = plan(&document, set, registry, ground, &mut problems, &mut heads);
+        problems.iter_mut().for_each(|problem| note_set(problem, &document, set, &sources));
+        plan
+    });
     if access.is_limited() {
         problems.iter_mut().for_each(|problem| hide_content(problem, &sources, access));
     }

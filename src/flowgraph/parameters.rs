@@ -1,7 +1,7 @@
 //! Values of declared parameters: given by a use of a template, set from outside, or default.
 
 use super::Sources;
-use super::document::Declared;
+use super::document::{Declared, Document};
 use super::expression::Scalar;
 use super::order::Order;
 use super::parse::parse;
@@ -48,6 +48,46 @@ pub(super) enum Given<'a> {
     Entries(&'a [(Key, Option<Node>)], Span),
 }
 
+impl Given<'_> {
+    /// Subject of messages about the value of the parameter `name`: the `--set` that gives the value, if one does.
+    fn subject(&self, name: &str) -> String {
+        match self {
+            Given::Set(set) if is_typed(set, name) => format!("`--set {name}`"),
+            _ => format!("the parameter `{name}`"),
+        }
+    }
+}
+
+/// Whether a `--set` gives the value of the parameter `name`.
+fn is_typed(set: &[Setting], name: &str) -> bool {
+    let last = set.iter().rev().find(|set| set.name == name);
+    last.is_some_and(|set| matches!(set.value, SetTo::Typed(_)))
+}
+
+/// Names in `problem` each `--set` whose value the expressions at the place of `problem` use.
+pub(super) fn note_set(
+    problem: &mut Diagnostic,
+    document: &Document,
+    set: &[Setting],
+    sources: &Sources,
+) {
+    let Some(span) = problem.span else { return };
+    let mut used = Vec::new();
+    names_used(&Node::new(Value::Text(sources.text(span).to_owned()), span), &mut used);
+    for parameter in &document.parameters {
+        let name = &parameter.key.text;
+        // A parameter of a template may hide that of the flowgraph.
+        let mut hiding = document.templates.iter().flat_map(|template| &template.parameters);
+        if used.contains(name)
+            && is_typed(set, name)
+            && !hiding.any(|parameter| parameter.key.text == *name)
+        {
+            let note = format!("set by `--set {name}`");
+            problem.notes.push((parameter.key.span, note));
+        }
+    }
+}
+
 /// Returns the names in `outer` and the values of `declared`, which hide names of `outer`.
 pub(super) fn evaluate(
     declared: &[Declared],
@@ -68,7 +108,7 @@ pub(super) fn evaluate(
         #[allow(clippy::single_match_else, reason = "two cases of equal importance")]
         match value_given(parameter, given, problems) {
             Some(value) => {
-                let value = value.and_then(|node| checked(parameter, &node, problems));
+                let value = value.and_then(|node| checked(parameter, given, &node, problems));
                 names.set(&parameter.key.text, value);
             }
             None => {
@@ -178,14 +218,19 @@ fn class(value: &Scalar) -> &'static str {
 }
 
 /// Returns the value, if its type is that of the default.
-fn checked(parameter: &Declared, node: &Node, problems: &mut Vec<Diagnostic>) -> Option<Scalar> {
-    let name = &parameter.key.text;
+fn checked(
+    parameter: &Declared,
+    given: &Given<'_>,
+    node: &Node,
+    problems: &mut Vec<Diagnostic>,
+) -> Option<Scalar> {
+    let subject = || given.subject(&parameter.key.text);
     let Some(value) = to_scalar(node) else {
         problems.push(
             Diagnostic::error(
                 codes::WRONG_TYPE,
                 node.span,
-                format!("the parameter `{name}` cannot be {}", node.value.sort()),
+                format!("{} cannot be {}", subject(), node.value.sort()),
             )
             .label("expected a number, text, true or false, or a list or mapping of them"),
         );
@@ -204,7 +249,7 @@ fn checked(parameter: &Declared, node: &Node, problems: &mut Vec<Diagnostic>) ->
         Diagnostic::error(
             codes::WRONG_TYPE,
             node.span,
-            format!("the parameter `{name}` must be {wanted}, found {}", node.value.quoted()),
+            format!("{} must be {wanted}, found {}", subject(), node.value.quoted()),
         )
         .label(format!("expected {wanted}"))
         .help("the type must be that of the default"),
@@ -240,7 +285,7 @@ fn defaults(
             }
             Some(default) => Substitution { names, sources, budget, problems }
                 .node(default)
-                .and_then(|node| checked(parameter, &node, problems)),
+                .and_then(|node| checked(parameter, given, &node, problems)),
         };
         names.set(&parameter.key.text, value);
     }
@@ -306,7 +351,8 @@ fn in_range(
         let shown = value.map(|v| super::scope::to_value(v).plain()).unwrap_or_default();
         let side = if word == "minimum" { "below" } else { "above" };
         let message = format!(
-            "the parameter `{name}` is {shown}, {side} its {word} of {}",
+            "{} is {shown}, {side} its {word} of {}",
+            given.subject(name),
             limit.value.plain()
         );
         let place = match given {

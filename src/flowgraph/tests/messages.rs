@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use super::kinds::registry;
-use crate::{OnFault, Setting, load_text};
+use crate::{OnFault, SetTo, Setting, load_text};
 use fxgraph_core::diagnostic::{Severity, Style, all_explanations, render_all};
 use fxgraph_core::retune::When;
+use fxgraph_core::tree::Value;
 
 /// A file for each code that triggers it.
 const EXAMPLES: [(&str, &str); 44] = [
@@ -408,6 +409,34 @@ fn errors_of_set_point_at_declaration() {
         shown.push_str(&render_all(&problems, &loaded.sources, Style::Plain));
     }
     insta::assert_snapshot!("set", shown);
+}
+
+#[test]
+fn error_of_a_value_that_set_gives_names_the_set() {
+    let notes = |templates: &str, set: Setting| {
+        let text = format!(
+            "flowgraph: g
+parameters: {{channels: {{default: 16}}, frames: {{default: 1}}}}
+{templates}blocks:
+  s: {{kind: source, parameters: {{channels: \"${{channels * frames}}\"}}}}
+  o: {{kind: sink, input: s.pol0}}
+  p: {{kind: sink, input: s.pol1}}
+"
+        );
+        let loaded = load_text("example.yaml", &text, &[set], &registry());
+        let [problem] = &loaded.result.err().unwrap()[..] else { panic!("one error") };
+        let notes = problem.notes.iter();
+        notes
+            .map(|(span, note)| format!("{}: {note}", loaded.sources.text(*span)))
+            .collect::<Vec<_>>()
+    };
+    let zero = || Setting::typed("channels", "0");
+    assert_eq!(notes("", zero()), ["channels: set by `--set channels`"]);
+    let of_test = Setting { name: "channels".to_owned(), value: SetTo::Value(Value::Int(0)) };
+    assert!(notes("", of_test).is_empty());
+    // The name may be that of the template.
+    let template = "templates: {t: {parameters: {channels: {default: 1}}, blocks: {a: {kind: sink, input: x}}, inputs: [x]}}\n";
+    assert!(notes(template, zero()).is_empty());
 }
 
 #[test]
