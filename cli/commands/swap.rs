@@ -129,6 +129,10 @@ fn as_text(change: &ChangeInfo, is_dry: bool, terminal: &Terminal) -> String {
     text += &match &change.restart_because {
         Some(why) => format!("needs a restart: {why}\n"),
         None if change.way == "nothing" => String::new(),
+        None if change.way == "retune" => {
+            let done = if is_dry { "would change" } else { "changed" };
+            format!("{done} live parameters without interruption (live update)\n")
+        }
         None if change.way == "seamless" => format!("{done} without interruption (seamless)\n"),
         None => format!("{done}; interruption: {} ({})\n", change.gap, change.way),
     };

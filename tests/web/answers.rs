@@ -14,6 +14,7 @@ use fxgraph_api::shadows::ShadowInfo;
 use fxgraph_api::views::{Message, ViewList};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::time::{Duration, Instant};
 
 /// Reads `answer` as a `T`, which must contain all of it.
 fn whole<T: DeserializeOwned + Serialize>(answer: &Response) -> T {
@@ -59,4 +60,29 @@ fn answers_are_read_without_loss() {
     let recordings = "blocks/source/outputs/pol0/recordings";
     whole::<RecorderInfo>(&send("POST", recordings, "application/json", "{}"));
     whole::<Vec<RecorderInfo>>(&get("recorders"));
+}
+
+#[test]
+fn swap_of_a_source_to_other_live_values_is_a_live_update() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), TUNABLE, &[]);
+    let swap = |query: &str, parameters: &str| {
+        let path = format!("/api/v1/blocks/source?{query}");
+        patch(&program, &path, &format!("{{\"parameters\": {{{parameters}}}}}"))
+    };
+    let live = r#""signals": "cw(0.3, 2000)""#;
+    let would: ChangeInfo = whole(&swap("dry_run=true", live));
+    assert_eq!((would.way.as_str(), would.restart_because, would.is_made), ("retune", None, false));
+    let more = format!("{live}, \"period_samples\": 16384");
+    let other: ChangeInfo = whole(&swap("dry_run=true", &more));
+    assert!(other.way == "restart" && other.restart_because.is_some());
+    let made: ChangeInfo = whole(&swap("dry_run=false", live));
+    assert!(made.way == "retune" && made.is_made);
+    let block = || program.get("/api/v1/blocks/source").json();
+    let began = Instant::now();
+    while block()["parameters"]["signals"] != "cw(0.3, 2000)" {
+        assert!(began.elapsed() < Duration::from_mins(1), "{}", block());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(block()["totals"]["restarts"], 0);
 }

@@ -61,7 +61,7 @@ pub struct ChangeInfo {
     pub block: String,
     /// Differences.
     pub differences: Vec<DifferenceInfo>,
-    /// Way of the change: nothing, seamless, held or restart.
+    /// Way of the change: `nothing`, `retune` (live update of a source), `seamless` or `held` (swap), or `restart`.
     #[schema(example = "seamless")]
     pub way: String,
     /// Description of the expected interruption.

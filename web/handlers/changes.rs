@@ -46,6 +46,7 @@ fn info(change: &Change, is_made: bool) -> ChangeInfo {
 pub(super) fn way_name(way: &Way) -> &'static str {
     match way {
         Way::Nothing => "nothing",
+        Way::Retune => "retune",
         Way::Seamless => "seamless",
         Way::Held { .. } => "held",
         Way::Restart(_) => "restart",
@@ -78,9 +79,11 @@ impl From<RetuneError> for Problem {
 
 impl From<SwapError> for Problem {
     fn from(error: SwapError) -> Self {
-        if let SwapError::Busy = error {
-            return Self::busy(error.to_string());
-        }
+        let error = match error {
+            SwapError::Busy => return Self::busy(error.to_string()),
+            SwapError::Retune(error) => return error.into(),
+            other => other,
+        };
         Self::new(StatusCode::CONFLICT, with_causes(&error))
             .help("the flowgraph continues unchanged; see `/api/v1/events` for details")
     }

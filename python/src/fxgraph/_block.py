@@ -53,7 +53,7 @@ class Change:
     block : str
         Name of the block.
     way : str
-        ``nothing``, ``seamless``, ``held`` or ``restart``.
+        ``nothing``, ``retune`` (live update of a source), ``seamless``, ``held`` or ``restart``.
     gap : str
         Expected interruption.
     differences : dict

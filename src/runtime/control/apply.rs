@@ -255,7 +255,12 @@ impl Control {
             .blocks
             .iter()
             .filter(is_retuned)
-            .map(|block| (block.block.as_str(), parameters(block, |difference| &difference.from)))
+            .map(|block| {
+                (
+                    block.block.as_str(),
+                    parameters(&block.differences, |difference| &difference.from),
+                )
+            })
             .collect();
         if !request.is_empty() {
             let request = Request::from(&json!(request).to_string());

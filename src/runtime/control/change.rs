@@ -54,6 +54,8 @@ pub struct Difference {
 pub enum Way {
     /// No value differs.
     Nothing,
+    /// Only live parameters of a source differ, which cannot be swapped: a live update.
+    Retune,
     /// The new block catches up while the old one runs, and takes the slot between two frames: no
     /// frame is dropped, duplicated or delayed.
     Seamless,
@@ -73,7 +75,7 @@ impl Way {
     #[must_use]
     pub fn gap(&self) -> String {
         match self {
-            Self::Nothing | Self::Seamless => "none".to_owned(),
+            Self::Nothing | Self::Retune | Self::Seamless => "none".to_owned(),
             Self::Held { .. } => {
                 "none as long as the input queues have room for the frames meanwhile".to_owned()
             }
@@ -103,7 +105,14 @@ impl Control {
         let index = before.block(block).unwrap_or_default();
         let (old, new) = (&before.blocks[index], &after.blocks[index]);
         let differences = differences(old, new);
-        let way = way(old, new, differences.is_empty());
+        let way = match way(old, new, differences.is_empty()) {
+            Way::Restart(_)
+                if old.inputs.is_empty() && self.is_live(&before, old, &differences) =>
+            {
+                Way::Retune
+            }
+            way => way,
+        };
         let memory = match way {
             Way::Seamless => after.swap_memory(index, &after.memory()),
             _ => BTreeMap::new(),

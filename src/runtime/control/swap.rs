@@ -1,7 +1,8 @@
 //! Swaps: changes of blocks while frames flow.
 
 use super::change::{Change, Way, frame_limit};
-use super::{Control, UpdateError};
+use super::update::parameters;
+use super::{Control, RetuneError, UpdateError};
 use crate::exchange::{Exchange, Terms};
 use crate::{NotExchanged, Unanswered};
 use fxgraph_core::device::DeviceName;
@@ -10,6 +11,7 @@ use fxgraph_core::frame::{OutOfMemory, Pool};
 use fxgraph_core::retune::{Undecided, When};
 use fxgraph_flowgraph;
 use fxgraph_flowgraph::{BuildError, PlannedBlock};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,6 +55,9 @@ pub enum SwapError {
     /// The additional frames could not be allocated.
     #[error(transparent)]
     Frames(#[from] OutOfMemory),
+    /// The live update was not made.
+    #[error(transparent)]
+    Retune(#[from] RetuneError),
     /// The new block did not take the slot, or was rolled back.
     #[error(transparent)]
     NotExchanged(#[from] NotExchanged),
@@ -93,6 +98,12 @@ impl Control {
         self.refuse_shadowed(&change.block)?;
         let made = match &change.way {
             Way::Nothing => return Ok(()),
+            Way::Retune => {
+                let values = parameters(&change.differences, |difference| &difference.to);
+                let request = json!({ &change.block: values }).to_string();
+                self.retune_alone((&request).into(), None, Instant::now() + limit)?;
+                return Ok(());
+            }
             Way::Restart(why) => return Err(SwapError::Restart(why.clone())),
             Way::Seamless => self.exchange(change, limit, may_hold_up),
             // A block without outputs has no frame from which on it counts.

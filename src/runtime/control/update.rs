@@ -96,8 +96,9 @@ impl Update {
 
     pub(super) fn retuned(&self) -> Option<Request> {
         let retuned = self.blocks.iter().filter(|block| block.step == Step::Retune);
-        let parameters =
-            |block: &BlockUpdate| (block.block.clone(), parameters(block, |found| &found.to));
+        let parameters = |block: &BlockUpdate| {
+            (block.block.clone(), parameters(&block.differences, |found| &found.to))
+        };
         let request: HashMap<String, Map<String, Json>> = retuned.map(parameters).collect();
         (!request.is_empty()).then(|| (&json!(request).to_string()).into())
     }
@@ -174,6 +175,7 @@ impl Control {
         } else {
             match self.change(&old.name, form(old, new)) {
                 Ok(Change { way: Way::Restart(why), .. }) => Step::Restart(why),
+                Ok(Change { way: Way::Retune, .. }) => Step::Retune,
                 Ok(change) => Step::Swap(change.way),
                 Err(Refused { problems, .. }) => Step::Restart(
                     problems.into_iter().next().map_or(String::new(), |problem| problem.message),
@@ -184,7 +186,12 @@ impl Control {
     }
 
     /// Whether all `differences` are valid values of live parameters.
-    fn is_live(&self, plan: &Plan, block: &PlannedBlock, differences: &[Difference]) -> bool {
+    pub(super) fn is_live(
+        &self,
+        plan: &Plan,
+        block: &PlannedBlock,
+        differences: &[Difference],
+    ) -> bool {
         let Some(kind) = self.registry().get(block.kind) else { return false };
         let parameter = |difference: &Difference| {
             let name = difference.key.strip_prefix(PARAMETERS)?;
@@ -201,14 +208,14 @@ impl Control {
 
 /// Returns the names of the changed parameters with the values that `value` selects.
 pub(super) fn parameters(
-    block: &BlockUpdate,
+    differences: &[Difference],
     value: impl Fn(&Difference) -> &Json,
 ) -> Map<String, Json> {
     let of = |difference: &Difference| {
         let name = difference.key.strip_prefix(PARAMETERS)?;
         Some((name.to_owned(), value(difference).clone()))
     };
-    block.differences.iter().filter_map(of).collect()
+    differences.iter().filter_map(of).collect()
 }
 
 /// Returns the blocks in the file, without transfers.
