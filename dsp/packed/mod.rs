@@ -46,6 +46,20 @@ impl Decoder {
         }
     }
 
+    /// Returns the number of saturated samples, which are at the largest value, its negative, or the most negative value.
+    #[must_use]
+    pub fn saturated(&self, packed: &[u8]) -> u64 {
+        let (mut done, mut saturated) = (0, 0);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(tables) = &self.avx2 {
+            (done, saturated) = tables.saturated(packed);
+        }
+        let largest = (1 << (self.bits - 1)) - 1;
+        let samples = 8 * packed.len() / usize::from(self.bits);
+        let rest = (done..samples).filter(|i| self.one(packed, *i).unsigned_abs() >= largest);
+        saturated + rest.count() as u64
+    }
+
     fn one(&self, packed: &[u8], index: usize) -> i16 {
         let bits = usize::from(self.bits);
         let byte = |i: usize| packed.get(i).copied().unwrap_or(0);
@@ -99,6 +113,37 @@ mod tests {
             Decoder::new(bits).unwrap().decode(&packed, first, &mut out);
             prop_assert_eq!(&out, &samples[first..]);
         }
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn saturated_samples_are_counted(
+            width in 0..WIDTHS.len(),
+            near in any::<bool>(),
+            raw in prop::collection::vec(any::<i16>(), 0..500),
+        ) {
+            let bits = WIDTHS[width];
+            // Samples near the limits are rare otherwise.
+            let near_limit = |x: i16| i16::MIN.wrapping_add((x % 8 - 4) << (16 - bits));
+            let sample = |x: &i16| if near { near_limit(*x) } else { *x } >> (16 - bits);
+            let mut samples: Vec<i16> = raw.iter().map(sample).collect();
+            // Whole bytes, so that no sample is made of padding.
+            samples.truncate(samples.len() / 8 * 8);
+            let largest = (1_i32 << (bits - 1)) - 1;
+            let expected = samples.iter().filter(|x| i32::from(**x).abs() >= largest).count();
+            let decoder = Decoder::new(bits).unwrap();
+            prop_assert_eq!(decoder.saturated(&pack(&samples, bits)), expected as u64);
+        }
+    }
+
+    #[test]
+    fn saturated_samples_of_a_long_stretch_are_counted() {
+        // More than the lanes of a vector can count in 16 bits.
+        let samples = if cfg!(miri) { 8 * 512 } else { 8 * 300_000 };
+        let packed = pack(&[-128, 127, -127, 126, 0, -126, 127, 1].repeat(samples / 8), 8);
+        assert_eq!(Decoder::new(8).unwrap().saturated(&packed), samples as u64 / 2);
     }
 
     #[test]

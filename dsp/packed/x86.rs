@@ -1,10 +1,11 @@
-//! Decoding with AVX2.
+//! Decoding and counting with AVX2.
 #![allow(unsafe_code, reason = "loads and stores of whole registers, within slices")]
 
 use std::arch::x86_64::{
-    __m128i, __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm256_broadcastsi128_si256,
-    _mm256_mullo_epi16, _mm256_set_m128i, _mm256_shuffle_epi8, _mm256_sra_epi16,
-    _mm256_storeu_si256,
+    __m128i, __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm256_abs_epi16, _mm256_and_si256,
+    _mm256_broadcastsi128_si256, _mm256_cmpeq_epi16, _mm256_max_epu16, _mm256_mullo_epi16,
+    _mm256_set_m128i, _mm256_set1_epi16, _mm256_setzero_si256, _mm256_shuffle_epi8,
+    _mm256_sra_epi16, _mm256_storeu_si256, _mm256_sub_epi16,
 };
 
 /// Constants for decoding one width.
@@ -40,39 +41,102 @@ impl Tables {
         // SAFETY: the tables exist only if the CPU has AVX2.
         unsafe { decode(self, packed, out) }
     }
+
+    /// Counts the saturated samples of as many whole vectors as there are; returns the number of samples and the count.
+    pub(super) fn saturated(&self, packed: &[u8]) -> (usize, u64) {
+        // SAFETY: as above.
+        unsafe { saturated(self, packed) }
+    }
+}
+
+/// Tables in the registers of the CPU.
+struct Loaded {
+    shuffle: __m256i,
+    multiply: __m256i,
+    bits: usize,
+}
+
+impl Loaded {
+    #[target_feature(enable = "avx2")]
+    fn new(tables: &Tables) -> Self {
+        // SAFETY: both tables are 16 bytes long.
+        let (shuffle, multiply): (__m128i, __m128i) = unsafe {
+            (
+                _mm_loadu_si128(tables.shuffle.as_ptr().cast()),
+                _mm_loadu_si128(tables.multiply.as_ptr().cast()),
+            )
+        };
+        Self {
+            shuffle: _mm256_broadcastsi128_si256(shuffle),
+            multiply: _mm256_broadcastsi128_si256(multiply),
+            bits: tables.bits,
+        }
+    }
+
+    /// Number of whole vectors in `packed`.
+    fn vectors(&self, packed: &[u8]) -> usize {
+        // The second load of vector v covers bytes (2 v + 1) bits to that + 16.
+        packed.len().checked_sub(16 + self.bits).map_or(0, |room| room / (2 * self.bits) + 1)
+    }
+
+    /// The samples of vector `v`, each at the top of 16 bits, with other samples below it.
+    ///
+    /// # Safety
+    /// `v` must be less than [`Loaded::vectors`] of `packed`.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    unsafe fn top(&self, packed: &[u8], v: usize) -> __m256i {
+        // SAFETY: both loads end within `packed`.
+        let (low, high) = unsafe {
+            let from = packed.as_ptr().add(2 * v * self.bits);
+            (_mm_loadu_si128(from.cast()), _mm_loadu_si128(from.add(self.bits).cast()))
+        };
+        let pairs = _mm256_shuffle_epi8(_mm256_set_m128i(high, low), self.shuffle);
+        _mm256_mullo_epi16(pairs, self.multiply)
+    }
 }
 
 /// See [`Tables::decode`].
 #[target_feature(enable = "avx2")]
 fn decode(tables: &Tables, packed: &[u8], out: &mut [i16]) -> usize {
-    let bits = tables.bits;
-    // SAFETY: both tables are 16 bytes long.
-    let (shuffle, multiply): (__m128i, __m128i) = unsafe {
-        (
-            _mm_loadu_si128(tables.shuffle.as_ptr().cast()),
-            _mm_loadu_si128(tables.multiply.as_ptr().cast()),
-        )
-    };
-    let shuffle = _mm256_broadcastsi128_si256(shuffle);
-    let multiply = _mm256_broadcastsi128_si256(multiply);
-    let shift = _mm_cvtsi32_si128(16 - bits as i32);
-    // The second load of vector v covers bytes (2 v + 1) bits to that + 16.
-    let vectors = match packed.len().checked_sub(16 + bits) {
-        Some(room) => (room / (2 * bits) + 1).min(out.len() / 16),
-        None => 0,
-    };
+    let loaded = Loaded::new(tables);
+    let shift = _mm_cvtsi32_si128(16 - tables.bits as i32);
+    let vectors = loaded.vectors(packed).min(out.len() / 16);
     for v in 0..vectors {
-        // SAFETY: `vectors` is limited so that both loads end within `packed` and the store
-        // within `out`.
+        // SAFETY: `vectors` is limited so that the vector is within `packed` and the store within `out`.
         unsafe {
-            let from = packed.as_ptr().add(2 * v * bits);
-            let low = _mm_loadu_si128(from.cast());
-            let high = _mm_loadu_si128(from.add(bits).cast());
-            let pairs = _mm256_shuffle_epi8(_mm256_set_m128i(high, low), shuffle);
-            let top = _mm256_mullo_epi16(pairs, multiply);
-            let samples: __m256i = _mm256_sra_epi16(top, shift);
+            let samples: __m256i = _mm256_sra_epi16(loaded.top(packed, v), shift);
             _mm256_storeu_si256(out.as_mut_ptr().add(16 * v).cast(), samples);
         }
     }
     16 * vectors
+}
+
+/// See [`Tables::saturated`].
+#[target_feature(enable = "avx2")]
+fn saturated(tables: &Tables, packed: &[u8]) -> (usize, u64) {
+    /// Vectors after which no lane has counted more than 16 bits hold.
+    const MOST: usize = 1 << 15;
+    let loaded = Loaded::new(tables);
+    let below = 16 - tables.bits;
+    let samples_only = _mm256_set1_epi16((u16::MAX << below).cast_signed());
+    let largest = _mm256_set1_epi16(((1_i16 << (tables.bits - 1)).wrapping_sub(1)) << below);
+    let (vectors, mut total) = (loaded.vectors(packed), 0);
+    for first in (0..vectors).step_by(MOST) {
+        let mut counts = _mm256_setzero_si256();
+        for v in first..vectors.min(first + MOST) {
+            // SAFETY: `v` is less than `vectors`.
+            let top = unsafe { loaded.top(packed, v) };
+            // The magnitude of the most negative value is right as an unsigned number.
+            let magnitude = _mm256_abs_epi16(_mm256_and_si256(top, samples_only));
+            let is_saturated = _mm256_cmpeq_epi16(_mm256_max_epu16(magnitude, largest), magnitude);
+            // True is -1.
+            counts = _mm256_sub_epi16(counts, is_saturated);
+        }
+        let mut lanes = [0_u16; 16];
+        // SAFETY: the array is 32 bytes long.
+        unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), counts) };
+        total += lanes.iter().copied().map(u64::from).sum::<u64>();
+    }
+    (16 * vectors, total)
 }

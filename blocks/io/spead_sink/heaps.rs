@@ -1,11 +1,11 @@
 //! Division of a frame into heaps.
 
 use super::partial::{Partial, PartialDumps};
-use super::saturated::saturated_samples;
 use crate::io::spead::descriptor::{self, Description, Elements};
 use crate::io::spead::item;
 use crate::io::spead::packet::{Pointer, VALUE_BITS};
 use fxgraph::{BlockError, Frame};
+use fxgraph_dsp::packed::Decoder;
 
 /// Type of a stream, with its identifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl Heaps {
         match self.stream {
             Stream::Digitiser { digitiser_id, bits } => {
                 let payload = frame.as_slice::<u8>().ok()?.get(start..start + self.heap_bytes)?;
-                let saturated = saturated_samples(payload, bits).min(0xffff);
+                let saturated = Decoder::new(bits)?.saturated(payload).min(0xffff);
                 let status = (saturated << 32) | (u64::from(saturated > 0) << 1);
                 add(Pointer::immediate(item::DIGITISER_ID, digitiser_id));
                 add(Pointer::immediate(item::DIGITISER_STATUS, status));

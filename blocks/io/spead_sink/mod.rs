@@ -4,7 +4,6 @@ mod cpu;
 pub mod heaps;
 pub(crate) mod pace;
 pub mod partial;
-mod saturated;
 mod share;
 mod threads;
 
