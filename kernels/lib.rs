@@ -17,7 +17,6 @@ use fxgraph_core::gpu::{ProgramSource, Source};
 pub const HEADERS: &[Source] = &[
     source!("common/async_copy.cuh"),
     source!("common/dither.cuh"),
-    source!("common/dithered.cuh"),
     source!("common/half_matrix.cuh"),
     source!("common/int8_warpgroup.cuh"),
     source!("common/packed.cuh"),

@@ -26,10 +26,19 @@ __device__ __forceinline__ u32 nearest(float x, float limit) {
     return __float_as_uint(fminf(fmaxf(x, -limit), limit) + rounder);
 }
 
-/// `nearest` for the fraction `x` of the range, 0 at -limit and 1 at limit: the clamping costs no instruction.
+/// `nearest` for `x` in units of the whole range, 2 `limit`, with one instruction less.
 __device__ __forceinline__ u32 nearest_of_range(float x, float limit) {
     constexpr float rounder = 12582912.0f;
-    return __float_as_uint(fmaf(__saturatef(x), 2.0f * limit, rounder - limit));
+    return __float_as_uint(fmaf(__saturatef(x + 0.5f), 2.0f * limit, rounder - limit));
+}
+
+/// Integers nearest to `x` `range` - 127, half to even, plus 128, as `pack8`, in 32 bits of which the others are 0.
+/// `x` `range` is 0 to 254. Only multiplications: the units for logic are the busier ones.
+__device__ __forceinline__ u32 offset_bytes(c32 x, float range) {
+    // The sums with large floats have their nearest integer in the low bits; the high bits cancel.
+    const u32 re = __float_as_uint(fmaf(x.x, -range, -8388609.0f));  // from 0xcb000001 on
+    const u32 im = __float_as_uint(fmaf(x.y, range, 11862017.0f));   // from 0x4b350001 on
+    return im * 256 + re;
 }
 
 /// Packs 8 bits: the real part in the low byte of the result, the imaginary part in the next one; the

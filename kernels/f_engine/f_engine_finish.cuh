@@ -2,8 +2,8 @@
 // transposition.
 #pragma once
 #include "async_copy.cuh"
-#include "dithered.cuh"
 #include "f_engine_combs.cuh"
+#include "quantise.cuh"
 #include "short_fft.cuh"
 #include "spectrum_row.cuh"
 
@@ -32,23 +32,12 @@ struct Factors {
     }
 };
 
-using Quantiser = Dithered<VALUE_BITS>;
-
-/// Value `v` `factor`, in units of the range; with DITHER for `Quantiser`.
-__device__ __forceinline__ c32 scaled(c32 v, c32 factor) {
-    if (!DITHER) return v * factor;
-    constexpr float OFFSET = Quantiser::value_offset;
-    return {fmaf(-v.y, factor.y, fmaf(v.x, factor.x, OFFSET)),
-            fmaf(v.y, factor.x, fmaf(v.x, factor.y, OFFSET))};
-}
-
 /// Output of one thread for one unit: quantises values and stages them at byte `place` of their channels.
 struct Output {
+    static constexpr float LIMIT = largest(VALUE_BITS);
     u64 dither_key;
     u8 *direct, *mirrored;
     u32 clamped = 0;
-    /// Largest part of the values of `take_uncounted`.
-    float largest_part = 0.0f;
 
     /// `mirror` is the first mirrored channel, in units of the distance of the channels.
     __device__ __forceinline__ Output(const Worker &worker, int mirror, const Row &row, u8 *staged,
@@ -63,44 +52,20 @@ struct Output {
         mirrored = stage(mirror, 1);
     }
 
-    /// `scaled` value `y` of a channel as fractions of the range.
-    __device__ __forceinline__ c32 fraction(c32 y, int channel) const {
-        return DITHER ? Quantiser::fraction(y, dither_key + (u32)channel * DITHER_STEP)
-                      : c32{y.x + 0.5f, y.y + 0.5f};
-    }
-
-    __device__ __forceinline__ void stage(u8 *to, c32 fraction) {
-        const u32 value = Quantiser::quantise(fraction);
-        if (VALUE_BITS == 8) *(u16 *)to = (u16)value;
-        if (VALUE_BITS == 4) *to = (u8)value;
-    }
-
-    /// Takes value `v` `factor` of channel `channel`.
+    /// Takes value `v` `factor` of channel `channel`, in units of the whole range.
     __device__ __forceinline__ void take(u8 *to, c32 v, c32 factor, int channel) {
-        const c32 y = scaled(v, factor);
-        stage(to, fraction(y, channel));
-        count(y, channel);
-    }
-
-    /// The same with fewer instructions, but for the count of clamped values: `may_be_clamped` tells whether `count`
-    /// is needed.
-    __device__ __forceinline__ void take_uncounted(u8 *to, c32 v, c32 factor, int channel) {
-        const c32 y = scaled(v, factor);
-        stage(to, fraction(y, channel));
-        largest_part = fmaxf(largest_part, fmaxf(fabsf(y.x), fabsf(y.y)));
-    }
-
-    __device__ __forceinline__ void count(c32 y, int channel) {
+        c32 y = v * factor;
         if (DITHER) {
-            const c32 of_range = fraction(y, channel);
-            y = {of_range.x - 0.5f, of_range.y - 0.5f};
+            // The offset of the noise is subtracted within the product, without instructions of its own.
+            constexpr float UNIT = 0.5f / LIMIT, OFFSET = 128.5f * UNIT;
+            const c32 noise = offset_uniform_pair(dither_key + (u32)channel * DITHER_STEP);
+            y = {fmaf(UNIT, noise.x, fmaf(-v.y, factor.y, fmaf(v.x, factor.x, -OFFSET))),
+                 fmaf(UNIT, noise.y, fmaf(v.y, factor.x, fmaf(v.x, factor.y, -OFFSET)))};
         }
+        const u32 re = nearest_of_range(y.x, LIMIT), im = nearest_of_range(y.y, LIMIT);
+        if (VALUE_BITS == 8) *(u16 *)to = (u16)pack8(re, im);
+        if (VALUE_BITS == 4) *to = (u8)pack4(re, im);
         count_clamped(clamped, y, 0.5f);
-    }
-
-    /// Whether values of the warp may be clamped; they seldom are.
-    __device__ __forceinline__ bool may_be_clamped() const {
-        return __any_sync(0xffffffff, largest_part > (DITHER ? Quantiser::never_clamped : 0.5f));
     }
 };
 
@@ -108,11 +73,10 @@ struct Output {
 /// its whole range.
 constexpr float SCALE = 0.5f / largest(VALUE_BITS) / (LIMIT48 * ROOT_SCALE);
 
-/// Calls `take` (is direct, byte of the channel, value, factor, channel) for the values of a part of the rows 1 to 7.
-/// `gains` [i][`LANES`] (with KEEP_GAINS [i]) are the gains of the i-th direct and the i-th mirrored channel.
-template <class Take>
-__device__ __forceinline__ void for_part(const Worker &worker, const c32 *v, const Row &row,
-                                         const float4 *gains, Take take) {
+/// Finishes a part of the rows 1 to 7. `gains` [i][`LANES`] (with KEEP_GAINS [i]) are the gains of the i-th direct and
+/// the i-th mirrored channel. Returns the number of clamped values.
+__device__ __forceinline__ u32 finish_part(const Worker &worker, const c32 *v, const Row &row,
+                                           const float4 *gains, u8 *staged, int place) {
     const int mirror = LANES - 1 - worker.lane;
     const int first = first_channel(worker.job, worker.part, false) + COMBS * worker.lane;
     const int first_mirror = first_channel(worker.job, worker.part, true) + COMBS * mirror;
@@ -120,6 +84,7 @@ __device__ __forceinline__ void for_part(const Worker &worker, const c32 *v, con
     const float slope = row.turn.radians_per_channel, step = slope * (float)(COMBS * LANES);
     Factors factors(centre, slope * (float)(first - N / 2), step);
     Factors mirror_factors(centre, slope * (float)(first_mirror - N / 2), step);
+    Output out(worker, mirror, row, staged, place);
 #pragma unroll
     for (int i = 0; i < VALUES / 2; i++) {
         c32 factor = factors.at(i), mirror_factor = mirror_factors.at(i);
@@ -129,24 +94,8 @@ __device__ __forceinline__ void for_part(const Worker &worker, const c32 *v, con
             mirror_factor = mirror_factor * c32{pair.z, pair.w};
         }
         const int byte = i * (LANES * TILE_BYTES), channel = i * (COMBS * LANES);
-        take(true, byte, v[i], factor, first + channel);
-        take(false, byte, conj(v[VALUES - 1 - i]), mirror_factor, first_mirror + channel);
-    }
-}
-
-/// Finishes a part of the rows 1 to 7. Returns the number of clamped values.
-__device__ __forceinline__ u32 finish_part(const Worker &worker, const c32 *v, Row row, const float4 *gains,
-                                           u8 *staged, int place) {
-    Output out(worker, LANES - 1 - worker.lane, row, staged, place);
-    for_part(worker, v, row, gains, [&](bool is_direct, int byte, c32 v, c32 factor, int channel) {
-        out.take_uncounted((is_direct ? out.direct : out.mirrored) + byte, v, factor, channel);
-    });
-    if (out.may_be_clamped()) {
-        // Otherwise factors and noise are kept for it, in more registers than there are.
-        asm("" : "+f"(row.turn.radians_per_channel), "+f"(row.turn.centre.x), "+l"(out.dither_key));
-        for_part(worker, v, row, gains, [&](bool, int, c32 v, c32 factor, int channel) {
-            out.count(scaled(v, factor), channel);
-        });
+        out.take(out.direct + byte, v[i], factor, first + channel);
+        out.take(out.mirrored + byte, conj(v[VALUES - 1 - i]), mirror_factor, first_mirror + channel);
     }
     return out.clamped;
 }

@@ -28,7 +28,7 @@
 #endif
 
 #include "async_copy.cuh"
-#include "dithered.cuh"
+#include "dither.cuh"
 #include "int8_warpgroup.cuh"
 #include "quantise.cuh"
 #include "types.cuh"
@@ -77,9 +77,13 @@ struct Heap {
     u32 present[most_antennas_at_once];
 };
 
+/// Output steps from 0 to 1, the ends at which saturation clamps: all from -127 to 127, or without dither a power of two,
+/// so that values half way between integers stay so.
+constexpr float range = DITHER ? 254.0f : 256.0f;
+
 /// Quantisation of the sums of a beam in a channel, and its place in the output.
 struct __align__(DITHER ? 8 : 16) Slot {
-    /// Output per unit of the integer sums: in output steps, or with DITHER in units of the range from -127 to 127.
+    /// Output per unit of the integer sums, in units of `range` steps.
     float scale;
     /// Index of the beam; `BEAMS` or more for none.
     u32 beam;
@@ -230,23 +234,32 @@ struct Target {
 using Sums = i32[columns / 2];
 
 #if DITHER
-using Output = Dithered<8>;
+/// The noise has an offset of 128.5 steps, nearly half of the range: a value has the rest.
+constexpr float value_offset = 0.5f - 128.5f / range;
 
 /// The value that is quantised for the sum `z`.
 __device__ __forceinline__ c32 value_of(c32 z, const Slot& slot) {
-    return {fmaf(z.x, slot.scale, Output::value_offset), fmaf(z.y, slot.scale, Output::value_offset)};
+    return {fmaf(z.x, slot.scale, value_offset), fmaf(z.y, slot.scale, value_offset)};
 }
 
-/// Magnitude up to which the parts of a value are not clamped.
-__device__ __forceinline__ float never_clamped(const Slot&) { return Output::never_clamped; }
+/// Magnitude up to which the parts of a value are not clamped: the noise is less than 129 steps, and values are rounded.
+__device__ __forceinline__ float never_clamped(const Slot&) { return 1.0f - 129.0f / range - 1e-6f; }
+
+/// The value with noise, as fraction of the range.
+__device__ __forceinline__ c32 fraction(c32 value, u64 noise) {
+    const c32 pair = offset_uniform_pair(noise);
+    return {fmaf(1.0f / range, pair.x, value.x), fmaf(1.0f / range, pair.y, value.y)};
+}
 
 __device__ __forceinline__ bool is_clamped(c32 value, const Slot&, u64 noise) {
-    return Output::is_clamped(Output::fraction(value, noise));
+    const c32 of_range = fraction(value, noise);
+    return is_clamped({of_range.x - 0.5f, of_range.y - 0.5f}, 0.5f);
 }
 
-/// Packs the integers nearest to the output, clamped, as `pack8`.
+/// Integers nearest to the output, clamped, as `offset_bytes`.
 __device__ __forceinline__ u32 quantised(c32 value, const Slot&, u64 noise) {
-    return Output::quantise(Output::fraction(value, noise));
+    const c32 of_range = fraction(value, noise);
+    return offset_bytes({__saturatef(of_range.x), __saturatef(of_range.y)}, range);
 }
 #else
 __device__ __forceinline__ c32 value_of(c32 z, const Slot&) { return z; }
@@ -256,12 +269,12 @@ __device__ __forceinline__ float never_clamped(const Slot& slot) { return slot.l
 __device__ __forceinline__ bool is_clamped(c32 value, const Slot& slot, u64) { return is_clamped(value, slot.limit); }
 
 __device__ __forceinline__ u32 quantised(c32 value, const Slot& slot, u64) {
-    // As `quantise8`, with the product and the sum rounded once.
-    constexpr float rounder = 12582912.0f, most = largest(8);
-    const auto nearest = [&](float x) {
-        return __float_as_uint(fminf(fmaxf(fmaf(x, slot.scale, rounder), rounder - most), rounder + most));
+    constexpr float end = largest(8) / range;
+    const auto clamped = [&](float x) {
+        // At the upper end, then at the lower one.
+        return __saturatef(__saturatef(fmaf(x, slot.scale, 1.0f - end)) - (1.0f - 2.0f * end));
     };
-    return pack8(nearest(value.x), nearest(value.y));
+    return offset_bytes({clamped(value.x), clamped(value.y)}, range);
 }
 #endif
 
@@ -327,7 +340,7 @@ template <bool PART> __device__ __forceinline__ void finish(const Chunk& chunk, 
         may_be_clamped |= fmaxf(fabsf(value.x), fabsf(value.y)) > never_clamped(slot);
         const u32 word = quantised(value, slot, noise);
         if (t == 0) first = word;
-        else store<PART>(target, slot.beam, __byte_perm(first, word, 0x5410));
+        else store<PART>(target, slot.beam, (word * 65536 + first) ^ 0x80808080);
     });
     // Values are seldom clamped.
     if (__any_sync(~0u, may_be_clamped)) count_clamped(chunk, target);

@@ -158,6 +158,11 @@ impl Layout {
         self.column_bytes() + self.group_slots() * self.slot_bytes()
     }
 
+    /// `range` of `beamformer_hopper.cu`.
+    fn range(&self) -> f32 {
+        if self.dither { 254.0 } else { 256.0 }
+    }
+
     /// Size of `Slot` of `beamformer_hopper.cu`.
     fn slot_bytes(&self) -> usize {
         if self.dither { 8 } else { 16 }
@@ -197,11 +202,9 @@ impl Layout {
                     let unit = unit(own);
                     self.write_beam(columns, slot, own, unit);
                     let scale = unit / value_scale;
+                    words[0] = (scale / self.range()).to_bits();
                     words[1] = beam as u32;
-                    if self.dither {
-                        words[0] = (scale / 254.0).to_bits();
-                    } else {
-                        words[0] = scale.to_bits();
+                    if !self.dither {
                         words[2] = (127.0 / scale).to_bits();
                     }
                 }
@@ -388,7 +391,6 @@ mod tests {
 
     fn check_columns(antennas: usize, dither: &str) {
         let (layout, _) = layout(21, antennas, None, dither).unwrap();
-        let step = if layout.dither { 1.0 / 254.0 } else { 1.0 };
         let weight = |n: usize| Complex32::from_polar(0.1 + n as f32 % 7.0, n as f32);
         let weights: Vec<_> = (0..2 * 21 * antennas).map(weight).collect();
         let mut table = vec![0xabab_abab; layout.words(2)];
@@ -432,7 +434,7 @@ mod tests {
                             sum += value * voltage;
                         }
                     }
-                    sum as f32 * f32::from_bits(words[0]) / step
+                    sum as f32 * f32::from_bits(words[0]) * layout.range()
                 };
                 let own = &weights[(channel * 21 + beam) * antennas..][..antennas];
                 let expected: Complex32 = (0..antennas)
