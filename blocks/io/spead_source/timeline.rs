@@ -89,6 +89,8 @@ pub enum Move {
 struct Clock {
     started: Instant,
     now: Instant,
+    /// Seconds from `started` to `now`.
+    age_seconds: f64,
     /// Time of the last packet of the stream with new data.
     last: Instant,
     /// Least difference of the host's clock and the stream's clock, in seconds, and when a sender of the
@@ -125,7 +127,18 @@ pub struct Timeline {
 impl Clock {
     /// Returns the lead of the host's clock over a stream that is `seconds` old, in seconds.
     fn offset(&self, seconds: f64) -> f64 {
-        self.now.saturating_duration_since(self.started).as_secs_f64() - seconds
+        self.age_seconds - seconds
+    }
+
+    /// Sets the present time, which is the same for all packets of a system call.
+    fn set(&mut self, now: Instant) {
+        self.now = now;
+        self.age_seconds = now.saturating_duration_since(self.started).as_secs_f64();
+    }
+
+    /// Returns the time since `then`, mostly the present time itself.
+    fn since(&self, then: Instant) -> Duration {
+        if then == self.now { Duration::ZERO } else { self.now.saturating_duration_since(then) }
     }
 }
 
@@ -156,8 +169,15 @@ impl Timeline {
 
     /// Sets the present time.
     pub fn tick(&mut self, now: Instant) {
-        let new = || Clock { started: now, now, last: now, offset_seconds: None, measured: now };
-        self.clock.get_or_insert_with(new).now = now;
+        let new = || Clock {
+            started: now,
+            now,
+            age_seconds: 0.0,
+            last: now,
+            offset_seconds: None,
+            measured: now,
+        };
+        self.clock.get_or_insert_with(new).set(now);
     }
 
     /// Returns the present time; `None` for a file.
@@ -208,7 +228,7 @@ impl Timeline {
     /// Moves the present time by a wait for a frame, during which a packet of the stream was in memory.
     pub fn waited(&mut self, time: Duration) {
         if let Some(clock) = &mut self.clock {
-            clock.now += time;
+            clock.set(clock.now + time);
             clock.last = clock.now;
         }
     }
@@ -216,7 +236,7 @@ impl Timeline {
     /// Updates the stream's clock by a packet of one of its senders.
     pub fn measure(&mut self, timestamp: u64) {
         let Some(clock) = &mut self.clock else { return };
-        let elapsed = clock.now.saturating_duration_since(clock.measured).as_secs_f64();
+        let elapsed = clock.since(clock.measured).as_secs_f64();
         clock.measured = clock.now;
         let offset = clock.offset(timestamp as f64 / self.adc_sample_rate_hz);
         let least = clock.offset_seconds.map_or(offset, |least| least + DRIFT * elapsed);
@@ -447,7 +467,7 @@ impl Timeline {
 
     /// Returns the time since the last packet of the stream with new data; `None` for a file.
     pub fn silence(&self) -> Option<Duration> {
-        self.clock.as_ref().map(|clock| clock.now.saturating_duration_since(clock.last))
+        self.clock.as_ref().map(|clock| clock.since(clock.last))
     }
 
     /// Whether the stream has been silent for `at_least`, and for longer than 4 heaps last.
