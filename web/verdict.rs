@@ -78,8 +78,8 @@ impl Known<'_> {
 }
 
 /// Returns the bottleneck: the block that works nearly all of the time, the GPU whose kernels or copies do, the block that
-/// drops data because it is too slow, or the one with full input queues and free output queues that holds up the block
-/// before it. `None` until there are rates.
+/// drops data because it is too slow, or the one with full input queues and free output queues, for which the
+/// block before it waits. `None` until there are rates.
 pub(crate) fn limit(blocks: &[Known]) -> Option<Limit> {
     let by_work = |one: &&Known, other: &&Known| one.busy().total_cmp(&other.busy());
     let busiest = blocks.iter().max_by(by_work)?;

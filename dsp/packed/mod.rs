@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn saturated_samples_of_a_long_stretch_are_counted() {
-        // More than the lanes of a vector can count in 16 bits.
+        // More vectors than an element of 16 bits can count.
         let samples = if cfg!(miri) { 8 * 512 } else { 8 * 300_000 };
         let packed = pack(&[-128, 127, -127, 126, 0, -126, 127, 1].repeat(samples / 8), 8);
         assert_eq!(Decoder::new(8).unwrap().saturated(&packed), samples as u64 / 2);

@@ -115,7 +115,7 @@ fn decode(tables: &Tables, packed: &[u8], out: &mut [i16]) -> usize {
 /// See [`Tables::saturated`].
 #[target_feature(enable = "avx2")]
 fn saturated(tables: &Tables, packed: &[u8]) -> (usize, u64) {
-    /// Vectors after which no lane has counted more than 16 bits hold.
+    /// Vectors that 16 bits can count.
     const MOST: usize = 1 << 15;
     let loaded = Loaded::new(tables);
     let below = 16 - tables.bits;
@@ -133,10 +133,10 @@ fn saturated(tables: &Tables, packed: &[u8]) -> (usize, u64) {
             // True is -1.
             counts = _mm256_sub_epi16(counts, is_saturated);
         }
-        let mut lanes = [0_u16; 16];
+        let mut of_elements = [0_u16; 16];
         // SAFETY: the array is 32 bytes long.
-        unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), counts) };
-        total += lanes.iter().copied().map(u64::from).sum::<u64>();
+        unsafe { _mm256_storeu_si256(of_elements.as_mut_ptr().cast(), counts) };
+        total += of_elements.iter().copied().map(u64::from).sum::<u64>();
     }
     (16 * vectors, total)
 }
