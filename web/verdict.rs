@@ -68,8 +68,8 @@ impl Known<'_> {
     }
 
     /// Whether its input queues are full and its output queues are not. A block with one input queue that is not full
-    /// waits for that input, even if the others are full. A burst of frames may fill a queue for a moment: the queue
-    /// delays nobody unless its writer waits for room.
+    /// waits for that input, even if the others are full. A full queue is a bottleneck only if its writer waits for
+    /// room: a burst of frames fills queues, too.
     fn holds_up(&self) -> bool {
         let peaks = &self.rates.input_peaks;
         let is_full = !peaks.is_empty() && peaks.iter().all(|peak| *peak >= self.queue);
@@ -104,7 +104,7 @@ pub(crate) fn limit(blocks: &[Known]) -> Option<Limit> {
         let why = format!(", which drops {:.1} packets per second", block.rates.overruns);
         return Some(of(block, why));
     }
-    // A GPU with much work that delays no block is not the bottleneck.
+    // A busy GPU for which no block waits is not the bottleneck.
     let is_delayed = blocks.iter().any(|block| block.rates.total.room_wait_fraction >= HELD_UP);
     let engines = engines(blocks).filter(|(_, load)| is_delayed && *load >= BUSY);
     if let Some((engine, load)) = engines.max_by(|one, other| one.1.total_cmp(&other.1)) {

@@ -3,7 +3,8 @@
 //
 // Voltages are bytes already. A weight is an integer of 16 bits times a unit of its beam and channel, and the integer
 // is 256 hi + lo with both parts in a byte: two integer products instead of one in half precision, which take the
-// same time. All sums are exact; the only errors are those of rounding weights to 16 bits, and of rounding the output.
+// same time. All sums are exact; the only errors are those of rounding weights to 16 bits, and of rounding the
+// output, first to 2^-16 of a step.
 //
 // Rows of the product are spectra, columns are real and imaginary parts of beams (hi, then lo), and the sum is over
 // the real and imaginary parts of antennas. Rows are in registers: two byte permutations turn words of two antennas

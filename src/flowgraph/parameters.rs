@@ -27,6 +27,8 @@ pub struct Setting {
 pub enum SetTo {
     /// Text after `--set name=`: text if the default is text, read as YAML otherwise.
     Typed(String),
+    /// The same from elsewhere, such as a request.
+    Text(String),
     /// A value from a file: `set:` of a test.
     Value(Value),
 }
@@ -36,6 +38,12 @@ impl Setting {
     #[must_use]
     pub fn typed(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self { name: name.into(), value: SetTo::Typed(value.into()) }
+    }
+
+    /// A setting that is read like that of `--set name=value`, but is given elsewhere.
+    #[must_use]
+    pub fn text(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { name: name.into(), value: SetTo::Text(value.into()) }
     }
 }
 
@@ -130,7 +138,8 @@ fn unknown(declared: &[Declared], given: &Given<'_>, problems: &mut Vec<Diagnost
     match given {
         Given::Set(set) => {
             for Setting { name, .. } in set.iter().filter(|set| !known.contains(&&*set.name)) {
-                let message = format!("`--set {name}`: the flowgraph has no such parameter");
+                let message =
+                    format!("{}: the flowgraph has no such parameter", given.subject(name));
                 problems.push(
                     Diagnostic::nowhere(codes::UNKNOWN_PARAMETER, message).maybe_help(suggest(
                         name,
@@ -170,7 +179,7 @@ fn value_given(
             let set = set.iter().rev().find(|set| set.name == *name)?;
             let span = parameter.key.span;
             let text = match &set.value {
-                SetTo::Typed(text) => text,
+                SetTo::Typed(text) | SetTo::Text(text) => text,
                 SetTo::Value(value) => return Some(Some(placed(value.clone(), span))),
             };
             let is_text = parameter.default.as_ref().and_then(Node::text);
@@ -184,7 +193,7 @@ fn value_given(
                 Diagnostic::error(
                     codes::WRONG_TYPE,
                     span,
-                    format!("`--set {name}={text}`: the value is not valid YAML"),
+                    format!("{}: the value `{text}` is not valid YAML", given.subject(name)),
                 )
                 .label("declared here"),
             );

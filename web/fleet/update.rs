@@ -240,8 +240,12 @@ async fn take_back(
                     wrong.push(format!("had wrong values from timestamp {from} to {until}"));
                 }
                 Err(failure) => {
+                    let lost = matches!(failure, Failure::Lost(_));
+                    let lacks = if lost { "may lack" } else { "lacks" };
                     let what = match (from > at, may_have_it) {
-                        (true, _) => &format!("lacks the values scheduled for timestamp {from}"),
+                        (true, _) => {
+                            &format!("{lacks} the values scheduled from timestamp {from} on")
+                        }
                         (false, true) => "unknown",
                         (false, false) => "has the new values",
                     };

@@ -97,8 +97,8 @@ fn settings(text: &str) -> Result<Vec<Setting>, Problem> {
                 .help("give a value like `set={\"channels\":64}`")
         })?;
     let setting = |(name, value): (String, serde_json::Value)| match value {
-        serde_json::Value::String(text) => Setting::typed(name, text),
-        other => Setting::typed(name, other.to_string()),
+        serde_json::Value::String(text) => Setting::text(name, text),
+        other => Setting::text(name, other.to_string()),
     };
     Ok(values.into_iter().map(setting).collect())
 }

@@ -37,6 +37,8 @@ const SHORTEST_NAP: Duration = Duration::from_micros(50);
 const FASTEST: f64 = 12.5e9;
 /// Interval at which a thread with several sockets reads the drop count of each.
 const COUNT_INTERVAL: Duration = Duration::from_millis(500);
+/// Mean number of datagrams per message above which messages are peeked at before their payload is cut off.
+const FEWEST_PEEKED: f64 = 2.0;
 /// Room for the control messages: segment size and drop count.
 const CONTROL_WORDS: usize = 16;
 /// Returns the longest pause of a receiving thread in which no buffer of `bytes` fills more than a quarter, if that is
@@ -56,9 +58,9 @@ pub trait Reader {
     fn filled(&mut self, _fraction: f32) {}
     /// Processes the datagrams of one system call. Returns whether the payload of the next ones is not needed.
     fn take(&mut self, datagrams: Datagrams<'_>) -> bool;
-    /// Processes those of a system call of which most were cut off: of a run of whole packets only the first
-    /// [`HEAD_BYTES`] bytes were read, with all item pointers of its first datagram. Runs that may have a heap without
-    /// data, long heads or malformed packets were read whole. Returns whether the payload of the next ones is not needed.
+    /// Processes those of a system call of which most were cut off: of a run of packets only the first [`HEAD_BYTES`]
+    /// bytes were read. Runs were read whole whose first datagram is malformed or has a long head, or whose last one is
+    /// short, as heaps without data are. Returns whether the payload of the next ones is not needed.
     fn skim(&mut self, heads: Datagrams<'_>) -> bool {
         self.take(heads)
     }
@@ -71,7 +73,7 @@ impl<F: FnMut(Datagrams<'_>)> Reader for F {
     }
 }
 
-/// Whether `head`, the first bytes of `message`, says all about the message if no payload is needed.
+/// Returns whether `head`, the first bytes of `message`, suffices if its payload is not needed.
 fn suffices(head: &[u8], message: &Message) -> bool {
     let Ok((packet, payload_bytes)) = Packet::head(head) else { return false };
     let first_bytes = message.len.min(message.segment);
@@ -282,9 +284,10 @@ impl Batch {
         let most = if skims { most.min(BATCH_OF_RUNS) } else { most };
         let messages = self.most_messages.min(most);
         self.limits.clear();
-        self.limits.resize(messages, BUFFER_BYTES);
+        self.limits.resize(messages, if skims { HEAD_BYTES } else { BUFFER_BYTES });
         reader.reading();
-        if skims {
+        // Peeking at single datagrams would take as long as reading their payload.
+        if skims && self.run_datagrams[index] > FEWEST_PEEKED {
             self.peek(index)?;
         }
         let dropped = self.read(index, if skims { libc::MSG_TRUNC } else { 0 })?;

@@ -114,7 +114,7 @@ impl Causes {
             duplicate: count("packets_duplicate", "packets with data that had already arrived"),
             conflicting: count(
                 "packets_conflicting",
-                "packets of a second heap with the position of a first one; find their sender",
+                "packets rejected because another heap has their position; look for a second sender",
             ),
             replaced: count(
                 "heaps_replaced",

@@ -434,6 +434,7 @@ parameters: {{channels: {{default: 16}}, frames: {{default: 1}}}}
     assert_eq!(notes("", zero()), ["channels: set by `--set channels`"]);
     let of_test = Setting { name: "channels".to_owned(), value: SetTo::Value(Value::Int(0)) };
     assert!(notes("", of_test).is_empty());
+    assert!(notes("", Setting::text("channels", "0")).is_empty());
     // The name may be that of the template.
     let template = "templates: {t: {parameters: {channels: {default: 1}}, blocks: {a: {kind: sink, input: x}}, inputs: [x]}}\n";
     assert!(notes(template, zero()).is_empty());

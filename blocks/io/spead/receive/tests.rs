@@ -149,7 +149,7 @@ fn datagrams_whose_payload_is_not_needed_are_cut_off_and_counted() {
 fn datagrams_that_may_not_be_payload_are_read_whole_while_others_are_skimmed() {
     let (mut batch, sender) = runs_of_1000();
     let mut reader = Skimming { skims: true, skimmed: vec![], whole: vec![] };
-    sender.send(&packet(8, 1000)).unwrap();
+    sender.send(&vec![packet(8, 1000); 6].concat()).unwrap();
     batch.receive(Duration::from_secs(5), &mut reader).unwrap();
     let mut truncated = packet(8, 1000);
     truncated.truncate(900);

@@ -180,7 +180,7 @@ impl Options {
         addresses: &Addresses,
         terminal: &Terminal,
     ) -> Result<Plan, Failure> {
-        let set = |name: &str, value: String| Setting::typed(name, value);
+        let set = |name: &str, value: String| Setting::text(name, value);
         let mut settings = vec![
             set("device", device.to_string()),
             set("adc_sample_rate_hz", rate.to_string()),
@@ -358,7 +358,7 @@ fn details(trial: &Trial) -> String {
 fn setting_json(set: &Setting) -> (String, Value) {
     // The command line gives texts only.
     let value = match &set.value {
-        SetTo::Typed(text) => Value::from(text.clone()),
+        SetTo::Typed(text) | SetTo::Text(text) => Value::from(text.clone()),
         SetTo::Value(_) => Value::Null,
     };
     (set.name.clone(), value)
