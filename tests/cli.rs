@@ -145,7 +145,7 @@ fn bench_network_rejects_a_flowgraph_without_its_parameters_and_an_unknown_inter
     let folder = generated();
     let output = run(&["bench", "--network", "demo.yaml"], folder.path());
     assert_eq!(output.status.code(), Some(78), "{}", stderr(&output));
-    assert!(stderr(&output).contains("`--set pol0`"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("has no parameter `pol0`"), "{}", stderr(&output));
     let output = run(&["bench", "--network", "--interface", "nowhere0"], folder.path());
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("`nowhere0` does not exist"), "{}", stderr(&output));

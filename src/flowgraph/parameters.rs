@@ -138,8 +138,11 @@ fn unknown(declared: &[Declared], given: &Given<'_>, problems: &mut Vec<Diagnost
     match given {
         Given::Set(set) => {
             for Setting { name, .. } in set.iter().filter(|set| !known.contains(&&*set.name)) {
-                let message =
-                    format!("{}: the flowgraph has no such parameter", given.subject(name));
+                let message = if is_typed(set, name) {
+                    format!("`--set {name}`: the flowgraph has no such parameter")
+                } else {
+                    format!("the flowgraph has no parameter `{name}`")
+                };
                 problems.push(
                     Diagnostic::nowhere(codes::UNKNOWN_PARAMETER, message).maybe_help(suggest(
                         name,
