@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "loads and stores of whole registers, within slices")]
 
 use std::arch::x86_64::{
-    __m128i, __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm256_abs_epi16, _mm256_and_si256,
+    __m128i, __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm256_abs_epi16,
     _mm256_broadcastsi128_si256, _mm256_cmpeq_epi16, _mm256_max_epu16, _mm256_mullo_epi16,
     _mm256_set_m128i, _mm256_set1_epi16, _mm256_setzero_si256, _mm256_shuffle_epi8,
     _mm256_sra_epi16, _mm256_storeu_si256, _mm256_sub_epi16,
@@ -53,6 +53,7 @@ impl Tables {
 struct Loaded {
     shuffle: __m256i,
     multiply: __m256i,
+    shift: __m128i,
     bits: usize,
 }
 
@@ -69,6 +70,7 @@ impl Loaded {
         Self {
             shuffle: _mm256_broadcastsi128_si256(shuffle),
             multiply: _mm256_broadcastsi128_si256(multiply),
+            shift: _mm_cvtsi32_si128(16 - tables.bits as i32),
             bits: tables.bits,
         }
     }
@@ -79,20 +81,20 @@ impl Loaded {
         packed.len().checked_sub(16 + self.bits).map_or(0, |room| room / (2 * self.bits) + 1)
     }
 
-    /// The samples of vector `v`, each at the top of 16 bits, with other samples below it.
+    /// The samples of vector `v`.
     ///
     /// # Safety
     /// `v` must be less than [`Loaded::vectors`] of `packed`.
     #[target_feature(enable = "avx2")]
     #[inline]
-    unsafe fn top(&self, packed: &[u8], v: usize) -> __m256i {
+    unsafe fn samples(&self, packed: &[u8], v: usize) -> __m256i {
         // SAFETY: both loads end within `packed`.
         let (low, high) = unsafe {
             let from = packed.as_ptr().add(2 * v * self.bits);
             (_mm_loadu_si128(from.cast()), _mm_loadu_si128(from.add(self.bits).cast()))
         };
         let pairs = _mm256_shuffle_epi8(_mm256_set_m128i(high, low), self.shuffle);
-        _mm256_mullo_epi16(pairs, self.multiply)
+        _mm256_sra_epi16(_mm256_mullo_epi16(pairs, self.multiply), self.shift)
     }
 }
 
@@ -100,13 +102,11 @@ impl Loaded {
 #[target_feature(enable = "avx2")]
 fn decode(tables: &Tables, packed: &[u8], out: &mut [i16]) -> usize {
     let loaded = Loaded::new(tables);
-    let shift = _mm_cvtsi32_si128(16 - tables.bits as i32);
     let vectors = loaded.vectors(packed).min(out.len() / 16);
     for v in 0..vectors {
         // SAFETY: `vectors` is limited so that the vector is within `packed` and the store within `out`.
         unsafe {
-            let samples: __m256i = _mm256_sra_epi16(loaded.top(packed, v), shift);
-            _mm256_storeu_si256(out.as_mut_ptr().add(16 * v).cast(), samples);
+            _mm256_storeu_si256(out.as_mut_ptr().add(16 * v).cast(), loaded.samples(packed, v));
         }
     }
     16 * vectors
@@ -118,17 +118,15 @@ fn saturated(tables: &Tables, packed: &[u8]) -> (usize, u64) {
     /// Vectors that 16 bits can count.
     const MOST: usize = 1 << 15;
     let loaded = Loaded::new(tables);
-    let below = 16 - tables.bits;
-    let samples_only = _mm256_set1_epi16((u16::MAX << below).cast_signed());
-    let largest = _mm256_set1_epi16(((1_i16 << (tables.bits - 1)).wrapping_sub(1)) << below);
+    let largest = _mm256_set1_epi16(i16::MAX >> (16 - tables.bits));
     let (vectors, mut total) = (loaded.vectors(packed), 0);
     for first in (0..vectors).step_by(MOST) {
         let mut counts = _mm256_setzero_si256();
         for v in first..vectors.min(first + MOST) {
             // SAFETY: `v` is less than `vectors`.
-            let top = unsafe { loaded.top(packed, v) };
+            let samples = unsafe { loaded.samples(packed, v) };
             // The magnitude of the most negative value is right as an unsigned number.
-            let magnitude = _mm256_abs_epi16(_mm256_and_si256(top, samples_only));
+            let magnitude = _mm256_abs_epi16(samples);
             let is_saturated = _mm256_cmpeq_epi16(_mm256_max_epu16(magnitude, largest), magnitude);
             // True is -1.
             counts = _mm256_sub_epi16(counts, is_saturated);

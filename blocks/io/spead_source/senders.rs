@@ -102,17 +102,17 @@ impl Senders {
     /// Whether data of `part` from `sender` may move the window: `sender` has a seat of this part, or all
     /// seats are free.
     pub fn may_lead(&self, part: usize, sender: SocketAddrV4) -> bool {
-        let first = part * self.seats_per_part;
-        let seats = self.seats.get(first..first + self.seats_per_part).unwrap_or_default();
-        let mut taken = seats.iter().filter(|seat| seat.votes > 0).peekable();
-        taken.peek().is_none() || taken.any(|seat| seat.holder == sender)
+        self.of_part(part).all(|seat| seat.votes == 0) || self.has_seat(part, sender)
     }
 
     /// Whether `sender` has a seat of `part`.
     pub fn has_seat(&self, part: usize, sender: SocketAddrV4) -> bool {
+        self.of_part(part).any(|seat| seat.votes > 0 && seat.holder == sender)
+    }
+
+    fn of_part(&self, part: usize) -> impl Iterator<Item = &Seat> {
         let first = part * self.seats_per_part;
-        let seats = self.seats.get(first..first + self.seats_per_part).unwrap_or_default();
-        seats.iter().any(|seat| seat.votes > 0 && seat.holder == sender)
+        self.seats.iter().skip(first).take(self.seats_per_part)
     }
 
     /// Whether `sender` has a seat.
