@@ -9,7 +9,7 @@ use crate::terminal::Terminal;
 use fxgraph::Control;
 use fxgraph::control::{NotPrepared, Wanted};
 use fxgraph::flowgraph::Plan;
-use fxgraph::runtime::{Prepared, Running, with_causes};
+use fxgraph::runtime::{Prepared, RunState, Running, with_causes};
 use std::time::{Duration, Instant};
 
 /// Time between two checks for signals.
@@ -48,7 +48,7 @@ impl Runs {
         let began = Instant::now();
         let name = plan.name.clone();
         let (control, prepared) = signals
-            .starting(|| Control::prepared(plan, registry()))?
+            .starting(|| false, || Control::prepared(plan, registry()))?
             .map_err(|error| Failure::because(&not_started(&name), &error))?;
         let (waits, is_held) = (hold != Hold::None, hold == Hold::All);
         if waits {
@@ -93,7 +93,10 @@ impl Runs {
             let Some(prepared) = self.take_prepared(terminal)? else { continue };
             let began = Instant::now();
             let plan = self.control.plan();
-            match self.signals.starting(|| prepared.start(options(&plan)))? {
+            let run = prepared.handle();
+            let is_running =
+                move || !matches!(run.state(), RunState::Prepared | RunState::Starting);
+            match self.signals.starting(is_running, || prepared.start(options(&plan)))? {
                 Ok(running) => {
                     self.control.note_started();
                     self.starting += began.elapsed();
@@ -186,7 +189,7 @@ impl Runs {
     /// Prepares `plan`; the outer error means that a signal arrived.
     fn try_prepare(&mut self, plan: Plan) -> Result<Result<(), NotPrepared>, Failure> {
         let began = Instant::now();
-        let prepared = self.signals.starting(|| self.control.prepare(plan))?;
+        let prepared = self.signals.starting(|| false, || self.control.prepare(plan))?;
         self.starting = began.elapsed();
         Ok(prepared.map(|prepared| self.prepared = Some(prepared)))
     }

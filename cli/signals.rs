@@ -4,8 +4,8 @@ use crate::examples;
 use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::last_note;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Number of signals since [`count`](Signals::count), which replaces their default action; cheap to clone.
@@ -16,8 +16,11 @@ pub struct Signals(Arc<Counts>);
 struct Counts {
     came: AtomicUsize,
     seen: AtomicUsize,
-    is_starting: AtomicBool,
+    starting: Mutex<Option<IsRunning>>,
 }
+
+/// Returns whether the flowgraph that is being started runs already.
+type IsRunning = Box<dyn Fn() -> bool + Send>;
 
 /// Time between two checks while waiting.
 const TICK: Duration = Duration::from_millis(50);
@@ -51,7 +54,7 @@ impl Signals {
                     continue;
                 }
                 let came = counted.came.fetch_add(1, Ordering::SeqCst) + 1;
-                if counted.is_starting.load(Ordering::SeqCst) {
+                if counted.starting().as_ref().is_some_and(|is_running| !is_running()) {
                     examples::remove();
                     last_note("interrupted before the flowgraph started");
                     signal_hook::low_level::exit(INTERRUPTED.into());
@@ -65,15 +68,19 @@ impl Signals {
         Ok(Self(counts))
     }
 
-    /// Calls `start`, which builds or starts a flowgraph. No frame has moved yet, so a signal during
-    /// the call ends the program at once.
-    pub fn starting<T>(&self, start: impl FnOnce() -> T) -> Result<T, Failure> {
-        self.0.is_starting.store(true, Ordering::SeqCst);
+    /// Calls `start`, which builds or starts a flowgraph. A signal during the call ends the program at once, unless
+    /// `is_running`: then frames have moved, and the caller sees the signal after the call.
+    pub fn starting<T>(
+        &self,
+        is_running: impl Fn() -> bool + Send + 'static,
+        start: impl FnOnce() -> T,
+    ) -> Result<T, Failure> {
+        *self.0.starting() = Some(Box::new(is_running));
         if self.look() > 0 {
             return Err(Failure::Interrupted);
         }
         let started = start();
-        self.0.is_starting.store(false, Ordering::SeqCst);
+        *self.0.starting() = None;
         Ok(started)
     }
 
@@ -95,6 +102,10 @@ impl Signals {
 }
 
 impl Counts {
+    fn starting(&self) -> MutexGuard<'_, Option<IsRunning>> {
+        self.starting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn are_seen(&self, came: usize) -> bool {
         let began = Instant::now();
         while self.seen.load(Ordering::Acquire) < came {
@@ -113,4 +124,22 @@ fn is_ignored(signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signal_after_the_first_frames_is_left_to_the_caller() {
+        let signals = Signals::count().unwrap();
+        let start = || {
+            signal_hook::low_level::raise(SIGINT).unwrap();
+            while signals.look() == 0 {
+                std::thread::sleep(TICK);
+            }
+        };
+        signals.starting(|| true, start).unwrap();
+        assert_eq!(signals.look(), 1);
+    }
 }
