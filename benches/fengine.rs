@@ -7,6 +7,7 @@ mod machine;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Clock, Dtype, Env, Frame, KindSpec, PortType, Ports, ValidityType};
 use fxgraph_blocks::f_engine::{f_engine::FEngine, fft::Fft, pfb::Pfb, postproc::Postproc};
+use fxgraph_dsp::simd::Lines;
 use machine::processor;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -55,9 +56,10 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 /// Rate of the FFT library in millions of real samples per second, over the spectra of one frame.
 fn fft_alone(channels: usize, time: Duration) -> f64 {
     let plan = realfft::RealFftPlanner::<f32>::new().plan_fft_forward(2 * channels);
-    let mut samples = vec![0.5_f32; 1 << 20];
-    let mut out = plan.make_output_vec();
-    let mut scratch = plan.make_scratch_vec();
+    // Aligned to cache lines, as all memory of the F-engine.
+    let mut samples = Lines::<f32>::new(1 << 20);
+    let mut out = Lines::new(plan.complex_len());
+    let mut scratch = Lines::new(plan.get_scratch_len());
     let (start, mut done) = (Instant::now(), 0);
     while start.elapsed() < time {
         for samples in samples.chunks_exact_mut(2 * channels) {

@@ -1,6 +1,7 @@
-//! Instruction sets of the CPU for inner loops, and floats aligned to cache lines.
+//! Instruction sets of the CPU for inner loops, and numbers aligned to cache lines.
 
 use bytemuck::{Pod, Zeroable};
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 /// Instruction set of an implementation. Functions accept only values of [`available`](Form::available).
@@ -43,35 +44,78 @@ impl Form {
     }
 }
 
+/// Fetches `values` to the second-level cache.
+#[inline]
+#[allow(unsafe_code, reason = "fetches addresses of a slice")]
+pub fn fetch<T>(values: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..size_of_val(values)).step_by(size_of::<Line>()) {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: each x86-64 CPU has the instruction, and the address is within `values`.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(values.as_ptr().cast::<i8>().add(line)) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = values;
+}
+
 /// A cache line.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
-struct Line([f32; 16]);
+struct Line([u8; 64]);
 
-/// Floats aligned to a cache line, so that no register is loaded from two lines.
+/// Numbers aligned to a cache line, so that no register is loaded from two lines.
 #[derive(Clone)]
-pub struct Lines(Vec<Line>);
+pub struct Lines<T> {
+    memory: Vec<Line>,
+    len: usize,
+    numbers: PhantomData<T>,
+}
 
-impl Lines {
-    /// Creates at least `len` zeros.
+impl<T: Pod> Lines<T> {
+    /// Creates `len` zeros.
     #[must_use]
     pub fn new(len: usize) -> Self {
-        Self(vec![Line([0.0; 16]); len.div_ceil(16)])
+        let lines = (len * size_of::<T>()).div_ceil(size_of::<Line>());
+        Self { memory: vec![Line::zeroed(); lines], len, numbers: PhantomData }
     }
 }
 
-impl Deref for Lines {
-    type Target = [f32];
+impl<T: Pod> Deref for Lines<T> {
+    type Target = [T];
 
     #[inline]
-    fn deref(&self) -> &[f32] {
-        bytemuck::cast_slice(&self.0)
+    fn deref(&self) -> &[T] {
+        &bytemuck::cast_slice(&self.memory)[..self.len]
     }
 }
 
-impl DerefMut for Lines {
+impl<T: Pod> DerefMut for Lines<T> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut [f32] {
-        bytemuck::cast_slice_mut(&mut self.0)
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut bytemuck::cast_slice_mut(&mut self.memory)[..self.len]
+    }
+}
+
+impl<T: Pod> FromIterator<T> for Lines<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(numbers: I) -> Self {
+        let numbers: Vec<T> = numbers.into_iter().collect();
+        let mut aligned = Self::new(numbers.len());
+        aligned.copy_from_slice(&numbers);
+        aligned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_aligned_and_have_their_length() {
+        for len in [0, 1, 33, 5000] {
+            let lines: Lines<u16> = (0..len).collect();
+            assert!(lines.iter().copied().eq(0..len));
+            assert_eq!(lines.as_ptr().align_offset(64), 0);
+            fetch(&lines);
+        }
     }
 }

@@ -33,6 +33,12 @@ pub fn threads_for(threads: usize, operations: f64) -> usize {
     }
 }
 
+/// Returns the number of threads for the parameter `threads`.
+#[must_use]
+pub fn count(threads: usize) -> usize {
+    if threads == 0 { rayon::current_num_threads() } else { threads }
+}
+
 /// Creates a pool of `threads` threads; `None` for one thread, the caller's.
 pub fn pool(threads: usize) -> Result<Option<rayon::ThreadPool>, BlockError> {
     if threads < 2 {

@@ -5,7 +5,7 @@
 mod x86;
 
 use crate::dither;
-use crate::simd::Form;
+use crate::simd::{Form, Lines};
 use num_complex::Complex32;
 
 /// Sizes of a row of voltages: both polarisations of one channel of one heap of an antenna.
@@ -24,16 +24,16 @@ pub struct Layout {
 /// Working memory of one thread for one channel of one heap.
 pub struct Scratch {
     /// Voltages of one antenna, `[pol][re, im][spectrum]`.
-    volts: Vec<f32>,
+    volts: Lines<f32>,
     /// Sums `[beam][re, im][spectrum]`.
-    sums: Vec<f32>,
+    sums: Lines<f32>,
 }
 
 impl Scratch {
     /// Allocates the memory for heaps of `spectra` spectra and `beams` beams.
     #[must_use]
     pub fn new(spectra: usize, beams: usize) -> Self {
-        Self { volts: vec![0.0; 4 * spectra], sums: vec![0.0; 2 * beams * spectra] }
+        Self { volts: Lines::new(4 * spectra), sums: Lines::new(2 * beams * spectra) }
     }
 
     /// Copies the sums of each beam from spectrum `first` on from `other`.

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 /// Samples of each antenna as floats.
 pub struct Planes {
-    re: Lines,
-    im: Lines,
+    re: Lines<f32>,
+    im: Lines<f32>,
     /// Capacity in samples.
     room: usize,
     /// Number of samples.

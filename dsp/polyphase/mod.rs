@@ -10,7 +10,7 @@ mod x86;
 
 pub use weights::{Window, weights};
 
-use crate::simd::Form;
+use crate::simd::{Form, Lines, fetch};
 
 /// Columns of a tile: 64 floats times some 80 rows stay in the first-level cache.
 const TILE: usize = 64;
@@ -18,17 +18,20 @@ const TILE: usize = 64;
 const ROWS: usize = 8;
 /// Columns computed at the same time: a cache line of output, which is written at once.
 const LANES: usize = 16;
+/// Longest step with which output is fetched before it is written. With longer ones, the rows of a tile share too few sets
+/// of the second-level cache.
+const FETCHED_STEP: usize = 8192;
 
 /// Working memory of one thread; see [`Fir::scratch`].
 pub struct Scratch {
-    tile: Vec<f32>,
-    filtered: Vec<f32>,
+    tile: Lines<f32>,
+    filtered: Lines<f32>,
 }
 
 /// Filter of one block.
 pub struct Fir {
     /// \[group of `lanes` columns\]\[tap\]\[column in group\]
-    weights: Vec<f32>,
+    weights: Lines<f32>,
     step: usize,
     taps: usize,
     unzip: usize,
@@ -79,8 +82,8 @@ impl Fir {
     pub fn scratch(&self, rows: usize) -> Scratch {
         let columns = TILE.min(self.step);
         Scratch {
-            tile: vec![0.0; (rows + self.taps - 1) * columns],
-            filtered: vec![0.0; rows * columns],
+            tile: Lines::new((rows + self.taps - 1) * columns),
+            filtered: Lines::new(rows * columns),
         }
     }
 
@@ -124,6 +127,10 @@ impl Fir {
         let Scratch { tile, filtered } = scratch;
         let tile = &mut tile[..(rows + self.taps - 1) * width];
         for first in (0..self.step).step_by(width) {
+            if self.unzip == 1 && self.step <= FETCHED_STEP {
+                // The CPU does not expect rows that are a step apart, and stores would wait for one after the other.
+                out.chunks_exact(self.step).for_each(|row| fetch(&row[first..][..width]));
+            }
             for (row, to) in tile.chunks_exact_mut(width).enumerate() {
                 let from = &samples[row * self.step + first..][..width];
                 to.iter_mut().zip(from).for_each(|(to, from)| *to = (*from).into());

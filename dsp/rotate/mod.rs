@@ -6,7 +6,7 @@ mod x86;
 
 use self::phase::{BLOCK, Phases, Table};
 use crate::dither;
-use crate::simd::Form;
+use crate::simd::{Form, Lines};
 use num_complex::{Complex32, Complex64};
 
 /// Constant that, added to a small float, leaves its nearest integer, half to even, in the low bits.
@@ -17,7 +17,7 @@ pub struct ChannelGains {
     /// Gain common to all channels, or 1.
     common: Complex64,
     /// Gain of each channel, if they differ.
-    of_each: Option<Vec<Complex32>>,
+    of_each: Option<Lines<Complex32>>,
 }
 
 impl ChannelGains {
@@ -30,7 +30,7 @@ impl ChannelGains {
     /// Creates a gain for each channel.
     #[must_use]
     pub fn each(gains: Vec<Complex32>) -> Self {
-        Self { common: Complex64::new(1.0, 0.0), of_each: Some(gains) }
+        Self { common: Complex64::new(1.0, 0.0), of_each: Some(gains.into_iter().collect()) }
     }
 
     /// Returns the gain common to all channels.

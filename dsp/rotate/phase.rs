@@ -14,7 +14,8 @@ pub const BLOCK: usize = 64;
 const ANCHOR: usize = 16;
 
 /// Factors of the channels of a block relative to the first channel. Each number is stored twice, for vectors of
-/// interleaved complex numbers.
+/// interleaved complex numbers, and aligned to their loads.
+#[repr(align(64))]
 pub struct Table {
     pub re: [f32; 2 * BLOCK],
     pub im: [f32; 2 * BLOCK],

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "loads and stores of whole registers, within slices")]
 
 use super::{Range, Transposition};
+use crate::simd;
 use std::arch::x86_64::{
     __m512i, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_and_si512, _mm512_castsi256_si512,
     _mm512_cvtepi16_epi8, _mm512_loadu_si512, _mm512_or_si512, _mm512_permutex2var_epi16,
@@ -12,6 +13,10 @@ use std::arch::x86_64::{
 
 /// Channels and spectra of a tile: with both polarisations, a cache line of output.
 pub(super) const TILE: usize = 16;
+
+/// Tiles from one that is written to the one whose output is fetched. Its cache lines are a channel apart, so that the CPU
+/// does not expect them, and stores would wait for one after the other.
+const AHEAD: usize = 2;
 
 /// Permutation that interleaves the lower parts of two vectors to pairs.
 const PAIRS: [u16; 32] = {
@@ -48,7 +53,10 @@ pub(super) fn transpose(
     assert!(spectra.start + TILE <= transposition.spectra_per_heap);
     // SAFETY: the table has 64 bytes.
     let pairs = unsafe { _mm512_loadu_si512(PAIRS.as_ptr().cast()) };
-    for (tile, out) in out.chunks_exact_mut(unit * TILE).enumerate() {
+    for tile in 0..channels / TILE {
+        let (now, later) = out[tile * TILE * unit..].split_at_mut(TILE * unit);
+        let ahead = later.chunks_exact(unit).skip((AHEAD - 1) * TILE).take(TILE);
+        ahead.for_each(|channel| fetch(transposition, spectra, channel));
         let lines = std::array::from_fn(|row| {
             // SAFETY: by the assertion above, there are TILE channels from here on.
             unsafe {
@@ -59,11 +67,25 @@ pub(super) fn transpose(
                 _mm512_permutex2var_epi16(_mm512_castsi256_si512(pol0), pairs, pol1)
             }
         });
-        for (line, out) in square(&lines).into_iter().zip(out.chunks_exact_mut(unit)) {
+        for (line, out) in square(&lines).into_iter().zip(now.chunks_exact_mut(unit)) {
             store(transposition, line, spectra, out);
         }
     }
     channels
+}
+
+/// Fetches the places of 16 spectra in a channel of the output.
+#[inline]
+fn fetch(transposition: &Transposition, spectra: &Range<usize>, channel: &[u8]) {
+    let place = |channel: &[u8]| {
+        let per_spectrum = channel.len() / transposition.spectra_per_heap;
+        simd::fetch(&channel[spectra.start * per_spectrum..][..TILE * per_spectrum]);
+    };
+    if transposition.k_major {
+        channel.chunks_exact(channel.len() / 2).for_each(place);
+    } else {
+        place(channel);
+    }
 }
 
 /// Returns the transpose of 16 x 16 pairs.

@@ -2,7 +2,7 @@
 
 use super::{Ddc, HEAP_SAMPLES};
 use crate::common::live::Live;
-use crate::common::parallel::Threads;
+use crate::common::parallel::{self, Threads};
 use crate::f_engine::samples::host::{self, Decoded, Series};
 use crate::f_engine::samples::pol::Count;
 use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes};
@@ -18,7 +18,7 @@ const BATCH_SAMPLES: usize = 1 << 16;
 
 /// Number of heaps that are filtered at a time.
 fn batch(ddc: &Ddc, sizes: &Sizes) -> usize {
-    let threads = if ddc.threads == 0 { rayon::current_num_threads() } else { ddc.threads };
+    let threads = parallel::count(ddc.threads);
     ((BATCH_SAMPLES / sizes.step).max(1) * threads).min(sizes.spectra)
 }
 

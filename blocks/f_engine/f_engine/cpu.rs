@@ -2,15 +2,18 @@
 
 use super::FEngine;
 use super::frames::{Frames, Spectra};
-use crate::common::parallel::Threads;
+use crate::common::parallel::{self, Threads};
 use crate::f_engine::fft::cpu::Transform;
 use crate::f_engine::pfb::cpu::{Filter, batch};
 use crate::f_engine::postproc::quantiser::{PADDING, Quantiser, TILE_SPECTRA};
 use crate::f_engine::samples::host::{self, Decoded, Series};
 use crate::f_engine::samples::pol::Count;
+use crate::f_engine::samples::power::Measured;
 use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports};
+use fxgraph_dsp::polyphase::Scratch;
+use fxgraph_dsp::simd::Lines;
 use num_complex::Complex32;
 
 /// Host memory of the block in bytes.
@@ -20,9 +23,21 @@ pub fn host_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
     let pols = ports.inputs.len();
     let history = 2 * pols * host::capacity(&sizes, batch);
     let quantised = 2 * pols * sizes.spectra * (f_engine.channels + PADDING);
-    // Weights, filtered samples and spectra of a batch, twiddle factors and scratch memory.
-    let working = 4 * sizes.window + 8 * batch * sizes.step + 32 * f_engine.channels;
+    // Weights, filtered samples of a batch, twiddle factors, and a spectrum and scratch memory of each thread.
+    let transforms = (8 + 16 * parallel::count(f_engine.threads)) * f_engine.channels;
+    let working = 4 * sizes.window + 4 * batch * sizes.step + transforms;
     history + quantised + working
+}
+
+/// Working memory of one thread, and the power of its samples.
+struct Job {
+    filtering: Scratch,
+    /// Filtered samples of a run; pairs of real samples are the complex input of the transform.
+    series: Lines<Complex32>,
+    transforming: Lines<Complex32>,
+    /// A spectrum, which is quantised while it is in the cache.
+    spectrum: Lines<Complex32>,
+    measured: Measured,
 }
 
 /// The running block.
@@ -34,12 +49,7 @@ pub struct Cpu {
     /// Quantiser with rows for all spectra of an output frame.
     quantiser: Quantiser,
     threads: Threads,
-    /// Empty scratch memory of each thread.
-    scratches: Vec<()>,
-    /// Filtered samples of a run; pairs of real samples are the complex input of the transform.
-    series: Vec<Complex32>,
-    /// Spectra of a run.
-    spectra: Vec<Complex32>,
+    jobs: Vec<Job>,
     /// The output frame being filled.
     frame: Option<FrameMut>,
     /// Validity and power of the spectra of the output frame.
@@ -54,21 +64,28 @@ impl Cpu {
         let delays = pfb.delays_of(ports);
         let count = Count::new(&env.counters, &sizes, ports);
         let threads = Threads::new(f_engine.threads)?;
-        let room = vec![Complex32::default(); batch * f_engine.channels];
+        let filter = Filter::new(&pfb, &ports.inputs[0]);
+        let transform = Transform::new(f_engine.shape(&ports.inputs), false);
+        let rows = batch.div_ceil(threads.count());
+        let job = |_| Job {
+            filtering: filter.scratch(rows),
+            series: Lines::new(rows * f_engine.channels),
+            transforming: transform.scratch(),
+            spectrum: Lines::new(f_engine.channels),
+            measured: Measured::default(),
+        };
         let frames = Frames::new(f_engine, ports, env);
         Ok(Self {
             schedule: host::schedule(sizes, ports, &delays, batch, count),
-            filter: Filter::new(&pfb, &ports.inputs[0], batch)?,
-            transform: Transform::new(f_engine.shape(&ports.inputs), false, f_engine.threads)?,
+            jobs: (0..threads.count()).map(job).collect(),
+            filter,
+            transform,
             quantiser: Quantiser::new(
                 &f_engine.postproc(),
                 f_engine.shape(&ports.inputs),
                 sizes.spectra,
             ),
-            scratches: vec![(); threads.count()],
             threads,
-            series: room.clone(),
-            spectra: room,
             frame: None,
             known: frames.spectra(),
             frames,
@@ -90,19 +107,27 @@ impl Cpu {
             match fate {
                 Fate::Whole => {
                     let samples = pol.store.numbers(pol.history.place(from));
-                    let series = &mut self.series[..count * channels];
-                    let filtered = bytemuck::cast_slice_mut(series);
-                    self.known.measured[p].add(self.filter.run(samples, filtered, limit));
-                    let spectra = &mut self.spectra[..count * channels];
-                    self.transform.run(series, spectra);
                     let (rows, delays) = (p * per_frame + first, &pol.delays);
-                    let Self { quantiser, threads, scratches, .. } = self;
-                    quantiser.write(rows..rows + count, threads, scratches, |row, out, ()| {
-                        let n = row - p * per_frame;
-                        let spectrum = &spectra[(n - first) * channels..][..channels];
-                        let (delay, number) = (&delays[n], first_number + n as u64);
-                        out.write(spectrum, (p, number), delay.phase_turns, delay.fine_samples);
+                    let Self { filter, transform, quantiser, threads, jobs, .. } = self;
+                    quantiser.write(rows..rows + count, threads, jobs, |rows, to, job| {
+                        let from = rows.start - p * per_frame;
+                        let series = &mut job.series[..rows.len() * channels];
+                        job.measured = filter.run(
+                            &samples[(from - first) * step..],
+                            bytemuck::cast_slice_mut(series),
+                            limit,
+                            &mut job.filtering,
+                        );
+                        let series = series.chunks_exact_mut(channels);
+                        for ((n, series), row) in (from..).zip(series).zip(to) {
+                            transform.run(series, &mut job.spectrum, &mut job.transforming);
+                            let (delay, number) = (&delays[n], first_number + n as u64);
+                            let (phase, fine) = (delay.phase_turns, delay.fine_samples);
+                            row.write(&job.spectrum, (p, number), phase, fine);
+                        }
                     });
+                    let measured = jobs.iter_mut().map(|job| std::mem::take(&mut job.measured));
+                    measured.for_each(|measured| self.known.measured[p].add(measured));
                 }
                 Fate::Ending => {
                     // The last steps of the windows are adjacent, because the windows are a step apart.
@@ -117,7 +142,7 @@ impl Cpu {
 
     /// Transposes the spectra to the output frame and sends it, unless it has no valid heap.
     fn complete(&mut self, mut frame: FrameMut, io: &mut Io<'_>) {
-        let Self { schedule, frames, known, quantiser, threads, scratches, .. } = self;
+        let Self { schedule, frames, known, quantiser, threads, jobs, .. } = self;
         let (header, payload) = frame.parts_mut::<u8>().expect(fxgraph::ON_HOST);
         frames.fill(known, header);
         let (pols, rows, heaps) = (schedule.pols.len(), quantiser.rows(), header.validity.len());
@@ -138,7 +163,7 @@ impl Cpu {
             for first in (0..per_heap).step_by(TILE_SPECTRA) {
                 let spectra = first..per_heap.min(first + TILE_SPECTRA);
                 let row = heap * per_heap + first;
-                quantiser.transpose(row, &spectra, out, threads, scratches);
+                quantiser.transpose(row, &spectra, out, threads, jobs);
             }
         }
         io.outputs[0].push(frame);

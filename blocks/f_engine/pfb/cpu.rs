@@ -1,7 +1,7 @@
 //! The block on the CPU.
 
 use super::Pfb;
-use crate::common::parallel::Threads;
+use crate::common::parallel::{self, Threads};
 use crate::f_engine::samples::host::{self, Number, Series};
 use crate::f_engine::samples::pol::Count;
 use crate::f_engine::samples::power::{Level, Measured, summary};
@@ -16,12 +16,11 @@ const BATCH_SAMPLES: usize = 1 << 18;
 
 /// Number of spectra that are filtered at a time.
 pub fn batch(step: usize, spectra_per_frame: usize, threads: usize) -> usize {
-    let threads = if threads == 0 { rayon::current_num_threads() } else { threads };
     let alone = (BATCH_SAMPLES / step).clamp(16, 64);
-    (alone * threads).min(spectra_per_frame)
+    (alone * parallel::count(threads)).min(spectra_per_frame)
 }
 
-/// Working memory of one thread.
+/// Working memory of one thread, and the power of its samples.
 struct Job {
     scratch: Scratch,
     measured: Measured,
@@ -30,6 +29,8 @@ struct Job {
 /// The running block.
 pub struct Cpu<S> {
     filter: Filter,
+    threads: Threads,
+    jobs: Vec<Job>,
     schedule: Schedule<S>,
     frame: Option<FrameMut>,
     /// Power of the samples of the output frame, `[pol]`.
@@ -44,9 +45,17 @@ impl<S: Series> Cpu<S> {
         let batch = batch(sizes.step, sizes.spectra, pfb.threads);
         let delays = pfb.delays_of(ports);
         let count = Count::new(&env.counters, &sizes, ports);
+        let filter = Filter::new(pfb, &ports.inputs[0]);
+        let threads = Threads::new(pfb.threads)?;
+        let job = |_| Job {
+            scratch: filter.scratch(batch.div_ceil(threads.count())),
+            measured: Measured::default(),
+        };
         Ok(Self {
             schedule: host::schedule(sizes, ports, &delays, batch, count),
-            filter: Filter::new(pfb, &ports.inputs[0], batch)?,
+            jobs: (0..threads.count()).map(job).collect(),
+            threads,
+            filter,
             frame: None,
             measured: vec![Measured::default(); ports.inputs.len()],
             levels: Level::of_inputs(&ports.inputs, &env.counters),
@@ -59,7 +68,7 @@ impl<S: Series> Cpu<S> {
         let Sizes { step, window, spectra, .. } = self.schedule.sizes;
         let (header, payload) = frame.parts_mut::<f32>().expect(fxgraph::ON_HOST);
         let row = p * spectra;
-        let numbers = self.filter.fir.step();
+        let numbers = self.filter.0.step();
         let payload = &mut payload[row * numbers..][..spectra * numbers];
         let validity = &mut header.validity[row..row + spectra];
         loop {
@@ -74,7 +83,13 @@ impl<S: Series> Cpu<S> {
             match fate {
                 Fate::Whole => {
                     let samples = pol.store.numbers(pol.history.place(from));
-                    self.measured[p].add(self.filter.run(samples, out, limit));
+                    let Self { filter, threads, jobs, .. } = self;
+                    threads.each(out, numbers, jobs, |first, out, job| {
+                        let samples = &samples[first * numbers..];
+                        job.measured = filter.run(samples, out, limit, &mut job.scratch);
+                    });
+                    let measured = jobs.iter_mut().map(|job| std::mem::take(&mut job.measured));
+                    measured.for_each(|measured| self.measured[p].add(measured));
                 }
                 Fate::Ending => {
                     out.fill(0.0);
@@ -89,45 +104,37 @@ impl<S: Series> Cpu<S> {
     }
 }
 
-/// FIR filter from samples to filtered spectra, with its threads.
-pub struct Filter {
-    fir: Fir,
-    threads: Threads,
-    jobs: Vec<Job>,
-}
+/// FIR filter from samples to filtered spectra.
+pub struct Filter(Fir);
 
 impl Filter {
-    /// Creates the filter of `pfb` for samples of the type of `input`, for up to `batch` spectra at a time.
-    pub fn new(pfb: &Pfb, input: &PortType, batch: usize) -> Result<Self, BlockError> {
-        let threads = Threads::new(pfb.threads)?;
-        let fir = Fir::new(&pfb.weights(input), 2 * pfb.channels, pfb.unzip, Form::best());
-        let job = |_| Job {
-            scratch: fir.scratch(batch.div_ceil(threads.count())),
-            measured: Measured::default(),
-        };
-        let jobs = (0..threads.count()).map(job).collect();
-        Ok(Self { fir, threads, jobs })
+    /// Creates the filter of `pfb` for samples of the type of `input`.
+    pub fn new(pfb: &Pfb, input: &PortType) -> Self {
+        Self(Fir::new(&pfb.weights(input), 2 * pfb.channels, pfb.unzip, Form::best()))
+    }
+
+    /// Allocates working memory of one thread, for up to `rows` spectra at a time.
+    pub fn scratch(&self, rows: usize) -> Scratch {
+        self.0.scratch(rows)
     }
 
     /// Filters the spectra of `out`, whose first window starts with `samples[0]`, and measures their power.
-    pub fn run<T: Number>(&mut self, samples: &[T], out: &mut [f32], limit: i16) -> Measured {
-        let Self { fir, threads, jobs } = self;
-        jobs.iter_mut().for_each(|job| job.measured = Measured::default());
-        let (step, overlap) = (fir.step(), (fir.taps() - 1) * fir.step());
-        threads.each(out, step, jobs, |first, out, job| {
-            let samples = &samples[first * step..];
-            fir.run(samples, out, &mut job.scratch);
-            // The last step of each window, as in `measure`.
-            job.measured = T::measured(&samples[overlap..][..out.len()], limit, fir.form());
-        });
-        let mut measured = Measured::default();
-        jobs.iter().for_each(|job| measured.add(job.measured));
-        measured
+    pub fn run<T: Number>(
+        &self,
+        samples: &[T],
+        out: &mut [f32],
+        limit: i16,
+        scratch: &mut Scratch,
+    ) -> Measured {
+        self.0.run(samples, out, scratch);
+        // The last step of each window, as in `measure`.
+        let overlap = (self.0.taps() - 1) * self.0.step();
+        self.measure(&samples[overlap..][..out.len()], limit)
     }
 
     /// Measures the power of samples that are not filtered.
     pub fn measure<T: Number>(&self, samples: &[T], limit: i16) -> Measured {
-        T::measured(samples, limit, self.fir.form())
+        T::measured(samples, limit, self.0.form())
     }
 }
 

@@ -86,20 +86,22 @@ impl Cpu {
         // Fraction of the band, and so of the fine delay's phase slope, that the kept channels cover.
         let kept = channels as f64 / pitch as f64;
         let first_number = self.collector.number(header);
-        quantiser.write(0..pols * rows, threads, scratches, |unit, row, scratch| {
-            let (pol, n) = (unit / rows, first + unit % rows);
-            if n >= first + count {
-                return;
+        quantiser.write(0..pols * rows, threads, scratches, |units, to, scratch| {
+            for (unit, row) in units.zip(to) {
+                let (pol, n) = (unit / rows, first + unit % rows);
+                if n >= first + count {
+                    continue;
+                }
+                let index = pol * per_pol + n;
+                let mut spectrum = &spectra[index * pitch + first_channel..][..channels];
+                if let Some((unzip, fixup)) = &*unzip {
+                    unzip.combine(spectrum, scratch);
+                    fixup.apply(scratch);
+                    spectrum = scratch;
+                }
+                let of = |table: &[f64]| table.get(index).copied().unwrap_or(0.0);
+                row.write(spectrum, (pol, first_number + n as u64), of(phase), of(fine) * kept);
             }
-            let index = pol * per_pol + n;
-            let mut spectrum = &spectra[index * pitch + first_channel..][..channels];
-            if let Some((unzip, fixup)) = &*unzip {
-                unzip.combine(spectrum, scratch);
-                fixup.apply(scratch);
-                spectrum = scratch;
-            }
-            let of = |table: &[f64]| table.get(index).copied().unwrap_or(0.0);
-            row.write(spectrum, (pol, first_number + n as u64), of(phase), of(fine) * kept);
         });
     }
 

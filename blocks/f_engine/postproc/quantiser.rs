@@ -5,7 +5,7 @@ use super::{Layout, Postproc};
 use crate::common::parallel::Threads;
 use crate::common::spectra::Shape;
 use fxgraph_dsp::rotate::{Turn, rotate};
-use fxgraph_dsp::simd::Form;
+use fxgraph_dsp::simd::{Form, Lines};
 use fxgraph_dsp::transpose::Transposition;
 use num_complex::Complex32;
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub struct Quantiser {
     step: u64,
     limit: f32,
     /// `[pol][row][channel]`, rows `transposition.pitch` apart.
-    quantised: Vec<u16>,
+    quantised: Lines<u16>,
     /// Number of clamped values of each row.
     clamped: Vec<AtomicU32>,
 }
@@ -44,7 +44,7 @@ pub struct Row<'a> {
 impl Row<'_> {
     /// Rotates, scales and quantises a spectrum of polarisation `pol` with this `number` since sync time.
     pub fn write(
-        &mut self,
+        self,
         spectrum: &[Complex32],
         (pol, number): (usize, u64),
         phase_turns: f64,
@@ -80,7 +80,7 @@ impl Quantiser {
             channels: shape.channels,
             step: shape.step as u64,
             limit: if postproc.bits == 8 { 127.0 } else { 7.0 },
-            quantised: vec![0; shape.pols * rows * transposition.pitch],
+            quantised: Lines::new(shape.pols * rows * transposition.pitch),
             clamped: (0..shape.pols * rows).map(|_| 0.into()).collect(),
         }
     }
@@ -95,24 +95,32 @@ impl Quantiser {
         self.channels * self.transposition.channel_bytes()
     }
 
-    /// Calls `write` with the index and the row for each of `rows`; indices run through all polarisations.
+    /// Divides `rows` among the threads and calls `write` with the indices and the rows of each; indices run through
+    /// all polarisations.
     pub fn write<S: Send>(
         &mut self,
         rows: Range<usize>,
         threads: &Threads,
         scratches: &mut [S],
-        write: impl Fn(usize, &mut Row, &mut S) + Send + Sync,
+        write: impl Fn(Range<usize>, &mut dyn Iterator<Item = Row<'_>>, &mut S) + Send + Sync,
     ) {
         let Transposition { pitch, form, .. } = self.transposition;
         let Self { settings, channels, step, limit, quantised, clamped, .. } = self;
         let (settings, step, limit) = (&*settings, *step, *limit);
         let quantised = &mut quantised[rows.start * pitch..rows.end * pitch];
         threads.each(quantised, pitch, scratches, |first, quantised, scratch| {
-            for (i, out) in quantised.chunks_exact_mut(pitch).enumerate() {
-                let number = rows.start + first + i;
-                let (out, clamped) = (&mut out[..*channels], &clamped[number]);
-                write(number, &mut Row { settings, step, limit, form, out, clamped }, scratch);
-            }
+            let first = rows.start + first;
+            let indices = first..first + quantised.len() / pitch;
+            let outs = quantised.chunks_exact_mut(pitch).map(|out| &mut out[..*channels]);
+            let mut rows = outs.zip(&clamped[first..]).map(|(out, clamped)| Row {
+                settings,
+                step,
+                limit,
+                form,
+                out,
+                clamped,
+            });
+            write(indices, &mut rows, scratch);
         });
     }
 

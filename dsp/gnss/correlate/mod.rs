@@ -26,8 +26,8 @@ pub const ROW: usize = BLOCK_SAMPLES + RUN;
 pub struct Rotors {
     step: Option<u64>,
     exact: Vec<Complex64>,
-    re: Lines,
-    im: Lines,
+    re: Lines<f32>,
+    im: Lines<f32>,
 }
 
 impl Default for Rotors {

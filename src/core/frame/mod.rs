@@ -296,6 +296,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn payload_in_host_memory_is_aligned_to_a_cache_line() {
+        let pool = Pool::new(&HostAllocator, 3, 100, 1).unwrap();
+        for _ in 0..3 {
+            let mut frame = pool.take().unwrap();
+            let payload = frame.as_mut_slice::<u8>().unwrap();
+            assert_eq!((payload.len(), payload.as_ptr().align_offset(64)), (100, 0));
+        }
+    }
+
+    #[test]
     fn storage_returns_when_last_reader_drops() {
         let pool = Pool::new(&HostAllocator, 1, 64, 1).unwrap();
         let frame = pool.take().unwrap().freeze();

@@ -1,6 +1,7 @@
 //! Storage of payloads, and its allocators.
 
 use super::SharedMemory;
+use bytemuck::{Pod, Zeroable};
 
 /// Host memory; words of type `u128` keep every element type aligned.
 pub trait HostBuffer: Send + Sync {
@@ -14,12 +15,17 @@ pub trait HostBuffer: Send + Sync {
     }
 }
 
-impl HostBuffer for Vec<u128> {
+/// A cache line. Payloads aligned to it need half the loads of vectors of that size.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([u128; 4]);
+
+impl HostBuffer for Vec<Line> {
     fn words(&self) -> &[u128] {
-        self
+        bytemuck::cast_slice(self)
     }
     fn words_mut(&mut self) -> &mut [u128] {
-        self
+        bytemuck::cast_slice_mut(self)
     }
 }
 
@@ -60,12 +66,12 @@ pub struct HostAllocator;
 
 impl Allocator for HostAllocator {
     fn allocate(&self, bytes: usize) -> Result<Storage, OutOfMemory> {
-        let words = bytes.div_ceil(size_of::<u128>());
-        let mut memory = Vec::new();
+        let lines = bytes.div_ceil(size_of::<Line>());
+        let mut memory: Vec<Line> = Vec::new();
         memory
-            .try_reserve_exact(words)
+            .try_reserve_exact(lines)
             .map_err(|_| OutOfMemory { bytes, memory: "host".to_owned() })?;
-        memory.resize(words, 0);
+        memory.resize(lines, Line::zeroed());
         Ok(Storage::Host(Box::new(memory)))
     }
 }
