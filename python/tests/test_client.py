@@ -234,6 +234,9 @@ def test_set_changes_the_power_from_its_timestamp_on(fresh: fxgraph.Run) -> None
     assert not update.is_late
     assert update.effective_timestamp == at
     assert update.steady_state_timestamp == fresh.steady_state_timestamp == at
+    # Data have gone on since the snapshot.
+    assert update.seconds_ahead is not None
+    assert 0 < update.seconds_ahead <= 3
     recording = block.record(after_seconds=4).load()
     end = recording.timestamps[-1] + recording.type.clock.samples_per_frame
     assert recording.timestamps[0] < at < end
@@ -249,6 +252,7 @@ def test_set_changes_the_power_from_its_timestamp_on(fresh: fxgraph.Run) -> None
     assert ids == {update.config_id}
     late = block.set({"gains": 0.5}, at=0)
     assert late.is_late
+    assert late.seconds_ahead == 0
 
 
 def test_swap_changes_the_block_unless_it_is_a_trial(fresh: fxgraph.Run) -> None:

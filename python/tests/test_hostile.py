@@ -290,6 +290,34 @@ def test_mask_is_an_error_if_the_place_of_missing_units_is_unknown() -> None:
     assert all_of_it.mask.all()
 
 
+def update(**changes: Any) -> Answer:
+    """Answer with the result of a live update."""
+    whole = {"effective_timestamp": 6, "is_late": False, "steady_state_timestamp": 6, "config_id": "00"}
+    return plain(json.dumps(whole | changes).encode())
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (update(seconds_ahead=2.5), 2.5),
+        (update(seconds_ahead=3), 3.0),
+        # Before the first sample, and of a program that does not say it.
+        (update(seconds_ahead=None), None),
+        (update(), None),
+    ],
+)
+def test_update_has_the_time_ahead_of_the_answer(answer: Answer, expected: float | None) -> None:
+    with serving(answer) as url:
+        made = fxgraph.connect(url).set({"a": {"level": 1}})
+    assert made == fxgraph.Update(6, False, 6, "00", expected)
+
+
+@pytest.mark.parametrize("ahead", ["soon", True, [1]])
+def test_update_with_another_time_ahead_is_an_error(ahead: object) -> None:
+    error = error_of(update(seconds_ahead=ahead), lambda fx: fx.set({"a": {"level": 1}}))
+    assert "`seconds_ahead` must be a finite number" in str(error)
+
+
 def test_names_cannot_leave_their_path() -> None:
     seen = []
 

@@ -36,12 +36,16 @@ class Update:
         Timestamp from which data reflect all changes so far.
     config_id : str
         Identifier of the configuration from the effective timestamp on, in hexadecimal.
+    seconds_ahead : float or None
+        Time from the newest processed sample to the effective timestamp: 0 if the data have passed it, ``None``
+        before the first sample.
     """
 
     effective_timestamp: int
     is_late: bool
     steady_state_timestamp: int
     config_id: str
+    seconds_ahead: float | None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ._html import escaped, graph_svg
 from ._http import API, Http, decoded, encoded, object_of
 from ._recorder import Recorder
 from ._shadow import Shadow
-from ._stream import integer, list_of, text
+from ._stream import integer, list_of, number, text
 
 __all__ = ["Client", "connect"]
 
@@ -151,11 +151,13 @@ class Client:
         answer = object_of(
             self._http.json("PATCH", API + "/blocks", query=query, body=encoded(values)), "the update"
         )
+        ahead = answer.get("seconds_ahead")
         return Update(
             integer(answer.get("effective_timestamp"), "effective_timestamp"),
             answer.get("is_late") is True,
             integer(answer.get("steady_state_timestamp"), "steady_state_timestamp"),
             text(answer.get("config_id"), "config_id"),
+            None if ahead is None else number(ahead, "seconds_ahead"),
         )
 
     # Recorders and shadows.
