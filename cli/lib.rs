@@ -41,6 +41,7 @@ mod flowgraph;
 mod heap;
 mod kernel_folder;
 mod parts;
+mod prose;
 mod runs;
 mod serve;
 mod shadows;

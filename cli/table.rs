@@ -9,7 +9,7 @@ pub struct Table {
     rows: comfy_table::Table,
     columns: Vec<Align>,
     coloured: bool,
-    headings: Vec<&'static str>,
+    headings: Vec<String>,
 }
 
 /// Alignment of a column.
@@ -27,17 +27,26 @@ pub fn width() -> Option<u16> {
 }
 
 impl Table {
-    /// Creates a table with these columns.
-    pub fn new(coloured: bool, columns: &[(&'static str, Align)]) -> Self {
+    /// Creates a table with these columns, for the terminal or pipe that results go to.
+    pub fn new(coloured: bool, columns: &[(&str, Align)]) -> Self {
+        let columns = columns.iter().map(|(name, align)| ((*name).to_owned(), *align));
+        Self::with_width(coloured, columns, width())
+    }
+
+    /// Creates a table with these columns, for a terminal of `width` columns or a pipe (`None`).
+    pub fn with_width(
+        coloured: bool,
+        columns: impl IntoIterator<Item = (String, Align)>,
+        width: Option<u16>,
+    ) -> Self {
         let mut rows = comfy_table::Table::new();
         rows.load_preset(presets::NOTHING);
         rows.set_content_arrangement(ContentArrangement::Disabled);
         // In a pipe every row is one line; on a terminal long texts wrap within their column.
-        if let Some(width) = width() {
+        if let Some(width) = width {
             rows.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
         }
-        let headings = columns.iter().map(|(name, _)| *name).collect();
-        let columns = columns.iter().map(|(_, align)| *align).collect();
+        let (headings, columns) = columns.into_iter().unzip();
         Self { rows, columns, coloured, headings }
     }
 

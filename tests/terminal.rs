@@ -252,6 +252,36 @@ fn top_draws_handles_keys_and_restores_the_terminal() {
 }
 
 #[test]
+fn texts_fit_a_terminal_of_80_columns() {
+    let shown = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+        command.args(arguments).env("NO_COLOR", "1");
+        Pty::start(&mut command, 24, 80).output().replace('\r', "")
+    };
+    let mut lines = 0;
+    for arguments in [
+        &["plan", "example:06_tracking"][..],
+        &["plan", "example:19_hosts"],
+        &["list", "spead_sink"],
+        &["list", "ddc"],
+        &["explain", "E0306"],
+        &["explain"],
+        &["list"],
+    ] {
+        // Equations and flowgraphs are for copying, and stay as they are.
+        let text = shown(arguments);
+        let prose = text.split("```").step_by(2).collect::<String>();
+        lines += prose.lines().count();
+        let wide: Vec<&str> = prose.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(wide.is_empty(), "{arguments:?}: {wide:#?}");
+    }
+    assert!(lines > 1000, "{lines} lines");
+    let page = shown(&["list", "spead_sink"]);
+    assert!(page.contains("\n    parameters: {stream: digitiser, addresses: [\"239."), "{page}");
+    assert!(page.contains("\n`pace_delay_seconds`           time behind schedule\n"), "{page}");
+}
+
+#[test]
 fn tap_shows_statistics_and_saves_npy() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), SIGNAL, &[]);

@@ -1,6 +1,8 @@
 //! `fxgraph explain`
 
 use crate::failure::Failure;
+use crate::prose;
+use crate::table::width;
 use crate::terminal::Terminal;
 use fxgraph::diagnostic::{all_explanations, explain, nearest};
 
@@ -20,7 +22,7 @@ impl Explain {
         };
         let number = code.trim_start_matches(['e', 'E']);
         if let Some(page) = explain(&format!("E{number:0>4}")) {
-            terminal.results(page)
+            terminal.results(&prose::fit(page, width()))
         } else {
             let near = nearest(&code, all_explanations().map(|(known, _)| known));
             let help = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();

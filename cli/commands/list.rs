@@ -2,7 +2,8 @@
 
 use crate::failure::Failure;
 use crate::flowgraph;
-use crate::table::{Align, Table};
+use crate::prose::{fit, wrap};
+use crate::table::{Align, Table, width};
 use crate::terminal::{Paint, Terminal};
 use fxgraph::diagnostic::suggest;
 use fxgraph::{KindEntry, Registry};
@@ -66,7 +67,7 @@ fn overview(registry: &Registry, terminal: &Terminal) -> String {
 fn page(kind: &KindEntry, terminal: &Terminal) -> String {
     let heading = |text: &str| terminal.paint(Paint::Bold, text);
     let mut text = String::new();
-    for line in kind.page().trim_end().lines() {
+    for line in fit(kind.page().trim_end(), width()).lines() {
         text.push_str(&if line.starts_with('#') { heading(line) } else { line.to_owned() });
         text.push('\n');
     }
@@ -74,10 +75,9 @@ fn page(kind: &KindEntry, terminal: &Terminal) -> String {
     text.push_str(&format!("inputs:  {}\n", kind.inputs));
     text.push_str(&format!("outputs: {}\n", kind.outputs));
     for form in &kind.implementations {
-        text.push_str(&format!(
-            "implementation `{}` ({}): {}\n",
-            form.name, form.device, form.summary
-        ));
+        let line = format!("implementation `{}` ({}): {}", form.name, form.device, form.summary);
+        text.push_str(&wrap(&line, 0, 4, width()));
+        text.push('\n');
     }
     let schema = (kind.schema)().to_value();
     let parameters = parameters(&schema);
@@ -96,9 +96,12 @@ fn page(kind: &KindEntry, terminal: &Terminal) -> String {
             None => "optional".to_owned(),
         };
         let live = if parameter.is_live { ", live" } else { "" };
-        let note = terminal.paint(Paint::Dim, &format!("{}, {default}{live}", parameter.sort));
+        let note = format!("{}, {default}{live}", parameter.sort);
+        let taken = parameter.name.chars().count() + 4;
+        let note = terminal.paint(Paint::Dim, &wrap(&note, taken, 6, width()));
         text.push_str(&format!("  {}  {note}\n", heading(&parameter.name)));
-        for line in parameter.doc.lines() {
+        let room = width().map(|width| width.saturating_sub(6));
+        for line in fit(&parameter.doc, room).lines() {
             text.push_str(&format!("      {line}\n"));
         }
     }

@@ -4,7 +4,8 @@ use crate::estimates::{self, Estimates};
 use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, Target};
 use crate::parts;
-use crate::table::{Align, Table};
+use crate::prose;
+use crate::table::{Align, Table, width};
 use crate::terminal::{Paint, Terminal};
 use crate::units;
 use fxgraph::DeviceName;
@@ -108,7 +109,7 @@ fn edges(plan: &fxgraph::flowgraph::Plan) -> impl Iterator<Item = EdgeRow<'_>> {
 fn about(plan: &fxgraph::flowgraph::Plan, terminal: &Terminal) -> String {
     let mut text = String::new();
     if let Some(doc) = &plan.doc {
-        text.push_str(&format!("{}\n\n", doc.trim_end()));
+        text.push_str(&format!("{}\n\n", prose::fit(doc, width()).trim_end()));
     }
     if plan.parameters.is_empty() {
         return text;
@@ -142,7 +143,7 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
         plan.blocks.iter().map(|block| Work::of(block).operations_per_second).sum();
     format!(
         "{} {}\n\n{}{}{}\n{}\n{}\nmemory {}, {} operations/s at full rate\n\
-         including {} for the program itself; swapping a block needs up to {} more\n",
+         including {} for the program; swapping a block needs up to {} more\n",
         terminal.paint(Paint::Bold, &plan.name),
         terminal.paint(Paint::Dim, &format!("configuration {hash}")),
         about(plan, terminal),

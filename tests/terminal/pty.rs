@@ -95,6 +95,15 @@ impl Pty {
         self.screen.screen().alternate_screen()
     }
 
+    /// Waits for the end of the program, and returns everything that it wrote.
+    pub fn output(&mut self) -> String {
+        self.child.wait().unwrap();
+        while let Ok(bytes) = self.written.recv_timeout(Duration::from_secs(1)) {
+            self.raw.extend(bytes);
+        }
+        String::from_utf8(self.raw.clone()).unwrap()
+    }
+
     /// Waits for the end of the program, and returns the exit code.
     pub fn end(&mut self) -> Option<i32> {
         let code = self.child.wait().unwrap().code();
