@@ -17,6 +17,13 @@ const ADDRESS: &str = "127.0.0.1:8080";
 /// Time for the fences of a page.
 const LIMIT: Duration = Duration::from_mins(4);
 
+/// Fails unless all programs end that the page has started: readers have no shell that ends them.
+const ENDS: &str = "echo '## end: programs that still run' >&2
+for _ in {1..100}; do [ -z \"$(jobs -pr)\" ] && break; sleep 0.1; done
+jobs -r >&2
+[ -z \"$(jobs -pr)\" ]
+";
+
 /// Pages below `directory` that people wrote, sorted.
 pub fn pages(directory: &Path) -> Vec<PathBuf> {
     let mut pages = Vec::new();
@@ -101,6 +108,7 @@ fn run(page: &Path) -> Result<usize, String> {
         fences += 1;
     }
     if script.lines().count() > 2 {
+        script.push_str(ENDS);
         bash(&script, directory.path(), &free.to_string())?;
     }
     Ok(fences)
