@@ -7,8 +7,10 @@ use super::hosted::Hosted;
 use super::report::Unanswered;
 use super::run::{Run, lock};
 use super::running::Handle;
+use fxgraph_core::counter::Counter;
 use fxgraph_core::difference::{Difference, StreamDifference};
-use fxgraph_core::edge::{Dropped, Edge, FrameReader, Tee};
+use fxgraph_core::edge::Tee;
+use fxgraph_core::edge::{Edge, FrameReader};
 use fxgraph_core::elements::Elements;
 use fxgraph_core::error::BlockError;
 use fxgraph_core::event::EventKind;
@@ -27,13 +29,12 @@ use std::time::{Duration, Instant};
 /// Time limit for a thread to end after the order to.
 const PARTING: Duration = Duration::from_secs(10);
 
-/// Result of the comparison of a shadow's frames with those of the block. Each output frame of the block counts once:
-/// it is compared, dropped, or without a counterpart.
+/// Result of the comparison of a shadow's frames with those of the block.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Compared {
     /// Statistics of the differences.
     pub difference: StreamDifference,
-    /// Output frames of the block that were not compared because the shadow or the comparison was too slow.
+    /// Frames dropped because the shadow or the comparison was too slow.
     pub frames_dropped: u64,
     /// The first two frames that differ.
     pub first: Option<Arc<Pair>>,
@@ -78,8 +79,7 @@ impl Pair {
 pub(crate) struct Shadow {
     link: Arc<Link>,
     compared: Arc<Mutex<Compared>>,
-    /// Output frames of the block for which the comparison had no room.
-    dropped: Vec<Dropped>,
+    dropped: Vec<Counter>,
     main: Arc<Cell>,
     side: Arc<Cell>,
     /// Busy time and frames of the block at the start of the shadow.
@@ -92,7 +92,7 @@ impl Shadow {
     /// Result of the comparison so far.
     pub fn compared(&self) -> Compared {
         let mut compared = lock(&self.compared).clone();
-        compared.frames_dropped += self.dropped.iter().map(Dropped::frames).sum::<u64>();
+        compared.frames_dropped = self.dropped.iter().map(Counter::get).sum();
         let per_frame =
             |busy: Duration, frames: u64| (frames > 0).then(|| busy.div_f64(frames as f64));
         let (busy, frames) = spent(&self.main);
@@ -141,29 +141,24 @@ impl Handle {
         wake_through(&link, &part);
         let kept: Vec<Arc<Edge>> =
             part.outputs.iter().flat_map(|output| output.edges.iter().cloned()).collect();
-        let of_main: Vec<Tapped> =
-            kept.iter().map(|edge| (Edge::new(edge.depth()), Dropped::default())).collect();
-        let tees: Vec<Tapped> =
-            part.inputs.iter().map(|tee| (Arc::clone(tee), Dropped::default())).collect();
-        let dropped: Vec<Dropped> = of_main.iter().map(|(_, dropped)| dropped.clone()).collect();
-        let outputs = outputs(&part.ports.outputs, (&of_main, &kept), device);
+        let of_main: Vec<Arc<Edge>> = kept.iter().map(|edge| Edge::new(edge.depth())).collect();
+        let outputs = outputs(&part.ports.outputs, [&of_main, &kept], device);
         let compared = Arc::new(Mutex::new(Compared::default()));
         let is_over = Arc::new(AtomicBool::new(false));
         let comparison = Comparison {
             name: name.clone(),
             outputs: outputs.map_err(|error| not_started(&error))?,
-            inputs_dropped: tees.iter().map(|(_, dropped)| dropped.clone()).collect(),
             compared: Arc::clone(&compared),
             is_over: Arc::clone(&is_over),
             link: Arc::clone(&link),
             run: Arc::clone(self.run()),
             ends_at_difference,
         };
-        let edges = Edges { tees, kept, of_main };
+        let edges = Edges { tees: part.inputs.clone(), kept, of_main };
         let side = launch(part, &ConfigIds::from(0), self.run(), &link)
             .map_err(|error| not_started(&error))?;
         let attached = self.attach_shadow(&name, &link, comparison, edges, limit);
-        let comparison = attached.inspect_err(|_| {
+        let (comparison, dropped) = attached.inspect_err(|_| {
             is_over.store(true, Ordering::Release);
             link.order(Order::End);
             link.wake_companion();
@@ -176,7 +171,7 @@ impl Handle {
     }
 
     /// Waits for the start of the shadow, starts the comparison thread, and connects both to the running
-    /// block. Returns the thread.
+    /// block. Returns the thread, and the counters of dropped frames.
     fn attach_shadow(
         &self,
         name: &str,
@@ -184,17 +179,17 @@ impl Handle {
         comparison: Comparison,
         Edges { tees, kept, of_main }: Edges,
         limit: Duration,
-    ) -> Result<Thread, NotExchanged> {
+    ) -> Result<(Thread, Vec<Counter>), NotExchanged> {
         link.wait_started(Instant::now() + limit).map_err(NotExchanged::NotStarted)?;
         let thread = thread::Builder::new().name(format!("{name} compared"));
         let thread = thread.spawn(move || comparison.run());
         let thread = thread.map_err(|error| NotExchanged::NotStarted(error.to_string()))?;
-        for edge in kept.iter().chain(of_main.iter().map(|(edge, _)| edge)) {
+        for edge in kept.iter().chain(&of_main) {
             let comparison = thread.thread().clone();
             edge.reader.set(move || comparison.unpark());
         }
-        let is_free = self.ask(name, limit, move |hosted| hosted.put_tees(tees, of_main))?;
-        if is_free { Ok(thread.thread().clone()) } else { Err(NotExchanged::Busy) }
+        let dropped = self.ask(name, limit, move |hosted| hosted.put_tees(tees, of_main))?;
+        Ok((thread.thread().clone(), dropped.ok_or(NotExchanged::Busy)?))
     }
 
     /// Removes the tees of `block`, which ends its shadow.
@@ -226,34 +221,37 @@ fn wake_through(link: &Arc<Link>, part: &Part) {
     }
 }
 
-/// An edge for the frames of a tee, and the frames for which it had no room.
-type Tapped = (Arc<Edge>, Dropped);
-
 /// Edges of a shadow and its comparison.
 struct Edges {
     /// Before each input of the shadow.
-    tees: Vec<Tapped>,
+    tees: Vec<Arc<Edge>>,
     /// After each output of the shadow.
     kept: Vec<Arc<Edge>>,
     /// After each output of the running block.
-    of_main: Vec<Tapped>,
+    of_main: Vec<Arc<Edge>>,
 }
 
 impl Hosted {
-    /// Copies the input frames to the edges `before`, and the output frames to the edges `behind`. Returns `false` if a
-    /// swap or shadow has tees already.
-    fn put_tees(&mut self, before: Vec<Tapped>, behind: Vec<Tapped>) -> bool {
+    /// Copies the input frames to the edges `before`, and the output frames to the edges `behind`. Returns the
+    /// counters of frames that found no room there, or `None` if a swap or shadow has tees already.
+    fn put_tees(&mut self, before: Vec<Arc<Edge>>, behind: Vec<Arc<Edge>>) -> Option<Vec<Counter>> {
         if self.inputs.iter().any(|input| input.reader.has_tee()) {
-            return false;
+            return None;
         }
         let from = self.next_time();
-        for (input, (edge, dropped)) in self.inputs.iter_mut().zip(before) {
-            input.reader.set_tee(Some(Tee::new(edge, from, false, dropped)));
+        let mut dropped = Vec::new();
+        let mut tee = |edge, from| {
+            let tee = Tee::new(edge, from, false);
+            dropped.push(tee.dropped().clone());
+            Some(tee)
+        };
+        for (input, edge) in self.inputs.iter_mut().zip(before) {
+            input.reader.set_tee(tee(edge, from));
         }
-        for (output, (edge, dropped)) in self.outputs.iter_mut().zip(behind) {
-            output.writer.set_tee(Some(Tee::new(edge, 0, false, dropped)));
+        for (output, edge) in self.outputs.iter_mut().zip(behind) {
+            output.writer.set_tee(tee(edge, 0));
         }
-        true
+        Some(dropped)
     }
 }
 
@@ -261,8 +259,6 @@ impl Hosted {
 struct Output {
     main: FrameReader,
     shadow: FrameReader,
-    /// Frames of the block that are not in `main`.
-    dropped: Dropped,
     elements: Elements,
     port: PortType,
     /// Copies frames from the GPU that holds them.
@@ -274,15 +270,14 @@ struct Output {
 /// Creates the outputs of both blocks, from the edges of the block and those of its shadow.
 fn outputs(
     ports: &[PortType],
-    (of_main, kept): (&[Tapped], &[Arc<Edge>]),
+    [of_main, kept]: [&[Arc<Edge>]; 2],
     device: Option<&Arc<Device>>,
 ) -> Result<Vec<Output>, CudaError> {
-    let all = of_main.iter().zip(kept).zip(ports).map(|(((main, dropped), shadow), port)| {
+    let all = of_main.iter().zip(kept).zip(ports).map(|((main, shadow), port)| {
         let bytes = port.frame_bytes();
         Ok(Output {
             main: FrameReader::new(Arc::clone(main)),
             shadow: FrameReader::new(Arc::clone(shadow)),
-            dropped: dropped.clone(),
             elements: Elements::new(port),
             port: port.clone(),
             readout: device.map(|device| Readout::new(device, bytes)).transpose()?,
@@ -296,8 +291,6 @@ fn outputs(
 struct Comparison {
     name: String,
     outputs: Vec<Output>,
-    /// Input frames that the shadow did not get.
-    inputs_dropped: Vec<Dropped>,
     compared: Arc<Mutex<Compared>>,
     is_over: Arc<AtomicBool>,
     link: Arc<Link>,
@@ -333,8 +326,7 @@ impl Comparison {
     /// Consumes the next frame of both blocks at an output, or the older one if their timestamps differ;
     /// `false` if a frame is missing.
     fn step(&mut self, number: usize) -> Result<bool, BlockError> {
-        let Output { main, shadow, dropped, elements, port, readout, copies } =
-            &mut self.outputs[number];
+        let Output { main, shadow, elements, port, readout, copies } = &mut self.outputs[number];
         let (Some(a), Some(b)) = (main.peek().cloned(), shadow.peek().cloned()) else {
             return Ok(false);
         };
@@ -346,14 +338,7 @@ impl Comparison {
             shadow.pop();
         }
         if time != other || a.header().validity != b.header().validity {
-            let mut compared = lock(&self.compared);
-            if other < time && dropped.reaches(other) {
-                // The counterpart is counted as dropped.
-            } else if time <= other && self.inputs_dropped.iter().any(|input| input.reaches(time)) {
-                compared.frames_dropped += 1;
-            } else {
-                compared.difference.frames_alone += 1;
-            }
+            lock(&self.compared).difference.frames_alone += 1;
             return Ok(true);
         }
         let [copy_a, copy_b] = copies;

@@ -10,7 +10,7 @@ use super::companion::{Companion, GivenUp, Link, Order, Verdict};
 use super::hosted::Hosted;
 use super::run::{Fault, Run, lock};
 use fxgraph_core::edge::FrameWriter;
-use fxgraph_core::edge::{Dropped, Tee};
+use fxgraph_core::edge::Tee;
 use fxgraph_core::edge::{Edge, FrameReader};
 use fxgraph_core::event::EventKind;
 use fxgraph_core::retune::{Known, When};
@@ -81,8 +81,7 @@ impl Hosted {
         }
         let from = self.next_time();
         for (input, tee) in self.inputs.iter_mut().zip(new.tees) {
-            let tee = Tee::new(tee, from, new.may_hold_up, Dropped::default());
-            input.reader.set_tee(Some(tee));
+            input.reader.set_tee(Some(Tee::new(tee, from, new.may_hold_up)));
         }
         for (output, samples) in self.outputs.iter_mut().zip(new.samples) {
             output.writer.set_log(true);

@@ -25,9 +25,9 @@ pub struct ShadowInfo {
     pub frames_compared: u64,
     /// Number of differing pairs of frames.
     pub frames_different: u64,
-    /// Number of other frames without a counterpart of the same timestamp and validity.
+    /// Number of frames without a counterpart of the same timestamp and validity.
     pub frames_alone: u64,
-    /// Number of output frames of the block that were not compared because the shadow or the comparison was too slow.
+    /// Number of frames dropped because the shadow or the comparison was too slow.
     pub frames_dropped: u64,
     /// Number of valid values in the pairs.
     pub values_compared: u64,

@@ -24,7 +24,7 @@ pub struct Report {
     pub b: Side,
     /// Differences between the frames.
     pub difference: StreamDifference,
-    /// Output frames of the block that were not compared because the shadow was too slow.
+    /// Frames dropped because the shadow was too slow.
     pub frames_dropped: u64,
     /// Timestamp of the first pair that differs, in ADC samples.
     pub first_difference_timestamp: Option<u64>,

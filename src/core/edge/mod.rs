@@ -14,7 +14,7 @@ pub use harness::Harness;
 pub use reader::FrameReader;
 pub use tap::{Decimation, Queued, TapQueue, TapWriter};
 pub use tap_frame::TapFrame;
-pub use tee::{Dropped, Tee};
+pub use tee::Tee;
 pub use writer::FrameWriter;
 
 use crate::frame::Frame;

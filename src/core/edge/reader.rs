@@ -180,7 +180,7 @@ impl FrameReader {
     /// Number of frames that did not fit into the tee.
     #[must_use]
     pub fn tee_dropped(&self) -> u64 {
-        self.tee.as_ref().map_or(0, Tee::dropped)
+        self.tee.as_ref().map_or(0, |tee| tee.dropped().get())
     }
 
     /// Takes all queued frames.
