@@ -56,7 +56,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 /// Rate of the FFT library in millions of real samples per second, over the spectra of one frame.
 fn fft_alone(channels: usize, time: Duration) -> f64 {
     let plan = realfft::RealFftPlanner::<f32>::new().plan_fft_forward(2 * channels);
-    // Aligned to cache lines, as all memory of the F-engine.
+    // Aligned to cache lines, as filtered samples and spectra of the F-engine.
     let mut samples = Lines::<f32>::new(1 << 20);
     let mut out = Lines::new(plan.complex_len());
     let mut scratch = Lines::new(plan.get_scratch_len());

@@ -68,14 +68,14 @@ fn is_row(line: &str) -> bool {
     line.starts_with('|')
 }
 
-/// Columns of the marker of a list item, as in `- text` or `1. text`; 0 for other lines.
+/// Columns of the marker of a list item, as in `- text`, `* text` or `1. text`; 0 for other lines.
 fn marker(line: &str) -> usize {
     let text = line.trim_start();
     let number = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let digits = text.len() - number.len();
     match digits {
-        0 if text.starts_with("- ") => 2,
-        1.. if number.starts_with(". ") => digits + 2,
+        0 if ["- ", "* ", "+ "].iter().any(|marker| text.starts_with(marker)) => 2,
+        1.. if number.starts_with(". ") || number.starts_with(") ") => digits + 2,
         _ => 0,
     }
 }
@@ -87,7 +87,7 @@ fn indent(line: &str) -> usize {
 
 /// Whether `line` belongs to the paragraph of the line before it.
 fn continues(line: &str) -> bool {
-    let is_apart = line.trim().is_empty() || line.starts_with('#') || is_row(line);
+    let is_apart = line.trim().is_empty() || line.starts_with(['#', '>']) || is_row(line);
     !is_apart && !is_fence(line) && marker(line) == 0
 }
 
@@ -106,8 +106,9 @@ fn table(rows: &[&str], width: u16) -> String {
 
 /// The cells of a row; `\|` is a character of a cell.
 fn cells(row: &str) -> Vec<String> {
-    let row = row.trim().trim_start_matches('|').replace("\\|", "\0");
-    let row = row.strip_suffix('|').unwrap_or(&row);
+    let row = row.trim().replace("\\|", "\0");
+    let row = row.strip_prefix('|').unwrap_or(&row);
+    let row = row.strip_suffix('|').unwrap_or(row);
     row.split('|').map(|cell| cell.trim().replace('\0', "|")).collect()
 }
 
@@ -118,10 +119,10 @@ mod tests {
     #[test]
     fn paragraphs_and_lists_fit_the_width_and_code_stays() {
         let text = "# A heading that is longer than the lines\n\nOne sentence of a text.\nAnother one.\n\n\
-                    - an item of a list\n  with a second line\n10. another numbered item\n\n    code that is not broken\n\n\
+                    - an item of a list\n  with a second line\n10. another numbered item\n* a\n2) b\n\n> one\n> two\n\n    code that is not broken\n\n\
                     ```yaml\n# a comment in a flowgraph\n```\nThe end.\n";
         let expected = "# A heading that is longer than the lines\n\nOne sentence of a\ntext. Another one.\n\n\
-                        - an item of a list\n  with a second line\n10. another numbered\n    item\n\n    code that is not broken\n\n\
+                        - an item of a list\n  with a second line\n10. another numbered\n    item\n* a\n2) b\n\n> one\n> two\n\n    code that is not broken\n\n\
                         ```yaml\n# a comment in a flowgraph\n```\nThe end.\n";
         assert_eq!(fit(text, Some(20)), expected);
         assert_eq!(fit(text, None), text);

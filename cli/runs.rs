@@ -94,8 +94,7 @@ impl Runs {
             let began = Instant::now();
             let plan = self.control.plan();
             let run = prepared.handle();
-            let is_running =
-                move || !matches!(run.state(), RunState::Prepared | RunState::Starting);
+            let is_running = move || has_begun(run.state());
             match self.signals.starting(is_running, || prepared.start(options(&plan)))? {
                 Ok(running) => {
                     self.control.note_started();
@@ -204,4 +203,21 @@ impl Runs {
 
 fn not_started(flowgraph: &str) -> String {
     format!("`{flowgraph}` was not started")
+}
+
+/// Whether frames of a run in this state may have moved.
+fn has_begun(state: RunState) -> bool {
+    !matches!(state, RunState::Prepared | RunState::Starting)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_begins_when_its_start_ends() {
+        use RunState::{Draining, Ended, Failed, Prepared, Running, Starting};
+        assert_eq!([Prepared, Starting].map(has_begun), [false; 2]);
+        assert_eq!([Running, Draining, Ended, Failed].map(has_begun), [true; 4]);
+    }
 }

@@ -135,11 +135,8 @@ mod tests {
         let signals = Signals::count().unwrap();
         let start = || {
             signal_hook::low_level::raise(SIGINT).unwrap();
-            while signals.look() == 0 {
-                std::thread::sleep(TICK);
-            }
+            signals.wait(Duration::from_mins(1))
         };
-        signals.starting(|| true, start).unwrap();
-        assert_eq!(signals.look(), 1);
+        assert!(signals.starting(|| true, start).unwrap());
     }
 }

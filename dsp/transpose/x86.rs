@@ -14,7 +14,7 @@ use std::arch::x86_64::{
 /// Channels and spectra of a tile: with both polarisations, a cache line of output.
 pub(super) const TILE: usize = 16;
 
-/// Tiles from one that is written to the one whose output is fetched. Its cache lines are a channel apart, so that the CPU
+/// Tiles from one that is written to the one whose output is fetched. The cache lines of a tile are a channel apart: the CPU
 /// does not expect them, and stores would wait for one after the other.
 const AHEAD: usize = 2;
 

@@ -25,7 +25,7 @@ pub struct ShadowInfo {
     pub frames_compared: u64,
     /// Number of differing pairs of frames.
     pub frames_different: u64,
-    /// Number of frames without a counterpart of the same timestamp and validity.
+    /// Number of frames without a counterpart of the same timestamp and validity, which may have been dropped.
     pub frames_alone: u64,
     /// Number of frames dropped because the shadow or the comparison was too slow.
     pub frames_dropped: u64,

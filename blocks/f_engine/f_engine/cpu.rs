@@ -23,9 +23,10 @@ pub fn host_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
     let pols = ports.inputs.len();
     let history = 2 * pols * host::capacity(&sizes, batch);
     let quantised = 2 * pols * sizes.spectra * (f_engine.channels + PADDING);
+    let jobs = parallel::count(f_engine.threads).min(batch);
     // Weights, filtered samples of a batch, twiddle factors, and a spectrum and scratch memory of each thread.
-    let transforms = (8 + 16 * parallel::count(f_engine.threads)) * f_engine.channels;
-    let working = 4 * sizes.window + 4 * batch * sizes.step + transforms;
+    let transforms = (8 + 16 * jobs) * f_engine.channels;
+    let working = 4 * sizes.window + 4 * batch.next_multiple_of(jobs) * sizes.step + transforms;
     history + quantised + working
 }
 
@@ -66,7 +67,8 @@ impl Cpu {
         let threads = Threads::new(f_engine.threads)?;
         let filter = Filter::new(&pfb, &ports.inputs[0]);
         let transform = Transform::new(f_engine.shape(&ports.inputs), false);
-        let rows = batch.div_ceil(threads.count());
+        let jobs = threads.count().min(batch);
+        let rows = batch.div_ceil(jobs);
         let job = |_| Job {
             filtering: filter.scratch(rows),
             series: Lines::new(rows * f_engine.channels),
@@ -77,7 +79,7 @@ impl Cpu {
         let frames = Frames::new(f_engine, ports, env);
         Ok(Self {
             schedule: host::schedule(sizes, ports, &delays, batch, count),
-            jobs: (0..threads.count()).map(job).collect(),
+            jobs: (0..jobs).map(job).collect(),
             filter,
             transform,
             quantiser: Quantiser::new(
