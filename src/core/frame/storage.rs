@@ -15,7 +15,7 @@ pub trait HostBuffer: Send + Sync {
     }
 }
 
-/// A cache line. Payloads aligned to it need half the loads of vectors of that size.
+/// A cache line. A load of that size from a payload aligned to it touches one line instead of two.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Line([u128; 4]);
