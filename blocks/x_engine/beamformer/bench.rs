@@ -9,7 +9,7 @@ pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
     let sizes = Sizes::on(device);
     let mut all = Vec::new();
     for implementation in implementations(device, &["hopper", "tensor_core"]) {
-        for beams in [4, 8, 12, 16, 64, 128, 256] {
+        for beams in [2, 4, 8, 12, 16, 64, 128, 256] {
             for dither in DITHERS {
                 all.push(beamformer(device, &sizes, implementation, beams, dither));
             }

@@ -45,7 +45,12 @@ pub fn apart(number: usize, device: DeviceName, settings: &Settings) -> Result<S
     let text = if status.success() { said } else { complained };
     let text = text.join().unwrap_or_default();
     let text = String::from_utf8_lossy(&text).trim().to_owned();
-    if status.success() { Ok(text) } else { Err(text) }
+    match (status.success(), text.is_empty()) {
+        (true, _) => Ok(text),
+        (false, false) => Err(text),
+        // A signal, such as one of the kernel without free memory.
+        (false, true) => Err(format!("the case ended with {status} and said nothing")),
+    }
 }
 
 /// Reads `pipe` to its end on a thread.
