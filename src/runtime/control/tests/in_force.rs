@@ -13,6 +13,8 @@ use std::time::Duration;
 const NEVER: u64 = 100_000_000;
 /// Samples, of 300 us each, from the newest one to a scheduled change.
 const AHEAD: u64 = 8000;
+/// Length of the queues between the source and the two blocks, in frames of one sample.
+const QUEUE: u64 = 4;
 
 /// Text of a flowgraph of two blocks with a level. The sinks collect the frames of the source and of both blocks into
 /// `name` with the letters of these.
@@ -21,8 +23,8 @@ fn text(name: &str, f: i64, g: i64, fails_at: u64) -> String {
         "flowgraph: g
 blocks:
   s: {{kind: ticks, parameters: {{period_microseconds: 300}}}}
-  f: {{kind: level, input: s, parameters: {{level: {f}, fails_at: {NEVER}}}}}
-  g: {{kind: level, input: s, parameters: {{level: {g}, fails_at: {fails_at}}}}}
+  f: {{kind: level, input: s, queue: {QUEUE}, parameters: {{level: {f}, fails_at: {NEVER}}}}}
+  g: {{kind: level, input: s, queue: {QUEUE}, parameters: {{level: {g}, fails_at: {fails_at}}}}}
   os: {{kind: collect, input: s, parameters: {{into: {name}_s}}}}
   of: {{kind: collect, input: f, parameters: {{into: {name}_f}}}}
   og: {{kind: collect, input: g, parameters: {{into: {name}_g}}}}
@@ -107,32 +109,55 @@ fn yaml(text: &str) -> serde_json::Value {
     fxgraph_flowgraph::read_value(text).ok().unwrap().to_json()
 }
 
-/// Checks that all frames have the number of the configuration in effect at their timestamp, the latest one of
-/// `configurations`, and those of `f` the level.
-fn assert_frames(frames: &[Vec<Row>; 3], configurations: &[(u64, u64, i64)]) {
-    let of = |time: u64| configurations.iter().rev().find(|(from, ..)| *from <= time).unwrap();
-    for rows in frames {
-        assert!(rows.last().is_some_and(|row| row.0 > configurations.last().unwrap().0));
-        for row in rows {
-            assert_eq!(row.4, of(row.0).1, "at {}", row.0);
-        }
+/// Indices of the outputs of both blocks.
+const F: usize = 1;
+const G: usize = 2;
+
+/// A configuration in the frames of all outputs.
+struct Stated {
+    /// Timestamp from which on the changed block has it, and before which no output has it.
+    from: u64,
+    /// Timestamp from which on all outputs have it.
+    by: u64,
+    id: u64,
+    levels: [i64; 2],
+}
+
+impl Stated {
+    /// From `from` on, in all outputs.
+    fn exactly(from: u64, id: u64, levels: [i64; 2]) -> Self {
+        Self { from, by: from, id, levels }
     }
-    for row in &frames[1] {
-        assert_eq!(row.3, of(row.0).2, "at {}", row.0);
+
+    /// From `from` on, the end of the samples that the changed block had begun at the decision. By then the source may
+    /// have pushed further frames with the configuration before: at most the one that the changed block has taken and
+    /// those in the queue between them. The other block is never ahead of the source.
+    fn at_once(from: u64, id: u64, levels: [i64; 2]) -> Self {
+        Self { from, by: from + QUEUE + 1, id, levels }
     }
 }
 
-/// Checks that all frames have the configuration `before` up to a timestamp near `swapped`, then the first of `ids`, and the
-/// second one from timestamp `at` on.
-fn assert_switched(frames: &[Vec<Row>; 3], before: u64, swapped: u64, (at, ids): (u64, [u64; 2])) {
-    for rows in frames {
-        let change = rows.iter().position(|row| row.4 != before).unwrap();
-        for row in &rows[change..] {
-            assert_eq!(row.4, ids[usize::from(row.0 >= at)], "at {}", row.0);
+/// Checks that all frames have the configuration, the latest one of `all`, in effect at their timestamp, and those of
+/// both blocks the level. The configuration of the output `changed` begins exactly at its timestamp.
+fn assert_frames(frames: &[Vec<Row>; 3], changed: usize, all: &[Stated]) {
+    for (output, rows) in frames.iter().enumerate() {
+        assert!(rows.last().is_some_and(|row| row.0 > all.last().unwrap().by));
+        let mut last = 0;
+        for (time, _, _, level, id) in rows {
+            let newest = all.partition_point(|stated| stated.from <= *time) - 1;
+            let oldest = match all.partition_point(|stated| stated.by <= *time) - 1 {
+                _ if output == changed => newest,
+                oldest => oldest.max(last),
+            };
+            last = all.iter().position(|stated| stated.id == *id).unwrap();
+            assert!(
+                (oldest..=newest).contains(&last),
+                "output {output} at {time}: configuration {last} instead of {oldest} to {newest}"
+            );
+            if output != 0 {
+                assert_eq!(*level, all[newest].levels[output - 1], "output {output} at {time}");
+            }
         }
-        let from = rows[change].0;
-        // The other outputs have the configuration a few frames later.
-        assert!(from < swapped + 500, "{from} {swapped}");
     }
 }
 
@@ -159,9 +184,12 @@ fn another_update_before_a_scheduled_value_states_the_values_in_force() {
     bench.wait(at + 10);
     assert_eq!(bench.stated(), (bench.id(5, 7), 5, 7));
     assert_eq!(bench.control.in_force_and_scheduled().1, []);
-    let ids = [bench.id(1, 2), bench.id(1, 7), bench.id(5, 7)];
-    let from = other.effective_timestamp;
-    assert_frames(&bench.end(at + 50), &[(0, ids[0], 1), (from, ids[1], 1), (at, ids[2], 5)]);
+    let all = [
+        Stated::exactly(0, bench.id(1, 2), [1, 2]),
+        Stated::at_once(other.effective_timestamp, bench.id(1, 7), [1, 7]),
+        Stated::exactly(at, bench.id(5, 7), [5, 7]),
+    ];
+    assert_frames(&bench.end(at + 50), G, &all);
 }
 
 #[test]
@@ -177,9 +205,12 @@ fn updates_scheduled_in_any_order_state_the_values_in_force() {
     let made = bench.control.retune("g: {level: 6}", Some(first), LIMIT).unwrap();
     // This one replaces the value for the third timestamp.
     assert_eq!((made.config_id, made.steady_state_timestamp), (bench.id(1, 6), second));
-    let ids = [bench.id(1, 2), bench.id(1, 6), bench.id(5, 6)];
-    let frames = bench.end(third + 50);
-    assert_frames(&frames, &[(0, ids[0], 1), (first, ids[1], 1), (second, ids[2], 5)]);
+    let all = [
+        Stated::exactly(0, bench.id(1, 2), [1, 2]),
+        Stated::exactly(first, bench.id(1, 6), [1, 6]),
+        Stated::exactly(second, bench.id(5, 6), [5, 6]),
+    ];
+    assert_frames(&bench.end(third + 50), G, &all);
 }
 
 #[test]
@@ -199,8 +230,9 @@ fn replaced_value_is_not_stated_nor_in_the_steady_state_timestamp() {
     bench.control.retune("g: {level: 2}", None, LIMIT).unwrap();
     let steady = bench.control.steady_state_timestamp();
     assert!((from + 1..at).contains(&steady), "{steady}");
-    let ids = [bench.id(1, 2), bench.id(3, 2)];
-    assert_frames(&bench.end(at + 150), &[(0, ids[0], 1), (from, ids[1], 3)]);
+    let all =
+        [Stated::exactly(0, bench.id(1, 2), [1, 2]), Stated::at_once(from, bench.id(3, 2), [3, 2])];
+    assert_frames(&bench.end(at + 150), F, &all);
 }
 
 #[test]
@@ -208,12 +240,22 @@ fn swap_before_a_scheduled_value_states_the_values_in_force() {
     let bench = Bench::start("before_swap");
     let at = bench.newest() + 2 * AHEAD;
     bench.schedule(5, at);
-    swap(&bench.control, "g", &format!("parameters: {{fails_at: {}}}", NEVER + 1)).unwrap();
-    let id = |f| plan(&text("before_swap", f, 2, NEVER + 1)).config_id();
-    assert_eq!(bench.stated(), (id(1), 1, 2));
-    let (before, swapped) = (bench.id(1, 2), bench.newest());
+    swap(&bench.control, "g", "parameters: {level: 3}").unwrap();
+    let swapped = bench.newest();
+    assert_eq!(bench.stated(), (bench.id(1, 3), 1, 3));
     assert!(swapped < at, "the machine is too slow for the test");
-    assert_switched(&bench.end(at + 50), before, swapped, (at, [1, 5].map(id)));
+    let [before, after, last] = [(1, 2), (1, 3), (5, 3)].map(|(f, g)| bench.id(f, g));
+    let frames = bench.end(at + 50);
+    let from = frames[G].iter().find(|row| row.3 == 3).unwrap().0;
+    assert!(from < swapped, "{from} {swapped}");
+    let all = [
+        Stated::exactly(0, before, [1, 2]),
+        // The other outputs follow with their next frames after the swap; the source may be pushing one that is not in
+        // its statistics yet.
+        Stated { from, by: swapped + 1, id: after, levels: [1, 3] },
+        Stated::exactly(at, last, [5, 3]),
+    ];
+    assert_frames(&frames, G, &all);
 }
 
 #[test]
@@ -236,26 +278,28 @@ fn flowgraph_as_in_force_with_another_block_keeps_scheduled_values() {
     let bench = Bench::start("whole");
     let at = bench.newest() + 2 * AHEAD;
     bench.schedule(5, at);
-    let new = text("whole", 1, 2, NEVER + 1);
+    let new = text("whole", 1, 3, NEVER + 1);
     let update = bench.control.update(&new, &[]).ok().unwrap();
     let differs = update.blocks.iter().filter(|block| !block.differences.is_empty());
     assert_eq!(differs.map(|block| block.block.as_str()).collect::<Vec<_>>(), ["g"]);
     let from = bench.control.apply(&update, LIMIT, false).unwrap().effective_timestamp.unwrap();
     assert!(from < at, "the machine is too slow for the test");
-    let id = |f| plan(&text("whole", f, 2, NEVER + 1)).config_id();
-    assert_eq!(bench.stated(), (id(1), 1, 2));
+    let id = |f| plan(&text("whole", f, 3, NEVER + 1)).config_id();
+    assert_eq!(bench.stated(), (id(1), 1, 3));
     assert_eq!(bench.control.in_force_and_scheduled().1.len(), 1);
-    let before = bench.id(1, 2);
-    let frames = bench.end(at + 50);
-    assert!(frames[1].iter().all(|row| row.3 == if row.0 < at { 1 } else { 5 }));
-    assert_switched(&frames, before, from, (at, [1, 5].map(id)));
+    let all = [
+        Stated::exactly(0, bench.id(1, 2), [1, 2]),
+        Stated::at_once(from, id(1), [1, 3]),
+        Stated::exactly(at, id(5), [5, 3]),
+    ];
+    assert_frames(&bench.end(at + 50), G, &all);
 }
 
 #[test]
 fn recordings_state_the_values_in_force_at_their_first_frame() {
     let folder = tempfile::tempdir().unwrap();
     let bench = Bench::start("recorded_values");
-    let control = &bench.control;
+    let control = bench.control.clone();
     control.allow_recordings(folder.path(), 1 << 20, 0).unwrap();
     let at = bench.newest() + 2 * AHEAD;
     bench.schedule(5, at);
@@ -277,6 +321,7 @@ fn recordings_state_the_values_in_force_at_their_first_frame() {
     assert!(bench.newest() < at, "the machine is too slow for the test");
     let ids = [bench.id(1, 7), bench.id(5, 7)];
     bench.end(at + 50);
+    control.finish_recordings();
     for (path, id, level, first) in [("before", ids[0], 1, at - 5), ("after", ids[1], 5, at)] {
         let side = fs::read_to_string(folder.path().join(format!("{path}.npy.json"))).unwrap();
         let side = SideFile::read(&side).unwrap();
