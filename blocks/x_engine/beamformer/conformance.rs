@@ -49,12 +49,12 @@ fn tolerance(implementation: &str) -> Tolerance {
 }
 
 /// Implementation that `cuda` selects on `device`.
-fn selected(device: DeviceName, [_, antennas, _, spectra]: Shape, beams: usize) -> &'static str {
+fn selected(device: DeviceName, [_, antennas, _, spectra]: Shape) -> &'static str {
     let gpu = match device {
         DeviceName::Cuda(ordinal) => cuda::properties(ordinal).ok(),
         DeviceName::Cpu => None,
     };
-    match Form::best(antennas, spectra, beams, gpu.as_ref()) {
+    match Form::best(antennas, spectra, gpu.as_ref()) {
         Form::Hopper => "hopper",
         Form::TensorCore => "tensor_core",
     }
@@ -118,7 +118,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
                 &parameters,
                 (&upstream, &["source"]),
                 tolerance(match implementation {
-                    "cuda" => selected(device, shape, count),
+                    "cuda" => selected(device, shape),
                     implementation => implementation,
                 }),
                 device,

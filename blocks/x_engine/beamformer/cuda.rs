@@ -33,14 +33,9 @@ pub(super) enum Form {
 
 impl Form {
     /// Returns the kernel for heaps of `spectra`, on this GPU.
-    pub(super) fn best(
-        antennas: usize,
-        spectra: usize,
-        beams: usize,
-        gpu: Option<&Properties>,
-    ) -> Self {
+    pub(super) fn best(antennas: usize, spectra: usize, gpu: Option<&Properties>) -> Self {
         let has_hopper = gpu.is_some_and(|gpu| gpu.capability == hopper::CAPABILITY);
-        if has_hopper && hopper::is_fast(antennas, spectra, beams) {
+        if has_hopper && hopper::is_fast(antennas, spectra) {
             Self::Hopper
         } else {
             Self::TensorCore
@@ -158,8 +153,7 @@ pub(super) fn refusals(
     gpu: Option<&Properties>,
     form: Option<Form>,
 ) -> Vec<Refusal> {
-    let beams = parameters.beams.len();
-    let best = || Form::best(shape.antennas, shape.spectra, beams, gpu);
+    let best = || Form::best(shape.antennas, shape.spectra, gpu);
     let of_form = match form.unwrap_or_else(best) {
         Form::Hopper => hopper::refuse(shape, gpu),
         Form::TensorCore => {
@@ -179,8 +173,7 @@ impl Cuda {
         form: Option<Form>,
         (env, device): (&Env, &Arc<Device>),
     ) -> Result<Self, BlockError> {
-        let (beams, gpu) = (parameters.beams.len(), device.properties());
-        let best = || Form::best(shape.antennas, shape.spectra, beams, Some(gpu));
+        let best = || Form::best(shape.antennas, shape.spectra, Some(device.properties()));
         let kernels: Box<dyn Kernels> = match form.unwrap_or_else(best) {
             Form::Hopper => Box::new(Hopper::new(parameters, shape, device)?),
             Form::TensorCore => Box::new(TensorCore::new(parameters, shape, device)?),
@@ -325,19 +318,17 @@ mod tests {
             l2_bytes: 50 << 20,
         };
         let [ampere, hopper, blackwell] = [(8, 0), (9, 0), (10, 0)].map(gpu);
-        for (antennas, spectra, beams, gpu, best) in [
-            (80, 256, 16, Some(&hopper), Form::Hopper),
-            (256, 32, 12, Some(&hopper), Form::Hopper),
-            (80, 256, 11, Some(&hopper), Form::TensorCore),
-            (80, 256, 1, Some(&hopper), Form::TensorCore),
-            (257, 256, 16, Some(&hopper), Form::TensorCore),
-            (80, 31, 16, Some(&hopper), Form::TensorCore),
-            (80, 256, 16, Some(&ampere), Form::TensorCore),
-            (80, 256, 16, Some(&blackwell), Form::TensorCore),
-            (80, 256, 16, None, Form::TensorCore),
+        for (antennas, spectra, gpu, best) in [
+            (80, 256, Some(&hopper), Form::Hopper),
+            (256, 32, Some(&hopper), Form::Hopper),
+            (257, 256, Some(&hopper), Form::TensorCore),
+            (80, 31, Some(&hopper), Form::TensorCore),
+            (80, 256, Some(&ampere), Form::TensorCore),
+            (80, 256, Some(&blackwell), Form::TensorCore),
+            (80, 256, None, Form::TensorCore),
         ] {
-            let found = Form::best(antennas, spectra, beams, gpu);
-            assert_eq!(found, best, "{antennas} antennas, {spectra} spectra, {beams} beams");
+            let found = Form::best(antennas, spectra, gpu);
+            assert_eq!(found, best, "{antennas} antennas, {spectra} spectra");
         }
     }
 }

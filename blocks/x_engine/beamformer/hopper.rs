@@ -43,12 +43,9 @@ const BUFFERS_AND_STAGES: [(usize, usize); 5] = [(2, 3), (2, 2), (2, 1), (1, 2),
 /// Largest weight as an integer: 127 in both bytes.
 const MOST: f32 = 32639.0;
 
-/// Smallest number of beams with which the kernel is faster than that for any GPU, measured on an H100.
-const FEWEST_BEAMS: usize = 12;
-
-/// Whether the kernel supports heaps of `spectra` and is faster than that for any GPU.
-pub(super) fn is_fast(antennas: usize, spectra: usize, beams: usize) -> bool {
-    antennas <= MOST_ANTENNAS && spectra >= TILE_TIMES / 2 && beams >= FEWEST_BEAMS
+/// Whether the kernel supports this many antennas, and with heaps of `spectra` is faster than that for any GPU.
+pub(super) fn is_fast(antennas: usize, spectra: usize) -> bool {
+    antennas <= MOST_ANTENNAS && spectra >= TILE_TIMES / 2
 }
 
 /// Upper limit of the words of a version of the weights; 0 for an unsupported input.

@@ -395,7 +395,7 @@ impl KindSpec for Beamformer {
         }),
         cuda(
             "cuda",
-            "`hopper` for 12 or more beams on a GPU of compute capability 9.0, otherwise `tensor_core`",
+            "`hopper` on a GPU of compute capability 9.0, otherwise `tensor_core`",
             |block, env| gpu_block(block, None, env),
         )
         .check(|block, gpu| cuda::refusals(&block.parameters, &block.shape, gpu, None))
