@@ -38,10 +38,10 @@ constexpr int OPERANDS = SINGLE_TILE ? 1 : 2;
 constexpr int CONSUMERS = 2;
 constexpr int CONSUMER_WARPS = CONSUMERS * WARPGROUP / 32;
 constexpr int SEPARATING_WARPS = WARPGROUP / 32 - 1;
-/// Lanes of a warp that arrive at a barrier. If polarisations alternate, warps write what others read, and all lanes
-/// arrive: racecheck of compute-sanitizer does not follow the order of lane 0 after `__syncwarp`. For K-major rows this
+/// Threads of a warp that arrive at a barrier. If polarisations alternate, warps write what others read, and all threads
+/// arrive: the tool `racecheck` of CUDA does not follow the order of one thread after `__syncwarp`. For K-major rows this
 /// would cost up to 3 %.
-constexpr int ARRIVING_LANES = K_MAJOR ? 1 : 32;
+constexpr int ARRIVING_THREADS = K_MAJOR ? 1 : 32;
 /// Registers of a thread that multiplies, and of one of the third warpgroup: 2 x 128 x 240 + 128 x 24 < 65536.
 constexpr int CONSUMER_REGISTERS = K_MAJOR ? 240 : 224;
 constexpr int PRODUCER_REGISTERS = K_MAJOR ? 24 : 56;
@@ -105,7 +105,7 @@ struct Consumer {
         barrier_wait(base + BARRIERS_AT + (barrier + place.stage) * BARRIER_BYTES, place.parity);
     }
     __device__ __forceinline__ void release(u32 stage) const {
-        if (lane < ARRIVING_LANES)
+        if (lane < ARRIVING_THREADS)
             barrier_arrive(base + BARRIERS_AT + (STAGES + stage) * BARRIER_BYTES);
     }
 };
@@ -463,9 +463,9 @@ extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
         for (int stage = 0; stage < STAGES; stage++) {
             barrier_init(base + BARRIERS_AT + stage * BARRIER_BYTES, 1);
             barrier_init(base + BARRIERS_AT + (STAGES + stage) * BARRIER_BYTES,
-                         CONSUMER_WARPS * ARRIVING_LANES);
+                         CONSUMER_WARPS * ARRIVING_THREADS);
             barrier_init(base + BARRIERS_AT + (2 * STAGES + stage) * BARRIER_BYTES,
-                         SEPARATING_WARPS * ARRIVING_LANES);
+                         SEPARATING_WARPS * ARRIVING_THREADS);
         }
         barrier_init_fence();
     }
