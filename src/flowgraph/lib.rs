@@ -40,6 +40,7 @@ mod retune;
 mod schema;
 mod scope;
 mod source_text;
+mod take_back;
 mod targets;
 mod transfers;
 
@@ -62,6 +63,7 @@ pub use parse::{MAX_BYTES, read_value};
 pub use plan::{ParameterInfo, Plan, PlannedBlock};
 pub use retune::Refused;
 pub use schema::schema;
+pub use take_back::{Replaced, Restored};
 
 use fxgraph_core::diagnostic::{Diagnostic, Sources};
 

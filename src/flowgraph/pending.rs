@@ -159,6 +159,31 @@ impl Pending {
         })
     }
 
+    /// Parameters that change at the timestamp `when`, compared by identity.
+    pub(super) fn names_at(&self, when: &When) -> impl Iterator<Item = &'static str> {
+        let of_update = self.changes.iter().filter(|change| change.when.is(when));
+        of_update.flat_map(|change| change.names.iter().copied())
+    }
+
+    /// Values of the parameter `name` that requests after the one at `when` have scheduled for later timestamps. `None` if
+    /// the value of the request at `when` is not scheduled or was replaced.
+    pub(super) fn values_after(&self, when: &When, name: &'static str) -> Option<Vec<(u64, Json)>> {
+        let has_name = |change: &PendingChange| change.names.contains(&name);
+        let is_it = |change: &PendingChange| change.when.is(when) && has_name(change);
+        let index = self.changes.iter().position(is_it)?;
+        let later = &self.changes[index + 1..];
+        if self.changes[index].is_replaced(name, later) {
+            return None;
+        }
+        let kept = later.iter().enumerate().filter(|(index, change)| {
+            has_name(change) && !change.is_replaced(name, &later[index + 1..])
+        });
+        let value = |change: &PendingChange| change.form.parameters.get(name).cloned();
+        let values = kept
+            .filter_map(|(_, change)| Some((change.from()?, value(change).unwrap_or_default())));
+        Some(values.collect())
+    }
+
     /// Removes scheduled values that have taken effect, when the block has processed everything before timestamp
     /// `newest`.
     pub fn settle(&mut self, newest: u64) {

@@ -115,6 +115,7 @@ pub(super) async fn prepare(
             let _ = offer.send((prepared, before(&of_hold, &names)));
             decision(&decided)
         });
+        let outcome = outcome.map(|made| made.map(|(made, _)| made));
         // Nobody waits for the outcome of an update that was not committed.
         let _ = done_in.send(outcome);
         Ok(())

@@ -48,6 +48,12 @@ impl When {
         Known::of(self.0.load(Ordering::Acquire))
     }
 
+    /// Whether `other` is the timestamp of the same update.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Notes that a block starts work on samples before timestamp `until`; returns the state.
     #[allow(clippy::must_use_candidate, reason = "it notes that the block begins")]
     pub fn begin(&self, until: u64) -> Known {

@@ -12,6 +12,7 @@
 //! - `record`: recordings of outputs, including frames from before an event
 //! - `tap`: probes of outputs
 //! - `retune`: live updates of parameters
+//! - `take_back`: live updates that are taken back
 //! - `in_force`: values in force while others are scheduled
 //! - [`Update`]: differences between a whole flowgraph and the running one, and the step for each block
 //! - `apply`: atomic updates to another flowgraph
@@ -26,6 +27,7 @@ mod requests;
 mod retune;
 mod shadow;
 mod swap;
+mod take_back;
 mod tap;
 mod turns;
 mod update;
@@ -33,12 +35,13 @@ mod update;
 pub use apply::{Interim, UpdateError, Updated};
 pub use change::{Change, Difference, Way};
 pub use fxgraph_core::edge::TapFrame;
-pub use fxgraph_flowgraph::Refused;
+pub use fxgraph_flowgraph::{Refused, Replaced};
 pub use lifecycle::{NotPrepared, NotStartable, Wanted};
 pub use record::RecordError;
 pub use retune::{Prepared, RetuneError, Retuned};
 pub use shadow::ShadowReport;
 pub use swap::SwapError;
+pub use take_back::TakenBack;
 pub use tap::{Tap, TapError, TapOptions, Tapped};
 pub use update::{BlockUpdate, Step, Update};
 

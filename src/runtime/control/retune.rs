@@ -11,7 +11,7 @@ use fxgraph_core::event::EventKind;
 use fxgraph_core::port::Clock;
 use fxgraph_core::retune::{LiveValue, MAX_TIMESTAMP, Undecided, When};
 use fxgraph_flowgraph::request::Request;
-use fxgraph_flowgraph::{Plan, PlannedBlock, Refused};
+use fxgraph_flowgraph::{Plan, PlannedBlock, Refused, Replaced};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -106,6 +106,7 @@ impl Control {
     /// and go on with the old ones. `decide` receives their newest timestamp and their clock; without a timestamp, nothing changes.
     ///
     /// So several flowgraphs make one update at one timestamp, all or none. Other changes wait until `decide` returns.
+    /// [`take_back`](Self::take_back) takes the update back with the values that it has replaced.
     ///
     /// # Errors
     /// If the values are rejected, or if a block has passed the timestamp; then nothing changes.
@@ -114,7 +115,7 @@ impl Control {
         request: impl Into<Request>,
         limit: Duration,
         decide: impl FnOnce(Prepared) -> Option<u64>,
-    ) -> Result<Option<Retuned>, RetuneError> {
+    ) -> Result<Option<(Retuned, Replaced)>, RetuneError> {
         let deadline = Instant::now() + limit;
         let _only_change = self.begin_change(deadline)?;
         let current = self.0.current();
@@ -124,8 +125,8 @@ impl Control {
         }
         let settled = current.settled();
         let moment = Undecided::new();
-        let offered =
-            self.offer_all(&settled, run, request.into(), (moment.when(), None), deadline)?;
+        let when = moment.when().clone();
+        let offered = self.offer_all(&settled, run, request.into(), (&when, None), deadline)?;
         let named: Vec<&PlannedBlock> = offered
             .names
             .iter()
@@ -141,7 +142,11 @@ impl Control {
             None => Ok(None),
         };
         match decided {
-            Ok(Some(at)) => self.made(&current, offered, Some(at), at).map(Some),
+            Ok(Some(at)) => {
+                let replaced = offered.plan.replaced(&settled, &when);
+                let made = self.made(&current, offered, Some(at), at)?;
+                Ok(replaced.map(|replaced| (made, replaced)))
+            }
             other => {
                 rebuild_as(run, &settled, &named);
                 other.map(|_| None)
@@ -169,7 +174,7 @@ impl Control {
     }
 
     /// Notes an update whose timestamp is decided.
-    fn made(
+    pub(super) fn made(
         &self,
         current: &Current,
         offered: Offered,
@@ -266,7 +271,7 @@ pub(super) struct Offered {
     /// The flowgraph with the new values.
     pub plan: Plan,
     /// Names of the blocks.
-    names: Vec<String>,
+    pub names: Vec<String>,
 }
 
 /// Schedules new values in blocks.
@@ -286,7 +291,7 @@ fn offer(
 }
 
 /// Sets how `blocks` are recreated at a restart: with their values in `plan`.
-fn rebuild_as(run: &Handle, plan: &Plan, blocks: &[&PlannedBlock]) {
+pub(super) fn rebuild_as(run: &Handle, plan: &Plan, blocks: &[&PlannedBlock]) {
     for block in blocks {
         let Some(index) = plan.block(&block.name) else { continue };
         run.set_rebuild(&block.name, |belongings| plan.rebuild(index, belongings));

@@ -6,6 +6,7 @@ mod record;
 mod requests;
 mod retune;
 mod shadows;
+mod take_back;
 mod update;
 
 use super::*;

@@ -7,10 +7,10 @@ use fxgraph_core::retune::Undecided;
 use fxgraph_flowgraph::Plan;
 
 /// Timestamp that no test reaches.
-const NEVER: u64 = 100_000_000;
+pub(super) const NEVER: u64 = 100_000_000;
 
 /// Starts a flowgraph with a level that fails at `fails_at`; its sink collects into `name`.
-fn start_level(name: &str, fails_at: u64) -> (Control, Running) {
+pub(super) fn start_level(name: &str, fails_at: u64) -> (Control, Running) {
     let text = format!(
         "flowgraph: g
 blocks:
@@ -28,7 +28,7 @@ blocks:
 }
 
 /// Waits until the sink has seen frames up to timestamp `until`, and stops.
-fn run_until(control: &Control, running: Running, until: u64) -> Report {
+pub(super) fn run_until(control: &Control, running: Running, until: u64) -> Report {
     while control.stats()[2].newest_timestamp.unwrap_or_default() < until {
         assert!(!control.wait_timeout(Duration::from_millis(1)), "the run ended");
     }
@@ -36,7 +36,7 @@ fn run_until(control: &Control, running: Running, until: u64) -> Report {
 }
 
 /// Checks that each frame has the level in effect at its timestamp: the latest one of `levels`.
-fn assert_levels(name: &str, levels: &[(u64, i64)]) {
+pub(super) fn assert_levels(name: &str, levels: &[(u64, i64)]) {
     let rows = rows(name);
     assert!(rows.last().is_some_and(|row| row.0 > levels.last().unwrap().0));
     for (time, _, _, level, _) in rows {
@@ -340,7 +340,7 @@ fn prepared_retune_applies_exactly_at_its_timestamp_or_not_at_all() {
         reach(newest(&control) + 20);
         None
     });
-    assert_eq!(cancelled.unwrap(), None);
+    assert!(cancelled.unwrap().is_none());
     let passed = control.retune_prepared("f: {level: 3}", LIMIT, |_| Some(20));
     assert!(
         matches!(passed, Err(RetuneError::Passed { at: 20, begun }) if begun > 20),
@@ -354,7 +354,7 @@ fn prepared_retune_applies_exactly_at_its_timestamp_or_not_at_all() {
     let made = control.retune_prepared("f: {level: 4}", LIMIT, |prepared| {
         Some(prepared.newest_timestamp.unwrap() + 500)
     });
-    let made = made.unwrap().unwrap();
+    let (made, _) = made.unwrap().unwrap();
     assert!(!made.is_late);
     assert_eq!(level(&control), 4);
     let (in_force, scheduled) = control.in_force_and_scheduled();

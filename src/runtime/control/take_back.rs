@@ -1,0 +1,80 @@
+//! Live updates that are taken back while their blocks run.
+
+use super::retune::{Offered, RetuneError, rebuild_as};
+use super::{Control, Retuned};
+use crate::RunState;
+use fxgraph_core::retune::Undecided;
+use fxgraph_flowgraph::request::Request;
+use fxgraph_flowgraph::{PlannedBlock, Replaced};
+use serde_json::Value as Json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Result of taking a live update back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TakenBack {
+    /// Timestamp from which the parameters have the values without the update.
+    pub effective_timestamp: u64,
+    /// Whether a block has passed the timestamp of the update, and so had its values.
+    pub is_late: bool,
+    /// Blocks and parameters that a later change has set. Its values stay.
+    pub kept: Vec<(String, &'static str)>,
+}
+
+impl Control {
+    /// Takes an update back that [`retune_prepared`](Self::retune_prepared) has made: the parameters get the values that
+    /// they would have without it, all of them or none. Later changes of these parameters stay.
+    ///
+    /// # Errors
+    /// If a block rejects the values or does not answer, or if the blocks have passed the timestamp of the update and
+    /// it is unknown whether a later change has set its values again; then nothing changes.
+    pub fn take_back(
+        &self,
+        replaced: &Replaced,
+        limit: Duration,
+    ) -> Result<TakenBack, RetuneError> {
+        let deadline = Instant::now() + limit;
+        let _only_change = self.begin_change(deadline)?;
+        let current = self.0.current();
+        let run = &current.run;
+        if run.state() == RunState::Prepared {
+            return Err(RetuneError::NotStarted);
+        }
+        let at = replaced.at();
+        let of_update = run.stats().into_iter().filter(|stats| replaced.has_block(&stats.name));
+        let newest = of_update.filter_map(|stats| stats.newest_timestamp).max().unwrap_or_default();
+        let restored = current.plan.without(replaced, newest);
+        let restored = restored.ok_or(RetuneError::Passed { at, begun: newest })?;
+        let settled = current.settled();
+        let (mut plan, mut names, mut moments) = (Arc::clone(&settled), Vec::new(), Vec::new());
+        for (from, values) in restored.values {
+            names.extend(values.keys().cloned());
+            let request = Request::from(&Json::Object(values).to_string());
+            let moment = Undecided::new();
+            let when = (moment.when(), Some(from));
+            match self.offer_all(&plan, run, request, when, deadline) {
+                Ok(offered) => plan = Arc::new(offered.plan),
+                Err(error) => {
+                    // The timestamps of the values before are never decided.
+                    let is_named = |block: &&PlannedBlock| names.contains(&block.name);
+                    let named: Vec<_> = settled.blocks.iter().filter(is_named).collect();
+                    rebuild_as(run, &settled, &named);
+                    return Err(error);
+                }
+            }
+            moments.push((moment, from));
+        }
+        names.sort_unstable();
+        names.dedup();
+        let decided = moments.into_iter().map(|(moment, from)| moment.decide(from));
+        let decided: Vec<u64> = decided.collect();
+        let Some(from) = decided.first() else {
+            // Later changes have set all parameters.
+            return Ok(TakenBack { effective_timestamp: at, is_late: false, kept: restored.kept });
+        };
+        let offered = Offered { plan: Arc::unwrap_or_clone(plan), names };
+        let Retuned { effective_timestamp, is_late, .. } =
+            self.made(&current, offered, Some(at), *from)?;
+        Ok(TakenBack { effective_timestamp, is_late, kept: restored.kept })
+    }
+}
