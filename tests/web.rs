@@ -24,6 +24,8 @@ mod outputs;
 mod python;
 #[path = "web/shadows.rs"]
 mod shadows;
+#[path = "web/updates.rs"]
+mod updates;
 
 use http::{Program, connect};
 use std::io::{BufRead, BufReader, Write};

@@ -33,19 +33,6 @@ impl Request {
         Some(Self { text: text.to_owned(), read })
     }
 
-    /// Names of the blocks of a live update, each with the names of its parameters; empty for a text that has
-    /// diagnostics.
-    #[must_use]
-    pub fn parameter_names(&self) -> Vec<(String, Vec<String>)> {
-        let entries = |node: &Node| match &node.value {
-            Value::Map(entries) => entries.clone(),
-            _ => Vec::new(),
-        };
-        let names = |node: &Node| entries(node).into_iter().map(|(key, _)| key.text).collect();
-        let blocks = self.read.iter().flat_map(entries);
-        blocks.map(|(block, parameters)| (block.text, names(&parameters))).collect()
-    }
-
     /// Returns the tree, and sources with the text as file `name`.
     pub(super) fn read_as(
         self,
@@ -119,21 +106,4 @@ fn checked<T: DeserializeOwned>(
     });
     let problems: Vec<_> = refused.collect();
     if problems.is_empty() { Ok(read) } else { Err(problems) }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn request_names_the_parameters_of_each_block() {
-        let names = |text: &str| Request::json(text).unwrap().parameter_names();
-        let request = names(r#"{"f[0]": {"gains": 2, "delay": {"samples": 1}}, "g": {}, "h": 3}"#);
-        let parameters = ["gains", "delay"].map(str::to_owned).to_vec();
-        let none = |name: &str| (name.to_owned(), Vec::new());
-        assert_eq!(request, [("f[0]".to_owned(), parameters), none("g"), none("h")]);
-        assert!(names("[1]").is_empty());
-        assert!(names(r#"{"f": {"a": 1, "a": 2}}"#).is_empty(), "a key twice");
-    }
 }

@@ -326,6 +326,101 @@ fn update_that_is_taken_back_leaves_the_values_scheduled_before_and_after_it() {
     assert!(after.iter().all(|sample| *sample == LAST));
 }
 
+/// Address of `part`.
+fn address_of(folder: &Path, part: &str) -> String {
+    let manifest = fs::read_to_string(folder.join("parts/deployment.json")).unwrap();
+    let manifest: Value = serde_json::from_str(&manifest).unwrap();
+    let mut parts = manifest["parts"].as_array().unwrap().iter();
+    let part = parts.find(|named| named["name"] == part).unwrap();
+    part["server"]["address"].as_str().unwrap().to_owned()
+}
+
+/// Effective timestamp of the update that the part at `address` has committed.
+fn committed(address: &str) -> u64 {
+    let scheduled = || get(address, "/api/v1/flowgraph")["scheduled"].clone();
+    let is_new = |value: &Value| value["value"] == constant(NEW);
+    loop {
+        let scheduled = scheduled();
+        let found = scheduled.as_array().unwrap().iter().find(|value| is_new(value));
+        if let Some(value) = found {
+            return value["timestamp"].as_u64().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn values_that_clients_set_before_an_update_is_taken_back_stay() {
+    const CLIENT: i8 = 16;
+    let folder = tempfile::tempdir().unwrap();
+    let _parts = parts(folder.path());
+    let [a, b] = ["a", "b"].map(|part| address_of(folder.path(), part));
+    let later = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = Arc::clone(&later);
+    // Between the commits of `a` and `b` and the failure of `c`, a client changes `a` at once, and `b` a second after the
+    // timestamp of the update.
+    between(folder.path(), move |_| {
+        let at = [&a, &b].map(|part| committed(part))[0];
+        let set = |address: &str, part: &str, query: &str| {
+            let body = values(&[(part, constant(CLIENT))]);
+            let (status, made) = ask(address, "PATCH", &format!("/api/v1/blocks{query}"), &body);
+            assert_eq!(status, 200, "{made}");
+            let made: Value = serde_json::from_str(&made).unwrap();
+            made["effective_timestamp"].as_u64().unwrap()
+        };
+        let at_once = set(&a, "a", "");
+        let after = set(&b, "b", &format!("?at={}", at + 1_000_000));
+        noted.lock().unwrap().extend([at, at_once, after]);
+        Vec::new()
+    });
+    let (_fleet, address) = fleet(folder.path());
+    all_answer(&address);
+    let (status, problem) = patch(&address, &["a", "b", "c"].map(|part| (part, constant(NEW))));
+    let [at, at_once, after] = later.lock().unwrap()[..] else { panic!("{problem}") };
+    assert!(at_once < at && at < after, "the machine is too slow for the test");
+    for (part, from) in [("a", at_once), ("b", after), ("c", u64::MAX)] {
+        let samples = wait_for_samples(folder.path(), part, after + 8192);
+        let (before, client) = samples.split_at((from as usize).min(samples.len()));
+        assert!(before.iter().all(|sample| *sample == OLD), "{part}");
+        assert!(client.iter().all(|sample| *sample == CLIENT), "{part}");
+    }
+    let detail = problem["detail"].as_str().unwrap();
+    let expected = "nothing of the update remains at any part: \
+                    part `a`: keeps its values and the later change of `s_a.signals` | \
+                    part `b`: keeps its values and the later change of `s_b.signals` | \
+                    part `c`: keeps its values";
+    assert_eq!((status, detail), (409, expected));
+}
+
+#[test]
+fn part_that_dies_after_its_commit_is_unknown() {
+    let folder = tempfile::tempdir().unwrap();
+    let parts = parts(folder.path());
+    let a = address_of(folder.path(), "a");
+    // It would end the other parts.
+    let (parent, killed) = (parts.process.id().to_string(), process("a_0.yaml", &parts));
+    between(folder.path(), move |_| {
+        committed(&a);
+        signal("-STOP", &parent);
+        signal("-KILL", &killed);
+        Vec::new()
+    });
+    let (_fleet, address) = fleet(folder.path());
+    all_answer(&address);
+    let (status, problem) = patch(&address, &["a", "b", "c"].map(|part| (part, constant(NEW))));
+    assert_eq!(status, 502, "{problem}");
+    let detail = problem["detail"].as_str().unwrap();
+    for said in ["part `a`: unknown: ", "part `b`: keeps its values", "part `c`: keeps its values"]
+    {
+        assert!(detail.contains(said), "{said}: {detail}");
+    }
+    for part in ["b", "c"] {
+        let until = samples(folder.path(), part).len() as u64 + 5_000_000;
+        let samples = wait_for_samples(folder.path(), part, until);
+        assert!(samples.iter().all(|sample| *sample == OLD), "{part}");
+    }
+}
+
 #[test]
 fn part_that_is_no_fxgraph_is_named_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();

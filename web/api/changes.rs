@@ -1,8 +1,7 @@
 //! Changes while frames flow: live updates, swaps, updates of the flowgraph.
 
-use crate::flowgraph::ScheduledValue;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
@@ -35,12 +34,26 @@ pub struct PreparedUpdate {
     pub adc_sample_rate_hz: Option<f64>,
     /// Unix time of their timestamp 0; 0 if unknown.
     pub sync_time_seconds: Option<f64>,
-    /// Values of the parameters in force, by name of block.
-    #[schema(value_type = Object)]
-    pub before: Map<String, Value>,
-    /// Values of the parameters that take effect later without the update, by effective timestamp.
-    #[serde(default)]
-    pub scheduled: Vec<ScheduledValue>,
+}
+
+/// Result of taking a committed update back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TakenBack {
+    /// Timestamp (ADC samples since the sync time) from which the parameters have the values without the update.
+    pub effective_timestamp: u64,
+    /// Whether a block has passed the timestamp of the update, and so had its values.
+    pub is_late: bool,
+    /// Parameters that a later change has set. Its values stay.
+    pub kept: Vec<ParameterName>,
+}
+
+/// A parameter of a block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ParameterName {
+    /// Name of the block.
+    pub block: String,
+    /// Name of the parameter.
+    pub parameter: String,
 }
 
 /// Change of a value.

@@ -1,7 +1,7 @@
 //! Live updates of blocks of several parts: prepared at all parts, then committed at one timestamp.
 //!
 //! Nothing changes unless all parts have accepted the values. A part that fails between the two steps leaves the old
-//! values at all others: they schedule the values again that they would have without the update.
+//! values at all others: they take the update back, except where a later change has set a value.
 
 use super::client::{Asked, Unanswered};
 use super::parts::Part;
@@ -10,7 +10,7 @@ use axum::Json;
 use axum::body::to_bytes;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use futures_util::future::join_all;
-use fxgraph_api::changes::{PreparedUpdate, Retuned};
+use fxgraph_api::changes::{ParameterName, PreparedUpdate, Retuned, TakenBack};
 use fxgraph_api::problem::Problem as Document;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -25,7 +25,7 @@ const PREPARE: Duration = Duration::from_secs(3);
 const COMMIT: Duration = Duration::from_secs(1);
 /// Distance of the timestamp from the newest samples, in seconds: more than the time for committing and taking back.
 const LEAD_SECONDS: f64 = 3.0;
-/// Largest answer, in bytes: it has the values without the update.
+/// Largest answer, in bytes.
 const MOST_BYTES: usize = 16 << 20;
 
 /// The blocks of one part, and their new values.
@@ -200,114 +200,76 @@ fn timestamp(prepared: &[Prepared], at: Option<u64>) -> Result<u64, Problem> {
     Ok(at.unwrap_or(earliest))
 }
 
-/// Values of the updated parameters without the update, from its timestamp `at` on: by effective timestamp, and by name
-/// of block.
-fn without(update: &PreparedUpdate, at: u64) -> BTreeMap<u64, Map<String, Value>> {
-    let mut values = BTreeMap::from([(at, update.before.clone())]);
-    // In the order of their timestamps, so that the last value up to `at` remains.
-    for scheduled in &update.scheduled {
-        let blocks = values.entry(scheduled.timestamp.max(at)).or_default();
-        let block = blocks.entry(&scheduled.block).or_insert_with(|| Map::new().into());
-        if let Some(parameters) = block.as_object_mut() {
-            parameters.insert(scheduled.parameter.clone(), scheduled.value.clone());
-        }
-    }
-    values
+/// Result of cancelling an update at a part, or of taking it back there.
+struct Fate {
+    /// Whether the part has no value of the update.
+    is_undone: bool,
+    /// Whether the part keeps values that a later change has set.
+    has_kept: bool,
+    text: String,
 }
 
-/// Schedules the values without the update again, where it was committed; returns what has become of the update.
+/// Cancels the update at a part, or takes it back.
+async fn undo(
+    Prepared { part, update, .. }: &Prepared,
+    commit: &Result<Retuned, Failure>,
+    at: u64,
+) -> Fate {
+    let fate = |is_undone, has_kept, text: &str| {
+        let text = format!("part `{}`: {text}", part.name);
+        Fate { is_undone, has_kept, text }
+    };
+    if let Err(failure @ (Failure::Refused(_) | Failure::Unreachable(_))) = commit {
+        return fate(true, false, &failure.text());
+    }
+    // A part whose answer did not arrive may have committed.
+    let path = format!("/api/v1/updates/{}", update.id);
+    let taken = ask::<Option<TakenBack>>(part, Method::DELETE, &path, None, COMMIT).await;
+    let taken = match taken {
+        Ok(taken) => taken,
+        Err(failure) => {
+            let is_known = matches!(&failure, Failure::Refused(document) if document.status != 404);
+            let has = if is_known && commit.is_ok() { "has the new values" } else { "unknown" };
+            return fate(false, false, &format!("{has}: {}", failure.text()));
+        }
+    };
+    let Some(TakenBack { effective_timestamp, is_late, kept }) = taken else {
+        return fate(true, false, "keeps its values");
+    };
+    let mut text = "keeps its values".to_owned();
+    if is_late {
+        text = format!("had wrong values from timestamp {at} to {effective_timestamp}");
+    }
+    let name =
+        |ParameterName { block, parameter }: &ParameterName| format!("`{block}.{parameter}`");
+    let names: Vec<String> = kept.iter().map(name).collect();
+    if !names.is_empty() {
+        text += &format!(" and the later change of {}", names.join(", "));
+    }
+    fate(!is_late, !names.is_empty(), &text)
+}
+
+/// Takes the update back where it was committed; returns the answer to the client.
 async fn take_back(
     prepared: &[Prepared],
     commits: Vec<Result<Retuned, Failure>>,
     at: u64,
 ) -> Problem {
-    let undone = prepared.iter().zip(&commits).map(|(prepared, commit)| async move {
-        let name = &prepared.part.name;
-        let may_have_it = match commit {
-            Ok(_) => false,
-            Err(Failure::Lost(_)) => true,
-            Err(failure) => return (true, format!("part `{name}`: {}", failure.text())),
-        };
-        let mut wrong = Vec::new();
-        // A part whose answer did not arrive may have committed.
-        for (from, values) in without(&prepared.update, at) {
-            let path = format!("/api/v1/blocks?at={from}");
-            match ask::<Retuned>(&prepared.part, Method::PATCH, &path, Some(&values), COMMIT).await
-            {
-                Ok(made) if !made.is_late => {}
-                Ok(made) => {
-                    let until = made.effective_timestamp;
-                    wrong.push(format!("had wrong values from timestamp {from} to {until}"));
-                }
-                Err(failure) => {
-                    let lost = matches!(failure, Failure::Lost(_));
-                    let lacks = if lost { "may lack" } else { "lacks" };
-                    let what = match (from > at, may_have_it) {
-                        (true, _) => {
-                            &format!("{lacks} the values scheduled from timestamp {from} on")
-                        }
-                        (false, true) => "unknown",
-                        (false, false) => "has the new values",
-                    };
-                    wrong.push(format!("{what}: {}", failure.text()));
-                    break;
-                }
-            }
-        }
-        let said = if wrong.is_empty() { "keeps its values" } else { &wrong.join(", ") };
-        (wrong.is_empty(), format!("part `{name}`: {said}"))
-    });
-    let undone = join_all(undone).await;
-    let is_undone = undone.iter().all(|(is_undone, _)| *is_undone);
-    let said: Vec<String> = undone.into_iter().map(|(_, text)| text).collect();
+    let undone = prepared.iter().zip(&commits).map(|(prepared, commit)| undo(prepared, commit, at));
+    let fates = join_all(undone).await;
+    let said: Vec<&str> = fates.iter().map(|fate| fate.text.as_str()).collect();
     let said = said.join(" | ");
-    if is_undone {
-        let detail = format!("nothing has changed at any part: {said}");
-        return Problem::new(StatusCode::CONFLICT, detail).help("send the request again");
+    if !fates.iter().all(|fate| fate.is_undone) {
+        let detail = format!("the parts do not agree after timestamp {at}: {said}");
+        return Problem::new(StatusCode::BAD_GATEWAY, detail).help(
+            "a part that its engine starts again has the deployed values; see `GET /api/v1/parts`, and set the values again",
+        );
     }
-    let detail = format!("the parts do not agree after timestamp {at}: {said}");
-    Problem::new(StatusCode::BAD_GATEWAY, detail).help(
-        "a part that its engine starts again has the deployed values; see `GET /api/v1/parts`, and set the values again",
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use fxgraph_api::flowgraph::ScheduledValue;
-    use serde_json::json;
-
-    #[test]
-    fn values_without_an_update_are_those_scheduled_before_and_after_it() {
-        let scheduled = |block: &str, timestamp, value| ScheduledValue {
-            block: block.to_owned(),
-            parameter: "level".to_owned(),
-            value,
-            timestamp,
-        };
-        let before = json!({"a": {"level": 1, "gain": 7}, "b": {"level": 2}});
-        let update = PreparedUpdate {
-            id: "0".to_owned(),
-            lease_seconds: 5.0,
-            newest_timestamp: Some(50),
-            adc_sample_rate_hz: None,
-            sync_time_seconds: None,
-            before: before.as_object().unwrap().clone(),
-            scheduled: vec![
-                scheduled("a", 60, json!(3)),
-                scheduled("a", 100, json!(4)),
-                scheduled("b", 101, json!(null)),
-                scheduled("a", 200, json!(5)),
-            ],
-        };
-        let values = |at| json!(without(&update, at));
-        let expected = json!({
-            "100": {"a": {"level": 4, "gain": 7}, "b": {"level": 2}},
-            "101": {"b": {"level": null}},
-            "200": {"a": {"level": 5}},
-        });
-        assert_eq!(values(100), expected);
-        let all = json!({"300": {"a": {"level": 5, "gain": 7}, "b": {"level": null}}});
-        assert_eq!(values(300), all);
+    if fates.iter().any(|fate| fate.has_kept) {
+        let detail = format!("nothing of the update remains at any part: {said}");
+        return Problem::new(StatusCode::CONFLICT, detail)
+            .help("check the later changes, and send the request again");
     }
+    let detail = format!("nothing has changed at any part: {said}");
+    Problem::new(StatusCode::CONFLICT, detail).help("send the request again")
 }

@@ -1,7 +1,6 @@
 //! Live updates in two steps, for updates of several flowgraphs at one timestamp.
 
 use super::changes::{RETUNE, json_object, retuned};
-use super::flowgraph::scheduled;
 use super::request::{asked, beside};
 use crate::app::App;
 use crate::guard::Peer;
@@ -9,19 +8,18 @@ use crate::problem::Problem;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use fxgraph::control::{self, RetuneError};
-use fxgraph_api::changes::{PreparedUpdate, Retuned};
-use fxgraph_api::flowgraph::ScheduledValue;
-use serde_json::{Map, Value};
+use fxgraph::control::{self, Replaced, RetuneError};
+use fxgraph_api::changes::{ParameterName, PreparedUpdate, Retuned, TakenBack};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Time for which an update stays prepared. Other changes wait meanwhile.
+/// Time for which an update stays prepared, while other changes wait, and for which it may be taken back after its commit.
 const LEASE: Duration = Duration::from_secs(5);
 
 type Outcome = Result<Option<control::Retuned>, RetuneError>;
@@ -34,19 +32,73 @@ struct Pending {
     done: oneshot::Receiver<Outcome>,
 }
 
-/// The prepared update of a flowgraph: at most one, because other changes wait for it.
+/// An update for which a commit was requested.
+struct Committed {
+    id: String,
+    at: Instant,
+    /// Values that the update has replaced; `None` if it is not committed, or not yet.
+    replaced: Option<Arc<Replaced>>,
+}
+
+/// The updates of a flowgraph that clients have prepared.
 #[derive(Default)]
-pub(crate) struct PreparedUpdates(Mutex<Option<Pending>>);
+pub(crate) struct PreparedUpdates(Mutex<Updates>);
+
+#[derive(Default)]
+struct Updates {
+    /// At most one, because other changes wait for it.
+    prepared: Option<Pending>,
+    committed: Vec<Committed>,
+}
 
 impl PreparedUpdates {
-    fn put(&self, pending: Pending) {
-        // An earlier one is over: this one has the turn.
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(pending);
+    /// The updates, without those that can no longer be taken back.
+    fn updates(&self) -> MutexGuard<'_, Updates> {
+        let mut updates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        updates.committed.retain(|update| update.at.elapsed() < LEASE);
+        updates
     }
 
-    fn take(&self, id: &str) -> Result<Pending, Problem> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.take_if(|pending| pending.id == id).ok_or_else(is_over)
+    fn put(&self, pending: Pending) {
+        // An earlier one is over: this one has the turn.
+        self.updates().prepared = Some(pending);
+    }
+
+    /// Takes a prepared update to cancel it.
+    fn take(&self, id: &str) -> Option<Pending> {
+        self.updates().prepared.take_if(|pending| pending.id == id)
+    }
+
+    /// Takes a prepared update to commit it.
+    fn begin_commit(&self, id: &str) -> Result<Pending, Problem> {
+        let mut updates = self.updates();
+        let pending = updates.prepared.take_if(|pending| pending.id == id).ok_or_else(is_over)?;
+        let (id, at) = (id.to_owned(), Instant::now());
+        updates.committed.push(Committed { id, at, replaced: None });
+        Ok(pending)
+    }
+
+    /// Notes a commit; the caller has the turn.
+    fn end_commit(&self, id: &str, replaced: Replaced) {
+        let mut updates = self.updates();
+        if let Some(update) = updates.committed.iter_mut().find(|update| update.id == id) {
+            update.replaced = Some(Arc::new(replaced));
+        }
+    }
+
+    /// Whether a commit of the update was requested.
+    fn may_be_committed(&self, id: &str) -> bool {
+        self.updates().committed.iter().any(|update| update.id == id)
+    }
+
+    /// Values that a committed update has replaced; the caller has the turn.
+    fn replaced(&self, id: &str) -> Option<Arc<Replaced>> {
+        self.updates().committed.iter().find(|update| update.id == id)?.replaced.clone()
+    }
+
+    /// Removes an update that was taken back.
+    fn remove(&self, id: &str) {
+        self.updates().committed.retain(|update| update.id != id);
     }
 }
 
@@ -56,27 +108,17 @@ fn is_over() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, detail).help(help)
 }
 
+fn is_unknown() -> Problem {
+    let detail = "there is no such update, or it can no longer be taken back";
+    let help = format!("a committed update can be taken back for {} s", LEASE.as_secs());
+    Problem::new(StatusCode::NOT_FOUND, detail).help(help)
+}
+
 /// Waits for the timestamp until the lease is over. The clock decides, also for a program that was stopped meanwhile.
 fn decision(decide: &Receiver<u64>) -> Option<u64> {
     let began = Instant::now();
     let at = decide.recv_timeout(LEASE).ok();
     at.filter(|_| began.elapsed() < LEASE)
-}
-
-/// Values of the parameters `names`, by name of block: those in force, and those that take effect later.
-fn before(app: &App, names: &[(String, Vec<String>)]) -> (Map<String, Value>, Vec<ScheduledValue>) {
-    let (plan, later) = app.control.in_force_and_scheduled();
-    let of_block = |(name, keys): &(String, Vec<String>)| {
-        let block = &plan.blocks[plan.block(name)?];
-        let value = |key: &String| block.parameters.get(key).cloned().unwrap_or_default();
-        let values = keys.iter().map(|key| (key.clone(), value(key)));
-        Some((name.clone(), Value::Object(values.collect())))
-    };
-    let in_force = names.iter().filter_map(of_block).collect();
-    let is_named = |value: &ScheduledValue| {
-        names.iter().any(|(name, keys)| *name == value.block && keys.contains(&value.parameter))
-    };
-    (in_force, later.into_iter().map(scheduled).filter(is_named).collect())
 }
 
 /// Prepares a live update: its blocks accept the values, which apply when it is committed
@@ -101,28 +143,31 @@ pub(super) async fn prepare(
     body: Bytes,
 ) -> Result<Json<PreparedUpdate>, Problem> {
     let request = json_object(&headers, &body)?;
-    let names = request.parameter_names();
     let turn = app.turn(client).await?;
     let id = format!("{:016x}", RandomState::new().hash_one(()));
     let (offer, offered) = oneshot::channel();
     let (decide, decided) = channel();
     let (done_in, done) = oneshot::channel();
-    let of_hold = app.clone();
+    let (of_hold, of_commit) = (app.clone(), id.clone());
     let hold = move || {
         let _turn = turn;
         let outcome = of_hold.control.retune_prepared(request, RETUNE, |prepared| {
-            // Read while no other change is made: blocks request updates, too.
-            let _ = offer.send((prepared, before(&of_hold, &names)));
+            let _ = offer.send(prepared);
             decision(&decided)
         });
-        let outcome = outcome.map(|made| made.map(|(made, _)| made));
+        let outcome = outcome.map(|made| {
+            made.map(|(made, replaced)| {
+                of_hold.prepared.end_commit(&of_commit, replaced);
+                made
+            })
+        });
         // Nobody waits for the outcome of an update that was not committed.
         let _ = done_in.send(outcome);
         Ok(())
     };
     // It goes on if the client leaves, until the lease is over.
     tokio::spawn(beside(hold));
-    let Ok((prepared, (before, scheduled))) = offered.await else {
+    let Ok(prepared) = offered.await else {
         return match done.await {
             Ok(Err(error)) => Err(error.into()),
             _ => Err(Problem::new(StatusCode::CONFLICT, "the run has ended")),
@@ -135,8 +180,6 @@ pub(super) async fn prepare(
         newest_timestamp: prepared.newest_timestamp,
         adc_sample_rate_hz: prepared.clock.map(|clock| clock.adc_sample_rate_hz),
         sync_time_seconds: prepared.clock.map(|clock| clock.sync_time_seconds),
-        before,
-        scheduled,
     }))
 }
 
@@ -162,7 +205,7 @@ pub(super) async fn commit(
         Problem::new(StatusCode::BAD_REQUEST, "`at` is missing")
             .help("give a value like `at=123456`")
     })?;
-    let pending = app.prepared.take(&id)?;
+    let pending = app.prepared.begin_commit(&id)?;
     pending.decide.send(at).map_err(|_| is_over())?;
     match pending.done.await {
         Ok(Ok(Some(made))) => Ok(Json(retuned(&made))),
@@ -171,19 +214,48 @@ pub(super) async fn commit(
     }
 }
 
-/// Cancels a prepared update
+/// Cancels a prepared update, or takes a committed one back
+///
+/// The parameters of a committed update get the values that they would have without it. Values that a later change has
+/// set stay.
 #[utoipa::path(delete, path = "/updates/{id}", tag = "blocks", operation_id = "cancel_update",
-    params(("id" = String, Path, description = "identifier of the prepared update", example = "0")),
+    params(("id" = String, Path, description = "identifier of the update", example = "0")),
     responses(
-        (status = 204, description = "the update is cancelled; nothing has changed"),
-        (status = 404, description = "no such prepared update"),
+        (status = 200, description = "the committed update is taken back", body = TakenBack),
+        (status = 204, description = "the prepared update is cancelled; nothing has changed"),
+        (status = 404, description = "no such update: it was taken back, or committed more than 5 s ago"),
+        (status = 409, description = "the update cannot be taken back; nothing has changed"),
+        (status = 422, description = "the earlier values are rejected now, with all diagnostics; nothing has changed"),
+        (status = 503, description = "other changes are in progress: retry after `Retry-After`"),
     ))]
 pub(super) async fn cancel(
     State(app): State<App>,
+    Extension(Peer(client)): Extension<Peer>,
     Path(id): Path<String>,
-) -> Result<StatusCode, Problem> {
-    let Pending { decide, done, .. } = app.prepared.take(&id)?;
-    drop(decide);
-    let _ = done.await;
-    Ok(StatusCode::NO_CONTENT)
+) -> Result<Response, Problem> {
+    if let Some(Pending { decide, done, .. }) = app.prepared.take(&id) {
+        drop(decide);
+        let _ = done.await;
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    if !app.prepared.may_be_committed(&id) {
+        return Err(is_unknown());
+    }
+    // A commit in progress has the turn.
+    let turn = app.turn(client).await?;
+    let replaced = app.prepared.replaced(&id).ok_or_else(is_unknown)?;
+    // It goes on if the client leaves.
+    let taken = beside(move || {
+        let _turn = turn;
+        let taken = app.control.take_back(&replaced, RETUNE)?;
+        app.prepared.remove(&id);
+        Ok(taken)
+    });
+    let control::TakenBack { effective_timestamp, is_late, kept } = taken.await?;
+    let name = |(block, parameter): (String, &'static str)| ParameterName {
+        block,
+        parameter: parameter.to_owned(),
+    };
+    let kept = kept.into_iter().map(name).collect();
+    Ok(Json(TakenBack { effective_timestamp, is_late, kept }).into_response())
 }

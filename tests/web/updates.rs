@@ -1,0 +1,134 @@
+//! Updates in two steps that are cancelled or taken back, with changes of other clients in between.
+
+use super::http::{Program, Response, request};
+use super::patch;
+use fxgraph_api::changes::{ParameterName, PreparedUpdate, TakenBack};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const SPECTRA: &str = "flowgraph: spectra
+blocks:
+  source:
+    kind: digitiser_simulator
+    parameters: {adc_sample_rate_hz: 1000000, samples_per_frame: 8192, paced: true, signals: wgn(0.1)}
+  f: {kind: pfb, input: source.pol0, parameters: {channels: 16, taps: 4, spectra_per_frame: 64}}
+  t: {kind: fft, input: f}
+  p: {kind: postproc, input: t, parameters: {gains: 1}}
+  end: {kind: null_sink, input: source.pol1}
+  sink: {kind: null_sink, input: p}
+";
+
+fn send(program: &Program, method: &str, path: &str, body: &str) -> Response {
+    let headers = [("Content-Type", "application/json")];
+    request(program.address, method, &format!("/api/v1/{path}"), &headers, body.as_bytes())
+}
+
+/// Prepares gains of 2.
+fn prepare(program: &Program) -> PreparedUpdate {
+    let update = send(program, "POST", "updates", r#"{"p": {"gains": 2}}"#);
+    serde_json::from_value(update.json()).unwrap()
+}
+
+fn cancel(program: &Program, id: &str) -> Response {
+    send(program, "DELETE", &format!("updates/{id}"), "")
+}
+
+/// Commits gains of 2, a minute ahead; returns the identifier of the update and its timestamp.
+fn commit(program: &Program) -> (String, u64) {
+    let PreparedUpdate { id, newest_timestamp, .. } = prepare(program);
+    let at = newest_timestamp.unwrap() + 60_000_000;
+    let made = send(program, "POST", &format!("updates/{id}/commit?at={at}"), "");
+    assert_eq!(made.status, 200, "{made:?}");
+    assert_eq!(gains(program).last(), Some(&(at, json!(2))));
+    (id, at)
+}
+
+/// Gains of `p` in force, and those scheduled, by timestamp.
+fn gains(program: &Program) -> Vec<(u64, Value)> {
+    let block = program.get("/api/v1/blocks/p").json();
+    let scheduled = program.get("/api/v1/flowgraph").json()["scheduled"].clone();
+    let all = scheduled.as_array().unwrap().iter();
+    let of_gains = all.filter(|value| value["parameter"] == "gains");
+    let later =
+        of_gains.map(|value| (value["timestamp"].as_u64().unwrap(), value["value"].clone()));
+    [(0, block["parameters"]["gains"].clone())].into_iter().chain(later).collect()
+}
+
+/// Takes an update back, and checks whether a later change has set the gains, and that a repetition has no effect.
+fn take_back(program: &Program, id: &str, at: u64, is_kept: bool) {
+    let taken = cancel(program, id);
+    assert_eq!(taken.status, 200, "{taken:?}");
+    let name = ParameterName { block: "p".to_owned(), parameter: "gains".to_owned() };
+    let kept = if is_kept { vec![name] } else { vec![] };
+    let expected = TakenBack { effective_timestamp: at, is_late: false, kept };
+    assert_eq!(serde_json::from_value::<TakenBack>(taken.json()).unwrap(), expected);
+    let before = gains(program);
+    let detail = "there is no such update, or it can no longer be taken back";
+    assert_eq!(cancel(program, id).problem(404), detail);
+    assert_eq!(gains(program), before);
+}
+
+fn set(program: &Program, query: &str, values: &str) {
+    let made = patch(program, &format!("/api/v1/blocks{query}"), values);
+    assert_eq!(made.status, 200, "{made:?}");
+}
+
+fn wait_for_gains(program: &Program, expected: &Value) {
+    while gains(program)[0].1 != *expected {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn committed_update_is_taken_back_except_where_a_later_change_has_set_a_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), SPECTRA, &[]);
+    while program.get("/api/v1/blocks/p").json()["newest_timestamp"]
+        .as_u64()
+        .is_none_or(|at| at == 0)
+    {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+
+    // A prepared update is cancelled, and not committed afterwards.
+    let PreparedUpdate { id, newest_timestamp, .. } = prepare(&program);
+    assert_eq!(cancel(&program, &id).status, 204);
+    let at = newest_timestamp.unwrap() + 60_000_000;
+    send(&program, "POST", &format!("updates/{id}/commit?at={at}"), "").problem(404);
+    cancel(&program, &id).problem(404);
+    cancel(&program, "0").problem(404);
+    assert_eq!(gains(&program), [(0, json!(1))]);
+
+    // Another parameter of the block.
+    let (id, at) = commit(&program);
+    set(&program, "", r#"{"p": {"dither_seed": 7}}"#);
+    take_back(&program, &id, at, false);
+    assert_eq!(gains(&program), [(0, json!(1)), (at, json!(1))]);
+    let parameters = program.get("/api/v1/blocks/p").json()["parameters"].clone();
+    assert_eq!(parameters["dither_seed"], 7);
+
+    // The same parameter, before the timestamp of the update and after it.
+    let (id, at) = commit(&program);
+    set(&program, &format!("?at={}", at + 1000), r#"{"p": {"gains": 4}}"#);
+    take_back(&program, &id, at, true);
+    assert!(gains(&program).ends_with(&[(at, json!(1)), (at + 1000, json!(4))]));
+    let (id, at) = commit(&program);
+    set(&program, "", r#"{"p": {"gains": 3}}"#);
+    take_back(&program, &id, at, true);
+    wait_for_gains(&program, &json!(3));
+    assert_eq!(gains(&program), [(0, json!(3))]);
+
+    // A swap of the block.
+    let (id, at) = commit(&program);
+    let swapped = patch(&program, "/api/v1/blocks/p", r#"{"parameters": {"gains": 5}}"#);
+    assert_eq!(swapped.status, 200, "{swapped:?}");
+    take_back(&program, &id, at, true);
+    assert_eq!(gains(&program), [(0, json!(5))]);
+
+    // Too late.
+    let (id, at) = commit(&program);
+    std::thread::sleep(Duration::from_millis(5100));
+    cancel(&program, &id).problem(404);
+    assert_eq!(gains(&program), [(0, json!(5)), (at, json!(2))]);
+    super::stop(program);
+}
