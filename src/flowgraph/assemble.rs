@@ -296,12 +296,13 @@ impl Plan {
     }
 
     /// Name of the group of live sources that drop the same intervals as `block`: that of the block which pairs their
-    /// frames, or its own.
+    /// frames, also behind copies to a GPU, or its own.
     #[must_use]
     pub fn overload_group<'a>(&'a self, block: &'a PlannedBlock) -> &'a str {
         let is_read_by = |reader: &&PlannedBlock| {
-            let mut sources = reader.inputs.iter().map(|(source, _)| &self.blocks[*source].name);
-            reader.resources.pairs_inputs && sources.any(|name| *name == block.name)
+            let mut inputs = 0..reader.inputs.len();
+            let is_source = |input| self.blocks[self.source(reader, input).0].name == block.name;
+            reader.resources.pairs_inputs && inputs.any(is_source)
         };
         self.blocks.iter().find(is_read_by).map_or(&block.name, |reader| &reader.name)
     }

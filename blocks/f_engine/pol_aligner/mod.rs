@@ -161,6 +161,7 @@ mod tests {
     #[test]
     fn sources_of_an_aligner_drop_the_same_intervals() {
         let text = "flowgraph: g
+device: cpu
 blocks:
   pol:
     kind: spead_source
@@ -170,13 +171,16 @@ blocks:
   align: {kind: pol_aligner, inputs: [\"pol[0]\", \"pol[1]\"]}
   n: {kind: null_sink, replicate: 3, input: \"${['align.pol0', 'align.pol1', 'other'][index]}\"}
 ";
-        let loaded = fxgraph::flowgraph::load_text("g.yaml", text, &[], &crate::kinds());
-        let plan = loaded.result.ok().unwrap();
-        let groups = ["pol[0]", "pol[1]", "other"].map(|name| {
-            let index = plan.block(name).unwrap();
-            plan.overload_group(&plan.blocks[index]).to_owned()
-        });
-        assert_eq!(groups, ["align", "align", "other"]);
+        for device in ["cpu", "cuda:0"] {
+            let text = text.replace("device: cpu", &format!("device: \"{device}\""));
+            let loaded = fxgraph::flowgraph::load_text("g.yaml", &text, &[], &crate::kinds());
+            let plan = loaded.result.ok().unwrap();
+            let groups = ["pol[0]", "pol[1]", "other"].map(|name| {
+                let index = plan.block(name).unwrap();
+                plan.overload_group(&plan.blocks[index]).to_owned()
+            });
+            assert_eq!(groups, ["align", "align", "other"], "{device}");
+        }
     }
 
     #[test]
