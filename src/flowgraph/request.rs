@@ -7,7 +7,7 @@ use super::document::wrong_type;
 use super::json::{JsonError, json};
 use super::parse::parse;
 use fxgraph_core::diagnostic::Sources;
-use fxgraph_core::diagnostic::{Diagnostic, tidy};
+use fxgraph_core::diagnostic::{Diagnostic, Span, tidy};
 use fxgraph_core::kind::{At, Refusal};
 use fxgraph_core::tree::{Node, Reader, Value};
 use serde::de::DeserializeOwned;
@@ -41,6 +41,13 @@ impl Request {
         let mut sources = Sources::default();
         sources.add(name, self.text);
         (sources, self.read)
+    }
+}
+
+/// A mapping without text.
+impl From<&serde_json::Value> for Request {
+    fn from(values: &serde_json::Value) -> Self {
+        Self { text: String::new(), read: Ok(Node::of_json(values, Span::default())) }
     }
 }
 

@@ -4,7 +4,7 @@
 use super::Plan;
 use fxgraph_core::retune::{Known, When};
 use serde_json::{Map, Value as Json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Values that a live update has replaced, to [take it back](Plan::without).
 #[derive(Clone, Debug)]
@@ -38,6 +38,14 @@ impl Replaced {
     pub fn has_block(&self, block: &str) -> bool {
         self.parameters.iter().any(|parameter| parameter.block == block)
     }
+
+    /// Whether both updates have changed a same parameter.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let name = |parameter: &ReplacedParameter| (parameter.block.clone(), parameter.name);
+        let names: BTreeSet<_> = other.parameters.iter().map(name).collect();
+        self.parameters.iter().any(|parameter| names.contains(&name(parameter)))
+    }
 }
 
 /// Values with which a live update is taken back.
@@ -47,6 +55,8 @@ pub struct Restored {
     pub values: BTreeMap<u64, Map<String, Json>>,
     /// Blocks and parameters that a later change has set. Its values stay.
     pub kept: Vec<(String, &'static str)>,
+    /// Timestamp until which values of the update were in force, before later changes had set them all.
+    pub was_in_force_until: Option<u64>,
 }
 
 impl Restored {
@@ -115,6 +125,7 @@ impl Plan {
             };
             let end = later.iter().map(|(from, _)| *from).min().unwrap_or(u64::MAX);
             if end <= start {
+                restored.was_in_force_until = restored.was_in_force_until.max(Some(end));
                 continue;
             }
             if let Some((_, value)) = values.iter().rev().find(|(from, _)| *from <= start) {
@@ -164,7 +175,7 @@ mod tests {
 
     /// The values of `restored`, and the parameters that later changes have set.
     fn shown(restored: Option<Restored>) -> Json {
-        let Restored { values, kept } = restored.unwrap();
+        let Restored { values, kept, .. } = restored.unwrap();
         json!([values, kept])
     }
 
@@ -219,7 +230,19 @@ mod tests {
         assert_eq!(shown(changed.without(&replaced, 0)), json!([values, kept]));
         // In force already.
         let late = json!({"190": {"t": {"level": null}}});
-        assert_eq!(shown(changed.without(&replaced, 190)), json!([late, kept]));
+        let restored = changed.without(&replaced, 190);
+        assert_eq!(restored.as_ref().unwrap().was_in_force_until, Some(180));
+        assert_eq!(shown(restored), json!([late, kept]));
+        assert_eq!(changed.without(&replaced, 170).unwrap().was_in_force_until, None);
+    }
+
+    #[test]
+    fn updates_of_a_same_parameter_overlap() {
+        let (after, both) = update(&plan(), UPDATE);
+        let (after, one) = update(&after, "t: {level: 8.0}");
+        let (_, other) = update(&after, "s: {level: 8.0}");
+        assert!(both.overlaps(&one) && one.overlaps(&both) && both.overlaps(&other));
+        assert!(!one.overlaps(&other));
     }
 
     #[test]

@@ -244,7 +244,8 @@ async fn undo(
         |ParameterName { block, parameter }: &ParameterName| format!("`{block}.{parameter}`");
     let names: Vec<String> = kept.iter().map(name).collect();
     if !names.is_empty() {
-        text += &format!(" and the later change of {}", names.join(", "));
+        let keeps = if is_late { "; keeps" } else { " and" };
+        text += &format!("{keeps} the later change of {}", names.join(", "));
     }
     fate(!is_late, !names.is_empty(), &text)
 }

@@ -1,7 +1,7 @@
 //! Live updates in two steps, for updates of several flowgraphs at one timestamp.
 
 use super::changes::{RETUNE, json_object, retuned};
-use super::request::{asked, beside};
+use super::request::{asked, beside, lost};
 use crate::app::App;
 use crate::guard::Peer;
 use crate::problem::Problem;
@@ -19,6 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
+/// Largest number of committed updates that may be taken back, the newest ones.
+const MOST_COMMITTED: usize = 16;
 /// Time for which an update stays prepared, while other changes wait, and for which it may be taken back after its commit.
 const LEASE: Duration = Duration::from_secs(5);
 
@@ -74,6 +76,9 @@ impl PreparedUpdates {
         let mut updates = self.updates();
         let pending = updates.prepared.take_if(|pending| pending.id == id).ok_or_else(is_over)?;
         let (id, at) = (id.to_owned(), Instant::now());
+        if updates.committed.len() == MOST_COMMITTED {
+            updates.committed.remove(0);
+        }
         updates.committed.push(Committed { id, at, replaced: None });
         Ok(pending)
     }
@@ -92,8 +97,22 @@ impl PreparedUpdates {
     }
 
     /// Values that a committed update has replaced; the caller has the turn.
-    fn replaced(&self, id: &str) -> Option<Arc<Replaced>> {
-        self.updates().committed.iter().find(|update| update.id == id)?.replaced.clone()
+    fn replaced(&self, id: &str) -> Result<Arc<Replaced>, Problem> {
+        let updates = self.updates();
+        let (own, others): (Vec<_>, Vec<_>) =
+            updates.committed.iter().partition(|update| update.id == id);
+        let own = own.first().and_then(|update| update.replaced.clone()).ok_or_else(is_unknown)?;
+        // If both were taken back, each would restore values of the other one.
+        let mut others = others.into_iter().filter_map(|update| update.replaced.as_deref());
+        if others.any(|other| own.overlaps(other)) {
+            let detail = format!(
+                "another update of the same parameters was committed less than {} s ago",
+                LEASE.as_secs()
+            );
+            return Err(Problem::new(StatusCode::CONFLICT, detail)
+                .help("check the values in force, and set the right ones"));
+        }
+        Ok(own)
     }
 
     /// Removes an update that was taken back.
@@ -241,17 +260,20 @@ pub(super) async fn cancel(
     if !app.prepared.may_be_committed(&id) {
         return Err(is_unknown());
     }
-    // A commit in progress has the turn.
-    let turn = app.turn(client).await?;
-    let replaced = app.prepared.replaced(&id).ok_or_else(is_unknown)?;
     // It goes on if the client leaves.
-    let taken = beside(move || {
-        let _turn = turn;
-        let taken = app.control.take_back(&replaced, RETUNE)?;
-        app.prepared.remove(&id);
-        Ok(taken)
+    let taken = tokio::spawn(async move {
+        // A commit in progress has the turn.
+        let turn = app.turn(client).await?;
+        let replaced = app.prepared.replaced(&id)?;
+        let take_back = move || {
+            let _turn = turn;
+            let taken = app.control.take_back(&replaced, RETUNE)?;
+            app.prepared.remove(&id);
+            Ok(taken)
+        };
+        beside(take_back).await
     });
-    let control::TakenBack { effective_timestamp, is_late, kept } = taken.await?;
+    let control::TakenBack { effective_timestamp, is_late, kept } = taken.await.map_err(lost)??;
     let name = |(block, parameter): (String, &'static str)| ParameterName {
         block,
         parameter: parameter.to_owned(),

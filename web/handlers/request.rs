@@ -41,15 +41,17 @@ pub(super) fn within<T: FromStr + PartialOrd + Display>(
 pub(super) async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let lost = |error: JoinError| {
-        if error.is_panic() {
-            return Problem::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "the program failed to process this request",
-            )
-            .help("this is a bug in fxgraph, which continues to run; please report the request");
-        }
-        Problem::new(StatusCode::CONFLICT, "the run has ended")
-    };
     tokio::task::spawn_blocking(work).await.map_err(lost)?
+}
+
+/// The problem of a request whose task did not end by itself.
+pub(super) fn lost(error: JoinError) -> Problem {
+    if error.is_panic() {
+        return Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the program failed to process this request",
+        )
+        .help("this is a bug in fxgraph, which continues to run; please report the request");
+    }
+    Problem::new(StatusCode::CONFLICT, "the run has ended")
 }

@@ -43,7 +43,7 @@ const BUFFERS_AND_STAGES: [(usize, usize); 5] = [(2, 3), (2, 2), (2, 1), (1, 2),
 /// Largest weight as an integer: 127 in both bytes.
 const MOST: f32 = 32639.0;
 
-/// Whether the kernel supports this many antennas, and with heaps of `spectra` is faster than that for any GPU.
+/// Whether the kernel supports this many antennas, and with heaps of `spectra` is faster than `tensor_core`.
 pub(super) fn is_fast(antennas: usize, spectra: usize) -> bool {
     antennas <= MOST_ANTENNAS && spectra >= TILE_TIMES / 2
 }

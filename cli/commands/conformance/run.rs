@@ -49,7 +49,7 @@ pub fn apart(number: usize, device: DeviceName, settings: &Settings) -> Result<S
         (true, _) => Ok(text),
         (false, false) => Err(text),
         // A signal, such as one of the kernel without free memory.
-        (false, true) => Err(format!("the case ended with {status} and said nothing")),
+        (false, true) => Err(format!("the case ended with {status} and printed no message")),
     }
 }
 

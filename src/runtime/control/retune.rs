@@ -73,6 +73,14 @@ pub enum RetuneError {
         /// End of the samples that blocks have begun.
         begun: u64,
     },
+    /// Blocks have passed the timestamp of an update that a client takes back, and a later change may have set its values.
+    #[error(
+        "timestamp {at} has passed, and it is unknown whether a later change has set the values of the update"
+    )]
+    Unclear {
+        /// Timestamp of the update.
+        at: u64,
+    },
     /// The flowgraph was restarted meanwhile.
     #[error("the flowgraph was restarted during the change")]
     Outdated,

@@ -44,12 +44,12 @@ impl Control {
         let of_update = run.stats().into_iter().filter(|stats| replaced.has_block(&stats.name));
         let newest = of_update.filter_map(|stats| stats.newest_timestamp).max().unwrap_or_default();
         let restored = current.plan.without(replaced, newest);
-        let restored = restored.ok_or(RetuneError::Passed { at, begun: newest })?;
+        let restored = restored.ok_or(RetuneError::Unclear { at })?;
         let settled = current.settled();
         let (mut plan, mut names, mut moments) = (Arc::clone(&settled), Vec::new(), Vec::new());
         for (from, values) in restored.values {
             names.extend(values.keys().cloned());
-            let request = Request::from(&Json::Object(values).to_string());
+            let request = Request::from(&Json::Object(values));
             let moment = Undecided::new();
             let when = (moment.when(), Some(from));
             match self.offer_all(&plan, run, request, when, deadline) {
@@ -70,7 +70,12 @@ impl Control {
         let decided: Vec<u64> = decided.collect();
         let Some(from) = decided.first() else {
             // Later changes have set all parameters.
-            return Ok(TakenBack { effective_timestamp: at, is_late: false, kept: restored.kept });
+            let until = restored.was_in_force_until;
+            return Ok(TakenBack {
+                effective_timestamp: until.unwrap_or(at),
+                is_late: until.is_some(),
+                kept: restored.kept,
+            });
         };
         let offered = Offered { plan: Arc::unwrap_or_clone(plan), names };
         let Retuned { effective_timestamp, is_late, .. } =
