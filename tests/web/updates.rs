@@ -131,12 +131,12 @@ fn committed_update_is_taken_back_except_where_a_later_change_has_set_a_value() 
     cancel(&program, &id).problem(404);
     assert_eq!(gains(&program), [(0, json!(5)), (at, json!(2))]);
 
-    // Two updates of the same parameter: each would restore a value of the other one.
-    let [first, second] = [(); 2].map(|()| commit(&program));
-    for (id, _) in [&first, &second] {
-        let detail = "another update of the same parameters was committed less than 5 s ago";
-        assert_eq!(cancel(&program, id).problem(409), detail);
-    }
-    assert_eq!(gains(&program).last(), Some(&(second.1, json!(2))));
+    // Two updates of the same parameter: the later one is taken back, and restores the value of the earlier one.
+    let [(first, _), (second, at)] = [(); 2].map(|()| commit(&program));
+    let detail = "a later update of the same parameters was committed less than 5 s ago";
+    assert_eq!(cancel(&program, &first).problem(409), detail);
+    take_back(&program, &second, at, false);
+    assert_eq!(cancel(&program, &first).problem(409), detail);
+    assert_eq!(gains(&program).last(), Some(&(at, json!(2))));
     super::stop(program);
 }

@@ -40,6 +40,7 @@ struct Committed {
     at: Instant,
     /// Values that the update has replaced; `None` if it is not committed, or not yet.
     replaced: Option<Arc<Replaced>>,
+    is_taken_back: bool,
 }
 
 /// The updates of a flowgraph that clients have prepared.
@@ -50,6 +51,7 @@ pub(crate) struct PreparedUpdates(Mutex<Updates>);
 struct Updates {
     /// At most one, because other changes wait for it.
     prepared: Option<Pending>,
+    /// In the order of their commits.
     committed: Vec<Committed>,
 }
 
@@ -79,7 +81,7 @@ impl PreparedUpdates {
         if updates.committed.len() == MOST_COMMITTED {
             updates.committed.remove(0);
         }
-        updates.committed.push(Committed { id, at, replaced: None });
+        updates.committed.push(Committed { id, at, replaced: None, is_taken_back: false });
         Ok(pending)
     }
 
@@ -99,14 +101,14 @@ impl PreparedUpdates {
     /// Values that a committed update has replaced; the caller has the turn.
     fn replaced(&self, id: &str) -> Result<Arc<Replaced>, Problem> {
         let updates = self.updates();
-        let (own, others): (Vec<_>, Vec<_>) =
-            updates.committed.iter().partition(|update| update.id == id);
-        let own = own.first().and_then(|update| update.replaced.clone()).ok_or_else(is_unknown)?;
-        // If both were taken back, each would restore values of the other one.
-        let mut others = others.into_iter().filter_map(|update| update.replaced.as_deref());
-        if others.any(|other| own.overlaps(other)) {
+        let mut later = updates.committed.iter().skip_while(|update| update.id != id);
+        let own = later.next().filter(|update| !update.is_taken_back);
+        let own = own.and_then(|update| update.replaced.clone()).ok_or_else(is_unknown)?;
+        // A later update that is taken back restores the values of this one.
+        if later.filter_map(|update| update.replaced.as_deref()).any(|update| own.overlaps(update))
+        {
             let detail = format!(
-                "another update of the same parameters was committed less than {} s ago",
+                "a later update of the same parameters was committed less than {} s ago",
                 LEASE.as_secs()
             );
             return Err(Problem::new(StatusCode::CONFLICT, detail)
@@ -115,9 +117,12 @@ impl PreparedUpdates {
         Ok(own)
     }
 
-    /// Removes an update that was taken back.
-    fn remove(&self, id: &str) {
-        self.updates().committed.retain(|update| update.id != id);
+    /// Notes that an update was taken back.
+    fn end_take_back(&self, id: &str) {
+        let mut updates = self.updates();
+        if let Some(update) = updates.committed.iter_mut().find(|update| update.id == id) {
+            update.is_taken_back = true;
+        }
     }
 }
 
@@ -268,7 +273,7 @@ pub(super) async fn cancel(
         let take_back = move || {
             let _turn = turn;
             let taken = app.control.take_back(&replaced, RETUNE)?;
-            app.prepared.remove(&id);
+            app.prepared.end_take_back(&id);
             Ok(taken)
         };
         beside(take_back).await
