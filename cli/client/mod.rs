@@ -337,7 +337,7 @@ mod tests {
                 let (mut stream, _) = listener.accept().unwrap();
                 let mut head = BufReader::new(&stream).lines().map(Result::unwrap);
                 requests.push(head.next().unwrap());
-                // A connection that is closed with unread bytes loses its answer.
+                // The kernel resets a connection that is closed with unread bytes: the client would get no answer.
                 head.find(String::is_empty).unwrap();
                 stream.write_all(answer.as_bytes()).unwrap();
             }

@@ -43,7 +43,8 @@ const BUFFERS_AND_STAGES: [(usize, usize); 5] = [(2, 3), (2, 2), (2, 1), (1, 2),
 /// Largest weight as an integer: 127 in both bytes.
 const MOST: f32 = 32639.0;
 
-/// Whether the kernel supports this many antennas, and with heaps of `spectra` is faster than `tensor_core`.
+/// Whether the kernel supports this many antennas, and with heaps of `spectra` is faster than `tensor_core`. Measured on
+/// an H200 with 2 to 256 beams of 80 antennas and heaps of 256 spectra.
 pub(super) fn is_fast(antennas: usize, spectra: usize) -> bool {
     antennas <= MOST_ANTENNAS && spectra >= TILE_TIMES / 2
 }
