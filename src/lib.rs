@@ -45,7 +45,7 @@ pub use fxgraph_core::{
     Checked, Clock, Configured, Counter, Counters, DeviceName, Dtype, Env, Frame, FrameMut,
     FrameSizes, Gauge, Header, Implementation, ImplementationInfo, Implementations, Input, Io,
     Kind, KindEntry, KindSpec, LiveKind, Map, Mapped, Next, NotOnHost, ON_HOST, Output, Parameters,
-    PortNames, PortPool, PortType, Ports, Refusal, Registry, Resources, Summary, ValidityType,
-    async_trait,
+    PortNames, PortPool, PortType, Ports, Refusal, Registry, Resources, Sideband, Summary,
+    ValidityType, async_trait,
 };
 pub use fxgraph_runtime::Control;

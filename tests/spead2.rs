@@ -156,7 +156,7 @@ fn port(
             sync_time_seconds: 0.0,
             samples_per_frame: samples,
         },
-        band: Some(Band { channels: 64, first_channel: 32, centre_hz: 0.0, bandwidth_hz: 1.0 }),
+        band: Some(Band::signed(64, 32, 0.0, 1.0)),
         validity,
     }
 }

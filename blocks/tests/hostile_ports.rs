@@ -113,11 +113,8 @@ fn port() -> impl Strategy<Value = PortType> {
                     2 => Some((channels, 0)),
                     _ => Some((usize::MAX, usize::MAX - channels)),
                 };
-                let band = band.map(|(channels, first_channel)| Band {
-                    channels,
-                    first_channel,
-                    centre_hz: 1e9,
-                    bandwidth_hz: 1e9,
+                let band = band.map(|(channels, first_channel)| {
+                    Band::signed(channels, first_channel, 1e9, 1e9)
                 });
                 // A satellite's code needs a higher sample rate than the other streams.
                 let is_of_satellites = dtype == Dtype::Ci16 || *names == ["antenna", "sample"];

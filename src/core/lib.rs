@@ -54,5 +54,5 @@ pub use kind::{
     PortNames, PortPool, Ports, Refusal, Registry, Resources,
 };
 pub use map::{Map, Mapped};
-pub use port::{Axis, Band, Clock, PortType, ValidityType};
+pub use port::{Axis, Band, Clock, PortType, Sideband, ValidityType};
 pub use summary::Summary;

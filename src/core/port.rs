@@ -1,6 +1,8 @@
 //! Types of ports: data type, named axes, sample clock, band and validity, checked before the flowgraph starts.
 
 use crate::Dtype;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Origin of the length of an axis, for diagnostics that point there.
@@ -86,6 +88,57 @@ impl Clock {
     }
 }
 
+/// Direction of a band, and with it the sign of every phase in it.
+///
+/// A sampler whose band is in an even Nyquist zone, and a mixer whose oscillator is above the band, invert the
+/// spectrum: the frequency on the sky falls as the frequency of the samples rises. A wave `cos(2 pi f t + phi)` on the
+/// sky is then `cos(2 pi (F - f) t - phi)` in the samples (F: the frequency at 0 Hz), so that each complex value is the
+/// complex conjugate of the value that the sky has at the frequency of its channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Sideband {
+    /// The frequency rises with the channel; values are those of the sky.
+    #[default]
+    Upper,
+    /// The frequency falls with the channel; complex values are the conjugates of those of the sky.
+    Lower,
+}
+
+impl Sideband {
+    /// Factor of phases and of steps in frequency: a phase on the sky times this sign is the phase of the values in a
+    /// channel, and a phase of the values times this sign is the phase on the sky. 1 for the upper sideband, -1 for
+    /// the lower one.
+    #[must_use]
+    pub const fn sign(self) -> f64 {
+        match self {
+            Self::Upper => 1.0,
+            Self::Lower => -1.0,
+        }
+    }
+
+    /// Whether values are the complex conjugates of those of the sky.
+    #[must_use]
+    pub const fn is_inverted(self) -> bool {
+        matches!(self, Self::Lower)
+    }
+
+    /// Sideband of samples in the Nyquist zone `zone`, counted from 1: zone z is from (z - 1) / 2 to z / 2 of the sample
+    /// rate, and even zones are inverted.
+    #[must_use]
+    pub const fn of_nyquist_zone(zone: u32) -> Self {
+        if zone.is_multiple_of(2) { Self::Lower } else { Self::Upper }
+    }
+
+    /// The other sideband.
+    #[must_use]
+    pub const fn inverted(self) -> Self {
+        match self {
+            Self::Upper => Self::Lower,
+            Self::Lower => Self::Upper,
+        }
+    }
+}
+
 /// Part of the band that a `channel` axis covers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Band {
@@ -95,11 +148,49 @@ pub struct Band {
     pub first_channel: usize,
     /// Frequency at the centre of the whole band (channel `channels / 2`), in Hz.
     pub centre_hz: f64,
-    /// Width of the whole band in Hz.
+    /// Width of the whole band in Hz, positive.
     pub bandwidth_hz: f64,
+    /// Direction of the frequencies, and sign of the phases.
+    pub sideband: Sideband,
 }
 
 impl Band {
+    /// Creates a band from a width with a sign, as files and parameters have it: negative for the lower sideband.
+    #[must_use]
+    pub const fn signed(
+        channels: usize,
+        first_channel: usize,
+        centre_hz: f64,
+        bandwidth_hz: f64,
+    ) -> Self {
+        let sideband = if bandwidth_hz < 0.0 { Sideband::Lower } else { Sideband::Upper };
+        Self { channels, first_channel, centre_hz, bandwidth_hz: bandwidth_hz.abs(), sideband }
+    }
+
+    /// Creates the band of real samples at `rate_hz` in the Nyquist zone `zone`, counted from 1.
+    #[must_use]
+    pub fn of_nyquist_zone(zone: u32, rate_hz: f64) -> Self {
+        Self {
+            channels: 1,
+            first_channel: 0,
+            centre_hz: (f64::from(zone) - 0.5) * rate_hz / 2.0,
+            bandwidth_hz: rate_hz / 2.0,
+            sideband: Sideband::of_nyquist_zone(zone),
+        }
+    }
+
+    /// Width of the whole band in Hz with a sign, as files and parameters have it: negative for the lower sideband.
+    #[must_use]
+    pub const fn signed_bandwidth_hz(&self) -> f64 {
+        self.sideband.sign() * self.bandwidth_hz
+    }
+
+    /// Frequency from one channel to the next, in Hz; negative for the lower sideband.
+    #[must_use]
+    pub fn step_hz(&self) -> f64 {
+        self.signed_bandwidth_hz() / self.channels as f64
+    }
+
     /// Frequency of the channel with index `channel` on the axis, in Hz.
     #[must_use]
     pub fn channel_hz(&self, channel: usize) -> f64 {
@@ -110,7 +201,7 @@ impl Band {
     #[must_use]
     pub fn from_centre_hz(&self, channel: usize) -> f64 {
         let from_centre = self.first_channel as f64 + channel as f64 - (self.channels / 2) as f64;
-        from_centre * self.bandwidth_hz / self.channels as f64
+        from_centre * self.signed_bandwidth_hz() / self.channels as f64
     }
 
     /// Reason why the band is invalid for an axis of `channels` channels, if it is.
@@ -121,6 +212,8 @@ impl Band {
             Some(format!("the channel axis must be within the band of {} channels", self.channels))
         } else if !(self.centre_hz.is_finite() && self.bandwidth_hz.is_finite()) {
             Some("centre and width of the band must be finite".to_owned())
+        } else if self.bandwidth_hz <= 0.0 {
+            Some(format!("the width of the band must not be 0, got {} Hz", self.bandwidth_hz))
         } else {
             None
         }
@@ -217,6 +310,12 @@ impl PortType {
         *self == other
     }
 
+    /// Sideband of the values: that of the band, and the upper one without a band.
+    #[must_use]
+    pub fn sideband(&self) -> Sideband {
+        self.band.map_or(Sideband::Upper, |band| band.sideband)
+    }
+
     /// Length of the axis `name`, if the payload has it.
     #[must_use]
     pub fn axis_len(&self, name: &str) -> Option<usize> {
@@ -273,7 +372,7 @@ mod tests {
         assert!(with(|port| port.clock.adc_sample_rate_hz = f64::NAN).contains("NaN Hz"));
         assert!(with(|port| port.clock.samples_per_frame = 0).contains("0 ADC samples"));
         let band = |channels, first_channel, centre_hz| {
-            let band = Band { channels, first_channel, centre_hz, bandwidth_hz: 1.0 };
+            let band = Band::signed(channels, first_channel, centre_hz, 1.0);
             let axes = vec![Axis::new("channel", 4)];
             PortType { axes, band: Some(band), ..port.clone() }.impossible().unwrap_or_default()
         };

@@ -296,7 +296,7 @@ mod tests {
         };
         let pending = block.pending.with(block, &When::at(100), vec!["taps"], form, 1);
         plan.blocks[at].pending = pending;
-        let band = Band { channels: 16, first_channel: 0, centre_hz: 1e9, bandwidth_hz: 1e8 };
+        let band = Band::signed(16, 0, 1e9, 1e8);
         let source = plan.block("s").unwrap();
         plan.blocks[source].ports.outputs[0].band = Some(band);
         seal(&mut plan);

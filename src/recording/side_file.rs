@@ -125,7 +125,7 @@ pub struct BandEntry {
     pub first_channel: usize,
     /// Frequency of channel `channels / 2` in Hz.
     pub centre_hz: f64,
-    /// Width in Hz.
+    /// Width in Hz; negative if the spectrum is inverted (lower sideband).
     pub bandwidth_hz: f64,
 }
 
@@ -151,7 +151,7 @@ fn entries(axes: &[Axis], port: &PortType) -> Vec<AxisEntry> {
     let entry = |axis: &Axis| {
         let (unit, first, step) = match (axis.name, &port.band) {
             ("channel", Some(band)) => {
-                let step = band.bandwidth_hz / band.channels as f64;
+                let step = band.step_hz();
                 let from_centre = band.first_channel as f64 - (band.channels / 2) as f64;
                 ("Hz", band.centre_hz + from_centre * step, step)
             }
@@ -261,7 +261,7 @@ impl StreamType {
                 channels: band.channels,
                 first_channel: band.first_channel,
                 centre_hz: band.centre_hz,
-                bandwidth_hz: band.bandwidth_hz,
+                bandwidth_hz: band.signed_bandwidth_hz(),
             }),
             validity: ValidityEntry {
                 axes: entries(&port.validity.axes, port),
@@ -324,7 +324,7 @@ impl BandEntry {
                 "`band.first_channel` must be less than `band.channels`, found {first_channel} of {channels}"
             ));
         }
-        Ok(Band { channels, first_channel, centre_hz, bandwidth_hz })
+        Ok(Band::signed(channels, first_channel, centre_hz, bandwidth_hz))
     }
 }
 

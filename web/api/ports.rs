@@ -27,7 +27,7 @@ pub struct BandInfo {
     pub first_channel: usize,
     /// Frequency at the centre of the whole band, in Hz.
     pub centre_hz: f64,
-    /// Width of the whole band in Hz.
+    /// Width of the whole band in Hz; negative if the spectrum is inverted (lower sideband).
     pub bandwidth_hz: f64,
 }
 

@@ -34,7 +34,7 @@ pub(super) fn carries(port: &PortType) -> Carries {
             channels: band.channels,
             first_channel: band.first_channel,
             centre_hz: band.centre_hz,
-            bandwidth_hz: band.bandwidth_hz,
+            bandwidth_hz: band.signed_bandwidth_hz(),
         }),
         validity_axes: axes(&port.validity.axes),
         validity_full: port.validity.full,

@@ -85,8 +85,9 @@ export function tile(name, value, more, level = "") {
 }
 
 function carries(port) {
-  const band = port.band && `${format.si(port.band.centre_hz, "Hz")} ± ${format.si(port.band.bandwidth_hz / 2, "Hz")}, ` +
-    `channels ${port.band.first_channel}… of ${port.band.channels}`;
+  const band = port.band && `${format.si(port.band.centre_hz, "Hz")} ± ${format.si(Math.abs(port.band.bandwidth_hz) / 2, "Hz")}, ` +
+    `channels ${port.band.first_channel}… of ${port.band.channels}` +
+    (port.band.bandwidth_hz < 0 ? ", inverted spectrum" : "");
   return h("p", { class: "carries" },
     h("code", {}, `${port.dtype} ${port.axes.map((axis) => `[${axis.name} ${axis.len}]`).join("")}`),
     ` ${format.si(port.frame_bytes, "B")} per frame, ${format.frames(port.frames_per_second)} of signal time`, band && `; ${band}`);

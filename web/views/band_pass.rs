@@ -52,8 +52,7 @@ mod tests {
     #[test]
     fn band_pass_averages_valid_samples_only() {
         let mut port = port(Dtype::Ci8, &AXES, &[("heap", 2), ("antenna", 2)], 4096);
-        port.band =
-            Some(Band { channels: 64, first_channel: 32, centre_hz: 1e9, bandwidth_hz: 64e6 });
+        port.band = Some(Band::signed(64, 32, 1e9, 64e6));
         let mut frame = frame(&port, payload());
         frame.header.validity = vec![1, 1, 1, 0];
         let one = [("antenna", 1), ("pol", 1)];

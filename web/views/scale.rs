@@ -80,7 +80,7 @@ pub(super) fn channel_grid(port: &PortType, channels: usize, group: usize) -> Gr
             len,
         };
     };
-    let width_hz = band.bandwidth_hz / band.channels as f64;
+    let width_hz = band.step_hz();
     let first = band.first_channel as f64 - (band.channels / 2) as f64;
     let start = band.centre_hz + (first + centre) * width_hz;
     Grid {

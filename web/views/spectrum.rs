@@ -71,7 +71,7 @@ fn first_hz(port: &PortType, rate_hz: f64, is_complex: bool) -> (f64, f64) {
     let below_centre_hz = if is_complex { rate_hz / 2.0 } else { rate_hz / 4.0 };
     match port.band {
         Some(band) => {
-            let sign = band.bandwidth_hz.signum();
+            let sign = band.sideband.sign();
             (band.centre_hz - sign * below_centre_hz, sign)
         }
         None if is_complex => (-below_centre_hz, 1.0),
@@ -209,7 +209,7 @@ mod tests {
     fn spectrum_of_complex_samples_is_centred_on_the_band() {
         let axes = [("pol", 2), ("sample", 2048)];
         let mut port = port(Dtype::Cf32, &axes, &[], 4 * 2048);
-        let band = Band { channels: 64, first_channel: 0, centre_hz: 1.4e9, bandwidth_hz: 250e3 };
+        let band = Band::signed(64, 0, 1.4e9, 250e3);
         port.band = Some(band);
         let sample = |n: usize| {
             let tone = Complex::from_polar(0.1, -TAU * 0.25 * n as f64);
@@ -238,11 +238,9 @@ mod tests {
             (x.name, x.start, x.step)
         };
         assert_eq!(axis(&port), ("frequency".to_owned(), 0.0, 1e6 / 1024.0));
-        let mut band = Band { channels: 1, first_channel: 0, centre_hz: 1e9, bandwidth_hz: 5e5 };
-        port.band = Some(band);
+        port.band = Some(Band::signed(1, 0, 1e9, 5e5));
         assert_eq!(axis(&port), ("sky frequency".to_owned(), 1e9 - 250e3, 1e6 / 1024.0));
-        band.bandwidth_hz = -5e5;
-        port.band = Some(band);
+        port.band = Some(Band::signed(1, 0, 1e9, -5e5));
         assert_eq!(axis(&port), ("sky frequency".to_owned(), 1e9 + 250e3, -1e6 / 1024.0));
     }
 

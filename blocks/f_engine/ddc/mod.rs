@@ -102,14 +102,14 @@ impl Ddc {
     fn band(&self, input: &PortType) -> Band {
         let rate_hz = input.clock.adc_sample_rate_hz;
         let (quarter_hz, width_hz) = (rate_hz / 4.0, rate_hz / self.subsampling() as f64);
-        // In a Nyquist zone with inverted spectrum the width is negative.
-        let sampled = input.band.map(|band| (band.centre_hz, band.bandwidth_hz.signum()));
-        let (middle_hz, sign) = sampled.unwrap_or((quarter_hz, 1.0));
+        let sideband = input.sideband();
+        let middle_hz = input.band.map_or(quarter_hz, |band| band.centre_hz);
         Band {
             channels: 1,
             first_channel: 0,
-            centre_hz: middle_hz + sign * (self.centre_hz - quarter_hz),
-            bandwidth_hz: sign * width_hz,
+            centre_hz: middle_hz + sideband.sign() * (self.centre_hz - quarter_hz),
+            bandwidth_hz: width_hz,
+            sideband,
         }
     }
 

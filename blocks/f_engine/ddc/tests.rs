@@ -310,7 +310,7 @@ fn narrowband_channels_agree_with_wideband_channels() {
 fn ddc_output_has_band_of_selected_part() {
     let sampled = Digitised::new(Vec::new()).port();
     let of_sky = |centre_hz, bandwidth_hz| {
-        let band = Band { channels: 1, first_channel: 0, centre_hz, bandwidth_hz };
+        let band = Band::signed(1, 0, centre_hz, bandwidth_hz);
         PortType { band: Some(band), ..sampled.clone() }
     };
     let (quarter, half) = (RATE_HZ / 4.0, RATE_HZ / 2.0);
@@ -323,12 +323,13 @@ fn ddc_output_has_band_of_selected_part() {
         let ddc: Ddc = kind(json!({"centre_hz": 3e8, "decimation": 8}));
         let narrow = ddc.outputs(&[input]).unwrap();
         let band = narrow[0].band.unwrap();
-        assert_eq!((band.channels, band.centre_hz, band.bandwidth_hz), (1, centre, width));
+        let of_band = |band: Band| (band.channels, band.centre_hz, band.signed_bandwidth_hz());
+        assert_eq!(of_band(band), (1, centre, width));
         // A `pfb` downstream needs no `centre_hz`; if set, it overrides the band.
         let spectra =
             |parameters| kind::<Pfb>(parameters).outputs(&narrow).unwrap()[0].band.unwrap();
         let band = spectra(json!({"channels": 64}));
-        assert_eq!((band.channels, band.centre_hz, band.bandwidth_hz), (64, centre, width));
+        assert_eq!(of_band(band), (64, centre, width));
         let given = spectra(json!({"channels": 64, "centre_hz": 1e9}));
         assert_eq!((given.channels, given.centre_hz), (64, 1e9));
     }

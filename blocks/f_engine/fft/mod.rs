@@ -85,6 +85,7 @@ impl KindSpec for Fft {
             first_channel: 0,
             centre_hz: if spectra::are_complex(input) { 0.0 } else { rate_hz / 4.0 },
             bandwidth_hz: rate_hz * shape.channels as f64 / shape.step.max(1) as f64,
+            sideband: fxgraph::Sideband::Upper,
         });
         Ok((shape, vec![output]))
     }

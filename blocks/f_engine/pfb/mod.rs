@@ -204,7 +204,6 @@ impl Pfb {
             1 => clock.adc_sample_rate_hz / 2.0,
             subsampling => clock.adc_sample_rate_hz / subsampling as f64,
         };
-        let sign = input.band.map_or(1.0, |band| band.bandwidth_hz.signum());
         let pol = Axis::new("pol", inputs.len());
         let spectrum = Axis::new("spectrum", spectra).from_parameter("spectra_per_frame");
         let mut axes = vec![pol.clone(), spectrum.clone()];
@@ -225,7 +224,8 @@ impl Pfb {
                 channels: self.channels,
                 first_channel: 0,
                 centre_hz: self.centre_hz(input).unwrap_or(clock.adc_sample_rate_hz / 4.0),
-                bandwidth_hz: sign * bandwidth_hz,
+                bandwidth_hz,
+                sideband: input.sideband(),
             }),
             validity: ValidityType::flags(vec![pol, spectrum]),
         }

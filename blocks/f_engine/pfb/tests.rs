@@ -476,8 +476,7 @@ fn pfb_rejects_mismatched_inputs() {
     let unknown = refusals(json!({"channels": 64}), std::slice::from_ref(&complex));
     assert_eq!(unknown.len(), 1, "{unknown:?}");
     assert_eq!(unknown[0].at, fxgraph::At::Parameter("centre_hz"));
-    let band =
-        |centre_hz| fxgraph::Band { channels: 1, first_channel: 0, centre_hz, bandwidth_hz: 1e8 };
+    let band = |centre_hz| fxgraph::Band::signed(1, 0, centre_hz, 1e8);
     let pols = [3e8, 4e8].map(|hz| PortType { band: Some(band(hz)), ..complex.clone() });
     let differ = refusals(json!({"channels": 64}), &pols);
     assert_eq!(differ.len(), 1, "{differ:?}");

@@ -118,10 +118,13 @@ impl Resampler {
         } else {
             (rate_hz / 4.0, rate_hz / 2.0)
         };
-        let (centre_hz, sign) = input
-            .band
-            .map_or((middle_hz, 1.0), |band| (band.centre_hz, band.bandwidth_hz.signum()));
-        Band { channels: 1, first_channel: 0, centre_hz, bandwidth_hz: sign * width_hz }
+        Band {
+            channels: 1,
+            first_channel: 0,
+            centre_hz: input.band.map_or(middle_hz, |band| band.centre_hz),
+            bandwidth_hz: width_hz,
+            sideband: input.sideband(),
+        }
     }
 
     /// Centre of the output's band as a frequency of the input's samples, in Hz.
@@ -129,7 +132,7 @@ impl Resampler {
         let band = Self::input_band(input, rate_hz);
         let from_centre = self.centre_hz.map_or(0.0, |hz| hz - band.centre_hz);
         let middle = if input.dtype == Dtype::Cf32 { 0.0 } else { rate_hz / 4.0 };
-        middle + from_centre * band.bandwidth_hz.signum()
+        middle + from_centre * band.sideband.sign()
     }
 
     fn shape(&self, input: &PortType, timing: &Timing) -> Shape {
@@ -188,7 +191,7 @@ impl Resampler {
             clock: Clock { samples_per_frame: shape.samples_per_frame, ..input.clock },
             band: Some(Band {
                 centre_hz: self.centre_hz.unwrap_or(of_input.centre_hz),
-                bandwidth_hz: of_input.bandwidth_hz.signum() * self.bandwidth_hz,
+                bandwidth_hz: self.bandwidth_hz,
                 ..of_input
             }),
         }

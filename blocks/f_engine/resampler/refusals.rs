@@ -103,7 +103,7 @@ impl Resampler {
             refusals.push(Refusal::parameter(name, message).help(help));
         };
         let band = Self::input_band(input, rate_hz);
-        let width_hz = band.bandwidth_hz.abs();
+        let width_hz = band.bandwidth_hz;
         if !(self.bandwidth_hz > 0.0 && self.bandwidth_hz <= width_hz) {
             refuse(
                 "bandwidth_hz",

@@ -253,8 +253,7 @@ fn stream_continues_after_a_long_gap_at_any_place_in_a_frame() {
 
 #[test]
 fn band_of_the_output_is_on_the_sky() {
-    let sky =
-        |bandwidth_hz: f64| Band { channels: 1, first_channel: 0, centre_hz: 1e9, bandwidth_hz };
+    let sky = |bandwidth_hz: f64| Band::signed(1, 0, 1e9, bandwidth_hz);
     for (sign, dtype) in
         [(1.0, Dtype::Cf32), (-1.0, Dtype::Cf32), (1.0, Dtype::F32), (-1.0, Dtype::F32)]
     {
@@ -267,7 +266,7 @@ fn band_of_the_output_is_on_the_sky() {
             json!({"bandwidth_hz": 64e3, "centre_hz": 1e9 + 30e3, "samples_per_frame": 512});
         let out = resample(parameters, &input, frames(&input, 0, 20, &[tone_hz]));
         let band = out.port.band.unwrap();
-        assert_eq!((band.centre_hz, band.bandwidth_hz), (1e9 + 30e3, sign * 64e3));
+        assert_eq!((band.centre_hz, band.signed_bandwidth_hz()), (1e9 + 30e3, sign * 64e3));
         let valid: Vec<_> =
             samples(&out, 0, 64e3).into_iter().filter(|sample| sample.1 > 0).collect();
         for pair in valid.windows(2) {

@@ -255,6 +255,7 @@ impl Synthesiser {
                 first_channel: 0,
                 centre_hz: band.channel_hz(channels / 2),
                 bandwidth_hz: band.bandwidth_hz * channels as f64 / band.channels as f64,
+                ..band
             },
         })
     }

@@ -212,7 +212,7 @@ impl Sizes {
 fn narrower(band: &Band, fine: usize, merged: usize) -> Band {
     let of_each = fine / merged;
     let channels = band.channels.saturating_mul(of_each);
-    let width_hz = band.bandwidth_hz / band.channels as f64;
+    let width_hz = band.step_hz();
     // Distance from the middle channel of `band` to the channel that contains the new middle one.
     let middle = (channels / 2) as f64 / of_each as f64 - (band.channels / 2) as f64;
     let within = ((merged - 1) as f64 / 2.0 - (fine / 2) as f64) / fine as f64;
@@ -220,7 +220,7 @@ fn narrower(band: &Band, fine: usize, merged: usize) -> Band {
         channels,
         first_channel: band.first_channel.saturating_mul(of_each),
         centre_hz: band.centre_hz + (middle + within) * width_hz,
-        bandwidth_hz: band.bandwidth_hz,
+        ..*band
     }
 }
 

@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 use std::f64::consts::TAU;
 
 const STEP: u64 = 2048;
-const BAND: Band =
-    Band { channels: 1024, first_channel: 300, centre_hz: 600e6, bandwidth_hz: 400e6 };
+const BAND: Band = Band::signed(1024, 300, 600e6, 400e6);
 
 /// A small array.
 #[derive(Clone, Copy)]

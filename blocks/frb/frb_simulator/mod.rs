@@ -73,7 +73,7 @@ pub struct WholeBand {
     pub first_channel: usize,
     /// Frequency of the middle channel of the band in Hz.
     pub centre_hz: f64,
-    /// Width in Hz.
+    /// Width in Hz; negative if the spectrum is inverted (lower sideband).
     pub bandwidth_hz: f64,
 }
 
@@ -140,7 +140,7 @@ impl FrbSimulator {
 
     fn whole_band(&self) -> Band {
         let WholeBand { channels, first_channel, centre_hz, bandwidth_hz } = self.band;
-        Band { channels, first_channel, centre_hz, bandwidth_hz }
+        Band::signed(channels, first_channel, centre_hz, bandwidth_hz)
     }
 
     fn port(&self) -> PortType {

@@ -112,7 +112,7 @@ impl DadaSink {
                 Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
             ));
         }
-        let Some(band) = input.band.filter(|band| band.bandwidth_hz != 0.0) else {
+        let Some(band) = input.band else {
             let message = "the input has no frequencies for FREQ and BW";
             let help = "set `band` at the source, with `channels: 1` for time samples";
             return Err(Box::new(
@@ -152,7 +152,7 @@ impl DadaSink {
             );
             return Err(Box::new(Refusal::new(codes::RATE, At::Input(0), message)));
         }
-        let width_hz = band.bandwidth_hz / band.channels as f64;
+        let width_hz = band.step_hz();
         let has_channels = input.axis_len("channel").is_some();
         let centre_hz = if has_channels {
             band.channel_hz(0) + width_hz * (channels as f64 - 1.0) / 2.0
@@ -170,7 +170,11 @@ impl DadaSink {
             units,
             step: samples / times as u64,
             centre_hz,
-            bandwidth_hz: if has_channels { width_hz * channels as f64 } else { band.bandwidth_hz },
+            bandwidth_hz: if has_channels {
+                width_hz * channels as f64
+            } else {
+                band.signed_bandwidth_hz()
+            },
         })
     }
 

@@ -15,7 +15,7 @@ fn port(axes: &[(&'static str, usize)], units: &[(&'static str, usize)]) -> Port
         dtype: Dtype::I8,
         axes: of(axes),
         clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 1.8e9, samples_per_frame: 16 },
-        band: Some(Band { channels: 4, first_channel: 0, centre_hz: 1e8, bandwidth_hz: 4e5 }),
+        band: Some(Band::signed(4, 0, 1e8, 4e5)),
         validity: ValidityType::flags(of(units)),
     }
 }

@@ -110,12 +110,7 @@ impl DadaSource {
         let width_hz = header.bandwidth_mhz * 1e6 / channels as f64;
         let from_centre = (channels / 2) as f64 - (channels as f64 - 1.0) / 2.0;
         let centre_hz = header.centre_mhz * 1e6 + width_hz * from_centre;
-        let band = Band {
-            channels,
-            first_channel: 0,
-            centre_hz,
-            bandwidth_hz: header.bandwidth_mhz * 1e6,
-        };
+        let band = Band::signed(channels, 0, centre_hz, header.bandwidth_mhz * 1e6);
         Ok(PortType {
             dtype,
             axes,

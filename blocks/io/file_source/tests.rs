@@ -13,7 +13,7 @@ fn port(dtype: Dtype) -> PortType {
         dtype,
         axes: vec![Axis::new("channel", 24), Axis::new("pol", 2)],
         clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 3.5, samples_per_frame: 8 },
-        band: Some(Band { channels: 64, first_channel: 8, centre_hz: 2.5e5, bandwidth_hz: 5e5 }),
+        band: Some(Band::signed(64, 8, 2.5e5, 5e5)),
         validity: ValidityType { axes: vec![Axis::new("pol", 2)], full: 9 },
     }
 }

@@ -141,7 +141,7 @@ impl Shape {
             nifs: whole(products.len()),
             nbeams: if has_beams { beams.len() as i32 } else { 0 },
             fch1_mhz: band.channel_hz(0) / 1e6,
-            foff_mhz: band.bandwidth_hz / band.channels as f64 / 1e6,
+            foff_mhz: band.step_hz() / 1e6,
             tsamp_seconds: step as f64 / clock.adc_sample_rate_hz,
             ..header
         };

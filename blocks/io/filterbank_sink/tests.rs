@@ -28,7 +28,7 @@ fn port() -> PortType {
             samples_per_frame: STEP * SPECTRA as u64,
         },
         // Channels 5 to 7 of 16 over -160 MHz, with channel 8 at 1.4 GHz.
-        band: Some(Band { channels: 16, first_channel: 5, centre_hz: 1.4e9, bandwidth_hz: -1.6e8 }),
+        band: Some(Band::signed(16, 5, 1.4e9, -1.6e8)),
         validity: ValidityType { axes: vec![Axis::new("spectrum", SPECTRA)], full: 4 },
     }
 }

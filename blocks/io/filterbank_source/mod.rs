@@ -83,12 +83,7 @@ impl FilterbankSource {
                 sync_time_seconds: start.as_f64(),
                 samples_per_frame: spectra as u64,
             },
-            band: Some(Band {
-                channels,
-                first_channel: 0,
-                centre_hz,
-                bandwidth_hz: step_hz * channels as f64,
-            }),
+            band: Some(Band::signed(channels, 0, centre_hz, step_hz * channels as f64)),
             validity: ValidityType::flags(vec![Axis::new("spectrum", spectra)]),
         })
     }

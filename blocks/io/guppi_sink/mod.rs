@@ -108,7 +108,7 @@ impl GuppiSink {
                 message,
             )));
         }
-        let Some(band) = input.band.filter(|band| band.bandwidth_hz != 0.0) else {
+        let Some(band) = input.band else {
             let message = "the input has no frequencies for OBSFREQ and OBSBW";
             let help = "set `band` at the source, for example `band` of `null_source`";
             return Err(Box::new(
@@ -138,7 +138,7 @@ impl GuppiSink {
             );
             return Err(Box::new(Refusal::new(codes::RATE, At::Input(0), message)));
         }
-        let width_hz = band.bandwidth_hz / band.channels as f64;
+        let width_hz = band.step_hz();
         let shape = Shape {
             antennas,
             channels,

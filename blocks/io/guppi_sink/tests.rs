@@ -20,7 +20,7 @@ fn port(antennas: usize) -> PortType {
         axes: units.iter().cloned().chain(rest).collect(),
         clock: Clock { adc_sample_rate_hz: 1.2e6, sync_time_seconds: SYNC, samples_per_frame: 48 },
         // Channels 2, 3, 4 of 8 over 0.8 MHz, channel 4 at 100 MHz.
-        band: Some(Band { channels: 8, first_channel: 2, centre_hz: 1e8, bandwidth_hz: 8e5 }),
+        band: Some(Band::signed(8, 2, 1e8, 8e5)),
         validity: ValidityType::flags(units),
     }
 }

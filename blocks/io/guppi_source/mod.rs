@@ -93,12 +93,12 @@ impl GuppiSource {
         let channels = header.channels;
         let width_hz = header.bandwidth_mhz * 1e6 / channels as f64;
         let from_centre = (channels / 2) as f64 - (channels as f64 - 1.0) / 2.0;
-        let band = Band {
+        let band = Band::signed(
             channels,
-            first_channel: 0,
-            centre_hz: header.centre_mhz * 1e6 + width_hz * from_centre,
-            bandwidth_hz: header.bandwidth_mhz * 1e6,
-        };
+            0,
+            header.centre_mhz * 1e6 + width_hz * from_centre,
+            header.bandwidth_mhz * 1e6,
+        );
         Ok(PortType {
             dtype: Dtype::Ci8,
             axes: units.iter().cloned().chain(rest).collect(),

@@ -42,7 +42,7 @@ pub fn global(parameters: &SigmfSink, shape: &Shape, env: &Env) -> Global {
         adc_sample_rate_hz: Some(shape.clock.adc_sample_rate_hz),
         adc_samples_per_sample: Some(shape.step),
         sync_time_seconds: Some(shape.clock.sync_time_seconds),
-        bandwidth_hz: shape.band.map(|band| band.bandwidth_hz / band.channels as f64),
+        bandwidth_hz: shape.band.map(|band| band.step_hz()),
         samples: Some(0),
         complete: Some(false),
         block: of_text(&env.name),

@@ -20,7 +20,7 @@ fn port() -> PortType {
             sync_time_seconds: 1_700_000_000.25,
             samples_per_frame: 2 * SAMPLES as u64,
         },
-        band: Some(Band { channels: 1, first_channel: 0, centre_hz: 1e8, bandwidth_hz: -1e3 }),
+        band: Some(Band::signed(1, 0, 1e8, -1e3)),
         validity: ValidityType::flags(vec![Axis::new("pol", 2), Axis::new("heap", 2)]),
     }
 }

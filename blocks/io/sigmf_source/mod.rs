@@ -190,7 +190,7 @@ impl SigmfSource {
         let several = (layout.channels > 1).then(|| Axis::new(name, layout.channels));
         let half = if layout.datatype.is_complex { 1.0 } else { 0.5 };
         let bandwidth_hz = content.bandwidth_hz.unwrap_or(layout.sample_rate_hz * half);
-        let band = |centre_hz| Band { channels: 1, first_channel: 0, centre_hz, bandwidth_hz };
+        let band = |centre_hz| Band::signed(1, 0, centre_hz, bandwidth_hz);
         let port = PortType {
             dtype,
             axes: several.into_iter().chain([samples]).collect(),

@@ -197,12 +197,12 @@ impl SpeadSource {
             dtype: self.dtype().unwrap_or(Dtype::Ci8),
             axes,
             clock,
-            band: Some(Band {
-                channels: self.channels.unwrap_or(received),
-                first_channel: first_channel as usize,
-                centre_hz: self.centre_hz.unwrap_or(self.adc_sample_rate_hz / 4.0),
-                bandwidth_hz: self.bandwidth_hz.unwrap_or(self.adc_sample_rate_hz / 2.0),
-            }),
+            band: Some(Band::signed(
+                self.channels.unwrap_or(received),
+                first_channel as usize,
+                self.centre_hz.unwrap_or(self.adc_sample_rate_hz / 4.0),
+                self.bandwidth_hz.unwrap_or(self.adc_sample_rate_hz / 2.0),
+            )),
             validity: ValidityType::flags(vec![heap, antenna]),
         }
     }

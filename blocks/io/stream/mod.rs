@@ -179,7 +179,10 @@ fn difference(declared: &PortType, received: &PortType) -> Option<String> {
                 None => "absent".to_owned(),
                 Some(band) => format!(
                     "{} channels from {} of {:?} Hz at {:?} Hz",
-                    band.channels, band.first_channel, band.bandwidth_hz, band.centre_hz
+                    band.channels,
+                    band.first_channel,
+                    band.signed_bandwidth_hz(),
+                    band.centre_hz
                 ),
             };
             differ("band", band(a), band(b))

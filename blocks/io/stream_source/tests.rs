@@ -39,12 +39,7 @@ fn port(dtype: Dtype, axes: Axes<'_>, units: Axes<'_>) -> PortType {
             sync_time_seconds: 1.75e9 + 0.1,
             samples_per_frame: SAMPLES,
         },
-        band: Some(Band {
-            channels: 1024,
-            first_channel: 3,
-            centre_hz: 1.234_567_890_123e9,
-            bandwidth_hz: 1e6 / 3.0,
-        }),
+        band: Some(Band::signed(1024, 3, 1.234_567_890_123e9, 1e6 / 3.0)),
         validity: ValidityType { axes: axes_of(units), full: 3 },
     }
 }

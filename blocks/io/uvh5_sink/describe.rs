@@ -94,7 +94,7 @@ pub fn order(parameters: &Uvh5Sink, ports: &Ports, description: &Description) ->
 }
 
 fn channel_width_hz(ports: &Ports) -> f64 {
-    ports.inputs[0].band.map_or(1.0, |band| (band.bandwidth_hz / band.channels as f64).abs())
+    ports.inputs[0].band.map_or(1.0, |band| band.step_hz().abs())
 }
 
 /// Samples of a channel in a dump: a filter bank makes one per inverse width of a channel.

@@ -284,7 +284,7 @@ fn check_input(n: usize, input: &PortType, refusals: &mut Vec<Refusal>) {
             .help("insert a `pfb`, or set `band` of the source"),
         ),
         Some(band) => {
-            let width = (band.bandwidth_hz / band.channels as f64).abs();
+            let width = band.step_hz().abs();
             if !width.is_normal() {
                 let message = format!("the width of a channel must be positive, got {width} Hz");
                 refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(n), message));
@@ -300,7 +300,10 @@ fn check_input(n: usize, input: &PortType, refusals: &mut Vec<Refusal>) {
 
 fn check_alike(n: usize, input: &PortType, first: &PortType, refusals: &mut Vec<Refusal>) {
     let band = |port: &PortType| {
-        port.band.map(|band| (band.channels, band.centre_hz.to_bits(), band.bandwidth_hz.to_bits()))
+        port.band.map(|band| {
+            let width = band.signed_bandwidth_hz();
+            (band.channels, band.centre_hz.to_bits(), width.to_bits())
+        })
     };
     let is_alike = input.axes[1].len == first.axes[1].len
         && input.clock.counts_alike(&first.clock)

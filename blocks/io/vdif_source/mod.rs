@@ -209,11 +209,8 @@ impl VdifSource {
             let pol = Axis::new("pol", rows).from_parameter("threads");
             (vec![pol.clone(), sample], vec![pol, units("sample")])
         };
-        let band = self.band.map(|band| Band {
-            channels: band.channels,
-            first_channel: band.first_channel,
-            centre_hz: band.centre_hz,
-            bandwidth_hz: band.bandwidth_hz,
+        let band = self.band.map(|band| {
+            Band::signed(band.channels, band.first_channel, band.centre_hz, band.bandwidth_hz)
         });
         if let Some(why) = band.and_then(|band| band.impossible(1)) {
             return Err(Box::new(

@@ -80,7 +80,8 @@ pub struct BandParameter {
     pub first_channel: usize,
     /// Frequency at the centre of the whole band, in Hz.
     pub centre_hz: f64,
-    /// Width of the whole band in Hz.
+    /// Width of the whole band in Hz; negative if the spectrum is inverted (lower sideband): the frequency falls with
+    /// the channel, and values are the complex conjugates of those of the sky.
     pub bandwidth_hz: f64,
 }
 
@@ -187,11 +188,8 @@ impl NullSource {
                 ),
             ));
         }
-        let band = self.band.map(|band| Band {
-            channels: band.channels,
-            first_channel: band.first_channel,
-            centre_hz: band.centre_hz,
-            bandwidth_hz: band.bandwidth_hz,
+        let band = self.band.map(|band| {
+            Band::signed(band.channels, band.first_channel, band.centre_hz, band.bandwidth_hz)
         });
         let channels = axes.iter().find(|axis| axis.name == "channel").map_or(1, |axis| axis.len);
         if let Some(why) = band.and_then(|band| band.impossible(channels)) {

@@ -46,7 +46,7 @@ pub fn to_json(port: &PortType) -> Value {
             "channels": band.channels,
             "first_channel": band.first_channel,
             "centre_hz": band.centre_hz,
-            "bandwidth_hz": band.bandwidth_hz,
+            "bandwidth_hz": band.signed_bandwidth_hz(),
         })),
     })
 }
@@ -65,11 +65,8 @@ impl Described {
             samples_per_frame: self.samples_per_frame,
             ..input.clock
         };
-        let band = self.band.map(|band| Band {
-            channels: band.channels,
-            first_channel: band.first_channel,
-            centre_hz: band.centre_hz,
-            bandwidth_hz: band.bandwidth_hz,
+        let band = self.band.map(|band| {
+            Band::signed(band.channels, band.first_channel, band.centre_hz, band.bandwidth_hz)
         });
         let validity = ValidityType { axes: validity, full: self.full };
         let port = PortType { dtype, axes, clock, band, validity };

@@ -290,7 +290,7 @@ fn averaged(band: Band, channels: usize, factor: usize) -> Band {
         band.channels.is_multiple_of(factor) && band.first_channel.is_multiple_of(factor);
     // Averages that are not at multiples of their width in the whole band are described without it.
     let (all, first) = if is_whole { (band.channels, band.first_channel) } else { (channels, 0) };
-    let width_hz = band.bandwidth_hz / band.channels as f64;
+    let width_hz = band.step_hz();
     let averages = all / factor;
     // Mean frequency of the channels of average number `averages / 2` of the whole band.
     let middle = (averages / 2 * factor) as f64 + (factor - 1) as f64 / 2.0;
@@ -299,6 +299,7 @@ fn averaged(band: Band, channels: usize, factor: usize) -> Band {
         channels: averages,
         first_channel: first / factor,
         centre_hz: band.channel_hz(0) + from_first * width_hz,
-        bandwidth_hz: all as f64 * width_hz,
+        bandwidth_hz: all as f64 * width_hz.abs(),
+        ..band
     }
 }

@@ -278,7 +278,7 @@ fn smearing(most_dumps: usize) -> Smearing {
 #[test]
 fn every_baseline_is_in_the_output_of_one_number_of_dumps() {
     let payload = [("channel", 2), ("baseline", 6), ("product", 1)];
-    let band = Band { channels: 2, first_channel: 0, centre_hz: 1.4e9, bandwidth_hz: 1e6 };
+    let band = Band::signed(2, 0, 1.4e9, 1e6);
     let input = PortType {
         band: Some(band),
         clock: Clock { adc_sample_rate_hz: 125.0, sync_time_seconds: 0.0, samples_per_frame: STEP },
@@ -327,7 +327,7 @@ fn channel_of_average_has_mean_frequency_of_its_channels() {
         [(16, 0, 16, 4), (16, 8, 8, 4), (15, 0, 15, 5), (16, 2, 8, 4), (12, 3, 9, 3), (7, 0, 7, 7)]
     {
         let payload = [("channel", len), ("baseline", 1), ("product", 1)];
-        let band = Band { channels, first_channel, centre_hz: 1e9, bandwidth_hz: 16e6 };
+        let band = Band::signed(channels, first_channel, 1e9, 16e6);
         let input = PortType { band: Some(band), ..port(Dtype::Ci32, &payload, &[]) };
         let kind = Average { channels: factor, ..MEAN };
         let found = kind.outputs(&[input]).unwrap()[0].band.unwrap();

@@ -17,7 +17,7 @@ const SHAPE: Stacked = Stacked {
     dtype: Dtype::Ci8,
     units: Units::Heap,
 };
-const BAND: Band = Band { channels: 16, first_channel: 5, centre_hz: 1.284e9, bandwidth_hz: 856e6 };
+const BAND: Band = Band::signed(16, 5, 1.284e9, 856e6);
 
 fn beam(pol: usize) -> Beam {
     Beam {

@@ -24,12 +24,7 @@ fn input() -> PortType {
             sync_time_seconds: 0.0,
             samples_per_frame: 512,
         },
-        band: Some(Band {
-            channels: CHANNELS,
-            first_channel: 0,
-            centre_hz: 428e6,
-            bandwidth_hz: 856e6,
-        }),
+        band: Some(Band::signed(CHANNELS, 0, 428e6, 856e6)),
         validity: ValidityType { axes: vec![Axis::new("baseline", 6)], full: 1 },
     }
 }

@@ -214,7 +214,7 @@ impl KindSpec for GainSolver {
         let pol = Axis::labelled("pol", ["0", "1"]);
         let axes = vec![Axis::new("antenna", antennas), pol, Axis::new("channel", shape.groups())];
         let band = input.band.map(|band| {
-            let channel_hz = band.bandwidth_hz / band.channels as f64;
+            let channel_hz = band.step_hz();
             // Mean frequency of the group in the middle.
             let first = shape.groups() / 2 * shape.of_group;
             let from_first = first as f64 + (shape.of_group - 1) as f64 / 2.0;
@@ -222,7 +222,8 @@ impl KindSpec for GainSolver {
                 channels: shape.groups(),
                 first_channel: 0,
                 centre_hz: band.channel_hz(0) + from_first * channel_hz,
-                bandwidth_hz: channels as f64 * channel_hz,
+                bandwidth_hz: channels as f64 * channel_hz.abs(),
+                ..band
             }
         });
         let output = PortType {

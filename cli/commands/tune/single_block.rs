@@ -132,7 +132,7 @@ fn source(port: &PortType, seed: usize, frames: Option<u64>) -> Value {
             "channels": band.channels,
             "first_channel": band.first_channel,
             "centre_hz": band.centre_hz,
-            "bandwidth_hz": band.bandwidth_hz,
+            "bandwidth_hz": band.signed_bandwidth_hz(),
         });
     }
     if let Some(frames) = frames {

@@ -86,7 +86,8 @@ class Band:
     centre_hz : float
         Frequency at the centre of the whole band, channel ``channels // 2``.
     bandwidth_hz : float
-        Width of the whole band.
+        Width of the whole band; negative if the spectrum is inverted: the frequency falls with the channel, and values
+        are the complex conjugates of those of the sky.
     """
 
     channels: int
