@@ -108,11 +108,7 @@ fn input() -> PortType {
     PortType {
         dtype: Dtype::Packed(10),
         axes: vec![Axis::new("sample", FRAME_SAMPLES)],
-        clock: Clock {
-            adc_sample_rate_hz: 1.712e9,
-            sync_time_seconds: 0.0,
-            samples_per_frame: FRAME_SAMPLES as u64,
-        },
+        clock: Clock::new(1.712e9, FRAME_SAMPLES as u64),
         band: None,
         validity: ValidityType::flags(vec![Axis::new("heap", FRAME_SAMPLES / 4096)]),
     }

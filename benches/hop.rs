@@ -79,11 +79,7 @@ fn port(bytes: usize) -> PortType {
     PortType {
         dtype: Dtype::U8,
         axes: vec![Axis::new("sample", bytes)],
-        clock: Clock {
-            adc_sample_rate_hz: 1e9,
-            sync_time_seconds: 0.0,
-            samples_per_frame: bytes as u64,
-        },
+        clock: Clock::new(1e9, bytes as u64),
         band: None,
         validity: ValidityType::flags(vec![]),
     }

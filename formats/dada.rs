@@ -4,7 +4,7 @@
 //! signed integers of 8 or 16 bits, or floats of 32 bits. A recording may be in several files: `OBS_OFFSET` of each
 //! file counts the bytes of samples since `UTC_START`.
 
-use crate::utc::{DAY_SECONDS, SECOND_PICOSECONDS, Time, UNIX_MJD, Utc};
+use fxgraph_time::{SECOND_PICOSECONDS, Time, Utc};
 use std::collections::BTreeMap;
 
 /// Length of the headers that are written, in bytes.
@@ -127,27 +127,10 @@ pub fn file_size(bytes: u64) -> [u8; FILE_SIZE_DIGITS] {
     text
 }
 
-/// Returns the Unix time of `2026-07-02-01:39:20`, and the picoseconds of a fraction of the last second.
+/// Returns the time of `2026-07-02-01:39:20`, with or without a fraction of the second.
 fn time_of(text: &str) -> Option<Time> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let mut parts = whole.split(['-', ':', 'T']);
-    let mut next = |least: u32, most: u32| {
-        let part: u32 = parts.next()?.parse().ok()?;
-        (least..=most).contains(&part).then_some(part)
-    };
-    let (year, month, day) = (next(1, 9999)?, next(1, 12)?, next(1, 31)?);
-    let (hour, minute, second) = (next(0, 23)?, next(0, 59)?, next(0, 60)?);
-    let date = Utc { year: year.into(), month: month as u8, day: day as u8, second: 0 };
-    // A day that the month does not have becomes one of the next month.
-    if Utc::of_unix(date.unix()) != date {
-        return None;
-    }
-    let fraction: f64 =
-        if fraction.is_empty() { 0.0 } else { format!("0.{fraction}").parse().ok()? };
-    let picoseconds = (fraction * SECOND_PICOSECONDS as f64).round() as u64;
-    let seconds = date.unix() + i64::from(hour * 3600 + minute * 60 + second);
-    (parts.next().is_none() && picoseconds < SECOND_PICOSECONDS)
-        .then_some(Time { seconds, picoseconds })
+    let (date, of_day) = text.rsplit_once(['-', 'T'])?;
+    Time::from_date(date, of_day)
 }
 
 impl Header {
@@ -184,7 +167,7 @@ impl Header {
                 expected: "a time such as 2026-07-02-01:39:20",
                 found: (*text).to_owned(),
             })?,
-            None => Time { seconds: 0, picoseconds: 0 },
+            None => Time::default(),
         };
         let is_fraction = |ps: &u64| *ps < SECOND_PICOSECONDS;
         let picoseconds = keywords.number("PICOSECONDS", "less than 10^12", is_fraction)?;
@@ -198,7 +181,7 @@ impl Header {
             sample_us: sample_us.ok_or(HeaderError::Missing("TSAMP"))?,
             centre_mhz: finite("FREQ")?.unwrap_or(0.0),
             bandwidth_mhz: finite("BW")?.unwrap_or(0.0),
-            start: Time { picoseconds: picoseconds.unwrap_or(start.picoseconds), ..start },
+            start: picoseconds.map_or(start, |picoseconds| start.with_picoseconds(picoseconds)),
             offset_bytes: any("OBS_OFFSET")?.unwrap_or(0),
             file_bytes: any("FILE_SIZE")?.unwrap_or(0),
             file_number: any("FILE_NUMBER")?.unwrap_or(0),
@@ -243,9 +226,7 @@ impl Header {
     /// Time of `start` as text: `2026-07-02-01:39:20`.
     #[must_use]
     pub fn utc_start(&self) -> String {
-        let utc = Utc::of_unix(self.start.seconds);
-        let [hour, minute, second] = utc.clock();
-        let (year, month, day) = (utc.year, utc.month, utc.day);
+        let Utc { year, month, day, hour, minute, second, .. } = self.start.to_utc();
         format!("{year:04}-{month:02}-{day:02}-{hour:02}:{minute:02}:{second:02}")
     }
 
@@ -258,13 +239,12 @@ impl Header {
             let plain: String = text.chars().map(plain).take(MAX_TEXT).collect();
             if plain.is_empty() { "unknown".to_owned() } else { plain }
         };
-        let day = self.start.seconds.div_euclid(DAY_SECONDS) + UNIX_MJD;
-        let of_day = self.start.seconds.rem_euclid(DAY_SECONDS);
+        let (day, second, picoseconds) = self.start.to_mjd();
         // 15 digits of the fraction of the day: 0.1 ns.
-        let picoseconds =
-            of_day as u128 * u128::from(SECOND_PICOSECONDS) + u128::from(self.start.picoseconds);
-        let fraction = picoseconds * 1_000_000_000_000_000
-            / (DAY_SECONDS as u128 * u128::from(SECOND_PICOSECONDS));
+        let second_picoseconds = u128::from(SECOND_PICOSECONDS);
+        let of_day = second as u128 * second_picoseconds + u128::from(picoseconds);
+        let day_picoseconds = self.start.day_seconds() as u128 * second_picoseconds;
+        let fraction = of_day * 1_000_000_000_000_000 / day_picoseconds;
         let bytes_per_second = self.sample_bytes() as f64 * 1e6 / self.sample_us;
         let lines = [
             ("HEADER", "DADA".to_owned()),
@@ -274,7 +254,7 @@ impl Header {
             ("FILE_SIZE", format!("{:<FILE_SIZE_DIGITS$}", self.file_bytes)),
             ("FILE_NUMBER", self.file_number.to_string()),
             ("UTC_START", self.utc_start()),
-            ("PICOSECONDS", self.start.picoseconds.to_string()),
+            ("PICOSECONDS", picoseconds.to_string()),
             ("MJD_START", format!("{day:05}.{fraction:015}")),
             ("OBS_OFFSET", self.offset_bytes.to_string()),
             ("OBS_OVERLAP", "0".to_owned()),
@@ -316,7 +296,7 @@ mod tests {
             sample_us: 64.0 / 13.375,
             centre_mhz: 1284.0,
             bandwidth_mhz: -13.375,
-            start: Time { seconds: 1_372_729_160, picoseconds: 123_456_789_012 },
+            start: Time::from_unix(1_372_729_160, 123_456_789_012).unwrap(),
             offset_bytes: 1 << 40,
             file_bytes: 1 << 20,
             file_number: 7,
@@ -398,7 +378,7 @@ mod tests {
     #[test]
     fn fraction_of_the_start_may_be_in_the_text() {
         let time = time_of("2013-07-02T01:39:20.25").unwrap();
-        assert_eq!(time, Time { seconds: 1_372_729_160, picoseconds: 250_000_000_000 });
+        assert_eq!(time, Time::from_unix(1_372_729_160, 250_000_000_000).unwrap());
         for wrong in ["", "2013-07-02", "2013-07-02-01:39:20:1", "2013-07-02-01:39:20.x"] {
             assert_eq!(time_of(wrong), None, "{wrong}");
         }

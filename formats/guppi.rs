@@ -4,7 +4,7 @@
 //! `DIRECTIO` is 1. The block after it has `BLOCSIZE` bytes: `[antenna][channel][time][polarisation]` complex numbers
 //! of two signed bytes. `NPOL` counts real and imaginary parts: 4 for two polarisations.
 
-use crate::utc::{DAY_SECONDS, SECOND_PICOSECONDS, Time, UNIX_MJD};
+use fxgraph_time::{SECOND_PICOSECONDS, Time};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -254,14 +254,12 @@ impl Header {
     }
 
     fn start_of(cards: &Cards) -> Result<Time, HeaderError> {
-        let day = cards.integer("STT_IMJD")?.unwrap_or(UNIX_MJD as u64);
+        // Without a day, the time is unknown.
+        let day = cards.integer("STT_IMJD")?.unwrap_or(Time::default().to_mjd().0 as u64);
         let second = cards.float("STT_SMJD")?.unwrap_or(0.0);
         let fraction = cards.float("STT_OFFS")?.unwrap_or(0.0);
         let wrong =
             |keyword, expected, found: String| Err(HeaderError::Value { keyword, expected, found });
-        if day > 10_000_000 {
-            return wrong("STT_IMJD", "a modified Julian date up to 10^7", day.to_string());
-        }
         if !(0.0..=86_401.0).contains(&second) {
             return wrong("STT_SMJD", "a second of the day", second.to_string());
         }
@@ -269,12 +267,12 @@ impl Header {
             return wrong("STT_OFFS", "a fraction of a second", fraction.to_string());
         }
         let picoseconds = ((second.fract() + fraction) * SECOND_PICOSECONDS as f64).round() as u64;
-        Ok(Time {
-            seconds: (day as i64 - UNIX_MJD) * DAY_SECONDS
-                + second as i64
-                + (picoseconds / SECOND_PICOSECONDS) as i64,
-            picoseconds: picoseconds % SECOND_PICOSECONDS,
-        })
+        let time =
+            i64::try_from(day).ok().and_then(|day| Time::from_mjd(day, second as i64, picoseconds));
+        time.map_or_else(
+            || wrong("STT_IMJD", "a modified Julian date before the year 10000", day.to_string()),
+            Ok,
+        )
     }
 
     /// Spectra of a block, with those of the overlap.
@@ -345,10 +343,10 @@ impl Header {
         card("BLOCSIZE", integer(self.block_bytes));
         card("OVERLAP", integer(self.overlap as u64));
         card("DIRECTIO", integer(self.is_direct.into()));
-        let day = self.start.seconds.div_euclid(DAY_SECONDS) + UNIX_MJD;
+        let (day, second, picoseconds) = self.start.to_mjd();
         card("STT_IMJD", integer(u64::try_from(day).unwrap_or(0)));
-        card("STT_SMJD", integer(self.start.seconds.rem_euclid(DAY_SECONDS) as u64));
-        card("STT_OFFS", float(self.start.picoseconds as f64 / SECOND_PICOSECONDS as f64));
+        card("STT_SMJD", integer(second as u64));
+        card("STT_OFFS", float(picoseconds as f64 / SECOND_PICOSECONDS as f64));
         card("PKTFMT", text("1SFA"));
         card("PKTIDX", integer(self.packet_index));
         card("PKTSIZE", integer(self.packet_bytes));
@@ -380,7 +378,7 @@ mod tests {
             centre_mhz: 1284.0,
             bandwidth_mhz: -13.375,
             spectrum_seconds: 64.0 / 13.375e6,
-            start: Time { seconds: 1_790_000_000, picoseconds: 123_456_789_000 },
+            start: Time::from_unix(1_790_000_000, 123_456_789_000).unwrap(),
             packet_index: 512,
             packet_bytes: 768,
             packets_per_block: 256,

@@ -6,7 +6,5 @@ pub mod dada;
 pub mod filterbank;
 pub mod guppi;
 pub mod sigmf;
-pub mod time;
-pub mod utc;
 pub mod uvh5;
 pub mod vdif;

@@ -151,11 +151,7 @@ fn port(
     PortType {
         dtype,
         axes: axes.iter().map(|(name, len)| Axis::new(name, *len)).collect(),
-        clock: Clock {
-            adc_sample_rate_hz: 1e6,
-            sync_time_seconds: 0.0,
-            samples_per_frame: samples,
-        },
+        clock: Clock::new(1e6, samples),
         band: Some(Band::signed(64, 32, 0.0, 1.0)),
         validity,
     }

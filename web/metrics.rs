@@ -291,8 +291,11 @@ fn times(page: &mut Page, app: &App, plan: &Plan, rows: &[Row]) {
 /// without one to the time of the source's first sample.
 pub(crate) fn sample_age(block: &PlannedBlock, stats: &BlockStats, now: f64) -> Option<f64> {
     let clock = block.ports.outputs.first().or(block.ports.inputs.first())?.clock;
-    let sync = Some(clock.sync_time_seconds).filter(|sync| *sync > 0.0).or(stats.time_zero)?;
-    Some(now - sync - stats.newest_timestamp? as f64 / clock.adc_sample_rate_hz)
+    let newest = stats.newest_timestamp?;
+    if clock.known_sync_time().is_some() {
+        return Some(now - clock.unix_seconds(newest));
+    }
+    Some(now - stats.time_zero? - newest as f64 / clock.adc_sample_rate_hz)
 }
 
 fn queues(page: &mut Page, app: &App, rows: &[Row]) {

@@ -77,7 +77,7 @@ mod tests {
         PortType {
             dtype: Dtype::Ci8,
             axes: axes(&[("heap", 2), ("channel", 8), ("spectrum", 32), ("pol", 2)]),
-            clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 1 },
+            clock: Clock::new(1e6, 1),
             band: None,
             validity: ValidityType::flags(axes(validity)),
         }

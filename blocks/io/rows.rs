@@ -181,7 +181,7 @@ mod tests {
         let port = PortType {
             dtype,
             axes: of(axes),
-            clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 8 },
+            clock: Clock::new(1e6, 8),
             band: None,
             validity: ValidityType::flags(of(units)),
         };

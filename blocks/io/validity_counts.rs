@@ -59,7 +59,7 @@ mod tests {
         PortType {
             dtype: Dtype::F32,
             axes: list(axes),
-            clock: Clock { adc_sample_rate_hz: 1.0, sync_time_seconds: 0.0, samples_per_frame: 8 },
+            clock: Clock::new(1.0, 8),
             band: None,
             validity: ValidityType::flags(list(counts)),
         }

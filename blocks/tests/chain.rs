@@ -161,9 +161,8 @@ impl Digitised {
             dtype: Dtype::Packed(self.bits),
             axes: vec![Axis::new("sample", self.frame_samples)],
             clock: Clock {
-                adc_sample_rate_hz: RATE_HZ,
-                sync_time_seconds: 1e9,
-                samples_per_frame: self.frame_samples as u64,
+                sync_time: fxgraph::Time::unix(1_000_000_000),
+                ..Clock::new(RATE_HZ, self.frame_samples as u64)
             },
             band: None,
             validity: ValidityType::flags(vec![heaps]),

@@ -121,11 +121,7 @@ fn port() -> impl Strategy<Value = PortType> {
                 let fitting_hz = if is_of_satellites { 4.096e6 } else { 1e6 };
                 PortType {
                     dtype,
-                    clock: Clock {
-                        adc_sample_rate_hz: if fit > 3 { fitting_hz } else { rate },
-                        sync_time_seconds: 0.0,
-                        samples_per_frame,
-                    },
+                    clock: Clock::new(if fit > 3 { fitting_hz } else { rate }, samples_per_frame),
                     axes,
                     band,
                     validity: ValidityType { axes: validity, full },

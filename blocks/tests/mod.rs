@@ -8,3 +8,4 @@ mod file_parameters;
 mod hostile_ports;
 mod live_updates;
 mod ranges;
+mod signal_times;

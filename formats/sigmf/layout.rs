@@ -2,7 +2,7 @@
 
 use super::datatype::{Datatype, UnknownDatatype};
 use super::meta::{Capture, Extension, MISSING, Meta};
-use crate::time::UnixTime;
+use fxgraph_time::Time;
 
 /// Largest number of channels.
 const MAX_CHANNELS: u64 = 4096;
@@ -36,7 +36,7 @@ pub struct Layout {
     /// Frequency of the band's centre in Hz.
     pub frequency_hz: Option<f64>,
     /// Unix time of the sample with index 0, in seconds.
-    pub sync_time_seconds: Option<f64>,
+    pub sync_time: Option<Time>,
     /// Stretches without a gap, in the order of their samples.
     pub segments: Vec<Segment>,
     /// First index and number of samples that are marked as missing, in the order of their samples.
@@ -138,23 +138,23 @@ impl Meta {
         let written: u64 = segments.iter().map(|segment| segment.count).sum();
         let announced = if capture.is_none() { global.samples.unwrap_or(0) } else { 0 };
         for text in captures[range.clone()].iter().filter_map(|capture| capture.datetime.as_ref()) {
-            if UnixTime::from_iso(text).is_none() {
+            if Time::from_iso(text).is_none() {
                 let found: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
                 let rule = "a time in UTC such as 2026-11-25T14:20:40.5Z";
                 return Err(value("core:datetime", rule, format!("`{found}`")));
             }
         }
         let dated = captures[range.clone()].iter().zip(&segments[range.clone()]);
-        let sync_time_seconds = dated.filter_map(|(capture, segment)| {
-            let time = UnixTime::from_iso(capture.datetime.as_deref()?)?;
-            Some(time.as_f64() - segment.index as f64 / rate_hz)
+        let mut sync_times = dated.filter_map(|(capture, segment)| {
+            let time = Time::from_iso(capture.datetime.as_deref()?)?;
+            time.plus_picoseconds(-Time::picoseconds_of(segment.index, rate_hz)?)
         });
         Ok(Layout {
             datatype,
             channels: channels as usize,
             sample_rate_hz: rate_hz,
             frequency_hz: captures[first].frequency.filter(|hz| hz.is_finite()),
-            sync_time_seconds: sync_time_seconds.take(1).last(),
+            sync_time: sync_times.next(),
             missing: self.missing(&segments, captures),
             segments: segments[range].to_vec(),
             excess_bytes,

@@ -61,6 +61,9 @@ pub struct Global {
     /// Unix time of the sample with `core:global_index` 0, in seconds.
     #[serde(rename = "fxgraph:sync_time_seconds", skip_serializing_if = "Option::is_none")]
     pub sync_time_seconds: Option<f64>,
+    /// The same time, UTC, to the picosecond.
+    #[serde(rename = "fxgraph:sync_time", skip_serializing_if = "Option::is_none")]
+    pub sync_time: Option<String>,
     /// Width of the band in Hz; negative if its frequencies are inverted.
     #[serde(rename = "fxgraph:bandwidth_hz", skip_serializing_if = "Option::is_none")]
     pub bandwidth_hz: Option<f64>,

@@ -59,7 +59,7 @@ fn samples_of_other_types_are_converted() {
 fn recording_without_captures_is_one_segment() {
     let layout = with_captures(json!([])).layout(4003, None).unwrap();
     assert_eq!(layout.segments, [segment(0, 1000, 0)]);
-    assert_eq!((layout.excess_bytes, layout.channels, layout.sync_time_seconds), (3, 1, None));
+    assert_eq!((layout.excess_bytes, layout.channels, layout.sync_time), (3, 1, None));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn captures_have_their_indices_times_and_headers() {
     assert_eq!(layout.segments, expected);
     assert_eq!(layout.frequency_hz, Some(1e8));
     // Sample 5000 at 1 MHz is 5 ms after sample 0.
-    assert!((layout.sync_time_seconds.unwrap() - 1_700_000_000.0).abs() < 1e-6);
+    assert_eq!(layout.sync_time, Some(fxgraph_time::Time::unix(1_700_000_000)));
     let one = meta.layout(24 + 4 * 170, Some(1)).unwrap();
     assert_eq!(one.segments, [segment(5200, 50, 416)]);
     // A truncated file has only the first capture.

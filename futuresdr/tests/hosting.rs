@@ -28,7 +28,7 @@ fn input(dtype: Dtype) -> PortType {
     PortType {
         dtype,
         axes: vec![Axis::new("sample", LEN)],
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: FRAME },
+        clock: Clock::new(1e6, FRAME),
         band: None,
         validity: ValidityType::flags(vec![Axis::new("heap", 4)]),
     }

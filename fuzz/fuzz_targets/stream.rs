@@ -37,7 +37,7 @@ fn datagrams(bytes: &[u8]) {
     let port = PortType {
         dtype: Dtype::Ci8,
         axes: vec![Axis::new("heap", 2), Axis::new("channel", 4), Axis::new("spectrum", 8)],
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 1000 },
+        clock: Clock::new(1e6, 1000),
         band: None,
         validity: ValidityType {
             axes: vec![Axis::new("heap", 2), Axis::new("channel", 4)],

@@ -240,7 +240,7 @@ mod tests {
         let port = PortType {
             dtype: Dtype::Ci4,
             axes: vec![Axis::new("heap", 2), Axis::new("channel", 2)],
-            clock: Clock { adc_sample_rate_hz: 1.0, sync_time_seconds: 0.0, samples_per_frame: 1 },
+            clock: Clock::new(1.0, 1),
             band: None,
             validity: ValidityType::flags(vec![Axis::new("heap", 2)]),
         };
@@ -261,7 +261,7 @@ mod tests {
         let port = PortType {
             dtype: Dtype::I8,
             axes: vec![Axis::new("sample", 6)],
-            clock: Clock { adc_sample_rate_hz: 1.0, sync_time_seconds: 0.0, samples_per_frame: 6 },
+            clock: Clock::new(1.0, 6),
             band: None,
             validity: ValidityType::flags(vec![Axis::new("heap", 3)]),
         };
@@ -282,7 +282,7 @@ mod tests {
         let port = PortType {
             dtype: Dtype::I16,
             axes: vec![Axis::new("pol", 2), Axis::new("spectrum", 3), Axis::new("channel", 4)],
-            clock: Clock { adc_sample_rate_hz: 1.0, sync_time_seconds: 0.0, samples_per_frame: 6 },
+            clock: Clock::new(1.0, 6),
             band: None,
             validity: ValidityType::flags(vec![Axis::new("pol", 2), Axis::new("spectrum", 3)]),
         };

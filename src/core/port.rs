@@ -1,6 +1,6 @@
 //! Types of ports: data type, named axes, sample clock, band and validity, checked before the flowgraph starts.
 
-use crate::Dtype;
+use crate::{Dtype, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -66,24 +66,68 @@ impl PartialEq for Axis {
 pub struct Clock {
     /// Samples per second of the ADC.
     pub adc_sample_rate_hz: f64,
-    /// Unix time of timestamp 0, in seconds.
-    pub sync_time_seconds: f64,
+    /// Time of timestamp 0; 1970 if it is unknown.
+    pub sync_time: Time,
     /// ADC samples from one frame to the next.
     pub samples_per_frame: u64,
+    /// ADC samples by which the signal in a frame is later than its timestamp, because filters name a window by its first
+    /// sample: an element of `step` samples at `timestamp` contains the signal from `timestamp +
+    /// filter_delay_samples` on for `step` samples, and the centre of the filters' response is in the middle.
+    pub filter_delay_samples: f64,
 }
 
 impl Clock {
+    /// A clock whose sync time is unknown, of samples that no filter has delayed.
+    #[must_use]
+    pub fn new(adc_sample_rate_hz: f64, samples_per_frame: u64) -> Self {
+        let sync_time = Time::default();
+        Self { adc_sample_rate_hz, sync_time, samples_per_frame, filter_delay_samples: 0.0 }
+    }
+
+    /// The clock behind a filter with windows of `window` ADC samples, one for every `step` ADC samples.
+    #[must_use]
+    pub fn behind_filter(self, window: f64, step: f64) -> Self {
+        let filter_delay_samples = self.filter_delay_samples + (window - step) / 2.0;
+        Self { filter_delay_samples, ..self }
+    }
+
     /// Frames per second.
     #[must_use]
     pub fn frames_per_second(&self) -> f64 {
         self.adc_sample_rate_hz / self.samples_per_frame as f64
     }
 
+    /// Time of the signal in the element at `timestamp`: when the interval for which it stands begins. `None` beyond the
+    /// year 9999.
+    #[must_use]
+    pub fn signal_time(&self, timestamp: u64) -> Option<Time> {
+        self.time(timestamp)?.plus_seconds(self.filter_delay_samples / self.adc_sample_rate_hz)
+    }
+
+    /// Time of `timestamp`; `None` beyond the year 9999.
+    #[must_use]
+    pub fn time(&self, timestamp: u64) -> Option<Time> {
+        self.sync_time.plus_samples(timestamp, self.adc_sample_rate_hz)
+    }
+
+    /// Unix time of the signal at `timestamp` as a number of seconds.
+    #[must_use]
+    pub fn unix_seconds(&self, timestamp: u64) -> f64 {
+        // Beyond the year 9999 any number serves.
+        let late = self.sync_time.to_unix_f64() + timestamp as f64 / self.adc_sample_rate_hz;
+        self.signal_time(timestamp).map_or(late, Time::to_unix_f64)
+    }
+
+    /// Time of timestamp 0, if it is known.
+    #[must_use]
+    pub fn known_sync_time(&self) -> Option<Time> {
+        Some(self.sync_time).filter(|time| *time != Time::default())
+    }
+
     /// Whether equal timestamps of both clocks are the same time.
     #[must_use]
     pub fn counts_alike(&self, other: &Self) -> bool {
-        let timeline =
-            |clock: &Self| [clock.adc_sample_rate_hz, clock.sync_time_seconds].map(f64::to_bits);
+        let timeline = |clock: &Self| (clock.adc_sample_rate_hz.to_bits(), clock.sync_time);
         timeline(self) == timeline(other)
     }
 }
@@ -300,10 +344,11 @@ impl PortType {
     }
 
     /// Whether a block that was built for this type can read `other`: all properties are equal except the centre
-    /// frequency of the band, which a live parameter may change.
+    /// frequency of the band, which a live parameter may change, and the delay of the filters, which a swap may change.
     #[must_use]
     pub fn is_read_like(&self, other: &Self) -> bool {
         let mut other = other.clone();
+        other.clock.filter_delay_samples = self.clock.filter_delay_samples;
         if let (Some(band), Some(other)) = (self.band, &mut other.band) {
             other.centre_hz = band.centre_hz;
         }
@@ -357,7 +402,7 @@ mod tests {
         let port = PortType {
             dtype: Dtype::I8,
             axes: vec![Axis::new("sample", 4)],
-            clock: Clock { adc_sample_rate_hz: 1.0, sync_time_seconds: 0.0, samples_per_frame: 4 },
+            clock: Clock::new(1.0, 4),
             band: None,
             validity: ValidityType::flags(vec![]),
         };

@@ -1,14 +1,17 @@
-//! Bands that cannot change while a block runs, such as one that is in the header of its file.
+//! Bands and delays of filters that cannot change while a block runs, such as those in the header of its file.
 
 use super::{Plan, PlannedBlock};
 use fxgraph_core::diagnostic::{Diagnostic, Span, codes};
 use fxgraph_core::port::PortType;
 
 impl Plan {
-    /// Diagnostics for a change of a centre frequency from this plan to `after`, by the text at `span`, that reaches a
+    /// Diagnostics for a change of a centre frequency or of the delay of filters from this plan to `after`, by the text at `span`, that reaches a
     /// block that cannot follow it.
     pub(super) fn unfollowed_bands(&self, after: &Self, span: Span) -> Vec<Diagnostic> {
-        let centre = |port: &PortType| port.band.map(|band| band.centre_hz.to_bits());
+        let centre = |port: &PortType| {
+            let delay = port.clock.filter_delay_samples.to_bits();
+            (port.band.map(|band| band.centre_hz.to_bits()), delay)
+        };
         let centres =
             |block: &PlannedBlock| block.ports.outputs.iter().map(centre).collect::<Vec<_>>();
         let mut is_changed: Vec<bool> =
@@ -22,8 +25,7 @@ impl Plan {
         for _ in 0..after.blocks.len() {
             let before = is_changed.clone();
             for (n, block) in after.blocks.iter().enumerate() {
-                let has_band = block.ports.outputs.iter().any(|port| port.band.is_some());
-                is_changed[n] |= has_band && reads_changed(&is_changed, block);
+                is_changed[n] |= reads_changed(&is_changed, block);
             }
             if before == is_changed {
                 break;
@@ -50,6 +52,7 @@ impl Plan {
         let mut after = self.clone();
         for (port, other) in after.blocks[index].ports.outputs.iter_mut().zip(&new.ports.outputs) {
             port.band = other.band;
+            port.clock.filter_delay_samples = other.clock.filter_delay_samples;
         }
         self.unfollowed_bands(&after, span)
     }
@@ -59,14 +62,22 @@ impl Plan {
             let band = plan.blocks[by].ports.outputs.iter().find_map(|port| port.band);
             band.map_or("none".to_owned(), |band| format!("{} Hz", band.centre_hz))
         };
+        let delay = |plan: &Self| {
+            let port = plan.blocks[by].ports.outputs.first();
+            let samples = port.map_or(0.0, |port| port.clock.filter_delay_samples);
+            format!("{samples} ADC samples")
+        };
+        let (what, before, now) = if hz(self) == hz(after) {
+            ("delay of the filters", delay(self), delay(after))
+        } else {
+            ("centre frequency", hz(self), hz(after))
+        };
         let message = format!(
-            "the centre frequency of `{}` must stay {} while `{reader}` runs, got {}",
+            "the {what} of `{}` must stay {before} while `{reader}` runs, got {now}",
             self.blocks[by].name,
-            hz(self),
-            hz(after)
         );
         Diagnostic::error(codes::CHANGE, span, message)
-            .label("changes the centre frequency")
+            .label(format!("changes the {what}"))
             .help("stop the flowgraph and start it with the change")
     }
 }

@@ -38,13 +38,9 @@ impl Default for Latency {
 impl Latency {
     /// Reads the computed value of `latency_seconds`; reports an error.
     pub(super) fn read(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<Self> {
-        let seconds = match &node.value {
-            Value::Int(seconds) => *seconds as f64,
-            Value::Float(seconds) => *seconds,
-            _ => {
-                problems.push(wrong_type(node, "a number of seconds"));
-                return None;
-            }
+        let Some(seconds) = node.value.float() else {
+            problems.push(wrong_type(node, "a number of seconds"));
+            return None;
         };
         if seconds > 0.0 && seconds.is_finite() {
             return Some(Self { seconds, span: Some(node.span) });

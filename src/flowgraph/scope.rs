@@ -93,7 +93,7 @@ impl Budget {
 fn weight(value: &Scalar) -> usize {
     match value {
         Scalar::Bool(_) | Scalar::Int(_) | Scalar::Float(_) => 1,
-        Scalar::Text(text) => 1 + text.len() / VALUE_BYTES,
+        Scalar::Text(text) | Scalar::Digits(text) => 1 + text.len() / VALUE_BYTES,
         Scalar::List(items) => 1 + items.iter().map(weight).sum::<usize>(),
         Scalar::Map(entries) => {
             let entry = |(key, value): &(String, Scalar)| weight(value) + key.len() / VALUE_BYTES;
@@ -128,6 +128,7 @@ fn to_node(scalar: &Scalar, span: Span) -> Node {
         Scalar::Bool(value) => Value::Bool(*value),
         Scalar::Int(value) => Value::Int(*value),
         Scalar::Float(value) => Value::Float(*value),
+        Scalar::Digits(text) => Value::Digits(text.clone()),
         Scalar::Text(text) => Value::Text(text.clone()),
         Scalar::List(items) => Value::List(items.iter().map(|item| to_node(item, span)).collect()),
         Scalar::Map(entries) => {
@@ -146,6 +147,7 @@ pub(super) fn to_scalar(node: &Node) -> Option<Scalar> {
         Value::Bool(value) => Scalar::Bool(*value),
         Value::Int(value) => Scalar::Int(*value),
         Value::Float(value) => Scalar::Float(*value),
+        Value::Digits(text) => Scalar::Digits(text.clone()),
         Value::Text(text) => Scalar::Text(text.clone()),
         Value::List(items) => Scalar::List(items.iter().map(to_scalar).collect::<Option<_>>()?),
         Value::Map(entries) => {

@@ -312,10 +312,8 @@ impl RecordingWriter {
         // Last, so that every frame in the data array has its row in the others.
         self.data.append(payload).map_err(at(self.data.path()))?;
         if self.side.frames == 0 {
-            let clock = &self.side.clock;
-            let seconds = time as f64 / clock.adc_sample_rate_hz + clock.sync_time_seconds;
             self.side.first_timestamp = Some(time);
-            self.side.start_unix_seconds = Some(seconds);
+            self.side.start_unix_seconds = self.side.clock.unix_seconds(time);
         }
         self.side.frames += 1;
         if self.side_written.elapsed() > SIDE_FILE_INTERVAL {

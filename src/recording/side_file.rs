@@ -3,7 +3,7 @@
 use super::json;
 use fxgraph_core::dtype::UnknownDtype;
 use fxgraph_core::flowgraph_texts::FlowgraphText;
-use fxgraph_core::{Axis, Band, Clock, Dtype, Env, PortType, ValidityType, npy};
+use fxgraph_core::{Axis, Band, Clock, Dtype, Env, PortType, Time, ValidityType, npy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -106,14 +106,21 @@ pub struct AxisEntry {
 }
 
 /// Sample clock.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockEntry {
     /// ADC sample rate in Hz.
     pub adc_sample_rate_hz: f64,
     /// Unix time of timestamp 0 in seconds.
     pub sync_time_seconds: f64,
+    /// The same time, UTC, to the picosecond: `2021-11-30T21:19:58.123456789Z`. Files of older versions have only the number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync_time: Option<String>,
     /// ADC samples from one frame to the next.
     pub samples_per_frame: u64,
+    /// ADC samples by which the signal is later than the timestamps, because of filters. Files of older versions do not
+    /// have it.
+    #[serde(default)]
+    pub filter_delay_samples: f64,
 }
 
 /// Frequencies of the whole band.
@@ -235,11 +242,39 @@ impl SideFile {
             dtype: self.dtype.clone(),
             layout: self.layout.clone(),
             axes: self.axes.clone(),
-            clock: self.clock,
+            clock: self.clock.clone(),
             band: self.band,
             validity: self.validity.clone(),
         };
         stream.port_of(known)
+    }
+}
+
+impl ClockEntry {
+    /// Time of timestamp 0: the text if there is one. The error names the invalid value and the reason.
+    fn time(&self) -> Result<Time, String> {
+        let number = self.sync_time_seconds;
+        let time = Time::from_unix_f64(number).ok_or_else(|| {
+            format!("`clock.sync_time` must be within the years 1 to 9999, found {number}")
+        })?;
+        let Some(text) = &self.sync_time else { return Ok(time) };
+        let exact = Time::from_iso(text).ok_or_else(|| {
+            format!("`clock.sync_time` must be a time in UTC, found `{}`", short(text))
+        })?;
+        // A program that changed the number and not the text.
+        if exact.seconds_since(time).abs() > 1e-3 {
+            return Err(format!(
+                "`clock.sync_time` and `clock.sync_time` must be equal, found `{text}` and {number}"
+            ));
+        }
+        Ok(exact)
+    }
+
+    /// Unix time of the signal at `timestamp` in seconds, if the clock is valid.
+    pub fn unix_seconds(&self, timestamp: u64) -> Option<f64> {
+        let time = self.time().ok()?.plus_samples(timestamp, self.adc_sample_rate_hz)?;
+        let late = self.filter_delay_samples / self.adc_sample_rate_hz;
+        Some(time.plus_seconds(late)?.to_unix_f64())
     }
 }
 
@@ -254,8 +289,10 @@ impl StreamType {
             axes: entries(&port.axes, port),
             clock: ClockEntry {
                 adc_sample_rate_hz: clock.adc_sample_rate_hz,
-                sync_time_seconds: clock.sync_time_seconds,
+                sync_time_seconds: clock.sync_time.to_unix_f64(),
+                sync_time: Some(clock.sync_time.to_string()),
                 samples_per_frame: clock.samples_per_frame,
+                filter_delay_samples: clock.filter_delay_samples,
             },
             band: port.band.map(|band| BandEntry {
                 channels: band.channels,
@@ -284,7 +321,8 @@ impl StreamType {
     fn port_of(&self, known: fn(&str) -> Option<&'static str>) -> Result<PortType, String> {
         let unknown = |_: UnknownDtype| format!("`dtype` is unknown: `{}`", short(&self.dtype));
         let dtype: Dtype = self.dtype.parse().map_err(unknown)?;
-        let &ClockEntry { adc_sample_rate_hz, sync_time_seconds, samples_per_frame } = &self.clock;
+        let &ClockEntry { adc_sample_rate_hz, samples_per_frame, filter_delay_samples, .. } =
+            &self.clock;
         if !(adc_sample_rate_hz.is_finite() && adc_sample_rate_hz > 0.0) {
             return Err(format!(
                 "`clock.adc_sample_rate_hz` must be positive and finite, found {adc_sample_rate_hz}"
@@ -295,13 +333,17 @@ impl StreamType {
                 "`clock.samples_per_frame` must be from 1 to {MAX_SAMPLES}, found {samples_per_frame}"
             ));
         }
+        let sync_time = self.clock.time()?;
+        if !filter_delay_samples.is_finite() {
+            return Err("`clock.filter_delay_samples` must be finite".to_owned());
+        }
         if self.validity.full == 0 {
             return Err("`validity.full` must be at least 1, found 0".to_owned());
         }
         Ok(PortType {
             dtype,
             axes: axes_of(&self.axes, "axes", MAX_FRAME_BYTES * 8 / dtype.bits(), known)?,
-            clock: Clock { adc_sample_rate_hz, sync_time_seconds, samples_per_frame },
+            clock: Clock { adc_sample_rate_hz, sync_time, samples_per_frame, filter_delay_samples },
             band: self.band.as_ref().map(BandEntry::band).transpose()?,
             validity: ValidityType {
                 axes: axes_of(&self.validity.axes, "validity.axes", MAX_UNITS, known)?,

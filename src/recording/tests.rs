@@ -15,7 +15,7 @@ fn port() -> PortType {
     PortType {
         dtype: Dtype::U8,
         axes: vec![Axis::new("sample", 10)],
-        clock: Clock { adc_sample_rate_hz: 1000.0, sync_time_seconds: 0.0, samples_per_frame: 10 },
+        clock: Clock::new(1000.0, 10),
         band: None,
         validity: ValidityType::flags(vec![Axis::new("heap", 2)]),
     }

@@ -34,6 +34,10 @@ pub struct PreparedUpdate {
     pub adc_sample_rate_hz: Option<f64>,
     /// Unix time of their timestamp 0; 0 if unknown.
     pub sync_time_seconds: Option<f64>,
+    /// The same time, UTC, to the picosecond.
+    #[serde(default)]
+    #[schema(example = "2027-01-15T08:00:00Z")]
+    pub sync_time: Option<String>,
 }
 
 /// Result of taking a committed update back.

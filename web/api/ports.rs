@@ -52,8 +52,13 @@ pub struct Carries {
     pub adc_sample_rate_hz: f64,
     /// Unix time of timestamp 0, in seconds.
     pub sync_time_seconds: f64,
+    /// The same time, UTC, to the picosecond.
+    #[schema(example = "2027-01-15T08:00:00Z")]
+    pub sync_time: String,
     /// ADC samples from one frame to the next.
     pub samples_per_frame: u64,
+    /// ADC samples by which the signal is later than the timestamps, because of filters.
+    pub filter_delay_samples: f64,
     /// Frequencies of the `channel` axis, if present.
     pub band: Option<BandInfo>,
     /// Axes of the validity units.

@@ -174,11 +174,12 @@ fn timestamp(prepared: &[Prepared], at: Option<u64>) -> Result<u64, Problem> {
     let mut earliest = 0.0_f64;
     for Prepared { part, update, at } in prepared {
         let name = &part.name;
-        let (Some(rate), Some(sync)) = (update.adc_sample_rate_hz, update.sync_time_seconds) else {
+        let (Some(rate), Some(sync)) = (update.adc_sample_rate_hz, update.sync_time.clone()) else {
             let detail = format!("the blocks of part `{name}` have no timestamps");
             return Err(unsuitable(detail, "change them in a request of their own"));
         };
-        if clock.replace((rate, sync)).is_some_and(|clock| clock != (rate, sync)) {
+        let of_part = (rate, sync);
+        if clock.replace(of_part.clone()).is_some_and(|clock| clock != of_part) {
             let detail = format!("the blocks of part `{name}` have another clock than others");
             return Err(unsuitable(detail, "change them in a request of their own"));
         }

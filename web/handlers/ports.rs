@@ -28,8 +28,10 @@ pub(super) fn carries(port: &PortType) -> Carries {
         frames_per_second: port.clock.frames_per_second(),
         bytes_per_second: port.bytes_per_second(),
         adc_sample_rate_hz: port.clock.adc_sample_rate_hz,
-        sync_time_seconds: port.clock.sync_time_seconds,
+        sync_time_seconds: port.clock.sync_time.to_unix_f64(),
+        sync_time: port.clock.sync_time.to_string(),
         samples_per_frame: port.clock.samples_per_frame,
+        filter_delay_samples: port.clock.filter_delay_samples,
         band: port.band.map(|band| BandInfo {
             channels: band.channels,
             first_channel: band.first_channel,

@@ -203,7 +203,8 @@ pub(super) async fn prepare(
         lease_seconds: LEASE.as_secs_f64(),
         newest_timestamp: prepared.newest_timestamp,
         adc_sample_rate_hz: prepared.clock.map(|clock| clock.adc_sample_rate_hz),
-        sync_time_seconds: prepared.clock.map(|clock| clock.sync_time_seconds),
+        sync_time_seconds: prepared.clock.map(|clock| clock.sync_time.to_unix_f64()),
+        sync_time: prepared.clock.map(|clock| clock.sync_time.to_string()),
     }))
 }
 

@@ -32,12 +32,11 @@ fn summary(counts: &[u32], validity: &ValidityType) -> ValidityInfo {
 
 /// Describes a frame of `output`.
 pub(super) fn snapshot(output: String, port: &PortType, header: &Header) -> Snapshot {
-    let seconds = header.timestamp as f64 / port.clock.adc_sample_rate_hz;
     Snapshot {
         output,
         sequence: header.sequence,
         timestamp: header.timestamp,
-        unix_time_seconds: port.clock.sync_time_seconds + seconds,
+        unix_time_seconds: port.clock.unix_seconds(header.timestamp),
         config_id: format!("{:016x}", header.config_id),
         validity: summary(&header.validity, &port.validity),
         carries: carries(port),

@@ -17,7 +17,7 @@ pub(super) fn port(dtype: Dtype, axes: Axes, validity: Axes, samples_per_frame: 
     PortType {
         dtype,
         axes: named(axes),
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame },
+        clock: Clock::new(1e6, samples_per_frame),
         band: None,
         validity: ValidityType::flags(named(validity)),
     }

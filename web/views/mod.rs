@@ -105,8 +105,7 @@ impl View {
         let most = u64::from(full) * header.validity.len().max(1) as u64;
         Message {
             timestamp: header.timestamp,
-            time_seconds: clock.sync_time_seconds
-                + header.timestamp as f64 / clock.adc_sample_rate_hz,
+            time_seconds: clock.unix_seconds(header.timestamp),
             frame: header.sequence,
             valid: rounded(parts.sum::<u64>() as f64 / most as f64),
             view: self.name.to_owned(),

@@ -292,7 +292,10 @@ impl KindSpec for Ddc {
         let output = PortType {
             dtype: Dtype::Cf32,
             axes: vec![Axis::new("sample", samples).from_parameter("samples_per_frame")],
-            clock: Clock { samples_per_frame: (samples * subsampling) as u64, ..input.clock },
+            clock: Clock {
+                samples_per_frame: (samples * subsampling) as u64,
+                ..input.clock.behind_filter(self.taps() as f64, subsampling as f64)
+            },
             band: Some(self.band(input)),
             validity: ValidityType::flags(vec![heap]),
         };

@@ -17,7 +17,7 @@ fn port(k_major: bool) -> PortType {
     PortType {
         dtype: Dtype::Ci8,
         axes,
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 240 },
+        clock: Clock::new(1e6, 240),
         band: None,
         validity: ValidityType::flags(units),
     }

@@ -11,7 +11,7 @@ fn port(pols: usize, spectra: usize, channels: usize) -> PortType {
     PortType {
         dtype: Dtype::Cf32,
         axes: vec![pol.clone(), spectrum.clone(), Axis::new("channel", channels)],
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame },
+        clock: Clock::new(1e6, samples_per_frame),
         band: None,
         validity: ValidityType::flags(vec![pol, spectrum]),
     }

@@ -200,6 +200,8 @@ impl Pfb {
         let (input, clock) = (&inputs[0], inputs[0].clock);
         let (spectra, step) = (self.spectra(inputs.len()), self.step(input));
         let samples_per_frame = (spectra * step * subsampling(input)) as u64;
+        let adc = subsampling(input) as f64;
+        let window = (step * self.taps) as f64 * adc;
         let bandwidth_hz = match subsampling(input) {
             1 => clock.adc_sample_rate_hz / 2.0,
             subsampling => clock.adc_sample_rate_hz / subsampling as f64,
@@ -219,7 +221,7 @@ impl Pfb {
         PortType {
             dtype,
             axes,
-            clock: Clock { samples_per_frame, ..clock },
+            clock: Clock { samples_per_frame, ..clock.behind_filter(window, step as f64 * adc) },
             band: Some(Band {
                 channels: self.channels,
                 first_channel: 0,

@@ -77,11 +77,7 @@ mod tests {
         PortType {
             dtype: Dtype::Packed(10),
             axes: vec![Axis::new("sample", samples)],
-            clock: Clock {
-                adc_sample_rate_hz: 1e6,
-                sync_time_seconds: 0.0,
-                samples_per_frame: samples as u64,
-            },
+            clock: Clock::new(1e6, samples as u64),
             band: None,
             validity: ValidityType::flags(vec![Axis::new("heap", 1)]),
         }

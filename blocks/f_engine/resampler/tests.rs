@@ -15,11 +15,7 @@ fn port(dtype: Dtype, rows: usize, len: usize, step: u64, band: Option<Band>) ->
     PortType {
         dtype,
         axes: vec![Axis::new("beam", rows), Axis::new("sample", len)],
-        clock: Clock {
-            adc_sample_rate_hz: RATE_HZ,
-            sync_time_seconds: 0.0,
-            samples_per_frame: len as u64 * step,
-        },
+        clock: Clock::new(RATE_HZ, len as u64 * step),
         band,
         validity: ValidityType { axes: vec![Axis::new("heap", 4)], full: 2 },
     }

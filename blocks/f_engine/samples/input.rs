@@ -33,9 +33,7 @@ pub fn refusals(inputs: &[PortType]) -> Vec<Refusal> {
             refusals.push(refusal.help("give both `ddc` the same `decimation` and `mode`"));
         }
         let (clock, first) = (&input.clock, &inputs[0].clock);
-        if clock.adc_sample_rate_hz.to_bits() != first.adc_sample_rate_hz.to_bits()
-            || clock.sync_time_seconds.to_bits() != first.sync_time_seconds.to_bits()
-        {
+        if !clock.counts_alike(first) {
             let message = "the polarisations have different clocks";
             let refusal = Refusal::new(codes::INPUTS_DIFFER, At::Input(i), message);
             refusals.push(refusal.help("use sources with the same sample rate and sync time"));

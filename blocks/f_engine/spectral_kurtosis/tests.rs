@@ -48,11 +48,7 @@ impl Input {
         PortType {
             dtype: self.dtype,
             axes: axes([&heap[..], &[channel], &last].concat()),
-            clock: Clock {
-                adc_sample_rate_hz: 1e6,
-                sync_time_seconds: 0.0,
-                samples_per_frame: (self.heaps * self.spectra * 2 * self.channels) as u64,
-            },
+            clock: Clock::new(1e6, (self.heaps * self.spectra * 2 * self.channels) as u64),
             band: None,
             validity: ValidityType::flags(axes(validity)),
         }

@@ -10,8 +10,8 @@ use crate::common::samples::Samples;
 use crate::f_engine::pfb::MAX_TAPS;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Axis, Band, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources, ValidityType,
+    At, Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind,
+    KindSpec, PortType, Refusal, Resources, ValidityType,
 };
 use fxgraph_dsp::polyphase::{Window, weights};
 use fxgraph_dsp::synthesis::{Inverse, Synthesis};
@@ -246,6 +246,16 @@ impl Synthesiser {
         Synthesis::new(&analysis, branches, self.margin(), 10.0_f64.powf(self.noise_db / 10.0))
     }
 
+    /// Clock of the output: the filter takes back the delay of the filter bank's windows. A stream whose filter delay is
+    /// unknown has 0.
+    fn clock(&self, input: &PortType, shape: &Shape) -> Clock {
+        let (step, sample) = (shape.step as f64, (shape.step / shape.samples()) as f64);
+        let windows = step * self.taps as f64;
+        let of_bank = input.clock.behind_filter(step, windows);
+        let filter_delay_samples = of_bank.filter_delay_samples.max(0.0);
+        Clock { filter_delay_samples, ..of_bank }.behind_filter(1.0, sample)
+    }
+
     /// Band of the output.
     fn band(&self, input: &PortType, channels: usize) -> Option<Band> {
         input.band.map(|band| match self.output {
@@ -278,7 +288,7 @@ impl KindSpec for Synthesiser {
         let output = PortType {
             dtype: if self.output == Samples::Real { Dtype::F32 } else { Dtype::Cf32 },
             axes: of("beam").or_else(|| of("pol")).into_iter().chain([sample]).collect(),
-            clock: input.clock,
+            clock: self.clock(input, &shape),
             band: self.band(input, shape.channels),
             validity: ValidityType { axes: of("heap").into_iter().collect(), ..input.validity },
         };

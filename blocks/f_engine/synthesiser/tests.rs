@@ -74,7 +74,7 @@ fn port() -> PortType {
             Axis::new("channel", 8),
             Axis::new("spectrum", 4),
         ],
-        clock: Clock { adc_sample_rate_hz: 64e6, sync_time_seconds: 0.0, samples_per_frame: 512 },
+        clock: Clock::new(64e6, 512),
         band: Some(Band::signed(32, 4, 1e9, 32e6)),
         validity: ValidityType { axes: vec![heap], full: 3 },
     }

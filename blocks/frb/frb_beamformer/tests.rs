@@ -40,11 +40,7 @@ impl Array {
         PortType {
             dtype: self.dtype,
             axes: axes.map(|(name, len)| Axis::new(name, len)).to_vec(),
-            clock: Clock {
-                adc_sample_rate_hz: 800e6,
-                sync_time_seconds: 0.0,
-                samples_per_frame: STEP * self.spectra as u64,
-            },
+            clock: Clock::new(800e6, STEP * self.spectra as u64),
             band: Some(BAND),
             validity: ValidityType::flags(vec![
                 Axis::new("spectrum", in_time),

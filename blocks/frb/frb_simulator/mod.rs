@@ -154,13 +154,10 @@ impl FrbSimulator {
         PortType {
             dtype: self.element(),
             axes,
-            clock: Clock {
-                adc_sample_rate_hz: self.adc_sample_rate_hz,
-                sync_time_seconds: 0.0,
-                samples_per_frame: self
-                    .samples_per_spectrum
-                    .saturating_mul(self.spectra_per_frame as u64),
-            },
+            clock: Clock::new(
+                self.adc_sample_rate_hz,
+                self.samples_per_spectrum.saturating_mul(self.spectra_per_frame as u64),
+            ),
             band: Some(self.whole_band()),
             validity: ValidityType::flags(vec![Axis::new("spectrum", self.spectra_per_frame)]),
         }

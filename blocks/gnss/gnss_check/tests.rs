@@ -9,11 +9,7 @@ fn input() -> PortType {
     PortType {
         dtype: Dtype::F64,
         axes: vec![Axis::new("satellite", 2), Axis::new("value", VALUES)],
-        clock: Clock {
-            adc_sample_rate_hz: 1e6,
-            sync_time_seconds: 0.0,
-            samples_per_frame: 100_000,
-        },
+        clock: Clock::new(1e6, 100_000),
         band: None,
         validity: ValidityType::flags(vec![]),
     }

@@ -276,11 +276,7 @@ mod tests {
         PortType {
             dtype: Dtype::Ci16,
             axes: vec![Axis::new("sample", SAMPLES)],
-            clock: Clock {
-                adc_sample_rate_hz: 6e6,
-                sync_time_seconds: 0.0,
-                samples_per_frame: SAMPLES as u64,
-            },
+            clock: Clock::new(6e6, SAMPLES as u64),
             band: None,
             validity: ValidityType::flags(vec![]),
         }

@@ -18,11 +18,7 @@ fn input(dtype: Dtype, antennas: usize, samples: usize) -> PortType {
     PortType {
         dtype,
         axes,
-        clock: Clock {
-            adc_sample_rate_hz: RATE_HZ,
-            sync_time_seconds: 0.0,
-            samples_per_frame: samples as u64,
-        },
+        clock: Clock::new(RATE_HZ, samples as u64),
         band: None,
         validity: ValidityType::flags(vec![]),
     }

@@ -8,7 +8,7 @@ use crate::gnss::samples::DTYPES;
 use crate::gnss::satellites::refuse_satellites;
 use fxgraph::{
     Axis, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources, ValidityType,
+    PortType, Refusal, Resources, Time, ValidityType,
 };
 use fxgraph_dsp::gnss::{Replica, Satellite};
 use fxgraph_dsp::satellite_parameters;
@@ -46,9 +46,9 @@ pub struct GnssSignalSimulator {
     /// Samples per second.
     #[param(default = 5e6)]
     pub adc_sample_rate_hz: f64,
-    /// Unix time of timestamp 0 in seconds.
+    /// Time of timestamp 0: Unix seconds, or a time in UTC such as `2026-11-25T14:20:40.25Z`.
     #[param(default)]
-    pub sync_time_seconds: f64,
+    pub sync_time_seconds: Time,
     /// Samples of a frame, per antenna.
     #[param(default = 100_000)]
     pub samples_per_frame: usize,
@@ -137,10 +137,7 @@ impl GnssSignalSimulator {
             let message = format!("`noise_rms` must be between 0 and 1e9, got {}", self.noise_rms);
             refuse("noise_rms", message, "20 is the default");
         }
-        for (parameter, value) in [
-            ("intermediate_hz", self.intermediate_hz),
-            ("sync_time_seconds", self.sync_time_seconds),
-        ] {
+        for (parameter, value) in [("intermediate_hz", self.intermediate_hz)] {
             if !value.is_finite() {
                 let message = format!("`{parameter}` must be finite, got {value}");
                 refuse(parameter, message, "0 is the default");
@@ -192,9 +189,8 @@ impl KindSpec for GnssSignalSimulator {
             dtype,
             axes,
             clock: Clock {
-                adc_sample_rate_hz: self.adc_sample_rate_hz,
-                sync_time_seconds: self.sync_time_seconds,
-                samples_per_frame: self.samples_per_frame as u64,
+                sync_time: self.sync_time_seconds,
+                ..Clock::new(self.adc_sample_rate_hz, self.samples_per_frame as u64)
             },
             band: None,
             validity: ValidityType::flags(vec![]),

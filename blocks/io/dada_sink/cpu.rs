@@ -3,9 +3,8 @@
 use super::{DadaSink, Shape};
 use crate::io::output_file::{OutputFile, Report, with_suffix};
 use fxgraph::recording::try_path;
-use fxgraph::{Block, BlockError, Clock, Counter, Env, Frame, Input, Io, Next};
+use fxgraph::{Block, BlockError, Clock, Counter, Env, Frame, Input, Io, Next, Time};
 use fxgraph_formats::dada::{FILE_SIZE_OFFSET, HEADER_BYTES, Header, file_size};
-use fxgraph_formats::utc::{SECOND_PICOSECONDS, Time};
 use std::sync::Arc;
 
 /// Bytes of zeros that are written at a time.
@@ -49,7 +48,7 @@ impl Sink {
             sample_us: shape.step as f64 * 1e6 / clock.adc_sample_rate_hz,
             centre_mhz: shape.centre_hz / 1e6,
             bandwidth_mhz: shape.bandwidth_hz / 1e6,
-            start: Time { seconds: 0, picoseconds: 0 },
+            start: Time::default(),
             offset_bytes: 0,
             file_bytes: 0,
             file_number: 0,
@@ -140,17 +139,16 @@ impl Sink {
     /// Sets the time of the first sample. `UTC_START` is the whole second before it, so that the offset is the fraction
     /// of a second in bytes if that is a whole number of samples; otherwise `PICOSECONDS` has the fraction.
     fn begin(&mut self, timestamp: u64) -> bool {
-        let sync = self.parameters.sync_time_seconds.unwrap_or(self.clock.sync_time_seconds);
-        let time = Time::of_sample(sync, self.clock.adc_sample_rate_hz, timestamp);
-        let Some(time) = time.filter(|time| time.seconds >= 0) else { return false };
+        let time = self.clock.signal_time(timestamp);
+        let Some(time) = time.filter(|time| *time >= Time::default()) else { return false };
         self.header.start = time;
-        let samples =
-            time.picoseconds as f64 / SECOND_PICOSECONDS as f64 / (self.header.sample_us * 1e-6);
+        let (_, _, picoseconds) = time.to_mjd();
+        let samples = picoseconds as f64 * 1e-6 / self.header.sample_us;
         let whole = samples.round();
         // A picosecond, the resolution of the time.
         let is_whole = (samples - whole).abs() * self.header.sample_us < 2e-6 && whole < 1e15;
         if is_whole {
-            self.header.start.picoseconds = 0;
+            self.header.start = time.with_picoseconds(0);
             self.header.offset_bytes = whole as u64 * self.header.sample_bytes();
         }
         self.start = Some(timestamp);

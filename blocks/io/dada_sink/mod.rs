@@ -9,8 +9,8 @@ use crate::io::output_file::refuse_path;
 use fxgraph::access::WrittenPath;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
-    Refusal, Resources,
+    At, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
+    PortType, Refusal, Resources, Time,
 };
 use fxgraph_formats::dada::HEADER_BYTES;
 
@@ -38,8 +38,9 @@ pub struct DadaSink {
     /// Name of the instrument.
     #[param(default)]
     pub instrument: String,
-    /// Unix time of timestamp 0 in seconds, if it is not that of the input.
-    pub sync_time_seconds: Option<f64>,
+    /// Time of timestamp 0, if it is not that of the input: Unix seconds, or a time in UTC such as
+    /// `2026-11-25T14:20:40.25Z`.
+    pub sync_time_seconds: Option<Time>,
     /// Longest gap that is filled with zeros, in seconds; a longer gap fails the block, because the format has no gaps.
     #[param(default = 10.0, range = 0.0..=3600.0)]
     pub max_gap_seconds: f64,
@@ -192,17 +193,14 @@ impl KindSpec for DadaSink {
     type Shape = Shape;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
         let clock = block.ports.inputs[0].clock;
+        let sync_time = block.parameters.sync_time_seconds.unwrap_or(clock.sync_time);
+        let clock = Clock { sync_time, ..clock };
         Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.shape, clock, env)))
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
         if let Some(refusal) = refuse_path(&self.path, "out.dada") {
             return Err(vec![refusal]);
-        }
-        if let Some(sync) = self.sync_time_seconds.filter(|sync| !(0.0..1e11).contains(sync)) {
-            let message = format!("`sync_time_seconds` must be between 0 and 1e11, got {sync}");
-            let refusal = Refusal::parameter("sync_time_seconds", message);
-            return Err(vec![refusal.help("give the Unix time of timestamp 0")]);
         }
         let shape = self.shape(&inputs[0]).map_err(|refusal| vec![*refusal])?;
         let time_bytes = shape.time_bytes() as u64;

@@ -14,7 +14,7 @@ fn port(axes: &[(&'static str, usize)], units: &[(&'static str, usize)]) -> Port
     PortType {
         dtype: Dtype::I8,
         axes: of(axes),
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 1.8e9, samples_per_frame: 16 },
+        clock: Clock { sync_time: fxgraph::Time::unix(1_800_000_000), ..Clock::new(1e6, 16) },
         band: Some(Band::signed(4, 0, 1e8, 4e5)),
         validity: ValidityType::flags(of(units)),
     }
@@ -104,7 +104,7 @@ fn files_roll_over_with_the_offset_in_name_and_header() {
         assert_eq!(header.utc_start(), "2027-01-15-08:00:01");
         assert_eq!((header.offset_bytes, header.file_number), (4 + 12 * number, number));
         assert_eq!(header.file_bytes, bytes.len() as u64);
-        assert_eq!((header.start.picoseconds, header.sample_us), (0, 4.0));
+        assert_eq!((header.start.to_unix().1, header.sample_us), (0, 4.0));
         assert_eq!((header.source.as_str(), header.instrument.as_str()), ("3C_48", "fxgraph"));
         all.extend(bytes);
     }
@@ -200,7 +200,7 @@ fn frame_after_a_long_gap_begins_another_recording() {
     assert_eq!(read(&path).1, [1; 8]);
     let (header, bytes) = read(&folder.path().join("x_2.dada"));
     assert_eq!(bytes, [[2; 8], [3; 8]].concat());
-    assert_eq!(header.start.seconds, 1_800_000_002);
+    assert_eq!(header.start.to_unix().0, 1_800_000_002);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn fraction_of_a_sample_is_in_picoseconds() {
     let port = port(&[("sample", 8)], &[]);
     run(&sink(&path, serde_json::json!({})), &port, &[(3, &[1])], &Env::detached("out")).unwrap();
     let (header, _) = read(&path);
-    assert_eq!((header.offset_bytes, header.start.picoseconds), (0, 3_000_000));
+    assert_eq!((header.offset_bytes, header.start.to_unix().1), (0, 3_000_000));
 }
 
 #[test]

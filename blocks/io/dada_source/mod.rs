@@ -115,10 +115,8 @@ impl DadaSource {
             dtype,
             axes,
             clock: Clock {
-                adc_sample_rate_hz: shape.step as f64 * 1e6 / header.sample_us,
-                sync_time_seconds: header.start.seconds as f64
-                    + header.start.picoseconds as f64 * 1e-12,
-                samples_per_frame,
+                sync_time: header.start,
+                ..Clock::new(shape.step as f64 * 1e6 / header.sample_us, samples_per_frame)
             },
             band: (header.bandwidth_mhz != 0.0).then_some(band),
             validity: ValidityType::flags(vec![]),

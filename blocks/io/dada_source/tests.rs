@@ -1,9 +1,9 @@
 //! Files with known samples: complete, truncated, wrong.
 
 use super::*;
+use fxgraph::Time;
 use fxgraph::edge::Harness;
 use fxgraph::{Env, Frame, Next, Ports};
-use fxgraph_formats::utc::Time;
 use std::sync::Arc;
 
 fn header() -> Header {
@@ -16,7 +16,7 @@ fn header() -> Header {
         sample_us: 0.5,
         centre_mhz: 1420.0,
         bandwidth_mhz: -2.0,
-        start: Time { seconds: 1_800_000_000, picoseconds: 0 },
+        start: Time::unix(1_800_000_000),
         offset_bytes: 4000,
         file_bytes: 40,
         file_number: 0,

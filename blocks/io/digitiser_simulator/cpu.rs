@@ -5,7 +5,7 @@ use super::periods::Periods;
 use super::{DigitiserSimulator, FirstTimestamp};
 use crate::io::pace::{Delay, RealTime};
 use fxgraph::retune::{Change, Changes, MAX_TIMESTAMP, Timed};
-use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next};
+use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, Time};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Longest time between readings of two clocks that count as simultaneous.
@@ -74,8 +74,9 @@ impl Digitiser {
             }
             return Ok((first, now));
         }
-        self.real_time.set_zero(parameters.sync_time_seconds);
-        let elapsed_seconds = unix.as_secs_f64() - parameters.sync_time_seconds;
+        // Leap seconds since the sync time count.
+        let elapsed_seconds = Time::now().seconds_since(parameters.sync_time_seconds);
+        self.real_time.set_zero(unix.as_secs_f64() - elapsed_seconds);
         let rate = parameters.adc_sample_rate_hz;
         if !(0.0..=MAX_TIMESTAMP as f64).contains(&(elapsed_seconds * rate)) {
             let message = if elapsed_seconds < 0.0 {

@@ -8,7 +8,7 @@ mod periods;
 use crate::io::pace::{default_catch_up, refuse_catch_up};
 use fxgraph::{
     At, Axis, BlockError, Checked, Clock, Configured, Dtype, FrameSizes, Implementation,
-    Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
+    Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, Time, ValidityType,
 };
 use fxgraph_dsp::geometry::Direction;
 use language::{Expression, Program};
@@ -41,9 +41,9 @@ pub struct DigitiserSimulator {
     /// ADC sample rate in Hz.
     #[param(default = 1.712e9)]
     pub adc_sample_rate_hz: f64,
-    /// Unix time of timestamp 0 in seconds.
+    /// Time of timestamp 0: Unix seconds, or a time in UTC such as `2026-11-25T14:20:40.25Z`.
     #[param(default)]
-    pub sync_time_seconds: f64,
+    pub sync_time_seconds: Time,
     /// Samples in a frame. With `paced` and without `frames` the plan chooses a default from `latency_seconds`.
     #[param(default = 1 << 18)]
     pub samples_per_frame: usize,
@@ -260,11 +260,6 @@ impl DigitiserSimulator {
                 ),
             ));
         }
-        if !self.sync_time_seconds.is_finite() {
-            let message =
-                format!("`sync_time_seconds` must be finite, got {}", self.sync_time_seconds);
-            refusals.push(Refusal::parameter("sync_time_seconds", message));
-        }
         if let Some(seconds) = self.duration_seconds
             && (seconds.is_nan() || seconds < 0.0)
         {
@@ -396,9 +391,8 @@ impl KindSpec for DigitiserSimulator {
                 Axis::new("sample", self.samples_per_frame).from_parameter("samples_per_frame"),
             ],
             clock: Clock {
-                adc_sample_rate_hz: self.adc_sample_rate_hz,
-                sync_time_seconds: self.sync_time_seconds,
-                samples_per_frame: self.samples_per_frame as u64,
+                sync_time: self.sync_time_seconds,
+                ..Clock::new(self.adc_sample_rate_hz, self.samples_per_frame as u64)
             },
             band: None,
             validity: ValidityType::flags(vec![

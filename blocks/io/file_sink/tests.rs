@@ -14,7 +14,7 @@ fn port() -> PortType {
     PortType {
         dtype: Dtype::Ci32,
         axes: vec![Axis::new("channel", 3), Axis::new("baseline", 2)],
-        clock: Clock { adc_sample_rate_hz: 1000.0, sync_time_seconds: 50.0, samples_per_frame: 8 },
+        clock: Clock { sync_time: fxgraph::Time::unix(50), ..Clock::new(1000.0, 8) },
         band: Some(Band::signed(4, 1, 250.0, 500.0)),
         validity: ValidityType { axes: vec![Axis::new("baseline", 2)], full: 9 },
     }

@@ -10,7 +10,7 @@ use crate::io::pace::{default_catch_up, refuse_catch_up};
 use crate::util::null_source::{AxisParameter, BandParameter, NullSource, Pattern};
 use fxgraph::access::ReadPath;
 use fxgraph::{
-    At, Checked, Implementation, Implementations, Kind, KindSpec, PortType, Refusal, npy,
+    At, Checked, Implementation, Implementations, Kind, KindSpec, PortType, Refusal, Time, npy,
 };
 use player::Recording;
 use schemars::JsonSchema;
@@ -63,9 +63,9 @@ pub struct Raw {
     /// ADC sample rate in Hz.
     #[serde(default = "default_rate")]
     pub adc_sample_rate_hz: f64,
-    /// Unix time of timestamp 0 in seconds.
+    /// Time of timestamp 0: Unix seconds, or a time in UTC such as `2026-11-25T14:20:40.25Z`.
     #[serde(default)]
-    pub sync_time_seconds: f64,
+    pub sync_time_seconds: Time,
     /// Timestamp of the first frame, in ADC samples.
     #[serde(default)]
     pub first_timestamp: u64,

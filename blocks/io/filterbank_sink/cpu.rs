@@ -100,12 +100,12 @@ impl Sink {
     fn open(&mut self, timestamp: u128, config_id: u64) -> Result<(), BlockError> {
         let beyond = || {
             BlockError::new(format!(
-                "the time of timestamp {timestamp} must be within 9000 years of 1970"
+                "the time of timestamp {timestamp} must be before the year 10000"
             ))
         };
         let samples = u64::try_from(timestamp).map_err(|_| beyond())?;
-        let time = self.shape.sync_time.after(samples, self.shape.adc_sample_rate_hz);
-        let tstart_mjd = time.ok_or_else(beyond)?.mjd();
+        let time = self.shape.clock.signal_time(samples);
+        let tstart_mjd = time.ok_or_else(beyond)?.to_mjd_f64();
         // A second file of this run must not overwrite the first.
         let is_new = self.before.is_none()
             || (self.parameters.path.contains(fxgraph::recording::PLACEHOLDER)
@@ -291,7 +291,7 @@ impl Sink {
                 self.write_files(Some(frame), 0)?;
                 let seconds = self.recording.as_ref().map_or(0.0, |recording| {
                     let samples = timestamp as f64 - recording.grid.next as f64;
-                    samples / self.shape.adc_sample_rate_hz
+                    samples / self.shape.clock.adc_sample_rate_hz
                 });
                 let text =
                     format!("the stream continues after {seconds:.6} s; it begins a new file");

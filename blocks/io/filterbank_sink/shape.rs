@@ -4,9 +4,8 @@ use super::MOST_BEAMS;
 use crate::io::validity_counts::{Place, places};
 use bytemuck::AnyBitPattern;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Dtype, Frame, NotOnHost, PortType, Refusal};
+use fxgraph::{At, Clock, Dtype, Frame, NotOnHost, PortType, Refusal};
 use fxgraph_formats::filterbank::Header;
-use fxgraph_formats::time::UnixTime;
 use half::f16;
 
 /// Offsets of the indices of one axis, in elements of the payload and in validity counts.
@@ -54,10 +53,8 @@ pub struct Shape {
     pub header: Header,
     /// ADC samples from one spectrum to the next.
     pub step: u64,
-    /// ADC samples per second.
-    pub adc_sample_rate_hz: f64,
-    /// Time of timestamp 0.
-    pub sync_time: UnixTime,
+    /// Clock of the input.
+    pub clock: Clock,
     dtype: Dtype,
     /// Offsets of all counts of a spectrum, each once.
     distinct: Vec<usize>,
@@ -122,11 +119,6 @@ impl Shape {
                 "set the centre frequency in the block upstream, such as `centre_hz` of `pfb`";
             return Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
         };
-        let sync_time = UnixTime::new(clock.sync_time_seconds).ok_or_else(|| {
-            let sync = clock.sync_time_seconds;
-            let message = format!("the sync time must be a Unix time in seconds, got {sync}");
-            vec![Refusal::new(codes::RATE, At::Input(0), message)]
-        })?;
         let distinct = [&beams, &products, &channels].into_iter().fold(vec![0], |known, axis| {
             let add = |(_, count)| known.iter().map(move |before| before + count);
             let mut all: Vec<usize> = axis.distinct().flat_map(add).collect();
@@ -159,8 +151,7 @@ impl Shape {
             full: input.validity.full,
             header,
             step,
-            adc_sample_rate_hz: clock.adc_sample_rate_hz,
-            sync_time,
+            clock: *clock,
             dtype: input.dtype,
             distinct,
         })

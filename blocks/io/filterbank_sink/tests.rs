@@ -23,9 +23,8 @@ fn port() -> PortType {
             Axis::new("channel", CHANNELS),
         ],
         clock: Clock {
-            adc_sample_rate_hz: 1000.0,
-            sync_time_seconds: 1_700_000_000.0,
-            samples_per_frame: STEP * SPECTRA as u64,
+            sync_time: fxgraph::Time::unix(1_700_000_000),
+            ..Clock::new(1000.0, STEP * SPECTRA as u64)
         },
         // Channels 5 to 7 of 16 over -160 MHz, with channel 8 at 1.4 GHz.
         band: Some(Band::signed(16, 5, 1.4e9, -1.6e8)),

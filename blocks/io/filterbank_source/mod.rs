@@ -12,10 +12,9 @@ use fxgraph::access::ReadPath;
 use fxgraph::files::reason;
 use fxgraph::{
     Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources, ValidityType,
+    PortType, Refusal, Resources, Time, ValidityType,
 };
 use fxgraph_formats::filterbank::Header;
-use fxgraph_formats::time::UnixTime;
 use std::fs::File;
 use std::io::BufReader;
 
@@ -66,7 +65,7 @@ impl FilterbankSource {
                  lower `spectra_per_frame`"
             ));
         }
-        let start = UnixTime::from_mjd(header.tstart_mjd).ok_or_else(|| {
+        let start = Time::from_mjd_f64(header.tstart_mjd).ok_or_else(|| {
             format!("`tstart` must be a modified Julian date, found {}", header.tstart_mjd)
         })?;
         let step_hz = header.foff_mhz * 1e6;
@@ -79,9 +78,8 @@ impl FilterbankSource {
                 Axis::new("channel", channels),
             ],
             clock: Clock {
-                adc_sample_rate_hz: header.tsamp_seconds.recip(),
-                sync_time_seconds: start.as_f64(),
-                samples_per_frame: spectra as u64,
+                sync_time: start,
+                ..Clock::new(header.tsamp_seconds.recip(), spectra as u64)
             },
             band: Some(Band::signed(channels, 0, centre_hz, step_hz * channels as f64)),
             validity: ValidityType::flags(vec![Axis::new("spectrum", spectra)]),

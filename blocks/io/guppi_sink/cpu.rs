@@ -3,9 +3,8 @@
 use super::{GuppiSink, Shape};
 use crate::io::output_file::{OutputFile, Report};
 use fxgraph::recording::try_path;
-use fxgraph::{Block, BlockError, Clock, Counter, Env, Frame, Input, Io, Next};
+use fxgraph::{Block, BlockError, Clock, Counter, Env, Frame, Input, Io, Next, Time};
 use fxgraph_formats::guppi::{DIRECT_BYTES, Header};
-use fxgraph_formats::utc::Time;
 use std::sync::Arc;
 
 /// Largest number of heaps of a recording.
@@ -69,7 +68,7 @@ impl Sink {
             spectrum_seconds: shape.heap_samples as f64
                 / shape.spectra as f64
                 / clock.adc_sample_rate_hz,
-            start: Time { seconds: 0, picoseconds: 0 },
+            start: Time::default(),
             packet_index: 0,
             packets_per_block: (shape.block_heaps * shape.spectra) as u64,
             packet_bytes: (2 * shape.antennas * shape.channels * shape.pols) as u64,
@@ -122,9 +121,8 @@ impl Sink {
     fn take(&mut self, frame: Arc<Frame>) -> Result<(), BlockError> {
         let timestamp = frame.header().timestamp;
         let Some(start) = self.start else {
-            let sync = self.parameters.sync_time_seconds.unwrap_or(self.clock.sync_time_seconds);
-            let time = Time::of_sample(sync, self.clock.adc_sample_rate_hz, timestamp);
-            let Some(time) = time.filter(|time| time.seconds >= 0) else {
+            let time = self.clock.signal_time(timestamp);
+            let Some(time) = time.filter(|time| *time >= Time::default()) else {
                 self.count.misplaced.add(1);
                 return Ok(());
             };

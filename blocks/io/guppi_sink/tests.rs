@@ -18,7 +18,10 @@ fn port(antennas: usize) -> PortType {
     PortType {
         dtype: Dtype::Ci8,
         axes: units.iter().cloned().chain(rest).collect(),
-        clock: Clock { adc_sample_rate_hz: 1.2e6, sync_time_seconds: SYNC, samples_per_frame: 48 },
+        clock: Clock {
+            sync_time: fxgraph::Time::from_unix_f64(SYNC).unwrap(),
+            ..Clock::new(1.2e6, 48)
+        },
         // Channels 2, 3, 4 of 8 over 0.8 MHz, channel 4 at 100 MHz.
         band: Some(Band::signed(8, 2, 1e8, 8e5)),
         validity: ValidityType::flags(units),
@@ -88,7 +91,7 @@ fn guppi_sink_puts_channels_first_and_states_band_and_time() {
     assert_eq!((header.channels, header.pols, header.spectra()), (3, 2, 8));
     assert_eq!((header.centre_mhz, header.bandwidth_mhz), (99.9, 0.3));
     assert_eq!(header.spectrum_seconds, 5e-6);
-    assert_eq!((header.start.seconds, header.start.picoseconds), (1_800_000_001, 20_000_000));
+    assert_eq!(header.start.to_unix(), (1_800_000_001, 20_000_000));
     assert_eq!((header.packet_index, header.first_spectrum()), (8, Some(8)));
     assert_eq!((header.source.as_str(), header.telescope.as_str()), ("3C 48", "unknown"));
     assert!(!header.is_direct, "192 bytes are no multiple of 512");

@@ -103,10 +103,11 @@ impl GuppiSource {
             dtype: Dtype::Ci8,
             axes: units.iter().cloned().chain(rest).collect(),
             clock: Clock {
-                adc_sample_rate_hz: shape.step as f64 / header.spectrum_seconds,
-                sync_time_seconds: header.start.seconds as f64
-                    + header.start.picoseconds as f64 * 1e-12,
-                samples_per_frame: shape.spectra * shape.step,
+                sync_time: header.start,
+                ..Clock::new(
+                    shape.step as f64 / header.spectrum_seconds,
+                    shape.spectra * shape.step,
+                )
             },
             band: (header.bandwidth_mhz != 0.0).then_some(band),
             validity: ValidityType::flags(units),

@@ -1,9 +1,9 @@
 //! Files with known blocks: complete, damaged, with gaps.
 
 use super::*;
+use fxgraph::Time;
 use fxgraph::edge::Harness;
 use fxgraph::{Env, Frame, Next, Ports};
-use fxgraph_formats::utc::Time;
 use std::sync::Arc;
 
 /// A block of 2 channels, 32 spectra and 1 polarisation; bytes count up from `first`.
@@ -18,7 +18,7 @@ fn block(first_spectrum: u64, first: u8, change: impl Fn(&mut Header)) -> Vec<u8
         centre_mhz: 1420.0,
         bandwidth_mhz: 1.0,
         spectrum_seconds: 2e-6,
-        start: Time { seconds: 1_800_000_000, picoseconds: 500_000_000_000 },
+        start: Time::from_unix(1_800_000_000, 500_000_000_000).unwrap(),
         packet_index: first_spectrum,
         packet_bytes: 4,
         packets_per_block: 32,
@@ -68,7 +68,7 @@ fn guppi_source_cuts_blocks_into_heaps() {
     let (port, frames, _) = play(&bytes, serde_json::json!({"spectra_per_heap": 16})).unwrap();
     let expected = "ci8 [heap 1][channel 2][spectrum 16][pol 1] @ 2 MS/s / 64";
     assert_eq!(port.to_string(), expected);
-    assert_eq!(port.clock.sync_time_seconds, 1_800_000_000.5);
+    assert_eq!(port.clock.sync_time.to_unix_f64(), 1_800_000_000.5);
     let band = port.band.unwrap();
     assert_eq!((band.channel_hz(0), band.channel_hz(1)), (1419.75e6, 1420.25e6));
     let times: Vec<u64> = frames.iter().map(|frame| frame.header().timestamp).collect();

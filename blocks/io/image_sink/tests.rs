@@ -10,7 +10,7 @@ fn port() -> PortType {
     PortType {
         dtype: Dtype::F32,
         axes: vec![Axis::new("spectrum", 2), Axis::new("channel", 3), Axis::new("beam", 4)],
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 200 },
+        clock: Clock::new(1e6, 200),
         band: None,
         validity: ValidityType::flags(vec![Axis::new("spectrum", 2)]),
     }

@@ -14,7 +14,7 @@ fn port() -> PortType {
     PortType {
         dtype: Dtype::I16,
         axes: vec![Axis::new("heap", 2), Axis::new("sample", 4)],
-        clock: Clock { adc_sample_rate_hz: 1000.0, sync_time_seconds: 0.0, samples_per_frame: 8 },
+        clock: Clock::new(1000.0, 8),
         band: None,
         validity: ValidityType::flags(vec![Axis::new("heap", 2)]),
     }

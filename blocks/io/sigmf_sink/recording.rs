@@ -4,7 +4,7 @@ use super::shape::Shape;
 use super::{META, SigmfSink};
 use crate::io::output_file::{OutputFile, cannot_write};
 use fxgraph::access::WrittenPath;
-use fxgraph::{BlockError, Env};
+use fxgraph::{BlockError, Env, Time};
 use fxgraph_formats::sigmf::{Annotation, Capture, Extension, Global, MISSING, Meta, VERSION};
 use std::io::Write;
 use std::path::PathBuf;
@@ -22,6 +22,8 @@ pub fn global(parameters: &SigmfSink, shape: &Shape, env: &Env) -> Global {
     let of_text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let axes = shape.channel_axes.iter().map(|(name, len)| format!("[{name} {len}]"));
     let axes = axes.collect::<Vec<_>>().concat();
+    // Timestamp 0 in the time of the signal.
+    let zero = shape.clock.signal_time(0);
     let of_channels = (channels > 1).then(|| format!("channels: {axes}"));
     let texts = [parameters.description.clone(), of_channels];
     let description = texts.into_iter().flatten().collect::<Vec<_>>().join("; ");
@@ -41,7 +43,8 @@ pub fn global(parameters: &SigmfSink, shape: &Shape, env: &Env) -> Global {
         }],
         adc_sample_rate_hz: Some(shape.clock.adc_sample_rate_hz),
         adc_samples_per_sample: Some(shape.step),
-        sync_time_seconds: Some(shape.clock.sync_time_seconds),
+        sync_time_seconds: zero.map(Time::to_unix_f64),
+        sync_time: zero.map(|zero| zero.to_string()),
         bandwidth_hz: shape.band.map(|band| band.step_hz()),
         samples: Some(0),
         complete: Some(false),
@@ -105,7 +108,7 @@ impl Recording {
 
     /// Begins a capture with the sample at `timestamp`.
     pub fn begin_capture(&mut self, shape: &Shape, timestamp: u64) -> Result<(), BlockError> {
-        let time = shape.sync_time.after(timestamp, shape.clock.adc_sample_rate_hz);
+        let time = shape.clock.signal_time(timestamp);
         // A capture without samples, because these could not be written.
         self.meta.captures.pop_if(|last| last.sample_start == self.samples);
         self.meta.captures.push(Capture {
@@ -113,7 +116,7 @@ impl Recording {
             global_index: Some(timestamp / shape.step),
             header_bytes: None,
             frequency: shape.band.map(|band| band.channel_hz(0)),
-            datetime: time.map(fxgraph_formats::time::UnixTime::iso),
+            datetime: time.map(|time| time.iso(9)),
         });
         self.next = u128::from(timestamp);
         // Before its samples: a reader must never take them for those behind the capture before.

@@ -4,7 +4,6 @@ use crate::io::validity_counts::{Place, places};
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Band, Clock, Dtype, PortType, Refusal};
 use fxgraph_formats::sigmf::{Datatype, Number};
-use fxgraph_formats::time::UnixTime;
 
 /// Layout of the input, and of a recording.
 #[derive(Clone, Debug)]
@@ -20,7 +19,6 @@ pub struct Shape {
     pub channel_axes: Vec<(&'static str, usize)>,
     pub clock: Clock,
     /// Time of timestamp 0.
-    pub sync_time: UnixTime,
     /// ADC samples from one sample to the next.
     pub step: u64,
     pub band: Option<Band>,
@@ -86,11 +84,6 @@ impl Shape {
             );
             return Err(refuse(codes::RATE, message, "change the length of the frames upstream"));
         }
-        let sync = clock.sync_time_seconds;
-        let sync_time = UnixTime::new(sync).ok_or_else(|| {
-            let message = format!("the sync time must be a Unix time in seconds, got {sync}");
-            refuse(codes::RATE, message, "set `sync_time_seconds` of the source")
-        })?;
         Ok(Self {
             datatype,
             samples,
@@ -98,7 +91,6 @@ impl Shape {
             channels,
             channel_axes,
             clock,
-            sync_time,
             step: per_frame / samples as u64,
             band: input.band,
         })

@@ -16,9 +16,8 @@ fn port() -> PortType {
         dtype: Dtype::Ci8,
         axes: vec![Axis::new("pol", 2), Axis::new("sample", SAMPLES)],
         clock: Clock {
-            adc_sample_rate_hz: 2000.0,
-            sync_time_seconds: 1_700_000_000.25,
-            samples_per_frame: 2 * SAMPLES as u64,
+            sync_time: fxgraph::Time::from_unix_f64(1_700_000_000.25).unwrap(),
+            ..Clock::new(2000.0, 2 * SAMPLES as u64)
         },
         band: Some(Band::signed(1, 0, 1e8, -1e3)),
         validity: ValidityType::flags(vec![Axis::new("pol", 2), Axis::new("heap", 2)]),

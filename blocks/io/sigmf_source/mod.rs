@@ -14,7 +14,7 @@ use fxgraph::files::reason;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{
     Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources, ValidityType,
+    PortType, Refusal, Resources, Time, ValidityType,
 };
 use fxgraph_formats::sigmf::{Datatype, Layout, MAX_BYTES, Meta, Number};
 use grid::Grid;
@@ -154,10 +154,11 @@ impl SigmfSource {
         let of_rate = layout.sample_rate_hz * step as f64;
         let is_same = |rate: &f64| (rate / of_rate - 1.0).abs() < 1e-9;
         let adc_sample_rate_hz = global.adc_sample_rate_hz.filter(is_same).unwrap_or(of_rate);
-        let own = global.sync_time_seconds.filter(|sync| sync.is_finite());
-        let sync_time_seconds = own.or(layout.sync_time_seconds).unwrap_or(0.0);
+        let exact = global.sync_time.as_deref().and_then(Time::from_iso);
+        let own = exact.or_else(|| global.sync_time_seconds.and_then(Time::from_unix_f64));
+        let sync_time = own.or(layout.sync_time).unwrap_or_default();
         let samples_per_frame = (self.samples_per_frame as u64).saturating_mul(step);
-        let clock = Clock { adc_sample_rate_hz, sync_time_seconds, samples_per_frame };
+        let clock = Clock { sync_time, ..Clock::new(adc_sample_rate_hz, samples_per_frame) };
         let last = layout.segments.last().map_or(0, |last| last.index.saturating_add(last.count));
         let end = last.checked_mul(step).and_then(|end| end.checked_add(samples_per_frame));
         if end.is_none_or(|end| end > MAX_TIMESTAMP) {

@@ -69,7 +69,7 @@ fn stream_has_clock_band_and_samples_of_the_recording() {
         recording(folder.path(), json!({"core:datatype": "cu8"}), captures, json!([]), &[130; 20]);
     let (port, frames, warning, counters) = play(&source(&path, json!({}))).unwrap();
     assert_eq!(port.to_string(), "ci8 [sample 8] @ 2 MS/s / 16");
-    assert_eq!(port.clock.sync_time_seconds, 1_700_000_000.5);
+    assert_eq!(port.clock.sync_time.to_unix_f64(), 1_700_000_000.5);
     let band = port.band.unwrap();
     assert_eq!((band.channels, band.centre_hz, band.bandwidth_hz), (1, 1.5e9, 1e6));
     assert_eq!(flags(&frames), [(0, vec![1, 1]), (16, vec![0, 0])]);
@@ -180,7 +180,7 @@ fn recording_of_the_sink_is_played_with_its_clock_and_flags() {
     let path = recording(folder.path(), global, captures, annotations, &bytes);
     let (port, frames, ..) = play(&source(&path, json!({}))).unwrap();
     assert_eq!(
-        (port.clock.adc_sample_rate_hz, port.clock.sync_time_seconds),
+        (port.clock.adc_sample_rate_hz, port.clock.sync_time.to_unix_f64()),
         (3e6, 1_700_000_000.125)
     );
     assert_eq!(flags(&frames), [(120, vec![1, 0]), (144, vec![1, 1]), (192, vec![1, 1])]);

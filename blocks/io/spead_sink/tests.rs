@@ -11,11 +11,7 @@ fn f_engine_input(channels: usize) -> PortType {
         axes: [("heap", 2), ("channel", channels), ("spectrum", 16), ("pol", 2)]
             .map(|(name, len)| Axis::new(name, len))
             .to_vec(),
-        clock: Clock {
-            adc_sample_rate_hz: 1e6,
-            sync_time_seconds: 0.0,
-            samples_per_frame: 64 * channels as u64,
-        },
+        clock: Clock::new(1e6, 64 * channels as u64),
         band: None,
         validity: ValidityType::flags(vec![Axis::new("heap", 2)]),
     }

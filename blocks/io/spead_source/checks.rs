@@ -66,11 +66,6 @@ impl SpeadSource {
             let message = format!("`adc_sample_rate_hz` must be positive and finite, got {rate}");
             problems.add("adc_sample_rate_hz", message, "give samples per second, such as 1.712e9");
         }
-        let sync_time = self.sync_time_seconds;
-        if !sync_time.is_finite() {
-            let message = format!("`sync_time_seconds` must be finite, got {sync_time}");
-            problems.add("sync_time_seconds", message, "give a Unix time, such as 1.75e9");
-        }
         problems.within("receive_buffer_bytes", self.receive_buffer_bytes, (4096, 1 << 30));
         if let Some(idle) = self.finish_after_seconds
             && !(idle > 0.0 && idle <= 1e9)

@@ -7,7 +7,7 @@ use super::window::{Options, Window};
 use super::{OnRestart, Receive, SpeadSource};
 use crate::io::spead::link::Lender;
 use crate::io::spead::{address, pcap, receive, sockets, xdp};
-use fxgraph::{Block, BlockError, Counters, Env, Io, Next};
+use fxgraph::{Block, BlockError, Counters, Env, Io, Next, Time};
 use std::time::Duration;
 
 /// Frames that the threads may have at once: the window, one being opened and one being returned.
@@ -100,7 +100,7 @@ impl Source {
             threads: parameters.threads,
             max_gap_seconds: parameters.max_gap_seconds,
             resyncs: parameters.on_restart == OnRestart::Resync,
-            sync_time_seconds: Some(parameters.sync_time_seconds).filter(|sync| *sync > 0.0),
+            sync_time: Some(parameters.sync_time_seconds).filter(|sync| *sync != Time::default()),
             ..Options::new(self.window, parameters.adc_sample_rate_hz)
         })
     }

@@ -60,11 +60,7 @@ fn port() -> PortType {
     PortType {
         dtype: Dtype::Packed(8),
         axes: vec![Axis::new("sample", samples)],
-        clock: Clock {
-            adc_sample_rate_hz: RATE,
-            sync_time_seconds: 0.0,
-            samples_per_frame: samples as u64,
-        },
+        clock: Clock::new(RATE, samples as u64),
         band: None,
         validity: ValidityType::flags(vec![Axis::new("heap", HEAPS as usize)]),
     }

@@ -18,7 +18,7 @@ use crate::io::spead::{address, xdp};
 use fxgraph::access::ReadPath;
 use fxgraph::{
     Axis, Band, Checked, Clock, Configured, Dtype, FrameSizes, Implementation, Implementations,
-    Kind, KindSpec, PortType, Resources, ValidityType,
+    Kind, KindSpec, PortType, Resources, Time, ValidityType,
 };
 use layout::{Layout, Stream};
 use schemars::JsonSchema;
@@ -86,9 +86,9 @@ pub struct SpeadSource {
     pub pcap: Option<ReadPath>,
     /// Samples per second of the ADC.
     pub adc_sample_rate_hz: f64,
-    /// Unix time of timestamp 0.
+    /// Time of timestamp 0: Unix seconds, or a time in UTC such as `2026-11-25T14:20:40.25Z`.
     #[param(default)]
-    pub sync_time_seconds: f64,
+    pub sync_time_seconds: Time,
     /// ADC samples from one frame to the next, a multiple of the samples of a heap. By default the plan chooses it from
     /// `latency_seconds` (`digitiser`), 256 heaps from a `pcap`, or 1 heap (`f_engine`).
     pub samples_per_frame: Option<u64>,
@@ -166,9 +166,8 @@ pub struct SpeadSource {
 impl SpeadSource {
     fn port(&self, layout: &Layout) -> PortType {
         let clock = Clock {
-            adc_sample_rate_hz: self.adc_sample_rate_hz,
-            sync_time_seconds: self.sync_time_seconds,
-            samples_per_frame: layout.samples_per_frame(),
+            sync_time: self.sync_time_seconds,
+            ..Clock::new(self.adc_sample_rate_hz, layout.samples_per_frame())
         };
         let heap = Axis::new("heap", layout.heaps_per_frame).from_parameter("samples_per_frame");
         let Stream::FEngine { antennas, substreams, first_channel, channels_per_substream } =
@@ -213,8 +212,8 @@ impl KindSpec for SpeadSource {
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
         let Configured { parameters, shape: layout, ports, .. } = block;
         let (window, rate) = (parameters.window(layout), ports.outputs[0].bytes_per_second());
-        if parameters.sync_time_seconds > 0.0 {
-            env.counters.real_time().set_zero(parameters.sync_time_seconds);
+        if let Some(sync_time) = ports.outputs[0].clock.known_sync_time() {
+            env.counters.real_time().set_zero(sync_time.to_unix_f64());
         }
         Ok(Box::new(cpu::Source::new(parameters.clone(), *layout, window, rate, env)))
     })];

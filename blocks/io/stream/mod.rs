@@ -167,8 +167,8 @@ fn difference(declared: &PortType, received: &PortType) -> Option<String> {
             differ("clock.adc_sample_rate_hz", rate(a), rate(b))
         })
         .or_else(|| {
-            let time = |port: &PortType| format!("{:?}", port.clock.sync_time_seconds);
-            differ("clock.sync_time_seconds", time(a), time(b))
+            let time = |port: &PortType| port.clock.sync_time.decimal();
+            differ("clock.sync_time", time(a), time(b))
         })
         .or_else(|| {
             let samples = |port: &PortType| port.clock.samples_per_frame.to_string();

@@ -133,9 +133,8 @@ impl KindSpec for StreamSource {
     type Shape = Described;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
         let Configured { parameters, shape: described, .. } = block;
-        let sync_time = described.port.clock.sync_time_seconds;
-        if sync_time > 0.0 {
-            env.counters.real_time().set_zero(sync_time);
+        if let Some(sync_time) = described.port.clock.known_sync_time() {
+            env.counters.real_time().set_zero(sync_time.to_unix_f64());
         }
         Ok(Box::new(cpu::Source::new(parameters.clone(), described.clone(), env)))
     })];

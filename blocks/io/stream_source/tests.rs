@@ -35,9 +35,8 @@ fn port(dtype: Dtype, axes: Axes<'_>, units: Axes<'_>) -> PortType {
         dtype,
         axes: axes_of(axes),
         clock: Clock {
-            adc_sample_rate_hz: 1e6,
-            sync_time_seconds: 1.75e9 + 0.1,
-            samples_per_frame: SAMPLES,
+            sync_time: fxgraph::Time::from_unix_f64(1.75e9 + 0.1).unwrap(),
+            ..Clock::new(1e6, SAMPLES)
         },
         band: Some(Band::signed(1024, 3, 1.234_567_890_123e9, 1e6 / 3.0)),
         validity: ValidityType { axes: axes_of(units), full: 3 },

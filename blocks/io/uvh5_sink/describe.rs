@@ -2,10 +2,9 @@
 
 use super::ports::Layout;
 use super::{Feed, Uvh5Sink};
+use fxgraph::time::EarthOrientation;
+use fxgraph::time::sky::{Place, Pointing, Sky};
 use fxgraph::{Clock, Env, Ports};
-use fxgraph_dsp::earth::{Place, Pointing};
-use fxgraph_dsp::sidereal::Moment;
-use fxgraph_dsp::utc;
 use fxgraph_formats::uvh5::arrange::Order;
 use fxgraph_formats::uvh5::hdf5::Values;
 use fxgraph_formats::uvh5::{self, Description, DumpTime};
@@ -53,7 +52,7 @@ pub fn description(
         ("fxgraph_scale", Values::text(scale)),
         ("fxgraph_samples_per_dump", Values::float(samples)),
         ("adc_sample_rate_hz", Values::float(clock.adc_sample_rate_hz)),
-        ("sync_time_seconds", Values::float(clock.sync_time_seconds)),
+        ("sync_time_seconds", Values::float(clock.sync_time.to_unix_f64())),
     ];
     Description {
         telescope: uvh5::Telescope {
@@ -115,7 +114,7 @@ fn place(parameters: &Uvh5Sink) -> Place {
 pub struct Times {
     place: Place,
     clock: Clock,
-    ut1_minus_utc: f64,
+    orientation: EarthOrientation,
     /// Right ascension and declination of the source that the delays follow, in radians.
     source: Option<[f64; 2]>,
     /// Positions of the antennas along the axes of ITRF.
@@ -135,7 +134,10 @@ impl Times {
         Self {
             place: place(parameters),
             clock: ports.inputs[0].clock,
-            ut1_minus_utc: parameters.ut1_utc_seconds.unwrap_or(0.0),
+            orientation: EarthOrientation {
+                ut1_utc_seconds: parameters.ut1_utc_seconds.unwrap_or(0.0),
+                ..EarthOrientation::default()
+            },
             source,
             antennas: description.antennas.iter().map(|antenna| antenna.position_metres).collect(),
             rows: description.rows(),
@@ -147,16 +149,16 @@ impl Times {
     /// Rows of the dump that begins at `timestamp`.
     pub fn at(&mut self, timestamp: u64, config_id: u64) -> DumpTime<'_> {
         let Place { latitude, longitude, .. } = self.place;
-        let centre = timestamp as f64 + self.clock.samples_per_frame as f64 / 2.0;
-        let elapsed = centre / self.clock.adc_sample_rate_hz;
-        let unix = utc::unix_after(self.clock.sync_time_seconds, elapsed);
-        let moment = Moment::new(unix, self.ut1_minus_utc);
-        let sidereal_time =
-            (moment.greenwich_sidereal_time() + longitude).rem_euclid(std::f64::consts::TAU);
+        let half = self.clock.samples_per_frame as f64 / 2.0 / self.clock.adc_sample_rate_hz;
+        let centre = self.clock.signal_time(timestamp).and_then(|begin| begin.plus_seconds(half));
+        // A time that no calendar has is written as 1970.
+        let centre = centre.unwrap_or_default();
+        let sky = Sky::new(centre, &self.orientation, &self.place);
+        let sidereal_time = sky.as_ref().map_or(0.0, Sky::sidereal_time);
         // Without a source the phase centre is the zenith.
-        let phase_centre = match self.source {
-            None => [sidereal_time, latitude, 0.0],
-            Some([ra, dec]) => moment.apparent_with_north(ra, dec, latitude, sidereal_time),
+        let phase_centre = match (self.source, sky) {
+            (Some([ra, dec]), Some(sky)) => sky.apparent_with_north(ra, dec),
+            _ => [sidereal_time, latitude, 0.0],
         };
         let [ra, declination, north_angle] = phase_centre;
         let greenwich_hour_angle = sidereal_time - ra - longitude;
@@ -169,7 +171,7 @@ impl Times {
             std::array::from_fn(|n| two[n] - one[n])
         }));
         DumpTime {
-            julian_date: utc::julian_date(unix),
+            julian_date: centre.to_julian_date().iter().sum(),
             sidereal_time,
             uvw_metres: &self.uvw,
             phase_centre,

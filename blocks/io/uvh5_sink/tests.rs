@@ -9,7 +9,7 @@ fn port(first_channel: usize) -> PortType {
     PortType {
         dtype: Dtype::Ci32,
         axes: vec![Axis::new("channel", 4), Axis::new("baseline", 3), Axis::new("product", 4)],
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 1e9, samples_per_frame: 1000 },
+        clock: Clock { sync_time: fxgraph::Time::unix(1_000_000_000), ..Clock::new(1e6, 1000) },
         band: Some(Band::signed(16, first_channel, 1e9, 1.6e6)),
         validity: ValidityType { axes: vec![Axis::new("baseline", 3)], full: 4 },
     }

@@ -5,7 +5,7 @@ use super::{Format, VdifSink};
 use crate::io::output_file::{OutputFile, Report};
 use fxgraph::recording::try_path;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, Gauge, Input, Io, Next};
-use fxgraph_formats::vdif::{epoch_of, epoch_unix, pack};
+use fxgraph_formats::vdif::{epoch_of, epoch_seconds, pack, time_of};
 use std::sync::Arc;
 
 /// Bytes of invalid frames that are written at a time.
@@ -121,7 +121,7 @@ impl Sink {
             return Ok(());
         };
         let Some(next) = self.next else {
-            let Some(epoch) = epoch_of((number / rate) as i64) else {
+            let Some(epoch) = time_of(number / rate).and_then(epoch_of) else {
                 self.count.misplaced.add(1);
                 return Ok(());
             };
@@ -233,7 +233,7 @@ impl Sink {
         let first = *next - samples;
         let mut header = self.format.header;
         header.epoch = self.epoch;
-        header.seconds = (first / rate).saturating_sub(epoch_unix(self.epoch) as u64) as u32;
+        header.seconds = (first / rate).saturating_sub(epoch_seconds(self.epoch)) as u32;
         header.frame = (first % rate / samples) as u32;
         let frames = self.set.chunks_exact_mut(header.frame_bytes as usize);
         for (thread, (frame, invalid)) in frames.zip(&mut self.invalid).enumerate() {

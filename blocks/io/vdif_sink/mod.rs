@@ -11,8 +11,8 @@ use crate::io::rows::Rows;
 use fxgraph::access::WrittenPath;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortType, Refusal,
-    Resources,
+    At, Checked, Clock, Configured, Implementation, Implementations, Kind, KindSpec, PortType,
+    Refusal, Resources, Time,
 };
 use fxgraph_formats::vdif::{
     Grid, Header, MAX_FRAME_BYTES, epoch_of, frames_per_second, is_width, payload_sizes, station,
@@ -63,8 +63,9 @@ pub struct VdifSink {
     /// Factor from values of the input to steps of the quantiser, instead of the RMS; for 4, 8 and 16 bits. By default
     /// integers that fit into `bits` are written unchanged.
     pub scale: Option<f32>,
-    /// Unix time of timestamp 0 in seconds, if it is not that of the input.
-    pub sync_time_seconds: Option<f64>,
+    /// Time of timestamp 0, if it is not that of the input: Unix seconds, or a time in UTC such as
+    /// `2026-11-25T14:20:40.25Z`.
+    pub sync_time_seconds: Option<Time>,
     /// Longest gap that is filled with invalid frames, in seconds; frames of longer gaps are left out.
     #[param(default = 10.0, range = 0.0..=3600.0)]
     pub max_gap_seconds: f64,
@@ -246,14 +247,16 @@ impl VdifSink {
         let sample_bits = u64::from(self.bits) * (rows.components() * channels) as u64;
         let payload_bytes = self.payload(rate_hz, sample_bits)?;
         let extended = self.extended(rate_hz, is_complex)?;
-        let sync_seconds = self.sync_time_seconds.unwrap_or(input.clock.sync_time_seconds);
-        if epoch_of(sync_seconds as i64).is_none() {
+        let sync_time = self.sync_time_seconds.unwrap_or(input.clock.sync_time);
+        let clock = Clock { sync_time, ..input.clock };
+        let Some(signal_time) = clock.signal_time(0).filter(|time| epoch_of(*time).is_some())
+        else {
             let message = format!(
-                "VDIF needs times from 2000 to 2031, the Unix time of timestamp 0 is {sync_seconds}"
+                "VDIF needs times from 2000 to 2031, the time of timestamp 0 is {sync_time}"
             );
             let help = "set `sync_time_seconds` here or at the source, for example 1.8e9";
             return Err(Box::new(Refusal::parameter("sync_time_seconds", message).help(help)));
-        }
+        };
         let header = Header {
             is_invalid: false,
             is_legacy: extended.is_none(),
@@ -271,7 +274,7 @@ impl VdifSink {
         };
         let grid = Grid {
             rate_hz,
-            sync_seconds,
+            sync_time: signal_time,
             samples: rows.samples as u64,
             adc_samples: input.clock.samples_per_frame,
         };
@@ -305,6 +308,7 @@ impl KindSpec for VdifSink {
         Resources {
             host_bytes: 2 * format.set_bytes() + size_of::<f32>() * format.rows.values(),
             holds: vec![1],
+            fixes_band: true,
             writes: vec![block.parameters.path.path().to_owned()],
             ..Resources::default()
         }

@@ -15,7 +15,7 @@ use fxgraph::{
     Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     PortType, Refusal, Resources, ValidityType,
 };
-use fxgraph_formats::vdif::{Header, Reader, Step, epoch_unix};
+use fxgraph_formats::vdif::{Header, Reader, Step, epoch_time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -222,9 +222,8 @@ impl VdifSource {
             dtype,
             axes,
             clock: Clock {
-                adc_sample_rate_hz: per_second as f64,
-                sync_time_seconds: epoch_unix(format.header.epoch) as f64,
-                samples_per_frame: format.adc_samples() * format.vdif_frames as u64,
+                sync_time: epoch_time(format.header.epoch),
+                ..Clock::new(per_second as f64, format.adc_samples() * format.vdif_frames as u64)
             },
             band,
             validity: ValidityType::flags(validity),

@@ -10,7 +10,7 @@ fn port(dtype: Dtype, len: usize) -> PortType {
     PortType {
         dtype,
         axes: vec![Axis::new("pol", 1), Axis::new("sample", len)],
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 8 },
+        clock: Clock::new(1e6, 8),
         band: None,
         validity: ValidityType::flags(vec![Axis::new("pol", 1)]),
     }

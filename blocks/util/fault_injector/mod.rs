@@ -88,7 +88,7 @@ mod tests {
     use fxgraph::{Axis, Clock, Counters, Dtype, Next, ValidityType};
 
     fn ports() -> Ports {
-        let clock = Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 8 };
+        let clock = Clock::new(1e6, 8);
         let port = PortType {
             dtype: Dtype::I8,
             axes: vec![Axis::new("sample", 8)],

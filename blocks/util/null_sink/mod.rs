@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn null_sink_counts_missing_units_and_ends_with_its_inputs() {
-        let clock = Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 8 };
+        let clock = Clock::new(1e6, 8);
         let port = PortType {
             dtype: Dtype::I8,
             axes: vec![Axis::new("sample", 8)],

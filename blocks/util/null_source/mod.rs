@@ -11,7 +11,7 @@ use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
     Axis, Band, Checked, Clock, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
-    Refusal, ValidityType,
+    Refusal, Time, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,9 +36,9 @@ pub struct NullSource {
     /// ADC sample rate in Hz.
     #[param(default = 1.712e9)]
     pub adc_sample_rate_hz: f64,
-    /// Unix time of timestamp 0 in seconds.
+    /// Time of timestamp 0: Unix seconds, or a time in UTC such as `2026-11-25T14:20:40.25Z`.
     #[param(default)]
-    pub sync_time_seconds: f64,
+    pub sync_time_seconds: Time,
     /// Timestamp of the first frame, in ADC samples.
     #[param(default)]
     pub first_timestamp: u64,
@@ -204,9 +204,8 @@ impl NullSource {
             dtype,
             axes,
             clock: Clock {
-                adc_sample_rate_hz: self.adc_sample_rate_hz,
-                sync_time_seconds: self.sync_time_seconds,
-                samples_per_frame: self.samples_per_frame,
+                sync_time: self.sync_time_seconds,
+                ..Clock::new(self.adc_sample_rate_hz, self.samples_per_frame)
             },
             band,
             validity: ValidityType { axes: validity_axes, full: self.validity_full },

@@ -43,7 +43,7 @@ fn port() -> PortType {
     PortType {
         dtype: Dtype::F32,
         axes: vec![Axis::new("channel", 4), Axis::new("sample", 8)],
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 1e9, samples_per_frame: 8 },
+        clock: Clock { sync_time: fxgraph::Time::unix(1_000_000_000), ..Clock::new(1e6, 8) },
         band: None,
         validity: ValidityType::flags(vec![Axis::new("heap", 2)]),
     }
@@ -194,7 +194,7 @@ fn returned_array_is_copied_and_none_drops_the_frame() {
     assert_eq!(out.frames[0].validity, [9; 4]);
     assert_eq!(out.frames[1].validity, [0; 4]);
     assert_eq!((out.count("frames_computed"), out.count("frames_dropped")), (3, 3));
-    assert_eq!(out.port.clock.sync_time_seconds, 1e9);
+    assert_eq!(out.port.clock.sync_time.to_unix_f64(), 1e9);
 }
 
 #[test]

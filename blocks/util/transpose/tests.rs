@@ -12,7 +12,7 @@ fn port(dtype: Dtype, lengths: &[usize], validity: &[(&'static str, usize)]) -> 
     PortType {
         dtype,
         axes: axes.collect(),
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 8 },
+        clock: Clock::new(1e6, 8),
         band: None,
         validity: ValidityType::flags(
             validity.iter().map(|(name, len)| Axis::new(name, *len)).collect(),

@@ -19,7 +19,7 @@ fn port() -> PortType {
             Axis::new("spectrum", 3),
             Axis::new("pol", 2),
         ],
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 48 },
+        clock: Clock::new(1e6, 48),
         band: Some(Band::signed(4, 0, 2.5e5, 5e5)),
         validity: ValidityType::flags(vec![Axis::new("heap", HEAPS)]),
     }

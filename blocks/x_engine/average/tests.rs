@@ -22,7 +22,7 @@ fn port(
     PortType {
         dtype,
         axes: axes(payload),
-        clock: Clock { adc_sample_rate_hz: 1e3, sync_time_seconds: 0.0, samples_per_frame: STEP },
+        clock: Clock::new(1e3, STEP),
         band: None,
         validity: ValidityType { axes: axes(validity), full: 5 },
     }
@@ -174,7 +174,7 @@ fn average_of_short_dumps_is_the_long_dump_of_a_correlator() {
     let voltages = PortType {
         dtype: Dtype::Ci8,
         axes: axes(&[("heap", 1), ("antenna", 3), ("channel", 2), ("spectrum", 16), ("pol", 2)]),
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 64 },
+        clock: Clock::new(1e6, 64),
         band: None,
         validity: ValidityType::flags(axes(&[("heap", 1), ("antenna", 3)])),
     };
@@ -281,7 +281,7 @@ fn every_baseline_is_in_the_output_of_one_number_of_dumps() {
     let band = Band::signed(2, 0, 1.4e9, 1e6);
     let input = PortType {
         band: Some(band),
-        clock: Clock { adc_sample_rate_hz: 125.0, sync_time_seconds: 0.0, samples_per_frame: STEP },
+        clock: Clock::new(125.0, STEP),
         ..port(Dtype::Ci32, &payload, &[("baseline", 6)])
     };
     let frames: Vec<Input<i32>> = (0..4)

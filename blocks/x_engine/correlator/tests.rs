@@ -29,11 +29,7 @@ pub(crate) fn port(shape: &Stacked) -> PortType {
     PortType {
         dtype: shape.dtype,
         axes: first.into_iter().chain(last).collect(),
-        clock: Clock {
-            adc_sample_rate_hz: 1e6,
-            sync_time_seconds: 0.0,
-            samples_per_frame: shape.heaps as u64 * shape.samples_per_heap(),
-        },
+        clock: Clock::new(1e6, shape.heaps as u64 * shape.samples_per_heap()),
         band: None,
         validity: ValidityType::flags(vec![heap(), antenna()]),
     }

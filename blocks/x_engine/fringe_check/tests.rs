@@ -19,11 +19,7 @@ fn input() -> PortType {
             Axis::new("baseline", 6),
             Axis::new("product", 4),
         ],
-        clock: Clock {
-            adc_sample_rate_hz: 1.712e9,
-            sync_time_seconds: 0.0,
-            samples_per_frame: 512,
-        },
+        clock: Clock::new(1.712e9, 512),
         band: Some(Band::signed(CHANNELS, 0, 428e6, 856e6)),
         validity: ValidityType { axes: vec![Axis::new("baseline", 6)], full: 1 },
     }

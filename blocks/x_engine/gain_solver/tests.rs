@@ -20,7 +20,7 @@ fn input() -> PortType {
     PortType {
         dtype: Dtype::Cf32,
         axes: vec![Axis::new("channel", CHANNELS), baseline.clone(), Axis::new("product", 4)],
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: STEP },
+        clock: Clock::new(1e6, STEP),
         band: Some(Band::signed(CHANNELS, 0, 1e8, 1e7)),
         validity: ValidityType { axes: vec![baseline], full: 8 },
     }

@@ -182,7 +182,7 @@ mod tests {
         let port = PortType {
             dtype: Dtype::F32,
             axes: vec![Axis::new("channel", 2)],
-            clock: Clock { adc_sample_rate_hz: 1e9, sync_time_seconds: 0.0, samples_per_frame: 2 },
+            clock: Clock::new(1e9, 2),
             band: None,
             validity: ValidityType::flags(vec![]),
         };

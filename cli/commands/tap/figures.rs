@@ -29,7 +29,7 @@ impl Figures {
         let port = PortType {
             dtype,
             axes: vec![Axis::new("element", elements)],
-            clock: Clock { adc_sample_rate_hz: 1.0, sync_time_seconds: 0.0, samples_per_frame: 1 },
+            clock: Clock::new(1.0, 1),
             band: None,
             validity: ValidityType::flags(Vec::new()),
         };

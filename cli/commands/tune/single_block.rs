@@ -123,7 +123,7 @@ fn source(port: &PortType, seed: usize, frames: Option<u64>) -> Value {
         "validity_full": port.validity.full,
         "samples_per_frame": port.clock.samples_per_frame,
         "adc_sample_rate_hz": port.clock.adc_sample_rate_hz,
-        "sync_time_seconds": port.clock.sync_time_seconds,
+        "sync_time_seconds": port.clock.sync_time,
         "pattern": "random",
         "seed": seed,
     });

@@ -6,7 +6,7 @@ fn samples(dtype: Dtype) -> PortType {
     PortType {
         dtype,
         axes: vec![Axis::new("sample", 4)],
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 4 },
+        clock: Clock::new(1e6, 4),
         band: None,
         validity: ValidityType::flags(vec![Axis::new("sample", 1)]),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -114,24 +115,31 @@ class Clock:
         Unix time of timestamp 0, in seconds.
     samples_per_frame : int
         ADC samples from one frame to the next.
+    filter_delay_samples : float
+        ADC samples by which the signal is later than the timestamps, because of filters.
+    sync_time : str
+        UTC time of timestamp 0 to the picosecond, or an empty text.
     """
 
     adc_sample_rate_hz: float
     sync_time_seconds: float
     samples_per_frame: int
+    filter_delay_samples: float = 0.0
+    sync_time: str = ""
 
     def unix_seconds(self, timestamps: int | npt.ArrayLike) -> Floats:
-        """Return the Unix time of `timestamps` in seconds, as float64 (about 0.2 us near the present)."""
-        ticks = np.asarray(timestamps, dtype=np.float64)
+        """Return the Unix time of the signal at `timestamps`, as float64 (about 0.2 us near the present)."""
+        ticks = np.asarray(timestamps, dtype=np.float64) + self.filter_delay_samples
         return np.asarray(self.sync_time_seconds + ticks / self.adc_sample_rate_hz)
 
     def times(self, timestamps: int | npt.ArrayLike) -> Times:
-        """Return the UTC time of `timestamps` (ADC samples since the sync time) as datetime64[ns].
+        """Return the UTC time of the signal at `timestamps` (ADC samples since the sync time) as datetime64[ns].
 
         The computation uses integers; the result is within 1 ns of the exact time.
         """
         ticks = np.atleast_1d(np.asarray(timestamps)).astype(np.uint64)
-        sync = Fraction(self.sync_time_seconds) * 10**9
+        delay = Fraction(self.filter_delay_samples) / Fraction(self.adc_sample_rate_hz)
+        sync = (self._sync() + delay) * 10**9
         nanoseconds = self._since_sync(ticks)
         if not abs(sync) < _MAX_NANOSECONDS:
             raise Error(f"`sync_time_seconds` is out of range: {self.sync_time_seconds}")
@@ -141,6 +149,14 @@ class Clock:
             raise Error("a timestamp is out of the range of datetime64[ns]")
         whole = (nanoseconds + start).astype(np.int64).view("datetime64[ns]")
         return whole.reshape(np.shape(timestamps))
+
+    def _sync(self) -> Fraction:
+        """Return the Unix time of timestamp 0, with all digits of `sync_time`."""
+        found = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:[0-5]\d)(?:\.(\d+))?Z", self.sync_time)
+        if found is None:
+            return Fraction(self.sync_time_seconds)
+        seconds = int(np.datetime64(found[1], "s").astype(np.int64))
+        return Fraction(seconds) + Fraction(f"0.{found[2] or 0}")
 
     def _since_sync(self, ticks: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         rate = Fraction(self.adc_sample_rate_hz)
@@ -165,6 +181,8 @@ class Clock:
             rate,
             number(entry.get("sync_time_seconds"), "sync_time_seconds"),
             integer(entry.get("samples_per_frame"), "samples_per_frame"),
+            number(entry.get("filter_delay_samples", 0), "filter_delay_samples"),
+            str(entry.get("sync_time") or ""),
         )
 
 

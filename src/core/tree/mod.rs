@@ -37,6 +37,8 @@ pub enum Value {
     Int(i128),
     /// Any other number.
     Float(f64),
+    /// A number with more digits than a float has, as in the file.
+    Digits(String),
     /// Text.
     Text(String),
     /// A list.
@@ -75,8 +77,22 @@ impl Value {
             && text.contains(|c: char| c.is_ascii_digit())
             && text.chars().all(|c| c.is_ascii_digit() || "+-.eE".contains(c));
         match text.parse() {
+            Ok(number) if is_number && has_excess_digits(text, number) => {
+                Self::Digits(text.to_owned())
+            }
             Ok(number) if is_number => Self::Float(number),
             _ => Self::Text(text.to_owned()),
+        }
+    }
+
+    /// The value as a float, if it is a number.
+    #[must_use]
+    pub fn float(&self) -> Option<f64> {
+        match self {
+            Self::Int(value) => Some(*value as f64),
+            Self::Float(value) => Some(*value),
+            Self::Digits(text) => text.parse().ok(),
+            _ => None,
         }
     }
 
@@ -99,7 +115,7 @@ impl Value {
             Self::Null => "nothing",
             Self::Bool(_) => "true or false",
             Self::Int(_) => "an integer",
-            Self::Float(_) => "a number",
+            Self::Float(_) | Self::Digits(_) => "a number",
             Self::Text(_) => "text",
             Self::List(_) => "a list",
             Self::Map(_) => "a mapping",
@@ -130,7 +146,7 @@ impl Value {
             Self::Bool(value) => value.to_string(),
             Self::Int(value) => value.to_string(),
             Self::Float(value) => float_text(*value),
-            Self::Text(text) => text.clone(),
+            Self::Text(text) | Self::Digits(text) => text.clone(),
             Self::List(items) => {
                 let items: Vec<String> = items.iter().map(|item| item.value.plain()).collect();
                 format!("[{}]", items.join(", "))
@@ -158,7 +174,8 @@ impl Value {
             },
             Self::Float(value) => serde_json::Number::from_f64(*value)
                 .map_or_else(|| float_text(*value).into(), Json::Number),
-            Self::Text(text) => text.clone().into(),
+            // Text, because numbers in JSON are floats; it is read as a number again.
+            Self::Text(text) | Self::Digits(text) => text.clone().into(),
             Self::List(items) => items.iter().map(|item| item.value.to_json()).collect(),
             Self::Map(entries) => Json::Object(
                 entries
@@ -168,6 +185,20 @@ impl Value {
             ),
         }
     }
+}
+
+/// Digits that every decimal number keeps as a float.
+const FLOAT_DIGITS: usize = 15;
+
+/// Whether `text`, which reads as `number`, has digits that a float cannot hold.
+fn has_excess_digits(text: &str, number: f64) -> bool {
+    let digits = |text: &str| -> String {
+        let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+        let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+        digits.trim_matches('0').to_owned()
+    };
+    let given = digits(text);
+    given.len() > FLOAT_DIGITS && number.is_finite() && given != digits(&format!("{number:e}"))
 }
 
 /// A float as YAML writes it.
@@ -193,7 +224,10 @@ impl Node {
                 let int = number.as_u64().map(i128::from).or(number.as_i64().map(i128::from));
                 int.map_or_else(|| Value::Float(number.as_f64().unwrap_or(f64::NAN)), Value::Int)
             }
-            Json::String(text) => Value::Text(text.clone()),
+            Json::String(text) => match Value::from_plain(text) {
+                digits @ Value::Digits(_) => digits,
+                _ => Value::Text(text.clone()),
+            },
             Json::Array(items) => {
                 Value::List(items.iter().map(|item| Self::of_json(item, span)).collect())
             }

@@ -148,6 +148,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
             },
             Value::Float(value) => visitor.visit_f64(*value),
             Value::Text(text) => visitor.visit_str(text),
+            Value::Digits(_) => visitor.visit_f64(self.node.value.float().unwrap_or(f64::NAN)),
             Value::List(items) => visitor.visit_seq(Items { items: items.iter(), reader: self }),
             Value::Map(entries) => {
                 visitor.visit_map(Entries { rest: entries.iter(), next: None, reader: self })
@@ -174,16 +175,21 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
     }
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        match self.node.value {
-            Value::Int(value) => self.done(visitor.visit_f64(value as f64)),
-            Value::Float(value) => self.done(visitor.visit_f64(value)),
-            _ => Err(self.expected("a number")),
+        let is_digits = |text: &str| matches!(Value::from_plain(text), Value::Digits(_));
+        let number = match &self.node.value {
+            // Digits that went through JSON and YAML are quoted.
+            Value::Text(text) if is_digits(text) => text.parse().ok(),
+            value => value.float(),
+        };
+        match number {
+            Some(number) => self.done(visitor.visit_f64(number)),
+            None => Err(self.expected("a number")),
         }
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match &self.node.value {
-            Value::Text(text) => self.done(visitor.visit_str(text)),
+            Value::Text(text) | Value::Digits(text) => self.done(visitor.visit_str(text)),
             _ => Err(self.expected("text")),
         }
     }
@@ -204,6 +210,9 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, ReadError> {
+        if let (fxgraph_time::NAME, Value::Digits(digits)) = (name, &self.node.value) {
+            return self.done(visitor.visit_str(digits));
+        }
         if let Some(usage) = access::NAMES.iter().position(|known| *known == name) {
             return self.file(FileUse::ALL[usage], visitor);
         }

@@ -32,7 +32,7 @@ fn compute(term: &Term, names: &mut Names<'_>) -> Result<Scalar, Problem> {
         Form::Index(list, index) => element(list, index, names)?,
         Form::Unary("not", inner) => Scalar::Bool(!truth(inner, names)?),
         Form::Unary(sign, inner) => {
-            let value = compute(inner, names)?;
+            let value = compute(inner, names)?.rounded();
             match value {
                 Scalar::Int(value) => Scalar::Int(if *sign == "-" { -value } else { value }),
                 Scalar::Float(value) => Scalar::Float(if *sign == "-" { -value } else { value }),
@@ -45,7 +45,7 @@ fn compute(term: &Term, names: &mut Names<'_>) -> Result<Scalar, Problem> {
         Form::Binary("and", a, b) => Scalar::Bool(truth(a, names)? && truth(b, names)?),
         Form::Binary("or", a, b) => Scalar::Bool(truth(a, names)? || truth(b, names)?),
         Form::Binary(symbol, a, b) => {
-            let (left, right) = (compute(a, names)?, compute(b, names)?);
+            let (left, right) = (compute(a, names)?.rounded(), compute(b, names)?.rounded());
             binary(symbol, &left, &right, term.at, b.at)?
         }
         Form::Call(name, arguments) => call(name, arguments, term, names)?,

@@ -15,6 +15,8 @@ pub(super) enum Scalar {
     Bool(bool),
     Int(i128),
     Float(f64),
+    /// A number with more digits than a float has.
+    Digits(String),
     Text(String),
     List(Vec<Scalar>),
     /// Passed through unchanged.
@@ -27,10 +29,18 @@ impl Scalar {
         match self {
             Self::Bool(_) => "a truth value",
             Self::Int(_) => "an integer",
-            Self::Float(_) => "a number",
+            Self::Float(_) | Self::Digits(_) => "a number",
             Self::Text(_) => "text",
             Self::List(_) => "a list",
             Self::Map(_) => "a mapping",
+        }
+    }
+
+    /// The value for arithmetic: without digits that a float does not have.
+    fn rounded(self) -> Self {
+        match (&self, self.number()) {
+            (Self::Digits(_), Some(number)) => Self::Float(number),
+            _ => self,
         }
     }
 
@@ -39,6 +49,7 @@ impl Scalar {
         match self {
             Self::Int(value) => Some(*value as f64),
             Self::Float(value) => Some(*value),
+            Self::Digits(text) => text.parse().ok(),
             _ => None,
         }
     }

@@ -30,11 +30,7 @@ fn port(channels: usize) -> PortType {
     PortType {
         dtype: Dtype::Ci8,
         axes: vec![Axis::new("channel", channels).from_parameter("channels"), Axis::new("pol", 2)],
-        clock: Clock {
-            adc_sample_rate_hz: 1e9,
-            sync_time_seconds: 0.0,
-            samples_per_frame: channels as u64,
-        },
+        clock: Clock::new(1e9, channels as u64),
         band: None,
         validity: ValidityType::flags(vec![]),
     }

@@ -52,7 +52,7 @@ impl KindSpec for Numbers {
         let port = PortType {
             dtype: Dtype::U8,
             axes: vec![Axis::new("byte", ELEMENTS * size_of::<u64>())],
-            clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 1 },
+            clock: Clock::new(1e6, 1),
             band: None,
             validity: ValidityType::flags(vec![]),
         };

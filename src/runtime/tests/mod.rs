@@ -32,7 +32,7 @@ fn port() -> PortType {
     PortType {
         dtype: Dtype::U8,
         axes: vec![Axis::new("sample", 16)],
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 16 },
+        clock: Clock::new(1e6, 16),
         band: None,
         validity: ValidityType::flags(vec![]),
     }

@@ -20,10 +20,11 @@ use crate::io::spead::packet::Packet;
 pub use filling::{Copies, MAX_THREADS, Pending};
 use filling::{Copying, Filling, Writers};
 use fxgraph::Env;
+use fxgraph::Time;
 use fxgraph::runtime::EventKind;
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Result of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub struct Options {
     /// Whether the window continues with a stream that starts again.
     pub resyncs: bool,
     /// Unix time of timestamp 0, if known.
-    pub sync_time_seconds: Option<f64>,
+    pub sync_time: Option<Time>,
     /// Threads that fill frames.
     pub threads: usize,
     /// Frames of an interval that is dropped as a whole when the flowgraph does not keep up; `None` drops none.
@@ -83,7 +84,7 @@ impl Options {
             senders_per_part: 1,
             max_gap_seconds: 60.0,
             resyncs: true,
-            sync_time_seconds: None,
+            sync_time: None,
             threads: 1,
             interval_frames: None,
             frames_ahead: 1,
@@ -144,9 +145,8 @@ impl Window {
         let parts = layout.slots() / layout.heaps_per_frame;
         let Options { stride, adc_sample_rate_hz, senders_per_part, .. } = options;
         let mut timeline = Timeline::new(&layout, frames as u64, stride, adc_sample_rate_hz);
-        if let Some(sync_time) = options.sync_time_seconds {
-            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            timeline.set_real_time(Instant::now(), unix.as_secs_f64() - sync_time);
+        if let Some(sync_time) = options.sync_time {
+            timeline.set_real_time(Instant::now(), Time::now().seconds_since(sync_time));
         }
         Self {
             writers: Writers::new(options.threads),

@@ -11,7 +11,7 @@ fn samples(dtype: Dtype) -> PortType {
     PortType {
         dtype,
         axes: vec![Axis::new("sample", LEN)],
-        clock: Clock { adc_sample_rate_hz: 1000.0, sync_time_seconds: 0.0, samples_per_frame },
+        clock: Clock::new(1000.0, samples_per_frame),
         band: None,
         validity: ValidityType::flags(vec![Axis::new("heap", 4)]),
     }

@@ -16,7 +16,7 @@ fn spectra() -> PortType {
         dtype: Dtype::Cf32,
         validity: ValidityType::flags(vec![Axis::new("spectrum", SPECTRA)]),
         axes,
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame },
+        clock: Clock::new(1e6, samples_per_frame),
         band: None,
     }
 }

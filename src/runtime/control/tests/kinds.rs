@@ -31,7 +31,7 @@ fn port(len: usize) -> PortType {
     PortType {
         dtype: Dtype::I64,
         axes: vec![Axis::new("sample", len)],
-        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 1 },
+        clock: Clock::new(1e6, 1),
         band: None,
         validity: ValidityType::flags(vec![]),
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use fxgraph::Env;
+use fxgraph::Time;
 
 #[test]
 fn outage_counts_every_heap_as_missing() {
@@ -288,8 +289,8 @@ fn stream_older_than_a_turn_begins_at_real_time() {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     let turn_seconds = (1_u64 << 48) as f64 / RATE;
     for turns in [0.25, 3.25, 2.999_999_999_9, 3.0] {
-        let sync_time_seconds = Some(unix - turns * turn_seconds);
-        let options = Options { sync_time_seconds, ..Options::new(4, RATE) };
+        let sync_time = Time::from_unix_f64(unix - turns * turn_seconds);
+        let options = Options { sync_time, ..Options::new(4, RATE) };
         let mut live = Live::of(digitiser(), options);
         let first = (turns * TURN as f64) as u64 / 64 * 64 + 7;
         live.stream(first..first + 300);
