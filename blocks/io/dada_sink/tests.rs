@@ -14,7 +14,7 @@ fn port(axes: &[(&'static str, usize)], units: &[(&'static str, usize)]) -> Port
     PortType {
         dtype: Dtype::I8,
         axes: of(axes),
-        clock: Clock { sync_time: fxgraph::Time::unix(1_800_000_000), ..Clock::new(1e6, 16) },
+        clock: Clock { sync_time: Time::unix(1_800_000_000), ..Clock::new(1e6, 16) },
         band: Some(Band::signed(4, 0, 1e8, 4e5)),
         validity: ValidityType::flags(of(units)),
     }

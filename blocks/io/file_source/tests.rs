@@ -12,10 +12,7 @@ fn port(dtype: Dtype) -> PortType {
     PortType {
         dtype,
         axes: vec![Axis::new("channel", 24), Axis::new("pol", 2)],
-        clock: Clock {
-            sync_time: fxgraph::Time::from_unix_f64(3.5).unwrap(),
-            ..Clock::new(1e6, 8)
-        },
+        clock: Clock { sync_time: Time::from_unix_f64(3.5).unwrap(), ..Clock::new(1e6, 8) },
         band: Some(Band::signed(64, 8, 2.5e5, 5e5)),
         validity: ValidityType { axes: vec![Axis::new("pol", 2)], full: 9 },
     }

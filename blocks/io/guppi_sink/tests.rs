@@ -18,10 +18,7 @@ fn port(antennas: usize) -> PortType {
     PortType {
         dtype: Dtype::Ci8,
         axes: units.iter().cloned().chain(rest).collect(),
-        clock: Clock {
-            sync_time: fxgraph::Time::from_unix_f64(SYNC).unwrap(),
-            ..Clock::new(1.2e6, 48)
-        },
+        clock: Clock { sync_time: Time::from_unix_f64(SYNC).unwrap(), ..Clock::new(1.2e6, 48) },
         // Channels 2, 3, 4 of 8 over 0.8 MHz, channel 4 at 100 MHz.
         band: Some(Band::signed(8, 2, 1e8, 8e5)),
         validity: ValidityType::flags(units),

@@ -17,10 +17,7 @@ fn port(dtype: Dtype, pols: usize) -> PortType {
     PortType {
         dtype,
         axes: vec![pol.clone(), Axis::new("sample", 16)],
-        clock: Clock {
-            sync_time: fxgraph::Time::from_unix_f64(SYNC).unwrap(),
-            ..Clock::new(64e3, 32)
-        },
+        clock: Clock { sync_time: Time::from_unix_f64(SYNC).unwrap(), ..Clock::new(64e3, 32) },
         band: None,
         validity: ValidityType::flags(vec![pol, Axis::new("heap", 2)]),
     }
@@ -289,8 +286,7 @@ fn vdif_sink_rejects_impossible_files() {
         header.contains("`edv1` needs a sample rate that is a multiple of 2000 Hz"),
         "{header}"
     );
-    let sync =
-        refused(serde_json::json!({}), |port| port.clock.sync_time = fxgraph::Time::default());
+    let sync = refused(serde_json::json!({}), |port| port.clock.sync_time = Time::default());
     assert!(sync.contains("times from 2000 to 2031"), "{sync}");
     assert!(refused(serde_json::json!({}), |port| port.dtype = Dtype::F64).contains("f64"));
     let nowhere = sink(Path::new("out/"), serde_json::json!({}));

@@ -3,6 +3,7 @@
 use super::*;
 use fxgraph::Env;
 use fxgraph::Time;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 #[test]
 fn outage_counts_every_heap_as_missing() {
