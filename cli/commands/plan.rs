@@ -11,6 +11,7 @@ use crate::units;
 use fxgraph::DeviceName;
 use fxgraph::diagnostic::{Severity, render_all};
 use fxgraph::flowgraph::{Memory, PartPlan, Thread, Work};
+use fxgraph::kind::{Rounded, four_digits};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -142,13 +143,14 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
     let operations: f64 =
         plan.blocks.iter().map(|block| Work::of(block).operations_per_second).sum();
     format!(
-        "{} {}\n\n{}{}{}\n{}\n{}\nmemory {}, {} operations/s at full rate\n\
+        "{} {}\n\n{}{}{}{}\n{}\n{}\nmemory {}, {} operations/s at full rate\n\
          including {} for the program; swapping a block needs up to {} more\n",
         terminal.paint(Paint::Bold, &plan.name),
         terminal.paint(Paint::Dim, &format!("configuration {hash}")),
         about(plan, terminal),
         blocks_table(plan, memory, coloured),
         frames_table(plan, coloured),
+        rounded_table(plan, coloured),
         edges_table(plan, coloured),
         pools_table(plan, memory, coloured),
         memory_by_device(memory, terminal),
@@ -208,6 +210,29 @@ fn frames_table(plan: &fxgraph::flowgraph::Plan, coloured: bool) -> String {
         table.row([name.clone(), frame.samples.to_string(), duration, frame.why()]);
     }
     if is_empty { String::new() } else { format!("\n{}", table.finish()) }
+}
+
+/// Parameters in physical units that blocks round to a grid.
+fn rounded_table(plan: &fxgraph::flowgraph::Plan, coloured: bool) -> String {
+    use Align::{Left, Right};
+    let columns =
+        [("rounded", Left), ("parameter", Left), ("given", Right), ("in use", Right), ("", Left)];
+    let mut table = Table::new(coloured, &columns);
+    let mut is_empty = true;
+    for block in &plan.blocks {
+        for each in block.configured.rounded() {
+            is_empty = false;
+            let [given, used] = [each.given, each.used].map(four_digits);
+            let parameter = each.parameter.to_owned();
+            table.row([block.name.clone(), parameter, given, used, each.unit.to_owned()]);
+        }
+    }
+    if is_empty { String::new() } else { format!("\n{}", table.finish()) }
+}
+
+fn rounded_as_json(rounded: &Rounded) -> Value {
+    let Rounded { parameter, unit, given, used, .. } = rounded;
+    json!({ "parameter": parameter, "unit": unit, "given": given, "used": used })
 }
 
 fn edges_table(plan: &fxgraph::flowgraph::Plan, coloured: bool) -> String {
@@ -301,6 +326,10 @@ fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
             });
             if let Some(frame) = &block.frame {
                 value["frame"] = json!(frame);
+            }
+            let rounded = block.configured.rounded();
+            if !rounded.is_empty() {
+                value["rounded"] = rounded.iter().map(rounded_as_json).collect();
             }
             if let (Some(hosts), Some(host)) = (&plan.hosts, block.host) {
                 value["host"] = hosts.name(host).into();

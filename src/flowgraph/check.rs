@@ -10,7 +10,7 @@ use super::resolve::{Feed, port_name};
 use crate::OnFault;
 use fxgraph_core::access::FileAccess;
 use fxgraph_core::device::DeviceName;
-use fxgraph_core::diagnostic::{Diagnostic, Span, codes};
+use fxgraph_core::diagnostic::{Diagnostic, Severity, Span, codes};
 use fxgraph_core::kind::{
     AnyConfigured, AnyParameters, At, KindEntry, PortNames, Ports, Refusal, Resources,
 };
@@ -54,6 +54,9 @@ pub(super) fn check(
         let parameters = parameters.as_ref();
         let block = plan_block(&instances[index], parameters, feeds, known, instances, problems);
         problems.extend(impossible_policy(&instances[index], parameters));
+        if let Some(block) = &block {
+            problems.extend(warnings(&instances[index], block, feeds));
+        }
         planned[index] = block;
     }
     planned
@@ -256,6 +259,14 @@ pub(super) fn impossible_policy(
         }
         _ => None,
     }
+}
+
+/// Warnings of a block about implausible values.
+fn warnings(instance: &Instance<'_>, block: &PlannedBlock, feeds: &[Feed]) -> Vec<Diagnostic> {
+    let place = |at: &At| place(at, instance, feeds, &block.ports.inputs);
+    let warning =
+        |each| Diagnostic { severity: Severity::Warning, ..refusal(each, &instance.name, place) };
+    block.configured.warnings().into_iter().map(warning).collect()
 }
 
 /// Diagnostic for an output type that no block can read.

@@ -6,6 +6,7 @@ mod tests;
 
 use crate::gnss::samples::DTYPES;
 use crate::gnss::satellites::refuse_satellites;
+use fxgraph::kind::slow_digitiser;
 use fxgraph::{
     Axis, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     PortType, Refusal, Resources, Time, ValidityType,
@@ -196,6 +197,12 @@ impl KindSpec for GnssSignalSimulator {
             validity: ValidityType::flags(vec![]),
         };
         Ok(((), vec![output]))
+    }
+
+    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+        slow_digitiser("adc_sample_rate_hz", block.parameters.adc_sample_rate_hz)
+            .into_iter()
+            .collect()
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

@@ -6,6 +6,8 @@ mod language;
 mod periods;
 
 use crate::io::pace::{default_catch_up, refuse_catch_up};
+use fxgraph::diagnostic::codes;
+use fxgraph::kind::{Rounded, four_digits, slow_digitiser};
 use fxgraph::{
     At, Axis, BlockError, Checked, Clock, Configured, Dtype, FrameSizes, Implementation,
     Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, Time, ValidityType,
@@ -338,6 +340,37 @@ impl DigitiserSimulator {
         }
     }
 
+    /// Warning about a tone of `hz` that is not in the band, or at another frequency than the given one.
+    fn tone_warning(&self, hz: f64) -> Option<Refusal> {
+        let rate_hz = self.adc_sample_rate_hz;
+        let step_hz = rate_hz / self.period_samples as f64;
+        let used = (hz / step_hz).round() * step_hz;
+        let warning = |message: String, label: &str| {
+            Refusal::new(codes::IMPLAUSIBLE, At::Parameter("signals"), message).label(label)
+        };
+        if hz.abs() > rate_hz / 2.0 {
+            let alias = used.rem_euclid(rate_hz);
+            let message = format!(
+                "a tone of {} Hz is above half of the sample rate of {} Hz and appears at {} Hz",
+                four_digits(hz),
+                four_digits(rate_hz),
+                four_digits(alias.min(rate_hz - alias))
+            );
+            let help = "lower its frequency, or raise `adc_sample_rate_hz`";
+            return Some(warning(message, "aliased").help(help));
+        }
+        let is_near = (used - hz).abs() <= 0.1 * hz.abs();
+        (!is_near).then(|| {
+            let (used, step_hz) = (four_digits(used), four_digits(step_hz));
+            let message = format!(
+                "a tone of {} Hz becomes {used} Hz: frequencies are multiples of {step_hz} Hz",
+                four_digits(hz)
+            );
+            let help = "raise `period_samples`, or give a multiple";
+            warning(message, "rounded").help(help)
+        })
+    }
+
     /// Parses `signals`.
     fn program(&self) -> Result<Program, Box<Refusal>> {
         let program = Program::parse(&self.signals).map_err(|error| {
@@ -423,6 +456,24 @@ impl KindSpec for DigitiserSimulator {
             *size <= MAX_FRAME as u64 && begins && fits_period
         });
         Some(frame)
+    }
+
+    fn rounded(block: &Configured<Self>) -> Vec<Rounded> {
+        let parameters = &block.parameters;
+        let Some(given) = parameters.duration_seconds.filter(|seconds| *seconds > 0.0) else {
+            return Vec::new();
+        };
+        let step = parameters.samples_per_frame as f64 / parameters.adc_sample_rate_hz;
+        let used = (given / step).ceil() * step;
+        vec![Rounded { parameter: "duration_seconds", unit: "s", given, used, step }]
+    }
+
+    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+        let parameters = &block.parameters;
+        let rate_hz = parameters.adc_sample_rate_hz;
+        let tones = block.shape.frequencies_hz().into_iter();
+        let tones = tones.filter_map(|hz| parameters.tone_warning(hz));
+        slow_digitiser("adc_sample_rate_hz", rate_hz).into_iter().chain(tones).collect()
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

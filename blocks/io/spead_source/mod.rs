@@ -16,9 +16,10 @@ pub mod window;
 
 use crate::io::spead::{address, xdp};
 use fxgraph::access::ReadPath;
+use fxgraph::kind::{slow_digitiser, unlikely_band};
 use fxgraph::{
     Axis, Band, Checked, Clock, Configured, Dtype, FrameSizes, Implementation, Implementations,
-    Kind, KindSpec, PortType, Resources, Time, ValidityType,
+    Kind, KindSpec, PortType, Refusal, Resources, Time, ValidityType,
 };
 use layout::{Layout, Stream};
 use schemars::JsonSchema;
@@ -220,6 +221,12 @@ impl KindSpec for SpeadSource {
 
     fn ports(&self, _inputs: &[PortType]) -> Checked<Layout> {
         self.layout().map(|layout| (layout, vec![self.port(&layout)]))
+    }
+
+    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+        let rate = slow_digitiser("adc_sample_rate_hz", block.parameters.adc_sample_rate_hz);
+        let band = unlikely_band("bandwidth_hz", &block.ports.outputs[0]);
+        rate.into_iter().chain(band).collect()
     }
 
     fn frame_sizes(&self) -> Option<FrameSizes> {

@@ -12,6 +12,7 @@ mod tests;
 mod writing;
 
 use fxgraph::access::WrittenPath;
+use fxgraph::kind::Rounded;
 use fxgraph::{
     Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortType, Refusal,
     Resources,
@@ -216,6 +217,13 @@ impl KindSpec for Uvh5Sink {
             Some(layout) if refusals.is_empty() => Ok((layout, vec![])),
             _ => Err(refusals),
         }
+    }
+
+    fn rounded(block: &Configured<Self>) -> Vec<Rounded> {
+        let Some(given) = block.parameters.seconds_per_file else { return Vec::new() };
+        let step = block.ports.inputs[0].clock.frames_per_second().recip();
+        let used = (given / step).ceil().max(1.0) * step;
+        vec![Rounded { parameter: "seconds_per_file", unit: "s", given, used, step }]
     }
 
     fn cannot_restart(&self) -> Option<&'static str> {

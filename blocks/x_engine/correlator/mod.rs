@@ -37,6 +37,7 @@ use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::kind::Build;
+use fxgraph::kind::Rounded;
 use fxgraph::{
     At, Axis, Block, BlockError, Checked, Clock, Configured, Dtype, Env, Implementation,
     Implementations, Kind, KindSpec, PortType, Refusal, Resources, ValidityType,
@@ -58,8 +59,8 @@ use sums::Sums;
 pub struct Correlator {
     /// Spectra per dump; a multiple of the spectra per heap. Set either this or `dump_seconds`.
     pub spectra_per_dump: Option<u64>,
-    /// Length of a dump in seconds, rounded to whole heaps (at least one). The rate of the output in
-    /// `fxgraph plan` shows the result.
+    /// Length of a dump in seconds, rounded to whole heaps (at least one). `fxgraph plan` shows the
+    /// result; a difference of more than 10 % is a warning.
     pub dump_seconds: Option<f64>,
     /// Threads that share the channels, 0 for all cores. Small frames use one thread. By default 0,
     /// because a flowgraph has one correlator for all antennas.
@@ -222,6 +223,14 @@ impl KindSpec for Correlator {
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Stacked> {
         self.output(&inputs[0]).map(|(shape, output)| (shape, vec![output]))
+    }
+
+    fn rounded(block: &Configured<Self>) -> Vec<Rounded> {
+        let Some(given) = block.parameters.dump_seconds else { return Vec::new() };
+        let (input, output) = (&block.ports.inputs[0].clock, &block.ports.outputs[0].clock);
+        let used = output.frames_per_second().recip();
+        let step = block.shape.samples_per_heap() as f64 / input.adc_sample_rate_hz;
+        vec![Rounded { parameter: "dump_seconds", unit: "s", given, used, step }]
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

@@ -292,6 +292,8 @@ pub mod codes {
     pub const NETWORK: &str = "E0305";
     /// A latency that the flowgraph cannot meet.
     pub const LATENCY: &str = "E0306";
+    /// A value is possible and probably not meant.
+    pub const IMPLAUSIBLE: &str = "E0307";
 
     /// A change that cannot be made while the flowgraph runs.
     pub const CHANGE: &str = "E0401";

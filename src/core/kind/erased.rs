@@ -2,7 +2,8 @@
 //! the next one, so that nothing is computed twice and the shape stays typed.
 
 use super::{
-    Configured, Env, FrameSizes, Implementation, KindSpec, Ports, Refusal, Resources, parameters,
+    Configured, Env, FrameSizes, Implementation, KindSpec, Ports, Refusal, Resources, Rounded,
+    parameters,
 };
 use crate::block::Block;
 use crate::error::BlockError;
@@ -35,6 +36,14 @@ pub trait AnyConfigured: Any + Send + Sync {
     }
     /// See [`KindSpec::resources`].
     fn resources(&self) -> Resources;
+    /// See [`KindSpec::rounded`].
+    fn rounded(&self) -> Vec<Rounded> {
+        Vec::new()
+    }
+    /// See [`KindSpec::warnings`]; includes the warnings about rounded values.
+    fn warnings(&self) -> Vec<Refusal> {
+        Vec::new()
+    }
     /// See [`KindSpec::content`].
     fn content(&self) -> Option<String> {
         None
@@ -131,6 +140,15 @@ impl<K: KindSpec> AnyConfigured for Connected<K> {
 
     fn resources(&self) -> Resources {
         K::resources(&self.block)
+    }
+
+    fn rounded(&self) -> Vec<Rounded> {
+        K::rounded(&self.block)
+    }
+
+    fn warnings(&self) -> Vec<Refusal> {
+        let rounded = self.rounded().iter().filter_map(Rounded::warning).collect();
+        [rounded, K::warnings(&self.block)].concat()
     }
 
     fn content(&self) -> Option<String> {

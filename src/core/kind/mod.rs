@@ -9,6 +9,7 @@ mod erased;
 mod frames;
 mod implementation;
 mod parameters;
+mod plausible;
 mod ports;
 mod refusal;
 mod registry;
@@ -25,6 +26,7 @@ pub use implementation::{
 pub use parameters::{
     Bounded, Field, LiveName, NoLive, Param, Parameters, ParametersReader, Range,
 };
+pub use plausible::{Rounded, four_digits, slow_digitiser, unlikely_band};
 pub use ports::{PortNames, PortPool, Ports, Resources};
 pub use refusal::{At, Refusal};
 pub use registry::{KindEntry, Read, Registry};
@@ -89,6 +91,17 @@ pub trait KindSpec: Kind {
     /// Returns the resources of the block.
     fn resources(_block: &Configured<Self>) -> Resources {
         Resources::default()
+    }
+
+    /// Parameters in physical units that the block rounds to a grid. `fxgraph plan` shows them; a difference of more
+    /// than 10 % is a warning.
+    fn rounded(_block: &Configured<Self>) -> Vec<Rounded> {
+        Vec::new()
+    }
+
+    /// Warnings about values that are possible and probably not meant, with the code `E0307`.
+    fn warnings(_block: &Configured<Self>) -> Vec<Refusal> {
+        Vec::new()
     }
 
     /// Identity of content that is not in the parameters, such as that of a file that the block runs. A block with other

@@ -51,7 +51,8 @@ pub enum Value {
 pub const INT_RANGE: std::ops::RangeInclusive<i128> = (i64::MIN as i128)..=(u64::MAX as i128);
 
 impl Value {
-    /// Value of an unquoted scalar in YAML's core schema.
+    /// Value of an unquoted scalar in YAML's core schema, but digits after a leading zero are text: `0437` in a name
+    /// must not become `437`, and other readers of YAML take `010` for eight.
     #[must_use]
     pub fn from_plain(text: &str) -> Self {
         match text {
@@ -62,6 +63,9 @@ impl Value {
             "-.inf" | "-.Inf" | "-.INF" => return Self::Float(f64::NEG_INFINITY),
             ".nan" | ".NaN" | ".NAN" => return Self::Float(f64::NAN),
             _ => {}
+        }
+        if has_leading_zero(text) {
+            return Self::Text(text.to_owned());
         }
         let radix = |digits: &str, radix| i128::from_str_radix(digits, radix).ok();
         let int = match text.get(..2) {
@@ -199,6 +203,15 @@ fn has_excess_digits(text: &str, number: f64) -> bool {
     };
     let given = digits(text);
     given.len() > FLOAT_DIGITS && number.is_finite() && given != digits(&format!("{number:e}"))
+}
+
+/// Whether `text` is a number that begins with a zero and another digit.
+#[must_use]
+pub fn has_leading_zero(text: &str) -> bool {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    digits.starts_with('0')
+        && digits[1..].starts_with(|c: char| c.is_ascii_digit())
+        && digits.parse::<f64>().is_ok()
 }
 
 /// A float as YAML writes it.

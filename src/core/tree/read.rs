@@ -2,7 +2,7 @@
 //!
 //! Types are read from the tree, not from text, so that every error has the place of the innermost value.
 
-use super::{Key, Node, Problem, ReadError, Value};
+use super::{Key, Node, Problem, ReadError, Value, has_leading_zero};
 use crate::access::{self, FileAccess, FileUse};
 use crate::diagnostic::Span;
 use serde::de::value::{SeqDeserializer, StrDeserializer};
@@ -94,10 +94,13 @@ impl Reader<'_> {
         let mut error = ReadError::expected(expected, &self.node.value.quoted());
         if let Value::Text(text) = &self.node.value
             && (expected.ends_with("number") || expected.ends_with("integer"))
-            && has_unit(text)
         {
-            let help = "give the number without a unit; the name of the parameter has the unit";
-            error.help = Some(help.to_owned());
+            if has_unit(text) {
+                let help = "give the number without a unit; the name of the parameter has the unit";
+                error.help = Some(help.to_owned());
+            } else if has_leading_zero(text) {
+                error.help = Some("give the number without leading zeros".to_owned());
+            }
         }
         error.at(self.node.span)
     }

@@ -3,6 +3,7 @@
 use fxgraph_core::block::Block;
 use fxgraph_core::diagnostic::codes;
 use fxgraph_core::error::BlockError;
+use fxgraph_core::kind::Rounded;
 use fxgraph_core::{
     At, Axis, Checked, Clock, Configured, Dtype, Env, FrameSizes, Implementation, Implementations,
     Kind, KindEntry, KindSpec, LiveKind, PortPool, PortType, Refusal, Registry, Resources,
@@ -169,6 +170,8 @@ impl KindSpec for Live {
 struct Spectra {
     /// Spectra of a frame.
     spectra: usize,
+    /// Wanted length of a frame.
+    seconds: Option<f64>,
 }
 
 impl KindSpec for Spectra {
@@ -180,6 +183,12 @@ impl KindSpec for Spectra {
         port.axes = vec![Axis::new("spectrum", self.spectra), Axis::new("channel", 1024)];
         port.clock.samples_per_frame = 2048 * self.spectra as u64;
         Ok(((), vec![port]))
+    }
+
+    fn rounded(block: &Configured<Self>) -> Vec<Rounded> {
+        let used = block.ports.outputs[0].clock.frames_per_second().recip();
+        let rounded = |given| Rounded { parameter: "seconds", unit: "s", given, used, step: used };
+        block.parameters.seconds.map(rounded).into_iter().collect()
     }
 }
 

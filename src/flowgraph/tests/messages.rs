@@ -142,6 +142,10 @@ const EXAMPLES: [(&str, &str); 44] = [
         "E0306",
         "flowgraph: g\nlatency_seconds: 0.001\nblocks:\n  a: {kind: live, parameters: {rate: 1000000}}\n  f: {kind: spectra, input: a, parameters: {spectra: 16}}\n  s: {kind: source, latency_seconds: 0.02}\n  o: {kind: sink, input: f}\n",
     ),
+    (
+        "E0307",
+        "flowgraph: g\nblocks:\n  a: {kind: live, parameters: {samples: 8192}}\n  f: {kind: spectra, input: a, parameters: {spectra: 16, seconds: 0.00001}}\n  o: {kind: sink, input: f}\n",
+    ),
     ("E0305", "flowgraph: g\nblocks: {s: {kind: source}}\n"),
     // A change of `f` in the flowgraph of `change_reports_errors_with_places`.
     ("E0401", "kind: pass\nparameters: {taps: 3}\nqueue: 7\nreplicat: 2\n"),

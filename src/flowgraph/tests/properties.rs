@@ -59,6 +59,26 @@ pub(super) fn plan(text: &str, set: &[(&str, &str)]) -> Plan {
 }
 
 #[test]
+fn digits_after_a_leading_zero_keep_their_spelling() {
+    let text = "flowgraph: g
+parameters: {source: 0437, list: [0021], any: {doc: no default}}
+blocks:
+  s: {kind: source}
+  a: {kind: writer, input: s.pol0, parameters: {path: \"J${source}_${any}_${list[0]}.npy\"}}
+  b: {kind: writer, input: s.pol1, parameters: {path: 007}}
+";
+    let set = [Setting::typed("any", "0534")];
+    let plan = load_text("g.yaml", text, &set, &registry()).result.unwrap();
+    assert_eq!(plan.blocks[1].parameters["path"], "J0437_0534_0021.npy");
+    assert_eq!(plan.blocks[2].parameters["path"], "007");
+    let again = load_text("g.yaml", &plan.resolved_yaml, &[], &registry()).result.unwrap();
+    assert_eq!(again.config_hash, plan.config_hash);
+    let text = text.replace("{kind: source}", "{kind: source, parameters: {channels: 016}}");
+    let problems = load_text("g.yaml", &text, &set, &registry()).result.err().unwrap();
+    assert_eq!(problems[0].help, ["give the number without leading zeros"]);
+}
+
+#[test]
 fn load_expands_templates_and_copies() {
     let plan = plan(ARRAY, &[]);
     let names: Vec<&str> = plan.blocks.iter().map(|block| block.name.as_str()).collect();

@@ -46,6 +46,20 @@ impl Expression {
             _ => 1,
         }
     }
+
+    /// Adds the frequencies of tones and combs in Hz.
+    fn add_frequencies(&self, found: &mut Vec<f64>) {
+        match self {
+            Self::Tones(tones) => found.extend(tones.iter().map(|(_, hz)| hz)),
+            Self::Comb(_, hz) => found.push(*hz),
+            Self::Delay(inner, _) => inner.add_frequencies(found),
+            Self::Add(a, b) | Self::Subtract(a, b) | Self::Multiply(a, b) => {
+                a.add_frequencies(found);
+                b.add_frequencies(found);
+            }
+            Self::Constant(_) | Self::Noise(..) | Self::Variable(_) => {}
+        }
+    }
 }
 
 /// Seed of the random numbers of a `wgn`.
@@ -73,6 +87,17 @@ pub struct Program {
     pub variables: Vec<Expression>,
     /// One per polarisation.
     pub signals: Vec<Signal>,
+}
+
+impl Program {
+    /// Frequencies of tones and combs in Hz.
+    #[must_use]
+    pub fn frequencies_hz(&self) -> Vec<f64> {
+        let signals = self.signals.iter().map(|signal| &signal.expression);
+        let mut found = Vec::new();
+        self.variables.iter().chain(signals).for_each(|each| each.add_frequencies(&mut found));
+        found
+    }
 }
 
 #[cfg(test)]
