@@ -4,6 +4,8 @@
 //! signed integers of 8 or 16 bits, or floats of 32 bits. A recording may be in several files: `OBS_OFFSET` of each
 //! file counts the bytes of samples since `UTC_START`.
 
+mod start;
+
 use fxgraph_time::{SECOND_PICOSECONDS, Time, Utc};
 use std::collections::BTreeMap;
 
@@ -39,6 +41,8 @@ pub struct Header {
     pub bandwidth_mhz: f64,
     /// Time of the byte with offset 0.
     pub start: Time,
+    /// Times of the header that contradict `start`, as texts.
+    pub contradictions: Vec<String>,
     /// Bytes of samples before those of this file.
     pub offset_bytes: u64,
     /// Bytes of samples of this file.
@@ -127,12 +131,6 @@ pub fn file_size(bytes: u64) -> [u8; FILE_SIZE_DIGITS] {
     text
 }
 
-/// Returns the time of `2026-07-02-01:39:20`, with or without a fraction of the second.
-fn time_of(text: &str) -> Option<Time> {
-    let (date, of_day) = text.rsplit_once(['-', 'T'])?;
-    Time::from_date(date, of_day)
-}
-
 impl Header {
     /// Reads the header at the beginning of `bytes`, which may be longer or as long as the file.
     pub fn parse(bytes: &[u8]) -> Result<Self, HeaderError> {
@@ -161,16 +159,7 @@ impl Header {
         let parts = keywords.number("NDIM", "1 or 2", |parts| [1_u8, 2].contains(parts))?;
         let is_period = |us: &f64| (1e-6..=1e12).contains(us);
         let sample_us = keywords.number("TSAMP", "a time from 1e-6 to 1e12 us", is_period)?;
-        let start = match keywords.0.get("UTC_START") {
-            Some(text) => time_of(text).ok_or_else(|| HeaderError::Value {
-                keyword: "UTC_START",
-                expected: "a time such as 2026-07-02-01:39:20",
-                found: (*text).to_owned(),
-            })?,
-            None => Time::default(),
-        };
-        let is_fraction = |ps: &u64| *ps < SECOND_PICOSECONDS;
-        let picoseconds = keywords.number("PICOSECONDS", "less than 10^12", is_fraction)?;
+        let (start, contradictions) = start::start(keywords)?;
         let any = |keyword| keywords.number(keyword, "a whole number from 0 on", |_: &u64| true);
         let header = Self {
             header_bytes,
@@ -181,7 +170,8 @@ impl Header {
             sample_us: sample_us.ok_or(HeaderError::Missing("TSAMP"))?,
             centre_mhz: finite("FREQ")?.unwrap_or(0.0),
             bandwidth_mhz: finite("BW")?.unwrap_or(0.0),
-            start: picoseconds.map_or(start, |picoseconds| start.with_picoseconds(picoseconds)),
+            start,
+            contradictions,
             offset_bytes: any("OBS_OFFSET")?.unwrap_or(0),
             file_bytes: any("FILE_SIZE")?.unwrap_or(0),
             file_number: any("FILE_NUMBER")?.unwrap_or(0),
@@ -297,6 +287,7 @@ mod tests {
             centre_mhz: 1284.0,
             bandwidth_mhz: -13.375,
             start: Time::from_unix(1_372_729_160, 123_456_789_012).unwrap(),
+            contradictions: Vec::new(),
             offset_bytes: 1 << 40,
             file_bytes: 1 << 20,
             file_number: 7,
@@ -373,15 +364,6 @@ mod tests {
         };
         assert!(read(1, 1, "T") && read(1, 2, "TP") && read(64, 1, "TF") && read(1, 2, "FTP"));
         assert!(!read(64, 1, "FT") && !read(64, 2, "TF") && !read(1, 2, "PT"));
-    }
-
-    #[test]
-    fn fraction_of_the_start_may_be_in_the_text() {
-        let time = time_of("2013-07-02T01:39:20.25").unwrap();
-        assert_eq!(time, Time::from_unix(1_372_729_160, 250_000_000_000).unwrap());
-        for wrong in ["", "2013-07-02", "2013-07-02-01:39:20:1", "2013-07-02-01:39:20.x"] {
-            assert_eq!(time_of(wrong), None, "{wrong}");
-        }
     }
 
     proptest! {

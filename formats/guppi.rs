@@ -2,8 +2,12 @@
 //!
 //! A header is a sequence of cards of 80 characters up to the card `END`, padded to a multiple of 512 bytes if
 //! `DIRECTIO` is 1. The block after it has `BLOCSIZE` bytes: `[antenna][channel][time][polarisation]` complex numbers
-//! of two signed bytes. `NPOL` counts real and imaginary parts: 4 for two polarisations.
+//! of two signed integers of `NBITS` bits. `NPOL` counts real and imaginary parts: 4 for two polarisations.
+//!
+//! 16 bits are little-endian. 4 bits have the real part in the high half of a byte. 2 bits have two conventions; see
+//! [`TwoBit`].
 
+use crate::codes::{Codes, Encoding, First};
 use fxgraph_time::{SECOND_PICOSECONDS, Time};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -36,6 +40,26 @@ fn write_text(out: &mut Vec<u8>, text: &str) -> io::Result<()> {
     write!(out, "'")
 }
 
+/// Convention of 2-bit numbers. Their levels are -3, -1, 1 and 3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TwoBit {
+    /// Breakthrough Listen: codes from the highest value down, the first number in the highest bits of a byte.
+    Breakthrough,
+    /// GUPPI and PUPPI as dspsr reads them: codes from the lowest value up, the first number in the lowest bits.
+    Puppi,
+}
+
+impl TwoBit {
+    /// Levels of the numbers.
+    #[must_use]
+    pub fn codes(self) -> Option<Codes> {
+        match self {
+            Self::Breakthrough => Codes::new(2, Encoding::Descending, First::High),
+            Self::Puppi => Codes::new(2, Encoding::OffsetBinary, First::Low),
+        }
+    }
+}
+
 /// Header of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
@@ -45,6 +69,8 @@ pub struct Header {
     pub channels: usize,
     /// Polarisations.
     pub pols: usize,
+    /// Bits of a real or imaginary part: 2, 4, 8 or 16.
+    pub bits: u8,
     /// Length of the block in bytes.
     pub block_bytes: u64,
     /// Spectra at the end of the block that are repeated in the next one.
@@ -75,6 +101,8 @@ pub struct Header {
     pub source: String,
     /// Name of the recorder.
     pub backend: String,
+    /// Values of the header that contradict each other, as texts.
+    pub contradictions: Vec<String>,
 }
 
 /// Error of bytes that are no header of a block.
@@ -171,6 +199,11 @@ fn value(text: &str) -> String {
     text.split('/').next().unwrap_or_default().trim().to_owned()
 }
 
+/// Whether a card has a comment and no value.
+fn is_comment(card: &str) -> bool {
+    matches!(card[..8].trim_end(), "COMMENT" | "HISTORY" | "CONTINUE" | "")
+}
+
 impl Header {
     /// Reads the header at the beginning of `bytes`, and returns it with its length, padding included.
     pub fn parse(bytes: &[u8]) -> Result<(Self, usize), HeaderError> {
@@ -182,6 +215,9 @@ impl Header {
                 break;
             }
             let text = std::str::from_utf8(card).ok().filter(|text| text.is_ascii());
+            if n > 0 && text.is_some_and(is_comment) {
+                continue;
+            }
             let (keyword, text) =
                 text.and_then(|text| text.split_once('=')).ok_or(HeaderError::Card(n + 1))?;
             let keyword = keyword.trim();
@@ -200,8 +236,8 @@ impl Header {
         let wrong =
             |keyword, expected, found: String| Err(HeaderError::Value { keyword, expected, found });
         let bits = cards.integer("NBITS")?.unwrap_or(8);
-        if bits != 8 {
-            return wrong("NBITS", "8", bits.to_string());
+        if ![2, 4, 8, 16].contains(&bits) {
+            return wrong("NBITS", "2, 4, 8 or 16", bits.to_string());
         }
         if cards.text("PKTFMT") == Some("SIMPLE") {
             return wrong("PKTFMT", "1SFA or another format with channels first", "SIMPLE".into());
@@ -217,13 +253,15 @@ impl Header {
             other => return wrong("NPOL", "1, 2 or 4", other.to_string()),
         };
         let block_bytes = cards.integer("BLOCSIZE")?.ok_or(HeaderError::Missing("BLOCSIZE"))?;
-        let spectrum_bytes = 2 * pols as u64 * all_channels as u64;
-        if block_bytes == 0 || !block_bytes.is_multiple_of(spectrum_bytes) {
-            let expected = "a multiple of 2 * OBSNCHAN * polarisations";
+        let spectrum_bits = 2 * bits * pols as u64 * all_channels as u64;
+        let block_bits = block_bytes.checked_mul(8).unwrap_or(0);
+        let has_whole_rows = block_bytes.is_multiple_of(all_channels as u64);
+        if block_bits == 0 || !block_bits.is_multiple_of(spectrum_bits) || !has_whole_rows {
+            let expected = "a multiple of 2 * OBSNCHAN * polarisations * NBITS / 8";
             return wrong("BLOCSIZE", expected, block_bytes.to_string());
         }
         let overlap = cards.size("OVERLAP", 0, Some(0))?;
-        if overlap as u64 >= block_bytes / spectrum_bytes {
+        if overlap as u64 >= block_bits / spectrum_bits {
             return wrong("OVERLAP", "less than the spectra of a block", overlap.to_string());
         }
         let spectrum_seconds = cards.float("TBIN")?.ok_or(HeaderError::Missing("TBIN"))?;
@@ -231,15 +269,18 @@ impl Header {
             return wrong("TBIN", "from 1e-12 to 1e6", spectrum_seconds.to_string());
         }
         let text = |keyword| cards.text(keyword).unwrap_or_default().to_owned();
+        let (channels, bandwidth_mhz) =
+            (all_channels / antennas, cards.float("OBSBW")?.unwrap_or(0.0));
         Ok(Self {
             antennas,
-            channels: all_channels / antennas,
+            channels,
             pols,
+            bits: bits as u8,
             block_bytes,
             overlap,
             is_direct: cards.integer("DIRECTIO")?.unwrap_or(0) != 0,
             centre_mhz: cards.float("OBSFREQ")?.unwrap_or(0.0),
-            bandwidth_mhz: cards.float("OBSBW")?.unwrap_or(0.0),
+            bandwidth_mhz,
             spectrum_seconds,
             start: Self::start_of(cards)?,
             packet_index: cards.integer("PKTIDX")?.unwrap_or(0),
@@ -250,6 +291,11 @@ impl Header {
             telescope: text("TELESCOP"),
             source: text("SRC_NAME"),
             backend: text("BACKEND"),
+            contradictions: contradictions(
+                bandwidth_mhz / channels as f64,
+                cards.float("CHAN_BW").ok().flatten(),
+                spectrum_seconds,
+            ),
         })
     }
 
@@ -278,13 +324,19 @@ impl Header {
     /// Spectra of a block, with those of the overlap.
     #[must_use]
     pub fn spectra(&self) -> u64 {
-        self.block_bytes / self.spectrum_bytes()
+        8 * self.block_bytes / self.spectrum_bits()
     }
 
-    /// Bytes of one spectrum of all antennas and polarisations.
+    /// Bits of one spectrum of one channel of one antenna: the polarisations.
     #[must_use]
-    pub fn spectrum_bytes(&self) -> u64 {
-        2 * self.pols as u64 * (self.antennas as u64 * self.channels as u64)
+    pub fn unit_bits(&self) -> u64 {
+        2 * self.pols as u64 * u64::from(self.bits)
+    }
+
+    /// Bits of one spectrum of all antennas, channels and polarisations.
+    #[must_use]
+    pub fn spectrum_bits(&self) -> u64 {
+        self.unit_bits() * (self.antennas as u64 * self.channels as u64)
     }
 
     /// Number of the first spectrum of the block, counted from `start`. `None` if the cards of the packets do not give
@@ -296,8 +348,8 @@ impl Header {
         let (product, packets) = if self.packets_per_block > 0 {
             (index.checked_mul(spectra)?, u128::from(self.packets_per_block))
         } else if self.packet_bytes > 0 {
-            let bytes = index.checked_mul(u128::from(self.packet_bytes))?;
-            (bytes, u128::from(self.spectrum_bytes()))
+            let bits = index.checked_mul(8 * u128::from(self.packet_bytes))?;
+            (bits, u128::from(self.spectrum_bits()))
         } else {
             return None;
         };
@@ -308,7 +360,8 @@ impl Header {
     /// Whether the blocks of `other` have the same shape, frequencies and times as those of this header.
     #[must_use]
     pub fn has_format(&self, other: &Self) -> bool {
-        let sizes = |h: &Self| (h.antennas, h.channels, h.pols, h.block_bytes, h.overlap, h.start);
+        let sizes =
+            |h: &Self| (h.antennas, h.channels, h.pols, h.bits, h.block_bytes, h.overlap, h.start);
         let band = |h: &Self| [h.centre_mhz, h.bandwidth_mhz, h.spectrum_seconds].map(f64::to_bits);
         sizes(self) == sizes(other) && band(self) == band(other)
     }
@@ -338,7 +391,7 @@ impl Header {
         card("NANTS", integer(self.antennas as u64));
         card("CHAN_BW", float(self.bandwidth_mhz / self.channels as f64));
         card("TBIN", float(self.spectrum_seconds));
-        card("NBITS", integer(8));
+        card("NBITS", integer(self.bits.into()));
         card("NPOL", integer(2 * self.pols as u64));
         card("BLOCSIZE", integer(self.block_bytes));
         card("OVERLAP", integer(self.overlap as u64));
@@ -361,6 +414,28 @@ impl Header {
     }
 }
 
+/// Texts about the width of a channel, in MHz from `OBSBW` and from `CHAN_BW`, and the time between spectra that
+/// contradict each other. Oversampled channels have up to twice as many spectra as their width needs.
+fn contradictions(of_band: f64, of_channel: Option<f64>, spectrum_seconds: f64) -> Vec<String> {
+    let mut texts = Vec::new();
+    if of_band == 0.0 {
+        return texts;
+    }
+    if let Some(width) = of_channel.filter(|width| (width - of_band).abs() > 1e-3 * of_band.abs()) {
+        texts.push(format!(
+            "a channel has {of_band} MHz by OBSBW and {width} MHz by CHAN_BW; OBSBW is used"
+        ));
+    }
+    let spectra = of_band.abs() * 1e6 * spectrum_seconds;
+    if !(0.45..=1.01).contains(&spectra) {
+        texts.push(format!(
+            "TBIN of {spectrum_seconds} s does not fit a channel of {} MHz; TBIN is used for times",
+            of_band.abs()
+        ));
+    }
+    texts
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -372,6 +447,7 @@ mod tests {
             antennas: 3,
             channels: 64,
             pols: 2,
+            bits: 8,
             block_bytes: 3 * 64 * 256 * 4,
             overlap: 0,
             is_direct: true,
@@ -387,6 +463,7 @@ mod tests {
             telescope: "MeerKAT".to_owned(),
             source: "J0437-4715".to_owned(),
             backend: "fxgraph".to_owned(),
+            contradictions: Vec::new(),
         }
     }
 
@@ -423,6 +500,35 @@ mod tests {
     }
 
     #[test]
+    fn comments_between_cards_are_skipped() {
+        let mut bytes = Vec::new();
+        header().write(&mut bytes);
+        for comment in ["COMMENT = of = the observer", "HISTORY  x", "CONTINUE  'more'", ""] {
+            let card = format!("{comment:<80}").into_bytes();
+            bytes.splice(80..80, card);
+        }
+        // The header has grown by 320 bytes within its padding.
+        bytes.resize(bytes.len().next_multiple_of(512), 0);
+        assert_eq!(Header::parse(&bytes).unwrap().0, header());
+        let comment = [b"COMMENT".to_vec(), vec![0xe9; 73]].concat();
+        bytes.splice(80..80, comment);
+        assert_eq!(Header::parse(&bytes).unwrap_err(), HeaderError::Card(2));
+    }
+
+    #[test]
+    fn channel_width_that_contradicts_the_band_is_reported() {
+        assert_eq!(contradictions(0.25, Some(0.25), 4e-6), Vec::<String>::new());
+        assert_eq!(contradictions(0.25, None, 3.4e-6), Vec::<String>::new());
+        // The sample of PUPPI: OBSBW was changed with the length of the recording, CHAN_BW was not.
+        let texts = contradictions(0.00025, Some(3.125), 0.004);
+        assert_eq!(
+            texts,
+            ["a channel has 0.00025 MHz by OBSBW and 3.125 MHz by CHAN_BW; OBSBW is used"]
+        );
+        assert!(contradictions(-25.0, None, 4e-6)[0].contains("does not fit a channel of 25 MHz"));
+    }
+
+    #[test]
     fn invalid_headers_have_a_reason() {
         let cards = |all: &[(&str, &str)]| {
             let card =
@@ -440,7 +546,7 @@ mod tests {
         };
         let (parsed, _) = Header::parse(cards(&good).as_bytes()).unwrap();
         assert_eq!((parsed.spectra(), parsed.pols, parsed.first_spectrum()), (10, 2, None));
-        assert_eq!(said("NBITS", "4"), "NBITS must be 8, got 4");
+        assert_eq!(said("NBITS", "3"), "NBITS must be 2, 4, 8 or 16, got 3");
         assert_eq!(said("NANTS", "3"), "OBSNCHAN must be a multiple of NANTS, got 4");
         assert_eq!(said("NPOL", "3"), "NPOL must be 1, 2 or 4, got 3");
         assert!(said("BLOCSIZE", "161").contains("BLOCSIZE must be a multiple"));

@@ -2,6 +2,7 @@
 //! samples, readers and writers. No frames and no ports: the kinds of `blocks/io` connect them.
 #![forbid(unsafe_code)]
 
+pub mod codes;
 pub mod dada;
 pub mod filterbank;
 pub mod guppi;

@@ -11,7 +11,10 @@ mod time;
 
 pub use header::{Header, HeaderError, MAX_FRAME_BYTES, SYNC, station};
 pub use reader::{Reader, Step};
-pub use samples::{BITS, HIGH_LEVEL, THRESHOLD, is_width, nominal_rms, pack, unpack};
+pub use samples::{
+    BITS, HIGH_LEVEL, THRESHOLD, flip_encoding, is_width, middle_fraction, nominal_rms, pack,
+    unpack,
+};
 pub use time::{
     EPOCHS, Grid, epoch_of, epoch_seconds, epoch_time, frames_per_second, payload_sizes, time_of,
 };

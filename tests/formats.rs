@@ -17,6 +17,8 @@ mod guppi;
 mod killed;
 #[path = "formats/pcapng.rs"]
 mod pcapng;
+#[path = "formats/samples.rs"]
+mod samples;
 #[path = "formats/sigmf.rs"]
 mod sigmf;
 #[path = "formats/sums.rs"]

@@ -13,6 +13,7 @@ pub mod image_sink;
 pub(crate) mod output_file;
 pub(crate) mod pace;
 pub(crate) mod playback;
+mod played_file;
 pub mod recorder;
 pub(crate) mod rows;
 pub mod sigmf_sink;

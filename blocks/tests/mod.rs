@@ -8,4 +8,5 @@ mod file_parameters;
 mod hostile_ports;
 mod live_updates;
 mod ranges;
+mod recordings;
 mod signal_times;

@@ -45,6 +45,8 @@ pub struct Layout {
     pub excess_bytes: u64,
     /// Samples that the description announces and the file lacks.
     pub samples_missing: u64,
+    /// Times of captures that contradict their indices, as texts.
+    pub contradictions: Vec<String>,
 }
 
 /// Reason why a recording cannot be read.
@@ -68,7 +70,7 @@ pub enum LayoutError {
     MetadataOnly,
     /// The samples are in a file with another name.
     #[error(
-        "its samples are in another file (`core:dataset`); rename that file to end in .sigmf-data"
+        "its samples are in another file (`core:dataset`); rename that file to end in .sigmf-data, and remove `core:dataset` from the description"
     )]
     Dataset,
     /// A required extension is unknown.
@@ -78,8 +80,14 @@ pub enum LayoutError {
     #[error("it has {0} captures, counted from 0; there is no capture {1}")]
     NoCapture(usize, usize),
     /// Captures have several frequencies.
-    #[error("captures {0} and {1} have different frequencies")]
+    #[error("captures {0} and {1} have different frequencies; set `capture` to play one of them")]
     Frequencies(usize, usize),
+    /// A capture begins before the one before it ends.
+    #[error(
+        "capture {0} begins {1} s before the end of the capture before by its `core:datetime`; add \
+         `core:global_index`, or correct the times"
+    )]
+    Overlap(usize, f64),
     /// Headers and trailers do not fit into the data file.
     #[error("its data file of {0} bytes is shorter than its headers")]
     TooShort(u64),
@@ -92,7 +100,8 @@ fn value(name: &'static str, rule: impl Into<String>, found: impl ToString) -> L
 impl Meta {
     /// Returns the places of the samples in a data file of `data_bytes`: those of all captures, or of one.
     ///
-    /// Gaps are known from `core:global_index` only. Captures without it follow each other.
+    /// Gaps are known from `core:global_index`, or without it from `core:datetime`: a difference of more than a sample
+    /// and than the last digit of the times. Captures with neither follow each other.
     ///
     /// # Errors
     /// If a value is out of range, or captures overlap or have different frequencies.
@@ -122,8 +131,16 @@ impl Meta {
         }
         let one = [Capture { sample_start: global.offset.unwrap_or(0), ..Capture::default() }];
         let captures = if self.captures.is_empty() { &one } else { &self.captures[..] };
+        for text in captures.iter().filter_map(|capture| capture.datetime.as_ref()) {
+            if Time::from_iso(text).is_none() {
+                let found: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
+                let rule = "a time in UTC such as 2026-11-25T14:20:40.5Z";
+                return Err(value("core:datetime", rule, format!("`{found}`")));
+            }
+        }
+        let mut grid = Timeline::new(rate_hz);
         let (segments, excess_bytes) =
-            self.segments(captures, data_bytes, datatype.bytes() as u64 * channels)?;
+            self.segments(captures, data_bytes, datatype.bytes() as u64 * channels, &mut grid)?;
         let range = match capture {
             Some(n) if n < captures.len() => n..n + 1,
             Some(n) => return Err(LayoutError::NoCapture(captures.len(), n)),
@@ -137,13 +154,6 @@ impl Meta {
         }
         let written: u64 = segments.iter().map(|segment| segment.count).sum();
         let announced = if capture.is_none() { global.samples.unwrap_or(0) } else { 0 };
-        for text in captures[range.clone()].iter().filter_map(|capture| capture.datetime.as_ref()) {
-            if Time::from_iso(text).is_none() {
-                let found: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
-                let rule = "a time in UTC such as 2026-11-25T14:20:40.5Z";
-                return Err(value("core:datetime", rule, format!("`{found}`")));
-            }
-        }
         let dated = captures[range.clone()].iter().zip(&segments[range.clone()]);
         let mut sync_times = dated.filter_map(|(capture, segment)| {
             let time = Time::from_iso(capture.datetime.as_deref()?)?;
@@ -159,6 +169,7 @@ impl Meta {
             segments: segments[range].to_vec(),
             excess_bytes,
             samples_missing: announced.saturating_sub(written),
+            contradictions: grid.contradictions,
         })
     }
 
@@ -168,6 +179,7 @@ impl Meta {
         captures: &[Capture],
         data_bytes: u64,
         sample_bytes: u64,
+        timeline: &mut Timeline,
     ) -> Result<(Vec<Segment>, u64), LayoutError> {
         if captures.len() > MAX_ENTRIES {
             let rule = format!("at most {MAX_ENTRIES} captures");
@@ -191,7 +203,7 @@ impl Meta {
             let end = captures.get(n + 1).map_or(u64::MAX, |next| next.sample_start);
             let end = end.saturating_sub(origin).min(all).max(from.min(all));
             let count = end - from.min(all);
-            let index = capture.global_index.unwrap_or(next);
+            let index = timeline.index(n, capture, next)?;
             if !(next..=MAX_INDEX).contains(&index) {
                 let rule =
                     format!("between {next}, the end of the capture before, and {MAX_INDEX}");
@@ -221,4 +233,63 @@ impl Meta {
         missing.sort_unstable();
         missing
     }
+}
+
+/// Indices of captures by their times.
+struct Timeline {
+    rate_hz: f64,
+    /// Latest capture with a time: the time, its resolution in seconds, and its index.
+    dated: Option<(Time, f64, u64)>,
+    contradictions: Vec<String>,
+}
+
+/// Largest number of contradictions that are reported.
+const MAX_CONTRADICTIONS: usize = 8;
+/// Largest difference in seconds between the time of a capture and that of its index without a report: the clocks of
+/// many recorders are no better.
+const MAX_CLOCK_ERROR: f64 = 1e-3;
+
+impl Timeline {
+    fn new(rate_hz: f64) -> Self {
+        Self { rate_hz, dated: None, contradictions: Vec::new() }
+    }
+
+    /// Returns the index of capture number `n`, if the samples before it end at `next`.
+    fn index(&mut self, n: usize, capture: &Capture, next: u64) -> Result<u64, LayoutError> {
+        let text = capture.datetime.as_deref().unwrap_or_default();
+        let Some(time) = Time::from_iso(text) else {
+            return Ok(capture.global_index.unwrap_or(next));
+        };
+        let resolution = resolution(text);
+        let index = capture.global_index.unwrap_or(next);
+        let late = self.dated.map_or(0.0, |(first, _, at)| {
+            time.seconds_since(first) - (index as f64 - at as f64) / self.rate_hz
+        });
+        let coarser = self.dated.map_or(resolution, |(_, other, _)| other.max(resolution));
+        let is_off = late.abs() > coarser.max(1.0 / self.rate_hz);
+        let index = match capture.global_index {
+            Some(index) => {
+                let is_wrong = is_off && late.abs() > MAX_CLOCK_ERROR;
+                if is_wrong && self.contradictions.len() < MAX_CONTRADICTIONS {
+                    self.contradictions.push(format!(
+                        "capture {n} is {late} s late by its `core:datetime`; its `core:global_index` is used"
+                    ));
+                }
+                index
+            }
+            None if !is_off => index,
+            None if late < 0.0 => return Err(LayoutError::Overlap(n, -late)),
+            // The conversion saturates, and the largest index is rejected.
+            None => index.saturating_add((late * self.rate_hz).round() as u64),
+        };
+        self.dated = Some((time, resolution, index));
+        Ok(index)
+    }
+}
+
+/// Value of the last digit of a time of day in seconds.
+fn resolution(text: &str) -> f64 {
+    let digits = text.split_once('.').map_or("", |(_, digits)| digits);
+    let digits = digits.bytes().take_while(u8::is_ascii_digit).count();
+    10_f64.powi(-(digits.min(18) as i32))
 }

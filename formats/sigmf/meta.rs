@@ -40,6 +40,8 @@ pub struct Global {
     pub trailing_bytes: Option<u64>,
     #[serde(rename = "core:metadata_only", skip_serializing_if = "Option::is_none")]
     pub metadata_only: Option<bool>,
+    #[serde(rename = "core:sha512", skip_serializing_if = "Option::is_none")]
+    pub sha512: Option<String>,
     #[serde(rename = "core:dataset", skip_serializing_if = "Option::is_none")]
     pub dataset: Option<String>,
     #[serde(rename = "core:author", skip_serializing_if = "Option::is_none")]

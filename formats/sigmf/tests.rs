@@ -84,6 +84,38 @@ fn captures_have_their_indices_times_and_headers() {
 }
 
 #[test]
+fn gaps_without_an_index_follow_from_the_times() {
+    let capture =
+        |start: u64, time: &str| json!({"core:sample_start": start, "core:datetime": time});
+    let indices = |captures: &[Value]| {
+        let layout = with_captures(json!(captures)).layout(4 * 3_000_000, None)?;
+        Ok(layout.segments.iter().map(|segment| segment.index).collect::<Vec<_>>())
+    };
+    let first = capture(0, "2023-11-14T22:13:20.000000Z");
+    // 10^6 samples are 1 s; the second capture follows, the third is 0.25 s late.
+    let second = capture(1_000_000, "2023-11-14T22:13:21.000000Z");
+    let third = capture(2_000_000, "2023-11-14T22:13:22.250000Z");
+    let all = [first.clone(), second.clone(), third];
+    assert_eq!(indices(&all), Ok(vec![0, 1_000_000, 2_250_000]));
+    // Times without a fraction cannot show a gap of less than a second.
+    let coarse = [first.clone(), capture(1_000_000, "2023-11-14T22:13:22Z")];
+    assert_eq!(indices(&coarse), Ok(vec![0, 1_000_000]));
+    let coarse = [first.clone(), capture(1_000_000, "2023-11-14T22:13:26Z")];
+    assert_eq!(indices(&coarse), Ok(vec![0, 6_000_000]));
+    let early = [first.clone(), capture(1_000_000, "2023-11-14T22:13:20.500000Z")];
+    let error = indices(&early).unwrap_err().to_string();
+    assert!(error.starts_with("capture 1 begins 0.5 s before the end"), "{error}");
+    assert!(error.contains("add `core:global_index`"), "{error}");
+    // An index wins over a time that contradicts it.
+    let mut both = second;
+    both["core:global_index"] = json!(5_000_000);
+    let layout = with_captures(json!([first, both])).layout(4 * 3_000_000, None).unwrap();
+    assert_eq!(layout.segments[1].index, 5_000_000);
+    let expected = "capture 1 is -4 s late by its `core:datetime`; its `core:global_index` is used";
+    assert_eq!(layout.contradictions, [expected]);
+}
+
+#[test]
 fn missing_samples_are_those_of_annotations_with_this_label() {
     let mut meta = with_captures(json!([
         {"core:sample_start": 0, "core:global_index": 10}, {"core:sample_start": 100, "core:global_index": 500}

@@ -6,10 +6,14 @@ use std::io::{self, ErrorKind, Read};
 /// Bytes that are read at a time, and that are searched for a header before [`Step::Searching`] is returned.
 const BLOCK_BYTES: usize = 1 << 20;
 
+/// Bytes at the beginning of a file that are searched for its first frame.
+const FIRST_BYTES: u64 = 1 << 22;
+
 /// Reader of the frames of a file.
 ///
 /// All frames have the format of a template: legacy or not, length, bits, channels, real or complex. Between
-/// frames it searches for the next header of this format at multiples of 8 bytes.
+/// frames it searches for the next header of this format at multiples of 8 bytes. A file that begins within a frame
+/// is searched for its first header byte by byte.
 pub struct Reader<R> {
     input: R,
     template: Header,
@@ -32,17 +36,17 @@ pub enum Step<'a> {
 
 impl<R: Read> Reader<R> {
     /// Creates a reader of `input`, whose next byte is the beginning of the file. Takes the format from the first
-    /// header; the inner error is that of a file that does not begin with one.
+    /// header; the inner error is that of a file without a header in its first 4 MiB.
     pub fn new(mut input: R) -> io::Result<Result<Self, HeaderError>> {
         let mut buffer = Vec::new();
-        input.by_ref().take(32).read_to_end(&mut buffer)?;
-        Ok(Header::parse(&buffer).map(|template| Self {
+        input.by_ref().take(FIRST_BYTES).read_to_end(&mut buffer)?;
+        Ok(first_header(&buffer).map(|(start, template)| Self {
             input,
             template,
             buffer,
-            start: 0,
+            start,
             has_ended: false,
-            skipped_bytes: 0,
+            skipped_bytes: start as u64,
         }))
     }
 
@@ -117,6 +121,34 @@ impl<R: Read> Reader<R> {
     }
 }
 
+/// Finds the first header in the first bytes of a file. A header at another place than the beginning, or after other
+/// bytes, counts only if the next frame has one, too.
+fn first_header(bytes: &[u8]) -> Result<(usize, Header), HeaderError> {
+    let following = |at: usize, header: &Header| {
+        bytes.get(at.checked_add(header.frame_bytes as usize)?..).filter(|rest| rest.len() >= 32)
+    };
+    let is_confirmed = |at: usize, header: &Header| {
+        let next = following(at, header).and_then(|rest| Header::parse(rest).ok());
+        next.is_some_and(|next| {
+            let time = |header: &Header| (header.seconds, header.frame, header.thread);
+            let is_near = next.epoch == header.epoch && next.seconds.abs_diff(header.seconds) <= 1;
+            next.has_format(header) && is_near && time(&next) != time(header)
+        })
+    };
+    let at_start = Header::parse(bytes);
+    let is_alone = |header: &Header| following(0, header).is_none();
+    if let Ok(header) = at_start
+        && (is_alone(&header) || is_confirmed(0, &header))
+    {
+        return Ok((0, header));
+    }
+    let others = (1..bytes.len().saturating_sub(31)).filter_map(|at| {
+        let header = Header::parse(&bytes[at..]).ok()?;
+        is_confirmed(at, &header).then_some((at, header))
+    });
+    others.into_iter().next().map_or_else(|| at_start.map(|header| (0, header)), Ok)
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -164,6 +196,16 @@ mod tests {
     }
 
     #[test]
+    fn reader_finds_the_first_frame_of_a_file_that_begins_within_one() {
+        let whole = [frame(1), frame(2), frame(3)].concat();
+        for cut in 1..40 {
+            assert_eq!(numbers(&whole[cut..]), (vec![2, 3], 40 - cut as u64), "{cut}");
+        }
+        // One frame after other bytes could be a chance.
+        assert!(Reader::new(&[vec![0xff; 16], frame(1)].concat()[..]).unwrap().is_err());
+    }
+
+    #[test]
     fn long_file_is_read_in_a_bounded_buffer() {
         let mut input = Vec::new();
         (0..200_000).for_each(|n| input.extend(frame(n)));
@@ -172,7 +214,7 @@ mod tests {
             let Step::Frame(header, _) = reader.step().unwrap() else { panic!("frame {n}") };
             assert_eq!(header.frame, n);
             reader.advance();
-            assert!(reader.buffer.capacity() <= 4 * BLOCK_BYTES);
+            assert!(reader.buffer.capacity() <= 3 * FIRST_BYTES as usize);
         }
         assert!(matches!(reader.step().unwrap(), Step::End));
     }

@@ -49,6 +49,31 @@ fn code(value: f32, bits: u8) -> u16 {
     }
 }
 
+/// Converts all samples of `payload` from two's complement to offset binary, or back: the codes differ in their
+/// highest bit, which is the only one of 1-bit samples.
+pub fn flip_encoding(payload: &mut [u8], bits: u8) {
+    let masks = match bits {
+        1 => [0xff; 2],
+        2 => [0xaa; 2],
+        4 => [0x88; 2],
+        8 => [0x80; 2],
+        _ => [0x00, 0x80],
+    };
+    payload.iter_mut().zip(masks.iter().cycle()).for_each(|(byte, mask)| *byte ^= mask);
+}
+
+/// Returns the fraction of the codes of `payload` that are in the middle half of their range. In offset binary most
+/// codes of noise are there, in two's complement at most half of them. `None` for 1 bit.
+#[must_use]
+pub fn middle_fraction(payload: &[u8], bits: u8) -> Option<f64> {
+    let mut values = vec![0.0; 8 * payload.len() / usize::from(bits.max(1))];
+    unpack(payload, bits, true, &mut values);
+    // Values of 2 bits are -3, -1, 1, 3, others the code minus the middle.
+    let quarter = if bits == 2 { 2.0 } else { (1_u32 << (bits - 1)) as f32 / 2.0 };
+    let middle = values.iter().filter(|value| value.abs() < quarter).count();
+    (bits > 1 && !values.is_empty()).then(|| middle as f64 / values.len() as f64)
+}
+
 /// Writes `values` as samples number `first`, `first + 1`, ... of a payload whose other samples keep their value; the
 /// bits of the written samples must be 0 before. Values are in units of the rms for 1 and 2 bits, otherwise in steps
 /// of the quantiser, and are clipped to its range. Values beyond the end of `payload` are ignored.
@@ -147,6 +172,44 @@ mod tests {
         let mut levels = [0.0; 5];
         unpack(&payload, 2, false, &mut levels);
         assert_eq!(levels, [HIGH_LEVEL, -HIGH_LEVEL, 1.0, -1.0, 0.0]);
+    }
+
+    #[test]
+    fn flipped_encoding_is_twos_complement() {
+        for bits in [4_u8, 8, 16] {
+            let mut payload: Vec<u8> = match bits {
+                4 => vec![0x1f, 0x80],
+                8 => vec![255, 1, 128],
+                _ => vec![0xff, 0xff, 1, 0],
+            };
+            flip_encoding(&mut payload, bits);
+            let mut values = vec![0.0; 8 * payload.len() / usize::from(bits)];
+            unpack(&payload, bits, true, &mut values);
+            let expected: &[f32] = match bits {
+                4 => &[-1.0, 1.0, 0.0, -8.0],
+                8 => &[-1.0, 1.0, -128.0],
+                _ => &[-1.0, 1.0],
+            };
+            assert_eq!(values, expected);
+        }
+        // 0, 1, -2, -1 of two bits are +1, +3, -3, -1.
+        let mut payload = [0b11_10_01_00];
+        flip_encoding(&mut payload, 2);
+        let mut levels = [0.0; 4];
+        unpack(&payload, 2, true, &mut levels);
+        assert_eq!(levels, [1.0, 3.0, -3.0, -1.0]);
+    }
+
+    #[test]
+    fn middle_fraction_tells_the_encodings_apart() {
+        let noise = |n: u32| ((n.wrapping_mul(2_654_435_761) >> 16) % 41) as i8 - 20;
+        let mut payload: Vec<u8> = (0..1000).map(|n| noise(n).cast_unsigned() ^ 0x80).collect();
+        assert_eq!(middle_fraction(&payload, 8), Some(1.0));
+        flip_encoding(&mut payload, 8);
+        assert_eq!(middle_fraction(&payload, 8), Some(0.0));
+        // 2 bits: the inner levels have 67 % of noise with the usual threshold.
+        assert_eq!(middle_fraction(&[0b01_10_01_11], 2), Some(0.75));
+        assert_eq!(middle_fraction(&[0], 1), None);
     }
 
     proptest! {

@@ -49,6 +49,7 @@ impl Sink {
             centre_mhz: shape.centre_hz / 1e6,
             bandwidth_mhz: shape.bandwidth_hz / 1e6,
             start: Time::default(),
+            contradictions: Vec::new(),
             offset_bytes: 0,
             file_bytes: 0,
             file_number: 0,

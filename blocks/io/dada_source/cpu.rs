@@ -3,6 +3,7 @@
 use super::{DadaSource, Shape};
 use crate::io::output_file::Report;
 use crate::io::playback::Playback;
+use crate::io::played_file::rest;
 use fxgraph::files::reason;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Block, BlockError, Clock, Counter, Env, Io, Next};
@@ -67,6 +68,11 @@ impl Block for Source {
         let frame_bytes = header.sample_bytes() * self.shape.samples;
         self.after_end.add(there % frame_bytes);
         let frames = there / frame_bytes;
+        if frames == 0
+            && let Some(text) = rest(path, there, frames, frame_bytes)
+        {
+            self.report.warn(text);
+        }
         self.frames = self.parameters.frames.map_or(frames, |most| most.min(frames));
         self.file = Some(file);
         Ok(())

@@ -8,11 +8,12 @@ mod tests;
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::io::file_source::Pace;
 use crate::io::pace::{default_catch_up, refuse_catch_up};
+use crate::io::played_file::contradicts_itself;
 use fxgraph::access::ReadPath;
 use fxgraph::files::reason;
 use fxgraph::{
-    Axis, Band, Checked, Clock, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
-    Refusal, ValidityType,
+    Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
+    PortType, Refusal, ValidityType,
 };
 use fxgraph_formats::dada::{Header, MAX_HEADER_BYTES};
 use std::fs::File;
@@ -139,5 +140,11 @@ impl KindSpec for DadaSource {
         let shape = self.shape().map_err(|refusal| vec![*refusal])?;
         let port = Self::port(&shape).map_err(|refusal| vec![*refusal])?;
         Ok((shape, vec![port]))
+    }
+
+    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+        let path = &block.parameters.path;
+        let contradictions = block.shape.header.contradictions.iter();
+        contradictions.map(|text| contradicts_itself(path, text)).collect()
     }
 }

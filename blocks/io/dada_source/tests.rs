@@ -17,6 +17,7 @@ fn header() -> Header {
         centre_mhz: 1420.0,
         bandwidth_mhz: -2.0,
         start: Time::unix(1_800_000_000),
+        contradictions: Vec::new(),
         offset_bytes: 4000,
         file_bytes: 40,
         file_number: 0,

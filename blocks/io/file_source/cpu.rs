@@ -3,8 +3,10 @@
 use super::player::{Recording, Rows};
 use super::{FileSource, archive, plain};
 use crate::io::playback::Playback;
+use crate::io::played_file::rest;
 use fxgraph::runtime::{BlockEvents, EventKind};
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, PortType, Summary};
+use fxgraph_formats::codes::Codes;
 
 /// The open file.
 enum Open {
@@ -21,11 +23,14 @@ pub struct Source {
     parameters: FileSource,
     port: PortType,
     open: Open,
+    /// Levels of packed numbers, and a frame of them as they are in the file.
+    packed: Option<(Codes, Vec<u8>)>,
     frame: u64,
     frames: u64,
     playback: Playback,
     read: Counter,
     missing: Counter,
+    after_end: Counter,
     events: BlockEvents,
     summary: Summary,
 }
@@ -36,15 +41,23 @@ impl Source {
         let missing =
             "frames that were in the recording before it was truncated; copy the recording again";
         let playback = Playback::new(parameters.pace, parameters.catch_up, port.clock, env);
+        let packed = parameters.raw.as_ref().and_then(|raw| {
+            let codes = raw.packed?.codes()?;
+            Some((codes, vec![0; raw.frame_bytes(port)]))
+        });
         Self {
             parameters,
             port: port.clone(),
             open: Open::Nothing,
+            packed,
             frame: 0,
             frames: 0,
             playback,
             read: env.counters.count("frames_read", "frames played"),
             missing: env.counters.loss("frames_missing", missing),
+            after_end: env
+                .counters
+                .count("bytes_after_end", "bytes of a raw file after its last whole frame"),
             events: env.events.clone(),
             summary: env.summary.clone(),
         }
@@ -69,8 +82,12 @@ impl Source {
             return;
         };
         self.missing.add(missing);
-        self.events.add(EventKind::Warning, &text);
-        self.summary.set(text);
+        self.report(&text);
+    }
+
+    fn report(&self, text: &str) {
+        self.events.add(EventKind::Warning, text);
+        self.summary.set(text.to_owned());
     }
 
     /// Returns the timestamp of the next frame.
@@ -88,7 +105,14 @@ impl Source {
         match &mut self.open {
             Open::Nothing => Ok(()),
             Open::Plain(rows) => {
-                rows.read(self.frame, frame.as_mut_slice().map_err(|error| error.to_string())?)?;
+                let payload = frame.as_mut_slice().map_err(|error| error.to_string())?;
+                match &mut self.packed {
+                    None => rows.read(self.frame, payload)?,
+                    Some((codes, bytes)) => {
+                        rows.read(self.frame, bytes)?;
+                        codes.unpack(bytes, bytemuck::cast_slice_mut(payload));
+                    }
+                }
                 frame.header_mut().timestamp = timestamp;
                 frame.fill_validity(self.port.validity.full);
                 Ok(())
@@ -105,6 +129,13 @@ impl Block for Source {
             let rows = plain::rows(path, raw, &self.port).map_err(BlockError::new)?;
             let frames = rows.count;
             self.warn(frames, rows.missing, &[], true);
+            self.after_end.add(rows.rest());
+            let frame_bytes = raw.frame_bytes(&self.port) as u64;
+            if rows.missing == 0
+                && let Some(text) = rest(path, rows.bytes, frames, frame_bytes)
+            {
+                self.report(&text);
+            }
             self.open = Open::Plain(rows);
             frames
         } else {

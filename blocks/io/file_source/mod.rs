@@ -9,9 +9,13 @@ use crate::common::axes;
 use crate::io::pace::{default_catch_up, refuse_catch_up};
 use crate::util::null_source::{AxisParameter, BandParameter, NullSource, Pattern};
 use fxgraph::access::ReadPath;
+use fxgraph::diagnostic::codes;
+use fxgraph::kind::{slow_digitiser, unlikely_band};
 use fxgraph::{
-    At, Checked, Implementation, Implementations, Kind, KindSpec, PortType, Refusal, Time, npy,
+    At, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
+    Refusal, Time, npy,
 };
+use fxgraph_formats::codes::{Codes, Encoding, First};
 use player::Recording;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,6 +77,60 @@ pub struct Raw {
     pub header_bytes: Option<u64>,
     /// Frequencies of the channel axis; with `channels: 1`, of the band that real samples cover.
     pub band: Option<BandParameter>,
+    /// Packing of numbers of 1, 2 or 4 bits, for `dtype: i8` or `ci8`.
+    pub packed: Option<Packing>,
+}
+
+/// Packing of numbers of 1, 2 or 4 bits.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Packing {
+    /// Bits of a number: 1, 2 or 4.
+    pub bits: u8,
+    /// Encoding of a number.
+    pub encoding: PackedEncoding,
+    /// Place of the first number in a byte.
+    #[serde(default)]
+    pub first: FirstBits,
+}
+
+/// Encoding of packed numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PackedEncoding {
+    /// The highest bit is the sign, 1 for negative; the others are the magnitude.
+    SignMagnitude,
+    /// Codes from the lowest value up.
+    OffsetBinary,
+    /// Two's complement.
+    TwosComplement,
+}
+
+/// Place of the first number in a byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FirstBits {
+    /// Least significant bits.
+    #[default]
+    Low,
+    /// Most significant bits.
+    High,
+}
+
+impl Packing {
+    /// Levels of the numbers; `None` for another width than 1, 2 or 4 bits.
+    fn codes(self) -> Option<Codes> {
+        let encoding = match self.encoding {
+            PackedEncoding::SignMagnitude => Encoding::SignMagnitude,
+            PackedEncoding::OffsetBinary => Encoding::OffsetBinary,
+            PackedEncoding::TwosComplement => Encoding::TwosComplement,
+        };
+        let first = match self.first {
+            FirstBits::Low => First::Low,
+            FirstBits::High => First::High,
+        };
+        Codes::new(self.bits, encoding, first)
+    }
 }
 
 fn default_rate() -> f64 {
@@ -80,6 +138,45 @@ fn default_rate() -> f64 {
 }
 
 impl Raw {
+    /// Bytes of a frame of `port` in the file.
+    fn frame_bytes(&self, port: &PortType) -> usize {
+        let bytes = port.frame_bytes();
+        self.packed.map_or(bytes, |packed| bytes / 8 * usize::from(packed.bits))
+    }
+
+    /// Diagnostic for packed numbers that cannot be those of `port`.
+    fn refuse_packing(&self, port: &PortType, is_array: bool) -> Option<Refusal> {
+        let packed = self.packed?;
+        let refuse = |at, message: String, help: &str| {
+            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(at), message);
+            Some(refusal.help(help))
+        };
+        if packed.codes().is_none() {
+            let message =
+                format!("`bits` of packed numbers must be 1, 2 or 4, got {}", packed.bits);
+            return refuse(
+                "raw.packed.bits",
+                message,
+                "for other widths give a `dtype` such as i10p",
+            );
+        }
+        if !matches!(port.dtype, Dtype::I8 | Dtype::Ci8) || is_array {
+            let message =
+                format!("packed numbers become `i8` or `ci8` of a plain file, got {}", port.dtype);
+            return refuse(
+                "raw.packed",
+                message,
+                "set `dtype: i8` or `dtype: ci8`, and not a .npy file",
+            );
+        }
+        let count = port.frame_bytes();
+        if !count.is_multiple_of(8) {
+            let message = format!("a frame must have a multiple of 8 packed numbers, got {count}");
+            return refuse("raw.axes", message, "make the frame longer or shorter");
+        }
+        None
+    }
+
     /// Returns the type of the stream in the file at `path`, with the checks of `null_source`, which has the
     /// same parameters.
     fn port(&self, path: &ReadPath) -> Result<PortType, Vec<Refusal>> {
@@ -117,6 +214,9 @@ impl Raw {
         let port = like.output().map_err(|refusals| {
             refusals.into_iter().map(|r| Refusal { at: inner(&r.at), ..r }).collect::<Vec<_>>()
         })?;
+        if let Some(refusal) = self.refuse_packing(&port, header.is_some()) {
+            return Err(vec![refusal]);
+        }
         if let Some(header) = header {
             plain::frames(&header, &port)
                 .map_err(|why| FileSource::refuse(format!("cannot use {path}: {why}")))?;
@@ -167,6 +267,16 @@ impl KindSpec for FileSource {
             None => Ok(((), vec![self.port()?])),
             Some(refusal) => Err(vec![refusal]),
         }
+    }
+
+    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+        let has_samples = block.ports.outputs[0].axes.iter().any(|axis| axis.name == "sample");
+        let raw = block.parameters.raw.as_ref().filter(|_| has_samples);
+        let rate =
+            raw.and_then(|raw| slow_digitiser("raw.adc_sample_rate_hz", raw.adc_sample_rate_hz));
+        let port = &block.ports.outputs[0];
+        let band = raw.and_then(|_| unlikely_band("raw.band", port));
+        rate.into_iter().chain(band).collect()
     }
 }
 

@@ -62,7 +62,7 @@ pub fn rows(path: &ReadPath, raw: &Raw, port: &PortType) -> Result<Rows, String>
     let end = file.metadata().map_err(|error| says(reason(&error)))?.len();
     let start = header.as_ref().map_or(raw.header_bytes.unwrap_or(0), |header| header.data_offset);
     let place = Place { file, name: path.to_string(), start, end };
-    let mut rows = Rows::plain(place, port.frame_bytes());
+    let mut rows = Rows::plain(place, raw.frame_bytes(port));
     if let Some(header) = header {
         let frames = frames(&header, port).map_err(says)?;
         (rows.count, rows.missing) = (rows.count.min(frames), frames.saturating_sub(rows.count));

@@ -27,6 +27,8 @@ pub struct Rows {
     pub count: u64,
     /// Further rows that the header announces but the file lacks.
     pub missing: u64,
+    /// Bytes of the file from the first row on.
+    pub bytes: u64,
 }
 
 impl Rows {
@@ -37,12 +39,17 @@ impl Rows {
             .map_err(|error| format!("cannot read {}: {}", self.name, reason(&error)))
     }
 
+    /// Bytes after the last whole row.
+    pub fn rest(&self) -> u64 {
+        self.bytes.saturating_sub(self.count * self.row_bytes)
+    }
+
     /// Creates rows of `row_bytes` at `place`; an incomplete last row is ignored.
     pub fn plain(place: Place, row_bytes: usize) -> Self {
         let Place { file, name, start, end } = place;
         let row_bytes = (row_bytes as u64).max(1);
-        let count = end.saturating_sub(start) / row_bytes;
-        Self { file, name, offset: start, row_bytes, count, missing: 0 }
+        let bytes = end.saturating_sub(start);
+        Self { file, name, offset: start, row_bytes, count: bytes / row_bytes, missing: 0, bytes }
     }
 
     /// Opens the array at `place`, with the number of complete rows. `row_bytes(shape)` returns the bytes per row,
@@ -62,9 +69,10 @@ impl Rows {
             return Err(says("its shape is (), expected one row for each frame".to_owned()));
         };
         let row_bytes = row_bytes(row).map_err(says)?;
-        let there = end.saturating_sub(header.data_offset) / row_bytes.max(1);
+        let bytes = end.saturating_sub(header.data_offset);
+        let there = bytes / row_bytes.max(1);
         let (count, missing) = (*rows.min(&there), rows.saturating_sub(there));
-        Ok(Self { file, offset: header.data_offset, row_bytes, count, missing, name })
+        Ok(Self { file, offset: header.data_offset, row_bytes, count, missing, bytes, name })
     }
 }
 

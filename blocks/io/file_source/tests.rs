@@ -348,3 +348,62 @@ fn real_time_pace_follows_the_timestamps() {
     let took = began.elapsed();
     assert!(took >= std::time::Duration::from_millis(160), "{took:?}");
 }
+
+#[test]
+fn rest_of_plain_data_is_counted_and_a_file_shorter_than_a_frame_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.bin");
+    let raw = serde_json::json!({
+        "dtype": "i16", "axes": [{"name": "sample", "len": 16}], "samples_per_frame": 16, "header_bytes": 4,
+    });
+    for (bytes, frames, rest, text) in [
+        (4 + 64, 2, 0, ""),
+        (4 + 70, 2, 6, "x.bin: the rest of 6 bytes after the last whole frame is not played"),
+        (4 + 31, 0, 31, "x.bin is shorter than a frame, and nothing is played: 31 of 32 bytes"),
+    ] {
+        fs::write(&path, vec![0; bytes]).unwrap();
+        let raw = Some(serde_json::from_value(raw.clone()).unwrap());
+        let source = FileSource { raw, ..source(&path.display().to_string()) };
+        let env = Env::detached("in");
+        assert_eq!(play_in(&source, &env).unwrap().1.len(), frames);
+        let counters = env.counters.list();
+        let counter = counters.iter().find(|named| named.name == "bytes_after_end").unwrap();
+        assert_eq!(counter.counter.get(), rest);
+        assert!(env.summary.get().trim_end().ends_with(text), "{}", env.summary.get());
+    }
+}
+
+#[test]
+fn packed_numbers_become_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.bin").display().to_string();
+    fs::write(&path, [0b11_10_01_00, 0b00_01_10_11, 0, 0xff]).unwrap();
+    let play_packed = |dtype: &str, packed: serde_json::Value| {
+        let raw = serde_json::json!({
+            "dtype": dtype, "axes": [{"name": "sample", "len": 4}], "samples_per_frame": 4,
+            "adc_sample_rate_hz": 4e6, "packed": packed,
+        });
+        let raw = Some(serde_json::from_value(raw).unwrap());
+        play(&FileSource { raw, ..source(&path) }).map(|(port, frames)| {
+            let frames = frames.iter().map(|frame| {
+                let bytes = frame.as_slice::<u8>().unwrap().iter();
+                (frame.header().timestamp, bytes.map(|byte| byte.cast_signed()).collect::<Vec<_>>())
+            });
+            (port.to_string(), frames.collect::<Vec<_>>())
+        })
+    };
+    let (port, frames) =
+        play_packed("ci8", serde_json::json!({"bits": 2, "encoding": "sign_magnitude"})).unwrap();
+    assert_eq!(port, "ci8 [sample 4] @ 4 MS/s / 4");
+    let first = vec![1, 3, -1, -3, -3, -1, 3, 1];
+    assert_eq!(frames, [(0, first), (4, vec![1, 1, 1, 1, -3, -3, -3, -3])]);
+    let high = serde_json::json!({"bits": 2, "encoding": "offset_binary", "first": "high"});
+    let (_, frames) = play_packed("ci8", high).unwrap();
+    assert_eq!(frames[0].1, [3, 1, -1, -3, -3, -1, 1, 3]);
+    let said = |dtype: &str, packed| play_packed(dtype, packed).unwrap_err();
+    let packed = serde_json::json!({"bits": 2, "encoding": "sign_magnitude"});
+    assert!(said("i16", packed.clone()).contains("become `i8` or `ci8`"));
+    assert!(said("i8", packed).contains("multiple of 8 packed numbers, got 4"));
+    let three = serde_json::json!({"bits": 3, "encoding": "sign_magnitude"});
+    assert!(said("ci8", three).contains("must be 1, 2 or 4, got 3"));
+}

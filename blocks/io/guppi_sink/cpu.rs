@@ -60,6 +60,7 @@ impl Sink {
             antennas: shape.antennas,
             channels: shape.channels,
             pols: shape.pols,
+            bits: 8,
             block_bytes: block_bytes as u64,
             overlap: 0,
             is_direct: block_bytes.is_multiple_of(DIRECT_BYTES),
@@ -77,6 +78,7 @@ impl Sink {
             telescope: name(&parameters.telescope),
             source: name(&parameters.source),
             backend: "fxgraph".to_owned(),
+            contradictions: Vec::new(),
         };
         Self {
             report: Report::new(env),

@@ -24,6 +24,8 @@ pub enum Found {
     Block(Box<Block>),
     /// The file ends within a block, this many bytes after its beginning.
     Incomplete(u64),
+    /// The file ends with this many bytes of zeros.
+    Zeros(u64),
     /// The file has ended.
     End,
 }
@@ -71,6 +73,10 @@ impl Blocks {
         }
         let (header, header_bytes) = match parsed {
             Ok(parsed) => parsed,
+            // Some recorders allocate a file before they write it.
+            Err(_) if self.next > 0 && self.buffer.iter().all(|byte| *byte == 0) => {
+                return Ok(Found::Zeros(left));
+            }
             Err(HeaderError::NoEnd(_)) if self.next > 0 && left < MAX_HEADER_BYTES as u64 => {
                 return Ok(Found::Incomplete(left));
             }

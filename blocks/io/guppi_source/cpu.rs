@@ -6,19 +6,42 @@ use crate::io::output_file::Report;
 use crate::io::playback::Playback;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Block, BlockError, Clock, Counter, Env, FrameMut, Io, Next};
+use fxgraph_formats::codes::Codes;
+use fxgraph_formats::guppi::TwoBit;
 
 /// Blocks that are passed over in one call of `work`.
 const MAX_PASSED: usize = 64;
+
+/// The block at work.
+struct Current {
+    block: Box<FileBlock>,
+    /// Number of its first spectrum.
+    first: u64,
+    /// Number of its next heap.
+    heap: u64,
+}
+
+/// Result of the search for the block after the one at work.
+enum Following {
+    /// A block to play, and the number of its first spectrum.
+    Block(Box<FileBlock>, u64),
+    /// The file has ended.
+    End,
+}
 
 /// The running block.
 pub struct Source {
     parameters: GuppiSource,
     shape: Shape,
     blocks: Option<Blocks>,
-    /// The block at work, the number of its first spectrum, and the number of its next heap.
-    current: Option<(Box<FileBlock>, u64, u64)>,
-    /// Number of the first spectrum after the blocks so far.
+    current: Option<Current>,
+    /// The block after `current`, once its heaps without the overlap are played.
+    following: Option<Following>,
+    /// Number of the first spectrum after the blocks so far, without their overlap.
     next_spectrum: Option<u64>,
+    /// Levels of numbers of 2 bits, and these numbers as they are in the file.
+    codes: Option<Codes>,
+    packed: Vec<u8>,
     played: u64,
     playback: Playback,
     report: Report,
@@ -28,19 +51,25 @@ pub struct Source {
     late: Counter,
     foreign: Counter,
     truncated: Counter,
+    after_end: Counter,
+    overlap: Counter,
 }
 
 impl Source {
     /// Creates the block.
     pub fn new(parameters: GuppiSource, shape: &Shape, clock: Clock, env: &Env) -> Self {
         let counters = &env.counters;
+        let two_bit = parameters.two_bit.map(TwoBit::from);
         Self {
             playback: Playback::new(parameters.pace, parameters.catch_up, clock, env),
             parameters,
             shape: shape.clone(),
             blocks: None,
             current: None,
+            following: None,
             next_spectrum: None,
+            codes: two_bit.and_then(TwoBit::codes),
+            packed: Vec::new(),
             played: 0,
             report: Report::new(env),
             frames: counters.count("frames_read", "frames played"),
@@ -60,30 +89,43 @@ impl Source {
             ),
             truncated: counters
                 .loss("bytes_truncated", "bytes of an incomplete last block, which is not played"),
+            after_end: counters.count("bytes_after_end", "zeros after the last block"),
+            overlap: counters.loss(
+                "spectra_of_overlap",
+                "spectra of an overlap without a block that repeats it, less than a heap",
+            ),
         }
     }
 
-    /// Finds the next block to play; `false` at the end of the file.
-    fn find(&mut self) -> Result<bool, BlockError> {
-        let Some(blocks) = &mut self.blocks else { return Ok(false) };
+    /// Spectra of a block without its overlap.
+    fn of_block(&self) -> u64 {
+        self.shape.header.spectra() - self.shape.header.overlap as u64
+    }
+
+    /// Looks at the next block of the file. `None` if it is dropped.
+    fn find(&mut self) -> Result<Option<Following>, BlockError> {
+        let Some(blocks) = &mut self.blocks else { return Ok(Some(Following::End)) };
         let block = match blocks.next().map_err(BlockError::new)? {
             Found::Block(block) => block,
             Found::Incomplete(bytes) => {
                 self.truncated.add(bytes);
                 let path = &self.parameters.path;
                 self.report.warn(format!("{path} is truncated: its last block is incomplete"));
-                return Ok(false);
+                return Ok(Some(Following::End));
             }
-            Found::End => return Ok(false),
+            Found::Zeros(bytes) => {
+                self.after_end.add(bytes);
+                return Ok(Some(Following::End));
+            }
+            Found::End => return Ok(Some(Following::End)),
         };
         if !block.header.has_format(&self.shape.header) {
             self.foreign.add(1);
-            return Ok(true);
+            return Ok(None);
         }
-        let of_block = self.shape.header.spectra() - self.shape.header.overlap as u64;
         let expected = self.next_spectrum;
         let first = block.header.first_spectrum().or(expected).unwrap_or(0);
-        let end = first.saturating_add(of_block).saturating_mul(self.shape.step);
+        let end = first.saturating_add(block.header.spectra()).saturating_mul(self.shape.step);
         if end >= MAX_TIMESTAMP {
             let (path, index) = (&self.parameters.path, block.header.packet_index);
             let message = format!(
@@ -93,27 +135,91 @@ impl Source {
         }
         if expected.is_some_and(|expected| first < expected) {
             self.late.add(1);
-            return Ok(true);
+            return Ok(None);
         }
-        self.missing.add(expected.map_or(0, |expected| first - expected));
+        Ok(Some(Following::Block(block, first)))
+    }
+
+    /// Whether the block at work has a further heap to play. An overlap is played if no block repeats it: before a
+    /// gap, and at the end of the file.
+    fn has_heap(&self, current: &Current) -> bool {
+        let end = (current.heap + 1) * self.shape.spectra;
+        let limit = match &self.following {
+            None => self.of_block(),
+            Some(Following::End) => self.shape.header.spectra(),
+            Some(Following::Block(_, next)) => {
+                self.shape.header.spectra().min(next - current.first)
+            }
+        };
+        end <= limit
+    }
+
+    /// Goes on to the block that was found; `false` at the end of the file.
+    fn advance(&mut self, following: Following) -> bool {
+        if let Some(Current { first, heap, .. }) = self.current.take() {
+            let end = first + heap * self.shape.spectra;
+            let all = first + self.shape.header.spectra();
+            let next = match &following {
+                Following::Block(_, next) => *next,
+                Following::End => all,
+            };
+            self.overlap.add(next.min(all).saturating_sub(end));
+            self.missing.add(next.saturating_sub(all.min(next).max(end)));
+        }
+        let Following::Block(block, first) = following else { return false };
         self.dropped.add(u64::from(block.header.dropped > 0.0));
-        self.next_spectrum = Some(first + of_block);
-        self.current = Some((block, first, 0));
-        Ok(true)
+        self.next_spectrum = Some(first + self.of_block());
+        self.current = Some(Current { block, first, heap: 0 });
+        true
     }
 
     /// Reads a heap of a block.
-    fn fill(&self, frame: &mut FrameMut, block: &FileBlock, heap: u64) -> Result<(), BlockError> {
+    fn fill(
+        &mut self,
+        frame: &mut FrameMut,
+        block: &FileBlock,
+        heap: u64,
+    ) -> Result<(), BlockError> {
         let Some(blocks) = &self.blocks else { return Ok(()) };
         let header = &self.shape.header;
-        let unit = 2 * header.pols as u64;
-        let row_bytes = self.shape.spectra * unit;
+        let unit = header.unit_bits();
+        let row_bytes = self.shape.spectra * unit / 8;
+        let offset = |row: usize| {
+            block.offset + row as u64 * (header.spectra() * unit / 8) + heap * row_bytes
+        };
         let payload = frame.as_mut_slice::<u8>()?;
-        for (row, out) in payload.chunks_exact_mut(row_bytes as usize).enumerate() {
-            let first = row as u64 * header.spectra() * unit + heap * row_bytes;
-            blocks.read(block.offset + first, out).map_err(BlockError::new)?;
+        let Some(codes) = &self.codes else {
+            for (row, out) in payload.chunks_exact_mut(row_bytes as usize).enumerate() {
+                blocks.read(offset(row), out).map_err(BlockError::new)?;
+            }
+            return Ok(());
+        };
+        self.packed.resize(row_bytes as usize, 0);
+        let payload: &mut [i8] = bytemuck::cast_slice_mut(payload);
+        for (row, out) in payload.chunks_exact_mut(4 * row_bytes as usize).enumerate() {
+            blocks.read(offset(row), &mut self.packed).map_err(BlockError::new)?;
+            codes.unpack(&self.packed, out);
         }
         Ok(())
+    }
+
+    /// Plays the next heap of `current`.
+    fn play(&mut self, io: &mut Io<'_>, current: &Current) -> Result<Next, BlockError> {
+        let Current { block, first, heap } = current;
+        let timestamp = (first + heap * self.shape.spectra) * self.shape.step;
+        let wait = self.playback.early(timestamp);
+        if !wait.is_zero() {
+            return Ok(Next::After(wait));
+        }
+        let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        self.fill(&mut frame, block, *heap)?;
+        frame.header_mut().timestamp = timestamp;
+        frame.fill_validity(u32::from(block.header.dropped < 1.0));
+        io.outputs[0].push(frame);
+        self.playback.sent();
+        self.frames.add(1);
+        self.played += 1;
+        Ok(Next::Again)
     }
 }
 
@@ -129,32 +235,23 @@ impl Block for Source {
             return Ok(Next::Finished);
         }
         for _ in 0..MAX_PASSED {
-            if self.current.is_some() {
-                break;
+            if let Some(mut current) = self.current.take() {
+                if self.has_heap(&current) {
+                    let before = self.played;
+                    let next = self.play(io, &current);
+                    current.heap += self.played - before;
+                    self.current = Some(current);
+                    return next;
+                }
+                self.current = Some(current);
             }
-            if !self.find()? {
-                return Ok(Next::Finished);
-            }
-        }
-        let Some((block, first, heap)) = &self.current else { return Ok(Next::Again) };
-        let timestamp = (first + heap * self.shape.spectra) * self.shape.step;
-        let wait = self.playback.early(timestamp);
-        if !wait.is_zero() {
-            return Ok(Next::After(wait));
-        }
-        let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
-        self.fill(&mut frame, block, *heap)?;
-        frame.header_mut().timestamp = timestamp;
-        frame.fill_validity(u32::from(block.header.dropped < 1.0));
-        io.outputs[0].push(frame);
-        self.playback.sent();
-        self.frames.add(1);
-        self.played += 1;
-        let of_block = self.shape.header.spectra() - self.shape.header.overlap as u64;
-        if let Some((_, _, heap)) = &mut self.current {
-            *heap += 1;
-            if *heap * self.shape.spectra >= of_block {
-                self.current = None;
+            match self.following.take() {
+                None => self.following = self.find()?,
+                Some(following) => {
+                    if !self.advance(following) {
+                        return Ok(Next::Finished);
+                    }
+                }
             }
         }
         Ok(Next::Again)

@@ -9,13 +9,16 @@ mod tests;
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::io::file_source::Pace;
 use crate::io::pace::{default_catch_up, refuse_catch_up};
+use crate::io::played_file::contradicts_itself;
 use blocks::{Blocks, Found};
 use fxgraph::access::ReadPath;
 use fxgraph::{
-    Axis, Band, Checked, Clock, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
-    Refusal, ValidityType,
+    Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
+    PortType, Refusal, ValidityType,
 };
-use fxgraph_formats::guppi::Header;
+use fxgraph_formats::guppi::{Header, TwoBit};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Spectra of a heap of the default size, and the least number.
 const HEAP_SPECTRA: u64 = 256;
@@ -28,9 +31,11 @@ pub struct GuppiSource {
     /// File to play.
     pub path: ReadPath,
     /// Spectra of a heap, which is one frame of the output: a divisor of the spectra of a block. By default the largest
-    /// divisor up to 256.
+    /// divisor up to 256 that divides the overlap of blocks, too, if one of at least 16 does.
     #[param(range = 1..)]
     pub spectra_per_heap: Option<u64>,
+    /// Convention of 2-bit numbers, which no header gives: `breakthrough` or `puppi`.
+    pub two_bit: Option<Convention>,
     /// Largest number of frames to play.
     pub frames: Option<u64>,
     /// Rate of the frames: `full` is as fast as the readers take them.
@@ -39,6 +44,25 @@ pub struct GuppiSource {
     /// Rate at which a late recording catches up, as a multiple of real time, with `pace: real_time`.
     #[param(default = default_catch_up())]
     pub catch_up: f64,
+}
+
+/// Convention of 2-bit numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Convention {
+    /// Breakthrough Listen: codes from the highest level down, the first number in the highest bits of a byte.
+    Breakthrough,
+    /// GUPPI and PUPPI: codes from the lowest level up, the first number in the lowest bits of a byte.
+    Puppi,
+}
+
+impl From<Convention> for TwoBit {
+    fn from(convention: Convention) -> Self {
+        match convention {
+            Convention::Breakthrough => Self::Breakthrough,
+            Convention::Puppi => Self::Puppi,
+        }
+    }
 }
 
 /// Shape of the blocks and of the output.
@@ -57,12 +81,30 @@ impl GuppiSource {
         let mut blocks = Blocks::open(&self.path).map_err(at_path)?;
         let header = match blocks.next().map_err(at_path)? {
             Found::Block(block) => block.header,
-            Found::Incomplete(_) | Found::End => {
+            Found::Incomplete(_) | Found::Zeros(_) | Found::End => {
                 return Err(at_path(format!("there is no complete block in {}", self.path)));
             }
         };
+        if (header.bits == 2) != self.two_bit.is_some() {
+            let message = match self.two_bit {
+                None => {
+                    "numbers of 2 bits have two conventions, and no header gives the one of this file"
+                }
+                Some(_) => "`two_bit` is for numbers of 2 bits",
+            };
+            let help = match self.two_bit {
+                None => "set `two_bit: breakthrough` or `two_bit: puppi`".to_owned(),
+                Some(_) => format!("omit it; the file has {} bits", header.bits),
+            };
+            return Err(Box::new(Refusal::parameter("two_bit", message).help(help)));
+        }
         let of_block = header.spectra() - header.overlap as u64;
-        let usual = (LEAST_SPECTRA..=HEAP_SPECTRA).rev().find(|n| of_block.is_multiple_of(*n));
+        // Whole heaps of the overlap, too, so that the last one can be played.
+        let overlap = header.overlap as u64;
+        let fits = |n: &u64, spectra: u64| spectra.is_multiple_of(*n);
+        let sizes = || (LEAST_SPECTRA..=HEAP_SPECTRA).rev();
+        let both = sizes().find(|n| fits(n, of_block) && fits(n, overlap));
+        let usual = both.or_else(|| sizes().find(|n| fits(n, of_block)));
         let spectra = self.spectra_per_heap.unwrap_or(usual.unwrap_or(of_block));
         if !of_block.is_multiple_of(spectra) {
             let message = format!(
@@ -71,13 +113,27 @@ impl GuppiSource {
             let help = format!("set a divisor such as {}", usual.unwrap_or(of_block));
             return Err(Box::new(Refusal::parameter("spectra_per_heap", message).help(help)));
         }
+        if !(spectra * header.unit_bits()).is_multiple_of(8) {
+            let message = format!(
+                "a heap of {} bits for each number must have whole bytes, got {spectra} spectra",
+                header.bits
+            );
+            let refusal = Refusal::parameter("spectra_per_heap", message);
+            return Err(Box::new(refusal.help("set an even number that divides the block")));
+        }
         let step = 2 * header.channels as u64;
         Ok(Shape { header, spectra, step })
     }
 
     fn port(shape: &Shape) -> Result<PortType, Box<Refusal>> {
         let header = &shape.header;
-        let bytes = header.spectrum_bytes().checked_mul(shape.spectra);
+        let dtype = match header.bits {
+            16 => Dtype::Ci16,
+            4 => Dtype::Ci4,
+            _ => Dtype::Ci8,
+        };
+        let numbers = header.spectrum_bits() / u64::from(2 * header.bits);
+        let bytes = numbers.checked_mul(shape.spectra * dtype.bits() as u64 / 8);
         if bytes.is_none_or(|bytes| bytes > MAX_FRAME_BYTES as u64) {
             let message = "a frame of the output must have at most 4 GiB";
             let refusal = Refusal::parameter("spectra_per_heap", message);
@@ -100,7 +156,7 @@ impl GuppiSource {
             header.bandwidth_mhz * 1e6,
         );
         Ok(PortType {
-            dtype: Dtype::Ci8,
+            dtype,
             axes: units.iter().cloned().chain(rest).collect(),
             clock: Clock {
                 sync_time: header.start,
@@ -130,5 +186,11 @@ impl KindSpec for GuppiSource {
         let shape = self.shape().map_err(|refusal| vec![*refusal])?;
         let port = Self::port(&shape).map_err(|refusal| vec![*refusal])?;
         Ok((shape, vec![port]))
+    }
+
+    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+        let path = &block.parameters.path;
+        let contradictions = block.shape.header.contradictions.iter();
+        contradictions.map(|text| contradicts_itself(path, text)).collect()
     }
 }

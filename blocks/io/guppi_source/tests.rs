@@ -12,6 +12,7 @@ fn block(first_spectrum: u64, first: u8, change: impl Fn(&mut Header)) -> Vec<u8
         antennas: 1,
         channels: 2,
         pols: 1,
+        bits: 8,
         block_bytes: 128,
         overlap: 0,
         is_direct: false,
@@ -27,6 +28,7 @@ fn block(first_spectrum: u64, first: u8, change: impl Fn(&mut Header)) -> Vec<u8
         telescope: String::new(),
         source: String::new(),
         backend: String::new(),
+        contradictions: Vec::new(),
     };
     change(&mut header);
     let mut bytes = Vec::new();
@@ -119,6 +121,81 @@ fn overlap_and_antennas_are_removed_and_shown() {
     );
     let bytes = frames[0].as_slice::<u8>().unwrap();
     assert_eq!((bytes[39], bytes[40], bytes[79]), (39, 64, 103));
+}
+
+#[test]
+fn overlap_that_no_block_repeats_is_played_or_counted() {
+    let overlapping = |first, byte| {
+        block(first, byte, |header| (header.overlap, header.packets_per_block) = (16, 16))
+    };
+    // Of the second block, before a gap, and of the last one.
+    let bytes = [overlapping(0, 0), overlapping(16, 1), overlapping(64, 2)].concat();
+    let (_, frames, env) = play(&bytes, serde_json::json!({})).unwrap();
+    let seen: Vec<_> =
+        frames.iter().map(|f| (f.header().timestamp / 4, f.as_slice::<u8>().unwrap()[0])).collect();
+    assert_eq!(seen, [(0, 0), (16, 1), (32, 33), (64, 2), (80, 34)]);
+    assert_eq!((count(&env, "spectra_missing"), count(&env, "spectra_of_overlap")), (16, 0));
+    let odd =
+        |first| block(first, 0, |header| (header.overlap, header.packets_per_block) = (12, 20));
+    let bytes = [odd(0), odd(20)].concat();
+    let (_, frames, env) = play(&bytes, serde_json::json!({"spectra_per_heap": 10})).unwrap();
+    assert_eq!((frames.len(), count(&env, "spectra_of_overlap")), (5, 2));
+}
+
+#[test]
+fn file_ends_with_zeros_after_its_last_block() {
+    for zeros in [8, 100, 100_000] {
+        let bytes = [block(0, 0, |_| {}), block(32, 0, |_| {}), vec![0; zeros]].concat();
+        let (_, frames, env) = play(&bytes, serde_json::json!({})).unwrap();
+        assert_eq!((frames.len(), count(&env, "bytes_after_end")), (2, zeros as u64));
+        assert_eq!(count(&env, "bytes_truncated"), 0);
+    }
+}
+
+#[test]
+fn numbers_of_two_four_and_sixteen_bits_are_played() {
+    let of_bits = |bits| block(0, 0x1b, |header| header.bits = bits);
+    let (port, frames, _) = play(&of_bits(16), serde_json::json!({})).unwrap();
+    assert_eq!(port.to_string(), "ci16 [heap 1][channel 2][spectrum 16][pol 1] @ 2 MS/s / 64");
+    assert_eq!(frames[0].as_slice::<i16>().unwrap()[..2], [0x1c1b, 0x1e1d]);
+    let (port, frames, _) = play(&of_bits(4), serde_json::json!({})).unwrap();
+    assert_eq!(port.to_string(), "ci4 [heap 1][channel 2][spectrum 64][pol 1] @ 2 MS/s / 256");
+    // Rows of the channels are in the file one after the other.
+    let bytes = frames[0].as_slice::<u8>().unwrap();
+    assert_eq!((bytes[0], bytes[63], bytes[64]), (0x1b, 0x1b + 63, 0x1b + 64));
+    let two = |convention: &str| {
+        let json = serde_json::json!({"two_bit": convention});
+        let (port, frames, _) = play(&of_bits(2), json).unwrap();
+        assert_eq!(port.to_string(), "ci8 [heap 1][channel 2][spectrum 128][pol 1] @ 2 MS/s / 512");
+        frames[0].as_slice::<u8>().unwrap()[4..8]
+            .iter()
+            .map(|b| b.cast_signed())
+            .collect::<Vec<_>>()
+    };
+    // The second byte, 0x1c, is 00 01 11 00 from the highest bits down.
+    assert_eq!(two("breakthrough"), [3, 1, -3, 3]);
+    assert_eq!(two("puppi"), [-3, 3, -1, -3]);
+    let said = |json| play(&of_bits(2), json).err().unwrap();
+    assert!(said(serde_json::json!({})).contains("two conventions"));
+    let eight = play(&of_bits(8), serde_json::json!({"two_bit": "puppi"})).err().unwrap();
+    assert_eq!(eight, "`two_bit` is for numbers of 2 bits");
+}
+
+#[test]
+fn header_that_contradicts_itself_is_a_warning() {
+    let bytes = block(0, 0, |header| header.spectrum_seconds = 2e-3);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.raw");
+    std::fs::write(&path, bytes).unwrap();
+    let source: GuppiSource = fxgraph::kind::read(&serde_json::json!({ "path": path })).unwrap();
+    let block = Configured::new(source, &[]).unwrap();
+    let warnings = GuppiSource::warnings(&block);
+    assert_eq!(warnings.len(), 1);
+    assert!(
+        warnings[0].message.contains("TBIN of 0.002 s does not fit"),
+        "{}",
+        warnings[0].message
+    );
 }
 
 #[test]

@@ -6,8 +6,12 @@ use crate::io::playback::Playback;
 use fxgraph::files::reason;
 use fxgraph::runtime::{BlockEvents, EventKind};
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, Summary};
+use sha2::{Digest, Sha512};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+
+/// Bytes that are read at a time for a checksum.
+const HASHED_BYTES: usize = 1 << 20;
 
 /// The running block.
 pub struct Source {
@@ -67,6 +71,34 @@ impl Source {
         self.missing.add(layout.samples_missing);
         self.events.add(EventKind::Warning, &text);
         self.summary.set(text + "\n");
+    }
+
+    /// Compares the samples with the checksum of the description, if it has one.
+    fn check_sha512(&self, file: &File, content: &Content) -> Result<(), String> {
+        let Some(expected) = &content.sha512 else { return Ok(()) };
+        let path = self.parameters.data();
+        let (first, bytes) = content.data;
+        let (mut sum, mut at) = (Sha512::new(), 0);
+        let mut buffer = vec![0; HASHED_BYTES.min(bytes as usize)];
+        while at < bytes {
+            let part = &mut buffer[..HASHED_BYTES.min((bytes - at) as usize)];
+            file.read_exact_at(part, first + at)
+                .map_err(|error| format!("cannot read {path}: {}", reason(&error)))?;
+            sum.update(&*part);
+            at += part.len() as u64;
+        }
+        let found = sum.finalize();
+        let is_same = expected.len() == 2 * found.len()
+            && expected.as_bytes().chunks(2).zip(&found).all(|(digits, byte)| {
+                let digits = std::str::from_utf8(digits).ok();
+                digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) == Some(*byte)
+            });
+        is_same.then_some(()).ok_or_else(|| {
+            format!(
+                "{path} is damaged: its samples do not have the `core:sha512` of the description; copy the recording \
+                 again, or set `check_sha512: false`"
+            )
+        })
     }
 
     fn fill(&mut self, frame: &mut FrameMut, index: u64) -> Result<(), String> {
@@ -131,6 +163,9 @@ impl Block for Source {
         if content.stream() != self.content.stream() {
             let path = &self.parameters.path;
             return Err(BlockError::new(format!("{path} has changed since it was checked")));
+        }
+        if self.parameters.check_sha512 {
+            self.check_sha512(&file, &content).map_err(BlockError::new)?;
         }
         // A recording may have grown since then.
         self.grid = content.grid(self.parameters.samples_per_frame);

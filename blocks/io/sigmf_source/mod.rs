@@ -9,6 +9,7 @@ mod tests;
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::io::file_source::Pace;
 use crate::io::pace::{default_catch_up, refuse_catch_up};
+use crate::io::played_file::contradicts_itself;
 use fxgraph::access::ReadPath;
 use fxgraph::files::reason;
 use fxgraph::retune::MAX_TIMESTAMP;
@@ -16,12 +17,12 @@ use fxgraph::{
     Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     PortType, Refusal, Resources, Time, ValidityType,
 };
-use fxgraph_formats::sigmf::{Datatype, Layout, MAX_BYTES, Meta, Number};
+use fxgraph_formats::sigmf::{Archive, Datatype, Layout, MAX_BYTES, Meta, Number};
 use grid::Grid;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 
 /// Axis of the channels of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -38,7 +39,8 @@ pub enum ChannelAxis {
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "sigmf_source", page = "README.md", examples("example.yaml"), outputs("output"))]
 pub struct SigmfSource {
-    /// Description of the recording, ending in `.sigmf-meta`; the samples are beside it in `.sigmf-data`.
+    /// Description of the recording, ending in `.sigmf-meta`, with the samples beside it in `.sigmf-data`; or an archive
+    /// of both, ending in `.sigmf`.
     pub path: ReadPath,
     /// Samples of a frame in each channel.
     #[param(default = 16384, range = 1..=1_073_741_824)]
@@ -54,6 +56,10 @@ pub struct SigmfSource {
     /// ADC samples of the clock for each sample; by default 2 for complex samples and 1 for real ones.
     #[param(range = 1..=1_048_576)]
     pub adc_samples_per_sample: Option<u64>,
+    /// Whether the samples are compared with `core:sha512` of the description before the first frame. This reads the
+    /// whole file once.
+    #[param(default = true)]
+    pub check_sha512: bool,
     /// Largest number of frames to play.
     pub frames: Option<u64>,
     /// Rate of the frames: `full` (as fast as the readers take them) or `real_time`.
@@ -72,6 +78,10 @@ pub struct Content {
     step: u64,
     clock: Clock,
     bandwidth_hz: Option<f64>,
+    /// Offset and length in bytes of the samples, with their headers, in the file.
+    data: (u64, u64),
+    /// SHA-512 of these bytes in hexadecimal.
+    sha512: Option<String>,
 }
 
 impl Content {
@@ -95,6 +105,18 @@ impl Content {
     }
 }
 
+fn cannot_read(path: &ReadPath, error: &io::Error) -> String {
+    format!("cannot read {path}: {}", reason(error))
+}
+
+fn opened(path: &ReadPath) -> Result<File, String> {
+    path.open().map_err(|error| cannot_read(path, &error))
+}
+
+fn length(path: &ReadPath, file: &File) -> Result<u64, String> {
+    file.metadata().map(|metadata| metadata.len()).map_err(|error| cannot_read(path, &error))
+}
+
 /// Element type of a stream of these samples.
 fn dtype(datatype: Datatype) -> Option<Dtype> {
     Some(match (datatype.is_complex, datatype.number) {
@@ -114,34 +136,46 @@ fn dtype(datatype: Datatype) -> Option<Dtype> {
 }
 
 impl SigmfSource {
+    fn is_archive(&self) -> bool {
+        self.path.path().extension().is_some_and(|extension| extension == "sigmf")
+    }
+
     /// The file with the samples.
     fn data(&self) -> ReadPath {
+        if self.is_archive() {
+            return self.path.clone();
+        }
         self.path.with(self.path.path().with_extension("sigmf-data").display().to_string())
     }
 
     /// Opens the files and reads the description.
     fn open(&self) -> Result<(File, Content), String> {
         let path = &self.path;
-        if !path.ends_with(".sigmf-meta") {
-            let is_archive = path.path().extension().is_some_and(|extension| extension == "sigmf");
-            let help = if is_archive { "; extract the archive with `tar xf`" } else { "" };
-            return Err(format!("`path` must end in .sigmf-meta, got `{path}`{help}"));
-        }
-        let cannot_read =
-            |path: &ReadPath, error| format!("cannot read {path}: {}", reason(&error));
-        let mut text = Vec::new();
-        let meta = path.open().map_err(|error| cannot_read(path, error))?;
-        let read = meta.take(MAX_BYTES + 1).read_to_end(&mut text);
-        if read.map_err(|error| cannot_read(path, error))? as u64 > MAX_BYTES {
-            return Err(format!("cannot use {path}: it is longer than {MAX_BYTES} bytes"));
+        if !self.is_archive() && !path.ends_with(".sigmf-meta") {
+            return Err(format!("`path` must end in .sigmf-meta or .sigmf, got `{path}`"));
         }
         let says = |why: String| format!("cannot use {path}: {why}");
+        let (text, file, first, bytes) = if self.is_archive() {
+            let file = opened(path)?;
+            let archive = Archive::find(&file).map_err(|error| says(error.to_string()))?;
+            let there = length(path, &file)?.saturating_sub(archive.offset);
+            (archive.meta, file, archive.offset, archive.bytes.min(there))
+        } else {
+            let mut text = Vec::new();
+            let read = opened(path)?.take(MAX_BYTES + 1).read_to_end(&mut text);
+            if read.map_err(|error| cannot_read(path, &error))? as u64 > MAX_BYTES {
+                return Err(says(format!("it is longer than {MAX_BYTES} bytes")));
+            }
+            let data = self.data();
+            let file = opened(&data)?;
+            let bytes = length(&data, &file)?;
+            (text, file, 0, bytes)
+        };
         let meta = Meta::read(&text).map_err(|error| says(error.to_string()))?;
-        let data = self.data();
-        let file = data.open().map_err(|error| cannot_read(&data, error))?;
-        let bytes = file.metadata().map_err(|error| cannot_read(&data, error))?.len();
         let layout = meta.layout(bytes, self.capture).map_err(|error| says(error.to_string()))?;
-        let content = self.content(&meta, layout).map_err(says)?;
+        let mut content = self.content(&meta, layout).map_err(says)?;
+        content.layout.segments.iter_mut().for_each(|segment| segment.offset += first);
+        content.data = (first, bytes);
         Ok((file, content))
     }
 
@@ -165,7 +199,8 @@ impl SigmfSource {
             return Err(format!("its last sample has the index {last}, which no timestamp has"));
         }
         let bandwidth_hz = global.bandwidth_hz.filter(|width| width.is_finite() && *width != 0.0);
-        Ok(Content { layout, step, clock, bandwidth_hz })
+        let sha512 = global.sha512.clone();
+        Ok(Content { layout, step, clock, bandwidth_hz, data: (0, 0), sha512 })
     }
 
     /// Returns the type of the stream.
@@ -227,6 +262,12 @@ impl KindSpec for SigmfSource {
         let port = self.port(&content);
         let port = port.map_err(|why| refuse(format!("cannot use {}: {why}", self.path)))?;
         Ok((content, vec![port]))
+    }
+
+    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+        let path = &block.parameters.path;
+        let contradictions = block.shape.layout.contradictions.iter();
+        contradictions.map(|text| contradicts_itself(path, text)).collect()
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

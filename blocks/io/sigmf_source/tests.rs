@@ -241,3 +241,65 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn archive_is_played_like_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes: Vec<u8> = (0..40).collect();
+    let captures = json!([{"core:sample_start": 0, "core:header_bytes": 4}]);
+    let path =
+        recording(folder.path(), json!({"core:datatype": "ri8"}), captures, json!([]), &bytes);
+    let archive = folder.path().join("x.sigmf");
+    let names = ["x.sigmf-meta", "x.sigmf-data"];
+    let mut tar = std::process::Command::new("tar");
+    let tar = tar.arg("-C").arg(folder.path()).arg("-cf").arg(&archive).args(names).status();
+    assert!(tar.unwrap().success());
+    let (expected, frames, ..) = play(&source(&path, json!({}))).unwrap();
+    let (port, others, ..) = play(&source(&archive, json!({}))).unwrap();
+    assert_eq!((port, flags(&frames)), (expected, flags(&others)));
+    for (one, other) in frames.iter().zip(&others) {
+        assert_eq!(one.as_slice::<u8>().unwrap(), other.as_slice::<u8>().unwrap());
+    }
+    assert_eq!(others[0].as_slice::<u8>().unwrap(), (4..12).collect::<Vec<_>>());
+    // An archive that was cut off has fewer samples.
+    let whole = fs::read(&archive).unwrap();
+    let at = whole.windows(40).position(|window| window == bytes).unwrap();
+    fs::write(&archive, &whole[..at + 20]).unwrap();
+    let (_, others, ..) = play(&source(&archive, json!({}))).unwrap();
+    assert_eq!(flags(&others), [(0, vec![1, 1]), (8, vec![1, 1])]);
+    fs::write(&archive, "no archive at all").unwrap();
+    let said = play(&source(&archive, json!({}))).err().unwrap();
+    assert!(said.contains("x.sigmf: it has no recording") || said.contains("tar"), "{said}");
+}
+
+#[test]
+fn samples_are_compared_with_their_checksum() {
+    let folder = tempfile::tempdir().unwrap();
+    // From sha512sum: the eight bytes `abcdefgh`.
+    let sum = "a3a8c81bc97c2560010d7389bc88aac974a104e0e2381220c6e084c4dccd1d2d17d4f86db31c2a851dc80e6681d74733c55dcd03dd96f6062cdda12a291ae6ce";
+    let global = |sum: &str| json!({"core:datatype": "ri8", "core:sha512": sum});
+    let of = |sum: &str, json| {
+        let path = recording(folder.path(), global(sum), json!([]), json!([]), b"abcdefgh");
+        play(&source(&path, json)).map(|played| played.1.len())
+    };
+    assert_eq!(of(sum, json!({})), Ok(1));
+    assert_eq!(of(&sum.to_uppercase(), json!({})), Ok(1));
+    for wrong in [sum.replacen('a', "b", 1), "ab".to_owned(), "\u{e9}".repeat(64)] {
+        let said = of(&wrong, json!({})).unwrap_err();
+        assert!(said.contains("x.sigmf-data is damaged"), "{said}");
+        assert_eq!(of(&wrong, json!({"check_sha512": false})), Ok(1));
+    }
+}
+
+#[test]
+fn gap_by_the_times_alone_is_a_gap_of_the_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let captures = json!([
+        {"core:sample_start": 0, "core:datetime": "2023-11-14T22:13:20.000000Z"},
+        {"core:sample_start": 8, "core:datetime": "2023-11-14T22:13:20.000032Z"},
+    ]);
+    let global = json!({"core:datatype": "ri8"});
+    let path = recording(folder.path(), global, captures, json!([]), &[1; 16]);
+    let (_, frames, ..) = play(&source(&path, json!({}))).unwrap();
+    assert_eq!(flags(&frames), [(0, vec![1, 1]), (32, vec![1, 1])]);
+}

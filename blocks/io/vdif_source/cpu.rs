@@ -1,10 +1,10 @@
 //! The block: reads frames from a file.
 
-use super::{Format, Number, VdifSource};
+use super::{Encoding, Format, Number, VdifSource};
 use crate::io::playback::Playback;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, NotOnHost, Output, PortType};
-use fxgraph_formats::vdif::{Header, Reader, Step, unpack};
+use fxgraph_formats::vdif::{Header, Reader, Step, flip_encoding, unpack};
 use std::fs::File;
 
 /// VDIF frames that are read in one call of `work`.
@@ -73,6 +73,8 @@ pub struct Source {
     seen: Option<(u64, u64)>,
     /// Numbers of a VDIF frame.
     values: Vec<f32>,
+    /// Payload of a VDIF frame in two's complement, as offset binary.
+    codes: Vec<u8>,
     played: u64,
     skipped: u64,
     count: Count,
@@ -101,6 +103,7 @@ impl Source {
             spare: vec![vec![false; units]; 2],
             seen: None,
             values: vec![0.0; header.samples() * header.channels() * format.components()],
+            codes: Vec::new(),
             played: 0,
             skipped: 0,
             count: Count::new(env),
@@ -219,7 +222,7 @@ impl Source {
         place: usize,
         header: &Header,
     ) -> Result<(), BlockError> {
-        let Self { format, reader, slots, values, count, .. } = self;
+        let Self { format, reader, slots, values, codes, count, .. } = self;
         let (Some(reader), Some(Slot { frame, arrived })) = (reader, &mut slots[slot]) else {
             return Ok(());
         };
@@ -234,11 +237,25 @@ impl Source {
         // The same frame as before: nothing is read.
         let Ok(Step::Frame(_, payload)) = reader.step() else { return Ok(()) };
         let number = self.parameters.dtype;
+        let payload = if self.parameters.encoding == Encoding::TwosComplement {
+            codes.clear();
+            codes.extend_from_slice(payload);
+            flip_encoding(codes, header.bits);
+            codes
+        } else {
+            payload
+        };
         unpack(payload, header.bits, number != Number::F32, values);
-        let channels = header.channels();
-        for channel in 0..channels {
-            let row = thread * channels + channel;
-            frame.header_mut().validity[row * format.vdif_frames + place] = 1;
+        let validity = &mut frame.header_mut().validity;
+        if format.is_channelised() {
+            let spectra = header.samples();
+            let first = (thread * format.vdif_frames + place) * spectra;
+            validity[first..first + spectra].fill(1);
+        } else {
+            let channels = header.channels();
+            for row in thread * channels..(thread + 1) * channels {
+                validity[row * format.vdif_frames + place] = 1;
+            }
         }
         match number {
             Number::F32 => scatter(frame, format, thread, place, values, |value| value)?,
@@ -293,7 +310,8 @@ impl Source {
     }
 }
 
-/// Writes the values of a VDIF frame, `[sample][channel][component]`, into the rows of its thread.
+/// Writes the values of a VDIF frame, `[sample][channel][component]`, into the rows of its thread; those of a filter
+/// bank stay in this order.
 fn scatter<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
     frame: &mut FrameMut,
     format: &Format,
@@ -306,6 +324,11 @@ fn scatter<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
     let samples = format.header.samples();
     let row_values = samples * format.vdif_frames * components;
     let payload = frame.as_mut_slice::<T>()?;
+    if format.is_channelised() {
+        let out = &mut payload[(thread * format.vdif_frames + place) * values.len()..];
+        out.iter_mut().zip(values).for_each(|(out, value)| *out = convert(*value));
+        return Ok(());
+    }
     for channel in 0..channels {
         let start = (thread * channels + channel) * row_values + place * samples * components;
         let out = payload[start..][..samples * components].chunks_exact_mut(components);

@@ -10,12 +10,14 @@ use crate::io::file_source::Pace;
 use crate::io::pace::{default_catch_up, refuse_catch_up};
 use crate::util::null_source::BandParameter;
 use fxgraph::access::ReadPath;
+use fxgraph::diagnostic::codes;
 use fxgraph::files::reason;
+use fxgraph::kind::unlikely_band;
 use fxgraph::{
-    Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources, ValidityType,
+    At, Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind,
+    KindSpec, PortType, Refusal, Resources, ValidityType,
 };
-use fxgraph_formats::vdif::{Header, Reader, Step, epoch_time};
+use fxgraph_formats::vdif::{Header, Reader, Step, epoch_time, flip_encoding, middle_fraction};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -25,6 +27,13 @@ const SEARCHED_FRAMES: usize = 4096;
 const SEARCHED_BYTES: usize = 1 << 24;
 /// Samples of an output frame of the default size.
 const FRAME_SAMPLES: usize = 1 << 16;
+/// Samples of all rows of an output frame of the default size.
+const FRAME_VALUES: usize = 1 << 20;
+/// Bytes of samples whose encoding is looked at, and the least number of codes for a statement.
+const LOOKED_AT_BYTES: usize = 1 << 16;
+const LEAST_CODES: usize = 512;
+/// Least fraction of the codes in the middle half of their range without a warning.
+const LEAST_MIDDLE: f64 = 0.4;
 /// Largest number of VDIF frames of a thread in an output frame.
 const MAX_VDIF_FRAMES: usize = 1 << 16;
 /// Largest sample rate in Hz.
@@ -43,9 +52,13 @@ pub struct VdifSource {
     /// Type of each sample, or of each part of a complex sample.
     #[param(default)]
     pub dtype: Number,
+    /// Encoding of the samples: `offset_binary`, that of the specification, or `twos_complement`.
+    #[param(default)]
+    pub encoding: Encoding,
     /// Samples of a channel per second, if the headers do not give the rate (they do with EDV 1 and 3).
     pub sample_rate_hz: Option<f64>,
-    /// VDIF frames of a thread in one frame of the output. By default as many as have up to 65536 samples.
+    /// VDIF frames of a thread in one frame of the output. By default as many as have up to 65536 samples, and up to
+    /// 2^20 samples of all rows together.
     #[param(range = 1..=MAX_VDIF_FRAMES)]
     pub vdif_frames: Option<usize>,
     /// Largest number of frames to play.
@@ -56,8 +69,20 @@ pub struct VdifSource {
     /// Rate at which a late recording catches up, as a multiple of real time, with `pace: real_time`.
     #[param(default = default_catch_up())]
     pub catch_up: f64,
-    /// Frequencies of the band that the samples cover, with `channels: 1`.
+    /// Frequencies of the band that the samples cover, with `channels: 1`; of a file with more channels than samples in
+    /// a VDIF frame, those of its channels.
     pub band: Option<BandParameter>,
+}
+
+/// Encoding of samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Encoding {
+    /// Codes from the lowest value up, as the specification says.
+    #[default]
+    OffsetBinary,
+    /// Two's complement, which some recorders write.
+    TwosComplement,
 }
 
 /// Type of numbers.
@@ -84,6 +109,8 @@ pub struct Format {
     frames_per_second: u64,
     /// VDIF frames of a thread in a frame of the output.
     vdif_frames: usize,
+    /// Fraction of the codes in the middle half of their range, by `encoding`.
+    middle_fraction: Option<f64>,
 }
 
 impl Format {
@@ -96,19 +123,41 @@ impl Format {
         if self.header.is_complex { 2 } else { 1 }
     }
 
-    /// ADC samples of a VDIF frame: a complex sample counts as two.
+    /// Whether the channels are those of a filter bank, not a few bands: more channels than samples in a VDIF frame.
+    fn is_channelised(&self) -> bool {
+        self.header.channels() > self.header.samples()
+    }
+
+    /// ADC samples of a VDIF frame: a complex sample counts as two, and a spectrum as those of all channels.
     fn adc_samples(&self) -> u64 {
-        (self.header.samples() * self.components()) as u64
+        let of_spectrum = if self.is_channelised() { self.header.channels() } else { 1 };
+        (self.header.samples() * self.components() * of_spectrum) as u64
     }
 }
 
-/// Threads of the frames at the beginning of the file, ascending.
-fn threads_of(reader: &mut Reader<File>) -> std::io::Result<Vec<u16>> {
+/// Content of the frames at the beginning of a file.
+struct Beginning {
+    /// Threads, ascending.
+    threads: Vec<u16>,
+    /// Fraction of the codes in the middle half of their range; `None` for too few or 1-bit samples.
+    middle_fraction: Option<f64>,
+}
+
+/// Looks at the frames at the beginning of the file.
+fn beginning_of(reader: &mut Reader<File>, encoding: Encoding) -> std::io::Result<Beginning> {
     let most = SEARCHED_BYTES / reader.template().frame_bytes as usize;
-    let mut threads = Vec::new();
+    let bits = reader.template().bits;
+    let (mut threads, mut payloads) = (Vec::new(), Vec::new());
     for _ in 0..most.clamp(64, SEARCHED_FRAMES) {
         match reader.step()? {
-            Step::Frame(header, _) => threads.push(header.thread),
+            Step::Frame(header, payload) => {
+                threads.push(header.thread);
+                let room = LOOKED_AT_BYTES - payloads.len();
+                if !header.is_invalid {
+                    // Whole words, so that samples of 16 bits are not split.
+                    payloads.extend_from_slice(&payload[..payload.len().min(room / 8 * 8)]);
+                }
+            }
             Step::Searching => continue,
             Step::End => break,
         }
@@ -116,7 +165,12 @@ fn threads_of(reader: &mut Reader<File>) -> std::io::Result<Vec<u16>> {
     }
     threads.sort_unstable();
     threads.dedup();
-    Ok(threads)
+    if encoding == Encoding::TwosComplement {
+        flip_encoding(&mut payloads, bits);
+    }
+    let is_enough = 8 * payloads.len() >= LEAST_CODES * usize::from(bits);
+    let middle_fraction = middle_fraction(&payloads, bits).filter(|_| is_enough);
+    Ok(Beginning { threads, middle_fraction })
 }
 
 impl VdifSource {
@@ -124,7 +178,9 @@ impl VdifSource {
         let path = &self.path;
         let cannot = |error: std::io::Error| format!("cannot read {path}: {}", reason(&error));
         let reader = Reader::new(path.open().map_err(cannot)?).map_err(cannot)?;
-        reader.map_err(|error| format!("{path} does not begin with a VDIF frame: {error}"))
+        reader.map_err(|error| {
+            format!("there is no VDIF frame in the first 4 MiB of {path}: {error}")
+        })
     }
 
     /// Returns the samples per second.
@@ -152,13 +208,10 @@ impl VdifSource {
         let mut reader = self.open().map_err(at_path)?;
         let header = *reader.template();
         let rate_hz = self.rate_hz(&header)?;
-        let mut threads = self.threads.clone();
-        if threads.is_empty() {
-            let read = threads_of(&mut reader);
-            threads = read.map_err(|error| {
-                at_path(format!("cannot read {}: {}", self.path, reason(&error)))
-            })?;
-        }
+        let read = beginning_of(&mut reader, self.encoding);
+        let Beginning { threads: found, middle_fraction } = read
+            .map_err(|error| at_path(format!("cannot read {}: {}", self.path, reason(&error))))?;
+        let threads = if self.threads.is_empty() { found } else { self.threads.clone() };
         let mut sorted = threads.clone();
         sorted.sort_unstable();
         sorted.dedup();
@@ -177,10 +230,12 @@ impl VdifSource {
             return Err(Box::new(Refusal::parameter("dtype", message).help("set `dtype: i16`")));
         }
         let samples = header.samples();
-        let vdif_frames =
-            self.vdif_frames.unwrap_or((FRAME_SAMPLES / samples).clamp(1, MAX_VDIF_FRAMES));
+        // Samples of all rows: frames of many channels stay small, too.
+        let of_rows = samples.saturating_mul(threads.len().saturating_mul(header.channels()));
+        let usual = (FRAME_SAMPLES / samples).min(FRAME_VALUES / of_rows.max(1));
+        let vdif_frames = self.vdif_frames.unwrap_or(usual.clamp(1, MAX_VDIF_FRAMES));
         let frames_per_second = rate_hz / samples as u64;
-        Ok(Format { header, threads, frames_per_second, vdif_frames })
+        Ok(Format { header, threads, frames_per_second, vdif_frames, middle_fraction })
     }
 
     fn port(&self, format: &Format) -> Result<PortType, Box<Refusal>> {
@@ -203,7 +258,13 @@ impl VdifSource {
         }
         let sample = Axis::new("sample", samples).from_parameter("vdif_frames");
         let units = |name| Axis::new(name, format.vdif_frames).from_parameter("vdif_frames");
-        let (axes, validity) = if rows == 1 {
+        let channels = format.header.channels();
+        let (axes, validity) = if format.is_channelised() {
+            let pol = Axis::new("pol", format.threads.len()).from_parameter("threads");
+            let spectrum = Axis::new("spectrum", samples).from_parameter("vdif_frames");
+            let units = vec![pol.clone(), spectrum.clone()];
+            (vec![pol, spectrum, Axis::new("channel", channels)], units)
+        } else if rows == 1 {
             (vec![sample], vec![units("heap")])
         } else {
             let pol = Axis::new("pol", rows).from_parameter("threads");
@@ -212,10 +273,10 @@ impl VdifSource {
         let band = self.band.map(|band| {
             Band::signed(band.channels, band.first_channel, band.centre_hz, band.bandwidth_hz)
         });
-        if let Some(why) = band.and_then(|band| band.impossible(1)) {
-            return Err(Box::new(
-                Refusal::parameter("band", why).help("set `channels: 1` in `band`"),
-            ));
+        let band_channels = if format.is_channelised() { channels } else { 1 };
+        if let Some(why) = band.and_then(|band| band.impossible(band_channels)) {
+            let help = format!("set `channels: {band_channels}` in `band`");
+            return Err(Box::new(Refusal::parameter("band", why).help(help)));
         }
         let per_second = format.frames_per_second * format.adc_samples();
         Ok(PortType {
@@ -246,6 +307,37 @@ impl KindSpec for VdifSource {
         let format = self.format().map_err(|refusal| vec![*refusal])?;
         let port = self.port(&format).map_err(|refusal| vec![*refusal])?;
         Ok((format, vec![port]))
+    }
+
+    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+        let fraction = block.shape.middle_fraction.filter(|fraction| *fraction < LEAST_MIDDLE);
+        let (is, other) = match block.parameters.encoding {
+            Encoding::OffsetBinary => ("offset binary", "twos_complement"),
+            Encoding::TwosComplement => ("two's complement", "offset_binary"),
+        };
+        let warning = |fraction: f64| {
+            let message = format!(
+                "{}: as {is} only {:.0} % of the samples are in the middle half of their range, as if the file had \
+                 another encoding",
+                block.parameters.path,
+                100.0 * fraction
+            );
+            Refusal::new(codes::IMPLAUSIBLE, At::Parameter("path"), message)
+                .label("few small values")
+                .help(format!("set `encoding: {other}` if the recorder writes that"))
+        };
+        let path = &block.parameters.path;
+        let given = block.parameters.sample_rate_hz;
+        let of_headers = block.shape.header.sample_rate_hz().map(|hz| hz as f64);
+        let rates = given.zip(of_headers).filter(|(given, of_headers)| given != of_headers);
+        let rate = rates.map(|(given, of_headers)| {
+            let message = format!("the headers of {path} say {of_headers} Hz, not {given} Hz");
+            Refusal::new(codes::IMPLAUSIBLE, At::Parameter("sample_rate_hz"), message)
+                .label("differs from the headers")
+                .help("omit `sample_rate_hz` to use the rate of the headers")
+        });
+        let band = unlikely_band("band", &block.ports.outputs[0]);
+        fraction.map(warning).into_iter().chain(rate).chain(band).collect()
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
