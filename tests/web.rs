@@ -22,6 +22,8 @@ mod needs;
 mod outputs;
 #[path = "support/python.rs"]
 mod python;
+#[path = "web/recorded.rs"]
+mod recorded;
 #[path = "web/shadows.rs"]
 mod shadows;
 #[path = "web/updates.rs"]

@@ -1,7 +1,7 @@
 //! Files of other programs that sinks write: their names, and files that grow.
 
 use fxgraph::access::WrittenPath;
-use fxgraph::files::{Files, check_not_removed, reason};
+use fxgraph::files::{Files, check_not_removed, note_recorded, reason};
 use fxgraph::recording::{PLACEHOLDER, try_folder, try_path};
 use fxgraph::runtime::{BlockEvents, EventKind};
 use fxgraph::{BlockError, Env, Refusal, Summary};
@@ -61,6 +61,15 @@ pub fn try_to_write(path: &WrittenPath, overwrites: bool) -> Result<(), BlockErr
     if path.contains(PLACEHOLDER) { try_folder(path) } else { try_path(path, overwrites) }
 }
 
+/// Describes why a file with another name than `path` is written, for a sink that `overwrites`.
+pub fn taken(path: &WrittenPath, overwrites: bool) -> String {
+    if overwrites {
+        format!("{path} was recorded by this process before and is not overwritten")
+    } else {
+        format!("{path} exists")
+    }
+}
+
 /// Lines about the files of a block, which are printed after a run: the latest, as a sink may write files for years.
 pub struct Report {
     lines: VecDeque<String>,
@@ -101,9 +110,9 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
-    /// Creates the file at `path`. Unless `overwrites`, an existing file stays, and the first free name of `x_2.fil`,
-    /// `x_3.fil`, ... is used; a name is also taken if there is a file with the same name and the extension
-    /// `companion`.
+    /// Creates the file at `path`. An existing file stays, and the first free name of `x_2.fil`, `x_3.fil`, ... is used;
+    /// a name is also taken if there is a file with the same name and the extension `companion`. With `overwrites` a
+    /// file at `path` that this process has not recorded is truncated.
     pub fn create(
         path: &WrittenPath,
         overwrites: bool,
@@ -111,24 +120,29 @@ impl OutputFile {
     ) -> Result<Self, BlockError> {
         let (files, path) = (path.files(), path.path());
         files.make_directories_to(path).map_err(cannot_write(path))?;
-        let opened = |file, path: PathBuf| Self { file, files: files.clone(), path, len: 0 };
+        let opened = |file: File, path: PathBuf| {
+            note_recorded(&file).map_err(cannot_write(&path))?;
+            Ok(Self { file, files: files.clone(), path, len: 0 })
+        };
         if overwrites {
-            let file = files.create(path).map_err(cannot_write(path))?;
-            return Ok(opened(file, path.to_owned()));
+            match files.overwrite(path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                file => return opened(file.map_err(cannot_write(path))?, path.to_owned()),
+            }
         }
         let numbered = |n| with_suffix(path, &format!("_{n}"));
         for name in [path.to_owned()].into_iter().chain((2..=MOST_NAMESAKES).map(numbered)) {
             // A device is written to as it is.
             if files.file_type(&name).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
                 let file = files.open_to_write(&name).map_err(cannot_write(&name))?;
-                return Ok(opened(file, name));
+                return opened(file, name);
             }
             if companion.is_some_and(|other| files.is_taken(&name.with_extension(other))) {
                 continue;
             }
             match files.create_new(&name) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                file => return Ok(opened(file.map_err(cannot_write(&name))?, name)),
+                file => return opened(file.map_err(cannot_write(&name))?, name),
             }
         }
         let (first, last) = (path.display(), numbered(MOST_NAMESAKES));
@@ -146,7 +160,8 @@ impl OutputFile {
     ) -> Result<Self, BlockError> {
         let file = Self::create(path, overwrites, None)?;
         if file.path != path.path() {
-            report.warn(format!("{path} exists; writing to {}", file.path.display()));
+            let other = file.path.display();
+            report.warn(format!("{}; writing to {other}", taken(path, overwrites)));
         }
         Ok(file)
     }
@@ -173,6 +188,11 @@ impl OutputFile {
         if self.file.metadata().is_ok_and(|there| there.is_file()) {
             let _ = self.files.remove_file(&self.path);
         }
+    }
+
+    /// The open file and its path, for a writer of another format.
+    pub fn into_parts(self) -> (File, PathBuf) {
+        (self.file, self.path)
     }
 
     /// Its path.
@@ -229,6 +249,15 @@ impl OutputFile {
     }
 }
 
+/// Makes the file at `path` one that this process has not recorded, for tests of sinks.
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub fn of_another_process(path: &Path) {
+    let copy = path.with_extension("copy");
+    std::fs::copy(path, &copy).unwrap();
+    std::fs::rename(&copy, path).unwrap();
+}
+
 /// A disk that fills up, for tests of sinks.
 #[cfg(test)]
 pub mod full_disk {
@@ -274,6 +303,11 @@ mod tests {
         second.replace(0, b"S").unwrap();
         let read = |name: &str| std::fs::read(folder.path().join("new").join(name)).unwrap();
         assert_eq!((read("a.b.raw"), read("a.b_2.raw")), (b"first".to_vec(), b"Second".to_vec()));
+        // Both are of this process.
+        open(true).append(b"third").unwrap();
+        assert_eq!((read("a.b.raw"), read("a.b_3.raw")), (b"first".to_vec(), b"third".to_vec()));
+        assert!(env.summary.get().contains("recorded by this process"), "{}", env.summary.get());
+        of_another_process(&path);
         open(true).append(b"x").unwrap();
         assert_eq!(read("a.b.raw"), b"x");
     }

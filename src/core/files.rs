@@ -2,14 +2,16 @@
 
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Limit of the links that one path passes through.
 const MAX_LINKS: usize = 40;
@@ -22,6 +24,33 @@ const MAX_LINKS: usize = 40;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
     below: Option<Arc<Path>>,
+}
+
+/// Files that this process has recorded: a hash of each, as sinks may write files for years.
+static RECORDED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+
+/// Hash of the identity of a file. The time of its creation tells it from a removed file with the same number.
+fn identity(file: &Metadata) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (file.dev(), file.ino(), file.created().ok()).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn is_recorded(file: &Metadata) -> bool {
+    let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
+    file.is_file() && recorded.contains(&identity(file))
+}
+
+/// Notes that this process records `file`: [`Files::overwrite`] does not overwrite it.
+///
+/// # Errors
+/// If the identity of the file is not known.
+pub fn note_recorded(file: &File) -> io::Result<()> {
+    let there = file.metadata()?;
+    if there.is_file() {
+        RECORDED.lock().unwrap_or_else(PoisonError::into_inner).insert(identity(&there));
+    }
+    Ok(())
 }
 
 /// Checks that `file` still has a name, so that it can be read.
@@ -112,6 +141,31 @@ impl Files {
     /// Creates a file, or truncates an existing one.
     pub fn create(&self, path: &Path) -> io::Result<File> {
         self.open_as(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)
+    }
+
+    /// Creates a file, or truncates an existing one. A file that this process has recorded stays, with the error
+    /// [`ErrorKind::AlreadyExists`].
+    pub fn overwrite(&self, path: &Path) -> io::Result<File> {
+        let file = self.open_as(path, OFlags::WRONLY | OFlags::CREATE)?;
+        let there = file.metadata()?;
+        if is_recorded(&there) {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        if there.is_file() {
+            file.set_len(0)?;
+        }
+        Ok(file)
+    }
+
+    /// Whether this process has recorded the file at `path`.
+    #[must_use]
+    pub fn is_recorded(&self, path: &Path) -> bool {
+        // The file may be a pipe, and is not opened.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let file = self.place(path).and_then(|place| {
+            Ok(File::from(fs::openat(place.directory(), &place.name, flags, Mode::empty())?))
+        });
+        file.and_then(|file| file.metadata()).is_ok_and(|there| is_recorded(&there))
     }
 
     /// Creates a file that does not exist yet.
@@ -440,6 +494,35 @@ mod tests {
             assert!(files.make_directory(&path).is_err(), "{}", path.display());
         }
         assert!(!folder.path().join("x").exists());
+    }
+
+    #[test]
+    fn overwrite_keeps_files_of_this_process_and_truncates_others() {
+        let (folder, root, files) = folders();
+        let path = root.join("inner/a");
+        std::fs::write(&path, "earlier").unwrap();
+        assert!(!files.is_recorded(&path));
+        let file = files.overwrite(&path).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+        note_recorded(&file).unwrap();
+        std::fs::write(&path, "recorded").unwrap();
+        symlink("inner/a", root.join("link")).unwrap();
+        for (files, path) in [(&files, path.clone()), (&Files::default(), root.join("link"))] {
+            assert!(files.is_recorded(&path));
+            let error = files.overwrite(&path).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), b"recorded");
+        // Under another name it stays recorded; another file with the name is not.
+        std::fs::rename(&path, root.join("moved")).unwrap();
+        std::fs::write(&path, "of the user").unwrap();
+        assert!(files.is_recorded(&root.join("moved")) && !files.is_recorded(&path));
+        files.overwrite(&path).unwrap();
+        // Devices are written to as they are.
+        let null = Files::default().overwrite(Path::new("/dev/null")).unwrap();
+        note_recorded(&null).unwrap();
+        assert!(Files::default().overwrite(Path::new("/dev/null")).is_ok());
+        drop(folder);
     }
 
     #[test]

@@ -40,6 +40,7 @@ impl ArrayWriter {
         row_bytes: usize,
     ) -> io::Result<Self> {
         let file = files.create(path)?;
+        files::note_recorded(&file)?;
         let path = path.to_owned();
         let writer = Self { file, path, descr, row_shape, row_bytes, rows: 0 };
         writer.write_header()?;

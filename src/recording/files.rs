@@ -174,13 +174,21 @@ impl RecordingWriter {
         Err(BlockError::new(format!("there are {MOST_NAMESAKES} recordings named {path} already")))
     }
 
-    /// Creates a recording at `path`, which ends in `.npy` or `.npz`; overwrites an earlier one.
+    /// Creates a recording at `path`, which ends in `.npy` or `.npz`; overwrites one of another process. One of this
+    /// process stays, as in [`create_new`](Self::create_new).
     ///
     /// # Errors
     /// If a file cannot be created.
     pub fn create(path: &WrittenPath, port: &PortType, side: SideFile) -> Result<Self, BlockError> {
-        create_folder_of(path.files(), path.path())?;
-        Self::begin(path.files(), path.path().to_owned(), port, side)
+        let (files, name) = (path.files(), path.path());
+        // The arrays of an archive that is not assembled yet.
+        let parts = is_archive(name).then(|| parts_of(name));
+        let data = array_path(name, parts.as_deref(), "data");
+        if files.is_recorded(name) || files.is_recorded(&data) {
+            return Self::create_new(path, port, side);
+        }
+        create_folder_of(files, name)?;
+        Self::begin(files, name.to_owned(), port, side)
     }
 
     fn begin(
@@ -416,6 +424,7 @@ impl RecordingWriter {
     fn zip(&self, parts: &Path) -> Result<(), BlockError> {
         let path = &self.path;
         let file = self.files.create(path).map_err(at(path))?;
+        files::note_recorded(&file).map_err(at(path))?;
         let mut zip = ZipWriter::new(FailsOnce { file: &file, has_failed: false });
         let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
         zip.start_file(DESCRIPTION, options).map_err(|error| at(path)(error.into()))?;

@@ -129,10 +129,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Ends the recording. If `on_fault` lets the block continue, the next frame begins another one, which must not
-    /// overwrite this one.
+    /// Ends the recording. If `on_fault` lets the block continue, the next frame begins another one.
     fn end(&mut self) {
-        self.parameters.overwrite = false;
         (self.file, self.start, self.next) = (None, None, 0);
         (self.header.offset_bytes, self.header.file_bytes, self.header.file_number) = (0, 0, 0);
     }

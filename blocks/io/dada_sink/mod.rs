@@ -21,7 +21,7 @@ pub struct DadaSink {
     /// File to write, usually ending in `.dada`. Directories are created. If the file exists, the recording gets the next
     /// free name: `x_2.dada`, `x_3.dada`, ...
     pub path: WrittenPath,
-    /// Overwrites an existing file.
+    /// Overwrites an existing file, unless this process has recorded it.
     #[param(default)]
     pub overwrite: bool,
     /// Largest number of bytes of samples in a file. The files are then called
@@ -212,10 +212,6 @@ impl KindSpec for DadaSink {
             return Err(vec![refusal.help("set for example `file_bytes: 1000000000`")]);
         }
         Ok((shape, vec![]))
-    }
-
-    fn cannot_restart(&self) -> Option<&'static str> {
-        self.overwrite.then_some("it would overwrite its file; leave out `overwrite`")
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

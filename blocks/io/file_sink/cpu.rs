@@ -1,6 +1,7 @@
 //! The block: writes frames to files.
 
 use super::{FileSink, PLACEHOLDER};
+use crate::io::output_file::taken;
 use fxgraph::access::WrittenPath;
 use fxgraph::recording::{RecordingWriter, SideFile, try_folder, try_path};
 use fxgraph::runtime::{BlockEvents, EventKind};
@@ -49,13 +50,12 @@ impl Sink {
     fn open(&self, first: &Header) -> Result<RecordingWriter, BlockError> {
         let path = self.path(first.timestamp);
         let blank = SideFile::of(&self.port).made_by(&self.env.of_configuration(first.config_id));
-        if self.parameters.overwrite {
-            return RecordingWriter::create(&path, &self.port, blank);
-        }
-        let recording = RecordingWriter::create_new(&path, &self.port, blank)?;
+        let overwrites = self.parameters.overwrite;
+        let create = if overwrites { RecordingWriter::create } else { RecordingWriter::create_new };
+        let recording = create(&path, &self.port, blank)?;
         if recording.path() != path.path() {
             let other = recording.path().display();
-            let text = format!("{path} exists; recording to {other}");
+            let text = format!("{}; recording to {other}", taken(&path, overwrites));
             self.events.add(EventKind::Warning, &text);
             self.summary.set(text);
         }

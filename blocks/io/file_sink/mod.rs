@@ -19,7 +19,7 @@ pub struct FileSink {
     /// frame. Directories are created. If the file exists, the recording gets the next free name:
     /// `x_2.npy`, `x_3.npy`, ...
     pub path: WrittenPath,
-    /// Overwrites an existing file.
+    /// Overwrites an existing file, unless this process has recorded it.
     #[param(default)]
     pub overwrite: bool,
     /// Largest number of frames to write; further frames are consumed and dropped.
@@ -52,13 +52,6 @@ impl KindSpec for FileSink {
             );
         }
         if refusals.is_empty() { Ok(((), vec![])) } else { Err(refusals) }
-    }
-
-    fn cannot_restart(&self) -> Option<&'static str> {
-        let is_one_file = !self.path.contains(PLACEHOLDER);
-        (self.overwrite && is_one_file).then_some(
-            "it would overwrite its file; leave out `overwrite` or put {timestamp} into `path`",
-        )
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

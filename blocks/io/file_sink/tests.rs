@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::io::output_file::of_another_process;
 use fxgraph::edge::Harness;
 use fxgraph::flowgraph_texts::FlowgraphText;
 use fxgraph::recording::array::Header;
@@ -147,6 +148,7 @@ fn side_file_has_flowgraph_of_first_frame() {
         env.texts.add(config_id, text);
         let sink = FileSink { overwrite: true, ..sink(&path) };
         record_in(&env, sink, 1, None, true).unwrap();
+        of_another_process(Path::new(&path));
         [side(&path)["config_hash"].clone(), side(&path)["flowgraph"].clone()]
     };
     assert_eq!(stated(7), ["built", ""]);
@@ -227,7 +229,13 @@ fn file_sink_path_that_exists_gets_a_number() {
         }
         record(&path, 2, None, true).unwrap();
         assert_eq!(side(&path.replace("vis.", "vis_4."))["frames"], 2);
-        record_with(FileSink { overwrite: true, ..sink(&path) }, 4, None, true).unwrap();
+        // Nor are those of this process.
+        let overwriting = || FileSink { overwrite: true, ..sink(&path) };
+        record_with(overwriting(), 4, None, true).unwrap();
+        assert_eq!(side(&path.replace("vis.", "vis_5."))["frames"], 4);
+        assert_eq!(fs::read(&path).unwrap(), before.0);
+        of_another_process(Path::new(&path));
+        record_with(overwriting(), 4, None, true).unwrap();
         assert_eq!(side(&path)["frames"], 4);
     }
 }

@@ -106,10 +106,6 @@ impl Sink {
         let samples = u64::try_from(timestamp).map_err(|_| beyond())?;
         let time = self.shape.clock.signal_time(samples);
         let tstart_mjd = time.ok_or_else(beyond)?.to_mjd_f64();
-        // A second file of this run must not overwrite the first.
-        let is_new = self.before.is_none()
-            || (self.parameters.path.contains(fxgraph::recording::PLACEHOLDER)
-                && self.before != Some(timestamp));
         let env = self.env.of_configuration(config_id);
         let hash = env.config_hash.get(..16).unwrap_or(&env.config_hash);
         let version = env!("CARGO_PKG_VERSION");
@@ -117,7 +113,7 @@ impl Sink {
         let mut files = Vec::with_capacity(self.shape.beams.len());
         for beam in 0..self.shape.beams.len() {
             let path = self.parameters.file(timestamp, beam);
-            let overwrites = self.parameters.overwrite && is_new;
+            let overwrites = self.parameters.overwrite;
             let ibeam = if self.shape.has_beams { beam as i32 + 1 } else { 0 };
             let rawdatafile = rawdatafile.clone();
             let of_file = self.shape.header.clone();

@@ -43,7 +43,7 @@ pub struct FilterbankSink {
     /// of the first spectrum. Directories are created. If the file exists, the next free name is used: `x_2.fil`,
     /// `x_3.fil`, ...
     pub path: WrittenPath,
-    /// Overwrites an existing file.
+    /// Overwrites an existing file, unless this process has recorded it.
     #[param(default)]
     pub overwrite: bool,
     /// Bits of a value: 32 (floats), 16 or 8 (unsigned integers `round(scale x value + offset)`).
@@ -146,13 +146,6 @@ impl KindSpec for FilterbankSink {
             }
             Err(of_input) => Err(refusals.into_iter().chain(of_input).collect()),
         }
-    }
-
-    fn cannot_restart(&self) -> Option<&'static str> {
-        let is_one_file = !self.path.contains(PLACEHOLDER);
-        (self.overwrite && is_one_file).then_some(
-            "it would overwrite its file; leave out `overwrite` or put {timestamp} into `path`",
-        )
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::io::output_file::full_disk;
+use crate::io::output_file::of_another_process;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, BlockError, Clock, Dtype, Env, Ports, ValidityType};
 use std::fs;
@@ -133,6 +134,7 @@ fn file_has_the_means_and_the_header_of_the_stream() {
     }
     assert_eq!(data, expected);
     let raw = FilterbankSink { normalise: false, overwrite: true, ..named };
+    of_another_process(&path);
     write(&raw, &port(), &[(0, &[4, 2, 1, 4])]).unwrap();
     assert_eq!(times(&path).1, [12.0, 112.0, 212.0, 312.0]);
 }
@@ -343,6 +345,10 @@ fn existing_file_gets_a_number_and_failed_start_changes_nothing() {
         harness.finish().await.unwrap();
     });
     assert_eq!(fs::read(&path).unwrap(), before);
+    write(&overwriting, &port(), &[(0, &[4; 4])]).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), before, "it is of this process");
+    assert_eq!(times(&folder.path().join("x_3.fil")).1.len(), 4);
+    of_another_process(&path);
     write(&overwriting, &port(), &[(0, &[4; 4]), (4, &[4; 4])]).unwrap();
     assert_eq!(times(&path).1.len(), 8);
 }

@@ -23,7 +23,7 @@ pub struct GuppiSink {
     /// File to write, usually ending in `.0000.raw`. Directories are created. If the file exists, the recording gets the
     /// next free name: `x_2.raw`, `x_3.raw`, ...
     pub path: WrittenPath,
-    /// Overwrites an existing file.
+    /// Overwrites an existing file, unless this process has recorded it.
     #[param(default)]
     pub overwrite: bool,
     /// Heaps in a block. By default those of an input frame.
@@ -179,10 +179,6 @@ impl KindSpec for GuppiSink {
         }
         let shape = self.shape(&inputs[0]).map_err(|refusal| vec![*refusal])?;
         Ok((shape, vec![]))
-    }
-
-    fn cannot_restart(&self) -> Option<&'static str> {
-        self.overwrite.then_some("it would overwrite its file; leave out `overwrite`")
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

@@ -2,11 +2,12 @@
 
 use super::ImageSink;
 use super::picture::Picture;
+use crate::io::output_file::{OutputFile, Report};
 use fxgraph::access::WrittenPath;
 use fxgraph::elements::Elements;
 use fxgraph::recording::try_path;
-use fxgraph::{Block, BlockError, Clock, Counter, Env, Frame, Io, Next, PortType, Summary};
-use std::io::BufWriter;
+use fxgraph::{Block, BlockError, Clock, Counter, Env, Frame, Io, Next, PortType};
+use std::path::Path;
 
 /// The running block.
 pub struct Sink {
@@ -25,7 +26,7 @@ pub struct Sink {
     /// Timestamp of the first frame.
     first: Option<u64>,
     picture: Picture,
-    summary: Summary,
+    report: Report,
     early: Counter,
 }
 
@@ -46,7 +47,7 @@ impl Sink {
             clock: port.clock,
             first: None,
             picture: Picture::new(rows, columns),
-            summary: env.summary.clone(),
+            report: Report::new(env),
             early: env.counters.count(
                 "frames_early",
                 "frames older than the first one, left out of the image; look for a source that repeats data",
@@ -78,11 +79,10 @@ impl Sink {
         seen.expect(fxgraph::ON_HOST);
     }
 
-    /// Returns the summary of the image.
-    fn describe(&self) -> String {
+    /// Returns the summary of the image at `path`.
+    fn describe(&self, path: &Path) -> String {
         let (columns, merged) = self.picture.columns();
-        let ImageSink { path, rows: row_name, columns: column_name, decibels, .. } =
-            &self.parameters;
+        let ImageSink { rows: row_name, columns: column_name, decibels, .. } = &self.parameters;
         let each = if merged > 1 { format!(" of {merged} {column_name}") } else { String::new() };
         let unit = if *decibels { " dB" } else { "" };
         let colours = match self.picture.range(*decibels) {
@@ -90,30 +90,30 @@ impl Sink {
             None if *decibels => "all dark: no value is above 0".to_owned(),
             None => "all dark: no value is a finite number".to_owned(),
         };
-        let mut text = format!(
-            "{path}: {} {row_name} x {columns} columns{each}, {colours}\n",
-            self.picture.rows()
-        );
+        let (path, rows) = (path.display(), self.picture.rows());
+        let mut text = format!("{path}: {rows} {row_name} x {columns} columns{each}, {colours}");
         if let Some((row, column, value)) = self.picture.brightest() {
             let time = self.columns_per_frame.map_or(String::new(), |columns| {
                 let seconds = merged as f64 / columns as f64 / self.clock.frames_per_second();
                 format!(", {:.6} s from the start", (column as f64 + 0.5) * seconds)
             });
-            text += &format!("brightest: {row_name} {row}, column {column}{time}, {value:.6e}\n");
+            text += &format!("\nbrightest: {row_name} {row}, column {column}{time}, {value:.6e}");
         }
         text
     }
 
-    fn write(&self) -> Result<(), png::EncodingError> {
+    /// The file's bytes.
+    fn encode(&self) -> Result<Vec<u8>, png::EncodingError> {
         let ImageSink { decibels, row_pixels, column_pixels, .. } = self.parameters;
         let size = [self.picture.columns().0 * column_pixels, self.picture.rows() * row_pixels];
-        let file = BufWriter::new(self.path.create()?);
-        let mut encoder = png::Encoder::new(file, size[0] as u32, size[1] as u32);
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, size[0] as u32, size[1] as u32);
         encoder.set_color(png::ColorType::Rgb);
         encoder.set_depth(png::BitDepth::Eight);
         let mut writer = encoder.write_header()?;
         writer.write_image_data(&self.picture.paint(decibels, row_pixels, column_pixels))?;
-        writer.finish()
+        writer.finish()?;
+        Ok(bytes)
     }
 }
 
@@ -133,11 +133,14 @@ impl Block for Sink {
 
     fn finish(&mut self) -> Result<(), BlockError> {
         if self.picture.columns().0 == 0 {
-            self.summary.set("no image written: no data arrived\n");
+            self.report.note("no image written: no data arrived".to_owned());
             return Ok(());
         }
-        self.summary.set(self.describe());
-        self.write()
-            .map_err(|error| BlockError::new(format!("cannot write {}", self.path)).because(error))
+        let fails = |error| BlockError::new(format!("cannot write {}", self.path)).because(error);
+        let image = self.encode().map_err(fails)?;
+        let mut file = OutputFile::open(&self.path, true, &mut self.report)?;
+        file.append(&image)?;
+        self.report.note(self.describe(file.path()));
+        Ok(())
     }
 }

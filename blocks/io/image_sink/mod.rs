@@ -129,7 +129,7 @@ impl KindSpec for ImageSink {
     }
 
     fn cannot_restart(&self) -> Option<&'static str> {
-        Some("it would overwrite its image")
+        Some("its image would begin again")
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

@@ -3,7 +3,7 @@
 use super::recording::{Recording, global};
 use super::shape::Shape;
 use super::{DATA, SigmfSink};
-use crate::io::output_file::{Report, try_to_write};
+use crate::io::output_file::{Report, taken, try_to_write};
 use fxgraph::access::WrittenPath;
 use fxgraph::recording::PLACEHOLDER;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, Header, Io, Next};
@@ -63,10 +63,7 @@ impl Sink {
         let timestamp = first.timestamp;
         let path = &self.parameters.path;
         let path = path.with(path.replace(PLACEHOLDER, &timestamp.to_string()));
-        // A second recording of this run must not overwrite the first.
-        let has_time = self.parameters.path.contains(PLACEHOLDER);
-        let is_new = self.before.is_none_or(|before| has_time && before != timestamp);
-        let overwrites = self.parameters.overwrite && is_new;
+        let overwrites = self.parameters.overwrite;
         let env = self.env.of_configuration(first.config_id);
         let global = global(&self.parameters, &self.shape, &env);
         let mut recording = Recording::create(&path, overwrites, global)?;
@@ -75,8 +72,8 @@ impl Sink {
             return Err(error);
         }
         if recording.path() != path.path() {
-            let text = format!("{path} exists; recording to {}", recording.path().display());
-            self.report.warn(text);
+            let other = recording.path().display();
+            self.report.warn(format!("{}; recording to {other}", taken(&path, overwrites)));
         }
         self.before = Some(timestamp);
         self.recording = Some(recording);

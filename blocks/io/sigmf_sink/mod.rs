@@ -9,7 +9,6 @@ mod tests;
 
 use crate::io::output_file::{refuse_name, refuse_one_name};
 use fxgraph::access::WrittenPath;
-use fxgraph::recording::PLACEHOLDER;
 use fxgraph::{
     Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortType, Resources,
 };
@@ -28,7 +27,7 @@ pub struct SigmfSink {
     /// replaced by the timestamp of the first sample. Directories are created. If one of the files exists, the next
     /// free name is used: `x_2.sigmf-meta`, ...
     pub path: WrittenPath,
-    /// Overwrites an existing recording.
+    /// Overwrites an existing recording, unless this process has made it.
     #[param(default)]
     pub overwrite: bool,
     /// Frames per recording; `path` must contain `{timestamp}`.
@@ -59,13 +58,6 @@ impl KindSpec for SigmfSink {
                 Err(refusals)
             }
         }
-    }
-
-    fn cannot_restart(&self) -> Option<&'static str> {
-        let is_one_file = !self.path.contains(PLACEHOLDER);
-        (self.overwrite && is_one_file).then_some(
-            "it would overwrite its file; leave out `overwrite` or put {timestamp} into `path`",
-        )
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

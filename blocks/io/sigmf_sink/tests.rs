@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::io::output_file::full_disk;
+use crate::io::output_file::of_another_process;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, BlockError, Clock, Dtype, Env, Ports, ValidityType};
 use serde_json::{Value, json};
@@ -187,6 +188,10 @@ fn existing_recording_gets_a_number_and_restarted_sender_a_recording() {
     assert_eq!(meta(&fourth)["global"]["fxgraph:complete"], false);
     assert_eq!(data(&fourth).len(), 32);
     let overwriting = SigmfSink { overwrite: true, ..sink(&path) };
+    write(&overwriting, &port(), &[(0, all), (16, all)], true).unwrap();
+    assert_eq!((fs::read(&path).unwrap(), data(&path)), before);
+    assert_eq!(data(&folder.path().join("x_5.sigmf-meta")).len(), 64);
+    of_another_process(&path.with_extension("sigmf-data"));
     write(&overwriting, &port(), &[(0, all), (16, all)], true).unwrap();
     assert_eq!((data(&path).len(), &meta(&path)["global"]["fxgraph:samples"]), (64, &json!(16)));
 }

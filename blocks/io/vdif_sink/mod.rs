@@ -34,7 +34,7 @@ pub struct VdifSink {
     /// File to write. Directories are created. If the file exists, the recording gets the next free name:
     /// `x_2.vdif`, `x_3.vdif`, ...
     pub path: WrittenPath,
-    /// Overwrites an existing file.
+    /// Overwrites an existing file, unless this process has recorded it.
     #[param(default)]
     pub overwrite: bool,
     /// Bits of a sample, of each part of a complex sample: 1, 2, 4, 8 or 16.
@@ -297,10 +297,6 @@ impl KindSpec for VdifSink {
             }
         }
         Err(refusals)
-    }
-
-    fn cannot_restart(&self) -> Option<&'static str> {
-        self.overwrite.then_some("it would overwrite its file; leave out `overwrite`")
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

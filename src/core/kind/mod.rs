@@ -110,8 +110,8 @@ pub trait KindSpec: Kind {
         None
     }
 
-    /// Reason why a block of this kind cannot be restarted, if any: for example, its stream would begin again, or it
-    /// would overwrite its files.
+    /// Reason why a block of this kind cannot be restarted, if any: for example, its stream would begin
+    /// again.
     fn cannot_restart(&self) -> Option<&'static str> {
         (Self::INPUTS == PortNames::Fixed(&[])).then_some("its stream would begin again")
     }
