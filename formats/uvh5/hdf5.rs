@@ -1,20 +1,15 @@
 //! The part of HDF5 that UVH5 needs: types, object headers, groups, datasets in one piece.
 //!
-//! Files have a superblock of version 1, object headers of version 1 and groups with compact links, which every
-//! release of the HDF5 library since 1.8 reads. None of these has a checksum, so that sizes can be changed in place.
+//! Files have a superblock of version 2, object headers of version 1 and groups with compact links, which every
+//! release of the HDF5 library since 1.8 reads. The library reads such a superblock in one piece, with the end of
+//! the file, the address of the root group and a checksum, so that one write of it replaces all that a reader sees.
 
 /// An address that points nowhere.
 pub const UNDEFINED: u64 = u64::MAX;
 /// Half of the entries of a node of a chunk index.
 pub const INDEX_HALF: u16 = 128;
-/// Size of the superblock, rounded up to a multiple of 8.
-const SUPERBLOCK: usize = 104;
-/// Place of the end of the file in the superblock.
-const END_PLACE: usize = 44;
-/// Place of the address of the root group in the superblock.
-const ROOT_PLACE: usize = 68;
-/// Place of the first length within an object header whose first message is the dataspace.
-const LENGTH_PLACE: usize = 16 + 8 + 8;
+/// Size of the superblock in bytes.
+pub const SUPERBLOCK: usize = 48;
 
 /// Type of the elements of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,10 +187,12 @@ pub(crate) struct Chunked {
     pub deflate: Option<u32>,
 }
 
-/// The beginning of a file in memory: superblock, object headers, and data that do not change.
+/// Objects in memory that are written to the file in one piece.
 #[derive(Debug)]
-pub(crate) struct Head {
-    /// Bytes from the beginning of the file.
+pub(crate) struct Objects {
+    /// Address of the first byte, a multiple of 8.
+    begin: u64,
+    /// Their bytes.
     pub bytes: Vec<u8>,
 }
 
@@ -237,27 +234,69 @@ fn fill_value(is_growing: bool) -> (u16, Vec<u8>) {
     (5, vec![2, if is_growing { 3 } else { 1 }, 1, 0])
 }
 
-impl Head {
-    /// Creates a superblock; the end of the file and the root group are not known yet.
-    #[must_use]
-    pub fn new() -> Self {
-        let mut bytes = b"\x89HDF\r\n\x1a\n".to_vec();
-        bytes.extend([1, 0, 0, 0, 0, 8, 8, 0, 4, 0, 16, 0, 0, 0, 0, 0]);
-        bytes.extend(INDEX_HALF.to_le_bytes());
-        bytes.extend([0, 0]);
-        for address in [0, UNDEFINED, 0, UNDEFINED, 0, 0] {
-            bytes.extend(address.to_le_bytes());
+/// Returns the superblock of a file that ends at `end` and has its root group at `root`; `extension` is the address
+/// of [`Objects::extension`].
+#[must_use]
+pub fn superblock(end: u64, root: u64, extension: u64) -> [u8; SUPERBLOCK] {
+    let mut bytes = [0; SUPERBLOCK];
+    bytes[..12].copy_from_slice(b"\x89HDF\r\n\x1a\n\x02\x08\x08\0");
+    for (place, address) in [(20, extension), (28, end), (36, root)] {
+        bytes[place..place + 8].copy_from_slice(&address.to_le_bytes());
+    }
+    let checksum = lookup3(&bytes[..44]);
+    bytes[44..].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// Jenkins' hash lookup3 (`hashlittle` with an initial value of 0) of at least one byte: the checksum of HDF5.
+fn lookup3(bytes: &[u8]) -> u32 {
+    let [mut a, mut b, mut c] = [0xdead_beef_u32.wrapping_add(bytes.len() as u32); 3];
+    let blocks = bytes.len().div_ceil(12);
+    for (n, block) in bytes.chunks(12).enumerate() {
+        let mut filled = [0; 12];
+        filled[..block.len()].copy_from_slice(block);
+        let word = |n: usize| u32::from_le_bytes(std::array::from_fn(|byte| filled[4 * n + byte]));
+        (a, b, c) = (a.wrapping_add(word(0)), b.wrapping_add(word(1)), c.wrapping_add(word(2)));
+        if n + 1 < blocks {
+            for turn in [4, 6, 8, 16, 19, 4] {
+                a = a.wrapping_sub(c) ^ c.rotate_left(turn);
+                (a, b, c) = (b, c.wrapping_add(b), a);
+            }
         }
-        bytes.resize(SUPERBLOCK, 0);
-        Self { bytes }
+    }
+    for turn in [14, 11, 25, 16, 4, 14, 24] {
+        c = (c ^ b).wrapping_sub(b.rotate_left(turn));
+        (a, b, c) = (b, c, a);
+    }
+    b
+}
+
+impl Objects {
+    /// Objects at the address `begin`.
+    #[must_use]
+    pub fn at(begin: u64) -> Self {
+        Self { begin, bytes: Vec::new() }
     }
 
-    /// Appends `bytes` at a multiple of 8 and returns their address.
+    /// First address after the objects.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.begin + self.bytes.len() as u64
+    }
+
+    /// Appends `bytes`, filled up to a multiple of 8, and returns their address.
     fn place(&mut self, bytes: &[u8]) -> u64 {
-        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
-        let address = self.bytes.len() as u64;
+        let address = self.end();
         self.bytes.extend(bytes);
+        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
         address
+    }
+
+    /// Adds the extension of the superblock, which has the size of the nodes of indices; returns its address.
+    pub fn extension(&mut self) -> u64 {
+        let [low, high] = INDEX_HALF.to_le_bytes();
+        // The default values of groups with symbol tables, which these files do not have.
+        self.place(&object(&[(0x13, vec![0, low, high, 16, 0, 4, 0])]))
     }
 
     /// Adds a dataset with its values; returns the address of its header.
@@ -271,23 +310,9 @@ impl Head {
         self.place(&object(&messages))
     }
 
-    /// Adds an integer whose value is in its header; returns the addresses of the header and of the value.
-    pub fn counter(&mut self) -> (u64, u64) {
-        let mut layout = vec![3, 0, 8, 0];
-        layout.extend([0; 8]);
-        let messages =
-            [dataspace(&[], false), (3, Type::I64.message()), fill_value(false), (8, layout)];
-        let object = object(&messages);
-        let value = object.len() as u64 - 12;
-        let address = self.place(&object);
-        // The layout message is the last one: 4 bytes, the value, and 4 bytes to a multiple of 8.
-        (address, address + value)
-    }
-
-    /// Adds a growing dataset without rows, with its index at `index`; returns the addresses of its header and of its
-    /// number of rows.
-    pub fn growing(&mut self, chunked: &Chunked, index: u64) -> (u64, u64) {
-        let shape: Vec<u64> = [0].into_iter().chain(chunked.inner.iter().copied()).collect();
+    /// Adds a growing dataset with `rows` rows and its index at `index`; returns the address of its header.
+    pub fn growing(&mut self, chunked: &Chunked, rows: u64, index: u64) -> u64 {
+        let shape: Vec<u64> = [rows].into_iter().chain(chunked.inner.iter().copied()).collect();
         let mut layout = vec![3, 2, shape.len() as u8 + 1];
         layout.extend(index.to_le_bytes());
         layout.extend(chunked.chunk.iter().flat_map(|len| (*len as u32).to_le_bytes()));
@@ -299,8 +324,7 @@ impl Head {
             filters.extend(level.to_le_bytes());
             messages.push((11, filters));
         }
-        let address = self.place(&object(&messages));
-        (address, address + LENGTH_PLACE as u64)
+        self.place(&object(&messages))
     }
 
     /// Adds a group with links of these names to object headers; returns its address.
@@ -316,14 +340,4 @@ impl Head {
         }
         self.place(&object(&messages))
     }
-
-    /// Sets the address of the root group.
-    pub fn set_root(&mut self, address: u64) {
-        self.bytes[ROOT_PLACE..ROOT_PLACE + 8].copy_from_slice(&address.to_le_bytes());
-    }
-}
-
-/// Sets the end of the file in the first bytes of a file.
-pub fn set_end(bytes: &mut [u8], end: u64) {
-    bytes[END_PLACE..END_PLACE + 8].copy_from_slice(&end.to_le_bytes());
 }

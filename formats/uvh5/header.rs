@@ -1,6 +1,6 @@
 //! Description of the data: the group `Header`.
 
-use super::hdf5::{Head, Type, Values};
+use super::hdf5::{Objects, Type, Values};
 use std::f64::consts::FRAC_PI_2;
 
 /// Growing arrays of `Header`: name, type, columns, and whether there is one row per dump instead of one per baseline.
@@ -35,9 +35,11 @@ pub struct Telescope {
     pub mount: String,
 }
 
-/// An antenna; its number is its place in the list.
+/// An antenna.
 #[derive(Clone, Debug)]
 pub struct Antenna {
+    /// Number.
+    pub number: u32,
     /// Name.
     pub name: String,
     /// Position relative to the telescope, in metres along the axes of ITRF.
@@ -109,8 +111,44 @@ pub struct Description {
     pub has_sidereal_time: bool,
     /// Origin of the data, as text.
     pub history: String,
-    /// Further descriptions by name.
-    pub keywords: Vec<(String, Values)>,
+    /// Further descriptions: names of up to 8 capital letters and digits, and numbers or texts of one line, so that
+    /// pyuvdata can write them to UVFITS and Miriad.
+    pub keywords: Vec<(&'static str, Values)>,
+    /// Texts of the program, which other formats do not have.
+    pub texts: Vec<(&'static str, Values)>,
+}
+
+/// Objects of a file that do not change.
+#[derive(Debug)]
+pub(super) struct Fixed {
+    /// Members of `Header`.
+    header: Vec<(&'static str, u64)>,
+    /// The group with the texts of the program.
+    texts: u64,
+    has_sidereal_time: bool,
+}
+
+impl Fixed {
+    /// Adds the groups of the file to `objects`; `growing` are the headers of the data and then of [`TIMES`], `counts`
+    /// the numbers of baseline-times and times. Returns the address of the root group.
+    pub(super) fn write(&self, objects: &mut Objects, growing: &[u64], counts: [u64; 2]) -> u64 {
+        let mut links = self.header.clone();
+        for (name, count) in ["Nblts", "Ntimes"].into_iter().zip(counts) {
+            links.push((name, objects.dataset(&Values::integer(count as i64))));
+        }
+        let (data, times) = growing.split_at(3);
+        for ((name, ..), address) in TIMES.iter().zip(times) {
+            if *name != "lst_array" || self.has_sidereal_time {
+                links.push((name, *address));
+            }
+        }
+        links.sort_unstable();
+        let header = objects.group(&links);
+        let names = ["visdata", "flags", "nsamples"];
+        let data: Vec<(&str, u64)> = names.into_iter().zip(data.iter().copied()).collect();
+        let data = objects.group(&data);
+        objects.group(&[("Data", data), ("Header", header), ("fxgraph", self.texts)])
+    }
 }
 
 /// Returns the numbers of the polarisations of a file in its order, and the place of each product of a correlator
@@ -147,37 +185,20 @@ impl Description {
         rows(self.antennas.len())
     }
 
-    /// Adds the groups of the file to `head`; `growing` are the headers of the data and then of [`TIMES`], `counters`
-    /// those of the numbers of baseline-times and times.
-    pub(super) fn write(&self, head: &mut Head, growing: &[u64], counters: [u64; 2]) {
-        let fixed: Vec<(&str, u64)> =
-            self.values().iter().map(|(name, values)| (*name, head.dataset(values))).collect();
-        let mut links = fixed;
-        links.push(("Nblts", counters[0]));
-        links.push(("Ntimes", counters[1]));
-        let (data, times) = growing.split_at(3);
-        for ((name, ..), address) in TIMES.iter().zip(times) {
-            if *name != "lst_array" || self.has_sidereal_time {
-                links.push((name, *address));
-            }
-        }
-        let keywords: Vec<(&str, u64)> = self
-            .keywords
-            .iter()
-            .map(|(name, values)| (name.as_str(), head.dataset(values)))
-            .collect();
-        links.push(("extra_keywords", head.group(&keywords)));
-        let entry: Vec<(&str, u64)> =
-            self.catalogue().iter().map(|(name, values)| (*name, head.dataset(values))).collect();
-        let entry = head.group(&entry);
-        links.push(("phase_center_catalog", head.group(&[("0", entry)])));
-        links.sort_unstable();
-        let header = head.group(&links);
-        let names = ["visdata", "flags", "nsamples"];
-        let data: Vec<(&str, u64)> = names.into_iter().zip(data.iter().copied()).collect();
-        let data = head.group(&data);
-        let root = head.group(&[("Data", data), ("Header", header)]);
-        head.set_root(root);
+    /// Adds the objects that do not change.
+    pub(super) fn write(&self, objects: &mut Objects) -> Fixed {
+        let mut group = |values: &[(&'static str, Values)]| {
+            let links = values.iter().map(|(name, values)| (*name, objects.dataset(values)));
+            let links: Vec<(&str, u64)> = links.collect();
+            objects.group(&links)
+        };
+        let [keywords, texts] = [&self.keywords, &self.texts].map(|values| group(values));
+        let entry = group(&self.catalogue());
+        let catalogue = objects.group(&[("0", entry)]);
+        let mut header = vec![("extra_keywords", keywords), ("phase_center_catalog", catalogue)];
+        let values = self.values();
+        header.extend(values.iter().map(|(name, values)| (*name, objects.dataset(values))));
+        Fixed { header, texts, has_sidereal_time: self.has_sidereal_time }
     }
 
     /// Datasets that do not grow.
@@ -215,7 +236,10 @@ impl Description {
             ("Nphase", count(1)),
             ("Nfeeds", count(2)),
             ("antenna_names", Values::texts(&names)),
-            ("antenna_numbers", Values::integers(0..antennas as i64)),
+            (
+                "antenna_numbers",
+                Values::integers(self.antennas.iter().map(|antenna| antenna.number.into())),
+            ),
             ("antenna_positions", Values::rows(&positions)),
             ("mount_type", Values::texts(&per_antenna(std::slice::from_ref(&telescope.mount)))),
             ("feed_array", Values::text_rows(&per_antenna(&feeds), 2)),
@@ -245,14 +269,19 @@ impl Description {
                 (name.as_str(), "sidereal", "icrs", [*right_ascension, *declination])
             }
         };
-        vec![
+        let mut entry = vec![
             ("cat_name", Values::text(name)),
             ("cat_type", Values::text(kind)),
             ("cat_frame", Values::text(frame)),
             ("cat_lon", Values::float(lon)),
             ("cat_lat", Values::float(lat)),
             ("info_source", Values::text("fxgraph")),
-        ]
+        ];
+        // UVFITS requires an equinox. The axes of ICRS are those of J2000 within 0.02 arcseconds.
+        if self.phase_centre != PhaseCentre::Unprojected {
+            entry.push(("cat_epoch", Values::float(2000.0)));
+        }
+        entry
     }
 }
 

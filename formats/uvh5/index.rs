@@ -1,8 +1,10 @@
-//! Index of the chunks of a dataset: a B-tree of two levels whose nodes grow in place.
+//! Index of the chunks of a dataset: a B-tree of two levels.
 //!
-//! Entries are written first; readers do not see them before the fields of their node, which have their number. The
-//! fields are left to a [`Commit`](super::Commit), which writes them after the disk has the entries and their data.
-//! Entries of rows that the dataset does not have yet are ignored by readers.
+//! Leaves grow in place: their entries are written first, and readers do not see them before the fields of their node,
+//! which have the number of entries. The fields are left to a [`Commit`](super::Commit), which writes them after the
+//! disk has the entries and their data. Entries of rows that a reader's dataset does not have are ignored by it.
+//! A root with another leaf is written to another place, and the next commit's dataset refers to it, so that no reader
+//! finds a node beyond the end of the file that it knows.
 
 use super::hdf5::{INDEX_HALF, UNDEFINED};
 use std::fs::File;
@@ -31,6 +33,7 @@ impl Fields {
 /// A node: entries of a key and the address of a child, and a last key.
 #[derive(Debug)]
 struct Node {
+    /// Address in the file; [`UNDEFINED`] before it has one.
     address: u64,
     bytes: Vec<u8>,
     used: usize,
@@ -39,12 +42,12 @@ struct Node {
 }
 
 impl Node {
-    fn new(address: u64, level: u8, left: u64, key: usize) -> Self {
+    fn new(level: u8, left: u64, key: usize) -> Self {
         let mut bytes = vec![0; node_bytes(key)];
         bytes[..6].copy_from_slice(&[b'T', b'R', b'E', b'E', 1, level]);
         bytes[8..16].copy_from_slice(&left.to_le_bytes());
         bytes[16..24].copy_from_slice(&UNDEFINED.to_le_bytes());
-        Self { address, bytes, used: 0, written: 0 }
+        Self { address: UNDEFINED, bytes, used: 0, written: 0 }
     }
 
     /// Appends an entry, and the key after it.
@@ -68,6 +71,12 @@ impl Node {
         Ok(true)
     }
 
+    /// Takes the place `end`, which moves behind the node.
+    fn take_place(&mut self, end: &mut u64) {
+        self.address = *end;
+        *end += self.bytes.len() as u64;
+    }
+
     fn fields(&self) -> Fields {
         Fields { address: self.address, bytes: std::array::from_fn(|n| self.bytes[n]) }
     }
@@ -85,6 +94,8 @@ pub struct Index {
     rows: u64,
     key: usize,
     root: Node,
+    /// Whether the file has all entries of `root` at its address.
+    is_root_written: bool,
     leaf: Node,
     /// Key of the first entry of `leaf`.
     first: Vec<u8>,
@@ -94,25 +105,20 @@ pub struct Index {
 }
 
 impl Index {
-    /// Size of an empty index of chunks with `rank` axes.
+    /// Creates the index of chunks of `rows` rows and `rank` axes. It has no place in the file before the first chunk.
     #[must_use]
-    pub fn bytes(rank: usize) -> u64 {
-        2 * node_bytes(key_bytes(rank)) as u64
-    }
-
-    /// Creates the index of chunks of `rows` rows and `rank` axes, with its first nodes at `address`.
-    #[must_use]
-    pub fn new(address: u64, rank: usize, rows: u64) -> Self {
+    pub fn new(rank: usize, rows: u64) -> Self {
         let key = key_bytes(rank);
-        let root = Node::new(address, 1, UNDEFINED, key);
-        let leaf = Node::new(address + node_bytes(key) as u64, 0, UNDEFINED, key);
-        let first = vec![0; key];
-        Self { rows, key, root, leaf, first, is_leaf_known: false, later: Vec::new() }
-    }
-
-    /// Writes the empty root.
-    pub fn begin(&self, file: &File) -> io::Result<()> {
-        file.write_all_at(&self.root.bytes[..FIELDS], self.root.address)
+        Self {
+            rows,
+            key,
+            root: Node::new(1, UNDEFINED, key),
+            is_root_written: true,
+            leaf: Node::new(0, UNDEFINED, key),
+            first: Vec::new(),
+            is_leaf_known: false,
+            later: Vec::new(),
+        }
     }
 
     /// Number of further chunks that the index has room for.
@@ -132,16 +138,18 @@ impl Index {
         address: u64,
         end: &mut u64,
     ) -> io::Result<()> {
-        if self.leaf.used == ENTRIES {
+        if self.leaf.address == UNDEFINED {
+            self.leaf.take_place(end);
+        } else if self.leaf.used == ENTRIES {
             // The last node gets its right neighbour together with the number of its last entries.
             self.leaf.bytes[16..24].copy_from_slice(&end.to_le_bytes());
             let was_known = self.is_leaf_known;
-            self.write(file)?;
+            self.write_leaf(file)?;
             if was_known {
                 self.later.push(self.leaf.fields());
             }
-            self.leaf = Node::new(*end, 0, self.leaf.address, self.key);
-            *end += node_bytes(self.key) as u64;
+            self.leaf = Node::new(0, self.leaf.address, self.key);
+            self.leaf.take_place(end);
             self.is_leaf_known = false;
         }
         let key = self.key_of(bytes, offsets);
@@ -153,13 +161,24 @@ impl Index {
         Ok(())
     }
 
-    /// Writes the entries that are not in the file yet. Readers see them after the fields of [`take`](Self::take).
-    pub fn write(&mut self, file: &File) -> io::Result<()> {
+    /// Writes the entries that are not in the file yet; `end` grows by a node if there is a new root. Readers see them
+    /// after the fields of [`take`](Self::take), in a dataset with the index at [`address`](Self::address).
+    pub fn write(&mut self, file: &File, end: &mut u64) -> io::Result<()> {
+        self.write_leaf(file)?;
+        if !self.is_root_written {
+            self.root.take_place(end);
+            file.write_all_at(&self.root.bytes, self.root.address)?;
+            self.is_root_written = true;
+        }
+        Ok(())
+    }
+
+    fn write_leaf(&mut self, file: &File) -> io::Result<()> {
         if self.leaf.write(file, self.key)? {
             if self.is_leaf_known {
                 self.later.push(self.leaf.fields());
             } else {
-                // Readers do not find a new node before the root has its entry.
+                // Readers do not find a new node before they find the root with its entry.
                 self.leaf.fields().write(file)?;
             }
         }
@@ -167,11 +186,16 @@ impl Index {
             // Larger than every key.
             let last = self.key_of(0, &[self.rows * ((1 << 62) / self.rows)]);
             self.root.push(&self.first, self.leaf.address, &last);
-            self.root.write(file, self.key)?;
-            self.later.push(self.root.fields());
+            self.is_root_written = false;
             self.is_leaf_known = true;
         }
         Ok(())
+    }
+
+    /// Address of the written root; [`UNDEFINED`] without chunks.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.root.address
     }
 
     /// Moves the fields that make the written entries visible to `fields`.

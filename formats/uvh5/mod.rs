@@ -1,11 +1,20 @@
 //! UVH5: visibilities in HDF5, of pyuvdata. A writer whose file can be read while it grows.
 //!
 //! The file is `Header` with descriptions and `Data` with `visdata`, `flags` and `nsamples`, each
-//! `[baseline-time][channel][polarisation]`, as pyuvdata's memo "UVH5 file format" defines them (version 1.2). All arrays
-//! with a baseline-time axis grow by one dump at a time. Data and indices of new dumps go to parts of the file
-//! that readers do not see, until a [`Commit`] changes the lengths of all arrays, the end of the file and the
-//! numbers of times and baseline-times: all within the first 4096 bytes, in one write. It waits for the disk before,
-//! and another thread can run it while the writer writes the next dumps.
+//! `[baseline-time][channel][polarisation]`, as pyuvdata's memo "UVH5 file format" defines them (version 1.2), and
+//! `fxgraph` with texts of the program. All arrays with a baseline-time axis grow by one dump at a time.
+//!
+//! A reader follows addresses from the superblock, which it reads once. So a [`Commit`] writes new headers of all
+//! objects that change (the growing arrays, their numbers of rows, the groups) to the end of the file, and then
+//! replaces the superblock: 48 bytes with the end of the file and the address of the root group. A reader that has
+//! opened the file at any time sees the dumps of one commit for as long as it has the file open. The commit waits
+//! for the disk before, and another thread can run it while the writer writes the next dumps.
+//!
+//! The HDF5 library asks for the size of the file before it reads the superblock, and accepts no superblock with an end
+//! beyond this size. So the file is longer than its contents while it grows, by a hole ([`AHEAD`]).
+//!
+//! The writer holds the shared lock (`flock`) that readers of the HDF5 library take: the library opens the file for
+//! reading, and not for writing.
 
 pub mod arrange;
 pub mod hdf5;
@@ -16,15 +25,16 @@ pub use header::{Antenna, Description, Feed, PhaseCentre, Telescope, polarisatio
 
 use arrange::Chunk;
 use flate2::{Compress, Compression, FlushCompress};
-use hdf5::{Chunked, Head, Type};
+use hdf5::{Chunked, Objects, Type};
 use index::{Fields, Index};
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
-/// Part of the file that a commit writes at once. The kernel does not interrupt a write within a page.
-const PAGE: usize = 4096;
+/// Least size of the hole at the end of a growing file, in bytes. It also has room for this many dumps.
+const AHEAD: u64 = 16 << 20;
+const DUMPS_AHEAD: u64 = 8;
 /// Size of a chunk of visibilities that is aimed at, in bytes.
 const CHUNK_BYTES: u64 = 8 << 20;
 /// Level of compression of flags and numbers of samples.
@@ -50,27 +60,68 @@ pub struct DumpTime<'a> {
 /// An array that grows by the rows of a dump.
 #[derive(Debug)]
 struct Growing {
-    /// Rows per dump.
-    rows: u64,
-    /// Place of the number of rows in the first bytes of the file.
-    length_place: usize,
+    /// A chunk has the rows of a dump.
+    array: Chunked,
     index: Index,
+}
+
+/// The file, which grows at its end.
+#[derive(Debug)]
+struct Tail {
+    file: Arc<File>,
+    /// First address after everything written.
+    end: u64,
+    /// Size of the hole after it, in bytes.
+    ahead: u64,
+    /// Size of the file, if no other program changes it.
+    size: u64,
+}
+
+impl Tail {
+    /// Writes `bytes` to the end and returns their address.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<u64> {
+        self.check()?;
+        let address = self.end;
+        self.file.write_all_at(bytes, address)?;
+        self.end = (address + bytes.len() as u64).next_multiple_of(8);
+        self.size = self.size.max(address + bytes.len() as u64);
+        Ok(address)
+    }
+
+    /// Checks that the file is still there.
+    fn check(&self) -> io::Result<()> {
+        let there = self.file.metadata()?;
+        if there.is_file() && there.nlink() == 0 {
+            return Err(io::Error::other("the file was removed while it was written"));
+        }
+        if there.is_file() && there.len() < self.size {
+            return Err(io::Error::other("the file was truncated while it was written"));
+        }
+        Ok(())
+    }
+
+    /// Makes room for the end that readers may find in the superblock after they have asked for the size of the file.
+    /// The hole is not needed to read the file, so a limit on the size of files (`ulimit -f`) is no error.
+    fn lengthen(&mut self) {
+        let size = self.end + self.ahead;
+        if self.size < self.end + self.ahead / 2 && self.file.set_len(size).is_ok() {
+            self.size = size;
+        }
+    }
 }
 
 /// Writer of one file.
 #[derive(Debug)]
 pub struct Writer {
-    file: Arc<File>,
-    /// The part of the file that a commit writes.
-    page: Vec<u8>,
-    /// First address after everything written.
-    end: u64,
+    tail: Tail,
+    /// Address of the extension of the superblock.
+    extension: u64,
+    /// Objects that do not change.
+    fixed: header::Fixed,
     /// `visdata`, `flags`, `nsamples`.
     data: [Growing; 3],
     /// Arrays with a row per baseline and dump, and the one with a row per dump, in the order of `header::TIMES`.
     times: Vec<Growing>,
-    /// Places of `Nblts` and `Ntimes`.
-    counter_places: [usize; 2],
     baselines: u64,
     dumps: u64,
     committed: u64,
@@ -173,46 +224,32 @@ impl Writer {
             chunk: [if is_per_dump { 1 } else { baselines }].into_iter().chain(columns).collect(),
             deflate: None,
         });
-        let arrays: Vec<&Chunked> = data.iter().chain(&times).collect();
-        // The indices come after the head, whose length does not depend on their addresses.
-        let describe = |begin: u64| {
-            let mut head = Head::new();
-            let mut address = begin;
-            let mut places = Vec::new();
-            for array in &arrays {
-                places.push((head.growing(array, address), address));
-                address += Index::bytes(array.chunk.len());
-            }
-            let counters = [head.counter(), head.counter()];
-            let page = head.bytes.len();
-            let headers: Vec<u64> = places.iter().map(|((header, _), _)| *header).collect();
-            description.write(&mut head, &headers, counters.map(|(header, _)| header));
-            (head, address, places, counters, page)
+        let growing = |array: Chunked| Growing {
+            index: Index::new(array.chunk.len(), array.chunk[0]),
+            array,
         };
-        let begin = (describe(0).0.bytes.len() as u64).next_multiple_of(PAGE as u64);
-        let (head, end, places, counters, page) = describe(begin);
-        if page > PAGE {
-            return Err(io::Error::other("the headers of growing arrays exceed a page"));
-        }
-        let grown = arrays.iter().zip(&places).map(|(array, ((_, length), address))| Growing {
-            rows: array.chunk[0],
-            length_place: *length as usize,
-            index: Index::new(*address, array.chunk.len(), array.chunk[0]),
-        });
-        let mut data: Vec<Growing> = grown.collect();
-        let times = data.split_off(3);
-        let data = <[Growing; 3]>::try_from(data)
-            .map_err(|_| io::Error::other("there must be an index for each array of data"))?;
-        let number = |antenna: fn(&(usize, usize)) -> usize| {
-            rows.iter().flat_map(|row| (antenna(row) as i64).to_le_bytes()).collect()
+        let number = |antenna: fn(&(usize, usize)) -> usize| -> Vec<u8> {
+            let numbers = rows.iter().map(|row| description.antennas[antenna(row)].number);
+            numbers.flat_map(|number| i64::from(number).to_le_bytes()).collect()
         };
-        let mut writer = Self {
-            page: head.bytes[..page].to_vec(),
+        lock(&file)?;
+        let mut head = Objects::at(hdf5::SUPERBLOCK as u64);
+        let extension = head.extension();
+        let fixed = description.write(&mut head);
+        let dump_bytes = (13 * shape.chunk_values() * shape.chunks()) as u64;
+        let tail = Tail {
             file: Arc::new(file),
-            end,
-            data,
-            times,
-            counter_places: counters.map(|(_, value)| value as usize),
+            end: head.end(),
+            ahead: AHEAD.max(DUMPS_AHEAD * dump_bytes),
+            size: 0,
+        };
+        tail.file.write_all_at(&head.bytes, hdf5::SUPERBLOCK as u64)?;
+        let mut writer = Self {
+            tail,
+            extension,
+            fixed,
+            data: data.map(growing),
+            times: times.map(growing).into(),
             baselines,
             dumps: 0,
             committed: 0,
@@ -224,10 +261,6 @@ impl Writer {
             whole: None,
             deflate: Deflate(Compress::new(Compression::new(LEVEL), true)),
         };
-        writer.file.write_all_at(&head.bytes[page..], page as u64)?;
-        for growing in writer.data.iter().chain(&writer.times) {
-            growing.index.begin(&writer.file)?;
-        }
         writer.commit(false)?;
         Ok(writer)
     }
@@ -261,7 +294,7 @@ impl Writer {
     /// Size of the file in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.end
+        self.tail.end
     }
 
     /// Writes chunk `number` of the data of the next dump. The chunks of a dump come in order, then
@@ -272,9 +305,8 @@ impl Writer {
     pub fn chunk(&mut self, number: usize, chunk: &Chunk) -> io::Result<()> {
         let offsets = [self.dumps * self.baselines, (number * self.shape.chunk_channels) as u64, 0];
         let [visibilities, flags, samples] = &mut self.data;
-        let mut put = |growing: &mut Growing, bytes: &[u8]| {
-            append(&self.file, &mut self.end, growing, &offsets, bytes)
-        };
+        let mut put =
+            |growing: &mut Growing, bytes: &[u8]| append(&mut self.tail, growing, &offsets, bytes);
         put(visibilities, &chunk.visibilities)?;
         if chunk.lacks_nothing() {
             if self.whole.is_none() {
@@ -323,9 +355,9 @@ impl Writer {
                 "phase_center_id_array" => repeat(bytes, [0; 8], rows),
                 _ => repeat(bytes, time.config_id.to_le_bytes(), 1),
             }
-            let offsets = [self.dumps * growing.rows, 0];
+            let offsets = [self.dumps * growing.array.chunk[0], 0];
             let rank = 1 + usize::from(name == "uvw_array");
-            append(&self.file, &mut self.end, growing, &offsets[..rank], bytes)?;
+            append(&mut self.tail, growing, &offsets[..rank], bytes)?;
         }
         self.dumps += 1;
         Ok(())
@@ -343,30 +375,26 @@ impl Writer {
     /// Begins a commit of all complete dumps. Commits of a file must run in this order, one at a time.
     ///
     /// # Errors
-    /// If the file cannot be written, or if nobody could read it because it has been removed.
+    /// If the file cannot be written, or if it has been removed or truncated.
     pub fn begin_commit(&mut self) -> io::Result<Commit> {
-        if self.file.metadata()?.nlink() == 0 {
-            return Err(io::Error::other("the file was removed while it was written"));
-        }
+        let Self { tail, data, times, dumps, .. } = self;
         let mut fields = Vec::new();
-        for growing in self.data.iter_mut().chain(&mut self.times) {
-            growing.index.write(&self.file)?;
+        for growing in data.iter_mut().chain(times.iter_mut()) {
+            growing.index.write(&tail.file, &mut tail.end)?;
             growing.index.take(&mut fields);
         }
-        // The last bytes can be the unused part of an index.
-        self.file.set_len(self.end)?;
-        let mut set = |place: usize, value: u64| {
-            self.page[place..place + 8].copy_from_slice(&value.to_le_bytes());
-        };
-        for growing in self.data.iter().chain(&self.times) {
-            let per_dump = if growing.rows == 1 { 1 } else { self.baselines };
-            set(growing.length_place, self.dumps * per_dump);
-        }
-        set(self.counter_places[0], self.dumps * self.baselines);
-        set(self.counter_places[1], self.dumps);
-        hdf5::set_end(&mut self.page, self.end);
-        self.committed = self.dumps;
-        Ok(Commit { file: Arc::clone(&self.file), fields, page: self.page.clone() })
+        let mut objects = Objects::at(tail.end);
+        let arrays = data.iter().chain(times.iter()).map(|growing| {
+            let rows = *dumps * growing.array.chunk[0];
+            objects.growing(&growing.array, rows, growing.index.address())
+        });
+        let arrays: Vec<u64> = arrays.collect();
+        let root = self.fixed.write(&mut objects, &arrays, [*dumps * self.baselines, *dumps]);
+        tail.append(&objects.bytes)?;
+        tail.lengthen();
+        self.committed = *dumps;
+        let superblock = hdf5::superblock(tail.end, root, self.extension);
+        Ok(Commit { file: Arc::clone(&tail.file), fields, superblock, end: tail.end })
     }
 
     /// Commits all complete dumps, and waits for the disk.
@@ -378,6 +406,17 @@ impl Writer {
     }
 }
 
+/// Takes the lock of readers, which keeps the HDF5 library from opening the file for writing. File systems without locks
+/// are used without.
+fn lock(file: &File) -> io::Result<()> {
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => {
+            Err(io::Error::other("another program has opened the file for writing"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Complete dumps that readers do not see yet.
 #[derive(Debug)]
 #[must_use = "readers do not see the dumps before it runs"]
@@ -385,14 +424,15 @@ pub struct Commit {
     file: Arc<File>,
     /// Fields of the nodes of indices.
     fields: Vec<Fields>,
-    /// The first bytes of the file, with the lengths.
-    page: Vec<u8>,
+    superblock: [u8; hdf5::SUPERBLOCK],
+    /// End of the contents of the file.
+    end: u64,
 }
 
 impl Commit {
-    /// Makes the dumps visible to readers. If `is_synced` is set, each step waits until the disk has the one before: data
-    /// and entries of indices, the numbers of these entries, and then the lengths. So a power failure at any time
-    /// leaves a file with the dumps of this commit or of the one before.
+    /// Makes the dumps visible to readers. If `is_synced` is set, each step waits until the disk has the one before: data,
+    /// headers and entries of indices, the numbers of these entries, and then the superblock. So a power failure at
+    /// any time leaves a file with the dumps of this commit or of the one before.
     ///
     /// # Errors
     /// If the file cannot be written; readers then see the dumps of the commit before.
@@ -403,31 +443,24 @@ impl Commit {
             fields.write(&self.file)?;
         }
         sync()?;
-        self.file.write_all_at(&self.page, 0)
+        self.file.write_all_at(&self.superblock, 0)
     }
 
-    /// Runs the last commit of a file, and waits until the disk has all of it.
+    /// Runs the last commit of a file, removes the hole at its end, and waits until the disk has all of it.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn close(&self) -> io::Result<()> {
         self.run(true)?;
+        self.file.set_len(self.end)?;
         self.file.sync_data()
     }
 }
 
 /// Appends `bytes` to the file as a chunk of `growing` that begins at `offsets`.
-fn append(
-    file: &File,
-    end: &mut u64,
-    growing: &mut Growing,
-    offsets: &[u64],
-    bytes: &[u8],
-) -> io::Result<()> {
-    let address = *end;
-    file.write_all_at(bytes, address)?;
-    *end = (address + bytes.len() as u64).next_multiple_of(8);
-    growing.index.push(file, offsets, bytes.len() as u32, address, end)
+fn append(tail: &mut Tail, growing: &mut Growing, offsets: &[u64], bytes: &[u8]) -> io::Result<()> {
+    let address = tail.append(bytes)?;
+    growing.index.push(&tail.file, offsets, bytes.len() as u32, address, &mut tail.end)
 }
 
 #[cfg(test)]

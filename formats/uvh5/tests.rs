@@ -12,6 +12,7 @@ use std::path::Path;
 /// A description of `antennas` antennas on a line to the east of a telescope on the equator.
 fn description(antennas: usize, channels: usize) -> Description {
     let antenna = |n: usize| Antenna {
+        number: n as u32 + 1,
         name: format!("m{n:03}"),
         position_metres: [0.0, 10.0 * n as f64, 0.0],
         diameter_metres: Some(13.5),
@@ -34,7 +35,8 @@ fn description(antennas: usize, channels: usize) -> Description {
         phase_centre: PhaseCentre::Unprojected,
         has_sidereal_time: false,
         history: "a test".to_owned(),
-        keywords: vec![("config_hash".to_owned(), Values::text("abc"))],
+        keywords: vec![("FXCONFIG", Values::text("abc"))],
+        texts: vec![("flowgraph", Values::text("blocks: {}\n"))],
     }
 }
 
@@ -204,29 +206,141 @@ fn polarisations_are_in_the_order_of_pyuvdata() {
     assert_eq!(polarisations([x, l]), None);
 }
 
+/// A snapshot of a file as a reader finds it that reads the superblock now and everything else later: the root group,
+/// and the end of the file.
+fn superblock(path: &Path) -> [u64; 2] {
+    let mut bytes = [0; hdf5::SUPERBLOCK];
+    File::open(path).unwrap().read_exact(&mut bytes).unwrap();
+    let [extension, end, root] = [20, 28, 36].map(|place| address(&bytes, place));
+    assert_eq!(hdf5::superblock(end, root, extension), bytes);
+    [root, end]
+}
+
+/// The bytes before `end`, without the hole behind them.
+fn contents(path: &Path, end: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    File::open(path).unwrap().take(end).read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+fn address(bytes: &[u8], place: usize) -> u64 {
+    u64::from_le_bytes(bytes[place..place + 8].try_into().unwrap())
+}
+
+/// Types, places and data of the messages of the object at `address`.
+fn messages(bytes: &[u8], address: u64) -> Vec<(u8, Vec<u8>)> {
+    let place = address as usize;
+    assert_eq!(bytes[place..place + 2], [1, 0], "an object header of version 1");
+    let (mut all, mut at) = (Vec::new(), place + 16);
+    for _ in 0..bytes[place + 2] {
+        let len = usize::from(u16::from_le_bytes([bytes[at + 2], bytes[at + 3]]));
+        all.push((bytes[at], bytes[at + 8..at + 8 + len].to_vec()));
+        at += 8 + len;
+    }
+    all
+}
+
+/// The member `name` of the group at `group`.
+fn member(bytes: &[u8], group: u64, name: &str) -> u64 {
+    let links = messages(bytes, group).into_iter().filter(|(kind, _)| *kind == 6);
+    let mut found = links.filter(|(_, link)| link[3..].starts_with(name.as_bytes()));
+    let (_, link) = found.find(|(_, link)| usize::from(link[2]) == name.len()).unwrap();
+    address(&link, 3 + name.len())
+}
+
+/// Lengths of all growing arrays, and addresses of the nodes and chunks within them, for a reader of the file that ends
+/// at `end` with the root group `root`; each must be before the end.
+fn snapshot(bytes: &[u8], [root, end]: [u64; 2]) -> Vec<(u64, Vec<u64>)> {
+    let [data, header] = ["Data", "Header"].map(|name| member(bytes, root, name));
+    let names = ["visdata", "flags", "nsamples"].map(|name| (data, name));
+    let times = header::TIMES.map(|(name, ..)| (header, name));
+    let mut all = Vec::new();
+    for (group, name) in names.into_iter().chain(times).filter(|(_, name)| *name != "lst_array") {
+        let messages = messages(bytes, member(bytes, group, name));
+        let of = |kind| messages.iter().find(|message| message.0 == kind).map(|(_, data)| data);
+        let (space, layout) = (of(1).unwrap(), of(8).unwrap());
+        let (rows, tree, rank) = (address(space, 8), address(layout, 3), usize::from(space[1]));
+        let mut addresses = Vec::new();
+        if tree != hdf5::UNDEFINED {
+            let entry = 8 + 8 * (rank + 1) + 8;
+            let mut nodes = vec![tree];
+            while let Some(node) = nodes.pop() {
+                assert!(node < end, "{name}: a node at {node}, beyond {end}");
+                addresses.push(node);
+                let at = node as usize;
+                assert_eq!(bytes[at..at + 4], *b"TREE");
+                let is_root = bytes[at + 5] == 1;
+                for n in 0..usize::from(u16::from_le_bytes([bytes[at + 6], bytes[at + 7]])) {
+                    let key = at + 24 + n * entry;
+                    let child = address(bytes, key + entry - 8);
+                    let is_within = address(bytes, key + 8) < rows;
+                    match is_root {
+                        true => nodes.push(child),
+                        false if is_within => {
+                            assert!(child < end, "{name}: a chunk at {child}, beyond {end}");
+                            addresses.push(child);
+                        }
+                        false => {}
+                    }
+                }
+            }
+        }
+        all.push((rows, addresses));
+    }
+    all
+}
+
 #[test]
-fn dumps_are_invisible_until_they_are_committed() {
+fn reader_that_began_at_any_time_sees_the_dumps_of_one_commit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.uvh5");
     let mut writer = create(&path, &description(3, 5));
-    let page = || {
-        let mut page = vec![0; 4096];
-        File::open(&path).unwrap().read_exact(&mut page).unwrap();
-        page
-    };
-    write(&mut writer);
-    writer.commit(false).unwrap();
-    let before = page();
-    // As many dumps as fill a node of the indices, and more.
-    (0..300).for_each(|_| write(&mut writer));
-    assert_eq!(page(), before);
-    assert_eq!((writer.dumps(), writer.committed()), (301, 1));
-    writer.commit(false).unwrap();
-    assert_ne!(page(), before);
-    assert_eq!(writer.committed(), 301);
-    let bytes = writer.bytes();
+    let mut readers = Vec::new();
+    // More dumps than fill a node of the indices.
+    for dumps in 0..300 {
+        let known = superblock(&path);
+        let before = snapshot(&contents(&path, known[1]), known);
+        assert_eq!(before[0].0, 6 * dumps);
+        readers.push((known, before));
+        write(&mut writer);
+        assert_eq!(superblock(&path), known, "a dump before its commit");
+        let commit = writer.begin_commit().unwrap();
+        assert_eq!(superblock(&path), known, "a commit that has not run");
+        commit.run(false).unwrap();
+    }
+    assert_eq!((writer.dumps(), writer.committed()), (300, 300));
+    // The hole at the end: readers ask for the size of the file before they read the superblock.
+    assert!(path.metadata().unwrap().len() > writer.bytes() + (AHEAD / 2));
     writer.close().unwrap();
-    assert_eq!(path.metadata().unwrap().len(), bytes);
+    let bytes = std::fs::read(&path).unwrap();
+    for (known, before) in readers {
+        assert_eq!(snapshot(&bytes, known), before);
+    }
+    let [root, end] = superblock(&path);
+    assert_eq!(snapshot(&bytes, [root, end])[0].0, 1800);
+    assert_eq!(path.metadata().unwrap().len(), end);
+}
+
+#[test]
+fn growing_file_is_locked_for_writers_and_open_to_readers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.uvh5");
+    let writer = create(&path, &description(2, 3));
+    let other = || OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    other().try_lock_shared().unwrap();
+    assert!(matches!(other().try_lock(), Err(TryLockError::WouldBlock)));
+    writer.close().unwrap();
+    let locked = other();
+    locked.try_lock().unwrap();
+    let error = Writer::create(other(), &description(2, 3)).unwrap_err().to_string();
+    assert_eq!(error, "another program has opened the file for writing");
+}
+
+#[test]
+fn checksum_is_that_of_the_hdf5_library() {
+    // The superblock of a file of h5py 3.16 with `libver="v108"`.
+    let written = hdf5::superblock(2056, 48, hdf5::UNDEFINED);
+    assert_eq!(written[44..], [0x05, 0xe9, 0xde, 0xc3]);
 }
 
 #[test]
@@ -263,28 +377,39 @@ fn power_failure_before_a_commit_has_run_leaves_the_commit_before() {
     // A node of each index is full within the second commit, and one within the third.
     (0..200).for_each(|_| write(&mut writer));
     writer.commit(false).unwrap();
-    let mut before = std::fs::read(&path).unwrap();
+    let mut before = contents(&path, writer.bytes());
     for dumps in [100, 300] {
         (0..dumps).for_each(|_| write(&mut writer));
         let commit = writer.begin_commit().unwrap();
-        // All that the disk can have at this time: the numbers of rows, and of entries of all nodes, are the old ones.
-        let now = std::fs::read(&path).unwrap();
-        assert_eq!(now[..PAGE], before[..PAGE]);
+        // All that the disk can have at this time: the superblock and the numbers of entries are the old ones.
+        let now = contents(&path, writer.bytes());
+        assert_eq!(now[..hdf5::SUPERBLOCK], before[..hdf5::SUPERBLOCK]);
         let (known, all) = (nodes(&before), nodes(&now));
         assert!(known.iter().all(|node| all.contains(node)));
-        // New nodes are complete before the first sync.
-        assert_eq!(all.len(), known.len() + 14);
+        // New roots and new leaves are complete before the first sync.
+        assert_eq!(all.len(), known.len() + 2 * 14);
         // The next dumps do not touch them either.
         write(&mut writer);
-        assert!(known.iter().all(|node| nodes(&std::fs::read(&path).unwrap()).contains(node)));
+        let later = nodes(&contents(&path, writer.bytes()));
+        assert!(known.iter().all(|node| later.contains(node)));
         commit.run(true).unwrap();
-        before = std::fs::read(&path).unwrap();
-        assert_ne!(before[..PAGE], now[..PAGE]);
+        before = contents(&path, writer.bytes());
+        assert_ne!(before[..hdf5::SUPERBLOCK], now[..hdf5::SUPERBLOCK]);
         let changed = nodes(&before).iter().filter(|node| !all.contains(node)).count();
-        // The root and the node that was full.
-        assert_eq!(changed, 2 * 14);
+        // The leaf that was full.
+        assert_eq!(changed, 14);
     }
     writer.close().unwrap();
+}
+
+#[test]
+fn commit_of_a_truncated_file_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.uvh5");
+    let mut writer = create(&path, &description(2, 3));
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+    let error = writer.commit(true).unwrap_err().to_string();
+    assert_eq!(error, "the file was truncated while it was written");
 }
 
 #[test]

@@ -56,9 +56,9 @@ def values(path, sums_path, npz, rate, samples_per_dump, sync, spectra):
     assert (data.nsample_array == 1).all() and not data.flag_array.any()
     raw = load(sums_path)
     np.testing.assert_array_equal(cube(raw.data_array, raw), expected.astype(np.complex64))
-    assert raw.extra_keywords["fxgraph_scale"] == "sum"
-    assert data.extra_keywords["fxgraph_scale"] == "mean per sample"
-    assert data.extra_keywords["fxgraph_samples_per_dump"] == spectra
+    assert raw.extra_keywords["FXSCALE"] == "sum"
+    assert data.extra_keywords["FXSCALE"] == "mean"
+    assert data.extra_keywords["FXNSAMP"] == spectra
     # Autocorrelations are means of powers.
     assert (data.get_data(1, 1, "xx").real > 0).all()
     centres = Time(sync + (timestamps + samples_per_dump / 2) / rate, format="unix")
@@ -74,8 +74,9 @@ def values(path, sums_path, npz, rate, samples_per_dump, sync, spectra):
     assert data.telescope.instrument == "fxgraph"
     assert data.telescope.get_x_orientation_from_feeds() == "east"
     assert data.blt_order == ("time", "baseline") and data.blts_are_rectangular
-    assert "fxgraph" in data.history and "digitiser_simulator" in data.extra_keywords["fxgraph_flowgraph"]
-    assert len(data.extra_keywords["fxgraph_config_hash"]) >= 16
+    assert "fxgraph" in data.history and len(data.extra_keywords["FXCONFIG"]) >= 16
+    with h5py.File(path) as file:
+        assert "digitiser_simulator" in file["fxgraph/flowgraph"][()].decode()
     print("values agree")
 
 
@@ -112,7 +113,7 @@ def source(path, azimuth, elevation):
 def feeds(path, circular, npz):
     """Polarisations by name."""
     sums, _, _ = recorded(npz)
-    scale = load(path).extra_keywords["fxgraph_samples_per_dump"]
+    scale = load(path).extra_keywords["FXNSAMP"]
     # Baseline 1 is that of antennas 0 and 1; product 1 is polarisation 1 of antenna 0 and 0 of antenna 1.
     baseline = np.conj(sums[:, :, 1]) / scale
     data = load(path)
@@ -136,7 +137,7 @@ def gaps(path, npz, full):
     np.testing.assert_allclose(samples, np.broadcast_to(fractions[..., None, None], samples.shape))
     flags = cube(data.flag_array, data)
     np.testing.assert_array_equal(flags, samples == 0)
-    expected = conjugated(sums) / data.extra_keywords["fxgraph_samples_per_dump"]
+    expected = conjugated(sums) / data.extra_keywords["FXNSAMP"]
     with np.errstate(divide="ignore", invalid="ignore"):
         expected = np.where(flags, 0, expected / samples)
     np.testing.assert_allclose(cube(data.data_array, data), expected, rtol=3e-7)
@@ -241,6 +242,69 @@ def killed(path):
         powers = cube(data.data_array, data)[:, 0, :, 0].real
         assert (powers[:, 2:] > 0).all()
     print(dumps)
+
+
+def converted(path, first):
+    """UVFITS, Measurement Set and Miriad files that pyuvdata writes from the file; its antennas are numbered from `first`."""
+    before = load(path)
+    numbers = before.telescope.antenna_numbers
+    assert list(numbers) == list(range(int(first), int(first) + len(numbers)))
+    assert list(before.telescope.antenna_names) == [f"ant{number}" for number in numbers]
+    is_phased = "unprojected" not in [entry["cat_type"] for entry in before.phase_center_catalog.values()]
+    for kind in ["uvfits", "ms", "miriad"]:
+        data, copy = load(path), f"{path}.{kind}"
+        with warnings.catch_warnings():
+            # Of phasing to the zenith, and of metadata that the other formats do not have.
+            warnings.simplefilter("ignore")
+            if kind == "uvfits":
+                data.write_uvfits(copy, force_phase=not is_phased)
+            elif kind == "ms":
+                data.write_ms(copy, force_phase=not is_phased)
+            else:
+                data.write_miriad(copy)
+            other = UVData.from_file(copy)
+            other.conjugate_bls("ant1<ant2")
+            other.reorder_blts("time", minor_order="baseline")
+            other.reorder_pols("AIPS")
+        assert (other.Nblts, other.Nfreqs, other.Npols) == (data.Nblts, data.Nfreqs, data.Npols), kind
+        np.testing.assert_array_equal(other.ant_1_array, data.ant_1_array, kind)
+        np.testing.assert_array_equal(other.ant_2_array, data.ant_2_array, kind)
+        np.testing.assert_allclose(other.data_array, data.data_array, rtol=2e-5, atol=1e-6 * np.abs(data.data_array).max(), err_msg=kind)
+        np.testing.assert_array_equal(other.flag_array, data.flag_array, kind)
+        assert np.abs(other.time_array - data.time_array).max() * 86400 < 1e-3, kind
+        names = {name.upper(): value for name, value in other.extra_keywords.items()}
+        for name, value in before.extra_keywords.items():
+            assert len(name) <= 8 and names[name] == value, (kind, name, names.get(name))
+    print("converted")
+
+
+def growing(path, reads):
+    """Reads a file over and over while it grows: each read has whole dumps up to some time, and no fewer than the one
+    before. Another program cannot open it for writing."""
+    last, seen, samples = 0, set(), 0
+    for n in range(int(reads)):
+        data = UVData.from_file(path, run_check=n % 10 == 0)
+        assert data.Ntimes >= last, (data.Ntimes, last)
+        last = data.Ntimes
+        seen.add(last)
+        assert data.data_array.shape == (data.Ntimes * data.Nbls, data.Nfreqs, 4)
+        times = data.time_array.reshape(data.Ntimes, data.Nbls)
+        assert (times.T == times[:, 0]).all()
+        steps = np.diff(times[:, 0]) * 86400
+        assert np.allclose(steps, data.integration_time[0], atol=1e-4), steps
+        # No dump of noise is empty.
+        assert (data.nsample_array == 1).all() and not data.flag_array.any()
+        assert (np.abs(cube(data.data_array, data)[:, 0, 2:, 0]) > 0).all()
+        samples += data.data_array.size
+        if n % 50 == 0:
+            for mode in ["r+", "a"]:
+                try:
+                    h5py.File(path, mode).close()
+                    raise AssertionError(f"opened with {mode}")
+                except BlockingIOError:
+                    pass
+    assert len(seen) > 3, seen
+    print(f"{reads} reads, {min(seen)} to {max(seen)} dumps, {len(seen)} numbers of dumps, {samples} values")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 //! UVH5 files, read by h5py and pyuvdata.
 
 use super::{example, fxgraph, needs, run_flowgraph, script};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -30,6 +31,7 @@ templates:
         parameters:
           antenna: "${{number}}"
           antennas_enu_metres: {PLACES}
+          adc_sample_rate_hz: {RATE}
           sync_time_seconds: {SYNC}
           source: {{azimuth_degrees: 37, elevation_degrees: 62, amplitude: 0.1}}
           signals: wgn(0.05)
@@ -92,6 +94,7 @@ fn uvh5_of_an_array_agrees_with_its_recording_and_with_the_place_of_the_source()
     let folder = tempfile::tempdir().unwrap();
     let more = [
         sink("vis", "x", ""),
+        sink("first", "x", ", first_antenna_number: 1"),
         sink("sums", "x", ", normalise: false"),
         sink("linear", "x", ", feeds: [y, x]"),
         sink("circular", "x", ", feeds: [r, l]"),
@@ -102,6 +105,9 @@ fn uvh5_of_an_array_agrees_with_its_recording_and_with_the_place_of_the_source()
     check(folder.path(), &values);
     check(folder.path(), &["source", "vis.uvh5", "37", "62"]);
     check(folder.path(), &["feeds", "linear.uvh5", "circular.uvh5", "vis.npz"]);
+    for (file, first) in [("vis.uvh5", "0"), ("first.uvh5", "1"), ("circular.uvh5", "0")] {
+        check(folder.path(), &["converted", file, first]);
+    }
 }
 
 #[test]
@@ -190,6 +196,9 @@ fn uvh5_of_a_tracked_source_has_its_baseline_vectors() {
     run_flowgraph(folder.path(), &blocks);
     let said = check(folder.path(), &["sidereal", "vis.uvh5", "123.4", "-21.5"]);
     assert!(said.starts_with("tracked"), "{said}");
+    let short = blocks.replace("frames: 7200", "frames: 10");
+    run_flowgraph(folder.path(), &short.replace("path: vis", "path: short"));
+    check(folder.path(), &["converted", "short.uvh5", "0"]);
 }
 
 #[test]
@@ -229,7 +238,8 @@ fn uvh5_of_a_killed_program_has_all_committed_dumps() {
     let yaml = array(1 << 30, 0, &sink("vis", "x", ", commit_seconds: 0, overwrite: true"));
     std::fs::write(folder.path().join("endless.yaml"), yaml).unwrap();
     let path = folder.path().join("vis.uvh5");
-    let size = || path.metadata().map_or(0, |metadata| metadata.len());
+    // The blocks on the disk, without the hole at the end.
+    let size = || path.metadata().map_or(0, |metadata| 512 * metadata.blocks());
     for (n, bytes) in [1 << 20, 2 << 20, 3 << 20].into_iter().enumerate() {
         let _ = std::fs::remove_file(&path);
         let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
@@ -245,6 +255,35 @@ fn uvh5_of_a_killed_program_has_all_committed_dumps() {
         let dumps: u64 = check(folder.path(), &["killed", "vis.uvh5"]).trim().parse().unwrap();
         assert!(dumps > 2, "{dumps}");
     }
+}
+
+#[test]
+fn uvh5_that_grows_is_read_at_any_time_and_not_opened_for_writing() {
+    if !needs::formats() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // 20 dumps per second, and a commit after each.
+    let yaml = array(1 << 30, 0, &sink("vis", "x", ", commit_seconds: 0"))
+        .replace("frames: 1073741824", "paced: true\n          frames: 1073741824")
+        .replace("adc_sample_rate_hz: 1712000000", "adc_sample_rate_hz: 5242880");
+    std::fs::write(folder.path().join("growing.yaml"), yaml).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    command.args(["run", "--quiet", "growing.yaml"]).current_dir(folder.path());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let path = folder.path().join("vis.uvh5");
+    let begin = Instant::now();
+    while std::fs::metadata(&path).map_or(0, |file| file.blocks()) < 200 {
+        assert!(begin.elapsed() < Duration::from_mins(2), "no data in the file");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let said = check(folder.path(), &["growing", "vis.uvh5", "60"]);
+    assert!(said.starts_with("60 reads, "), "{said}");
+    // SIGKILL.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let dumps: u64 = check(folder.path(), &["killed", "vis.uvh5"]).trim().parse().unwrap();
+    assert!(dumps > 2, "{dumps}");
 }
 
 #[test]

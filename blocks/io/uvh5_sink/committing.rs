@@ -1,10 +1,10 @@
 //! Thread that waits for the disk, so that the next dumps are written meanwhile.
 
-use super::files::at;
 use super::writing::Queue;
-use fxgraph::access::WrittenPath;
+use crate::io::output_file::cannot_write;
 use fxgraph::{BlockError, Env};
 use fxgraph_formats::uvh5::Commit;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -15,7 +15,7 @@ pub struct Job {
     /// Dumps of the commit.
     pub commit: Commit,
     /// File, for errors.
-    pub path: WrittenPath,
+    pub path: PathBuf,
     /// Whether it is the last commit of its file.
     pub is_last: bool,
 }
@@ -78,7 +78,7 @@ fn run(jobs: &Receiver<Job>, is_busy: &AtomicBool, queue: &Queue, env: &Env) {
         let done = if job.is_last { job.commit.close() } else { job.commit.run(true) };
         is_busy.store(false, SeqCst);
         if let Err(error) = done {
-            queue.fail(at(job.path.path())(error));
+            queue.fail(cannot_write(&job.path)(error));
             env.wake.wake();
             return;
         }

@@ -23,11 +23,13 @@ pub fn description(
         let band = ports.inputs[input.input].band;
         (0..input.channels).map(move |c| band.map_or(0.0, |band| band.channel_hz(c)))
     });
-    let antenna = |(n, antenna): (usize, super::Antenna)| uvh5::Antenna {
-        name: antenna.name.unwrap_or_else(|| format!("ant{n}")),
+    let antenna = |(number, antenna): (u32, super::Antenna)| uvh5::Antenna {
+        number,
+        name: antenna.name.unwrap_or_else(|| format!("ant{number}")),
         position_metres: place.enu_to_itrf(antenna.enu_metres),
         diameter_metres: antenna.diameter_metres,
     };
+    let antennas = parameters.antenna_numbers().into_iter().zip(parameters.all_antennas());
     let phase_centre = match &parameters.phase_centre {
         None => uvh5::PhaseCentre::Unprojected,
         Some(centre) => uvh5::PhaseCentre::Sidereal {
@@ -42,17 +44,15 @@ pub fn description(
         env.name,
         env.config_hash
     );
-    let scale = if parameters.normalise { "mean per sample" } else { "sum" };
-    let samples = samples_per_dump(ports);
-    let keywords = [
-        ("fxgraph_version", Values::text(env!("CARGO_PKG_VERSION"))),
-        ("fxgraph_block", Values::text(&env.name)),
-        ("fxgraph_config_hash", Values::text(&env.config_hash)),
-        ("fxgraph_flowgraph", Values::text(&env.resolved_yaml)),
-        ("fxgraph_scale", Values::text(scale)),
-        ("fxgraph_samples_per_dump", Values::float(samples)),
-        ("adc_sample_rate_hz", Values::float(clock.adc_sample_rate_hz)),
-        ("sync_time_seconds", Values::float(clock.sync_time.to_unix_f64())),
+    let scale = if parameters.normalise { "mean" } else { "sum" };
+    let keywords = vec![
+        ("FXVER", Values::text(env!("CARGO_PKG_VERSION"))),
+        ("FXBLOCK", Values::text(&env.name)),
+        ("FXCONFIG", Values::text(&env.config_hash)),
+        ("FXSCALE", Values::text(scale)),
+        ("FXNSAMP", Values::float(samples_per_dump(ports))),
+        ("ADCRATE", Values::float(clock.adc_sample_rate_hz)),
+        ("SYNCTIME", Values::float(clock.sync_time.to_unix_f64())),
     ];
     Description {
         telescope: uvh5::Telescope {
@@ -63,7 +63,7 @@ pub fn description(
             height_metres: telescope.height_metres,
             mount: telescope.mount.name().to_owned(),
         },
-        antennas: parameters.all_antennas().into_iter().enumerate().map(antenna).collect(),
+        antennas: antennas.map(antenna).collect(),
         feeds: parameters.feeds.map(Feed::into),
         feed_angles: parameters.feed_angles_degrees.map(f64::to_radians),
         frequencies_hz: frequencies.collect(),
@@ -72,7 +72,8 @@ pub fn description(
         phase_centre,
         has_sidereal_time: parameters.ut1_utc_seconds.is_some(),
         history,
-        keywords: keywords.map(|(name, values)| (name.to_owned(), values)).into(),
+        keywords,
+        texts: vec![("flowgraph", Values::text(&env.resolved_yaml))],
     }
 }
 

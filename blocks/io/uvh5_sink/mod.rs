@@ -3,7 +3,6 @@
 mod committing;
 mod cpu;
 mod describe;
-mod files;
 mod matching;
 mod ports;
 #[cfg(test)]
@@ -35,7 +34,7 @@ pub struct Uvh5Sink {
     /// Directories are created. If the file exists, the next free name is used: `x_2.uvh5`,
     /// `x_3.uvh5`, ...
     pub path: WrittenPath,
-    /// Overwrites an existing file.
+    /// Overwrites an existing file, unless this process has recorded it.
     #[param(default)]
     pub overwrite: bool,
     /// Dumps per file; `path` must contain `{timestamp}`.
@@ -56,6 +55,9 @@ pub struct Uvh5Sink {
     /// Position of each antenna relative to the telescope: east, north, up in metres.
     #[param(default)]
     pub antennas_enu_metres: Vec<[f64; 3]>,
+    /// Number of the first antenna in the file; the others follow, unless `antennas` has their numbers.
+    #[param(default = 0, range = 0..=1_000_000)]
+    pub first_antenna_number: u32,
     /// Feed that receives each polarisation: `x` and `y`, or `r` and `l`.
     #[param(default = [Feed::X, Feed::Y])]
     pub feeds: [Feed; 2],
@@ -135,11 +137,13 @@ impl Mount {
 }
 
 /// An antenna.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Antenna {
     /// Name; by default `ant` and the number.
     pub name: Option<String>,
+    /// Number; by default its place in the list, counted from `first_antenna_number`.
+    pub number: Option<u32>,
     /// Position relative to the telescope: east, north, up in metres.
     pub enu_metres: [f64; 3],
     /// Diameter in metres.
@@ -197,9 +201,14 @@ impl Uvh5Sink {
     /// Antennas, from either parameter.
     fn all_antennas(&self) -> Vec<Antenna> {
         let plain = self.antennas_enu_metres.iter();
-        let plain =
-            plain.map(|place| Antenna { name: None, enu_metres: *place, diameter_metres: None });
+        let plain = plain.map(|place| Antenna { enu_metres: *place, ..Antenna::default() });
         self.antennas.iter().cloned().chain(plain).collect()
+    }
+
+    /// Numbers of all antennas.
+    fn antenna_numbers(&self) -> Vec<u32> {
+        let by_place = (self.first_antenna_number..).zip(self.all_antennas());
+        by_place.map(|(by_place, antenna)| antenna.number.unwrap_or(by_place)).collect()
     }
 }
 
@@ -224,13 +233,6 @@ impl KindSpec for Uvh5Sink {
         let step = block.ports.inputs[0].clock.frames_per_second().recip();
         let used = (given / step).ceil().max(1.0) * step;
         vec![Rounded { parameter: "seconds_per_file", unit: "s", given, used, step }]
-    }
-
-    fn cannot_restart(&self) -> Option<&'static str> {
-        let is_one_file = !self.path.contains(PLACEHOLDER);
-        (self.overwrite && is_one_file).then_some(
-            "it would overwrite its file; leave out `overwrite` or put {timestamp} into `path`",
-        )
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

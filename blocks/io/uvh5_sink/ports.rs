@@ -10,6 +10,8 @@ use fxgraph_formats::uvh5::{self, Shape};
 
 /// Names of the axes of visibilities.
 const AXES: [&str; 3] = ["channel", "baseline", "product"];
+/// Largest number of an antenna.
+const MAX_NUMBER: u32 = 1_000_000;
 /// Largest distance of an antenna from the telescope, in metres.
 const MAX_METRES: f64 = 1e7;
 
@@ -99,6 +101,22 @@ impl Uvh5Sink {
                 refusals.push(Refusal::parameter("telescope", message));
             }
         }
+        let centre = self.phase_centre.as_ref();
+        let texts = [
+            ("telescope", Some(&telescope.name)),
+            ("telescope", Some(&telescope.instrument)),
+            ("phase_centre", centre.map(|centre| &centre.name)),
+        ];
+        let names = self.antennas.iter().map(|antenna| ("antennas", antenna.name.as_ref()));
+        for (parameter, text) in texts.into_iter().chain(names) {
+            let is_plain = |text: &&String| text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+            if let Some(text) = text.filter(|text| !is_plain(text)) {
+                let message =
+                    format!("names in `{parameter}` must be printable ASCII, got {text:?}");
+                let help = "use letters without accents: UVFITS and Miriad files have no others";
+                refusals.push(Refusal::parameter(parameter, message).help(help));
+            }
+        }
         if telescope.name.is_empty() {
             let message = "the telescope must have a name";
             let help = "write for example `name: laboratory`";
@@ -152,6 +170,20 @@ impl Uvh5Sink {
         if names.iter().any(|name| name.is_empty()) {
             let message = "the names in `antennas` must not be empty";
             refusals.push(Refusal::parameter("antennas", message).help("omit `name`"));
+        }
+        let mut numbers = self.antenna_numbers();
+        numbers.sort_unstable();
+        if let Some([twice, _]) = numbers.array_windows().find(|[a, b]| a == b) {
+            let message = format!("the numbers in `antennas` must differ, got {twice} twice");
+            let help = "give each antenna a `number`, or omit all of them";
+            refusals.push(Refusal::parameter("antennas", message).help(help));
+        }
+        if let Some(number) = self.antennas.iter().filter_map(|antenna| antenna.number).max()
+            && number > MAX_NUMBER
+        {
+            let message =
+                format!("`number` of an antenna must be at most {MAX_NUMBER}, got {number}");
+            refusals.push(Refusal::parameter("antennas", message));
         }
     }
 

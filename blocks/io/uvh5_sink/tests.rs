@@ -1,6 +1,7 @@
 //! Diagnostics, names of files, and waiting. Contents of files are read in the tests of the program, with pyuvdata.
 
 use super::*;
+use crate::io::output_file::of_another_process;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, BlockError, Clock, Dtype, Env, Next, Ports, ValidityType};
 use std::path::Path;
@@ -32,6 +33,7 @@ fn sink(path: &str) -> Uvh5Sink {
         },
         antennas: vec![],
         antennas_enu_metres: vec![[0.0; 3], [31.0, 5.0, 0.0]],
+        first_antenna_number: 0,
         feeds: [Feed::X, Feed::Y],
         feed_angles_degrees: [90.0, 0.0],
         phase_centre: None,
@@ -53,7 +55,7 @@ fn refused(change: impl FnOnce(&mut Uvh5Sink, &mut Vec<PortType>)) -> String {
 fn invalid_parameters_are_rejected() {
     assert_eq!(refused(|_, _| ()), "");
     type Change = fn(&mut Uvh5Sink);
-    let cases: [(Change, &str); 16] = [
+    let cases: [(Change, &str); 18] = [
         (|s| s.path = "a.h5".into(), "`path` must be a file name ending in .uvh5"),
         (|s| s.path = "out/.uvh5".into(), "`path` must be a file name ending in .uvh5"),
         (|s| s.dumps_per_file = Some(3), "`path` must contain {timestamp} with `dumps_per_file`"),
@@ -70,6 +72,11 @@ fn invalid_parameters_are_rejected() {
         (|s| s.feed_angles_degrees[0] = f64::NAN, "`feed_angles_degrees` must be within +-360"),
         (|s| s.phase_centre = Some(centre("a", 360.0, 0.0)), "must be from 0 to 360, got 360"),
         (|s| s.phase_centre = Some(centre("", 1.0, -91.0)), "must be within +-90, got -91"),
+        (|s| s.telescope.name = "Süd".to_owned(), "names in `telescope` must be printable ASCII"),
+        (
+            |s| s.phase_centre = Some(centre("a\n", 1.0, 1.0)),
+            "must be printable ASCII, got \"a\\n\"",
+        ),
     ];
     for (change, expected) in cases {
         let found = refused(|sink, _| change(sink));
@@ -77,8 +84,8 @@ fn invalid_parameters_are_rejected() {
     }
     let named = |name: &str| Antenna {
         name: Some(name.to_owned()),
-        enu_metres: [0.0; 3],
         diameter_metres: Some(-1.0),
+        ..Antenna::default()
     };
     let found = refused(|sink, _| {
         sink.antennas_enu_metres.clear();
@@ -86,6 +93,22 @@ fn invalid_parameters_are_rejected() {
     });
     assert!(found.contains("got `m0` twice"), "{found}");
     assert!(found.contains("`diameter_metres` must be positive and finite, got -1"), "{found}");
+}
+
+#[test]
+fn antenna_numbers_follow_each_other_unless_they_are_given() {
+    let antennas = [None, Some(7), None].map(|number| Antenna { number, ..Antenna::default() });
+    let mut sink = Uvh5Sink { antennas: antennas.into(), ..sink("a.uvh5") };
+    sink.antennas_enu_metres.clear();
+    assert_eq!(sink.antenna_numbers(), [0, 7, 2]);
+    sink.first_antenna_number = 5;
+    assert_eq!(sink.antenna_numbers(), [5, 7, 7]);
+    let mut inputs = vec![port(0), port(4)];
+    inputs.iter_mut().for_each(|input| input.axes[1].len = 6);
+    let found = refused(|to, of| (*to, *of) = (sink, inputs));
+    assert!(found.contains("the numbers in `antennas` must differ, got 7 twice"), "{found}");
+    let found = refused(|sink, _| sink.first_antenna_number = 1_000_000);
+    assert_eq!(found, "");
 }
 
 fn centre(name: &str, right_ascension_degrees: f64, declination_degrees: f64) -> PhaseCentre {
@@ -213,6 +236,10 @@ fn existing_file_is_kept_unless_overwritten() {
     // A sink that does not write a dump changes nothing.
     drop(write(Uvh5Sink { overwrite: true, ..sink(&path) }, 0).unwrap());
     assert_eq!(std::fs::read(&path).unwrap(), before);
+    drop(write(Uvh5Sink { overwrite: true, ..sink(&path) }, 3).unwrap());
+    assert_eq!(std::fs::read(&path).unwrap(), before, "it is of this process");
+    assert!(Path::new(&name("new/a_3.uvh5")).exists());
+    of_another_process(Path::new(&path));
     drop(write(Uvh5Sink { overwrite: true, ..sink(&path) }, 3).unwrap());
     assert_ne!(std::fs::read(&path).unwrap(), before);
 }

@@ -2,15 +2,15 @@
 
 use super::committing::{Committing, Job};
 use super::describe::{Times, description, order};
-use super::files::{at, create_new};
 use super::ports::Layout;
 use super::{PLACEHOLDER, QUEUE, Uvh5Sink};
-use fxgraph::access::WrittenPath;
+use crate::io::output_file::{OutputFile, cannot_write, taken};
 use fxgraph::runtime::{BlockEvents, EventKind};
 use fxgraph::{BlockError, Counter, Dtype, Env, Frame, Ports, Summary};
 use fxgraph_formats::uvh5::Writer;
 use fxgraph_formats::uvh5::arrange::{Chunk, Flagged, Order, Part, Visibilities};
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -134,8 +134,16 @@ impl Queue {
 /// A file that is being written.
 struct Open {
     writer: Writer,
-    path: WrittenPath,
-    committed: Instant,
+    path: PathBuf,
+    /// Time of the last commit; the first dump is committed at once, as pyuvdata reads no file without dumps.
+    committed: Option<Instant>,
+}
+
+impl Open {
+    /// Time until the next commit of dumps.
+    fn until_commit(&self, interval: Duration) -> Duration {
+        self.committed.map_or(Duration::ZERO, |time| interval.saturating_sub(time.elapsed()))
+    }
 }
 
 /// The thread.
@@ -241,7 +249,7 @@ impl Writing {
     fn until_commit(&self, committing: &Committing) -> Option<Duration> {
         let open = self.open.as_ref()?;
         let has_more = open.writer.dumps() > open.writer.committed();
-        let limit = self.interval().saturating_sub(open.committed.elapsed());
+        let limit = open.until_commit(self.interval());
         has_more.then(|| if committing.is_busy() { limit.max(LOOK) } else { limit })
     }
 
@@ -251,15 +259,15 @@ impl Writing {
         if committing.is_busy() {
             return Ok(());
         }
-        let commit = open.writer.begin_commit().map_err(at(open.path.path()))?;
-        open.committed = Instant::now();
+        let commit = open.writer.begin_commit().map_err(cannot_write(&open.path))?;
+        open.committed = Some(Instant::now());
         committing.run(Job { commit, path: open.path.clone(), is_last: false })
     }
 
     /// Commits the last dumps of the open file, if there is one.
     fn close(&mut self, committing: &Committing) -> Result<(), BlockError> {
         let Some(Open { mut writer, path, .. }) = self.open.take() else { return Ok(()) };
-        let commit = writer.begin_commit().map_err(at(path.path()))?;
+        let commit = writer.begin_commit().map_err(cannot_write(&path))?;
         committing.run(Job { commit, path, is_last: true })
     }
 
@@ -267,27 +275,19 @@ impl Writing {
     fn open(&mut self, timestamp: u64, config_id: u64) -> Result<Open, BlockError> {
         let path = &self.parameters.path;
         let path = path.with(path.replace(PLACEHOLDER, &timestamp.to_string()));
-        let parent = path.path().parent().unwrap_or(path.path());
-        path.files().make_directories_to(path.path()).map_err(at(parent))?;
-        // A second file of the same name must not replace the first one.
-        let is_unique = self.is_first || self.parameters.path.contains(PLACEHOLDER);
-        let (file, written) = if self.parameters.overwrite && is_unique {
-            (path.create().map_err(at(path.path()))?, path)
-        } else {
-            let created = create_new(&path)?;
-            if self.is_first && created.1 != path {
-                let text = format!("{path} exists; writing to {}", created.1);
-                self.counters.events.add(EventKind::Warning, &text);
-                self.counters.summary.set(text);
-            }
-            created
-        };
+        let overwrites = self.parameters.overwrite;
+        let (file, written) = OutputFile::create(&path, overwrites, None)?.into_parts();
+        if self.is_first && written != path.path() {
+            let text = format!("{}; writing to {}", taken(&path, overwrites), written.display());
+            self.counters.events.add(EventKind::Warning, &text);
+            self.counters.summary.set(text);
+        }
         self.is_first = false;
         self.counters.files.add(1);
         let env = self.env.of_configuration(config_id);
         let description = description(&self.parameters, &self.ports, &self.layout, &env);
-        let writer = Writer::create(file, &description).map_err(at(written.path()))?;
-        Ok(Open { writer, path: written, committed: Instant::now() })
+        let writer = Writer::create(file, &description).map_err(cannot_write(&written))?;
+        Ok(Open { writer, path: written, committed: None })
     }
 
     fn write(&mut self, dump: &Dump, committing: &Committing) -> Result<(), BlockError> {
@@ -307,13 +307,14 @@ impl Writing {
         for number in 0..shape.chunks() {
             self.fill(number, dump)?;
             let Some(open) = &mut self.open else { continue };
-            open.writer.chunk(number, &self.chunk).map_err(at(open.path.path()))?;
+            open.writer.chunk(number, &self.chunk).map_err(cannot_write(&open.path))?;
         }
+        let interval = self.interval();
         let time = self.times.at(dump.timestamp, config_id);
         let Some(open) = &mut self.open else { return Ok(()) };
-        open.writer.dump(&time).map_err(at(open.path.path()))?;
+        open.writer.dump(&time).map_err(cannot_write(&open.path))?;
         self.counters.dumps.add(1);
-        if open.committed.elapsed() >= self.interval() {
+        if open.until_commit(interval).is_zero() {
             self.commit(committing)?;
         }
         Ok(())
