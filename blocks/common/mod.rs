@@ -5,6 +5,7 @@ pub(crate) mod axes;
 pub(crate) mod bench;
 pub mod delay;
 pub mod dither;
+pub(crate) mod flagged_antennas;
 pub mod gpu;
 pub(crate) mod live;
 pub mod parallel;

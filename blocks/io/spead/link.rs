@@ -171,8 +171,12 @@ impl Lender {
         Ok(Self { empty, reports, stop, thread: Some(thread), lent: 0, most, waiting: None })
     }
 
-    /// Pushes filled frames to output 0 and lends empty ones: the `work` of the source.
-    pub fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    /// Pushes filled frames to output 0, each after a call of `finish`, and lends empty ones: the `work` of the source.
+    pub fn work(
+        &mut self,
+        io: &mut Io<'_>,
+        mut finish: impl FnMut(&mut FrameMut),
+    ) -> Result<Next, BlockError> {
         let output = &mut io.outputs[0];
         if io.stopping {
             self.stop.store(true, Ordering::Release);
@@ -185,8 +189,9 @@ impl Lender {
                 output.push(frame);
             }
             match self.reports.try_recv() {
-                Ok(Report::Frame(frame)) => {
+                Ok(Report::Frame(mut frame)) => {
                     self.lent -= 1;
+                    finish(&mut frame);
                     self.waiting = Some(frame);
                 }
                 Ok(Report::Ended) => return Ok(Next::Finished),

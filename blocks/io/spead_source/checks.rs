@@ -3,6 +3,7 @@
 use super::layout::{Layout, Stream};
 use super::{Receive, SpeadSource, StreamName};
 use crate::common::axes::MAX_FRAME_BYTES;
+use crate::common::flagged_antennas;
 use crate::io::spead::address;
 use fxgraph::{Dtype, Refusal};
 
@@ -61,6 +62,8 @@ impl SpeadSource {
         if self.receive == Receive::AfXdp {
             self.check_af_xdp(problems);
         }
+        let antennas = if self.stream == StreamName::FEngine { self.antennas } else { 0 };
+        problems.0.extend(flagged_antennas::refusal(&self.flagged_antennas, antennas));
         let rate = self.adc_sample_rate_hz;
         if !(rate.is_finite() && rate > 0.0) {
             let message = format!("`adc_sample_rate_hz` must be positive and finite, got {rate}");

@@ -5,8 +5,10 @@ use super::network::Network;
 use super::thread::{Input, Receiving, Terms};
 use super::window::{Options, Window};
 use super::{OnRestart, Receive, SpeadSource};
+use crate::common::flagged_antennas::Flagging;
 use crate::io::spead::link::Lender;
 use crate::io::spead::{address, pcap, receive, sockets, xdp};
+use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Counters, Env, Io, Next, Time};
 use std::time::Duration;
 
@@ -29,6 +31,8 @@ pub struct Source {
     window: usize,
     bytes_per_second: f64,
     env: Env,
+    /// Flags of the antennas of F-engine heaps.
+    flagging: Option<Flagging>,
     running: Option<Lender>,
 }
 
@@ -40,7 +44,11 @@ impl Source {
         bytes_per_second: f64,
         env: &Env,
     ) -> Self {
-        Self { parameters, layout, window, bytes_per_second, env: env.clone(), running: None }
+        let flagging = parameters.flagged(&layout).map(|mask| {
+            Flagging::new(mask, layout.heaps_per_frame, layout.samples_per_frame(), &env.counters)
+        });
+        let env = env.clone();
+        Self { parameters, layout, window, bytes_per_second, env, flagging, running: None }
     }
 
     fn input(&self, counters: &Counters) -> Result<Input, BlockError> {
@@ -128,9 +136,21 @@ impl Block for Source {
     }
 
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        match &mut self.running {
-            Some(running) => running.work(io),
+        let Self { running, flagging, .. } = self;
+        match running {
+            Some(running) => running.work(io, |frame| {
+                if let Some(flagging) = flagging {
+                    flagging.clear(frame);
+                }
+            }),
             None => Err(BlockError::new("the source was not started")),
+        }
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        match &mut self.flagging {
+            Some(flagging) => flagging.offer(change),
+            None => Err(BlockError::new("the stream has no antennas")),
         }
     }
 

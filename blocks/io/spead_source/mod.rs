@@ -14,12 +14,13 @@ mod thread;
 mod timeline;
 pub mod window;
 
+use crate::common::flagged_antennas;
 use crate::io::spead::{address, xdp};
 use fxgraph::access::ReadPath;
 use fxgraph::kind::{slow_digitiser, unlikely_band};
 use fxgraph::{
-    Axis, Band, Checked, Clock, Configured, Dtype, FrameSizes, Implementation, Implementations,
-    Kind, KindSpec, PortType, Refusal, Resources, Time, ValidityType,
+    Axis, Band, BlockError, Checked, Clock, Configured, Dtype, FrameSizes, Implementation,
+    Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, Time, ValidityType,
 };
 use layout::{Layout, Stream};
 use schemars::JsonSchema;
@@ -137,6 +138,9 @@ pub struct SpeadSource {
     /// `f_engine`: number of antennas; F-engines are numbered from 0.
     #[param(default = 1)]
     pub antennas: usize,
+    /// `f_engine`: numbers of flagged antennas. Their heaps are output as missing ones: zeros with validity 0.
+    #[param(default, live)]
+    pub flagged_antennas: Vec<usize>,
     /// `f_engine`: number of channels of the whole band.
     pub channels: Option<usize>,
     /// `f_engine`: index, in the whole band, of the first channel received.
@@ -165,6 +169,16 @@ pub struct SpeadSource {
 }
 
 impl SpeadSource {
+    /// Whether each antenna is flagged; `None` for a stream without antennas.
+    fn flagged(&self, layout: &Layout) -> Option<Vec<bool>> {
+        match layout.stream {
+            Stream::Digitiser { .. } => None,
+            Stream::FEngine { antennas, .. } => {
+                Some(flagged_antennas::mask(&self.flagged_antennas, antennas))
+            }
+        }
+    }
+
     fn port(&self, layout: &Layout) -> PortType {
         let clock = Clock {
             sync_time: self.sync_time_seconds,
@@ -270,6 +284,19 @@ impl KindSpec for SpeadSource {
     fn cannot_restart(&self) -> Option<&'static str> {
         // A stream from the network continues during a restart, a capture file would be read again.
         self.pcap.is_some().then_some("it would play its capture file again from the start")
+    }
+}
+
+impl LiveKind for SpeadSource {
+    type Value = Vec<bool>;
+
+    fn live_value(
+        new: &Configured<Self>,
+        SpeadSourceLive::FlaggedAntennas: SpeadSourceLive,
+        _: &Configured<Self>,
+    ) -> Result<Vec<bool>, BlockError> {
+        let mask = new.parameters.flagged(&new.shape);
+        mask.ok_or_else(|| BlockError::new("the stream has no antennas"))
     }
 }
 

@@ -458,3 +458,59 @@ fn frame_sizes_are_those_of_digitisers_on_the_network() {
     assert_eq!(sizes(serde_json::json!({"samples_per_heap": 0})), None);
     assert_eq!(sizes(serde_json::json!({"stream": "f_engine", "channels": 64})), None);
 }
+
+#[test]
+fn flagged_antennas_are_missing_from_the_heap_at_the_effective_timestamp() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("heaps.pcap");
+    // 4 channels, 4 spectra of 8 samples and 2 polarisations of complex bytes: heaps of 32 samples and 64 bytes.
+    let heap = |number: u64, antenna: u64| {
+        let items = [
+            Pointer::immediate(item::TIMESTAMP, number * 32),
+            Pointer::immediate(item::FENG_ID, antenna),
+            Pointer::immediate(item::FREQUENCY, 0),
+            Pointer::addressed(item::FENG_RAW, 0),
+        ];
+        let value = (10 * antenna + number + 1) as u8;
+        [Head::new(2 * number + antenna, 64, 0, 64, &items).as_bytes(), &[value; 64]].concat()
+    };
+    let heaps: Vec<Vec<u8>> = (0..8).flat_map(|n| [heap(n, 0), heap(n, 1)]).collect();
+    let (from, to) = ("10.0.0.1:5".parse().unwrap(), "239.1.1.2:7148".parse().unwrap());
+    let datagrams = heaps.iter().map(|payload| Datagram { from, to, payload });
+    pcap::write(&mut std::fs::File::create(&path).unwrap(), datagrams).unwrap();
+    let parameters: SpeadSource = serde_json::from_value(serde_json::json!({
+        "stream": "f_engine", "adc_sample_rate_hz": 1e6, "channels": 4, "antennas": 2,
+        "spectra_per_heap": 4, "substreams": 1, "samples_per_frame": 64, "window": 2,
+        "pcap": path, "flagged_antennas": [0],
+    }))
+    .unwrap();
+    let outputs = KindSpec::outputs(&parameters, &[]).unwrap();
+    let ports = Ports { inputs: vec![], outputs };
+    let env = env();
+    let mut block = parameters.build(&ports.inputs, &env).unwrap();
+    for (from, mask) in [(96, vec![false, true]), (160, vec![false, false])] {
+        let change = fxgraph::retune::When::at(from);
+        block.retune(change.change(vec![("flagged_antennas", Box::new(mask))])).unwrap();
+    }
+    let mut harness = Harness::new(block, &ports, 8).unwrap();
+    Harness::block_on(harness.start()).unwrap();
+    let frames = collect(&mut harness);
+    let flags: Vec<u32> = frames.iter().flat_map(|(_, validity, _)| validity.clone()).collect();
+    // Units are [heap][antenna].
+    let expected = [[0, 1], [0, 1], [0, 1], [1, 0], [1, 0], [1, 1], [1, 1], [1, 1]];
+    assert_eq!(flags, expected.concat());
+    let payloads = frames.iter().flat_map(|(_, _, payload)| payload.chunks(64));
+    for (unit, (payload, flag)) in payloads.zip(&flags).enumerate() {
+        let (number, antenna) = (unit / 2, unit % 2);
+        let value = (10 * antenna + number + 1) as u8 * *flag as u8;
+        assert_eq!(payload, [value; 64]);
+    }
+    assert_eq!(count(&env, "antenna_heaps_flagged"), 5);
+}
+
+#[test]
+fn spead_source_rejects_flags_of_antennas_that_do_not_exist() {
+    let parameters = source(serde_json::json!({"pcap": "x", "flagged_antennas": [0]}));
+    let refusals = KindSpec::outputs(&parameters, &[]).unwrap_err();
+    assert_eq!(refusals[0].at, At::Parameter("flagged_antennas"));
+}

@@ -49,7 +49,7 @@ impl Block for Source {
 
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         match &mut self.running {
-            Some(running) => running.work(io),
+            Some(running) => running.work(io, |_| ()),
             None => Err(BlockError::new("the source was not started")),
         }
     }

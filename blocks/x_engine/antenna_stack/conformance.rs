@@ -67,6 +67,21 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         ),
         case("half precision", &antennas(3, "cf16", 5, 24), 3, json!({})),
         case("flags of channels", &flagged(4, 9), 4, json!({ "first_channel": 2, "channels": 5 })),
+        // Frames have 1024 samples and 2 heaps.
+        case(
+            "antennas flagged live",
+            &antennas(4, "ci8", 16, 64),
+            4,
+            json!({ "flagged_antennas": [2] }),
+        )
+        .change(1536, json!({ "flagged_antennas": [0, 3] }))
+        .change(2049, json!({ "flagged_antennas": [] })),
+        case(
+            "flags of channels, an antenna flagged",
+            &flagged(4, 9),
+            4,
+            json!({ "first_channel": 2, "channels": 5, "flagged_antennas": [1] }),
+        ),
         case("64 antennas", &antennas(64, "ci8", 8, 64), 64, json!({ "first_channel": 4 })),
     ]
 }

@@ -3,8 +3,10 @@
 
 use super::AntennaStack;
 use super::matching::{Heaps, Matching};
+use crate::common::flagged_antennas::Flagging;
 use crate::common::gpu::{self, Table};
 use fxgraph::cuda::{Grid, Kernel, Lane, Tunable, frame_address};
+use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Io, Next, Ports};
 
 /// Widest memory access, in bytes.
@@ -16,6 +18,7 @@ const CUTS: [(usize, usize); 5] = [(4, 256), (2, 512), (4, 128), (8, 128), (8, 2
 pub struct Cuda {
     matching: Matching,
     heaps: Heaps,
+    flagging: Flagging,
     antennas: usize,
     /// CUDA pipeline. Its jobs own the output frame, and the input frames until the kernel has read them.
     lane: Lane<FrameMut>,
@@ -51,6 +54,7 @@ impl Cuda {
         parameters: &AntennaStack,
         heaps: Heaps,
         ports: &Ports,
+        flagging: Flagging,
         env: &Env,
     ) -> Result<Self, BlockError> {
         let lane = Lane::new(env)?;
@@ -66,6 +70,7 @@ impl Cuda {
         Ok(Self {
             matching: Matching::new(parameters, ports, &env.counters),
             heaps,
+            flagging,
             antennas,
             kernel,
             grid: Grid::new([piece_blocks * pieces, 1, 1], threads),
@@ -79,12 +84,18 @@ impl Cuda {
         let header = output.header_mut();
         header.timestamp = time;
         let sources = self.sources.host_mut(slot)?;
-        for (antenna, input) in self.matching.take(time).enumerate() {
+        self.flagging.begin(time);
+        for (antenna, input) in self.matching.take(time, &self.flagging).enumerate() {
             let address = input.as_ref().map(|input| self.lane.read(input)).transpose()?;
             for heap in 0..self.heaps.count {
                 let unit = heap * self.antennas + antenna;
                 let taken = self.heaps.taken_units;
                 let flags = &mut header.validity[unit * taken..(unit + 1) * taken];
+                if self.flagging.is_flagged(heap, antenna) {
+                    flags.fill(0);
+                    sources[unit] = 0;
+                    continue;
+                }
                 let is_there = input
                     .as_ref()
                     .is_some_and(|i| self.heaps.copy_flags(&i.header().validity, heap, flags));
@@ -123,5 +134,9 @@ impl Block for Cuda {
         let Some(output) = io.outputs[0].take() else { return Ok(Next::Wait) };
         self.begin(time, output)?;
         Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.flagging.offer(change)
     }
 }

@@ -1,6 +1,7 @@
 //! Matching of the antennas' frames by timestamp, and waiting for missing antennas.
 
 use super::AntennaStack;
+use crate::common::flagged_antennas::Flagging;
 use fxgraph::{Counter, Counters, Frame, Io, Next, PortType, Ports};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ pub struct Matching {
     step: u64,
     /// Time after the last output frame; `None` before the first.
     next: Option<u64>,
-    heaps: u64,
+    heaps: usize,
     missing: Counter,
     silences: Counter,
     late: Counter,
@@ -50,7 +51,7 @@ impl Matching {
             window_samples: step.saturating_mul(parameters.window.unwrap_or(0) as u64),
             step,
             next: None,
-            heaps: ports.inputs[0].axes[0].len as u64,
+            heaps: ports.inputs[0].axes[0].len,
             missing: counters
                 .loss(
                     "antenna_heaps_missing",
@@ -100,16 +101,24 @@ impl Matching {
         time.ok_or(if is_end { Next::Finished } else { Next::Wait })
     }
 
-    /// Takes the frames of `time`, one entry for each antenna, and continues with the next time.
-    pub fn take(&mut self, time: u64) -> impl Iterator<Item = Option<Arc<Frame>>> {
+    /// Takes the frames of `time`, one entry for each antenna, and continues with the next time. Heaps that are flagged
+    /// do not count as missing.
+    pub fn take(
+        &mut self,
+        time: u64,
+        flagging: &Flagging,
+    ) -> impl Iterator<Item = Option<Arc<Frame>>> {
         self.next = Some(time.saturating_add(self.step));
         let (heaps, missing) = (self.heaps, &self.missing);
-        self.held.iter_mut().map(move |held| {
+        self.held.iter_mut().enumerate().map(move |(antenna, held)| {
             let frame = match held.front() {
                 Some(front) if front.header().timestamp == time => held.pop_front(),
                 _ => None,
             };
-            missing.add(if frame.is_none() { heaps } else { 0 });
+            if frame.is_none() {
+                let counted = (0..heaps).filter(|heap| !flagging.is_flagged(*heap, antenna));
+                missing.add(counted.count() as u64);
+            }
             frame
         })
     }

@@ -5,13 +5,14 @@ mod cpu;
 mod cuda;
 mod matching;
 
+use crate::common::flagged_antennas::{self, Flagging};
 use crate::common::units::Units;
 use fxgraph::DeviceName;
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::Case;
 use fxgraph::{
-    At, Axis, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources, ValidityType,
+    At, Axis, BlockError, Checked, Configured, Counters, Dtype, Implementation, Implementations,
+    Kind, KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
 };
 use matching::Heaps;
 
@@ -42,6 +43,9 @@ pub struct AntennaStack {
     /// live array.
     #[param(range = 0..=1e6, unit = "s")]
     pub wait_seconds: Option<f64>,
+    /// Flagged antennas, by the number of their input. Their heaps are output as missing ones: zeros with validity 0.
+    #[param(default, live)]
+    pub flagged_antennas: Vec<usize>,
 }
 
 impl AntennaStack {
@@ -103,19 +107,28 @@ fn check_first(input: &PortType, refusals: &mut Vec<Refusal>) {
     }
 }
 
+/// Flags of the antennas of a checked block.
+fn flagging(block: &Configured<AntennaStack>, counters: &Counters) -> Flagging {
+    let Configured { parameters, ports, shape, .. } = block;
+    let mask = flagged_antennas::mask(&parameters.flagged_antennas, ports.inputs.len());
+    Flagging::new(mask, shape.count, ports.outputs[0].clock.samples_per_frame, counters)
+}
+
 impl KindSpec for AntennaStack {
     type Shape = Heaps;
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, env| {
             let Configured { parameters, ports, shape, .. } = block;
-            Ok(Box::new(cpu::Stack::new(parameters, *shape, ports, &env.counters)))
+            let flagging = flagging(block, &env.counters);
+            Ok(Box::new(cpu::Stack::new(parameters, *shape, ports, flagging, &env.counters)))
         }),
         Implementation::<Self>::cuda(
             "cuda",
             "copies frames in device memory, at its bandwidth",
             |block, env| {
                 let Configured { parameters, ports, shape, .. } = block;
-                Ok(Box::new(cuda::Cuda::new(parameters, *shape, ports, env)?))
+                let flagging = flagging(block, &env.counters);
+                Ok(Box::new(cuda::Cuda::new(parameters, *shape, ports, flagging, env)?))
             },
         )
         .tunable(|block| Some(cuda::tunable(&block.shape)))
@@ -137,6 +150,7 @@ impl KindSpec for AntennaStack {
                 );
             }
         }
+        refusals.extend(flagged_antennas::refusal(&self.flagged_antennas, inputs.len()));
         if let Some(all) = first.axis_len("channel") {
             self.check_channels(all, &mut refusals);
         }
@@ -171,6 +185,18 @@ impl KindSpec for AntennaStack {
 
     fn cases(device: DeviceName) -> Vec<Case> {
         conformance::cases(device)
+    }
+}
+
+impl LiveKind for AntennaStack {
+    type Value = Vec<bool>;
+
+    fn live_value(
+        new: &Configured<Self>,
+        AntennaStackLive::FlaggedAntennas: AntennaStackLive,
+        _: &Configured<Self>,
+    ) -> Result<Vec<bool>, BlockError> {
+        Ok(flagged_antennas::mask(&new.parameters.flagged_antennas, new.ports.inputs.len()))
     }
 }
 

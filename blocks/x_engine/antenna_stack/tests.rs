@@ -3,7 +3,9 @@
 
 use super::cpu::Stack;
 use super::*;
+use fxgraph::Block;
 use fxgraph::edge::Harness;
+use fxgraph::retune::When;
 use fxgraph::{Band, Clock, Counters, Next, Ports};
 
 const HEAPS: usize = 2;
@@ -38,12 +40,29 @@ struct Bench {
 
 impl Bench {
     fn new(antennas: usize, parameters: &AntennaStack) -> Self {
+        Self::with_updates(antennas, parameters, &[])
+    }
+
+    /// A block with live updates of the flags at these timestamps.
+    fn with_updates(
+        antennas: usize,
+        parameters: &AntennaStack,
+        updates: &[(u64, &[bool])],
+    ) -> Self {
         let inputs = vec![port(); antennas];
         let outputs = parameters.outputs(&inputs).unwrap();
         let ports = Ports { inputs, outputs };
         let counters = Counters::default();
         let heaps = Heaps::new(parameters, &ports.inputs[0], &ports.outputs[0]);
-        let stack = Box::new(Stack::new(parameters, heaps, &ports, &counters));
+        let mask = flagged_antennas::mask(&parameters.flagged_antennas, antennas);
+        let flagging = Flagging::new(mask, HEAPS, 48, &counters);
+        let mut stack = Box::new(Stack::new(parameters, heaps, &ports, flagging, &counters));
+        for (from, mask) in updates {
+            let change = When::at(*from);
+            stack
+                .retune(change.change(vec![("flagged_antennas", Box::new(mask.to_vec()))]))
+                .unwrap();
+        }
         let harness = Harness::new(stack, &ports, 8).unwrap();
         let first = parameters.first_channel;
         let channels = first..first + parameters.channels_of(CHANNELS);
@@ -94,8 +113,13 @@ impl Bench {
         Some((time, validity))
     }
 
+    /// Counters of missing heaps, of antennas that were given up, and of late frames.
     fn counts(&self) -> Vec<u64> {
-        self.counters.list().iter().map(|c| c.counter.get()).collect()
+        self.counters.list().iter().skip(1).map(|c| c.counter.get()).collect()
+    }
+
+    fn flagged(&self) -> u64 {
+        self.counters.list()[0].counter.get()
     }
 }
 
@@ -302,4 +326,52 @@ fn flags_of_channels_are_stacked_with_their_channels() {
     let parts: Vec<&[u8]> = frame.as_slice::<u8>().unwrap().chunks(2 * 2 * CELL).collect();
     assert!(parts[..3].iter().all(|part| part.iter().all(|byte| *byte == 7)));
     assert!(parts[3].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn flagged_antenna_is_missing_from_the_start() {
+    let parameters = AntennaStack { flagged_antennas: vec![1], ..AntennaStack::default() };
+    let mut bench = Bench::new(3, &parameters);
+    (0..3).for_each(|antenna| bench.send(antenna, 0, [1, 1]));
+    bench.run();
+    assert_eq!(bench.receive(3), Some((0, vec![1, 0, 1, 1, 0, 1])));
+    assert_eq!((bench.flagged(), bench.counts()), (2, vec![0, 0, 0]));
+    // A flagged antenna that does not send is not counted as missing.
+    for antenna in [0, 2] {
+        bench.send(antenna, 48, [1, 1]);
+        bench.harness.end(antenna);
+    }
+    bench.harness.end(1);
+    bench.run();
+    assert_eq!(bench.receive(3), Some((48, vec![1, 0, 1, 1, 0, 1])));
+    assert_eq!((bench.flagged(), bench.counts()), (4, vec![0, 0, 0]));
+}
+
+#[test]
+fn live_update_flags_and_unflags_from_the_heap_at_its_timestamp() {
+    // Heaps have 24 samples: the second heap of the frame at 48 begins at 72. An update applies from the first heap that
+    // begins at its timestamp or later.
+    let updates: [(u64, &[bool]); 3] =
+        [(72, &[true, false]), (145, &[false, true]), (192, &[false, false])];
+    let mut bench = Bench::with_updates(2, &AntennaStack::default(), &updates);
+    let mut frames = Vec::new();
+    for time in (0..240).step_by(48) {
+        (0..2).for_each(|antenna| bench.send(antenna, time, [1, 1]));
+        bench.run();
+        frames.extend(bench.receive(2));
+    }
+    let expected = [[1, 1, 1, 1], [1, 1, 0, 1], [0, 1, 0, 1], [0, 1, 1, 0], [1, 1, 1, 1]];
+    let expected = expected.iter().zip((0..).step_by(48)).map(|(v, time)| (time, v.to_vec()));
+    assert_eq!(frames, expected.collect::<Vec<_>>());
+    assert_eq!((bench.flagged(), bench.counts()), (5, vec![0, 0, 0]));
+}
+
+#[test]
+fn stack_rejects_flags_of_antennas_that_do_not_exist() {
+    let parameters = AntennaStack { flagged_antennas: vec![0, 2], ..AntennaStack::default() };
+    let refusals = parameters.outputs(&[port(), port()]).unwrap_err();
+    assert_eq!(
+        refusals[0].message,
+        "`flagged_antennas` must have numbers below the number of antennas, 2, got 2"
+    );
 }
