@@ -1,6 +1,7 @@
 //! Tests over all kinds, and shared code of tests of blocks.
 #![allow(clippy::unwrap_used)]
 
+mod calibration;
 pub mod chain;
 mod examples;
 mod false_products;

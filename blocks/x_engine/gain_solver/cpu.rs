@@ -1,36 +1,35 @@
 //! The running block.
 
+use super::corrections::Corrections;
+use super::fit::{Failure, Fit, UNKNOWN};
+use super::health::Health;
+use super::report::{Errors, Report};
 use super::settings::Settings;
 use super::sums::{POLS, Shape, Sums};
-use super::{GAINS, GainSolver, Mode};
+use super::{FLAGGED, GAINS, GainSolver};
 use fxgraph::event::EventKind;
 use fxgraph::live_updates::{Answer, Requester};
-use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, Summary};
-use fxgraph_dsp::stefcal::{self, Data, Limits};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Gauge, Io, Next};
+use fxgraph_dsp::stefcal::{Estimate, Limits};
 use num_complex::{Complex32, Complex64};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::borrow::Cow;
-use std::fmt::Write;
 
-/// Solutions in the table: the first ones.
-const MAX_ROWS: usize = 20;
+/// Annotations of the uncertainties.
+const UNCERTAINTIES: [(&str, fn(&Estimate) -> f64); 2] = [
+    ("amplitude_uncertainty", |estimate| estimate.ln_amplitude),
+    ("phase_uncertainty_degrees", |estimate| estimate.phase.to_degrees()),
+];
 
 struct Figures {
     solutions: Counter,
     solutions_failed: Counter,
+    solutions_without_signal: Counter,
+    corrections_limited: Counter,
+    silent_antennas: Gauge,
     dumps_ignored: Counter,
     updates: Counter,
     updates_rejected: Counter,
-}
-
-/// Errors of a solution, before its update.
-#[derive(Clone, Copy, Debug)]
-struct Errors {
-    /// Number of the dump with which the solution ends, from 1.
-    dump: u64,
-    amplitude: f64,
-    phase_degrees: f64,
-    residual: f64,
 }
 
 /// The running block.
@@ -38,7 +37,6 @@ pub(super) struct Solver {
     parameters: GainSolver,
     shape: Shape,
     targets: Vec<String>,
-    limits: Limits,
     sums: Sums,
     /// Dumps in the sums, and timestamp of the first one.
     summed: usize,
@@ -47,24 +45,24 @@ pub(super) struct Solver {
     request: Option<Answer>,
     /// Gains of the last solution `[group][pol][antenna]`, `None` without a solution.
     gains: Vec<Option<Complex64>>,
+    /// Uncertainties of these gains.
+    estimates: Vec<Estimate>,
     /// Residuals of the last solution `[group][pol]`, NaN without a solution.
     residuals: Vec<f64>,
-    /// Factors of the next update `[antenna][group]`.
-    corrections: Vec<[Complex64; POLS]>,
+    corrections: Corrections,
+    health: Health,
+    /// Antennas that the request flags.
+    flagging: Vec<usize>,
     /// Errors of a solution that is not output yet.
     solved: Option<Errors>,
     /// Reason of the last rejected update.
     last_reason: String,
-    stefcal: stefcal::Solver,
+    fit: Fit,
     /// Number of dumps so far.
     dumps: u64,
-    table: Vec<Errors>,
-    last: Option<Errors>,
-    model: Vec<Complex64>,
-    means: Vec<Complex64>,
+    report: Report,
     requester: Requester,
     env: Env,
-    summary: Summary,
     figures: Figures,
 }
 
@@ -76,7 +74,19 @@ impl Solver {
                 .count("solutions", "solutions, one for each polarisation and group of channels"),
             solutions_failed: counters.count(
                 "solutions_failed",
-                "solutions that were not found: too few antennas with data, or no convergence; their gains stay",
+                "solutions that were not found: too few antennas with a signal, or no convergence; their gains stay",
+            ),
+            solutions_without_signal: counters.count(
+                "solutions_without_signal",
+                "polarisations and groups of channels without a correlated signal; their gains stay",
+            ),
+            corrections_limited: counters.count(
+                "corrections_limited",
+                "corrections limited by `max_amplitude_step` or `max_amplitude_change`; look at the antenna",
+            ),
+            silent_antennas: counters.gauge(
+                "silent_antennas",
+                "antennas without a signal in at least one polarisation",
             ),
             dumps_ignored: counters.count(
                 "dumps_ignored",
@@ -88,32 +98,33 @@ impl Solver {
                 "live updates that were not made, with the reason as a warning; look at the targets",
             ),
         };
+        let limits = Limits {
+            reference: parameters.reference_antenna,
+            min_antennas: parameters.min_antennas,
+            iterations: parameters.iterations,
+            tolerance: parameters.tolerance,
+        };
+        let false_detection = parameters.false_detection_probability;
+        let (reference, after) = (parameters.reference_antenna, parameters.silent_solutions);
         Self {
             targets: parameters.targets_of(shape.antennas),
-            limits: Limits {
-                reference: parameters.reference_antenna,
-                min_antennas: parameters.min_antennas,
-                iterations: parameters.iterations,
-                tolerance: parameters.tolerance,
-            },
             sums: Sums::new(parameters, *shape),
             summed: 0,
             first: 0,
             request: None,
             gains: vec![None; shape.groups() * POLS * shape.antennas],
+            estimates: vec![UNKNOWN; shape.groups() * POLS * shape.antennas],
             residuals: vec![f64::NAN; shape.groups() * POLS],
-            corrections: vec![[Complex64::ONE; POLS]; shape.antennas * shape.groups()],
+            corrections: Corrections::new(parameters, shape.antennas, shape.groups()),
+            health: Health::new(shape.antennas, reference, after, env),
+            flagging: Vec::with_capacity(shape.antennas),
             solved: None,
             last_reason: String::new(),
-            stefcal: stefcal::Solver::new(shape.antennas),
+            fit: Fit::new(shape.antennas, limits, false_detection),
             dumps: 0,
-            table: Vec::with_capacity(MAX_ROWS),
-            last: None,
-            model: vec![Complex64::ONE; shape.baselines()],
-            means: Vec::with_capacity(shape.baselines()),
+            report: Report::default(),
             requester: Requester::new(env),
             env: env.clone(),
-            summary: env.summary.clone(),
             figures,
             parameters: parameters.clone(),
             shape: *shape,
@@ -136,6 +147,13 @@ impl Solver {
             Ok(_) => {
                 self.figures.updates.add(1);
                 self.last_reason.clear();
+                self.corrections.apply();
+                let block = self.parameters.flag_antennas_in.as_deref().unwrap_or_default();
+                for antenna in self.flagging.drain(..) {
+                    self.health.to_flag[antenna] = false;
+                    let text = format!("antenna {antenna} is flagged in `{block}`");
+                    self.env.events.add(EventKind::Warning, text);
+                }
             }
             Err(why) => self.rejected(&why),
         }
@@ -171,67 +189,135 @@ impl Solver {
 
     /// Solves the sums for every group of channels and polarisation, and requests the update.
     fn solve(&mut self) {
-        let (antennas, groups) = (self.shape.antennas, self.shape.groups());
         let mut errors =
             Errors { dump: self.dumps, amplitude: 0.0, phase_degrees: 0.0, residual: 0.0 };
-        self.corrections.fill([Complex64::ONE; POLS]);
+        self.corrections.clear();
         let mut is_solved = false;
-        for solution in 0..groups * POLS {
-            let (group, pol) = (solution / POLS, solution % POLS);
-            let gains = &mut self.gains[solution * antennas..][..antennas];
-            let weights = self.sums.means(group, pol, &mut self.means);
-            let data = Data { measured: &self.means, model: &self.model, weights };
-            let Ok(quality) = self.stefcal.solve(&data, &self.limits, gains) else {
-                self.figures.solutions_failed.add(1);
-                self.residuals[solution] = f64::NAN;
-                continue;
-            };
-            is_solved = true;
-            self.figures.solutions.add(1);
-            self.residuals[solution] = quality.residual;
-            errors.residual = errors.residual.max(quality.residual);
-            normalise(gains);
-            for (antenna, gain) in gains.iter().enumerate() {
-                let Some(gain) = *gain else { continue };
-                errors.amplitude = errors.amplitude.max((gain.norm() - 1.0).abs());
-                errors.phase_degrees = errors.phase_degrees.max(gain.arg().to_degrees().abs());
-                let error = match self.parameters.mode {
-                    Mode::Complex => gain,
-                    Mode::Phase => gain / gain.norm(),
-                };
-                let correction = correction(error, self.parameters.loop_gain);
-                self.corrections[antenna * groups + group][pol] = correction;
-            }
+        for pol in 0..POLS {
+            is_solved |= self.solve_pol(pol, &mut errors);
         }
+        self.figures.silent_antennas.set(self.health.silent() as f64);
         self.clear();
-        if !is_solved {
-            return;
-        }
-        self.last = Some(errors);
-        if self.table.len() < MAX_ROWS {
-            self.table.push(errors);
-        }
         if let Err(why) = self.update() {
             self.rejected(&why);
         }
+        if !is_solved {
+            return;
+        }
+        self.report.add(errors);
         self.solved = Some(errors);
     }
 
-    /// Requests gains with the corrections. Updates are rare, so that their texts may be allocated.
-    fn update(&mut self) -> Result<(), Cow<'static, str>> {
-        let in_force = self.requester.in_force(&self.targets, GAINS);
-        let in_force = in_force.ok_or("a target does not exist, or this run has no control")?;
-        let mut parameters = Map::new();
-        let corrections = self.corrections.chunks_exact(self.shape.groups());
-        for ((target, value), corrections) in
-            self.targets.iter().zip(in_force.values).zip(corrections)
-        {
-            let gains = Settings::read(value)
-                .and_then(|settings| settings.corrected(corrections, self.shape.of_group))
-                .map_err(|why| format!("`{target}`: {why}"))?;
-            parameters.insert(target.clone(), Map::from_iter([(GAINS.to_owned(), gains)]).into());
+    /// Solves all groups of a polarisation. Returns whether any of them has a solution.
+    fn solve_pol(&mut self, pol: usize, errors: &mut Errors) -> bool {
+        let (antennas, groups) = (self.shape.antennas, self.shape.groups());
+        let (mut has_signal, mut is_solved) = (false, false);
+        self.health.begin();
+        for group in 0..groups {
+            let solution = group * POLS + pol;
+            let of_antennas = solution * antennas..(solution + 1) * antennas;
+            let gains = &mut self.gains[of_antennas.clone()];
+            let estimates = &mut self.estimates[of_antennas];
+            self.fit.load(&self.sums, group, pol);
+            let result = self.fit.solve(gains, estimates);
+            has_signal |= result != Err(Failure::NoSignal);
+            self.health.add(&self.fit.silent, estimates);
+            self.residuals[solution] = result.unwrap_or(f64::NAN);
+            let counter = match result {
+                Ok(residual) => {
+                    is_solved = true;
+                    errors.residual = errors.residual.max(residual);
+                    &self.figures.solutions
+                }
+                Err(Failure::NoSignal) => &self.figures.solutions_without_signal,
+                Err(Failure::Unsolved) => &self.figures.solutions_failed,
+            };
+            counter.add(1);
         }
-        self.request = Some(self.requester.request(Value::Object(parameters))?);
+        self.health.end(pol, !has_signal);
+        for group in 0..groups {
+            self.correct(group, pol, errors);
+        }
+        is_solved
+    }
+
+    /// Turns the gains of a solution to the reference antenna, and computes their uncertainties and corrections.
+    fn correct(&mut self, group: usize, pol: usize, errors: &mut Errors) {
+        let antennas = self.shape.antennas;
+        let first = (group * POLS + pol) * antennas;
+        let gains = &mut self.gains[first..][..antennas];
+        let estimates = &mut self.estimates[first..][..antennas];
+        // Without the reference antenna the phase of the most significant one stays in this group.
+        let significance = |a: &usize| estimates[*a].significance;
+        let reference = Some(self.health.references[pol]).filter(|a| gains[*a].is_some());
+        let reference = reference.or_else(|| {
+            let solved = (0..antennas).filter(|a| gains[*a].is_some());
+            solved.max_by(|a, b| significance(a).total_cmp(&significance(b)))
+        });
+        let Some((reference, gain)) = reference.and_then(|a| Some((a, gains[a]?))) else { return };
+        self.fit.load(&self.sums, group, pol);
+        self.fit.estimate(gains, reference, estimates);
+        let turn = gain.conj() / gain.norm();
+        gains.iter_mut().flatten().for_each(|gain| *gain *= turn);
+        let limited = self.corrections.set(gains, (group, pol));
+        self.figures.corrections_limited.add(limited as u64);
+        for gain in gains.iter().flatten() {
+            errors.amplitude = errors.amplitude.max((gain.norm() - 1.0).abs());
+            errors.phase_degrees = errors.phase_degrees.max(gain.arg().to_degrees().abs());
+        }
+    }
+
+    /// Requests gains with the corrections, and flags of antennas without a signal. Updates are rare, so that their texts
+    /// may be allocated.
+    fn update(&mut self) -> Result<(), Cow<'static, str>> {
+        let mut parameters = Map::new();
+        self.add_flags(&mut parameters)?;
+        if !self.corrections.is_empty() {
+            let in_force = self.requester.in_force(&self.targets, GAINS);
+            let in_force = in_force.ok_or("a target does not exist, or this run has no control")?;
+            let corrections = self.corrections.factors.chunks_exact(self.shape.groups());
+            for ((target, value), corrections) in
+                self.targets.iter().zip(in_force.values).zip(corrections)
+            {
+                // An antenna that keeps its gains need not answer.
+                if corrections.iter().flatten().all(|factor| *factor == Complex64::ONE) {
+                    continue;
+                }
+                let gains = Settings::read(value)
+                    .and_then(|settings| settings.corrected(corrections, self.shape.of_group))
+                    .map_err(|why| format!("`{target}`: {why}"))?;
+                parameters.insert(target.clone(), json!({ GAINS: gains }));
+            }
+        }
+        if !parameters.is_empty() {
+            self.request = Some(self.requester.request(Value::Object(parameters))?);
+        }
+        Ok(())
+    }
+
+    /// Adds the flags of antennas without a signal to an update.
+    fn add_flags(&mut self, parameters: &mut Map<String, Value>) -> Result<(), Cow<'static, str>> {
+        self.flagging.clear();
+        let Some(block) = &self.parameters.flag_antennas_in else { return Ok(()) };
+        if !self.health.to_flag.contains(&true) {
+            return Ok(());
+        }
+        let in_force = self.requester.in_force(std::slice::from_ref(block), FLAGGED);
+        let in_force =
+            in_force.ok_or("`flag_antennas_in` does not exist, or there is no control")?;
+        let flagged = in_force.values.into_iter().flatten().next();
+        let flagged = flagged.map_or(Ok(Vec::new()), serde_json::from_value::<Vec<usize>>);
+        let mut flagged =
+            flagged.map_err(|error| format!("`{FLAGGED}` cannot be read: {error}"))?;
+        let antennas = (0..self.shape.antennas).filter(|a| self.health.to_flag[*a]);
+        self.flagging.extend(antennas.filter(|a| !flagged.contains(a)));
+        if self.flagging.is_empty() {
+            self.health.to_flag.fill(false);
+            return Ok(());
+        }
+        flagged.extend(&self.flagging);
+        flagged.sort_unstable();
+        parameters.insert(block.clone(), json!({ FLAGGED: flagged }));
         Ok(())
     }
 
@@ -248,62 +334,19 @@ impl Solver {
             values[place] = Complex32::new(value.re as f32, value.im as f32);
             header.validity[place] = u32::from(gain.is_some());
         }
+        for (name, uncertainty) in UNCERTAINTIES {
+            let values = header.annotations.reset(name, self.estimates.len());
+            for (place, estimate) in self.estimates.iter().enumerate() {
+                let (solution, antenna) = (place / antennas, place % antennas);
+                let (group, pol) = (solution / POLS, solution % POLS);
+                values[(antenna * POLS + pol) * groups + group] = uncertainty(estimate);
+            }
+        }
         header.annotations.reset("residual", self.residuals.len()).copy_from_slice(&self.residuals);
         header.annotations.reset("amplitude_error", 1)[0] = errors.amplitude;
         header.annotations.reset("phase_error_degrees", 1)[0] = errors.phase_degrees;
         Ok(())
     }
-
-    /// Writes the table to the summary.
-    ///
-    /// # Errors
-    /// If the last solution exceeds a limit, or if there is none.
-    fn conclude(&self) -> Result<(), BlockError> {
-        let mut text = String::from("  dump   amplitude error   phase error   residual\n");
-        for errors in &self.table {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{}", row(errors));
-        }
-        if let Some(last) = self.last.filter(|last| self.table.iter().all(|e| e.dump != last.dump))
-        {
-            let _ = writeln!(text, "{}  (last)", row(&last));
-        }
-        self.summary.set(text);
-        let GainSolver { max_phase_error_degrees, max_amplitude_error, .. } = &self.parameters;
-        let Some(last) = self.last else {
-            let has_limit = max_phase_error_degrees.is_some() || max_amplitude_error.is_some();
-            return if has_limit { Err(BlockError::new("there is no solution")) } else { Ok(()) };
-        };
-        for (error, most, quantity, unit) in [
-            (last.phase_degrees, max_phase_error_degrees, "phase", " degrees"),
-            (last.amplitude, max_amplitude_error, "relative amplitude", ""),
-        ] {
-            if let Some(most) = most.filter(|most| error > *most) {
-                return Err(BlockError::new(format!(
-                    "the largest error of a {quantity} is {error:.4}{unit}, the limit is {most}"
-                )));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn row(errors: &Errors) -> String {
-    let Errors { dump, amplitude, phase_degrees, residual } = errors;
-    format!("{dump:>6} {:>15.3} % {phase_degrees:>9.3} deg {residual:>10.5}", amplitude * 100.0)
-}
-
-/// Factor that corrects a gain, in part if `loop_gain` is below 1.
-fn correction(gain: Complex64, loop_gain: f64) -> Complex64 {
-    Complex64::from_polar(gain.norm().powf(-loop_gain), -loop_gain * gain.arg())
-}
-
-/// Divides the gains by the geometric mean of their amplitudes: the level of the signals is not known.
-fn normalise(gains: &mut [Option<Complex64>]) {
-    let logarithms = gains.iter().flatten().map(|gain| gain.norm().ln());
-    let number = gains.iter().flatten().count();
-    let mean = (logarithms.sum::<f64>() / number as f64).exp();
-    gains.iter_mut().flatten().for_each(|gain| *gain /= mean);
 }
 
 impl Block for Solver {
@@ -324,7 +367,7 @@ impl Block for Solver {
         if !io.inputs[0].ended() {
             return Ok(Next::Wait);
         }
-        self.conclude()?;
+        self.report.conclude(&self.parameters, &self.env.summary)?;
         Ok(Next::Finished)
     }
 }

@@ -1,6 +1,10 @@
 #![doc = include_str!("README.md")]
 
+mod corrections;
 mod cpu;
+mod fit;
+mod health;
+mod report;
 mod settings;
 mod sums;
 #[cfg(test)]
@@ -21,6 +25,8 @@ use sums::Shape;
 
 /// Live parameter of the targets that the block changes.
 const GAINS: &str = "gains";
+/// Live parameter of the block in which antennas are flagged.
+const FLAGGED: &str = "flagged_antennas";
 
 /// Parts of the gains that updates correct.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -52,9 +58,26 @@ pub struct GainSolver {
     /// Dumps that are summed for a solution.
     #[param(default = 1, range = 1..=1_000_000)]
     pub dumps: usize,
-    /// Antenna whose phase stays as it is.
+    /// Antenna whose phase stays as it is. If it has no signal, another one replaces it.
     #[param(default)]
     pub reference_antenna: usize,
+    /// Probability that an antenna without a signal, or an array without a source, counts as one with a signal in a
+    /// solution.
+    #[param(default = 1e-5, range = 1e-12..=0.5)]
+    pub false_detection_probability: f64,
+    /// Solutions in a row without a signal after which an antenna is named in an event, and flagged with
+    /// `flag_antennas_in`.
+    #[param(default = 3, range = 1..=1_000_000)]
+    pub silent_solutions: usize,
+    /// Block in which antennas without a signal in both polarisations are flagged, by a live update of its
+    /// `flagged_antennas`: an `antenna_stack` or a `spead_source`. By default no antenna is flagged.
+    pub flag_antennas_in: Option<String>,
+    /// Largest factor by which an update raises or lowers an amplitude.
+    #[param(default = 2.0, range = 1.0..=1e6)]
+    pub max_amplitude_step: f64,
+    /// Largest factor by which all updates since the start of the block raise or lower an amplitude.
+    #[param(default = 10.0, range = 1.0..=1e6)]
+    pub max_amplitude_change: f64,
     /// Fraction of the measured error, in phase and in the logarithm of the amplitude, that an update corrects.
     #[param(default = 0.5, range = 0.01..=1.0)]
     pub loop_gain: f64,
@@ -164,8 +187,8 @@ impl GainSolver {
                     .help("omit `channels`, or correlate the whole band"),
             );
         }
-        if input.band.is_none() && self.source.is_some() {
-            let message = "`source` needs an input with a band";
+        if input.band.is_none() {
+            let message = "the input must have a band: the noise of visibilities follows from the width of a channel";
             refusals.push(
                 Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
                     .help("set `band` of the source"),
@@ -244,10 +267,15 @@ impl KindSpec for GainSolver {
             parameter: GAINS,
             named_by: format!("targets.{n}"),
         });
+        let flagging = block.parameters.flag_antennas_in.iter().map(|name| Target {
+            block: name.clone(),
+            parameter: FLAGGED,
+            named_by: "flag_antennas_in".to_owned(),
+        });
         Resources {
             host_bytes: sums::host_bytes(&block.shape),
             operations_per_frame: 8.0 * block.ports.inputs[0].elements() as f64,
-            updates: updates.collect(),
+            updates: updates.chain(flagging).collect(),
             ..Resources::default()
         }
     }

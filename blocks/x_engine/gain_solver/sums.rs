@@ -21,6 +21,8 @@ pub struct Shape {
     pub(super) channels: usize,
     /// Channels with a common gain.
     pub(super) of_group: usize,
+    /// Products of independent samples in a visibility of one channel, for each count of its validity.
+    products_per_count: f64,
     /// Strides of the validity counts along channels, baselines and products; 0 for an axis that the counts lack.
     units: [usize; 3],
 }
@@ -45,7 +47,8 @@ pub(super) fn refuse_validity(port: &PortType) -> Option<Refusal> {
 pub(super) fn host_bytes(shape: &Shape) -> usize {
     let sums = shape.groups() * POLS * shape.baselines();
     let phases = if shape.band.is_some() { shape.antennas * shape.channels } else { 0 };
-    sums * size_of::<(Complex64, f64)>() + phases * size_of::<Complex64>()
+    let fit = super::fit::host_bytes(shape.antennas);
+    sums * size_of::<(Complex64, f64)>() + phases * size_of::<Complex64>() + fit
 }
 
 impl Shape {
@@ -61,7 +64,21 @@ impl Shape {
         }
         let channels = port.axes[0].len;
         let of_group = block.channels.unwrap_or(channels);
-        Self { dtype: port.dtype, band: port.band, antennas, channels, of_group, units }
+        // A channel has as many independent complex samples per second as it has hertz.
+        let channel_hz =
+            port.band.map_or(0.0, |band| band.bandwidth_hz.abs() / band.channels as f64);
+        let clock = &port.clock;
+        let seconds = clock.samples_per_frame as f64 / clock.adc_sample_rate_hz;
+        let products_per_count = seconds * channel_hz / f64::from(port.validity.full.max(1));
+        Self {
+            dtype: port.dtype,
+            band: port.band,
+            antennas,
+            channels,
+            of_group,
+            products_per_count,
+            units,
+        }
     }
 
     /// Groups of channels with a common gain.
@@ -153,17 +170,26 @@ impl Sums {
         }
     }
 
-    /// Writes the mean visibilities of a group and a polarisation to `means`, and returns their counts.
-    pub(super) fn means(&self, group: usize, pol: usize, means: &mut Vec<Complex64>) -> &[f64] {
+    /// Writes the mean visibilities of a group and a polarisation to `means`, and the number of products of samples in
+    /// each to `products`.
+    pub(super) fn means(
+        &self,
+        group: usize,
+        pol: usize,
+        means: &mut Vec<Complex64>,
+        products: &mut Vec<f64>,
+    ) {
         let baselines = self.shape.baselines();
         let which = (group * POLS + pol) * baselines;
         let counts = &self.counts[which..which + baselines];
         let sums = &self.visibilities[which..which + baselines];
+        let per_count = self.shape.products_per_count;
         means.clear();
         means.extend(sums.iter().zip(counts).map(|(sum, count)| match *count {
             0.0 => Complex64::ZERO,
-            count => sum / count,
+            count => sum / (count * per_count),
         }));
-        counts
+        products.clear();
+        products.extend(counts.iter().map(|count| count * per_count));
     }
 }

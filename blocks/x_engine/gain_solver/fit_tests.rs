@@ -1,0 +1,208 @@
+//! Solutions of simulated visibilities: sample covariances of Gaussian voltages.
+
+use super::*;
+use fxgraph_dsp::random::Random;
+
+/// Products of samples in each visibility.
+const PRODUCTS: f64 = 2000.0;
+
+/// An array, a source and the noise of each antenna.
+#[derive(Clone)]
+struct Array {
+    gains: Vec<Complex64>,
+    noise: Vec<f64>,
+    source: f64,
+}
+
+impl Array {
+    fn new(antennas: usize, source: f64) -> Self {
+        let gain = |n: f64| Complex64::from_polar(1.0 + 0.4 * (2.0 * n).sin(), 2.5 * n);
+        Self {
+            gains: (0..antennas).map(|n| gain(n as f64)).collect(),
+            noise: (0..antennas).map(|n| 1.0 + 0.5 * n as f64).collect(),
+            source,
+        }
+    }
+
+    /// Lower triangular factor of the covariance of the voltages, by rows.
+    fn factor(&self) -> Vec<Vec<Complex64>> {
+        let mut rows: Vec<Vec<Complex64>> = Vec::new();
+        for a in 0..self.gains.len() {
+            let mut row = Vec::new();
+            for b in 0..=a {
+                let mut value = self.source * self.gains[a] * self.gains[b].conj();
+                value += if a == b { self.noise[a] } else { 0.0 };
+                let other = if a == b { &row } else { &rows[b] };
+                for k in 0..b {
+                    let (first, second): (Complex64, Complex64) = (row[k], other[k]);
+                    value -= first * second.conj();
+                }
+                row.push(if a == b { value.sqrt() } else { value / rows[b][b] });
+            }
+            rows.push(row);
+        }
+        rows
+    }
+
+    /// Visibilities of [`PRODUCTS`] samples: a complex Wishart matrix, by Bartlett's decomposition.
+    fn visibilities(&self, random: &mut Random) -> Vec<Complex64> {
+        let (factor, n) = (self.factor(), self.gains.len());
+        let mut voltages = vec![vec![Complex64::ZERO; n]; n];
+        for a in 0..n {
+            for b in 0..a {
+                let [re, im] = random.normal_pair();
+                voltages[a][b] = Complex64::new(re, im) / 2.0_f64.sqrt();
+            }
+            // Square root of a number with a gamma distribution, by Wilson and Hilferty.
+            let (shape, [normal, _]) = (PRODUCTS - a as f64, random.normal_pair());
+            let cube = 1.0 - 1.0 / (9.0 * shape) + normal / (3.0 * shape.sqrt());
+            voltages[a][a] = (shape * cube.powi(3)).sqrt().into();
+        }
+        let row = |a: usize, k: usize| -> Complex64 {
+            (0..=a).map(|b| factor[a][b] * voltages[b][k]).sum()
+        };
+        let rows: Vec<Vec<Complex64>> =
+            (0..n).map(|a| (0..n).map(|k| row(a, k)).collect()).collect();
+        let pairs = (0..n).flat_map(|a2| (0..=a2).map(move |a1| (a1, a2)));
+        let product = |(a1, a2): (usize, usize)| -> Complex64 {
+            rows[a1].iter().zip(&rows[a2]).map(|(x, y)| x * y.conj()).sum()
+        };
+        pairs.map(|pair| product(pair) / PRODUCTS).collect()
+    }
+
+    fn fit(&self, false_detection: f64) -> Fit {
+        let limits = Limits { reference: 0, min_antennas: 3, iterations: 500, tolerance: 1e-9 };
+        let mut fit = Fit::new(self.gains.len(), limits, false_detection);
+        fit.products = vec![PRODUCTS; self.gains.len() * (self.gains.len() + 1) / 2];
+        fit
+    }
+}
+
+/// A solution: its result, gains and estimates, with phases relative to antenna 0 if it has a gain.
+type Solved = (Result<f64, Failure>, Vec<Option<Complex64>>, Vec<Estimate>);
+
+fn solve(array: &Array, fit: &mut Fit, random: &mut Random) -> Solved {
+    fit.means = array.visibilities(random);
+    let mut gains = vec![None; array.gains.len()];
+    let mut estimates = vec![UNKNOWN; array.gains.len()];
+    let result = fit.solve(&mut gains, &mut estimates);
+    if let Some(reference) = gains[0] {
+        fit.estimate(&gains, 0, &mut estimates);
+        let turn: Complex64 = reference.conj() / reference.norm();
+        gains.iter_mut().flatten().for_each(|gain| *gain *= turn);
+    }
+    (result, gains, estimates)
+}
+
+/// Logarithm of each amplitude relative to the mean, and phase relative to antenna 0.
+fn relative(gains: &[Complex64]) -> Vec<[f64; 2]> {
+    let mean = gains.iter().map(|gain| gain.norm().ln()).sum::<f64>() / gains.len() as f64;
+    let of = |gain: &Complex64| [gain.norm().ln() - mean, (gain * gains[0].conj()).arg()];
+    gains.iter().map(of).collect()
+}
+
+#[test]
+fn gains_are_unbiased_and_scatter_as_their_uncertainties() {
+    // Standard deviations of 4000 solutions by SciPy (`least_squares`, method "lm") of voltages made by NumPy, for a
+    // weak and a strong source: logarithms of the amplitudes, and phases.
+    const WEAK: [[f64; 5]; 2] =
+        [[0.07191, 0.07023, 0.10117, 0.09109, 0.07531], [0.0, 0.07492, 0.12643, 0.11622, 0.08786]];
+    const STRONG: [[f64; 5]; 2] = [
+        [0.003722, 0.003439, 0.006150, 0.005448, 0.004145],
+        [0.0, 0.004828, 0.008092, 0.007347, 0.005646],
+    ];
+    const TRIALS: usize = 2000;
+    for (source, expected) in [(0.2, WEAK), (20.0, STRONG)] {
+        let array = Array::new(5, source);
+        let (mut fit, mut random) = (array.fit(1e-5), Random::new(1));
+        let truth = relative(&array.gains);
+        let mut sums = [[[0.0; 2]; 5]; 3];
+        for _ in 0..TRIALS {
+            let (result, gains, estimates) = solve(&array, &mut fit, &mut random);
+            result.unwrap();
+            let gains: Vec<Complex64> = gains.into_iter().map(Option::unwrap).collect();
+            for (a, found) in relative(&gains).into_iter().enumerate() {
+                let error = [found[0] - truth[a][0], Complex64::cis(found[1] - truth[a][1]).arg()];
+                let stated = [estimates[a].ln_amplitude, estimates[a].phase];
+                for part in 0..2 {
+                    sums[0][a][part] += error[part] / TRIALS as f64;
+                    sums[1][a][part] += error[part].powi(2) / TRIALS as f64;
+                    sums[2][a][part] += stated[part] / TRIALS as f64;
+                }
+            }
+        }
+        for (a, part) in (0..5).flat_map(|a| [(a, 0), (a, 1)]).filter(|found| *found != (0, 1)) {
+            let [bias, square, stated] = sums.map(|sum| sum[a][part]);
+            let scatter = (square - bias * bias).sqrt();
+            assert!((bias / scatter).abs() < 0.1, "antenna {a}: {bias} {scatter}");
+            assert!((stated / scatter - 1.0).abs() < 0.1, "antenna {a}: {stated} {scatter}");
+            let expected = expected[part][a];
+            assert!((stated / expected - 1.0).abs() < 0.08, "antenna {a}: {stated} {expected}");
+        }
+    }
+}
+
+/// Fraction of `trials` solutions for which `is_detected`, with its standard deviation for a probability.
+fn rate(array: &Array, probability: f64, is_detected: impl Fn(&Solved) -> bool) -> (f64, f64) {
+    const TRIALS: usize = 10_000;
+    let (mut fit, mut random) = (array.fit(probability), Random::new(2));
+    let detected =
+        (0..TRIALS).filter(|_| is_detected(&solve(array, &mut fit, &mut random))).count();
+    let rate = detected as f64 / TRIALS as f64;
+    (rate, (probability * (1.0 - probability) / TRIALS as f64).sqrt())
+}
+
+#[test]
+fn array_without_source_has_a_signal_at_the_stated_rate() {
+    for antennas in [3, 8] {
+        let is_detected = |(result, ..): &Solved| *result != Err(Failure::NoSignal);
+        let (found, deviation) = rate(&Array::new(antennas, 0.0), 0.02, is_detected);
+        assert!((found - 0.02).abs() < 4.0 * deviation, "{antennas}: {found}");
+    }
+}
+
+#[test]
+fn antenna_without_signal_has_a_gain_at_the_stated_rate() {
+    let mut array = Array::new(6, 0.5);
+    array.gains[3] = Complex64::ZERO;
+    let (found, deviation) = rate(&array, 0.02, |(_, gains, _)| gains[3].is_some());
+    assert!((found - 0.02).abs() < 4.0 * deviation, "{found}");
+    // The others always have one.
+    let (found, _) = rate(&array, 1e-4, |(_, gains, _)| {
+        gains.iter().enumerate().all(|(a, gain)| a == 3 || gain.is_some())
+    });
+    assert!(found > 0.999, "{found}");
+}
+
+#[test]
+fn interference_in_one_antenna_does_not_disturb_the_others() {
+    let quiet = Array::new(5, 0.5);
+    let mut loud = quiet.clone();
+    loud.noise[2] = 1e5;
+    let (mut fit, mut random) = (quiet.fit(1e-5), Random::new(3));
+    let truth = relative(&[0, 1, 3, 4].map(|a| quiet.gains[a]));
+    let mut squares = [0.0; 2];
+    for (array, square) in [(&quiet, 0), (&loud, 1)] {
+        for _ in 0..300 {
+            let (result, gains, _) = solve(array, &mut fit, &mut random);
+            result.unwrap();
+            assert!(square == 0 || (gains[2].is_none() && fit.silent[2]));
+            let found = relative(&[0, 1, 3, 4].map(|a| gains[a].unwrap()));
+            squares[square] += (found[3][0] - truth[3][0]).powi(2);
+        }
+    }
+    // Without antenna 2 there are 6 baselines instead of 10.
+    assert!(squares[1] < 3.0 * squares[0], "{squares:?}");
+}
+
+#[test]
+fn model_that_does_not_fit_raises_the_uncertainties() {
+    let array = Array::new(6, 20.0);
+    let (mut fit, mut random) = (array.fit(1e-5), Random::new(4));
+    let (_, gains, before) = solve(&array, &mut fit, &mut random);
+    // Interference that antennas 1 and 4 have in common.
+    fit.means[4 * 5 / 2 + 1] *= 1.5;
+    let mut after = before.clone();
+    fit.estimate(&gains, 0, &mut after);
+    assert!(after[3].phase > 3.0 * before[3].phase, "{before:?} {after:?}");
+}

@@ -1,0 +1,136 @@
+//! Antennas without a signal, and the reference antenna, from solution to solution.
+
+use super::sums::POLS;
+use fxgraph::Env;
+use fxgraph::event::{BlockEvents, EventKind};
+use fxgraph_dsp::stefcal::Estimate;
+
+/// A state that changes after a number of equal observations.
+#[derive(Clone, Copy, Debug, Default)]
+struct Steady {
+    is_bad: bool,
+    /// Observations in a row that differ from the state.
+    others: usize,
+}
+
+impl Steady {
+    /// Adds an observation. Returns whether the state has changed.
+    fn add(&mut self, is_bad: bool, after: usize) -> bool {
+        self.others = if is_bad == self.is_bad { 0 } else { self.others + 1 };
+        let has_changed = self.others >= after;
+        if has_changed {
+            *self = Self { is_bad, others: 0 };
+        }
+        has_changed
+    }
+}
+
+/// Observations of one antenna in the groups of a solution.
+#[derive(Clone, Copy, Debug, Default)]
+struct Observed {
+    is_silent: bool,
+    /// Sum of the significances.
+    significance: f64,
+}
+
+/// State of the antennas.
+pub(super) struct Health {
+    /// Solutions in a row after which an antenna counts as one without a signal.
+    after: usize,
+    /// `[pol][antenna]`.
+    antennas: [Vec<Steady>; POLS],
+    /// Whether there is a correlated signal.
+    sources: [Steady; POLS],
+    /// Reference antenna of each polarisation.
+    pub(super) references: [usize; POLS],
+    /// Antennas of the polarisation at work.
+    observed: Vec<Observed>,
+    /// Whether each antenna has become one without a signal in all polarisations, and is not flagged yet.
+    pub(super) to_flag: Vec<bool>,
+    events: BlockEvents,
+}
+
+impl Health {
+    pub(super) fn new(antennas: usize, reference: usize, after: usize, env: &Env) -> Self {
+        Self {
+            after,
+            antennas: [vec![Steady::default(); antennas], vec![Steady::default(); antennas]],
+            sources: [Steady::default(); POLS],
+            references: [reference; POLS],
+            observed: vec![Observed::default(); antennas],
+            to_flag: vec![false; antennas],
+            events: env.events.clone(),
+        }
+    }
+
+    /// Begins a polarisation.
+    pub(super) fn begin(&mut self) {
+        self.observed.fill(Observed::default());
+    }
+
+    /// Adds the antennas of a group.
+    pub(super) fn add(&mut self, silent: &[bool], estimates: &[Estimate]) {
+        for ((observed, silent), estimate) in self.observed.iter_mut().zip(silent).zip(estimates) {
+            observed.is_silent |= silent;
+            observed.significance += estimate.significance;
+        }
+    }
+
+    fn say(&self, text: String) {
+        self.events.add(EventKind::Warning, text);
+    }
+
+    /// Ends a polarisation. `is_empty` if no group has a correlated signal; then antennas keep their states.
+    pub(super) fn end(&mut self, pol: usize, is_empty: bool) {
+        let after = if is_empty { 1 } else { self.after };
+        if self.sources[pol].add(is_empty, after) {
+            self.say(if is_empty {
+                format!("no correlated signal in polarisation {pol}: its gains stay")
+            } else {
+                format!("polarisation {pol} has a correlated signal again")
+            });
+        }
+        if is_empty {
+            return;
+        }
+        for antenna in 0..self.observed.len() {
+            let Observed { is_silent, significance } = self.observed[antenna];
+            // An antenna without data is neither.
+            if !is_silent && significance <= 0.0 {
+                continue;
+            }
+            let is_silent = significance <= 0.0;
+            if self.antennas[pol][antenna].add(is_silent, self.after) {
+                self.say(if is_silent {
+                    format!("antenna {antenna} has no signal in polarisation {pol}: its gains stay")
+                } else {
+                    format!("antenna {antenna} has a signal again in polarisation {pol}")
+                });
+                self.to_flag[antenna] = self.antennas.iter().all(|pol| pol[antenna].is_bad);
+            }
+        }
+        self.replace_reference(pol);
+    }
+
+    /// Replaces a reference antenna without a gain by the one with the most significant gains.
+    fn replace_reference(&mut self, pol: usize) {
+        let old = self.references[pol];
+        if self.observed[old].significance > 0.0 {
+            return;
+        }
+        let antennas = self.observed.iter().enumerate();
+        let best = antennas.max_by(|(_, a), (_, b)| a.significance.total_cmp(&b.significance));
+        if let Some((new, _)) = best.filter(|(_, best)| best.significance > 0.0) {
+            self.references[pol] = new;
+            self.say(format!(
+                "the reference antenna {old} has no signal in polarisation {pol}: antenna {new} replaces it"
+            ));
+        }
+    }
+
+    /// Number of antennas without a signal in any polarisation.
+    pub(super) fn silent(&self) -> usize {
+        let is_silent = |a: &usize| self.antennas.iter().any(|pol| pol[*a].is_bad);
+        (0..self.observed.len()).filter(is_silent).count()
+    }
+}

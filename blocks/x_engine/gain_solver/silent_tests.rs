@@ -1,0 +1,124 @@
+//! Antennas without a signal, no source, and limits of the corrections.
+
+use super::*;
+
+/// Sends dumps until an update was made, `number` times.
+fn updates(bench: &mut Bench, number: usize) {
+    for _ in 0..number {
+        bench.dump().unwrap();
+        bench.answer(Ok(bench.dump * STEP));
+    }
+}
+
+/// Geometric mean of the amplitudes of some antennas' gains.
+fn level(bench: &Bench, antennas: &[usize]) -> f64 {
+    let logarithms = antennas.iter().map(|a| bench.engines.gain(*a, 0, 0).norm().ln());
+    (logarithms.sum::<f64>() / antennas.len() as f64).exp()
+}
+
+fn dead_3(antenna: usize, pol: usize, channel: usize) -> Complex64 {
+    if antenna == 3 { Complex64::ZERO } else { of_antenna(antenna, pol, channel) }
+}
+
+#[test]
+fn dead_antenna_keeps_its_gains_and_leaves_those_of_the_others() {
+    let mut bench = Bench::new(&parameters(), dead_3);
+    let (gains, validity) = bench.dump().unwrap();
+    assert_eq!(validity, [1, 1, 1, 1, 1, 1, 0, 0]);
+    assert_eq!(gains[6], Complex32::ZERO);
+    bench.answer(Ok(STEP));
+    updates(&mut bench, 3);
+    assert!(!bench.engines.gains.lock().unwrap().contains_key("f[3]"), "its gains are not updated");
+    assert!((level(&bench, &[0, 1, 2]) - 1.0).abs() < 1e-6);
+    for antenna in 1..3 {
+        let total = |a| of_antenna(a, 0, 0) * bench.engines.gain(a, 0, 0);
+        let ratio: Complex64 = total(antenna) / total(0);
+        assert!((ratio - 1.0).norm() < 1e-5, "{ratio}");
+    }
+    let expected =
+        [0, 1].map(|pol| format!("antenna 3 has no signal in polarisation {pol}: its gains stay"));
+    assert_eq!(bench.texts(), expected);
+    bench.truth = of_antenna;
+    updates(&mut bench, 3);
+    let expected = [0, 1].map(|pol| format!("antenna 3 has a signal again in polarisation {pol}"));
+    assert_eq!(bench.texts()[2..], expected);
+    assert!(bench.error() < 1e-4, "{}", bench.error());
+}
+
+#[test]
+fn dead_reference_antenna_is_replaced_for_good() {
+    let mut bench = Bench::new(&parameters(), |antenna, pol, channel| {
+        if antenna == 0 { Complex64::ZERO } else { of_antenna(antenna, pol, channel) }
+    });
+    updates(&mut bench, 1);
+    let new = bench.replaced(0);
+    let reference = bench.engines.gain(new, 0, 0);
+    assert!(new != 0 && reference.arg().abs() < 1e-6, "{reference}");
+    // The array does not turn when antenna 0 returns, which gets the phase of the others.
+    bench.truth = of_antenna;
+    updates(&mut bench, 2);
+    let found = bench.engines.gain(new, 0, 0);
+    assert!(found.arg().abs() < 1e-6, "{found}");
+    let total = |a| of_antenna(a, 0, 0) * bench.engines.gain(a, 0, 0);
+    let other = new % 3 + 1;
+    let ratio: Complex64 = total(0) / total(other);
+    assert!((ratio - 1.0).norm() < 1e-4, "{ratio}");
+}
+
+#[test]
+fn without_a_source_nothing_is_updated() {
+    let mut bench = Bench::new(&parameters(), |_, _, _| Complex64::ZERO);
+    for _ in 0..3 {
+        assert!(bench.dump().is_none());
+    }
+    let counted = ["updates", "updates_rejected", "solutions_failed", "dumps_ignored"];
+    assert_eq!(counted.map(|name| bench.counter(name)), [0, 0, 6, 0]);
+    assert!(bench.engines.gains.lock().unwrap().is_empty());
+    // With weak visibilities, as of noise.
+    let mut bench = Bench::new(&parameters(), |antenna, _, _| {
+        Complex64::from_polar(0.1, (antenna * antenna) as f64)
+    });
+    for _ in 0..3 {
+        assert!(bench.dump().is_none());
+    }
+    assert_eq!(bench.counter("solutions_without_signal"), 6);
+    let expected =
+        [0, 1].map(|pol| format!("no correlated signal in polarisation {pol}: its gains stay"));
+    assert_eq!(bench.texts(), expected);
+    bench.truth = of_antenna;
+    updates(&mut bench, 3);
+    let expected = [0, 1].map(|pol| format!("polarisation {pol} has a correlated signal again"));
+    assert_eq!(bench.texts()[2..], expected);
+}
+
+#[test]
+fn corrections_are_limited_and_limited_antennas_leave_the_mean() {
+    let kind = GainSolver { max_amplitude_change: 5.0, ..parameters() };
+    let mut bench = Bench::new(&kind, |antenna, _, _| [1.0, 1.1, 0.1, 0.9][antenna].into());
+    let mut found = Vec::new();
+    for _ in 0..4 {
+        updates(&mut bench, 1);
+        found.push(bench.engines.gain(2, 0, 0).norm());
+        assert!((level(&bench, &[0, 1, 3]) - 1.0).abs() < 1e-5);
+    }
+    for (found, expected) in found.iter().zip([2.0, 4.0, 5.0, 5.0]) {
+        assert!((found - expected).abs() < 1e-4, "{found} {expected}");
+    }
+    assert_eq!(bench.counter("corrections_limited"), 8);
+}
+
+#[test]
+fn antenna_without_signal_is_flagged_once_in_the_block_that_is_named() {
+    let flag_antennas_in = Some("array".to_owned());
+    let mut bench = Bench::new(&GainSolver { flag_antennas_in, ..parameters() }, dead_3);
+    *bench.engines.flagged.lock().unwrap() = vec![1];
+    updates(&mut bench, 2);
+    assert_eq!(*bench.engines.flagged.lock().unwrap(), [1]);
+    updates(&mut bench, 1);
+    assert_eq!(*bench.engines.flagged.lock().unwrap(), [1, 3]);
+    assert_eq!(bench.texts().last().unwrap(), "antenna 3 is flagged in `array`");
+    // A client takes the flag back, and it stays so.
+    bench.engines.flagged.lock().unwrap().clear();
+    updates(&mut bench, 3);
+    assert!(bench.engines.flagged.lock().unwrap().is_empty());
+}
