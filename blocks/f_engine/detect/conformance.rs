@@ -7,6 +7,7 @@ use serde_json::json;
 /// The cases on `device`.
 pub(super) fn cases(device: DeviceName) -> Vec<Case> {
     let mut cases = stacked_cases(device);
+    cases.extend(unit_cases(device));
     // Polarisations, spectra, channels, products, spectra in a sum, frames between missing ones.
     cases.extend(
         [
@@ -87,6 +88,40 @@ fn stacked_cases(device: DeviceName) -> Vec<Case> {
             ("detect", "cuda"),
             format!("{antennas} antennas, {dtype}, {parameters}"),
             &parameters,
+            (&format!("source: {{kind: null_source, parameters: {source}}}"), &["source"]),
+            Tolerance::EXACT,
+            device,
+        )
+    })
+    .into()
+}
+
+/// Cases of beams, and of antennas with flags of channels; all sums are exact.
+fn unit_cases(device: DeviceName) -> Vec<Case> {
+    let axis = |name: &str, len: usize| json!({"name": name, "len": len});
+    let (heap, channel, pol) = (axis("heap", 2), axis("channel", 9), axis("pol", 2));
+    let (spectrum, beam, antenna) = (axis("spectrum", 24), axis("beam", 4), axis("antenna", 5));
+    let of_beams = json!([heap, beam, channel, spectrum]);
+    [
+        ("beams, power", &of_beams, json!([heap]), "power"),
+        ("pairs of beams, stokes", &of_beams, json!([heap]), "stokes"),
+        ("beams with flags of channels", &of_beams, json!([heap, beam, channel]), "intensity"),
+        (
+            "antennas with flags of channels",
+            &json!([heap, antenna, channel, spectrum, pol]),
+            json!([heap, antenna, channel, pol]),
+            "stokes",
+        ),
+    ]
+    .map(|(name, axes, units, products)| {
+        let source = json!({
+            "dtype": "ci8", "axes": axes, "validity_axes": units, "samples_per_frame": 960,
+            "frames": 5, "pattern": "random", "missing_every": 3,
+        });
+        Case::new(
+            ("detect", "cuda"),
+            name,
+            &json!({"products": products, "spectra": 16}),
             (&format!("source: {{kind: null_source, parameters: {source}}}"), &["source"]),
             Tolerance::EXACT,
             device,

@@ -1,5 +1,8 @@
 #![doc = include_str!("README.md")]
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::float_cmp)] // values are exact
+mod beams_tests;
 mod conformance;
 mod cpu;
 mod cuda;
@@ -88,7 +91,7 @@ pub struct Sizes(Input);
 enum Input {
     /// Spectra of one antenna.
     One(Shape),
-    /// Voltages of several antennas.
+    /// Voltages of several antennas or beams.
     Stack(Stack),
 }
 
@@ -159,7 +162,11 @@ impl KindSpec for Detect {
     fn ports(&self, inputs: &[PortType]) -> Checked<Sizes> {
         let input = &inputs[0];
         if input.axis_len("antenna").is_some() {
-            let (stack, outputs) = Stack::of_port(self, input)?;
+            let (stack, outputs) = Stack::of_antennas(self, input)?;
+            return Ok((Sizes(Input::Stack(stack)), outputs));
+        }
+        if input.axis_len("beam").is_some() {
+            let (stack, outputs) = Stack::of_beams(self, input)?;
             return Ok((Sizes(Input::Stack(stack)), outputs));
         }
         let lengths: Vec<_> = input.axes.iter().map(|axis| (axis.name, axis.len)).collect();
@@ -168,7 +175,7 @@ impl KindSpec for Detect {
         else {
             let message = format!("`detect` cannot read `{input}`");
             let help = "connect the output of `fft`, cf32 [pol][spectrum][channel] with 1 or 2 polarisations, or that of \
-                        `antenna_stack`";
+                        `antenna_stack` or `beamformer`";
             return Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
         };
         let mut refusals = Vec::new();

@@ -1,9 +1,11 @@
-//! Powers of the voltages of several antennas: sizes, validity, and the implementation on the CPU.
+//! Powers of the voltages of several antennas or beams: sizes, validity, and the implementation on the CPU.
 
 use super::{Antennas, Detect, Products, spectra_missing};
 use crate::common::stacked::Stacked;
+use crate::common::units::Units;
+use fxgraph::diagnostic::codes;
 use fxgraph::{
-    Axis, BlockError, Checked, Counter, Dtype, Env, Frame, FrameMut, Map, PortType, Refusal,
+    At, Axis, BlockError, Checked, Counter, Dtype, Env, Frame, FrameMut, Map, PortType, Refusal,
     ValidityType,
 };
 
@@ -13,7 +15,10 @@ const DTYPES: &[Dtype] = &[Dtype::Ci8, Dtype::Ci4];
 /// Sizes of input and output.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stack {
+    /// Sizes of the input. Its antennas are beams, or pairs of them, for the voltages of beams.
     pub(super) input: Stacked,
+    /// Polarisations of the beams of the input that belong together, 1 or 2; `None` for antennas.
+    pub(super) beams: Option<usize>,
     pub(super) products: Products,
     /// Antennas in a sum: 1 or all.
     pub(super) of_sum: usize,
@@ -24,53 +29,165 @@ pub(super) struct Stack {
 }
 
 impl Stack {
-    /// Returns the sizes and the type of the output.
-    pub(super) fn of_port(detect: &Detect, port: &PortType) -> Checked<Self> {
+    /// Returns the sizes and the type of the output for the voltages of antennas.
+    pub(super) fn of_antennas(detect: &Detect, port: &PortType) -> Checked<Self> {
         let input = Stacked::of_port(port, DTYPES)?;
+        let of_sum = if detect.antennas == Antennas::Sum { input.antennas } else { 1 };
+        let outer =
+            (detect.antennas == Antennas::Separate).then(|| Axis::new("antenna", input.antennas));
+        Self::checked(detect, port, (input, None), of_sum, outer)
+    }
+
+    /// Returns the sizes and the type of the output for the voltages of beams, `ci8`
+    /// `[heap][beam][channel][spectrum]`.
+    pub(super) fn of_beams(detect: &Detect, port: &PortType) -> Checked<Self> {
+        let names: Vec<&str> = port.axes.iter().map(|axis| axis.name).collect();
+        let counted: Vec<&str> = port.validity.axes.iter().map(|axis| axis.name).collect();
+        let units = match counted.as_slice() {
+            ["heap"] => Some(Units::Heap),
+            ["heap", "beam", "channel"] => Some(Units::Channel),
+            _ => None,
+        };
+        let known = names == ["heap", "beam", "channel", "spectrum"] && port.dtype == Dtype::Ci8;
+        let Some(units) = units.filter(|_| known && port.axes.iter().all(|axis| axis.len > 0))
+        else {
+            let message = format!("`detect` cannot read `{port}`");
+            let help = "connect the output of `beamformer`, ci8 [heap][beam][channel][spectrum]";
+            return Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
+        };
+        let [heaps, beams, channels, spectra] = [0, 1, 2, 3].map(|n| port.axes[n].len);
+        let pols = if detect.products == Products::Power { 1 } else { 2 };
+        if !beams.is_multiple_of(pols) {
+            let message = format!(
+                "`products: intensity` and `stokes` need pairs of beams, polarisations 0 and 1 of one direction, \
+                 got {beams} beams"
+            );
+            let refusal = Refusal::parameter("products", message);
+            return Err(vec![
+                refusal.help("set `products: power`, or form two beams in each direction"),
+            ]);
+        }
+        let input = Stacked {
+            heaps,
+            antennas: beams / pols,
+            channels,
+            spectra,
+            samples_per_spectrum: port.clock.samples_per_frame / (heaps * spectra) as u64,
+            k_major: true,
+            dtype: port.dtype,
+            units,
+        };
+        let outer = Some(Axis::new("beam", input.antennas));
+        Self::checked(detect, port, (input, Some(pols)), 1, outer)
+    }
+
+    /// Checks the sums. `outer` is the axis of antennas or beams of the output.
+    fn checked(
+        detect: &Detect,
+        port: &PortType,
+        (input, beams): (Stacked, Option<usize>),
+        of_sum: usize,
+        outer: Option<Axis>,
+    ) -> Checked<Self> {
         let all = input.heaps * input.spectra;
-        let mut refusals = Vec::new();
         if !all.is_multiple_of(detect.spectra) {
             let message = format!(
                 "`spectra` must divide the {all} spectra of a frame, got {}",
                 detect.spectra
             );
-            refusals.push(Refusal::parameter("spectra", message));
+            return Err(vec![Refusal::parameter("spectra", message)]);
         }
-        let of_sum = if detect.antennas == Antennas::Sum { input.antennas } else { 1 };
-        let full = detect.spectra.checked_mul(of_sum).and_then(|full| u32::try_from(full).ok());
-        let Some(full) = full.filter(|_| refusals.is_empty()) else {
-            if refusals.is_empty() {
-                let message = "a sum must have fewer than 2^32 spectra of all antennas";
-                refusals.push(Refusal::parameter("spectra", message));
-            }
-            return Err(refusals);
+        // A complete heap of beams counts its antennas.
+        let of_heap = if beams.is_some() { port.validity.full as usize } else { of_sum };
+        let full = detect.spectra.checked_mul(of_heap).and_then(|full| u32::try_from(full).ok());
+        let Some(full) = full else {
+            let message = "a sum must have fewer than 2^32 spectra of all antennas";
+            return Err(vec![Refusal::parameter("spectra", message)]);
         };
         let stack = Self {
             input,
+            beams,
             products: detect.products,
             of_sum,
             sums: all / detect.spectra,
             spectra: detect.spectra,
         };
-        let mut units = vec![Axis::new("spectrum", stack.sums)];
-        if detect.antennas == Antennas::Separate {
-            units.insert(0, Axis::new("antenna", input.antennas));
-        }
-        let mut axes = units.clone();
-        axes.push(Axis::labelled("product", detect.products.labels(2).iter().copied()));
-        axes.extend(port.axes.iter().find(|axis| axis.name == "channel").cloned());
+        let spectrum = Axis::new("spectrum", stack.sums);
+        let channel = port.axes.iter().find(|axis| axis.name == "channel").cloned();
+        let product =
+            Axis::labelled("product", detect.products.labels(stack.pols()).iter().copied());
+        let axes = outer.iter().cloned().chain([spectrum.clone(), product]);
+        let units = match (input.units, beams) {
+            // All beams have the same antennas.
+            (Units::Heap, Some(_)) => vec![spectrum],
+            (Units::Heap, None) => outer.iter().cloned().chain([spectrum]).collect(),
+            (Units::Channel, _) => {
+                outer.iter().cloned().chain([spectrum]).chain(channel.clone()).collect()
+            }
+        };
         let output = PortType {
             dtype: Dtype::F32,
-            axes,
+            axes: axes.chain(channel).collect(),
             validity: ValidityType { axes: units, full },
             ..port.clone()
         };
         Ok((stack, vec![output]))
     }
 
+    /// Polarisations that belong together.
+    pub(super) fn pols(&self) -> usize {
+        self.beams.unwrap_or(2)
+    }
+
     /// Products of a value.
     pub(super) fn rows(&self) -> usize {
-        self.products.labels(2).len()
+        self.products.labels(self.pols()).len()
+    }
+
+    /// Number of units of the input's validity.
+    pub(super) fn units(&self) -> usize {
+        let Stacked { heaps, antennas, channels, .. } = self.input;
+        match (self.input.units, self.beams) {
+            (Units::Heap, Some(_)) => heaps,
+            (Units::Heap, None) => heaps * antennas,
+            (Units::Channel, _) => heaps * antennas * channels * self.pols(),
+        }
+    }
+
+    /// Count of a heap of an antenna or beam in a channel: the smaller one of the polarisations. Antennas have flags.
+    fn count(&self, validity: &[u32], heap: usize, antenna: usize, channel: usize) -> u32 {
+        let Stacked { antennas, channels, .. } = self.input;
+        let unit = heap * antennas + antenna;
+        match (self.input.units, self.beams) {
+            (Units::Heap, Some(_)) => validity[heap],
+            (Units::Heap, None) => validity[unit].min(1),
+            (Units::Channel, None) => {
+                let unit = 2 * (unit * channels + channel);
+                validity[unit].min(validity[unit + 1]).min(1)
+            }
+            (Units::Channel, Some(pols)) => {
+                let of = |pol: usize| validity[(unit * pols + pol) * channels + channel];
+                of(0).min(of(pols - 1))
+            }
+        }
+    }
+
+    /// Value of a spectrum of a heap in a polarisation.
+    fn value(
+        &self,
+        payload: &[u8],
+        (heap, antenna, channel): (usize, usize, usize),
+        spectrum: usize,
+        pol: usize,
+    ) -> [i32; 2] {
+        let Stacked { antennas, channels, spectra, .. } = self.input;
+        let Some(pols) = self.beams else {
+            let row = self.input.row(payload, heap, antenna, channel);
+            return self.input.value(row, spectrum, pol).map(i32::from);
+        };
+        let beam = (heap * antennas + antenna) * pols + pol;
+        let index = 2 * ((beam * channels + channel) * spectra + spectrum);
+        [payload[index], payload[index + 1]].map(|part| i32::from(part.cast_signed()))
     }
 
     /// Heaps with the spectra of sum `sum`, each with the number of these spectra.
@@ -89,20 +206,21 @@ impl Stack {
         (group * self.of_sum..(group + 1) * self.of_sum, unit % self.sums)
     }
 
-    /// Writes the number of spectra of all antennas in each sum to `output`, given the validity `[heap][antenna]` of the
-    /// input. Returns the number of spectra that are in no sum.
+    /// Writes the number of spectra of all antennas in each sum to `output`, given the validity of the input. Returns the
+    /// number of spectra that are in no sum, of all channels if these have flags.
     pub(super) fn validity(&self, input: &[u32], output: &mut [u32]) -> u64 {
         let mut missing = 0;
-        for (unit, count) in output.iter_mut().enumerate() {
+        // Sums of channels follow each other, and so do those of beams with one count.
+        let channels = if self.input.units == Units::Channel { self.input.channels } else { 1 };
+        for (n, count) in output.iter_mut().enumerate() {
+            let (unit, channel) = (n / channels, n % channels);
             let (antennas, sum) = self.of_unit(unit);
             *count = 0;
             for (heap, spectra) in self.heaps_of(sum) {
                 for antenna in antennas.clone() {
-                    if input[heap * self.input.antennas + antenna] == 0 {
-                        missing += spectra.len() as u64;
-                    } else {
-                        *count += spectra.len() as u32;
-                    }
+                    let antennas = self.count(input, heap, antenna, channel);
+                    missing += if antennas == 0 { spectra.len() as u64 } else { 0 };
+                    *count += antennas * spectra.len() as u32;
                 }
             }
         }
@@ -128,20 +246,21 @@ impl Map for Cpu {
         let (_, powers) = output.parts_mut::<f32>()?;
         let payload = input.as_slice::<u8>()?;
         let validity = &input.header().validity;
-        let (rows, channels) = (self.stack.rows(), stacked.channels);
+        let (rows, channels, pols) = (self.stack.rows(), stacked.channels, self.stack.pols());
         for (unit, powers) in powers.chunks_exact_mut(rows * channels).enumerate() {
             let (antennas, sum) = self.stack.of_unit(unit);
             for channel in 0..channels {
                 let mut sums = [0_i64; 4];
                 for (heap, spectra) in self.stack.heaps_of(sum) {
                     for antenna in antennas.clone() {
-                        if validity[heap * stacked.antennas + antenna] == 0 {
+                        if self.stack.count(validity, heap, antenna, channel) == 0 {
                             continue;
                         }
-                        let row = stacked.row(payload, heap, antenna, channel);
+                        let place = (heap, antenna, channel);
                         for spectrum in spectra.clone() {
-                            let value = |pol| stacked.value(row, spectrum, pol).map(i32::from);
-                            add(products, value(0), value(1), &mut sums);
+                            let value = |pol| self.stack.value(payload, place, spectrum, pol);
+                            let second = if pols == 2 { value(1) } else { [0; 2] };
+                            add(products, value(0), second, &mut sums);
                         }
                     }
                 }

@@ -1,9 +1,10 @@
-//! Powers of the voltages of several antennas on a GPU, with one kernel launch for each frame.
+//! Powers of the voltages of several antennas or beams on a GPU, with one kernel launch for each frame.
 #![allow(unsafe_code)] // launches on memory that the job and the block own
 
 use super::stacked::Stack;
 use super::{Products, spectra_missing};
 use crate::common::gpu::{Table, numbers};
+use crate::common::units::Units;
 use fxgraph::cuda::{Device, GpuJob, GpuMap, Grid, Kernel, Needs, Program, ProgramSource, Source};
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, BlockError, Counter, Env, Refusal};
@@ -18,15 +19,17 @@ pub(super) const PROGRAM: ProgramSource = ProgramSource {
     headers: &[],
     needs: Needs::Ampere,
     cases: &[
-        "HEAPS=4 ANTENNAS=64 CHANNELS=1024 HEAP_SPECTRA=256 BITS=8 K_MAJOR=0 OF_SUM=64 SUMS=16 SPECTRA=64 PRODUCTS=2",
-        "HEAPS=3 ANTENNAS=5 CHANNELS=7 HEAP_SPECTRA=20 BITS=4 K_MAJOR=1 OF_SUM=1 SUMS=2 SPECTRA=30 PRODUCTS=0",
-        "HEAPS=1 ANTENNAS=2 CHANNELS=7 HEAP_SPECTRA=20 BITS=8 K_MAJOR=1 OF_SUM=2 SUMS=20 SPECTRA=1 PRODUCTS=1",
+        "HEAPS=4 ANTENNAS=64 CHANNELS=1024 HEAP_SPECTRA=256 BITS=8 K_MAJOR=0 BEAMS=0 CHANNEL_UNITS=0 OF_SUM=64 SUMS=16 SPECTRA=64 PRODUCTS=2",
+        "HEAPS=3 ANTENNAS=5 CHANNELS=7 HEAP_SPECTRA=20 BITS=4 K_MAJOR=1 BEAMS=0 CHANNEL_UNITS=1 OF_SUM=1 SUMS=2 SPECTRA=30 PRODUCTS=0",
+        "HEAPS=1 ANTENNAS=2 CHANNELS=7 HEAP_SPECTRA=20 BITS=8 K_MAJOR=1 BEAMS=0 CHANNEL_UNITS=0 OF_SUM=2 SUMS=20 SPECTRA=1 PRODUCTS=1",
+        "HEAPS=2 ANTENNAS=3 CHANNELS=7 HEAP_SPECTRA=20 BITS=8 K_MAJOR=1 BEAMS=1 CHANNEL_UNITS=0 OF_SUM=1 SUMS=4 SPECTRA=10 PRODUCTS=0",
+        "HEAPS=2 ANTENNAS=3 CHANNELS=7 HEAP_SPECTRA=20 BITS=8 K_MAJOR=1 BEAMS=2 CHANNEL_UNITS=1 OF_SUM=1 SUMS=4 SPECTRA=10 PRODUCTS=2",
     ],
 };
 
 /// Bytes of the block's own arrays.
 pub(super) fn device_bytes(stack: &Stack) -> usize {
-    Table::<u32>::device_bytes(stack.input.heaps * stack.input.antennas)
+    Table::<u32>::device_bytes(stack.units())
 }
 
 /// Thread blocks per launch.
@@ -63,6 +66,8 @@ impl Cuda {
             ("HEAP_SPECTRA", input.spectra),
             ("BITS", input.dtype.bits() / 2),
             ("K_MAJOR", usize::from(input.k_major)),
+            ("BEAMS", stack.beams.unwrap_or(0)),
+            ("CHANNEL_UNITS", usize::from(input.units == Units::Channel)),
             ("OF_SUM", stack.of_sum),
             ("SUMS", stack.sums),
             ("SPECTRA", stack.spectra),
@@ -78,7 +83,7 @@ impl Cuda {
         Ok(Self {
             kernel: Program::compile(&PROGRAM, device, defines)?.kernel("detect_stacked", 0)?,
             grid: Grid::new([blocks(&stack), 1, 1], THREADS),
-            valid: Table::new(device, input.heaps * input.antennas)?,
+            valid: Table::new(device, stack.units())?,
             spectra_missing: spectra_missing(env),
             stack,
         })
