@@ -19,6 +19,9 @@ const MEMORY_SECONDS: f64 = 0.5;
 /// Mean of cos 2 phi above which the carrier is locked, and below which the satellite is dropped.
 const LOCKED: f64 = 0.4;
 const LOST: f64 = 0.2;
+/// Standard deviations of the mean of cos 2 phi of noise, whose variance is 1 / 2, that a lock exceeds too: after few
+/// periods the mean of noise is often above [`LOCKED`].
+const LOCK_DEVIATIONS: f64 = 5.0;
 
 /// Returns the offset of the early and the late replica in chips, on the slope of the correlation peak.
 fn spacing_chips(system: System) -> f64 {
@@ -234,13 +237,17 @@ impl Channel {
         10.0 * (signal / noise / self.system.period_seconds()).log10()
     }
 
+    fn is_locked(&self) -> bool {
+        let of_noise = (0.5 / self.averaged.max(1.0)).sqrt();
+        self.means[2] > LOCKED.max(LOCK_DEVIATIONS * of_noise)
+    }
+
     /// Returns the row of the output.
     pub fn values(&self) -> [f64; VALUES] {
-        let is_locked = self.averaged > 0.0 && self.means[2] > LOCKED;
         [
             self.system.number() as f64,
             self.prn as f64,
-            f64::from(u8::from(is_locked)),
+            f64::from(u8::from(self.is_locked())),
             self.cn0_db_hz(),
             self.doppler_hz,
             self.nco.code as f64 / ENTRY as f64 / self.replica.per_chip() as f64,
@@ -287,6 +294,28 @@ mod tests {
             assert!(channel.steer(&loops));
         }
         assert!(channel.doppler_hz > 1040.0, "{}", channel.doppler_hz);
+    }
+
+    #[test]
+    fn noise_is_never_locked_and_a_signal_after_a_tenth_of_a_second() {
+        let mut random = fxgraph_dsp::random::Random::new(1);
+        for _ in 0..50 {
+            let (mut channel, loops) = channel();
+            for _ in 0..650 {
+                channel.sums = [(); 3].map(|()| {
+                    let [re, im] = random.normal_pair();
+                    Complex64::new(re, im)
+                });
+                channel.steer(&loops);
+                assert!(!channel.is_locked(), "{:?} {}", channel.means, channel.averaged);
+            }
+        }
+        let (mut channel, loops) = channel();
+        for period in 0..300 {
+            channel.sums = [0.5, 1.0, 0.5].map(Complex64::from);
+            assert!(channel.steer(&loops));
+            assert!(channel.is_locked() || period < 260);
+        }
     }
 
     #[test]
