@@ -1,4 +1,4 @@
-//! Power and clipping of a digitiser's samples.
+//! Power and clipping of a digitiser's samples, and power of quantised values.
 
 use crate::simd::Form;
 
@@ -16,6 +16,15 @@ pub fn power(samples: &[i16], limit: i16, form: Form) -> (u64, u64) {
         #[cfg(target_arch = "x86_64")]
         Form::Avx512 => unsafe { x86::avx512(samples, limit) },
     }
+}
+
+/// Returns the sum of the squares of quantised numbers, real and imaginary parts alike.
+#[must_use]
+pub fn sum_of_squares(parts: &[i8]) -> u64 {
+    // As many squares as fit 32 bits, so that vectors hold more of them.
+    const RUN: usize = 1 << 16;
+    let square = |x: &i8| i32::from(*x).pow(2).cast_unsigned();
+    parts.chunks(RUN).map(|parts| u64::from(parts.iter().map(square).sum::<u32>())).sum()
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -57,6 +66,14 @@ fn power_any(samples: &[i16], limit: i16) -> (u64, u64) {
 mod tests {
     use super::*;
     use crate::random::Random;
+
+    #[test]
+    fn sum_of_squares_of_the_largest_parts_does_not_overflow() {
+        let len = if cfg!(miri) { 300 } else { 1 << 18 };
+        let parts = vec![i8::MIN; len + 1];
+        assert_eq!(sum_of_squares(&parts), (len as u64 + 1) << 14);
+        assert_eq!(sum_of_squares(&[3, -4, 0, 127]), 25 + 127 * 127);
+    }
 
     #[test]
     fn every_implementation_is_exact_for_every_width() {

@@ -61,6 +61,11 @@ impl Queries {
         let outputs = self.rate(metrics::OUTPUT_FRAMES, "");
         format!("({inputs} > 0 or {outputs})")
     }
+
+    /// Levels of quantised outputs, a gauge of the blocks that quantise.
+    fn output_rms(&self) -> String {
+        format!("fxgraph_output_rms{{{}}}", self.of)
+    }
 }
 
 impl Alert {
@@ -88,12 +93,13 @@ impl Alert {
 }
 
 /// Alerts about a flowgraph of any size: each query finds the processes and blocks concerned.
-fn alerts(queries: &Queries, name: &str) -> [Alert; 11] {
+fn alerts(queries: &Queries, name: &str) -> [Alert; 12] {
     let select = |family, conditions| queries.select(family, conditions);
     let grown = |family| format!("increase({}[5m]) > 0", select(family, ""));
     let info = select(metrics::INFO, "");
     let known = format!("last_over_time({info}[1d])");
     let delay = format!("fxgraph_pace_delay_seconds{{{}}}", queries.of);
+    let level = queries.output_rms();
     [
         // Each process seen within a day, and the flowgraph if there was none.
         Alert::new(
@@ -186,6 +192,13 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 11] {
             "1m",
             "warning",
             "{{ $labels.block }} at {{ $labels.instance }} sends {{ $value }} s later than its schedule: the machine is too busy",
+        ),
+        Alert::new(
+            "FxgraphLevelLow",
+            format!("{level} < 0.5"),
+            "1m",
+            "warning",
+            "{{ $labels.output }} of {{ $labels.block }} at {{ $labels.instance }} has an rms of {{ $value }} steps of the quantiser, nearly all values are 0: raise its gain, or look for an input without signal",
         ),
     ]
 }
@@ -286,6 +299,12 @@ fn panels(plan: &Plan) -> Vec<Panel> {
             "Missing and dropped data per second",
             &queries.rate(metrics::LOSSES, ""),
             of_block,
+            "none",
+        ),
+        Panel::series(
+            "Level of quantised outputs, in steps",
+            &queries.output_rms(),
+            "{{instance}} {{block}} {{output}}",
             "none",
         ),
         Panel::series("Faults", &queries.select(metrics::FAULTS, ""), of_block, "none"),

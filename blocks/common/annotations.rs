@@ -9,6 +9,7 @@ const NAMES: &[&str] = &[
     "adc_power",
     "adc_clipped",
     "saturated",
+    "output_power",
     "flagged",
     "residual",
     "amplitude_error",

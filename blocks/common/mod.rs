@@ -8,6 +8,7 @@ pub mod dither;
 pub(crate) mod flagged_antennas;
 pub mod gpu;
 pub(crate) mod live;
+pub mod output_level;
 pub mod parallel;
 pub(crate) mod samples;
 pub(crate) mod spectra;

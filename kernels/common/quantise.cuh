@@ -56,3 +56,22 @@ __device__ __forceinline__ u32 quantise8(c32 z) {
 __device__ __forceinline__ u32 quantise4(c32 z) {
     return pack4(nearest(z.x, largest(4)), nearest(z.y, largest(4)));
 }
+
+/// Spectra at the start of each heap whose values are measured: `MEASURED_SPECTRA` of output_level.rs.
+constexpr int MEASURED_SPECTRA = 4;
+
+/// Sum of the squares of the parts, of `bits` bits, of the values in `word`.
+template <int bits> __device__ __forceinline__ u32 sum_of_squares(u32 word) {
+    if constexpr (bits == 8) return (u32)__dp4a((i32)word, (i32)word, 0);
+    // Each part times 16 in a byte of its own.
+    const i32 re = (i32)(word & 0xf0f0f0f0), im = (i32)(word << 4 & 0xf0f0f0f0);
+    return (u32)__dp4a(im, im, __dp4a(re, re, 0)) / 256;
+}
+
+/// Byte that this thread has stored, as part of a larger type or not: the compiler must not move the load before the
+/// store.
+__device__ __forceinline__ u32 stored_byte(const u8 *at) {
+    u32 byte;
+    asm volatile("ld.u8 %0, [%1];" : "=r"(byte) : "l"(at) : "memory");
+    return byte;
+}

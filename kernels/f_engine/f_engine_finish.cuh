@@ -240,6 +240,37 @@ __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *stage
     }
 }
 
+/// Adds the squares of the values of a staged tile that are measured, those of the heap's first spectra within the
+/// window, to the sums `squares` [heap][pol]. All threads of the block call it.
+__device__ __forceinline__ void measure(const Tile &tile, int job, const u8 *staged,
+                                        const Window &window, u32 *squares) {
+    static_assert(2ull * 127 * 127 * MEASURED_SPECTRA * N < 1ull << 32, "sums of 32 bits");
+    // A word has the values of 1, 2 or 4 spectra, so all of them are measured, or none.
+    constexpr int SPECTRUM_BYTES = TILE_POLS * VALUE_BYTES;
+    const int word = threadIdx.x % TILE_WORDS, channel = threadIdx.x / TILE_WORDS;
+    const bool is_measured = tile.first + word * 4 / SPECTRUM_BYTES < MEASURED_SPECTRA;
+    const u32 bits = is_measured ? window.bits(tile, word) : 0;
+    // Values of the first polarisation.
+    constexpr u32 FIRST = TILE_POLS == 1 ? ~0u : VALUE_BYTES == 2 ? 0x0000ffff : 0x00ff00ff;
+    u32 sums[TILE_POLS] = {};
+#pragma unroll 1
+    for (int part = 0; part < 2 * FRONT; part++) {
+        const u32 *from = (const u32 *)staged + (part * (POINTS / 2) + channel) * TILE_WORDS +
+                          (word ^ swizzle(channel, part >> 1));
+#pragma unroll 1
+        for (int c = 0; c < POINTS / 2; c += WRITTEN) {
+            const u32 values = from[c * TILE_WORDS] & bits;
+            sums[0] += sum_of_squares<VALUE_BITS>(values & FIRST);
+            if (TILE_POLS == 2) sums[TILE_POLS - 1] += sum_of_squares<VALUE_BITS>(values & ~FIRST);
+        }
+    }
+#pragma unroll
+    for (int p = 0; p < TILE_POLS; p++) {
+        const u32 sum = __reduce_add_sync(0xffffffff, sums[p]);
+        if (threadIdx.x % 32 == 0 && sum > 0) atomicAdd(squares + tile.heap * POLS + tile.pol + p, sum);
+    }
+}
+
 }  // namespace finish
 
 /// Does the transforms over b, then rotates, scales, quantises and transposes.
@@ -247,6 +278,7 @@ __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *stage
 ///   middle       [pol][frame_spectra][8 r][COLUMNS b], see f_engine.cuh
 ///   out          ci8 or ci4 [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum]
 ///   clamped      [heap][pol]                    added to
+///   squares      [heap][pol]                    added to: sums of squares of the measured values
 ///   rows         [pol][frame_spectra]
 ///   gains        [pol][8 rows][FRONT groups][VALUES/2 i][`LANES`] {gain of i-th direct, of i-th mirrored channel},
 ///                in row 0 {gain of k, gain of N - k}
@@ -261,7 +293,7 @@ __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *stage
 /// row, whose gains stay in the L1 cache. Therefore blocks that share a multiprocessor (those `groups`
 /// apart) also share the row.
 extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
-    f_engine_finish(const u8 *__restrict__ middle, u8 *__restrict__ out, u32 *clamped,
+    f_engine_finish(const u8 *__restrict__ middle, u8 *__restrict__ out, u32 *clamped, u32 *squares,
                     const Row *__restrict__ rows, const float4 *__restrict__ gains,
                     const c32 *__restrict__ roots, const u32 *__restrict__ heaps, int tiles_per_pol,
                     int frame_spectra, int first_spectrum, int end_spectrum, float factor) {
@@ -331,6 +363,7 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
         } else {
             write<false>(tile, job, staged, window, out);
         }
+        if (tile.first < MEASURED_SPECTRA) measure(tile, job, staged, window, squares);
         __syncthreads();
     }
 }

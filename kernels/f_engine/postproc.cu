@@ -290,6 +290,32 @@ __device__ __forceinline__ void store(u8 *out, const Place &at, const Spectra &s
     }
 }
 
+/// Adds the squares of the measured values that the thread has stored, those of the heap's first spectra within the
+/// piece, to `squares` [pol] of the heap. To read them again needs fewer registers than to keep them.
+__device__ __forceinline__ void measure(const u8 *out, const Place &at, const Spectra &spectra,
+                                        u32 first_pol, u64 *squares) {
+    static_assert(MEASURED_SPECTRA <= THREAD_SPECTRA, "measured by the threads with the first spectra");
+    constexpr u32 SPECTRUM_BYTES = MIXED_POLS * VALUE_BYTES;
+    const u8 *from = out + static_cast<u64>(spectra.heap) * CHANNELS * CHANNEL_BYTES + first_pol * ADJACENT_BYTES;
+    const u32 begin = spectra.begin * SPECTRUM_BYTES;
+    const u32 end = min(static_cast<u32>(spectra.end), static_cast<u32>(MEASURED_SPECTRA)) * SPECTRUM_BYTES;
+    u32 sums[MIXED_POLS] = {};
+#pragma unroll 1
+    for (u32 i = 0; i < AT_ONCE; i++) {
+        if (UNZIP > 1 && i >= UNZIP && !at.is_mirrored()) continue;
+        const u8 *of_channel = from + static_cast<u64>(at.channel(i)) * CHANNEL_BYTES;
+#pragma unroll 1
+        for (u32 byte = begin; byte < end; byte++) {
+            const u32 square = sum_of_squares<BITS>(stored_byte(of_channel + byte));
+            if (MIXED_POLS == 1 || byte / VALUE_BYTES % 2 == 0) sums[0] += square;
+            else sums[MIXED_POLS - 1] += square;
+        }
+    }
+#pragma unroll
+    for (u32 p = 0; p < MIXED_POLS; p++)
+        if (sums[p] > 0) atomicAdd(squares + p, static_cast<u64>(sums[p]));
+}
+
 /// Computes the values of a piece of an input frame.
 ///
 ///   input       [pol][spectrum][channel PITCH], or [pol][spectrum][unzip][channel N/unzip]
@@ -298,6 +324,7 @@ __device__ __forceinline__ void store(u8 *out, const Place &at, const Spectra &s
 ///   out         [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum], each value 2 bytes
 ///               (re, im) or one (re in the high nibble)
 ///   saturated   [heap][pol]: number of complex values with a clamped part; the kernel adds to it
+///   squares     [heap][pol]: sum of squares of the measured values; the kernel adds to it
 ///   per_pol     spectra of each polarisation of the input
 ///   from, place, count  the piece
 ///   first_tile  tile of the piece's first spectrum
@@ -308,7 +335,8 @@ __device__ __forceinline__ void store(u8 *out, const Place &at, const Spectra &s
 extern "C" __global__ void __launch_bounds__(THREADS, (UNZIP <= 2 ? 768 : UNZIP <= 4 ? 512 : 256) / THREADS)
 postproc(const c32 *__restrict__ input, const Row *__restrict__ rows,
          const c32 *__restrict__ gains, u8 *__restrict__ out, u64 *__restrict__ saturated,
-         u32 per_pol, u32 from, u32 place, u32 count, u32 first_tile, u32 tiles) {
+         u64 *__restrict__ squares, u32 per_pol, u32 from, u32 place, u32 count, u32 first_tile,
+         u32 tiles) {
     const u32 lane = threadIdx.x % 32;
     const Place at(blockIdx.y * BLOCK_PLACES + threadIdx.x / 32 * 16 + lane % 16);
     const u32 first_pol = K_MAJOR ? blockIdx.z : 0;
@@ -330,6 +358,12 @@ postproc(const c32 *__restrict__ input, const Row *__restrict__ rows,
                 atomicAdd(saturated + spectra.heap * POLS + first_pol + p,
                           static_cast<u64>(of_warp));
             }
+        }
+    }
+    for (u32 t = 0; t < tiles; t++) {
+        const Spectra spectra(first_tile + blockIdx.x * tiles + t, lane / 16, piece);
+        if (at.s < PLACES && spectra.in_heap == 0 && spectra.begin < spectra.end) {
+            measure(out, at, spectra, first_pol, squares + spectra.heap * POLS + first_pol);
         }
     }
 }

@@ -12,6 +12,8 @@
 constexpr int THREADS = 256;
 /// Numbers per thread.
 constexpr int RUN = 8;
+/// Numbers of a stretch, and its first numbers that are measured; as in level.rs of the block.
+constexpr int STRETCH = 16384, MEASURED = 256;
 
 template <bool is_double> struct WorkOf;
 template <> struct WorkOf<false> { using Type = float; };
@@ -152,11 +154,12 @@ __device__ __forceinline__ void store(u8* to, int bytes, const u32 (&words)[word
 /// Multiplies by `scale`, clamps, rounds half to even.
 ///
 /// input, output  `numbers` numbers each
-/// saturated      number of elements with a clamped or NaN part; the kernel adds to it
+/// counts         number of elements with a clamped or NaN part, and for integers of at most 16 bits the sum of squares
+///                of the measured numbers; the kernel adds to them
 ///
 /// Grid: numbers / (256 x 8), blocks of 256 threads.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    convert(const u8* __restrict__ input, u8* __restrict__ output, u64* saturated, u64 numbers,
+    convert(const u8* __restrict__ input, u8* __restrict__ output, u64* counts, u64 numbers,
             double scale) {
     const u64 first = ((u64)blockIdx.x * THREADS + threadIdx.x) * RUN;
     const int count = first >= numbers ? 0 : numbers - first < RUN ? (int)(numbers - first) : RUN;
@@ -183,5 +186,16 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     TO::write(values, to);
     store(output + first * TO::BITS / 8, count * TO::BITS / 8, to);
     clamps = __reduce_add_sync(~0u, clamps);
-    if (clamps != 0 && threadIdx.x % 32 == 0) atomicAdd(saturated, (u64)clamps);
+    if (clamps != 0 && threadIdx.x % 32 == 0) atomicAdd(counts, (u64)clamps);
+    if constexpr (TO::WHOLE && TO::BITS <= 16) {
+        if (first % STRETCH < MEASURED) {
+            u64 squares = 0;
+#pragma unroll
+            for (int i = 0; i < RUN; i++) {
+                const i64 number = i < count ? nearest(values[i]) : 0;
+                squares += number * number;
+            }
+            if (squares > 0) atomicAdd(counts + 1, squares);
+        }
+    }
 }

@@ -286,10 +286,10 @@ __device__ __forceinline__ u32 over_times(u32 count) {
 }
 
 /// Quantises and stores a thread's sums of all beams of the block. `output` is the channel of beam 0 of the heap,
-/// `clamped` the heap's counts; `times` is the mask of the spectra to store.
+/// `clamped` the heap's counts, `squares` its sums of squares; `times` is the mask of the spectra to store.
 __device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& own, const Heap& heap,
                                        u64 channel, int first_time, u32 times, u16* output,
-                                       u32* clamped) {
+                                       u32* clamped, u64* squares) {
     const int lane = threadIdx.x % 32;
     u64 lane_key = 0;
     if (DITHER && lane < slots)
@@ -307,6 +307,14 @@ __device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& o
         for (int time = 0; time < lane_times; time++)
             values[time] = heap.antennas > 0 ? values[time] : 0;
         if (beam >= 0) store(output + (u64)beam * CHANNELS * SPECTRA + first_time, values, times);
+        if (first_time == 0 && beam >= 0) {
+            static_assert(lane_times == MEASURED_SPECTRA, "measured by the threads with the first spectra");
+            u32 sum = 0;
+#pragma unroll
+            for (int time = 0; time < lane_times; time++)
+                if (times >> time & 1) sum += sum_of_squares<8>(values[time] & 0xffff);
+            if (sum > 0) atomicAdd(squares + beam, (u64)sum);
+        }
         const u32 total = over_times(count);
         if (beam >= 0 && lane < 4 && total > 0) atomicAdd(clamped + beam, total);
     }
@@ -316,14 +324,15 @@ __device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& o
 /// complex bytes or nibbles, followed by 256 readable bytes.
 /// output: complex bytes [heap][beam][channel][spectrum].
 /// weights: [channel][beam][antenna], divided by the scale of the beam's slot; Slots [group] follow.
-/// heaps: [heap]. clamped: [heap][beam]; the kernel adds to it.
+/// heaps: [heap]. clamped: [heap][beam], squares: [heap][beam], sums of the measured values; the kernel adds to them.
 /// first_spectrum, end_spectrum: range of spectra to compute, counted over all heaps.
 /// Grid: GROUPS x CHANNELS blocks in x, the groups fastest; any number in y, which share the spectra.
 /// Block: 32 WARPS threads. Dynamic shared memory: steps x tiles x 32 fragments.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     beamform(const u8* __restrict__ input, u16* __restrict__ output,
              const float2* __restrict__ weights, const Heap* __restrict__ heaps,
-             u32* __restrict__ clamped, u64 first_channel, u32 first_spectrum, u32 end_spectrum) {
+             u32* __restrict__ clamped, u64* __restrict__ squares, u64 first_channel,
+             u32 first_spectrum, u32 end_spectrum) {
     extern __shared__ uint4 shared[];
     Fragment* fragments = reinterpret_cast<Fragment*>(shared);
     const u32 channel = blockIdx.x / GROUPS;
@@ -348,6 +357,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
         add_antennas(sums, rows, heaps[heap], fragments + lane);
         finish(sums, own, heaps[heap], first_channel + channel, first_time,
                times_to_make(first_time, begin, end),
-               output + ((u64)heap * BEAMS * CHANNELS + channel) * SPECTRA, clamped + heap * BEAMS);
+               output + ((u64)heap * BEAMS * CHANNELS + channel) * SPECTRA, clamped + heap * BEAMS,
+               squares + heap * BEAMS);
     }
 }

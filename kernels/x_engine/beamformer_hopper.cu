@@ -347,6 +347,23 @@ template <bool PART> __device__ __forceinline__ void finish(const Chunk& chunk, 
     if (__any_sync(~0u, may_be_clamped)) count_clamped(chunk, target);
 }
 
+/// Adds the squares of the values that the thread has stored to the sums `squares` [beam], for all beams of the group.
+/// Called by the threads with the first spectra of a heap only.
+__device__ __forceinline__ void measure(const Target& target, const Slot* slots, u64* squares) {
+#pragma unroll 1
+    for (int slot = threadIdx.x % 4; slot < slots_of_group; slot += 4) {
+        const u32 beam = slots[slot].beam;
+        if (!all_slots_used && beam >= BEAMS) continue;
+        const u8* from = target.output + (u64)beam * ((u64)CHANNELS * SPECTRA * 2);
+        u32 word = 0;
+#pragma unroll
+        for (int byte = 0; byte < 4; byte++)
+            if (target.times >> byte / 2 & 1) word |= stored_byte(from + byte) << 8 * byte;
+        const u32 sum = sum_of_squares<8>(word);
+        if (sum > 0) atomicAdd(squares + beam, (u64)sum);
+    }
+}
+
 /// Shared memory of a thread block.
 struct __align__(128) Shared {
     u8 stages[WARPGROUPS][STAGES][stage_bytes];
@@ -370,8 +387,8 @@ __device__ __forceinline__ void copy_weights(Shared& shared, u32 buffer, const W
 template <bool PART>
 __device__ __forceinline__ void beamform_tiles(const u8* __restrict__ input, u16* __restrict__ output,
                                                const Weights* __restrict__ weights, const Heap* __restrict__ heaps,
-                                               u32* __restrict__ clamped, u64 first_channel, u32 first_spectrum,
-                                               u32 end_spectrum) {
+                                               u32* __restrict__ clamped, u64* __restrict__ squares,
+                                               u64 first_channel, u32 first_spectrum, u32 end_spectrum) {
     extern __shared__ Shared dynamic[];
     Shared& shared = dynamic[0];
     // The value is equal in all threads of a warp; this makes it known to the compiler.
@@ -511,6 +528,9 @@ __device__ __forceinline__ void beamform_tiles(const u8* __restrict__ input, u16
             }
             finish<PART>({sums[chunk % 2], of_pass.slots + chunk * CHUNK, keys + chunk * CHUNK}, target);
         }
+        if (time < MEASURED_SPECTRA) measure(target, of_pass.slots, squares + heap * BEAMS);
+        // The next products need whole warps.
+        __syncwarp();
     }
     // Other warpgroups may have tiles of later passes.
     for (; pass < end_pass; pass++) leave(pass);
@@ -520,22 +540,23 @@ __device__ __forceinline__ void beamform_tiles(const u8* __restrict__ input, u16
 /// input: [heap][antenna][channel][spectrum][pol 2], or [heap][antenna][channel][pol 2][spectrum] if K_MAJOR, of
 /// complex bytes or nibbles, followed by 256 readable bytes.
 /// output: complex bytes [heap][beam][channel][spectrum].
-/// weights: [channel][group]. heaps: [heap]. clamped: [heap][beam]; the kernel adds to it.
+/// weights: [channel][group]. heaps: [heap]. clamped: [heap][beam], squares: [heap][beam], sums of the measured values;
+/// the kernel adds to them.
 /// first_spectrum, end_spectrum: range of spectra to compute, counted over all heaps.
 /// Grid: any number of blocks; one per multiprocessor is best. Block: 128 WARPGROUPS threads.
 /// Dynamic shared memory: that of Shared.
 extern "C" __global__ void __launch_bounds__(threads, 1)
     beamform_part(const u8* __restrict__ input, u16* __restrict__ output, const Weights* __restrict__ weights,
-                  const Heap* __restrict__ heaps, u32* __restrict__ clamped, u64 first_channel, u32 first_spectrum,
-                  u32 end_spectrum) {
-    beamform_tiles<true>(input, output, weights, heaps, clamped, first_channel, first_spectrum, end_spectrum);
+                  const Heap* __restrict__ heaps, u32* __restrict__ clamped, u64* __restrict__ squares,
+                  u64 first_channel, u32 first_spectrum, u32 end_spectrum) {
+    beamform_tiles<true>(input, output, weights, heaps, clamped, squares, first_channel, first_spectrum, end_spectrum);
 }
 
 /// The same for ranges of whole tiles: SPECTRA, first_spectrum and end_spectrum are multiples of 64.
 extern "C" __global__ void __launch_bounds__(threads, 1)
     beamform(const u8* __restrict__ input, u16* __restrict__ output, const Weights* __restrict__ weights,
-             const Heap* __restrict__ heaps, u32* __restrict__ clamped, u64 first_channel, u32 first_spectrum,
-             u32 end_spectrum) {
+             const Heap* __restrict__ heaps, u32* __restrict__ clamped, u64* __restrict__ squares, u64 first_channel,
+             u32 first_spectrum, u32 end_spectrum) {
     if constexpr (SPECTRA % tile_times == 0)
-        beamform_tiles<false>(input, output, weights, heaps, clamped, first_channel, first_spectrum, end_spectrum);
+        beamform_tiles<false>(input, output, weights, heaps, clamped, squares, first_channel, first_spectrum, end_spectrum);
 }

@@ -169,13 +169,14 @@ fn dashboard_writes_rules_that_promtool_accepts() {
     let panels = dashboard["panels"].as_array().unwrap();
     assert!(panels.iter().any(|panel| panel["title"] == "Share of real time"));
     // Every query uses existing metrics, some of which are not always present.
-    const NOW_AND_THEN: [&str; 6] = [
+    const NOW_AND_THEN: [&str; 7] = [
         "fxgraph_block_thread_busy_seconds_total",
         "fxgraph_block_lag_seconds",
         "fxgraph_block_sample_age_seconds",
         "fxgraph_flowgraph_lag_seconds",
         "fxgraph_flowgraph_deadline_margin_ratio",
         "fxgraph_flowgraph_limit_info",
+        "fxgraph_output_rms",
     ];
     let program = Program::running(folder.path(), ENDLESS, &[]);
     let (_, types) = scrape(&program);
@@ -193,7 +194,7 @@ fn dashboard_writes_rules_that_promtool_accepts() {
 }
 
 /// Metrics of four processes of one flowgraph: the third one dies after ten minutes, the fourth one stalls,
-/// lags and sends late.
+/// lags, sends late, and its level falls.
 const FOUR_PROCESSES: &str = r#"
 rule_files: [rules.yaml]
 evaluation_interval: 15s
@@ -210,6 +211,8 @@ tests:
       - {series: 'fxgraph_flowgraph_lag_seconds{flowgraph="endless",job="f",instance="d:1"}', values: '0x20 0+15x80'}
       - {series: 'fxgraph_flowgraph_lag_seconds{flowgraph="endless",job="f",instance="a:1"}', values: '0.1x100'}
       - {series: 'fxgraph_pace_delay_seconds{flowgraph="endless",job="f",instance="d:1",block="sink"}', values: '0x20 3x80'}
+      - {series: 'fxgraph_output_rms{flowgraph="endless",job="f",instance="d:1",block="f",output="pol0"}', values: '0.51x100'}
+      - {series: 'fxgraph_output_rms{flowgraph="endless",job="f",instance="d:1",block="f",output="pol1"}', values: '20x20 0.25x80'}
       - {series: 'fxgraph_block_expected_rate_hertz{flowgraph="endless",job="f",instance="a:1",block="sink"}', values: '100x100'}
       - {series: 'fxgraph_block_input_frames_total{flowgraph="endless",job="f",instance="a:1",block="sink"}', values: '0+1500x100'}
       - {series: 'fxgraph_block_output_frames_total{flowgraph="endless",job="f",instance="a:1",block="sink"}', values: '0x100'}
@@ -243,6 +246,11 @@ tests:
         exp_alerts:
           - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'd:1', block: sink}
             exp_annotations: {summary: 'sink at d:1 sends 3 s later than its schedule: the machine is too busy'}
+      - eval_time: 15m
+        alertname: FxgraphLevelLow
+        exp_alerts:
+          - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'd:1', block: f, output: pol1}
+            exp_annotations: {summary: 'pol1 of f at d:1 has an rms of 0.25 steps of the quantiser, nearly all values are 0: raise its gain, or look for an input without signal'}
 "#;
 
 #[test]

@@ -149,12 +149,15 @@ impl Cpu {
         frames.fill(known, header);
         let (pols, rows, heaps) = (schedule.pols.len(), quantiser.rows(), header.validity.len());
         let per_heap = rows / heaps;
-        // Clamped values, [heap][pol].
+        // Clamped values and sums of squares, [heap][pol].
+        let first_row = |unit: usize| unit % pols * rows + unit / pols * per_heap;
         let saturated = (0..heaps * pols).map(|unit| {
-            let first = unit % pols * rows + unit / pols * per_heap;
+            let first = first_row(unit);
             quantiser.clamped(first..first + per_heap)
         });
-        if !frames.complete(schedule, known, saturated, header) {
+        let squares =
+            (0..heaps * pols).map(|unit| quantiser.squares(first_row(unit), &(0..per_heap)));
+        if !frames.complete(schedule, known, saturated, squares, header) {
             return;
         }
         for (heap, out) in payload.chunks_exact_mut(quantiser.heap_bytes()).enumerate() {

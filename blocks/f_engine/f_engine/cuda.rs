@@ -46,7 +46,7 @@ pub fn device_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
     let tables = Table::<Entry>::device_bytes(rows)
         + Table::<f32>::device_bytes(2 * rows)
         + Table::<u8>::device_bytes(rows * ROW_BYTES)
-        + Table::<u32>::device_bytes(heaps + pols * (4 + heaps));
+        + Table::<u32>::device_bytes(heaps + pols * (4 + 2 * heaps));
     // The weights, roots of both passes, and the weights for the matrix units.
     let constants = 4 * sizes.window + 24 * f_engine.channels + matrix::MAX_TABLE_BYTES;
     let settings = DeviceSettings::device_bytes(pols, f_engine.channels);
@@ -78,7 +78,8 @@ pub struct TwoPass {
     heaps: Table<u32>,
     /// Number of heaps of the output frame to compute.
     to_make: usize,
-    /// `[pol][power, clipped]` in 64 bits, then the counts of clamped values `[heap][pol]` in 32 bits.
+    /// `[pol][power, clipped]` in 64 bits, then in 32 bits the counts of clamped values `[heap][pol]` and the sums of
+    /// squares of the measured values `[heap][pol]`.
     counts: Table<u32>,
     frames: Frames,
     /// Validity and power of the spectra, for each slot.
@@ -124,7 +125,7 @@ impl TwoPass {
             rows: gpu::for_each_slot(|| DeviceArray::new(device, rows * ROW_BYTES))?,
             heaps: Table::new(device, heaps)?,
             to_make: 0,
-            counts: Table::new(device, pols * (4 + heaps))?,
+            counts: Table::new(device, pols * (4 + 2 * heaps))?,
             spectra: gpu::for_each_slot(|| Ok(frames.spectra()))?,
             frames,
         })
@@ -280,6 +281,8 @@ impl TwoPass {
         let spectra = schedule.sizes.spectra;
         let grid = Grid::new([cut.finish_blocks * cut.groups(gpu), 1, 1], cut.finish_threads);
         let clamped = self.counts.address(slot) + (self.pols * 4 * size_of::<u32>()) as u64;
+        let units = self.pols * self.heaps.slot_len();
+        let squares = clamped + (units * size_of::<u32>()) as u64;
         let list = &self.heaps.host(slot)?[..self.to_make];
         let mut done = 0;
         while done < spectra {
@@ -294,6 +297,7 @@ impl TwoPass {
                 self.middle.address().into(),
                 to.into(),
                 clamped.into(),
+                squares.into(),
                 self.rows[slot].address().into(),
                 stretch.each.into(),
                 roots.into(),
@@ -397,14 +401,16 @@ impl Maker for TwoPass {
         schedule: &Schedule<Lending>,
         output: &mut Header,
     ) -> Result<bool, BlockError> {
-        let (levels, clamped) = self.counts.host(slot)?.split_at(4 * self.pols);
+        let (levels, counts) = self.counts.host(slot)?.split_at(4 * self.pols);
+        let (clamped, squares) = counts.split_at(counts.len() / 2);
         let spectra = &mut self.spectra[slot];
         let wide = |pair: &[u32]| u64::from(pair[0]) | u64::from(pair[1]) << 32;
         for (measured, level) in spectra.measured.iter_mut().zip(levels.chunks_exact(4)) {
             (measured.power, measured.clipped) = (wide(&level[..2]), wide(&level[2..]));
         }
-        let saturated = clamped.iter().map(|count| u64::from(*count));
-        Ok(self.frames.complete(schedule, spectra, saturated, output))
+        let [saturated, squares] =
+            [clamped, squares].map(|counts| counts.iter().map(|count| u64::from(*count)));
+        Ok(self.frames.complete(schedule, spectra, saturated, squares, output))
     }
 
     fn summarise(&self) {

@@ -53,7 +53,7 @@ impl Frames {
     pub fn new(f_engine: &FEngine, ports: &Ports, env: &Env) -> Self {
         let shape = f_engine.shape(&ports.inputs);
         Self {
-            collector: Collector::new(&f_engine.postproc(), shape, &env.counters),
+            collector: Collector::new(&f_engine.postproc(), shape, env),
             pols: shape.pols,
             spectra: shape.spectra,
             levels: Level::of_inputs(&ports.inputs, &env.counters),
@@ -87,13 +87,15 @@ impl Frames {
         self.collector.invalid(output)
     }
 
-    /// Completes the header of the output frame, with the counts of clamped values, `saturated` `[heap][pol]`.
-    /// Returns whether the frame has a valid heap. Frames are completed in order.
+    /// Completes the header of the output frame, with the counts of clamped values, `saturated` `[heap][pol]`, and the
+    /// sums of squares of the measured values, `squares` `[heap][pol]`. Returns whether the frame has a valid heap.
+    /// Frames are completed in order.
     pub fn complete<S: Store>(
         &mut self,
         schedule: &Schedule<S>,
         spectra: &mut Spectra,
         saturated: impl ExactSizeIterator<Item = u64>,
+        squares: impl ExactSizeIterator<Item = u64>,
         output: &mut Header,
     ) -> bool {
         schedule.annotate_measured(&mut spectra.header, &spectra.measured);
@@ -101,7 +103,7 @@ impl Frames {
         measured.for_each(|(level, measured)| level.add(*measured));
         let is_complete = self.collector.accept(&spectra.header) && self.collector.complete(output);
         if is_complete {
-            self.collector.annotate_saturated(output, saturated);
+            self.collector.annotate_quantised(output, saturated, squares);
         }
         is_complete
     }

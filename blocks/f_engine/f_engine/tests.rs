@@ -1,8 +1,12 @@
 use super::FEngine;
 use crate::f_engine::fft::Fft;
 use crate::f_engine::postproc::Postproc;
-use crate::tests::chain::{Digitised, Out, drive, kind, noise, pfb, then};
+use crate::tests::chain::{Digitised, Out, drive, drive_block, kind, noise, pfb, then};
+use fxgraph::counter::NamedGauge;
+use fxgraph::event::Events;
+use fxgraph::{Env, KindSpec, Ports};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 fn f_engine(parameters: Value, pols: &[Digitised]) -> Out {
     let ports: Vec<_> = pols.iter().map(Digitised::port).collect();
@@ -51,7 +55,7 @@ fn compare(parameters: &Value, pols: &[Digitised]) -> Out {
         assert_eq!(got.timestamp, expected.timestamp);
         assert_eq!(got.validity, expected.validity);
         assert!(got.payload == expected.payload, "{parameters} at {}", got.timestamp);
-        for name in ["saturated", "adc_power", "adc_clipped"] {
+        for name in ["saturated", "output_power", "adc_power", "adc_clipped"] {
             assert_eq!(got.annotations.get(name), expected.annotations.get(name), "{name}");
         }
     }
@@ -64,6 +68,44 @@ fn compare(parameters: &Value, pols: &[Digitised]) -> Out {
 fn two_pols(bits: u8, len: usize) -> [Digitised; 2] {
     let std = f64::from(1 << (bits - 1)) / 3.0;
     [1, 2].map(|seed| Digitised { bits, ..Digitised::new(noise(seed, len, std, bits)) })
+}
+
+#[test]
+fn gain_that_makes_every_value_0_warns_and_a_silent_digitiser_is_named() {
+    let rms = 60.0;
+    let noise = Digitised::new(noise(3, 1 << 16, rms, 10));
+    let silent = Digitised::new(vec![0; 1 << 16]);
+    let pols = [noise.clone(), noise, silent];
+    let run = |pols: [&Digitised; 2], gains: Value| {
+        let parameters =
+            json!({"channels": 64, "spectra_per_heap": 16, "gains": gains, "dither": "none"});
+        let kind = kind::<FEngine>(parameters);
+        let inputs: Vec<_> = pols.iter().map(|pol| pol.port()).collect();
+        let ports = Ports { outputs: kind.outputs(&inputs).unwrap(), inputs };
+        let (env, events) = (Env::detached("f"), Arc::new(Events::default()));
+        env.events.redirect(Some((Arc::clone(&events), "f".to_owned())));
+        let frames = pols.iter().map(|pol| pol.frames()).collect();
+        let out = drive_block(kind.build(&ports.inputs, &env).unwrap(), &ports, &env, frames);
+        assert!(out.frames.len() > 1 && out.frames.iter().all(|frame| frame.validity == [1]));
+        let gauges = env.counters.gauges();
+        let rms_of = |named: &&NamedGauge| named.name == "output_rms";
+        let rms: Vec<f64> = gauges.iter().filter(rms_of).map(|g| g.gauge.get().unwrap()).collect();
+        (rms, events.since(0).iter().map(|event| event.text.clone()).collect::<Vec<_>>())
+    };
+    let (levels, events) = run([&pols[0], &pols[1]], json!([1e-4, 0.3]));
+    let expected = [
+        "level low: every measured value of pol0 is 0; raise `gains`, or check the level of the input",
+    ];
+    assert_eq!(events, expected);
+    // The filter keeps the rms of noise; a part of a complex value has half of its power.
+    let expected = 0.3 * rms / 2_f64.sqrt();
+    assert!(levels[0] == 0.0 && (levels[1] / expected - 1.0).abs() < 0.1, "{levels:?} {expected}");
+    let (_, events) = run([&pols[0], &pols[2]], json!(0.3));
+    assert_eq!(events.len(), 1);
+    assert!(
+        events[0].contains("every measured value of pol1 is 0; its input has no signal"),
+        "{events:?}"
+    );
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub struct Cpu {
     filling: Option<FrameMut>,
     /// Number of clamped values of the output frame, `[heap][pol]`.
     saturated: Vec<u64>,
+    /// Sums of squares of the measured values of the output frame, `[heap][pol]`.
+    squares: Vec<u64>,
 }
 
 impl Cpu {
@@ -41,7 +43,7 @@ impl Cpu {
         let spectrum = vec![Complex32::default(); if unzip.is_some() { shape.channels } else { 0 }];
         Ok(Self {
             shape,
-            collector: Collector::new(postproc, shape, &env.counters),
+            collector: Collector::new(postproc, shape, env),
             quantiser: Quantiser::new(postproc, shape, TILE_SPECTRA.min(postproc.spectra_per_heap)),
             changes: Changes::default(),
             unzip,
@@ -50,6 +52,7 @@ impl Cpu {
             input: None,
             filling: None,
             saturated: vec![0; postproc.heaps_per_frame * shape.pols],
+            squares: vec![0; postproc.heaps_per_frame * shape.pols],
         })
     }
 
@@ -64,12 +67,15 @@ impl Cpu {
             let count = (piece.count - done).min(per_heap - in_heap).min(rows);
             self.quantise(input, piece.from + done, count);
             let Self { shape: Shape { pols, .. }, quantiser, threads, scratches, .. } = self;
-            for (pol, saturated) in self.saturated[heap * *pols..][..*pols].iter_mut().enumerate() {
-                *saturated += quantiser.clamped(pol * rows..pol * rows + count);
+            let spectra = in_heap..in_heap + count;
+            for pol in 0..*pols {
+                let unit = heap * *pols + pol;
+                self.saturated[unit] += quantiser.clamped(pol * rows..pol * rows + count);
+                self.squares[unit] += quantiser.squares(pol * rows, &spectra);
             }
             let out = &mut frame.as_mut_slice::<u8>().expect(fxgraph::ON_HOST)[heap * heap_bytes..]
                 [..heap_bytes];
-            quantiser.transpose(0, &(in_heap..in_heap + count), out, threads, scratches);
+            quantiser.transpose(0, &spectra, out, threads, scratches);
             done += count;
         }
     }
@@ -125,10 +131,12 @@ impl Cpu {
             payload[heap * heap_bytes..][..heap_bytes].fill(0);
         }
         if self.collector.complete(header) {
-            self.collector.annotate_saturated(header, self.saturated.iter().copied());
+            let (saturated, squares) = (self.saturated.iter(), self.squares.iter());
+            self.collector.annotate_quantised(header, saturated.copied(), squares.copied());
             io.outputs[0].push(frame);
         }
         self.saturated.fill(0);
+        self.squares.fill(0);
     }
 }
 

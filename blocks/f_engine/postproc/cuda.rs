@@ -31,7 +31,7 @@ type Job = Option<Output>;
 /// Output frame, in the job that completes it.
 struct Output {
     frame: FrameMut,
-    /// Slot of the counts of clamped values.
+    /// Slot of the counts.
     place: usize,
     /// Whether the frame is sent. Otherwise it is dropped, and readers see the gap in the timestamps.
     has_valid_heap: bool,
@@ -80,7 +80,7 @@ pub fn device_bytes(postproc: &Postproc, shape: Shape) -> usize {
     let rows = shape.pols * shape.spectra;
     Table::<u8>::device_bytes(rows * ROW_BYTES)
         + Table::<f64>::device_bytes(2 * rows)
-        + Table::<u64>::device_bytes(postproc.heaps_per_frame * shape.pols)
+        + Table::<u64>::device_bytes(2 * postproc.heaps_per_frame * shape.pols)
         + DeviceSettings::device_bytes(shape.pols, shape.channels)
 }
 
@@ -104,8 +104,9 @@ pub struct Cuda {
     /// `[pol][spectrum]` of the input frame.
     rows: Vec<DeviceArray<u8>>,
     inputs_begun: usize,
-    /// Counts of clamped values, `[heap][pol]`, of the output frame.
-    saturated: Table<u64>,
+    /// Counts of clamped values `[heap][pol]` of the output frame, then the sums of squares of its measured values
+    /// `[heap][pol]`.
+    counts: Table<u64>,
     outputs_begun: usize,
     collector: Collector,
     /// The input frame being read, and the next of its spectra.
@@ -152,9 +153,9 @@ impl Cuda {
             delays: Table::new(&device, 2 * rows)?,
             rows: gpu::for_each_slot(|| DeviceArray::new(&device, rows * ROW_BYTES))?,
             inputs_begun: 0,
-            saturated: Table::new(&device, counts)?,
+            counts: Table::new(&device, 2 * counts)?,
             outputs_begun: 0,
-            collector: Collector::new(postproc, shape, &env.counters),
+            collector: Collector::new(postproc, shape, env),
             input: None,
             filling: None,
             has_valid_heap: false,
@@ -226,12 +227,15 @@ impl Cuda {
     ) -> Result<(), BlockError> {
         let number = |n: usize| Arg::from(n as u32);
         let in_turn = self.tiles.in_turn(piece, self.blocks_at_once);
+        let saturated = self.counts.address(self.output_place());
+        let squares = saturated + (self.counts.slot_len() / 2 * size_of::<u64>()) as u64;
         let arguments = [
             input.into(),
             self.rows[self.input_place()].address().into(),
             stretch.each.into(),
             output.into(),
-            self.saturated.address(self.output_place()).into(),
+            saturated.into(),
+            squares.into(),
             number(self.shape.spectra),
             number(piece.from),
             number(piece.place),
@@ -260,7 +264,7 @@ impl Cuda {
         }
         self.has_valid_heap = self.collector.complete(frame.header_mut());
         let place = self.output_place();
-        self.saturated.fetch(&mut self.lane, place)
+        self.counts.fetch(&mut self.lane, place)
     }
 
     /// Takes the output frame being filled, which gets no more spectra, for the job that completes it.
@@ -301,7 +305,7 @@ impl Cuda {
         }
         if is_new {
             self.outputs_begun = self.outputs_begun.wrapping_add(1);
-            self.saturated.clear(&mut self.lane, self.outputs_begun % IN_FLIGHT)?;
+            self.counts.clear(&mut self.lane, self.outputs_begun % IN_FLIGHT)?;
         }
         // The job owns the output frame only if it completes it.
         self.lane.hold(None)?;
@@ -328,8 +332,10 @@ impl Cuda {
     /// Sends the frame that a job has completed.
     fn hand_on(&mut self, job: Job, io: &mut Io<'_>) -> Result<(), BlockError> {
         let Some(Output { mut frame, place, has_valid_heap: true }) = job else { return Ok(()) };
-        let saturated = self.saturated.host(place)?.iter().copied();
-        self.collector.annotate_saturated(frame.header_mut(), saturated);
+        let counts = self.counts.host(place)?;
+        let (saturated, squares) = counts.split_at(counts.len() / 2);
+        let [saturated, squares] = [saturated, squares].map(|counts| counts.iter().copied());
+        self.collector.annotate_quantised(frame.header_mut(), saturated, squares);
         io.outputs[0].push(frame);
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! Assignment of spectra to heaps, and headers of the output frames, for all implementations.
 
 use super::Postproc;
+use crate::common::output_level::{MEASURED_SPECTRA, OutputLevels};
 use crate::common::spectra::Shape;
 use fxgraph::retune::MAX_TIMESTAMP;
-use fxgraph::{Counter, Counters, Header};
+use fxgraph::{Counter, Env, Header};
 
 /// Longest gap that counts as missing heaps; in a longer one the stream's time jumped. The same value as the
 /// default of `max_gap_seconds` of `spead_source`.
@@ -30,6 +31,7 @@ pub struct Collector {
     heaps_missing: Counter,
     values_saturated: Counter,
     frames_misplaced: Counter,
+    levels: OutputLevels,
 }
 
 /// Adjacent spectra of an input frame that go to adjacent places of an output frame.
@@ -44,11 +46,21 @@ pub struct Piece {
 
 impl Collector {
     /// Creates a collector for an input of this shape.
-    pub fn new(postproc: &Postproc, shape: Shape, counters: &Counters) -> Self {
+    pub fn new(postproc: &Postproc, shape: Shape, env: &Env) -> Self {
+        let counters = &env.counters;
+        let spectra_per_heap = postproc.spectra_per_heap;
+        let levels = OutputLevels::new(
+            (0..shape.pols).map(|pol| format!("pol{pol}")),
+            2 * shape.channels * MEASURED_SPECTRA.min(spectra_per_heap),
+            shape.adc_sample_rate_hz / (shape.step * spectra_per_heap) as f64,
+            "gains",
+            env,
+        );
         Self {
+            levels,
             shape,
             heaps: postproc.heaps_per_frame,
-            spectra_per_heap: postproc.spectra_per_heap,
+            spectra_per_heap,
             next_spectrum: 0,
             adc_power: vec![0.0; 2 * shape.pols],
             adc_clipped: vec![0.0; shape.pols],
@@ -177,12 +189,13 @@ impl Collector {
         true
     }
 
-    /// Writes the annotation `saturated` of a complete frame: counts of clamped values, `[heap][pol]`, 0 for invalid
-    /// heaps.
-    pub fn annotate_saturated(
-        &self,
+    /// Writes the annotations of a complete frame: `saturated` `[heap][pol]`, counts of clamped values, and
+    /// `output_power` `[heap][pol]`, from the sums of squares of the measured values. Both are 0 for invalid heaps.
+    pub fn annotate_quantised(
+        &mut self,
         header: &mut Header,
         saturated: impl ExactSizeIterator<Item = u64>,
+        squares: impl ExactSizeIterator<Item = u64>,
     ) {
         let pols = self.shape.pols;
         let table = header.annotations.reset("saturated", saturated.len());
@@ -191,5 +204,12 @@ impl Collector {
             *to = count as f64;
             self.values_saturated.add(count);
         }
+        let is_valid = |validity: &[u32], unit: usize| validity[unit / pols] > 0;
+        let is_silent = |header: &Header, pol: usize| {
+            // Sum of squares and number of samples.
+            let adc_power = header.annotations.get("adc_power").get(2 * pol..2 * pol + 2);
+            adc_power.is_some_and(|power| power[0] == 0.0 && power[1] > 0.0)
+        };
+        self.levels.annotate(header, squares, is_valid, is_silent);
     }
 }

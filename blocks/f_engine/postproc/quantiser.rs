@@ -2,8 +2,10 @@
 
 use super::settings::Settings;
 use super::{Layout, Postproc};
+use crate::common::output_level::MEASURED_SPECTRA;
 use crate::common::parallel::Threads;
 use crate::common::spectra::Shape;
+use fxgraph_dsp::power::sum_of_squares;
 use fxgraph_dsp::rotate::{Turn, rotate};
 use fxgraph_dsp::simd::{Form, Lines};
 use fxgraph_dsp::transpose::Transposition;
@@ -128,6 +130,15 @@ impl Quantiser {
     pub fn clamped(&self, rows: Range<usize>) -> u64 {
         let count = |row: &AtomicU32| u64::from(row.load(Ordering::Relaxed));
         self.clamped[rows].iter().map(count).sum()
+    }
+
+    /// Sum of squares of the values that are measured for the level, among rows for `spectra` of a heap from row `first`
+    /// on.
+    pub fn squares(&self, first: usize, spectra: &Range<usize>) -> u64 {
+        let measured = spectra.end.min(MEASURED_SPECTRA).saturating_sub(spectra.start);
+        let pitch = self.transposition.pitch;
+        let rows = self.quantised[first * pitch..].chunks_exact(pitch).take(measured);
+        rows.map(|row| sum_of_squares(bytemuck::cast_slice(&row[..self.channels]))).sum()
     }
 
     /// Transposes rows, from row `first` of each polarisation on, to the places of `spectra` in `heap`.

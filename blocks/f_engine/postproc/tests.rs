@@ -66,6 +66,24 @@ fn two_pols(seed: u64) -> Vec<Digitised> {
     (0..2).map(|pol| Digitised::new(noise(seed + pol, 32768, 60.0, 10))).collect()
 }
 
+/// Annotations `output_power` of all frames.
+fn output_powers(out: &Out) -> Vec<f64> {
+    let powers = out.frames.iter().map(|frame| frame.annotations.get("output_power"));
+    powers.flatten().copied().collect()
+}
+
+/// Mean squares of the parts of the first 4 of 32 spectra of heaps of two polarisations, \[heap\]\[pol\].
+fn powers_of(heaps: &[Heap]) -> Vec<f64> {
+    let power = |(_, is_valid, values): &Heap, pol: usize| {
+        let of_pol = |(i, _): &(usize, &[i8; 2])| i % 2 == pol && i / 2 % 32 < 4;
+        let measured = values.iter().enumerate().filter(of_pol);
+        let squares = measured.flat_map(|(_, value)| value).map(|part| f64::from(*part).powi(2));
+        let count = 2 * 4 * values.len() / 64;
+        if *is_valid { squares.sum::<f64>() / count as f64 } else { 0.0 }
+    };
+    heaps.iter().flat_map(|heap| [0, 1].map(|pol| power(heap, pol))).collect()
+}
+
 #[test]
 fn output_agrees_with_double_precision_within_one() {
     let delays = json!([
@@ -132,6 +150,7 @@ fn output_agrees_with_double_precision_within_one() {
                 out.frames.iter().flat_map(|frame| frame.annotations.get("saturated")).sum();
             assert!((counted - clamped as f64).abs() <= 2.0, "{counted} {clamped}");
             assert_eq!(out.count("values_saturated"), counted as u64);
+            assert_eq!(output_powers(&out), powers_of(&heaps(&out)), "{unzip} {layout} {bits}");
             assert!(bits == 8 || clamped > 0);
         }
     }

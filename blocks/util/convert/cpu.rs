@@ -1,6 +1,7 @@
 //! The CPU implementation, which is the reference.
 
 use super::Convert;
+use super::level::Level;
 use super::numbers;
 use crate::common::parallel::Threads;
 use fxgraph::{BlockError, Configured, Counter, Env, Frame, FrameMut, Map};
@@ -15,6 +16,7 @@ pub(super) struct Cpu {
     /// Elements of the frame that did not fit, per thread.
     saturated: Vec<u64>,
     values_saturated: Counter,
+    level: Option<Level>,
 }
 
 impl Cpu {
@@ -28,6 +30,7 @@ impl Cpu {
             saturated: vec![0; threads.count()],
             threads,
             values_saturated: super::saturated(&env.counters),
+            level: Level::new(output, env),
         })
     }
 }
@@ -35,12 +38,17 @@ impl Cpu {
 impl Map for Cpu {
     fn map(&mut self, input: &Frame, output: &mut FrameMut) -> Result<(), BlockError> {
         let [from_bytes, to_bytes] = self.element_bytes;
-        let (from, to) = (input.as_slice::<u8>()?, output.as_mut_slice::<u8>()?);
+        let from = input.as_slice::<u8>()?;
+        let (header, to) = output.parts_mut::<u8>()?;
         self.threads.each(to, to_bytes, &mut self.saturated, |first, to, saturated| {
             let from = &from[first * from_bytes..][..to.len() / to_bytes * from_bytes];
             *saturated += (self.convert)(from, to, self.scale);
         });
         self.values_saturated.add(self.saturated.iter_mut().map(std::mem::take).sum());
+        if let Some(level) = &mut self.level {
+            let squares = level.squares(to);
+            level.annotate(header, squares);
+        }
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // launches on memory that the job and the block own
 
 use super::Convert;
+use super::level::Level;
 use super::numbers::{is_double, parts};
 use crate::common::gpu::{self, Table};
 use fxgraph::cuda::{Device, GpuJob, GpuMap, Grid, Kernel};
@@ -18,9 +19,10 @@ pub(super) struct Cuda {
     grid: Grid,
     numbers: u64,
     scale: f64,
-    /// Elements of a job's frame that did not fit.
-    saturated: Table<u64>,
+    /// Elements of a job's frame that did not fit, and the sum of squares of the measured numbers.
+    counts: Table<u64>,
     values_saturated: Counter,
+    level: Option<Level>,
 }
 
 /// Returns the kernel's name of the numbers of an element.
@@ -46,12 +48,13 @@ impl Cuda {
         let numbers = output.elements() * parts;
         let kernel = gpu::program(device, "convert.cu", defines)?.kernel("convert", 0)?;
         Ok(Self {
-            saturated: Table::new(device, 1)?,
+            counts: Table::new(device, 2)?,
             kernel,
             grid: Grid::new([numbers.div_ceil(THREADS * RUN), 1, 1], THREADS),
             numbers: numbers as u64,
             scale: block.parameters.scale,
             values_saturated: super::saturated(&env.counters),
+            level: Level::new(output, env),
         })
     }
 }
@@ -60,20 +63,24 @@ impl GpuMap for Cuda {
     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
         let GpuJob { lane, slot, from, to, .. } = job;
         lane.tables();
-        self.saturated.clear(lane, slot)?;
+        self.counts.clear(lane, slot)?;
         lane.work()?;
-        let saturated = self.saturated.address(slot);
+        let counts = self.counts.address(slot);
         let arguments =
-            [from.into(), to.into(), saturated.into(), self.numbers.into(), self.scale.into()];
+            [from.into(), to.into(), counts.into(), self.numbers.into(), self.scale.into()];
         // SAFETY: the arguments match the kernel; the job owns the frames, which have as many numbers as
         // the kernel converts, and no other job in flight has its slot.
         unsafe { self.kernel.launch(lane.stream(), self.grid, &arguments) }?;
         lane.results()?;
-        self.saturated.fetch(lane, slot)
+        self.counts.fetch(lane, slot)
     }
 
-    fn complete(&mut self, slot: usize, _: &mut Header) -> Result<(), BlockError> {
-        self.values_saturated.add(self.saturated.host(slot)?[0]);
+    fn complete(&mut self, slot: usize, output: &mut Header) -> Result<(), BlockError> {
+        let [saturated, squares] = *self.counts.host(slot)?.first_chunk().unwrap_or(&[0; 2]);
+        self.values_saturated.add(saturated);
+        if let Some(level) = &mut self.level {
+            level.annotate(output, squares);
+        }
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ mod bench;
 pub mod conformance;
 mod cpu;
 mod cuda;
+mod level;
 mod numbers;
 #[cfg(test)]
 mod tests;
@@ -102,7 +103,7 @@ impl KindSpec for Convert {
         Implementation::<Self>::cuda("cuda", "identical bit by bit", |block, env| {
             GpuMapped::build(env, |lane| cuda::Cuda::new(block, env, lane.device()))
         })
-        .device_bytes(|_| Table::<u64>::device_bytes(1)),
+        .device_bytes(|_| Table::<u64>::device_bytes(2)),
     ];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<numbers::Convert> {

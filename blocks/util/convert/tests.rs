@@ -188,3 +188,34 @@ fn convert_rejects_invalid_types_and_lists_valid_ones() {
     }
     assert!(kind(Dtype::F64, 1e60, 1).outputs(&[port(Dtype::I32, 8)]).is_ok());
 }
+
+#[test]
+fn level_of_integers_is_that_of_the_first_numbers_of_each_stretch() {
+    // Two stretches and a half; numbers that are not measured are large.
+    let value = |n: usize| if n % 16384 < 256 { 3.0 - (n % 2) as f32 } else { 100.0 };
+    let values: Vec<f32> = (0..40_000).map(value).collect();
+    let power = |to: Dtype, scale: f64| {
+        let input = port(Dtype::F32, values.len());
+        let kind = kind(to, scale, 2);
+        let outputs = kind.outputs(std::slice::from_ref(&input)).unwrap();
+        let ports = Ports { inputs: vec![input], outputs };
+        let env = Env::detached("convert");
+        let mut harness =
+            Harness::new(kind.build(&ports.inputs, &env).unwrap(), &ports, 1).unwrap();
+        assert!(harness.send(0, |frame| {
+            frame.header_mut().validity[0] = 1;
+            frame.as_mut_slice().unwrap().copy_from_slice(&values);
+        }));
+        harness.end(0);
+        Harness::block_on(harness.run()).unwrap();
+        let power = harness.receive(0).unwrap().header().annotations.get("output_power").to_vec();
+        let rms = env.counters.gauges().first().and_then(|named| named.gauge.get());
+        assert_eq!(rms, power.first().map(|power| power.sqrt()));
+        power
+    };
+    assert_eq!(power(Dtype::I8, 1.0), [6.5]);
+    assert_eq!(power(Dtype::U8, 2.0), [26.0]);
+    assert_eq!(power(Dtype::I16, 100.0), [65_000.0]);
+    assert_eq!(power(Dtype::I8, 0.1), [0.0]);
+    assert!(power(Dtype::F16, 1.0).is_empty());
+}

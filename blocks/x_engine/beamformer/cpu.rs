@@ -2,12 +2,14 @@
 
 use super::{Beamformer, Counts, count_antennas};
 use crate::common::dither::Dither;
+use crate::common::output_level::MEASURED_SPECTRA;
 use crate::common::stacked::Stacked;
 use crate::common::units::{self, Units};
 use fxgraph::retune::{Change, Changes, Timed};
-use fxgraph::{Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next};
+use fxgraph::{Block, BlockError, Dtype, Frame, FrameMut, Io, Next};
 use fxgraph_dsp::beams::{Layout, Scratch, add_antennas, quantise_beam};
 use fxgraph_dsp::dither;
+use fxgraph_dsp::power::sum_of_squares;
 use fxgraph_dsp::simd::Form;
 use num_complex::Complex32;
 use rayon::prelude::*;
@@ -21,7 +23,9 @@ pub(super) struct Cpu {
     /// Current input and output frame, and the next heap.
     frames: Option<(Arc<Frame>, FrameMut, usize)>,
     /// Number of clamped values of the current frame, `[heap][beam]`.
-    saturated: Vec<f64>,
+    saturated: Vec<u64>,
+    /// Sums of squares of its measured values, `[heap][beam]`.
+    squares: Vec<u64>,
     /// Whether any data of each antenna are there in the current heap.
     present: Vec<u32>,
     counts: Counts,
@@ -72,7 +76,7 @@ impl Cpu {
         weights: Weights,
         first_channel: usize,
         threads: usize,
-        env: &Env,
+        counts: Counts,
     ) -> Result<Self, BlockError> {
         let beams = parameters.beams.len();
         let channels_per_worker = shape.channels.div_ceil(threads.clamp(1, shape.channels));
@@ -97,9 +101,10 @@ impl Cpu {
             workers: (0..workers).map(worker).collect(),
             pool: crate::common::parallel::pool(workers)?,
             frames: None,
-            saturated: vec![0.0; shape.heaps * beams],
+            saturated: vec![0; shape.heaps * beams],
+            squares: vec![0; shape.heaps * beams],
             present: vec![0; shape.antennas],
-            counts: Counts::new(env),
+            counts,
             changes: Changes::default(),
         })
     }
@@ -135,6 +140,10 @@ impl Cpu {
             for (worker, row) in workers.iter().zip(row.chunks_mut(part)) {
                 row.copy_from_slice(&worker.output[beam * part..][..row.len()]);
             }
+            let measured = MEASURED_SPECTRA.min(shape.spectra);
+            let values = row.chunks_exact(shape.spectra).map(|values| &values[..measured]);
+            self.squares[heap * beams + beam] =
+                values.map(|values| sum_of_squares(values.as_flattened())).sum();
         }
         let antennas = self.counts.heap(valid);
         match shape.units {
@@ -147,8 +156,7 @@ impl Cpu {
         }
         for beam in 0..beams {
             let saturated = workers.iter().map(|worker| worker.saturated[beam]).sum();
-            self.counts.values_saturated.add(saturated);
-            self.saturated[heap * beams + beam] = saturated as f64;
+            self.saturated[heap * beams + beam] = saturated;
         }
     }
 }
@@ -236,9 +244,8 @@ impl Block for Cpu {
         if heap + 1 < self.former.shape.heaps {
             self.frames = Some((input, output, heap + 1));
         } else {
-            let saturated = &self.saturated;
-            let annotations = &mut output.header_mut().annotations;
-            annotations.reset("saturated", saturated.len()).copy_from_slice(saturated);
+            let (saturated, squares) = (self.saturated.iter(), self.squares.iter());
+            self.counts.annotate(output.header_mut(), saturated.copied(), squares.copied());
             io.outputs[0].push(output);
         }
         Ok(Next::Again)

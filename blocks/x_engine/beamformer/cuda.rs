@@ -13,7 +13,7 @@ use fxgraph::cuda::driver::sys::CUstream;
 use fxgraph::cuda::{Arg, CudaError, Device, GpuJob, GpuMap, Properties};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::{Change, Changes};
-use fxgraph::{At, BlockError, Dtype, Env, Header, Refusal};
+use fxgraph::{At, BlockError, Dtype, Header, Refusal};
 use fxgraph_dsp::dither;
 use num_complex::Complex32;
 use std::ops::Range;
@@ -86,6 +86,7 @@ pub(super) struct Launch {
     pub weights: u64,
     pub heaps: u64,
     pub clamped: u64,
+    pub squares: u64,
     pub first_channel: u64,
     /// Spectra to compute, counted over all heaps.
     pub spectra: Range<usize>,
@@ -93,13 +94,14 @@ pub(super) struct Launch {
 
 impl Launch {
     /// Arguments of both kernels.
-    pub(super) fn arguments(&self) -> [Arg<'static>; 8] {
+    pub(super) fn arguments(&self) -> [Arg<'static>; 9] {
         [
             self.from.into(),
             self.to.into(),
             self.weights.into(),
             self.heaps.into(),
             self.clamped.into(),
+            self.squares.into(),
             self.first_channel.into(),
             (self.spectra.start as u32).into(),
             (self.spectra.end as u32).into(),
@@ -123,6 +125,8 @@ pub(super) struct Cuda {
     present: Vec<u32>,
     /// `[heap][beam]`.
     clamped: Table<u32>,
+    /// Sums of squares of the measured values, `[heap][beam]`.
+    squares: Table<u64>,
     counts: Counts,
 }
 
@@ -132,7 +136,9 @@ pub(super) fn device_bytes(parameters: &Beamformer, shape: &Stacked) -> usize {
     let weights = tensor_core::most_weight_words(shape, beams)
         .max(hopper::most_weight_words(parameters, shape));
     let heap = tensor_core::most_heap_words(shape.antennas).max(hopper::HEAP_WORDS) + beams;
-    Versions::<u32>::device_bytes(weights) + Table::<u32>::device_bytes(shape.heaps * heap)
+    Versions::<u32>::device_bytes(weights)
+        + Table::<u32>::device_bytes(shape.heaps * heap)
+        + Table::<u64>::device_bytes(shape.heaps * beams)
 }
 
 /// Diagnostic if the weights exceed the range of the kernels.
@@ -171,7 +177,7 @@ impl Cuda {
         weights: &Weights,
         first_channel: usize,
         form: Option<Form>,
-        (env, device): (&Env, &Arc<Device>),
+        (counts, device): (Counts, &Arc<Device>),
     ) -> Result<Self, BlockError> {
         let best = || Form::best(shape.antennas, shape.spectra, Some(device.properties()));
         let kernels: Box<dyn Kernels> = match form.unwrap_or_else(best) {
@@ -188,12 +194,13 @@ impl Cuda {
             heaps: Table::new(device, shape.heaps * kernels.heap_words())?,
             present: vec![0; shape.heaps * shape.antennas],
             clamped: Table::new(device, shape.heaps * beams)?,
+            squares: Table::new(device, shape.heaps * beams)?,
             kernels,
             shape,
             beams,
             dither_seed: (parameters.dither == Dither::Uniform).then_some(parameters.dither_seed),
             first_channel: first_channel as u64,
-            counts: Counts::new(env),
+            counts,
         })
     }
 
@@ -228,6 +235,7 @@ impl GpuMap for Cuda {
         lane.tables();
         self.heaps.send(lane, slot, 0..self.heaps.slot_len())?;
         self.clamped.clear(lane, slot)?;
+        self.squares.clear(lane, slot)?;
         self.weights.send(lane)?;
         lane.work()?;
         let Stacked { heaps, spectra, samples_per_spectrum, .. } = self.shape;
@@ -244,13 +252,15 @@ impl GpuMap for Cuda {
                 weights: self.weights.address(t),
                 heaps: self.heaps.address(slot),
                 clamped: self.clamped.address(slot),
+                squares: self.squares.address(slot),
                 first_channel: self.first_channel,
                 spectra: done..end,
             })?;
             done = end;
         }
         lane.results()?;
-        self.clamped.fetch(lane, slot)
+        self.clamped.fetch(lane, slot)?;
+        self.squares.fetch(lane, slot)
     }
 
     fn validity(&mut self, input: &[u32], output: &mut [u32]) {
@@ -277,13 +287,10 @@ impl GpuMap for Cuda {
     }
 
     fn complete(&mut self, slot: usize, output: &mut Header) -> Result<(), BlockError> {
-        let clamped = self.clamped.host(slot)?;
-        let saturated = output.annotations.reset("saturated", clamped.len());
-        for (saturated, &clamped) in saturated.iter_mut().zip(clamped.iter()) {
-            *saturated = f64::from(clamped);
-            self.counts.values_saturated.add(u64::from(clamped));
-        }
+        let clamped = self.clamped.host(slot)?.iter().map(|count| u64::from(*count));
+        let squares = self.squares.host(slot)?.iter().copied();
         debug_assert_eq!(clamped.len(), self.shape.heaps * self.beams);
+        self.counts.annotate(output, clamped, squares);
         Ok(())
     }
 

@@ -11,6 +11,7 @@ mod tests;
 mod tiles;
 
 use crate::common::dither::Dither;
+use crate::common::output_level::{MEASURED_SPECTRA, OutputLevels};
 use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::common::stacked::Stacked;
 use crate::common::units::Units;
@@ -20,7 +21,7 @@ use fxgraph::cuda::GpuMapped;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::kind::Build;
 use fxgraph::{
-    At, Axis, Band, Block, BlockError, Checked, Clock, Configured, Counter, Dtype, Env,
+    At, Axis, Band, Block, BlockError, Checked, Clock, Configured, Counter, Dtype, Env, Header,
     Implementation, Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources,
     ValidityType,
 };
@@ -311,14 +312,25 @@ impl Beamformer {
     }
 }
 
-/// Counters of both implementations.
+/// Counters of both implementations, and the levels of the beams.
 struct Counts {
     values_saturated: Counter,
     heaps_incomplete: Counter,
+    levels: OutputLevels,
+    beams: usize,
 }
 
 impl Counts {
-    fn new(env: &Env) -> Self {
+    fn new(block: &Configured<Beamformer>, env: &Env) -> Self {
+        let (shape, beams) = (&block.shape, block.parameters.beams.len());
+        let clock = &block.ports.inputs[0].clock;
+        let levels = OutputLevels::new(
+            (0..beams).map(|beam| format!("beam{beam}")),
+            2 * shape.channels * MEASURED_SPECTRA.min(shape.spectra),
+            clock.frames_per_second() * shape.heaps as f64,
+            "gain",
+            env,
+        );
         Self {
             values_saturated: env.counters.count(
                 "values_saturated",
@@ -328,7 +340,35 @@ impl Counts {
                 "heaps_incomplete",
                 "heaps to which not all antennas contributed; look for missing packets upstream",
             ),
+            levels,
+            beams,
         }
+    }
+
+    /// Writes the annotations `saturated` and `output_power`, both `[heap][beam]`, of an output frame with its validity.
+    fn annotate(
+        &mut self,
+        header: &mut Header,
+        saturated: impl ExactSizeIterator<Item = u64>,
+        squares: impl ExactSizeIterator<Item = u64>,
+    ) {
+        let table = header.annotations.reset("saturated", saturated.len());
+        for (to, count) in table.iter_mut().zip(saturated) {
+            *to = count as f64;
+            self.values_saturated.add(count);
+        }
+        let (beams, units) = (self.beams, squares.len());
+        let is_valid = |validity: &[u32], unit: usize| {
+            // A count for each heap, or for each channel of each beam.
+            let of_unit = validity.len() / units;
+            let counts = unit * of_unit..(unit + 1) * of_unit;
+            if of_unit == 0 {
+                validity[unit / beams] > 0
+            } else {
+                validity[counts].iter().any(|n| *n > 0)
+            }
+        };
+        self.levels.annotate(header, squares, is_valid, |_, _| false);
     }
 
     /// Validity of an output heap: the number of antennas with `valid` `[antenna]` not 0. Counts incomplete heaps.
@@ -380,7 +420,8 @@ fn gpu_block(
     let Configured { parameters, shape, .. } = block;
     let (weights, first) = (weights(block), first_channel(block));
     GpuMapped::build(env, |lane| {
-        Cuda::new(parameters, *shape, &weights, first, form, (env, lane.device()))
+        let counts = Counts::new(block, env);
+        Cuda::new(parameters, *shape, &weights, first, form, (counts, lane.device()))
     })
 }
 
@@ -391,7 +432,8 @@ impl KindSpec for Beamformer {
             let Configured { parameters, shape, .. } = block;
             let (weights, first) = (weights(block), first_channel(block));
             let threads = parameters.threads(shape);
-            Ok(Box::new(cpu::Cpu::new(parameters, *shape, weights, first, threads, env)?))
+            let counts = Counts::new(block, env);
+            Ok(Box::new(cpu::Cpu::new(parameters, *shape, weights, first, threads, counts)?))
         }),
         cuda(
             "cuda",

@@ -116,7 +116,7 @@ fn beams_are_within_one_step_of_double_precision_for_every_layout() {
             assert_eq!(frame.header().timestamp, 1 << 20);
             assert_eq!(count(&counters, "heaps_incomplete"), 2);
             let voltages = voltages(&shape, &payload);
-            let (mut off, mut clamped) = (0, vec![0.0; 6]);
+            let (mut off, mut clamped, mut power) = (0, vec![0.0; 6], vec![0.0; 6]);
             for (index, value) in frame.as_slice::<[i8; 2]>().unwrap().iter().enumerate() {
                 let spectrum = index % shape.spectra;
                 let channel = index / shape.spectra % shape.channels;
@@ -125,6 +125,11 @@ fn beams_are_within_one_step_of_double_precision_for_every_layout() {
                 let place = (heap, channel, spectrum);
                 let sum = exact(&kind.beams[m], &shape, &voltages, &valid, place);
                 let parts = [sum.re, sum.im];
+                if spectrum < 4 {
+                    let numbers = 2 * shape.channels * shape.spectra.min(4);
+                    let square: f64 = value.iter().map(|part| f64::from(*part).powi(2)).sum();
+                    power[unit] += square / numbers as f64;
+                }
                 clamped[unit] += f64::from(u8::from(parts.iter().any(|v| v.abs() > 127.0)));
                 for (value, part) in value.iter().zip(parts) {
                     let rounded = part.clamp(-127.0, 127.0).round_ties_even();
@@ -134,6 +139,10 @@ fn beams_are_within_one_step_of_double_precision_for_every_layout() {
             }
             assert!(off <= 4, "{off} values are not the rounded ones");
             assert_eq!(frame.header().annotations.get("saturated"), clamped);
+            let measured = frame.header().annotations.get("output_power");
+            assert_eq!(measured.len(), 6);
+            let is_close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-9 * b.max(1.0);
+            assert!(measured.iter().zip(&power).all(is_close), "{measured:?} {power:?}");
         }
     }
 }
