@@ -27,10 +27,12 @@ const NEW_OUTPUT: u16 = 2;
 
 /// A frame that is with the process.
 struct Job {
-    number: u8,
+    number: u64,
     input: Arc<Frame>,
     /// `None` for a block without output.
     output: Option<FrameMut>,
+    /// Whether the process writes to a copy of the output.
+    is_staged: bool,
     input_slot: u16,
     output_slot: u16,
 }
@@ -63,7 +65,8 @@ pub struct Cpu {
     env: Env,
     child: Option<Child>,
     jobs: VecDeque<Job>,
-    next_job: usize,
+    /// Number of the next job. Numbers are not used again, also not by another process.
+    next_job: u64,
     staging: [Staging; JOBS],
     /// Buffer of a frame that the process dropped, for the next job.
     spare: Option<FrameMut>,
@@ -181,13 +184,14 @@ impl Cpu {
     fn complete(
         &mut self,
         io: &mut Io<'_>,
-        job: u8,
+        job: u64,
         is_dropped: bool,
         timestamp: u64,
     ) -> Result<(), BlockError> {
         let expected = self.jobs.front().map(|next| next.number);
         let is_next = expected == Some(job);
-        let Some(Job { input, output, .. }) = self.jobs.pop_front().filter(|_| is_next) else {
+        let next = self.jobs.pop_front().filter(|_| is_next);
+        let Some(Job { input, output, is_staged, .. }) = next else {
             let expected = expected.map_or_else(|| "none".to_owned(), |n| format!("job {n}"));
             return Err(self.fail(Fault::System(format!(
                 "the process answered job {job}, expected {expected}"
@@ -204,9 +208,8 @@ impl Cpu {
             return Ok(());
         }
         self.computed.add(1);
-        if output.shared().is_none()
-            && let Some(staged) = &self.staging[usize::from(job)].output
-        {
+        let place = place_of(job);
+        if is_staged && let Some(staged) = &self.staging[place].output {
             let payload = output.as_mut_slice::<u8>()?;
             let bytes = payload.len();
             payload.copy_from_slice(&staged.bytes()[..bytes]);
@@ -215,7 +218,7 @@ impl Cpu {
         header.continue_from(input.header());
         header.timestamp = timestamp;
         let full = self.output.as_ref().map_or(1, |port| port.validity.full);
-        child.counts.copy_output(usize::from(job), full, &mut header.validity);
+        child.counts.copy_output(place, full, &mut header.validity);
         io.outputs[0].push(output);
         Ok(())
     }
@@ -261,10 +264,10 @@ impl Cpu {
             return Err(self.fail(fault));
         }
         let number = self.next_job;
-        self.next_job = (number + 1) % JOBS;
+        self.next_job += 1;
         let Some(child) = &mut self.child else { return Ok(()) };
-        let staging = &mut self.staging[number];
-        child.counts.set_input(number, &input.header().validity);
+        let staging = &mut self.staging[place_of(number)];
+        child.counts.set_input(place_of(number), &input.header().validity);
         let read = if let Some(memory) = input.shared() {
             memory
         } else {
@@ -282,8 +285,13 @@ impl Cpu {
         let read_only = read_only.transpose().map_err(|error| {
             BlockError::new("cannot open shared memory for reading").because(error)
         })?;
+        // Memory that another process reads takes no new writer: see `SharedMemory::read_only`.
+        let cannot_write =
+            |memory: &SharedMemory| !child.outputs.has(memory) && !memory.takes_writers();
+        let is_staged =
+            output.as_ref().is_some_and(|output| output.shared().is_none_or(cannot_write));
         let written = match &output {
-            Some(output) if output.shared().is_none() => {
+            Some(output) if is_staged => {
                 self.copied.add(1);
                 Some(&*staged(&mut staging.output, output.home().frame_bytes())?)
             }
@@ -299,13 +307,12 @@ impl Cpu {
         let flags =
             if is_new_input { NEW_INPUT } else { 0 } | if is_new_output { NEW_OUTPUT } else { 0 };
         let header = input.header();
-        let mut packet = [0; 32];
+        let mut packet = [0; 40];
         packet[0] = b'F';
-        packet[1] = number as u8;
         packet[2..4].copy_from_slice(&input_slot.to_le_bytes());
         packet[4..6].copy_from_slice(&output_slot.to_le_bytes());
         packet[6..8].copy_from_slice(&flags.to_le_bytes());
-        let words = [header.timestamp, header.sequence, header.config_id];
+        let words = [number, header.timestamp, header.sequence, header.config_id];
         for (place, word) in packet[8..].as_chunks_mut().0.iter_mut().zip(words) {
             *place = word.to_le_bytes();
         }
@@ -316,9 +323,15 @@ impl Cpu {
             [Some(only), None] => child.sender.send(&packet, &[only]),
             _ => child.sender.send(&packet, &[]),
         };
-        self.jobs.push_back(Job { number: number as u8, input, output, input_slot, output_slot });
+        let job = Job { number, input, output, is_staged, input_slot, output_slot };
+        self.jobs.push_back(job);
         sent.map_err(|fault| self.fail(fault))
     }
+}
+
+/// Place of a job among those that are with the process at a time.
+fn place_of(job: u64) -> usize {
+    (job % JOBS as u64) as usize
 }
 
 /// Memory for the copy of a frame, allocated at the first frame.

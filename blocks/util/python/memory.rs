@@ -20,6 +20,12 @@ pub struct Slots {
 }
 
 impl Slots {
+    /// Whether the process has mapped `memory`.
+    pub fn has(&self, memory: &SharedMemory) -> bool {
+        let identity = Arc::as_ptr(memory.identity());
+        self.known.iter().any(|known| std::ptr::eq(known.as_ptr(), identity))
+    }
+
     /// Slot of `memory`, and whether the process has to map it. A slot in `busy` is with the process and stays.
     pub fn slot(&mut self, memory: &SharedMemory, busy: &[u16]) -> (u16, bool) {
         let identity = memory.identity();
@@ -107,7 +113,9 @@ mod tests {
         let mut slots = Slots::default();
         let memory = || SharedMemory::new(1).unwrap();
         let first = memory();
+        assert!(!slots.has(&first));
         assert_eq!(slots.slot(&first, &[]), (0, true));
+        assert!(slots.has(&first));
         assert_eq!(slots.slot(&first, &[]), (0, false));
         let others: Vec<_> = (1..SLOTS).map(|_| memory()).collect();
         for (n, other) in others.iter().enumerate() {

@@ -2,10 +2,14 @@
 
 mod ask;
 mod bench;
+#[cfg(test)]
+mod chain_tests;
 mod cpu;
 mod fault;
+mod lines;
 mod log;
 mod memory;
+mod patience;
 mod port;
 mod process;
 mod program;

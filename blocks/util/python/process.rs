@@ -1,26 +1,28 @@
 //! The process of a block: interpreter, socket, log, and its end.
 //!
 //! Host and process send packets over a pair of sockets, which keep their order: sources of the runner, messages in
-//! JSON, and 32 bytes for each frame. The process dies with the host: it holds the reading end of a pipe, and the
+//! JSON, and 40 bytes for each frame. The process dies with the host: it holds the reading end of a pipe, and the
 //! kernel kills its group when the writing end is gone.
 
 use super::fault::{Fault, Raised};
+use super::lines::Lines;
+use super::patience::Patience;
 use super::port;
 use super::program::Program;
 use fxgraph::PortType;
 use fxgraph::frame::SharedMemory;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
-    SocketType, recv, sendmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{IoSlice, Read};
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -34,7 +36,7 @@ const RUNNER: &str = include_str!("runner.py");
 /// Makes modules of the sources that come over the socket (descriptor 0), and runs the last one.
 const BOOT: &str = include_str!("boot.py");
 
-/// Time limit for the start of the interpreter, for imports and for `start` of a block.
+/// Time limit for the start of the interpreter, for imports and for `start` of a block, as [`Patience`] counts it.
 pub const START_LIMIT: Duration = Duration::from_secs(30);
 /// Time for a process that does not answer to write its stack.
 const STACK_TIME: Duration = Duration::from_millis(300);
@@ -44,15 +46,14 @@ const END_TIME: Duration = Duration::from_millis(500);
 const PACKET_BYTES: usize = 32 << 10;
 /// Longest packet of the process.
 const REPLY_BYTES: usize = 64 << 10;
-/// Longest line of the log in bytes, and number of lines that a report of an end shows.
-const LINE_BYTES: usize = 4096;
+/// Number of lines of the log that a report of an end shows.
 const LAST_LINES: usize = 40;
 
 /// Packet of the process.
 #[derive(Debug)]
 pub enum Packet {
     /// A frame was computed, or dropped by the block.
-    Done { job: u8, is_dropped: bool, timestamp: u64 },
+    Done { job: u64, is_dropped: bool, timestamp: u64 },
     /// A message in JSON.
     Message(Value),
 }
@@ -104,6 +105,11 @@ fn no_memory(error: std::io::Error) -> Fault {
 pub struct Killer(Arc<Mutex<Option<Pid>>>);
 
 impl Killer {
+    /// Number of the process, until it has been waited for.
+    pub fn pid(&self) -> Option<Pid> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Kills the process and its children.
     pub fn kill(&self) {
         // Under the lock, because the number may belong to another process after the wait.
@@ -111,61 +117,6 @@ impl Killer {
         if let Some(pid) = *pid {
             let _ = kill_process_group(pid, Signal::KILL);
         }
-    }
-}
-
-/// Lines that a process writes to one stream.
-struct Lines {
-    stream: Option<File>,
-    /// Syslog level of lines that do not begin with one.
-    level: u8,
-    partial: Vec<u8>,
-}
-
-impl Lines {
-    fn new(stream: impl Into<OwnedFd>, level: u8) -> Result<Self, Errno> {
-        let stream: OwnedFd = stream.into();
-        fcntl_setfl(&stream, fcntl_getfl(&stream)? | OFlags::NONBLOCK)?;
-        Ok(Self { stream: Some(File::from(stream)), level, partial: Vec::new() })
-    }
-
-    /// Calls `line` with the level and text of each line that has arrived.
-    fn read(&mut self, line: &mut dyn FnMut(u8, &str)) {
-        let mut buffer = [0; 4096];
-        // Bounded, so that a process that writes without end does not keep the host from its frames.
-        for _ in 0..16 {
-            let Some(stream) = &mut self.stream else { return };
-            match stream.read(&mut buffer) {
-                Ok(0) => {
-                    self.stream = None;
-                    self.end_line(line);
-                }
-                Ok(read) => {
-                    for byte in &buffer[..read] {
-                        if *byte == b'\n' || self.partial.len() == LINE_BYTES {
-                            self.end_line(line);
-                        }
-                        if *byte != b'\n' {
-                            self.partial.push(*byte);
-                        }
-                    }
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                Err(_) => self.stream = None,
-            }
-        }
-    }
-
-    fn end_line(&mut self, line: &mut dyn FnMut(u8, &str)) {
-        let text = String::from_utf8_lossy(&self.partial);
-        let (level, text) = match text.as_bytes() {
-            [b'<', digit @ b'0'..=b'7', b'>', ..] => (digit - b'0', &text[3..]),
-            _ => (self.level, &text[..]),
-        };
-        if !text.trim().is_empty() {
-            line(level, text.trim_end());
-        }
-        self.partial.clear();
     }
 }
 
@@ -184,6 +135,9 @@ pub struct Process {
     log: Log,
     last_lines: VecDeque<String>,
     buffer: Vec<u8>,
+    /// Process that sent the first packet: the interpreter, which a script may have started. Its children have its
+    /// socket, too.
+    speaker: Option<Pid>,
 }
 
 impl Process {
@@ -199,6 +153,7 @@ impl Process {
         let pair =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (socket, theirs) = pair.map_err(system)?;
+        set_socket_passcred(&socket, true).map_err(system)?;
         let pipe = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
         let (life_read, life) = pipe.map_err(system)?;
         let mut command = Command::new(&program.python);
@@ -243,6 +198,7 @@ impl Process {
             log,
             last_lines: VecDeque::new(),
             buffer: vec![0; REPLY_BYTES],
+            speaker: None,
         };
         for (name, text) in [("fxgraph.block", API), ("fxgraph_runner", RUNNER)] {
             process.sender.send(format!("{name}\n{text}").as_bytes(), &[])?;
@@ -280,9 +236,12 @@ impl Process {
             let left = until.saturating_duration_since(Instant::now());
             let [is_answered, has_ended] = self.wait(left, true);
             if is_answered {
-                match recv(&*self.sender.0, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+                match self.read_packet() {
                     Ok((0, _)) => return Err(self.ended()),
-                    Ok((length, _)) => return self.packet(length).map(Some),
+                    Ok((length, sender)) => {
+                        self.check_sender(sender)?;
+                        return self.packet(length).map(Some);
+                    }
                     Err(Errno::AGAIN | Errno::INTR) => {}
                     Err(_) => return Err(self.ended()),
                 }
@@ -294,14 +253,47 @@ impl Process {
         }
     }
 
-    /// The next message, within `limit`.
+    /// Reads a packet into the buffer; returns its length and the process that sent it.
+    fn read_packet(&mut self) -> Result<(usize, Option<Pid>), Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut self.buffer)];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let message = recvmsg(&*self.sender.0, &mut parts, &mut control, flags)?;
+        let sender = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmCredentials(of_sender) => Some(of_sender.pid),
+            _ => None,
+        });
+        Ok((message.bytes, sender))
+    }
+
+    /// Checks that a packet comes from the process that sent the first one. An answer of a child of that process would
+    /// count as the answer for another frame.
+    fn check_sender(&mut self, sender: Option<Pid>) -> Result<(), Fault> {
+        let Some(sender) = sender else { return Ok(()) };
+        if *self.speaker.get_or_insert(sender) == sender {
+            return Ok(());
+        }
+        self.end();
+        Err(Fault::System(
+            "the process must answer itself, got an answer of its child: end a child of `os.fork` with `os._exit`, or \
+             start it with `subprocess`"
+                .to_owned(),
+        ))
+    }
+
+    /// The next message, within `limit` of the time in which the process could run.
     pub fn hear(&mut self, limit: Duration) -> Result<Value, Fault> {
-        match self.receive(limit)? {
-            Some(Packet::Message(message)) => Ok(message),
-            Some(Packet::Done { .. }) => {
-                Err(Fault::System("the process answered without a frame".to_owned()))
+        let mut patience = Patience::new(limit, self.killer.pid());
+        loop {
+            match self.receive(patience.tick())? {
+                Some(Packet::Message(message)) => return Ok(message),
+                Some(Packet::Done { .. }) => {
+                    return Err(Fault::System("the process answered without a frame".to_owned()));
+                }
+                None if patience.is_over() => return Err(self.hung(limit)),
+                None => {}
             }
-            None => Err(self.hung(limit)),
         }
     }
 
@@ -348,11 +340,11 @@ impl Process {
 
     fn packet(&mut self, length: usize) -> Result<Packet, Fault> {
         let packet = &self.buffer[..length];
-        if let (b'D', [_, job, is_dropped, _, _, _, _, _, timestamp @ ..]) = (packet[0], packet)
-            && let Ok(timestamp) = timestamp.try_into()
+        if let [b'D', _, is_dropped, _, _, _, _, _, words @ ..] = packet
+            && let ([job, timestamp], []) = words.as_chunks::<8>()
         {
-            let (job, is_dropped) = (*job, *is_dropped != 0);
-            return Ok(Packet::Done { job, is_dropped, timestamp: u64::from_le_bytes(timestamp) });
+            let [job, timestamp] = [job, timestamp].map(|word| u64::from_le_bytes(*word));
+            return Ok(Packet::Done { job, is_dropped: *is_dropped != 0, timestamp });
         }
         let unknown =
             |error| Fault::System(format!("the process sent an unknown message: {error}"));

@@ -1,4 +1,4 @@
-"""Runs one block in Python: the child's side of the kind `python`. See protocol.rs for the host's side."""
+"""Runs one block in Python: the child's side of the kind `python`. See process.rs for the host's side."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import json
 import linecache
 import logging
 import mmap
+import operator
 import os
 import pathlib
 import resource
@@ -27,10 +28,10 @@ import numpy as np
 
 from fxgraph.block import DROP, Band, Block, Frame, Port, Range, live
 
-# Kind, number of the job, slot of the input, slot of the output, flags; timestamp, sequence, config_id.
-JOB = struct.Struct("<BBHHHQQQ")
-# Kind, number of the job, whether there is no frame; timestamp.
-DONE = struct.Struct("<BBHIQ")
+# Kind, unused, slot of the input, slot of the output, flags; number of the job, timestamp, sequence, config_id.
+JOB = struct.Struct("<BBHHHQQQQ")
+# Kind, unused, whether there is no frame, unused; number of the job, timestamp.
+DONE = struct.Struct("<BBHIQQ")
 NEW_INPUT, NEW_OUTPUT = 1, 2
 MESSAGE_BYTES, REPLY_BYTES = 1 << 16, 48 << 10
 MAX_TIMESTAMP = 1 << 62
@@ -187,6 +188,8 @@ class Source:
         if not isinstance(cause, Refused):
             lines += traceback.format_exception_only(type(cause), cause)
         text = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+        if isinstance(cause, SystemExit):
+            text += ": a block must not call `sys.exit`: raise an exception, or return DROP to hand on no frame"
         own = [f.lineno for f in known if f.filename == self.name]
         line = own[-1] if own else None
         if isinstance(cause, SyntaxError) and cause.filename == self.name:
@@ -266,6 +269,7 @@ class Server:
         if output is None and self.takes_out:
             raise Refused("`work` must be `work(self, frame)`, because `ports` returns None: there is no output")
         self.read, self.written = {}, {}
+        self.last = (0, 0)  # timestamps of the last input and output
 
     def memory(self, message, fd):
         """Maps the validity of each job: that of the input, then that of the output."""
@@ -286,7 +290,7 @@ class Server:
         if is_new:
             table[slot] = None  # unmaps the memory that had this slot before
             frame = Frame(port, mapped(self.channel.fds.pop(0), writable), self.validity[0][0])
-            frame.validity = None
+            frame._validity = None
             table[slot] = (frame, frame.data)
         return table[slot]
 
@@ -310,16 +314,16 @@ class Server:
         out.data[...] = result
         return True
 
-    def job(self, number, input_slot, output_slot, flags, timestamp, sequence, config_id):
+    def job(self, input_slot, output_slot, flags, number, timestamp, sequence, config_id):
         frame, data = self.frame(self.read, input_slot, flags & NEW_INPUT, self.input, False)
-        counts = self.validity[number]
+        counts = self.validity[number % len(self.validity)]
         frame.timestamp, frame.sequence, frame.config_id = timestamp, sequence, config_id
-        frame.data, frame.validity = data, counts[0]
+        frame._data, frame._validity = data, counts[0]
         out = None
         if self.output is not None:
             out, out_data = self.frame(self.written, output_slot, flags & NEW_OUTPUT, self.output, True)
             out.timestamp, out.sequence, out.config_id = timestamp, sequence, config_id
-            out.data, out.validity = out_data, counts[1]
+            out._data, out._validity = out_data, counts[1]
             if counts[0].shape == counts[1].shape and self.input.full == self.output.full:
                 counts[1][...] = counts[0]
             else:
@@ -334,9 +338,25 @@ class Server:
                               "`frame.data.copy()`")
         if out is None or dropped:
             return dropped, timestamp
-        if not 0 <= int(out.timestamp) <= MAX_TIMESTAMP:
-            raise Refused(f"`out.timestamp` must be between 0 and 2^62, got {out.timestamp}")
-        return dropped, int(out.timestamp)
+        return dropped, self.timestamp_of(out, timestamp)
+
+    def timestamp_of(self, out, of_input):
+        """The timestamp of the output, which must not go back unless that of the input does."""
+        try:
+            if isinstance(out.timestamp, (bool, np.bool_)):
+                raise TypeError
+            timestamp = operator.index(out.timestamp)
+        except TypeError:
+            kind = type(out.timestamp).__name__
+            raise Refused(f"`out.timestamp` must be an integer, got {out.timestamp!r:.60} ({kind}): "
+                          "divide with `//`, and convert with `int`") from None
+        if not 0 <= timestamp <= MAX_TIMESTAMP:
+            raise Refused(f"`out.timestamp` must be between 0 and 2^62, got {timestamp}")
+        last_input, last = self.last
+        if timestamp < last and of_input >= last_input:
+            raise Refused(f"`out.timestamp` must not go back, got {timestamp} after {last}")
+        self.last = (of_input, timestamp)
+        return timestamp
 
     def references(self, frame, out, counts):
         """Numbers that grow if someone keeps a frame, its arrays or a view of them."""
@@ -358,18 +378,18 @@ class Server:
             is_job = type(packet) is bytes
             try:
                 if is_job:
-                    _, number, *rest = JOB.unpack(packet)
-                    dropped, timestamp = self.job(number, *rest)
+                    _, _, *job = JOB.unpack(packet)
+                    dropped, timestamp = self.job(*job)
                 elif "set" in packet:
                     self.update(packet["set"])
                 elif "stop" in packet:
                     return
-            except Exception as error:  # the host decides with `on_fault` whether the block goes on
+            except (Exception, SystemExit) as error:  # the host decides with `on_fault` whether the block goes on
                 where = "work" if is_job else "updated"
                 self.channel.send({"error": {"where": where, "ended": False, **self.source.describe(error)}})
             else:
                 if is_job:
-                    self.channel.sock.send(DONE.pack(68, number, dropped, 0, timestamp))
+                    self.channel.sock.send(DONE.pack(68, 0, dropped, 0, job[3], timestamp))
 
 
 def port_of(d):

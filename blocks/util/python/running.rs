@@ -31,7 +31,7 @@ pub enum Report {
     /// The block has started.
     Ready(Sender),
     /// A frame was computed, or dropped by the block.
-    Done { job: u8, is_dropped: bool, timestamp: u64 },
+    Done { job: u64, is_dropped: bool, timestamp: u64 },
     /// The block has finished.
     Finished,
     /// A fault; the thread has ended if the process has.

@@ -1,6 +1,7 @@
 //! Tests with a real interpreter. They need NumPy; without it they are skipped with a reason on stderr.
 
 use super::Python;
+use super::process::Process;
 use crate::tests::chain::{self, Plain};
 use fxgraph::edge::Harness;
 use fxgraph::frame::Annotations;
@@ -8,6 +9,7 @@ use fxgraph::{
     At, Axis, Block, Clock, Configured, Counters, Dtype, Env, KindSpec, Next, PortType, Refusal,
     ValidityType,
 };
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -291,7 +293,15 @@ fn rules_of_frames_are_enforced_with_advice() {
         ("self.kept = frame.validity[:1]", "keep a copy"),
         ("return frame.data", "must return None or DROP, got ndarray"),
         ("out.data[...] = frame.data[:, ::2]", "could not broadcast"),
-        ("sys.exit(3)", "SystemExit: 3"),
+        (
+            "sys.exit(3)",
+            "`work` of `B` failed (<code>, line 10): SystemExit: 3: a block must not call `sys.exit`",
+        ),
+        ("out.data = frame.data * 2", "AttributeError: `data` is memory of the flowgraph: fill it"),
+        ("out.validity = frame.validity", "fill it in place, `out.validity[...] = x`"),
+        ("out.timestamp = 808.0", "`out.timestamp` must be an integer, got 808.0 (float)"),
+        ("out.timestamp = '808'", "`out.timestamp` must be an integer, got '808' (str)"),
+        ("out.timestamp = True", "`out.timestamp` must be an integer, got True (bool)"),
     ];
     for (line, expected) in cases {
         let mut driven =
@@ -314,6 +324,119 @@ fn rules_of_frames_are_enforced_with_advice() {
         let fault = driven.next().unwrap_err();
         assert!(fault.contains(expected), "{line}: {fault}");
     }
+}
+
+#[test]
+fn data_is_changed_in_place_and_integers_of_numpy_are_timestamps() {
+    if !has_numpy() {
+        return;
+    }
+    let body = "def work(self, frame, out):\n    \
+        out.data[...] = frame.data\n    \
+        out.data += 1\n    \
+        out.validity |= 1\n    \
+        out.timestamp = np.int64(frame.timestamp) * 2";
+    let out = chain::drive(&block(body, json!({})), &[port()], vec![frames(4)]);
+    let found: Vec<_> = out
+        .frames
+        .iter()
+        .map(|f| (f.timestamp, f.validity.clone(), f.values::<f32>()[0]))
+        .collect();
+    let expected = |n: u64| (1600 + 16 * n, vec![1, 1], n as f32 + 1.0);
+    assert_eq!(found, (0..4).map(expected).collect::<Vec<_>>());
+}
+
+#[test]
+fn timestamp_that_goes_back_is_a_fault_unless_that_of_the_input_does() {
+    if !has_numpy() {
+        return;
+    }
+    let body = "def work(self, frame, out):\n    \
+        out.data[...] = frame.data\n    \
+        if frame.timestamp == 808: out.timestamp = 799";
+    let mut driven = Driven::new(&block(body, json!({})));
+    let frames = frames(4);
+    for frame in &frames[..3] {
+        driven.send(frame);
+    }
+    assert_eq!(driven.next(), Ok(0.0));
+    let fault = driven.next().unwrap_err();
+    assert!(fault.contains("`out.timestamp` must not go back, got 799 after 800"), "{fault}");
+    assert_eq!(driven.next(), Ok(2.0));
+    // The stream itself begins again.
+    driven.send(&Plain { timestamp: 8, ..frames[3].clone() });
+    assert_eq!(driven.next(), Ok(3.0));
+    assert_eq!(driven.count("process_starts"), 1);
+}
+
+#[test]
+fn answer_of_a_forked_child_is_a_fault_and_no_frame() {
+    if !has_numpy() {
+        return;
+    }
+    let body = "def work(self, frame, out):\n    \
+        if frame.timestamp == 808: os.fork()\n    \
+        out.data[...] = frame.data";
+    let mut driven = Driven::new(&block(body, json!({})));
+    for frame in &frames(4) {
+        driven.send(frame);
+    }
+    let mut values = Vec::new();
+    let fault = loop {
+        match driven.next() {
+            Ok(value) => values.push(value),
+            Err(fault) => break fault,
+        }
+    };
+    assert!(
+        fault.contains("the process must answer itself, got an answer of its child"),
+        "{fault}"
+    );
+    assert!([0.0, 1.0, 2.0, 3.0].starts_with(&values), "{values:?}");
+}
+
+#[test]
+fn answer_with_the_number_of_an_earlier_job_is_a_fault() {
+    if !has_numpy() {
+        return;
+    }
+    // The process answers job 0 once more while job 2 is the next one, which has the same place in memory.
+    let body = "def work(self, frame, out):\n    \
+        import gc, socket, struct\n    \
+        out.data[...] = frame.data\n    \
+        if frame.timestamp == 816:\n        \
+        host = next(o for o in gc.get_objects() if isinstance(o, socket.socket))\n        \
+        host.send(struct.pack('<BBHIQQ', 68, 0, 0, 0, 0, 800))";
+    let mut driven = Driven::new(&block(body, json!({})));
+    for frame in &frames(4) {
+        driven.send(frame);
+    }
+    assert_eq!((driven.next(), driven.next()), (Ok(0.0), Ok(1.0)));
+    let fault = driven.next().unwrap_err();
+    assert!(fault.contains("the process answered job 0, expected job 2"), "{fault}");
+}
+
+#[test]
+fn process_that_cannot_run_is_not_hung() {
+    if !has_numpy() {
+        return;
+    }
+    let kind = block("def work(self, frame, out):\n    pass", json!({}));
+    let program = super::program::Program::read(&kind).unwrap();
+    let values = serde_json::Map::new();
+    let mut process = Process::start(&program, &values, &[port()], Box::new(|_, _| {})).unwrap();
+    let pid = process.killer().pid().unwrap();
+    // As by a frozen virtual machine, for longer than the limit.
+    kill_process(pid, Signal::STOP).unwrap();
+    let limit = Duration::from_secs(3);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(limit + Duration::from_secs(1));
+            kill_process(pid, Signal::CONT).unwrap();
+        });
+        let hello = process.hear(limit).map_err(|fault| fault.error(&program).to_string());
+        assert!(hello.is_ok_and(|hello| hello.get("hello").is_some()));
+    });
 }
 
 #[test]

@@ -190,17 +190,38 @@ class Frame:
         Identifier of the configuration that made the frame.
     """
 
-    __slots__ = ("_base", "config_id", "data", "port", "sequence", "timestamp", "validity")
+    __slots__ = ("_base", "_data", "_validity", "config_id", "port", "sequence", "timestamp")
 
     def __init__(self, port: Port, base: Array, validity: Array) -> None:
         dtype, shape = port.array
         self.port = port
         self._base = base
-        self.data: Array = base[: port.nbytes].view(dtype).reshape(shape)
-        self.validity = validity
+        self._data: Array = base[: port.nbytes].view(dtype).reshape(shape)
+        self._validity = validity
         self.timestamp = 0
         self.sequence = 0
         self.config_id = 0
+
+    @property
+    def data(self) -> Array:
+        """The payload, a view of shared memory."""
+        return self._data
+
+    @data.setter
+    def data(self, value: Array) -> None:
+        # `out.data += 1` sets the same array again.
+        if value is not self._data:
+            raise AttributeError("`data` is memory of the flowgraph: fill it in place, `out.data[...] = x`")
+
+    @property
+    def validity(self) -> Array:
+        """One count per unit, a view of shared memory."""
+        return self._validity
+
+    @validity.setter
+    def validity(self, value: Array) -> None:
+        if value is not self._validity:
+            raise AttributeError("`validity` is memory of the flowgraph: fill it in place, `out.validity[...] = x`")
 
     @property
     def axes(self) -> tuple[str, ...]:

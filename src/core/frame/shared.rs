@@ -4,9 +4,10 @@
 use super::{Allocator, HostBuffer, OutOfMemory, Storage};
 use memmap2::{MmapMut, MmapOptions};
 use rustix::fs::{
-    FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create,
-    open,
+    FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals,
+    fcntl_get_seals, memfd_create, open,
 };
+use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ impl SharedMemory {
         let bytes = bytes.ok_or(io::ErrorKind::OutOfMemory)?;
         let file = memfd_create("fxgraph", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)?;
         // SAFETY: the size is sealed, so every page stays. Another process writes only while the owner of this memory
         // has lent it and keeps no reference to its content (see `file`).
         let map = unsafe { MmapOptions::new().len(bytes).populate().map_mut(&file)? };
@@ -44,10 +45,23 @@ impl SharedMemory {
         self.file.as_fd()
     }
 
-    /// The file, opened for reading only: a process that gets this descriptor cannot map it for writing.
+    /// The file, opened for reading only, and sealed: only the maps for writing that exist now can write. A process that
+    /// gets this descriptor cannot write, also not through another descriptor, which it gets if it opens
+    /// `/proc/self/fd` again.
     pub fn read_only(&self) -> io::Result<OwnedFd> {
+        match fcntl_add_seals(&self.file, SealFlags::FUTURE_WRITE) {
+            // Kernels before 5.1 do not have this seal: there the descriptor alone protects the memory.
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(error) => return Err(error.into()),
+        }
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// Whether another process can still map the memory for writing: not after [`read_only`](Self::read_only).
+    #[must_use]
+    pub fn takes_writers(&self) -> bool {
+        fcntl_get_seals(&self.file).is_ok_and(|seals| !seals.contains(SealFlags::FUTURE_WRITE))
     }
 
     /// Size in bytes.
@@ -115,10 +129,33 @@ mod tests {
         let mut found = [0];
         rustix::io::pread(&read_only, &mut found, 4999).unwrap();
         assert_eq!(found, [7]);
-        // SAFETY: the map is dropped at once.
-        let written = unsafe { MmapOptions::new().len(8192).map_mut(&read_only) };
-        assert!(written.is_err());
+        // A process may open its descriptor again, with the access that the file allows.
+        let path = format!("/proc/self/fd/{}", read_only.as_raw_fd());
+        let again = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        for file in [&read_only, &again] {
+            // SAFETY: the map is dropped at once.
+            let written = unsafe { MmapOptions::new().len(8192).map_mut(file) };
+            assert!(written.is_err());
+            assert!(rustix::io::pwrite(file, &[9], 4999).is_err());
+        }
         assert!(rustix::fs::ftruncate(memory.file(), 0).is_err());
+        memory.bytes_mut()[4999] = 8;
+        rustix::io::pread(&read_only, &mut found, 4999).unwrap();
+        assert_eq!(found, [8], "the owner writes on");
+    }
+
+    #[test]
+    fn writer_that_mapped_the_memory_before_it_was_sealed_writes_on() {
+        let memory = SharedMemory::new(1).unwrap();
+        assert!(memory.takes_writers());
+        // SAFETY: no reference to this memory exists.
+        let mut writer = unsafe { MmapOptions::new().len(4096).map_mut(&memory.file()) }.unwrap();
+        let read_only = memory.read_only().unwrap();
+        assert!(!memory.takes_writers());
+        writer[0] = 5;
+        let mut found = [0];
+        rustix::io::pread(&read_only, &mut found, 0).unwrap();
+        assert_eq!(found, [5]);
     }
 
     #[test]
