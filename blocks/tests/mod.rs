@@ -3,6 +3,7 @@
 
 mod calibration;
 pub mod chain;
+mod disturbed;
 mod examples;
 mod false_products;
 mod file_parameters;
