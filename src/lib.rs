@@ -33,7 +33,7 @@
 pub use fxgraph_core::{
     access, block, counter, device, device_jobs, diagnostic, difference, dtype, edge, elements,
     error, event, examples, files, flowgraph_texts, frame, gpu, kind, live_updates, npy, overload,
-    port, real_time, recorders, retune, summary, threads, time, tree,
+    port, real_time, recorders, retune, summary, threads, time, time_base, timelines, tree,
 };
 pub use fxgraph_cuda as cuda;
 pub use fxgraph_flowgraph as flowgraph;
@@ -45,7 +45,7 @@ pub use fxgraph_core::{
     Checked, Clock, Configured, Counter, Counters, DeviceName, Dtype, Env, Frame, FrameMut,
     FrameSizes, Gauge, Header, Implementation, ImplementationInfo, Implementations, Input, Io,
     Kind, KindEntry, KindSpec, LiveKind, Map, Mapped, Next, NotOnHost, ON_HOST, Output, Parameters,
-    PortNames, PortPool, PortType, Ports, Refusal, Registry, Resources, Sideband, Summary, Time,
-    ValidityType, async_trait,
+    PerBase, PortNames, PortPool, PortType, Ports, Refusal, Registry, Resources, Sideband, Summary,
+    Time, TimeBase, TimedSink, ValidityType, async_trait,
 };
 pub use fxgraph_runtime::Control;

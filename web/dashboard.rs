@@ -93,13 +93,15 @@ impl Alert {
 }
 
 /// Alerts about a flowgraph of any size: each query finds the processes and blocks concerned.
-fn alerts(queries: &Queries, name: &str) -> [Alert; 12] {
+fn alerts(queries: &Queries, name: &str) -> [Alert; 14] {
     let select = |family, conditions| queries.select(family, conditions);
     let grown = |family| format!("increase({}[5m]) > 0", select(family, ""));
     let info = select(metrics::INFO, "");
     let known = format!("last_over_time({info}[1d])");
     let delay = format!("fxgraph_pace_delay_seconds{{{}}}", queries.of);
     let level = queries.output_rms();
+    let clock = format!("fxgraph_clock_difference_seconds{{{}}}", queries.of);
+    let expired = format!("fxgraph_delay_models_expired{{{}}}", queries.of);
     [
         // Each process seen within a day, and the flowgraph if there was none.
         Alert::new(
@@ -199,6 +201,20 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 12] {
             "1m",
             "warning",
             "{{ $labels.output }} of {{ $labels.block }} at {{ $labels.instance }} has an rms of {{ $value }} steps of the quantiser, nearly all values are 0: raise its gain, or look for an input without signal",
+        ),
+        Alert::new(
+            "FxgraphClockWrong",
+            format!("abs({clock}) > 2"),
+            "1m",
+            "warning",
+            "the stream of {{ $labels.block }} at {{ $labels.instance }} is {{ $value }} s ahead of the clock of the host: check its sync time and both clocks",
+        ),
+        Alert::new(
+            "FxgraphDelayModelExpired",
+            format!("{expired} > 0"),
+            "0s",
+            "warning",
+            "{{ $value }} delay models of {{ $labels.block }} at {{ $labels.instance }} are from before a restart of the sender: send new ones",
         ),
     ]
 }

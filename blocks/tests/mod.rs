@@ -12,3 +12,4 @@ mod live_updates;
 mod ranges;
 mod recordings;
 mod signal_times;
+mod time_bases;

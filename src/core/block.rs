@@ -210,10 +210,11 @@ impl Output {
 }
 
 impl Header {
-    /// Copies timestamp, configuration and annotations from the header of an input frame.
+    /// Copies timestamp, time base, configuration and annotations from the header of an input frame.
     /// Validity is not copied, because its units may differ.
     pub fn continue_from(&mut self, input: &Self) {
         self.timestamp = input.timestamp;
+        self.base = input.base;
         self.config_id = input.config_id;
         self.annotations.copy_from(&input.annotations);
     }

@@ -28,6 +28,7 @@ pub mod live_updates;
 mod map;
 pub mod npy;
 pub mod overload;
+mod per_base;
 pub mod port;
 pub mod real_time;
 pub mod recorders;
@@ -38,6 +39,8 @@ pub mod summary;
 #[doc(hidden)]
 pub mod sync;
 pub mod threads;
+pub mod time_base;
+pub mod timelines;
 pub mod tree;
 
 pub use async_trait::async_trait;
@@ -55,5 +58,7 @@ pub use kind::{
     PortNames, PortPool, Ports, Refusal, Registry, Resources,
 };
 pub use map::{Map, Mapped};
+pub use per_base::{PerBase, TimedSink};
 pub use port::{Axis, Band, Clock, PortType, Sideband, ValidityType};
 pub use summary::Summary;
+pub use time_base::TimeBase;

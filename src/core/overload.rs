@@ -4,6 +4,7 @@
 //! complete. Sources that feed one block which needs all of its inputs drop the same intervals: otherwise
 //! each one would spoil intervals that the others have received.
 
+use crate::timelines::Timelines;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -102,16 +103,25 @@ impl Fill {
     }
 }
 
-/// The groups of a flowgraph, by name. Cheap to clone.
+/// The groups of a flowgraph, by name, and the timelines of all of its sources. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Overloads(Arc<Mutex<HashMap<String, Overload>>>);
+pub struct Overloads {
+    groups: Arc<Mutex<HashMap<String, Overload>>>,
+    timelines: Timelines,
+}
 
 impl Overloads {
     /// Group `name`.
     #[must_use]
     pub fn group(&self, name: &str) -> Overload {
-        let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.entry(name.to_owned()).or_default().clone()
+    }
+
+    /// Timelines of the live sources.
+    #[must_use]
+    pub fn timelines(&self) -> &Timelines {
+        &self.timelines
     }
 }
 

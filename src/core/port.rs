@@ -1,5 +1,6 @@
 //! Types of ports: data type, named axes, sample clock, band and validity, checked before the flowgraph starts.
 
+use crate::time_base::TimeBase;
 use crate::{Dtype, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -122,6 +123,18 @@ impl Clock {
     #[must_use]
     pub fn known_sync_time(&self) -> Option<Time> {
         Some(self.sync_time).filter(|time| *time != Time::default())
+    }
+
+    /// Clock of the frames of `base`.
+    #[must_use]
+    pub fn in_base(self, base: &TimeBase) -> Self {
+        let Some(sync_time) = base.sync_time else { return self };
+        // An unknown time stays unknown.
+        let zero = Some(sync_time).filter(|sync| *sync != Time::default()).and_then(|sync| {
+            let since = Time::picoseconds_of(base.from, self.adc_sample_rate_hz)?;
+            sync.plus_picoseconds(-since)
+        });
+        Self { sync_time: zero.unwrap_or_default(), ..self }
     }
 
     /// Whether equal timestamps of both clocks are the same time.

@@ -289,6 +289,7 @@ impl Plan {
             texts: self.texts.clone(),
             recorders: self.recorders.clone(),
             overload: self.overloads.group(self.overload_group(block)),
+            timelines: self.overloads.timelines().clone(),
             updates: self.updates.clone(),
             wake,
             ..Env::detached(&block.name)

@@ -123,6 +123,18 @@ pub struct ClockEntry {
     pub filter_delay_samples: f64,
 }
 
+impl ClockEntry {
+    fn of(clock: &Clock) -> Self {
+        Self {
+            adc_sample_rate_hz: clock.adc_sample_rate_hz,
+            sync_time_seconds: clock.sync_time.to_unix_f64(),
+            sync_time: Some(clock.sync_time.to_string()),
+            samples_per_frame: clock.samples_per_frame,
+            filter_delay_samples: clock.filter_delay_samples,
+        }
+    }
+}
+
 /// Frequencies of the whole band.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BandEntry {
@@ -216,6 +228,13 @@ impl SideFile {
         }
     }
 
+    /// Sets the clock of the frames.
+    #[must_use]
+    pub fn of_clock(mut self, clock: &Clock) -> Self {
+        self.clock = ClockEntry::of(clock);
+        self
+    }
+
     /// Sets the flowgraph that made the frames to `text`.
     #[must_use]
     pub fn of_flowgraph(self, text: &FlowgraphText) -> Self {
@@ -287,13 +306,7 @@ impl StreamType {
             dtype: port.dtype.to_string(),
             layout: npy::layout(port.dtype).2.to_owned(),
             axes: entries(&port.axes, port),
-            clock: ClockEntry {
-                adc_sample_rate_hz: clock.adc_sample_rate_hz,
-                sync_time_seconds: clock.sync_time.to_unix_f64(),
-                sync_time: Some(clock.sync_time.to_string()),
-                samples_per_frame: clock.samples_per_frame,
-                filter_delay_samples: clock.filter_delay_samples,
-            },
+            clock: ClockEntry::of(clock),
             band: port.band.map(|band| BandEntry {
                 channels: band.channels,
                 first_channel: band.first_channel,

@@ -5,6 +5,7 @@ use super::options::{PLACEHOLDER, Trigger};
 use super::recorder::{Recorded, Recorder};
 use super::ring::{Ring, Step};
 use fxgraph_core::BlockError;
+use fxgraph_core::TimeBase;
 use fxgraph_core::edge::TapFrame;
 use fxgraph_core::error::with_causes;
 use fxgraph_core::frame::Header;
@@ -16,6 +17,7 @@ const REMEMBERED: usize = 256;
 /// A recording in progress.
 struct Open {
     writer: RecordingWriter,
+    base: TimeBase,
     recorded: Recorded,
 }
 
@@ -89,6 +91,10 @@ impl Recorder {
         cause: String,
     ) -> Result<bool, BlockError> {
         let timestamp = frame.header.timestamp;
+        // A file states the time of one base.
+        if let Some(before) = open.take_if(|open| !open.base.is(&frame.header.base)) {
+            self.close(before)?;
+        }
         if open.is_none() {
             *open = Some(self.open(&frame.header, cause)?);
         }
@@ -119,7 +125,9 @@ impl Recorder {
             Some(text) => blank.of_flowgraph(&text),
             None => blank,
         };
-        let writer = RecordingWriter::create_new(&path, &self.0.port, blank)?;
+        let mut port = self.0.port.clone();
+        port.clock = port.clock.in_base(&first.base);
+        let writer = RecordingWriter::create_new(&path, &port, blank.of_clock(&port.clock))?;
         let recorded = Recorded {
             path: writer.path().to_owned(),
             files: Vec::new(),
@@ -129,11 +137,11 @@ impl Recorder {
             lost: 0,
             cause,
         };
-        Ok(Open { writer, recorded })
+        Ok(Open { writer, base: first.base, recorded })
     }
 
     fn close(&self, open: Open) -> Result<(), BlockError> {
-        let Open { writer, mut recorded } = open;
+        let Open { writer, mut recorded, .. } = open;
         recorded.files = writer.files();
         let is_archive = writer.is_archive();
         let closed = writer.close(true);

@@ -7,6 +7,7 @@ use fxgraph_core::edge::{Edge, FrameReader, FrameWriter};
 use fxgraph_core::error::BlockError;
 use fxgraph_core::retune::{Change, Configurations, Heard};
 use fxgraph_core::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
+use fxgraph_core::time_base::{BasesTaken, TimeBase};
 use fxgraph_flowgraph::PartOutput;
 use std::sync::{Arc, PoisonError};
 
@@ -38,10 +39,14 @@ impl Hosted {
         heard: impl Fn() -> Heard,
         configurations: &Arc<Configurations>,
     ) -> Self {
-        let reading = |edge: &Arc<Edge>| Input { reader: FrameReader::new(Arc::clone(edge)) };
+        let bases = BasesTaken::default();
+        let reading = |edge: &Arc<Edge>| Input {
+            reader: FrameReader::of_block(Arc::clone(edge), bases.clone()),
+        };
         let writing = |output: &PartOutput| {
             let (edges, pool) = (output.edges.clone(), output.pool.clone());
-            Output { writer: FrameWriter::of_run(edges, pool, heard(), configurations.clone()) }
+            let (configurations, bases) = (configurations.clone(), bases.clone());
+            Output { writer: FrameWriter::of_run(edges, pool, heard(), configurations, bases) }
         };
         Self {
             block,
@@ -58,6 +63,12 @@ impl Hosted {
     /// and earlier blocks in its slot, have begun to work on.
     pub(crate) fn offer(&mut self, change: Change) -> Result<(), BlockError> {
         self.block.retune(change.behind(self.begun))
+    }
+
+    /// Time base of the newest frame that has arrived.
+    pub(crate) fn base(&self) -> TimeBase {
+        let bases = self.inputs.iter().map(|input| input.reader.base());
+        bases.max_by_key(|base| base.from).unwrap_or_default()
     }
 
     /// Whether all readers of its outputs have ended, so that its frames are not used any more.

@@ -158,7 +158,7 @@ fn dashboard_writes_rules_that_promtool_accepts() {
     promtool.args(["check", "rules", "rules.yaml"]).current_dir(folder.path());
     let output = promtool.output().expect(PROMETHEUS);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("SUCCESS: 11 rules found"), "{said}");
+    assert!(output.status.success() && said.contains("SUCCESS: 14 rules found"), "{said}");
     // The number of rules does not depend on the number of blocks.
     let sinks = (0..20).map(|n| format!("  more{n}: {{kind: null_sink, input: source}}\n"));
     let larger = ENDLESS.to_owned() + &sinks.collect::<String>();
@@ -213,6 +213,10 @@ tests:
       - {series: 'fxgraph_pace_delay_seconds{flowgraph="endless",job="f",instance="d:1",block="sink"}', values: '0x20 3x80'}
       - {series: 'fxgraph_output_rms{flowgraph="endless",job="f",instance="d:1",block="f",output="pol0"}', values: '0.51x100'}
       - {series: 'fxgraph_output_rms{flowgraph="endless",job="f",instance="d:1",block="f",output="pol1"}', values: '20x20 0.25x80'}
+      - {series: 'fxgraph_clock_difference_seconds{flowgraph="endless",job="f",instance="d:1",block="source"}', values: '0x20 -120x80'}
+      - {series: 'fxgraph_clock_difference_seconds{flowgraph="endless",job="f",instance="a:1",block="source"}', values: '-0.1x100'}
+      - {series: 'fxgraph_delay_models_expired{flowgraph="endless",job="f",instance="d:1",block="f"}', values: '0x20 2x80'}
+      - {series: 'fxgraph_delay_models_expired{flowgraph="endless",job="f",instance="a:1",block="f"}', values: '0x100'}
       - {series: 'fxgraph_block_expected_rate_hertz{flowgraph="endless",job="f",instance="a:1",block="sink"}', values: '100x100'}
       - {series: 'fxgraph_block_input_frames_total{flowgraph="endless",job="f",instance="a:1",block="sink"}', values: '0+1500x100'}
       - {series: 'fxgraph_block_output_frames_total{flowgraph="endless",job="f",instance="a:1",block="sink"}', values: '0x100'}
@@ -251,6 +255,16 @@ tests:
         exp_alerts:
           - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'd:1', block: f, output: pol1}
             exp_annotations: {summary: 'pol1 of f at d:1 has an rms of 0.25 steps of the quantiser, nearly all values are 0: raise its gain, or look for an input without signal'}
+      - eval_time: 15m
+        alertname: FxgraphClockWrong
+        exp_alerts:
+          - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'd:1', block: source}
+            exp_annotations: {summary: 'the stream of source at d:1 is -120 s ahead of the clock of the host: check its sync time and both clocks'}
+      - eval_time: 15m
+        alertname: FxgraphDelayModelExpired
+        exp_alerts:
+          - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'd:1', block: f}
+            exp_annotations: {summary: '2 delay models of f at d:1 are from before a restart of the sender: send new ones'}
 "#;
 
 #[test]

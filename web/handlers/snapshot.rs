@@ -32,14 +32,15 @@ fn summary(counts: &[u32], validity: &ValidityType) -> ValidityInfo {
 
 /// Describes a frame of `output`.
 pub(super) fn snapshot(output: String, port: &PortType, header: &Header) -> Snapshot {
+    let clock = port.clock.in_base(&header.base);
     Snapshot {
         output,
         sequence: header.sequence,
         timestamp: header.timestamp,
-        unix_time_seconds: port.clock.unix_seconds(header.timestamp),
+        unix_time_seconds: clock.unix_seconds(header.timestamp),
         config_id: format!("{:016x}", header.config_id),
         validity: summary(&header.validity, &port.validity),
-        carries: carries(port),
+        carries: carries(&PortType { clock, ..port.clone() }),
     }
 }
 

@@ -99,7 +99,7 @@ impl View {
         selected: &[Selected],
         points: usize,
     ) -> Message {
-        let (header, clock) = (&frame.header, &port.clock);
+        let (header, clock) = (&frame.header, port.clock.in_base(&frame.header.base));
         let full = port.validity.full.max(1);
         let parts = header.validity.iter().map(|count| u64::from((*count).min(full)));
         let most = u64::from(full) * header.validity.len().max(1) as u64;

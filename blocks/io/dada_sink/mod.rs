@@ -10,7 +10,7 @@ use fxgraph::access::WrittenPath;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources, Time,
+    PerBase, PortType, Refusal, Resources, Time, TimedSink,
 };
 use fxgraph_formats::dada::HEADER_BYTES;
 
@@ -189,13 +189,22 @@ impl DadaSink {
     }
 }
 
+impl TimedSink for DadaSink {
+    fn continue_in_later_base(&mut self, _number: u64) {
+        self.overwrite = false;
+        self.sync_time_seconds = None;
+    }
+}
+
 impl KindSpec for DadaSink {
     type Shape = Shape;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        let clock = block.ports.inputs[0].clock;
-        let sync_time = block.parameters.sync_time_seconds.unwrap_or(clock.sync_time);
-        let clock = Clock { sync_time, ..clock };
-        Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.shape, clock, env)))
+        PerBase::new(block, env, |block, env| {
+            let clock = block.ports.inputs[0].clock;
+            let sync_time = block.parameters.sync_time_seconds.unwrap_or(clock.sync_time);
+            let clock = Clock { sync_time, ..clock };
+            Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.shape, clock, env)))
+        })
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {

@@ -4,8 +4,8 @@ mod cpu;
 
 use fxgraph::access::WrittenPath;
 use fxgraph::{
-    At, Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortType, Refusal,
-    Resources,
+    At, Checked, Configured, Implementation, Implementations, Kind, KindSpec, PerBase, PortType,
+    Refusal, Resources, TimedSink,
 };
 
 /// Placeholder of the first timestamp in a path.
@@ -29,10 +29,18 @@ pub struct FileSink {
     pub frames_per_file: Option<u64>,
 }
 
+impl TimedSink for FileSink {
+    fn continue_in_later_base(&mut self, _number: u64) {
+        self.overwrite = false;
+    }
+}
+
 impl KindSpec for FileSink {
     type Shape = ();
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.ports.inputs[0], env)))
+        PerBase::new(block, env, |block, env| {
+            Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.ports.inputs[0], env)))
+        })
     })];
 
     fn ports(&self, _inputs: &[PortType]) -> Checked<()> {

@@ -11,8 +11,8 @@ use crate::io::output_file::{refuse_name, refuse_one_name};
 use fxgraph::access::WrittenPath;
 use fxgraph::recording::PLACEHOLDER;
 use fxgraph::{
-    Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortType, Refusal,
-    Resources,
+    Checked, Configured, Implementation, Implementations, Kind, KindSpec, PerBase, PortType,
+    Refusal, Resources, TimedSink,
 };
 use fxgraph_formats::filterbank::{Header, Quantiser, declination, right_ascension};
 use schemars::JsonSchema;
@@ -110,10 +110,18 @@ impl FilterbankSink {
     }
 }
 
+impl TimedSink for FilterbankSink {
+    fn continue_in_later_base(&mut self, _number: u64) {
+        self.overwrite = false;
+    }
+}
+
 impl KindSpec for FilterbankSink {
     type Shape = Shape;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        Ok(Box::new(cpu::Sink::new(block.parameters.clone(), block.shape.clone(), env)))
+        PerBase::new(block, env, |block, env| {
+            Ok(Box::new(cpu::Sink::new(block.parameters.clone(), block.shape.clone(), env)))
+        })
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {

@@ -6,10 +6,11 @@ mod picture;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
+use crate::io::output_file::with_suffix;
 use fxgraph::access::WrittenPath;
 use fxgraph::{
-    Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortType, Refusal,
-    Resources,
+    Checked, Configured, Implementation, Implementations, Kind, KindSpec, PerBase, PortType,
+    Refusal, Resources, TimedSink,
 };
 use picture::Picture;
 
@@ -117,10 +118,19 @@ impl ImageSink {
     }
 }
 
+impl TimedSink for ImageSink {
+    fn continue_in_later_base(&mut self, number: u64) {
+        let path = with_suffix(self.path.path(), &format!("_{number}"));
+        self.path = self.path.with(path.display().to_string());
+    }
+}
+
 impl KindSpec for ImageSink {
     type Shape = ();
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.ports.inputs[0], env)))
+        PerBase::new(block, env, |block, env| {
+            Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.ports.inputs[0], env)))
+        })
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<()> {

@@ -10,7 +10,8 @@ mod tests;
 use crate::io::output_file::{refuse_name, refuse_one_name};
 use fxgraph::access::WrittenPath;
 use fxgraph::{
-    Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortType, Resources,
+    Checked, Configured, Implementation, Implementations, Kind, KindSpec, PerBase, PortType,
+    Resources, TimedSink,
 };
 use shape::Shape;
 
@@ -41,10 +42,18 @@ pub struct SigmfSink {
     pub hardware: Option<String>,
 }
 
+impl TimedSink for SigmfSink {
+    fn continue_in_later_base(&mut self, _number: u64) {
+        self.overwrite = false;
+    }
+}
+
 impl KindSpec for SigmfSink {
     type Shape = Shape;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        Ok(Box::new(cpu::Sink::new(block.parameters.clone(), block.shape.clone(), env)))
+        PerBase::new(block, env, |block, env| {
+            Ok(Box::new(cpu::Sink::new(block.parameters.clone(), block.shape.clone(), env)))
+        })
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {

@@ -64,6 +64,8 @@ pub const TYPE_CHECK: u16 = 0x7004;
 /// Described stream: first timestamp for which the sender took the stream over from another one, modulo 2^48; 0 if it
 /// did not.
 pub const TAKEN_OVER: u16 = 0x7009;
+/// Described stream: time base: its first timestamp, and its Unix time in seconds and picoseconds.
+pub const TIME_BASE: u16 = 0x700a;
 /// Described stream: validity counts.
 pub const VALIDITY: u16 = 0x7005;
 /// Described stream: identifier of the configuration that made the frame.

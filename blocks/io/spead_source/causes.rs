@@ -17,6 +17,7 @@ pub struct Causes {
     pub last_jump: Gauge,
     pub last_timestamp: Gauge,
     pub sync_time: Gauge,
+    pub clock_difference: Gauge,
     pub stray: Counter,
     pub saturated: Counter,
     pub not_spead: Counter,
@@ -74,7 +75,12 @@ impl Causes {
             ),
             sync_time: counters.gauge(
                 "sync_time_seconds",
-                "Unix time of timestamp 0, measured at the last restart of the sender",
+                "Unix time of the sender's timestamp 0, since the last restart of the sender",
+            ),
+            clock_difference: counters.gauge(
+                "clock_difference_seconds",
+                "time by which the stream is ahead of the clock of the host, if its sync time is known; negative if it is \
+                 behind",
             ),
             stray: counters.loss(
                 "heaps_stray",

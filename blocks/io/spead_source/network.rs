@@ -338,7 +338,7 @@ pub struct Notes {
     /// Whether data of the stream came.
     pub is_alive: bool,
     /// Number of samples by which the stream went back, if that ends the stream.
-    pub went_back: Option<u64>,
+    pub restarted: Option<i64>,
 }
 
 impl Notes {
@@ -348,7 +348,7 @@ impl Notes {
             Outcome::Accepted => self.is_alive = true,
             Outcome::Held { is_likely } => self.is_alive |= is_likely,
             Outcome::Refused | Outcome::Stop => {}
-            Outcome::WentBack { samples } => self.went_back = Some(samples),
+            Outcome::Restarted { samples } => self.restarted = Some(samples),
         }
     }
 }

@@ -189,8 +189,8 @@ impl Receiving {
             packets.add(1);
             bytes.add(datagram.payload.len() as u64);
             let outcome = self.window.datagram(datagram.payload, datagram.from, &mut self.link);
-            if let Outcome::WentBack { samples } = outcome {
-                return Err(self.went_back(samples));
+            if let Outcome::Restarted { samples } = outcome {
+                return Err(self.restarted(samples));
             }
         }
         skipped.add(capture.skipped());
@@ -204,10 +204,11 @@ impl Receiving {
         let now = Instant::now();
         self.window.tick(now);
         notes.add(self.window.look(&mut self.link));
+        self.window.keep_time(&mut self.link);
         self.window.show();
         self.check_pace(now);
-        if let Some(samples) = notes.went_back {
-            return Some(Err(self.went_back(samples)));
+        if let Some(samples) = notes.restarted {
+            return Some(Err(self.restarted(samples)));
         }
         if notes.is_alive {
             self.last_data = Some(now);
@@ -252,10 +253,12 @@ impl Receiving {
         (stopped.len() >= self.terms.senders).then_some(End::Stopped(stopped))
     }
 
-    fn went_back(&self, samples: u64) -> BlockError {
+    fn restarted(&self, samples: i64) -> BlockError {
+        let side = if samples < 0 { "back" } else { "ahead" };
+        let samples = samples.unsigned_abs();
         let seconds = samples as f64 / self.terms.adc_sample_rate_hz;
         BlockError::new(format!(
-            "the sender restarted with another sync time: its timestamps jumped back by {samples} samples \
+            "the sender restarted with another sync time: its timestamps jumped {side} by {samples} samples \
              ({seconds:.1} s) and stayed there; start again with the new `sync_time_seconds`, or set \
              `on_restart: resync`"
         ))
@@ -288,7 +291,7 @@ mod tests {
             receiving.last_data = Some(before());
             let mut look = |is_alive: bool, pause: Duration| {
                 std::thread::sleep(pause);
-                let end = receiving.after(Notes { is_alive, went_back: None });
+                let end = receiving.after(Notes { is_alive, restarted: None });
                 sender.send(end.is_some()).unwrap();
                 if is_alive {
                     receiving.last_data = Some(before());

@@ -2,12 +2,13 @@
 //!
 //! Blocks downstream accept growing timestamps only, so a frame with a wrong timestamp far ahead would
 //! stop all of them. Therefore the window moves far only on evidence that a handful of foreign or
-//! hostile packets cannot provide, and never back: a stream that starts again continues in the next
-//! turn (period of 2^48 samples) of the timestamps.
+//! hostile packets cannot provide, and never back: a stream that starts again continues in a later
+//! turn (period of 2^48 samples) of the timestamps, with another time base.
 
 use super::candidates::{Candidate, MEASURABLE};
 use super::layout::Layout;
 use crate::io::spead::timestamp::nearest;
+use fxgraph::TimeBase;
 use fxgraph::retune::MAX_TIMESTAMP;
 use std::time::{Duration, Instant};
 
@@ -33,9 +34,9 @@ const EARLY_SECONDS: f64 = 0.1;
 const DUE_SECONDS: f64 = 1e-3;
 /// Time for which a restarted stream may overlap with delayed packets from before the restart.
 const OVERLAP: Duration = Duration::from_millis(100);
-/// Largest difference to real time, in seconds, at which the first timestamp is put in the turn of
-/// real time.
-const REAL_TIME_SECONDS: f64 = 60.0;
+/// Least samples between the last frame of a time base and the first timestamp of the next one: more than any filter
+/// window, dump or average spans, so that no block adds samples of both.
+const LEAST_GAP: u64 = 1 << 44;
 /// Lead of a stream over its clock, in seconds, from which the sender's clock must have been reset.
 const LEAP_SECONDS: f64 = 1.0;
 /// Largest drift of the stream's clock against the host's clock, as a fraction.
@@ -108,8 +109,8 @@ pub struct Timeline {
     /// Frames by which a new heap may be ahead of the newest heap so far.
     step: u64,
     adc_sample_rate_hz: f64,
-    /// Timestamp, for the flowgraph, of the stream's timestamp 0.
-    pub origin: u64,
+    /// Time base of the frames; it begins at the stream's timestamp 0.
+    pub time_base: TimeBase,
     /// Number of the first frame in the window; `None` before the first heap.
     pub base: Option<u64>,
     /// Number of the newest frame with data.
@@ -152,7 +153,7 @@ impl Timeline {
             len,
             step: stride.div_ceil(layout.heaps_per_frame as u64).clamp(1, (len / 2).max(1)),
             adc_sample_rate_hz,
-            origin: 0,
+            time_base: TimeBase::default(),
             base: None,
             front: 0,
             newest: 0,
@@ -200,8 +201,8 @@ impl Timeline {
         nearest(wire, near)
     }
 
-    /// Extends the 48-bit timestamp `wire` before the stream has begun: to the turn of real time if the
-    /// timestamp is then near real time, which is needed for a stream older than one turn.
+    /// Extends the 48-bit timestamp `wire` before the stream has begun: to the turn nearest to real time, which
+    /// is needed for a stream older than one turn.
     fn unwrap_first(&self, wire: u64) -> u64 {
         let Some(((at, samples), now)) = self.real_time.zip(self.now()) else { return wire };
         let rate = self.adc_sample_rate_hz;
@@ -209,9 +210,7 @@ impl Timeline {
         if !(0.0..MAX_TIMESTAMP as f64 / 2.0).contains(&near) {
             return wire;
         }
-        let full = nearest(wire, near as u64);
-        let apart_seconds = full.abs_diff(near as u64) as f64 / rate;
-        if apart_seconds <= REAL_TIME_SECONDS { full } else { wire }
+        nearest(wire, near as u64)
     }
 
     /// Notes a packet with new data for `frame`. Returns whether `timestamp` is ahead of the stream's
@@ -437,24 +436,40 @@ impl Timeline {
         self.front = self.front.max(frame);
     }
 
-    /// Starts the stream again: its timestamp 0 is in the next turn of 48 bits.
-    pub fn start_again(&mut self) {
-        self.origin = self.next_origin();
+    /// Timestamp, for the flowgraph, of the stream's timestamp 0.
+    pub fn origin(&self) -> u64 {
+        self.time_base.from
+    }
+
+    /// Starts the stream again with time base `base`. `near`: a host time and the stream's timestamp at that time,
+    /// if they are known.
+    pub fn start_again(&mut self, base: TimeBase, near: Option<(Instant, u64)>) {
+        self.time_base = base;
         (self.base, self.newest) = (None, 0);
         // Real time was counted from the old sync time.
-        self.real_time = None;
+        self.real_time = near.map(|(at, timestamp)| (at, timestamp as f64));
         self.forget_pace();
     }
 
-    /// Whether timestamps have room for another turn.
-    pub fn can_start_again(&self) -> bool {
-        self.next_origin() < MAX_TIMESTAMP
+    /// Moves the stream, which goes on, to time base `base` and by `ahead` samples, a multiple of 2^48.
+    pub fn change_base(&mut self, base: TimeBase, ahead: i128) {
+        self.time_base = base;
+        if ahead == 0 {
+            return;
+        }
+        let moved = |timestamp: u64| u64::try_from(i128::from(timestamp) + ahead).unwrap_or(0);
+        self.newest = moved(self.newest);
+        let frame = self.newest / self.samples_per_frame;
+        self.begin(frame, frame);
+        self.forget_pace();
     }
 
-    fn next_origin(&self) -> u64 {
+    /// First timestamp at which the stream can start again, a multiple of 2^48; `None` if timestamps have no room.
+    pub fn next_origin(&self) -> Option<u64> {
         let end = self.base.map_or(0, |base| base.saturating_add(self.len));
-        let reached = self.origin.saturating_add(end.saturating_mul(self.samples_per_frame));
-        ((reached >> WIRE_BITS) + 1) << WIRE_BITS
+        let reached = self.origin().saturating_add(end.saturating_mul(self.samples_per_frame));
+        let after = ((reached.saturating_add(LEAST_GAP) >> WIRE_BITS) + 1) << WIRE_BITS;
+        (after < MAX_TIMESTAMP).then_some(after)
     }
 
     /// Forgets the stream's clock, because the sender's clock was reset.

@@ -14,7 +14,8 @@ use crate::io::spead::descriptor::{self, Description, Elements};
 use crate::io::spead::item;
 use crate::io::spead::packet::Pointer;
 use fxgraph::recording::{Checksum, StreamType};
-use fxgraph::{Dtype, PortType, npy};
+use fxgraph::retune::MAX_TIMESTAMP;
+use fxgraph::{Dtype, PortType, Time, TimeBase, npy};
 
 /// Largest text of the annotations of a frame, in bytes.
 pub const MAX_ANNOTATION_BYTES: usize = 4 << 20;
@@ -24,6 +25,10 @@ pub const MAX_TYPE_BYTES: usize = 1 << 20;
 const COUNT_BYTES: usize = 4;
 /// Bytes of a configuration's identifier.
 const CONFIG_BYTES: usize = 8;
+/// Bytes of a time base.
+pub const BASE_BYTES: usize = 24;
+/// Seconds of a base with the sync time of the type.
+const OF_TYPE: i64 = i64::MIN;
 
 /// The type of a stream, as both ends use it.
 #[derive(Clone, Debug)]
@@ -67,7 +72,7 @@ impl Described {
     /// Largest heap of the stream, in bytes.
     #[must_use]
     pub fn max_heap_bytes(&self) -> usize {
-        let fixed = self.data_bytes + COUNT_BYTES * self.units + CONFIG_BYTES;
+        let fixed = self.data_bytes + COUNT_BYTES * self.units + CONFIG_BYTES + BASE_BYTES;
         fixed + MAX_ANNOTATION_BYTES + MAX_TYPE_BYTES
     }
 
@@ -137,6 +142,13 @@ impl Described {
                 Elements::Numpy("<u8"),
             ),
             described(
+                item::TIME_BASE,
+                "time_base",
+                "time base: first timestamp, and its Unix time in seconds and picoseconds; -2^63 s is that of the type",
+                vec![3],
+                Elements::Numpy("<i8"),
+            ),
+            described(
                 item::ANNOTATIONS,
                 "annotations",
                 "tables of the frame: JSON, null is NaN",
@@ -146,6 +158,32 @@ impl Described {
             described(item::TYPE, "type", "type of the frames: JSON", Vec::new(), Elements::Text),
         ]
     }
+}
+
+/// Bytes of a time base on the wire.
+#[must_use]
+pub fn base_bytes(base: &TimeBase) -> [u8; BASE_BYTES] {
+    let (seconds, picoseconds) = base.sync_time.map_or((OF_TYPE, 0), Time::to_unix);
+    let mut bytes = [0; BASE_BYTES];
+    let numbers = [base.from.cast_signed(), seconds, picoseconds.cast_signed()];
+    for (to, number) in bytes.chunks_exact_mut(8).zip(numbers) {
+        to.copy_from_slice(&number.to_le_bytes());
+    }
+    bytes
+}
+
+/// Reads a time base from the wire; `None` if it is impossible.
+#[must_use]
+pub fn read_base(bytes: &[u8]) -> Option<TimeBase> {
+    let ([from, seconds, picoseconds], []) = bytes.as_chunks::<8>() else { return None };
+    let number = |bytes: &[u8; 8]| i64::from_le_bytes(*bytes);
+    let from = u64::try_from(number(from)).ok().filter(|from| *from < MAX_TIMESTAMP)?;
+    let picoseconds = u64::try_from(number(picoseconds)).ok()?;
+    let sync_time = match number(seconds) {
+        OF_TYPE => None,
+        seconds => Some(Time::from_unix(seconds, picoseconds)?),
+    };
+    Some(TimeBase { from, sync_time })
 }
 
 /// Returns the first difference between the types `declared` and `received`, for messages; `None` if they are equal.

@@ -7,7 +7,7 @@ use crate::io::spead::item;
 use crate::io::spead::packet::{Head, Pointer, VALUE_BITS};
 use crate::io::spead::send::{Outgoing, Sender, send_burst};
 use crate::io::spead_sink::pace::Pace;
-use crate::io::stream::{Described, MAX_ANNOTATION_BYTES, annotations};
+use crate::io::stream::{self, Described, MAX_ANNOTATION_BYTES, annotations};
 use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{Block, BlockError, Counter, Env, Frame, Gauge, Io, Next};
 use std::net::SocketAddrV4;
@@ -85,7 +85,7 @@ struct Sending {
 }
 
 /// Item pointers of a heap with data.
-const ITEMS: usize = 10;
+const ITEMS: usize = 11;
 
 impl Sink {
     pub(super) fn new(parameters: StreamSink, described: Described, pace: Pace, env: &Env) -> Self {
@@ -203,6 +203,8 @@ impl Sink {
         self.tail.extend(bytemuck::cast_slice::<u32, u8>(&header.validity));
         let config_id = before_tail + self.tail.len();
         self.tail.extend(header.config_id.to_le_bytes());
+        let time_base = before_tail + self.tail.len();
+        self.tail.extend(stream::base_bytes(&header.base));
         let annotations = before_tail + self.tail.len();
         self.text.clear();
         annotations::write(&header.annotations, &mut self.text);
@@ -222,6 +224,7 @@ impl Sink {
             Pointer::addressed(item::DATA, 0),
             Pointer::addressed(item::VALIDITY, validity as u64),
             Pointer::addressed(item::CONFIG_ID, config_id as u64),
+            Pointer::addressed(item::TIME_BASE, time_base as u64),
             Pointer::addressed(item::ANNOTATIONS, annotations as u64),
         ];
         let (length, counter) = (before_tail + self.tail.len(), self.counter.take());

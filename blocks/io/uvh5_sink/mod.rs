@@ -13,8 +13,8 @@ mod writing;
 use fxgraph::access::WrittenPath;
 use fxgraph::kind::Rounded;
 use fxgraph::{
-    Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortType, Refusal,
-    Resources,
+    Checked, Configured, Implementation, Implementations, Kind, KindSpec, PerBase, PortType,
+    Refusal, Resources, TimedSink,
 };
 use fxgraph_formats::uvh5;
 use ports::Layout;
@@ -212,10 +212,18 @@ impl Uvh5Sink {
     }
 }
 
+impl TimedSink for Uvh5Sink {
+    fn continue_in_later_base(&mut self, _number: u64) {
+        self.overwrite = false;
+    }
+}
+
 impl KindSpec for Uvh5Sink {
     type Shape = Layout;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.ports, &block.shape, env)))
+        PerBase::new(block, env, |block, env| {
+            Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.ports, &block.shape, env)))
+        })
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Layout> {

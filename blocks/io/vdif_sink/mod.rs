@@ -11,8 +11,8 @@ use crate::io::rows::Rows;
 use fxgraph::access::WrittenPath;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Checked, Clock, Configured, Implementation, Implementations, Kind, KindSpec, PortType,
-    Refusal, Resources, Time,
+    At, Checked, Clock, Configured, Implementation, Implementations, Kind, KindSpec, PerBase,
+    PortType, Refusal, Resources, Time, TimedSink,
 };
 use fxgraph_formats::vdif::{
     Grid, Header, MAX_FRAME_BYTES, epoch_of, frames_per_second, is_width, payload_sizes, station,
@@ -282,10 +282,19 @@ impl VdifSink {
     }
 }
 
+impl TimedSink for VdifSink {
+    fn continue_in_later_base(&mut self, _number: u64) {
+        self.overwrite = false;
+        self.sync_time_seconds = None;
+    }
+}
+
 impl KindSpec for VdifSink {
     type Shape = Format;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.shape, env)))
+        PerBase::new(block, env, |block, env| {
+            Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.shape, env)))
+        })
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Format> {

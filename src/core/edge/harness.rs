@@ -6,6 +6,8 @@ use crate::error::BlockError;
 use crate::frame::{Frame, FrameMut, HostAllocator, OutOfMemory, Pool};
 use crate::kind::Ports;
 use crate::port::PortType;
+use crate::retune::Heard;
+use crate::time_base::BasesTaken;
 use std::sync::Arc;
 
 /// Drives one block without a runtime, for tests, conformance and benchmarks of blocks.
@@ -27,6 +29,7 @@ impl Harness {
             // In addition to the queue, the block and the test may hold frames.
             Pool::new(&HostAllocator, 2 * depth + 2, port.frame_bytes(), port.validity.units())
         };
+        let bases = BasesTaken::default();
         let mut harness = Self {
             block,
             inputs: Vec::new(),
@@ -38,14 +41,18 @@ impl Harness {
         };
         for port in &ports.inputs {
             let edge = Edge::new(depth);
-            harness.inputs.push(Input { reader: FrameReader::new(Arc::clone(&edge)) });
+            harness
+                .inputs
+                .push(Input { reader: FrameReader::of_block(Arc::clone(&edge), bases.clone()) });
             let writer = FrameWriter::new(vec![Arc::clone(&edge)], Some(pool(port)?), 0);
             harness.to_inputs.push((edge, writer));
         }
         for port in &ports.outputs {
             let edge = Edge::new(depth);
             harness.from_outputs.push(FrameReader::new(Arc::clone(&edge)));
-            let writer = FrameWriter::new(vec![edge], Some(pool(port)?), 0);
+            let (heard, pool) = (Heard::from_start(0), Some(pool(port)?));
+            let writer =
+                FrameWriter::of_run(vec![edge], pool, heard, Arc::default(), bases.clone());
             harness.outputs.push(Output { writer });
         }
         Ok(harness)

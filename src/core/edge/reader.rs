@@ -4,6 +4,7 @@ use super::{Edge, TURN};
 use crate::edge::Tee;
 use crate::frame::Frame;
 use crate::sync::Ordering;
+use crate::time_base::{BasesTaken, TimeBase};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -26,11 +27,29 @@ pub struct FrameReader {
     /// Timestamps of the frames that the block has taken in this turn.
     turn_times: [u64; TURN as usize],
     turn_taken: usize,
+    /// Time base of the newest frame, and the bases of all inputs of the block.
+    base: TimeBase,
+    bases: BasesTaken,
+    limit: Option<Limit>,
+}
+
+/// Limit of a reader to the frames of one time base.
+#[derive(Clone, Copy)]
+struct Limit {
+    /// First timestamp of the base.
+    from: u64,
+    /// No more frames of the base are waited for.
+    is_cut: bool,
 }
 
 impl FrameReader {
     /// The reading end of `edge`.
     pub fn new(edge: Arc<Edge>) -> Self {
+        Self::of_block(edge, BasesTaken::default())
+    }
+
+    /// The reading end of `edge` for a block, which notes the time bases of the frames in `bases`.
+    pub fn of_block(edge: Arc<Edge>, bases: BasesTaken) -> Self {
         let front = VecDeque::new();
         Self {
             edge,
@@ -42,6 +61,9 @@ impl FrameReader {
             last_taken: None,
             turn_times: [0; TURN as usize],
             turn_taken: 0,
+            base: TimeBase::default(),
+            bases,
+            limit: None,
         }
     }
 
@@ -64,7 +86,7 @@ impl FrameReader {
 
     /// Takes the next frame of this turn, if one is queued.
     pub fn pop(&mut self) -> Option<Arc<Frame>> {
-        if self.turn == 0 {
+        if self.turn == 0 || (self.limit.is_some() && self.peek().is_none()) {
             return None;
         }
         let frame = self.next()?;
@@ -112,6 +134,11 @@ impl FrameReader {
         self.edge.popped.fetch_add(1, Ordering::Relaxed);
         self.edge.writer.wake();
         self.newest = Some(frame.header().timestamp);
+        let base = frame.header().base;
+        if !base.is(&self.base) {
+            self.base = base;
+            self.bases.note(base);
+        }
         if let Some(tee) = &mut self.tee {
             tee.push(&frame);
         }
@@ -123,18 +150,65 @@ impl FrameReader {
         if self.turn == 0 {
             return None;
         }
-        if self.front.is_empty() {
-            let frame = self.pop_edge()?;
+        self.fill_front();
+        self.front.front().filter(|frame| !self.is_beyond(frame))
+    }
+
+    fn fill_front(&mut self) {
+        // A frame that leaves the edge goes into the tee, which has room for those of the turn.
+        if self.turn > 0
+            && self.front.is_empty()
+            && let Some(frame) = self.pop_edge()
+        {
             self.front.push_back(frame);
             self.note_held();
         }
-        self.front.front()
+    }
+
+    fn is_beyond(&self, frame: &Frame) -> bool {
+        self.limit.is_some_and(|limit| frame.header().base.from > limit.from)
+    }
+
+    /// Whether the next frame is of a later time base than those that the limit shows.
+    #[must_use]
+    pub fn has_later_base(&self) -> bool {
+        self.front.front().is_some_and(|frame| self.is_beyond(frame))
+    }
+
+    /// Time base of the next frame, if one is queued.
+    pub fn next_base(&mut self) -> Option<TimeBase> {
+        self.fill_front();
+        self.front.front().map(|frame| frame.header().base)
+    }
+
+    /// Shows the frames of `base` only, until [`end_limit`](Self::end_limit): the input counts as ended before the first
+    /// frame of a later base and, with `is_cut`, when no frame is queued. Frames of earlier bases are dropped; returns
+    /// their number.
+    pub fn limit_to(&mut self, base: &TimeBase, is_cut: bool) -> u64 {
+        self.limit = Some(Limit { from: base.from, is_cut });
+        let mut dropped = 0;
+        while self.next_base().is_some_and(|next| next.from < base.from) {
+            self.skip();
+            dropped += 1;
+        }
+        dropped
+    }
+
+    /// Shows the frames of all time bases.
+    pub fn end_limit(&mut self) {
+        self.limit = None;
+    }
+
+    /// Whether the queue of the edge is full.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.edge.is_full()
     }
 
     /// Number of queued frames that may be taken in this turn.
     #[must_use]
     pub fn queued(&self) -> usize {
-        self.waiting().min(self.turn as usize)
+        if self.has_later_base() { 0 } else { self.waiting().min(self.turn as usize) }
     }
 
     /// Whether a frame is queued, in this turn or beyond it.
@@ -150,6 +224,10 @@ impl FrameReader {
     /// Whether the writer has finished and every frame has been taken.
     #[must_use]
     pub fn ended(&self) -> bool {
+        let is_cut = self.limit.is_some_and(|limit| limit.is_cut) && self.waiting() == 0;
+        if is_cut || self.has_later_base() {
+            return true;
+        }
         // Read the flag first: a frame pushed before the end is then visible in the queue.
         self.edge.ended.load(Ordering::Acquire) && self.waiting() == 0
     }
@@ -158,6 +236,12 @@ impl FrameReader {
     #[must_use]
     pub fn newest(&self) -> Option<u64> {
         self.newest
+    }
+
+    /// Time base of the newest frame that has left the edge.
+    #[must_use]
+    pub fn base(&self) -> TimeBase {
+        self.base
     }
 
     /// Timestamp of the last frame that the block in this slot, or one before it, has taken.

@@ -5,6 +5,7 @@ use crate::edge::TapWriter;
 use crate::edge::Tee;
 use crate::frame::{Frame, FrameMut, Pool};
 use crate::retune::{Configurations, Heard, Known, When};
+use crate::time_base::{BasesTaken, TimeBase};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,6 +24,8 @@ pub struct FrameWriter {
     /// Configurations of the run.
     configurations: Arc<Configurations>,
     heard: Heard,
+    /// Time bases of the input frames of the block.
+    bases: BasesTaken,
     /// Probes of this output.
     pub taps: Vec<TapWriter>,
     /// Number of frames that may still be pushed in this turn.
@@ -70,15 +73,18 @@ impl FrameWriter {
     /// The writing end of `edges`, whose frames come from `pool`.
     #[must_use]
     pub fn new(edges: Vec<Arc<Edge>>, pool: Option<Arc<Pool>>, config_id: u64) -> Self {
-        Self::of_run(edges, pool, Heard::from_start(config_id), Arc::default())
+        let heard = Heard::from_start(config_id);
+        Self::of_run(edges, pool, heard, Arc::default(), BasesTaken::default())
     }
 
     /// A writer whose frames have the configuration in `heard`, until a later entry of `configurations` takes effect.
+    /// Frames without a time base get that of `bases`.
     pub fn of_run(
         edges: Vec<Arc<Edge>>,
         pool: Option<Arc<Pool>>,
         heard: Heard,
         configurations: Arc<Configurations>,
+        bases: BasesTaken,
     ) -> Self {
         Self {
             edges,
@@ -87,6 +93,7 @@ impl FrameWriter {
             pool,
             sequence: 0,
             heard,
+            bases,
             configurations,
             taps: Vec::new(),
             turn: u32::MAX,
@@ -174,6 +181,9 @@ impl FrameWriter {
         let header = frame.header_mut();
         header.sequence = self.sequence;
         header.config_id = self.heard.at(header.timestamp, &self.configurations);
+        if header.base == TimeBase::default() {
+            header.base = self.bases.at(header.timestamp);
+        }
         self.send_on(frame.freeze());
     }
 

@@ -1,5 +1,7 @@
 //! Headers and annotations of frames.
 
+use crate::time_base::TimeBase;
+
 /// Header of a frame.
 #[derive(Clone, Debug, Default)]
 pub struct Header {
@@ -7,6 +9,8 @@ pub struct Header {
     pub sequence: u64,
     /// Timestamp of the first element in ADC samples since sync time; set by the block.
     pub timestamp: u64,
+    /// Time base of the timestamp. A block that leaves it at its default gets that of its input frames at this time.
+    pub base: TimeBase,
     /// Identifier of the configuration that made the frame.
     pub config_id: u64,
     /// One count per unit of the port's [`ValidityType`](crate::port::ValidityType), row-major.
@@ -20,6 +24,7 @@ impl Header {
     pub fn copy_from(&mut self, other: &Self) {
         self.sequence = other.sequence;
         self.timestamp = other.timestamp;
+        self.base = other.base;
         self.config_id = other.config_id;
         self.validity.clone_from(&other.validity);
         self.annotations.copy_from(&other.annotations);

@@ -12,6 +12,7 @@ pub use header::{Annotations, Header};
 pub use shared::{SharedAllocator, SharedMemory};
 pub use storage::{Allocator, DeviceBuffer, HostAllocator, HostBuffer, OutOfMemory, Storage};
 
+use crate::time_base::TimeBase;
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -127,6 +128,7 @@ impl Pool {
         let mut slot = self.stock().free.pop()?;
         slot.header.sequence = 0;
         slot.header.timestamp = 0;
+        slot.header.base = TimeBase::default();
         slot.header.validity.clear();
         slot.header.validity.resize(self.validity_units, 0);
         slot.header.annotations.clear();

@@ -7,6 +7,7 @@ use crate::live_updates::LiveUpdates;
 use crate::overload::Overload;
 use crate::recorders::Recorders;
 use crate::summary::Summary;
+use crate::timelines::Timelines;
 use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub struct Env {
     pub recorders: Recorders,
     /// Intervals that the block drops if it is a live source that does not keep up.
     pub overload: Overload,
+    /// Timelines of the live sources of the flowgraph.
+    pub timelines: Timelines,
     /// Live updates of other blocks that the block requests: see [`Requester`](crate::live_updates::Requester).
     pub updates: LiveUpdates,
 }
@@ -61,6 +64,7 @@ impl Env {
             output_folder: PathBuf::new(),
             recorders: Recorders::default(),
             overload: Overload::default(),
+            timelines: Timelines::default(),
             updates: LiveUpdates::default(),
         }
     }

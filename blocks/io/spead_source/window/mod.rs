@@ -6,6 +6,7 @@ mod filling;
 mod moves;
 mod sending;
 mod skimming;
+mod time;
 
 use super::candidates::{Candidate, Candidates};
 use super::causes::Causes;
@@ -41,9 +42,9 @@ pub enum Outcome {
     /// The packet was a stop heap.
     Stop,
     /// The sender was restarted, and the options say that the stream ends then.
-    WentBack {
-        /// Number of samples by which the timestamps jumped back.
-        samples: u64,
+    Restarted {
+        /// Number of samples by which the timestamps jumped; negative if they jumped back.
+        samples: i64,
     },
 }
 
@@ -125,6 +126,7 @@ pub struct Window {
     newest_of_batch: Option<u64>,
     /// Slot tables not in use.
     spare: Vec<Vec<Slot>>,
+    comparison: time::Comparison,
     env: Env,
 }
 
@@ -161,6 +163,7 @@ impl Window {
             gap: 0,
             newest_of_batch: None,
             spare: Vec::new(),
+            comparison: time::Comparison::default(),
             env: env.clone(),
         }
     }
@@ -197,8 +200,7 @@ impl Window {
     /// Timestamp of the newest heap with data; `None` before the first one.
     #[must_use]
     pub fn newest(&self) -> Option<u64> {
-        let Timeline { base, origin, newest, .. } = &self.timeline;
-        base.map(|_| origin + newest)
+        self.timeline.base.map(|_| self.timeline.origin() + self.timeline.newest)
     }
 
     /// Updates the gauge of the newest timestamp.

@@ -9,7 +9,6 @@ use crate::io::spead_source::layout::Place;
 use crate::io::spead_source::timeline::{Move, Standing, Verdict, WIRE_BITS};
 use fxgraph::runtime::EventKind;
 use std::net::SocketAddrV4;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 impl Window {
     /// Checks whether a candidate can be accepted by now, although no more of its packets come.
@@ -165,6 +164,7 @@ impl Window {
         let is_in_window = self.timeline.is_in_window(candidate.lowest);
         match how {
             Move::Begin => {
+                self.join(&mut candidate);
                 // Earlier parts of the stream, before a pause, which were too short by themselves.
                 for earlier in self.timeline.parts_before(&candidate, &mut self.candidates.list) {
                     self.go_to(earlier.lowest, frames);
@@ -178,23 +178,19 @@ impl Window {
                 self.senders.forget();
                 self.go_to(candidate.lowest, frames);
             }
-            Move::Leap => {
+            Move::Leap | Move::Back => {
+                let base = self.base_after_restart(&candidate).filter(|_| self.options.resyncs);
+                let Some(base) = base else {
+                    let from = self.timeline.newest.cast_signed();
+                    return Outcome::Restarted { samples: candidate.first.0.cast_signed() - from };
+                };
+                let from = self.timeline.newest;
                 // The last frames of the old time are sent first.
-                let sync_time = self.report_resync(&candidate, how, frames);
-                self.timeline.forget_pace();
-                self.set_real_time(sync_time);
-                self.go_to(candidate.lowest, frames);
-            }
-            Move::Back => {
-                let before = self.timeline.base.unwrap_or(0);
-                let back = (before.saturating_sub(candidate.lowest))
-                    .saturating_mul(self.layout.samples_per_frame());
-                if !(self.options.resyncs && self.timeline.can_start_again()) {
-                    return Outcome::WentBack { samples: back };
-                }
-                let sync_time = self.report_resync(&candidate, how, frames);
-                self.timeline.start_again();
-                self.set_real_time(sync_time);
+                self.pass_on_all(frames);
+                self.gap = 0;
+                self.senders.forget();
+                self.timeline.start_again(base, None);
+                self.report_resync(&candidate, from);
                 self.go_to(self.lowest_of(&candidate), frames);
             }
         }
@@ -239,7 +235,7 @@ impl Window {
     }
 
     /// Returns the earliest frame of the packets of `candidate`, before the stream has a time.
-    fn lowest_of(&self, candidate: &Candidate) -> u64 {
+    pub(super) fn lowest_of(&self, candidate: &Candidate) -> u64 {
         let frame = |(datagram, _): (&[u8], _)| Some(self.place(datagram)?.1.frame);
         let first = candidate.packets().find_map(frame).unwrap_or(0);
         let near = self.entries.len() as u64;
@@ -303,48 +299,23 @@ impl Window {
         self.timeline.begin(frame, frame);
     }
 
-    /// Sets the Unix time of the frames' timestamp 0, if that of the stream's timestamp 0 is known.
-    fn set_real_time(&self, sync_time: Option<f64>) {
-        let real_time = self.env.counters.real_time();
-        if let Some(sync_time) = sync_time.filter(|_| real_time.zero().is_some()) {
-            let origin_seconds = self.timeline.origin as f64 / self.options.adc_sample_rate_hz;
-            real_time.set_zero(sync_time - origin_seconds);
-        }
-    }
-
-    /// Reports that the sender of `candidate` was restarted, after sending the open frames. Returns the
-    /// stream's new sync time, as measured.
-    fn report_resync(
-        &mut self,
-        candidate: &Candidate,
-        how: Move,
-        frames: &mut dyn Frames,
-    ) -> Option<f64> {
-        let from = self.timeline.newest;
-        self.pass_on_all(frames);
-        self.gap = 0;
-        self.senders.forget();
+    /// Reports that the sender of `candidate` was restarted; the stream's newest timestamp before was `from`.
+    fn report_resync(&self, candidate: &Candidate, from: u64) {
         self.causes.resyncs.add(1);
-        // Timestamp and arrival time of the same packet; the packets still held may be later.
+        self.show_sync_time();
         let (timestamp, began) = candidate.first;
-        // A timestamp of a later turn than before is that of a restart: it began at 0 again.
-        let is_restart = how == Move::Back || timestamp >> WIRE_BITS > from >> WIRE_BITS;
-        let timestamp = if is_restart { timestamp & ((1 << WIRE_BITS) - 1) } else { timestamp };
-        // A file is read at any rate, so its packets have no arrival time.
-        let sync_time = began.map(|began| {
-            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let began = unix.saturating_sub(began.elapsed()).as_secs_f64();
-            began - timestamp as f64 / self.options.adc_sample_rate_hz
-        });
-        let about = sync_time.map_or_else(String::new, |sync_time| {
-            self.causes.sync_time.set(sync_time);
-            format!("; its sync time is now about {sync_time:.3} (Unix time)")
-        });
+        let timestamp = timestamp & ((1 << WIRE_BITS) - 1);
+        let sync_time = self.sync_time().filter(|_| began.is_some());
+        let about = sync_time.map_or_else(
+            || "; its sync time is unknown, and times count from 1970".to_owned(),
+            |sync_time| format!("; its sync time is now {sync_time}"),
+        );
         let text = format!(
-            "{} restarted with another sync time: its timestamps jumped from {from} to {timestamp}{about}",
-            candidate.sender
+            "{} restarted with another sync time: its timestamps jumped from {from} to {timestamp}{about}; \
+             the frames continue at {}",
+            candidate.sender,
+            self.timeline.origin() + timestamp
         );
         self.env.events.add(EventKind::Resynchronised, text);
-        sync_time
     }
 }

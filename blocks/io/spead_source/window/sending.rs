@@ -59,7 +59,8 @@ impl Window {
         let mut frame = frame.close(&mut self.writers);
         let (heap, per_unit) = (self.layout.heap_bytes, self.layout.heaps_per_unit());
         let (header, payload) = frame.parts_mut::<u8>().expect(fxgraph::ON_HOST);
-        header.timestamp = self.timeline.origin + number * self.layout.samples_per_frame();
+        header.base = self.timeline.time_base;
+        header.timestamp = self.timeline.origin() + number * self.layout.samples_per_frame();
         for (unit, heaps) in header.validity.iter_mut().zip(slots.chunks(per_unit)) {
             *unit = u32::from(heaps.iter().all(|slot| slot.whole));
         }

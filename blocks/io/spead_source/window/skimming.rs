@@ -81,7 +81,7 @@ impl Window {
     pub(super) fn interval(&self, frame: u64) -> Option<Interval> {
         let samples = self.layout.samples_per_frame() * self.options.interval_frames?;
         // The timestamp in the flowgraph: that of the stream may begin again.
-        let timestamp = self.timeline.origin + frame * self.layout.samples_per_frame();
+        let timestamp = self.timeline.origin() + frame * self.layout.samples_per_frame();
         let adc_sample_rate_hz = self.options.adc_sample_rate_hz;
         Some(Interval { adc_sample_rate_hz, samples, number: timestamp / samples })
     }

@@ -4,12 +4,12 @@ use super::Window;
 use crate::io::spead::item;
 use crate::io::spead::link::Frames;
 use crate::io::spead::packet::VALUE_BITS;
-use crate::io::stream::annotations;
+use crate::io::stream::{self, annotations};
 use crate::io::stream_source::heap::{Heap, Place, Validity};
-use fxgraph::FrameMut;
 use fxgraph::frame::Annotations;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::runtime::EventKind;
+use fxgraph::{FrameMut, TimeBase};
 use std::ops::Range;
 
 /// Largest number of frames that fill a gap.
@@ -27,6 +27,7 @@ impl Window {
             match frames.take() {
                 None => self.causes.frames_dropped.add(1),
                 Some(mut frame) => {
+                    self.base = self.base_of(&heap);
                     self.write(&heap, timestamp, &mut frame);
                     frames.push(frame);
                 }
@@ -135,6 +136,7 @@ impl Window {
                 Some(mut frame) => {
                     if let Ok((header, payload)) = frame.parts_mut::<u8>() {
                         header.timestamp = timestamp;
+                        header.base = self.base;
                         header.validity.fill(0);
                         header.annotations.copy_from(&Annotations::default());
                         payload.fill(0);
@@ -145,11 +147,36 @@ impl Window {
         }
     }
 
+    /// Time base of the frame of `heap`: that of the sender and, after a restart of the sender, with the difference
+    /// between the timelines.
+    fn base_of(&self, heap: &Heap) -> TimeBase {
+        let Some(bytes) = heap.whole_item(item::TIME_BASE, Some(stream::BASE_BYTES)) else {
+            // A heap without the item, or of which the item is missing.
+            return if self.base.from < self.offset {
+                self.after_restart(TimeBase::default())
+            } else {
+                self.base
+            };
+        };
+        self.after_restart(stream::read_base(bytes).unwrap_or_default())
+    }
+
+    fn after_restart(&self, of_sender: TimeBase) -> TimeBase {
+        if self.offset == 0 {
+            return of_sender;
+        }
+        // The sender's timestamp `from`, at which it had its sync time, is later here.
+        let of_type = self.described.port.clock.sync_time;
+        let sync_time = of_sender.sync_time.or(Some(of_type));
+        TimeBase { from: of_sender.from + self.offset, sync_time }
+    }
+
     /// Writes `heap` to `frame`.
     fn write(&self, heap: &Heap, timestamp: u64, frame: &mut FrameMut) {
         // Frames of a source on the CPU are in host memory.
         let Ok((header, payload)) = frame.parts_mut::<u8>() else { return };
         header.timestamp = timestamp;
+        header.base = self.base;
         let counts = &mut header.validity;
         let known = heap.write_validity(counts, self.described.port.validity.full);
         if known != Validity::Known {

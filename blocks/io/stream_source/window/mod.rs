@@ -11,10 +11,10 @@ use crate::io::spead::link::Frames;
 use crate::io::spead::packet::Packet;
 use crate::io::stream::Described;
 use frames::MAX_FILL;
-use fxgraph::Env;
 use fxgraph::elements::Elements;
 use fxgraph::recording::Checksum;
 use fxgraph::runtime::EventKind;
+use fxgraph::{Env, TimeBase};
 use run::{Run, Stopped};
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
@@ -89,6 +89,8 @@ pub struct Window {
     last: Option<u64>,
     /// Difference between the timeline of the frames and that of the sender.
     offset: u64,
+    /// Time base of the last frame.
+    base: TimeBase,
 }
 
 impl Window {
@@ -122,6 +124,7 @@ impl Window {
             described_by: None,
             last: None,
             offset: 0,
+            base: TimeBase::default(),
         }
     }
 

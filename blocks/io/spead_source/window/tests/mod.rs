@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+mod bases;
 mod conflict;
 mod overload;
 mod restart;

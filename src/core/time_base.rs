@@ -1,0 +1,88 @@
+//! Time bases: the Unix time of the timestamps of frames, which changes when a sender is synchronised again.
+//!
+//! Timestamps of a flowgraph only grow. When a sender starts to count again from another sync time, its source
+//! continues at a later multiple of 2^48, and frames from there on have another time base. The base is in the header
+//! of the frames, so that every block changes it with the first frame of the new base.
+
+use crate::Time;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Limit of the bases that a block keeps; frames of older ones have left it.
+const KEPT: usize = 64;
+
+/// Time base of a frame. The default is the base with which the run began, that of the clock of the port.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TimeBase {
+    /// First timestamp that may belong to the base, a multiple of 2^48, which identifies the base.
+    pub from: u64,
+    /// Sync time of the sender, the time of timestamp `from`: (time of a sample) = this + (timestamp -
+    /// `from`) / (ADC sample rate). `None` is the sync time of the clock of the port.
+    pub sync_time: Option<Time>,
+}
+
+impl TimeBase {
+    /// Whether `other` is the same base.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        self.from == other.from
+    }
+}
+
+/// Time bases of the frames that a block has taken. Its output frames get them by their timestamps.
+#[derive(Clone, Default)]
+pub struct BasesTaken(Arc<Taken>);
+
+#[derive(Default)]
+struct Taken {
+    count: AtomicUsize,
+    bases: Mutex<VecDeque<TimeBase>>,
+}
+
+impl BasesTaken {
+    /// Notes that a frame of `base` was taken.
+    pub fn note(&self, base: TimeBase) {
+        let mut bases = self.0.bases.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = bases.partition_point(|known| known.from < base.from);
+        if base == TimeBase::default() || bases.get(at).is_some_and(|known| known.is(&base)) {
+            return;
+        }
+        bases.insert(at, base);
+        if bases.len() > KEPT {
+            bases.pop_front();
+        }
+        self.0.count.store(bases.len(), Ordering::Release);
+    }
+
+    /// Base of a frame of this timestamp.
+    #[must_use]
+    pub fn at(&self, timestamp: u64) -> TimeBase {
+        if self.0.count.load(Ordering::Acquire) == 0 {
+            return TimeBase::default();
+        }
+        let bases = self.0.bases.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = bases.iter().rev().find(|base| base.from <= timestamp);
+        newest.copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base_of_a_timestamp_is_the_newest_that_began_before() {
+        let bases = BasesTaken::default();
+        assert_eq!(bases.at(9), TimeBase::default());
+        let base = |from| TimeBase { from, sync_time: Some(Time::unix(from as u32)) };
+        for from in [300, 100, 200, 100] {
+            bases.note(base(from));
+        }
+        let found = [99, 100, 299, 300].map(|timestamp| bases.at(timestamp));
+        assert_eq!(found, [TimeBase::default(), base(100), base(200), base(300)]);
+        (0..2 * KEPT as u64).for_each(|from| bases.note(base(1000 + from)));
+        assert_eq!(bases.0.bases.lock().map(|bases| bases.len()).ok(), Some(KEPT));
+        assert_eq!(bases.at(u64::MAX), base(999 + 2 * KEPT as u64));
+    }
+}
