@@ -3,6 +3,10 @@
 //! A sample that arrived at t must appear at t + d. The model consists of linear pieces:
 //! d(t) = d0 + rate (t - t0) and phase(t) = phi0 + phase_rate (t - t0) from each piece's t0 on;
 //! before the first piece there is neither delay nor phase.
+//!
+//! Times are timestamps of the frames, which do not wrap, and a piece is extrapolated from its start however long ago
+//! that was. Only a new time base ends this: the sender counts from another sync time, so the time since the start of an
+//! earlier piece is unknown. Such a piece has expired; its delay and phase stay those of its start.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +16,7 @@ use std::f64::consts::TAU;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Piece {
-    /// First ADC sample (since sync time) of the piece, which is valid until the next piece starts.
+    /// Timestamp of the frames at which the piece starts; it is valid until the next piece starts.
     pub start_samples: u64,
     /// Delay at the start of the piece, in ADC samples. Give this or `delay_seconds`.
     pub delay_samples: Option<f64>,
@@ -33,20 +37,6 @@ impl Piece {
         let in_samples = || self.delay_samples.map(|samples| samples / adc_sample_rate_hz);
         self.delay_seconds.or_else(in_samples).unwrap_or(0.0)
     }
-}
-
-/// Bits of a timestamp on the wire; timestamps wrap to 0.
-pub const TIMESTAMP_BITS: u32 = 48;
-/// Number of timestamps on the wire: length of a turn.
-const TURN: u64 = 1 << TIMESTAMP_BITS;
-
-/// Converts `start`, a timestamp on the wire, to the timeline of a stream at timestamp `now`. After a restart the
-/// timestamps of the stream continue in the next turn of the 48 bits.
-fn in_turn_of(now: u64, start: u64) -> u64 {
-    let turned = (now - now % TURN) + start % TURN;
-    // Just before a wrap of the timestamps, not far ahead.
-    let is_past = start >= now - now % TURN || turned > now.saturating_add(TURN / 2);
-    if is_past { start } else { turned }
 }
 
 /// Delay and phase of one output spectrum.
@@ -74,6 +64,12 @@ struct Linear {
     phase_turns_per_sample: f64,
 }
 
+impl Linear {
+    fn changes(&self) -> bool {
+        self.rate != 0.0 || self.phase_turns_per_sample != 0.0
+    }
+}
+
 /// Delay model of one polarisation.
 #[derive(Clone, Debug)]
 pub struct DelayModel {
@@ -82,13 +78,15 @@ pub struct DelayModel {
     subsampling: usize,
     /// Pieces in order of the timestamp from which they are valid.
     pieces: Vec<Linear>,
+    /// First timestamp of the time base of the stream.
+    base: u64,
 }
 
 impl DelayModel {
     /// Creates a model without delay.
     #[must_use]
     pub fn new(adc_sample_rate_hz: f64, subsampling: usize) -> Self {
-        Self { adc_sample_rate_hz, subsampling, pieces: Vec::new() }
+        Self { adc_sample_rate_hz, subsampling, pieces: Vec::new(), base: 0 }
     }
 
     /// Creates a model of these pieces, queued in order.
@@ -110,12 +108,28 @@ impl DelayModel {
         if pieces.is_empty() {
             self.add(from, &Piece { start_samples: from, ..Piece::default() });
         }
-        let starts = |piece: &Piece| in_turn_of(from, piece.start_samples);
-        let started = pieces.partition_point(|piece| starts(piece) <= from);
+        let started = pieces.partition_point(|piece| piece.start_samples <= from);
         for piece in &pieces[started.saturating_sub(1)..] {
-            let start_samples = starts(piece);
-            self.add(start_samples.max(from), &Piece { start_samples, ..piece.clone() });
+            self.add(piece.start_samples.max(from), piece);
         }
+    }
+
+    /// Begins a time base: timestamps from `from` on count from another sync time, and pieces that start before
+    /// expire.
+    pub fn begin_base(&mut self, from: u64) {
+        self.base = from;
+    }
+
+    fn in_force(&self, t: u64) -> Option<&Linear> {
+        let after = self.pieces.partition_point(|piece| piece.from <= t);
+        after.checked_sub(1).map(|last| &self.pieces[last])
+    }
+
+    /// Whether the piece in force at timestamp `t` has rates that are not applied, because it has expired.
+    #[must_use]
+    pub fn has_expired(&self, t: u64) -> bool {
+        let is_of_earlier_base = |piece: &&Linear| piece.changes() && piece.start < self.base;
+        t >= self.base && self.in_force(t).is_some_and(|piece| is_of_earlier_base(&piece))
     }
 
     /// Forgets pieces that are valid only before timestamp `t`.
@@ -152,9 +166,8 @@ impl DelayModel {
     /// Returns the delay for all timestamps from `start` up to `end`, if it does not change.
     #[must_use]
     pub fn constant(&self, start: u64, end: u64) -> Option<Delay> {
-        let changes = |piece: &Linear| piece.rate != 0.0 || piece.phase_turns_per_sample != 0.0;
         let in_force = self.pieces.partition_point(|piece| piece.from <= start);
-        let is_constant = !self.pieces[..in_force].last().is_some_and(changes)
+        let is_constant = !self.pieces[..in_force].last().is_some_and(Linear::changes)
             && self.pieces.get(in_force).is_none_or(|next| next.from >= end);
         is_constant.then(|| self.at(start))
     }
@@ -168,14 +181,11 @@ impl DelayModel {
     /// Returns the delay for the spectrum with timestamp `t`.
     #[must_use]
     pub fn at(&self, t: u64) -> Delay {
-        let after = self.pieces.partition_point(|piece| piece.from <= t);
-        let Some(piece) = after.checked_sub(1).map(|last| self.pieces[last]) else {
+        let Some(piece) = self.in_force(t) else {
             return Delay { coarse_samples: 0, fine_samples: 0.0, phase_turns: 0.0 };
         };
-        let elapsed = t - piece.start;
-        // A piece from before a restart of the sender is not extrapolated.
-        let is_outdated = t / TURN != piece.start / TURN && elapsed > TURN / 4;
-        let dt = if is_outdated { 0.0 } else { elapsed as f64 };
+        let is_expired = piece.start < self.base && t >= self.base;
+        let dt = if is_expired { 0.0 } else { (t - piece.start) as f64 };
         let delay = piece.delay_samples + piece.rate * dt;
         let subsampling = self.subsampling as f64;
         let coarse = (delay / subsampling).round_ties_even();
@@ -279,19 +289,50 @@ mod tests {
         assert_eq!(delays(&model, &[899, 900]), [8.0, 0.0]);
     }
 
+    /// Samples of a turn of timestamps on the wire.
+    const TURN: u64 = 1 << 48;
+
     #[test]
-    fn model_after_a_restart_refers_to_the_new_timestamps() {
-        let mut model = DelayModel::of(1e9, 1, &[Piece { rate: 1e-9, ..piece(1000, 7.0) }]);
-        // The piece from before the restart keeps its first value.
-        assert_eq!(model.at(TURN + 5000).coarse_samples, 7);
-        assert!(model.at(TURN + 5000).fine_samples.abs() < 1e-12);
-        model.replace(TURN + 6000, &[Piece { rate: 0.5, ..piece(5000, 3.0) }, piece(9000, 1.0)]);
+    fn piece_of_any_age_keeps_its_rates_and_means_the_same_at_the_start_and_as_an_update() {
+        // 1 sample of delay in 2^40, and a turn of phase in 2^44, exact in f64.
+        let rate = 1.0 / (1_u64 << 40) as f64;
+        let phase_rate_radians_per_second = TAU * 1e9 / (1_u64 << 44) as f64;
+        for start in [0, 1000, TURN - 10, TURN + 10] {
+            let old = Piece { rate, phase_rate_radians_per_second, ..piece(start, 7.0) };
+            let built = DelayModel::of(1e9, 1, std::slice::from_ref(&old));
+            for t in [start, TURN - 1, TURN, TURN + (1 << 45), 5 * TURN + 12_345] {
+                let Some(age) = t.checked_sub(start) else { continue };
+                let mut updated = DelayModel::of(1e9, 1, &[piece(0, 100.0)]);
+                updated.replace(t, std::slice::from_ref(&old));
+                let (got, delay) = (built.at(t), 7.0 + age as f64 / (1_u64 << 40) as f64);
+                assert_eq!(got, updated.at(t), "{start} {t}");
+                assert!((got.coarse_samples as f64 + got.fine_samples - delay).abs() < 1e-9);
+                // Integer arithmetic: the fraction of 2^44 samples, and a quarter turn for each sample of delay.
+                let phase = (age % (1 << 44)) as f64 / (1_u64 << 44) as f64;
+                let turns = phase + got.coarse_samples.rem_euclid(4) as f64 / 4.0 - got.phase_turns;
+                let apart = turns.rem_euclid(1.0);
+                assert!(apart.min(1.0 - apart) < 1e-9, "{start} {t}: {apart}");
+                assert!(!built.has_expired(t));
+            }
+        }
+    }
+
+    #[test]
+    fn piece_expires_at_a_new_time_base_and_keeps_its_first_values() {
+        let drifting = Piece { rate: 1e-9, phase_radians: 1.0, ..piece(1000, 7.0) };
+        let mut model = DelayModel::of(1e9, 1, &[drifting]);
+        model.begin_base(TURN);
+        assert!(!model.has_expired(TURN - 1) && model.has_expired(TURN));
+        assert!(model.at(TURN - 1).fine_samples.abs() > 1e-3);
+        let kept = model.at(TURN + 5000);
+        assert_eq!((kept.coarse_samples, kept.fine_samples), (7, 0.0));
+        model.replace(TURN + 6000, &[Piece { rate: 0.5, ..piece(TURN + 5000, 3.0) }]);
         assert_eq!(model.at(TURN + 6000).coarse_samples, 503);
-        assert_eq!(model.at(TURN + 9000).coarse_samples, 1);
-        // A wrap between the pieces is not a restart.
-        let mut model = DelayModel::new(1e9, 1);
-        model.replace(TURN + 10, &[Piece { rate: 0.5, ..piece(TURN - 10, 1.0) }]);
-        assert_eq!(model.at(TURN + 10).coarse_samples, 11);
+        assert!(model.has_expired(TURN + 5999) && !model.has_expired(TURN + 6000));
+        // A constant delay has nothing to extrapolate.
+        model.replace(TURN + 7000, &[piece(0, 2.0)]);
+        assert!(!model.has_expired(TURN + 7000));
+        assert_eq!(model.at(TURN + 7000).coarse_samples, 2);
     }
 
     #[test]

@@ -1,11 +1,8 @@
 //! Limits of delay models, and the gauge of the group delay.
 
-use crate::io::spead::packet::VALUE_BITS;
-use fxgraph::{Counters, Refusal};
-use fxgraph_dsp::delay::{Piece, TIMESTAMP_BITS};
-
-// Delay models wrap with the timestamps on the wire.
-const _: () = assert!(TIMESTAMP_BITS == VALUE_BITS);
+use fxgraph::kind::Effect;
+use fxgraph::{Clock, Counters, Refusal};
+use fxgraph_dsp::delay::Piece;
 
 /// Largest magnitudes of the rates of a delay model.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,6 +42,30 @@ pub fn show_group_delay(counters: &Counters, taps: usize, step: usize, adc_sampl
         "time from the timestamp of an output to the centre of the filter's window; add the delays of all blocks in the chain",
     );
     gauge.set(taps.saturating_sub(1) as f64 / 2.0 * step as f64 / adc_sample_rate_hz);
+}
+
+/// States how the delay models of inputs on `clock` are understood that take effect as `effect` says: the pieces of each
+/// input that will be in force.
+#[must_use]
+pub fn statement(models: &[Vec<Piece>], clock: Clock, effect: &Effect) -> serde_json::Value {
+    let clock = clock.in_base(&effect.base);
+    let utc = |timestamp: u64| clock.time(timestamp).map(|time| time.to_string());
+    let piece = |piece: &Piece| {
+        let from = piece.start_samples.max(effect.from);
+        let has_rates = piece.rate != 0.0 || piece.phase_rate_radians_per_second != 0.0;
+        serde_json::json!({
+            "start_samples": piece.start_samples,
+            "start_utc": utc(piece.start_samples),
+            "in_force_from": from,
+            "in_force_from_utc": utc(from),
+            "has_expired": has_rates && piece.start_samples < effect.base.from,
+        })
+    };
+    let of_input = |pieces: &Vec<Piece>| -> Vec<serde_json::Value> {
+        let started = pieces.partition_point(|piece| piece.start_samples <= effect.from);
+        pieces[started.saturating_sub(1)..].iter().map(piece).collect()
+    };
+    models.iter().map(of_input).collect()
 }
 
 /// Returns diagnostics for an invalid piece, at `parameter`.

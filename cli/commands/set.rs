@@ -7,6 +7,7 @@ use crate::terminal::Terminal;
 use crate::units;
 use fxgraph_api::changes::Retuned;
 use serde_json::{Map, Value, json};
+use std::fmt::Write;
 use ureq::http::Method;
 
 /// Sets live parameters of a running flowgraph, all at the same timestamp or none
@@ -56,7 +57,39 @@ impl Set {
         // A timestamp that was given by mistake may be years ahead.
         let ahead = retuned.seconds_ahead.filter(|ahead| self.at.is_some() && *ahead > 0.0);
         let ahead = ahead.map_or(String::new(), |ahead| format!(", in {}", units::long(ahead)));
-        terminal.results(&format!("effective from {from}, config {}{ahead}", retuned.config_id))
+        let mut text = format!("effective from {from}, config {}{ahead}", retuned.config_id);
+        for (block, parameters) in &retuned.understood {
+            for (parameter, inputs) in parameters {
+                pieces(&format!("{block}.{parameter}"), inputs, &mut text);
+            }
+        }
+        terminal.results(&text)
+    }
+}
+
+/// Adds a line for each piece of the delay models `inputs`.
+fn pieces(name: &str, inputs: &Value, text: &mut String) {
+    let of_inputs = inputs.as_array().into_iter().flatten().enumerate();
+    let all = of_inputs.flat_map(|(input, pieces)| {
+        pieces.as_array().into_iter().flatten().map(move |piece| (input, piece))
+    });
+    for (input, piece) in all {
+        let number = |key: &str| piece[key].as_u64().unwrap_or_default();
+        let utc = |key: &str| piece[key].as_str().unwrap_or("unknown").to_owned();
+        let expired = match piece["has_expired"].as_bool() {
+            Some(true) => {
+                "; it is from before a restart of the sender, so its rates are not applied"
+            }
+            _ => "",
+        };
+        let _ = write!(
+            text,
+            "\n{name}[{input}]: piece of {} (timestamp {}), in force from {} ({}){expired}",
+            utc("start_utc"),
+            number("start_samples"),
+            utc("in_force_from_utc"),
+            number("in_force_from"),
+        );
     }
 }
 

@@ -60,6 +60,11 @@ impl Header {
         } else {
             quote! { match parameter {} }
         };
+        let live_statement = if fields.iter().any(|field| field.live.is_some()) {
+            quote! { <Self as ::fxgraph::kind::LiveKind>::live_statement(new, parameter, effect) }
+        } else {
+            quote! { match parameter {} }
+        };
         let has_reference = quote_spanned! {ident.span()=>
             ::fxgraph::kind::has_reference::<#ident>()
         };
@@ -82,6 +87,18 @@ impl Header {
                         Self: ::fxgraph::kind::KindSpec,
                     {
                         #live_value
+                    }
+
+                    #[allow(unused_variables)]
+                    fn live_statement(
+                        new: &::fxgraph::kind::Configured<Self>,
+                        parameter: Self::Live,
+                        effect: &::fxgraph::kind::Effect,
+                    ) -> ::core::option::Option<::fxgraph::kind::serde_json::Value>
+                    where
+                        Self: ::fxgraph::kind::KindSpec,
+                    {
+                        #live_statement
                     }
                 }
                 const _: () = #has_reference;

@@ -19,6 +19,10 @@ pub struct Retuned {
     /// Time from the newest processed sample to the effective timestamp; `null` before the first sample.
     #[serde(default)]
     pub seconds_ahead: Option<f64>,
+    /// How values are understood, by block and parameter, where the value itself does not say so: the pieces of delay
+    /// models with their times.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub understood: BTreeMap<String, BTreeMap<String, Value>>,
 }
 
 /// A prepared live update.

@@ -121,7 +121,10 @@ pub(super) async fn update(values: Values, at: Option<u64>) -> Result<Json<Retun
 /// The result, if all parts have committed.
 fn last_steady(commits: &[Result<Retuned, Failure>]) -> Option<Retuned> {
     let all: Option<Vec<&Retuned>> = commits.iter().map(|commit| commit.as_ref().ok()).collect();
-    all?.into_iter().max_by_key(|made| made.steady_state_timestamp).cloned()
+    let all = all?;
+    let understood = all.iter().flat_map(|made| made.understood.clone()).collect();
+    let last = all.into_iter().max_by_key(|made| made.steady_state_timestamp)?;
+    Some(Retuned { understood, ..last.clone() })
 }
 
 async fn prepare(values: &Values) -> Result<Vec<Prepared>, Problem> {

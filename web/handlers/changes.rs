@@ -153,6 +153,7 @@ pub(super) fn retuned(made: &control::Retuned) -> Retuned {
         steady_state_timestamp: made.steady_state_timestamp,
         config_id: format!("{:016x}", made.config_id),
         seconds_ahead: made.seconds_ahead,
+        understood: made.understood.clone(),
     }
 }
 

@@ -25,6 +25,7 @@ use crate::f_engine::samples::device;
 use crate::f_engine::samples::input::digitised_refusals;
 use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};
+use fxgraph::kind::Effect;
 use fxgraph::{
     BlockError, Checked, Configured, Implementation, Implementations, Kind, KindSpec, LiveKind,
     PortType, Refusal, Resources,
@@ -243,5 +244,17 @@ impl LiveKind for FEngine {
             FEngineLive::Gains => Live::Gains(parameters.gains.of_pols(ports.inputs.len())),
             FEngineLive::DitherSeed => Live::DitherSeed(parameters.dither_seed),
         })
+    }
+
+    fn live_statement(
+        new: &Configured<Self>,
+        parameter: FEngineLive,
+        effect: &Effect,
+    ) -> Option<serde_json::Value> {
+        if parameter != FEngineLive::Delays {
+            return None;
+        }
+        let models = new.parameters.pfb(1).delays_of(&new.ports);
+        Some(delay::statement(&models, new.ports.inputs[0].clock, effect))
     }
 }

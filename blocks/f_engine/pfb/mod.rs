@@ -19,6 +19,7 @@ use crate::f_engine::samples::schedule::{Sizes, subsampling};
 use crate::f_engine::samples::{device, host, input};
 use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};
+use fxgraph::kind::Effect;
 use fxgraph::{
     Axis, Band, BlockError, Checked, Clock, Configured, Dtype, Implementation, Implementations,
     Kind, KindSpec, LiveKind, PortType, Ports, Resources, ValidityType,
@@ -312,5 +313,14 @@ impl LiveKind for Pfb {
         running: &Configured<Self>,
     ) -> Result<Live, BlockError> {
         new.parameters.live_delays(&running.parameters, &new.ports)
+    }
+
+    fn live_statement(
+        new: &Configured<Self>,
+        PfbLive::Delays: PfbLive,
+        effect: &Effect,
+    ) -> Option<serde_json::Value> {
+        let models = new.parameters.delays_of(&new.ports);
+        Some(delay::statement(&models, new.ports.inputs[0].clock, effect))
     }
 }

@@ -18,6 +18,8 @@ pub struct Count {
     pub frames_misplaced: Counter,
     /// Delay of each input, in seconds.
     pub delays: Vec<Gauge>,
+    /// Number of inputs whose delay model has expired.
+    pub expired: Gauge,
 }
 
 impl Count {
@@ -35,6 +37,10 @@ impl Count {
         };
         Self {
             delays: INPUTS.iter().take(ports.inputs.len()).map(delay).collect(),
+            expired: counters.gauge(
+                "delay_models_expired",
+                "inputs whose delay model starts before the sender's last change of its sync time, so that its rates are not applied; send new delay models",
+            ),
             spectra_missing: counters.loss(
                 "spectra_missing",
                 "spectra of one polarisation that touch missing samples; look for missing heaps upstream",
@@ -58,6 +64,7 @@ impl Count {
             delays_out_of_range: Counter::default(),
             samples_clipped: Counter::default(),
             delays: Vec::new(),
+            expired: Gauge::default(),
             frames_misplaced: counters.loss(
                 "frames_misplaced",
                 "input frames that were late, not at a multiple of 8 samples, or beyond the range of timestamps; look for a faulty source",
@@ -198,6 +205,11 @@ impl<S: Store> Pol<S> {
         model.map_or(0.0, |(model, delay)| model.seconds(delay))
     }
 
+    /// Whether the delay model of the output frame, which starts at timestamp `start`, has expired.
+    pub fn has_expired(&self, start: u64) -> bool {
+        self.model.as_ref().is_some_and(|model| model.has_expired(start))
+    }
+
     /// Coarse delay of spectrum `n` in samples; `None` if its magnitude is above `most`.
     pub fn coarse(&self, n: usize, most: usize) -> Option<i64> {
         let coarse = self.delays.get(n).map_or(0, |delay| delay.coarse_samples);
@@ -274,9 +286,16 @@ impl<S: Store> Pol<S> {
                 count.frames_misplaced.add(1);
                 continue;
             }
+            self.begin_base(frame.header().base.from);
             self.first_time.get_or_insert(time);
             self.next_time = time + self.frame_samples as i64;
             self.frame = Some((frame, 0));
+        }
+    }
+
+    fn begin_base(&mut self, from: u64) {
+        if let Some(model) = &mut self.model {
+            model.begin_base(from);
         }
     }
 

@@ -146,6 +146,8 @@ impl<S: Store> Schedule<S> {
         for (gauge, pol) in self.count.delays.iter().zip(&self.pols) {
             gauge.set(pol.delay_seconds());
         }
+        let expired = self.pols.iter().filter(|pol| pol.has_expired(start)).count();
+        self.count.expired.set(expired as f64);
         Some(Placed::Here)
     }
 

@@ -2,8 +2,8 @@
 //! the next one, so that nothing is computed twice and the shape stays typed.
 
 use super::{
-    Configured, Env, FrameSizes, Implementation, KindSpec, Ports, Refusal, Resources, Rounded,
-    parameters,
+    Configured, Effect, Env, FrameSizes, Implementation, KindSpec, Ports, Refusal, Resources,
+    Rounded, parameters,
 };
 use crate::block::Block;
 use crate::error::BlockError;
@@ -63,6 +63,10 @@ pub trait AnyConfigured: Any + Send + Sync {
         _running: &dyn AnyConfigured,
     ) -> Result<LiveValue, BlockError> {
         Err(not_live(parameter))
+    }
+    /// See [`LiveKind::live_statement`](super::LiveKind::live_statement).
+    fn live_statement(&self, _parameter: &str, _effect: &Effect) -> Option<serde_json::Value> {
+        None
     }
     /// See [`KindSpec::cannot_restart`].
     fn cannot_restart(&self) -> Option<&'static str> {
@@ -174,6 +178,10 @@ impl<K: KindSpec> AnyConfigured for Connected<K> {
             .downcast_ref()
             .ok_or_else(|| BlockError::new(format!("the running block is not a `{}`", K::NAME)))?;
         K::live_value(&self.block, live, &running.block)
+    }
+
+    fn live_statement(&self, parameter: &str, effect: &Effect) -> Option<serde_json::Value> {
+        K::live_statement(&self.block, parameters::live_named::<K>(parameter)?, effect)
     }
 
     fn cannot_restart(&self) -> Option<&'static str> {

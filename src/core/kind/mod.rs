@@ -32,6 +32,8 @@ pub use refusal::{At, Refusal};
 pub use registry::{KindEntry, Read, Registry};
 #[doc(hidden)]
 pub use serde;
+#[doc(hidden)]
+pub use serde_json;
 
 use crate::block::Block;
 use crate::device::DeviceName;
@@ -39,6 +41,7 @@ use crate::error::BlockError;
 use crate::examples::{Benchmark, Case};
 use crate::port::PortType;
 use crate::retune::LiveValue;
+use crate::time_base::TimeBase;
 
 /// Declaration of a kind, written by `#[derive(Kind)]`. Block authors implement [`KindSpec`].
 pub trait Kind: Parameters + Clone + Send + Sync + 'static {
@@ -62,6 +65,24 @@ pub trait Kind: Parameters + Clone + Send + Sync + 'static {
     ) -> Result<LiveValue, BlockError>
     where
         Self: KindSpec;
+
+    /// See [`LiveKind::live_statement`].
+    fn live_statement(
+        new: &Configured<Self>,
+        parameter: Self::Live,
+        effect: &Effect,
+    ) -> Option<serde_json::Value>
+    where
+        Self: KindSpec;
+}
+
+/// Effect of a live update on a block.
+#[derive(Clone, Copy, Debug)]
+pub struct Effect {
+    /// Effective timestamp.
+    pub from: u64,
+    /// Time base of the newest frame that the block has taken.
+    pub base: TimeBase,
 }
 
 /// Shape and types of the outputs, or all errors.
@@ -161,4 +182,14 @@ pub trait LiveKind: KindSpec {
         parameter: Self::Live,
         running: &Configured<Self>,
     ) -> Result<Self::Value, BlockError>;
+
+    /// States how the value of `parameter` in the parameters `new` is understood, for the answer to a live update;
+    /// `None` if the value itself says so.
+    fn live_statement(
+        _new: &Configured<Self>,
+        _parameter: Self::Live,
+        _effect: &Effect,
+    ) -> Option<serde_json::Value> {
+        None
+    }
 }

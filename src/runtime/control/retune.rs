@@ -3,20 +3,23 @@
 use super::turns::Turn;
 use super::{Control, Current};
 use crate::{Handle, RunState, Unanswered};
+use fxgraph_core::TimeBase;
 use fxgraph_core::diagnostic::Sources;
 use fxgraph_core::diagnostic::{Diagnostic, codes};
 use fxgraph_core::error::BlockError;
 use fxgraph_core::error::with_causes;
 use fxgraph_core::event::EventKind;
+use fxgraph_core::kind::Effect;
 use fxgraph_core::port::Clock;
 use fxgraph_core::retune::{LiveValue, MAX_TIMESTAMP, Undecided, When};
 use fxgraph_flowgraph::request::Request;
 use fxgraph_flowgraph::{Plan, PlannedBlock, Refused, Replaced};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Result of a live update.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Retuned {
     /// Timestamp from which the new values apply: from this ADC sample of a simulator on, or from the first
     /// spectrum that starts at or after it.
@@ -31,7 +34,12 @@ pub struct Retuned {
     /// Time in seconds from the newest sample that a block has processed to the effective timestamp; 0 if the block is
     /// past it, `None` before the first sample.
     pub seconds_ahead: Option<f64>,
+    /// How values are understood, by block and parameter, where the value itself does not say so.
+    pub understood: Statements,
 }
+
+/// Statements about parameters, by block and parameter.
+pub type Statements = BTreeMap<String, BTreeMap<String, serde_json::Value>>;
 
 /// The blocks of a prepared update.
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +198,8 @@ impl Control {
         effective_timestamp: u64,
     ) -> Result<Retuned, RetuneError> {
         let run = &current.run;
-        let Offered { plan: retuned, names } = offered;
+        let Offered { plan: retuned, names, changed } = offered;
+        let understood = statements(&retuned, &changed, effective_timestamp);
         let config_id = retuned.config_id_at(effective_timestamp);
         let clock =
             names.first().and_then(|name| retuned.blocks[retuned.block(name)?].ports.clock());
@@ -219,6 +228,7 @@ impl Control {
             steady_state_timestamp: self.steady_state_timestamp().max(effective_timestamp),
             config_id,
             seconds_ahead: ahead.map(|ahead| if is_begun { 0.0 } else { ahead }),
+            understood,
         })
     }
 
@@ -247,12 +257,15 @@ impl Control {
         run.say_config(when.config(retuned.plan.config_ids(at.unwrap_or_default())));
         // Before the offers, so that a block restarted before the decision has the new values too.
         rebuild_as(run, &retuned.plan, &named);
-        if let Err(error) = offer(run, retuned.blocks, when, deadline) {
-            rebuild_as(run, plan, &named);
-            return Err(error);
-        }
+        let changed = match offer(run, retuned.blocks, when, deadline) {
+            Ok(changed) => changed,
+            Err(error) => {
+                rebuild_as(run, plan, &named);
+                return Err(error);
+            }
+        };
         let names = named.iter().map(|block| block.name.clone()).collect();
-        Ok(Offered { plan: retuned.plan, names })
+        Ok(Offered { plan: retuned.plan, names, changed })
     }
 
     /// Returns the running flowgraph for a restart: live values that have taken effect apply from the start,
@@ -280,6 +293,34 @@ pub(super) struct Offered {
     pub plan: Plan,
     /// Names of the blocks.
     pub names: Vec<String>,
+    /// Changed parameters, by block.
+    pub changed: Vec<Changed>,
+}
+
+/// Changed parameters of a block.
+pub(super) struct Changed {
+    block: String,
+    parameters: Vec<&'static str>,
+    /// Time base of the newest frame that the block has taken.
+    base: TimeBase,
+}
+
+/// Statements about values of `plan` that take effect at timestamp `from`.
+fn statements(plan: &Plan, changed: &[Changed], from: u64) -> Statements {
+    let mut all = Statements::new();
+    for Changed { block, parameters, base } in changed {
+        let Some(planned) = plan.block(block).and_then(|index| plan.blocks.get(index)) else {
+            continue;
+        };
+        let effect = Effect { from, base: *base };
+        for parameter in parameters {
+            if let Some(value) = planned.configured.live_statement(parameter, &effect) {
+                let of_block = all.entry(block.clone()).or_default();
+                of_block.insert((*parameter).to_owned(), value);
+            }
+        }
+    }
+    all
 }
 
 /// Schedules new values in blocks.
@@ -288,14 +329,20 @@ fn offer(
     blocks: Vec<(String, Vec<(&'static str, LiveValue)>)>,
     when: &When,
     deadline: Instant,
-) -> Result<(), RetuneError> {
+) -> Result<Vec<Changed>, RetuneError> {
+    let mut changed = Vec::with_capacity(blocks.len());
     for (block, values) in blocks {
+        let parameters = values.iter().map(|(parameter, _)| *parameter).collect();
         let change = when.change(values);
         let left = deadline.saturating_duration_since(Instant::now());
-        let answer = run.ask(&block, left, move |hosted| hosted.offer(change))?;
-        answer.map_err(|source| RetuneError::Block { block, source })?;
+        let answer =
+            run.ask(&block, left, move |hosted| hosted.offer(change).map(|()| hosted.base()))?;
+        match answer {
+            Ok(base) => changed.push(Changed { block, parameters, base }),
+            Err(source) => return Err(RetuneError::Block { block, source }),
+        }
     }
-    Ok(())
+    Ok(changed)
 }
 
 /// Sets how `blocks` are recreated at a restart: with their values in `plan`.

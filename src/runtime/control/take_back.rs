@@ -77,7 +77,7 @@ impl Control {
                 kept: restored.kept,
             });
         };
-        let offered = Offered { plan: Arc::unwrap_or_clone(plan), names };
+        let offered = Offered { plan: Arc::unwrap_or_clone(plan), names, changed: Vec::new() };
         let Retuned { effective_timestamp, is_late, .. } =
             self.made(&current, offered, Some(at), *from)?;
         Ok(TakenBack { effective_timestamp, is_late, kept: restored.kept })
