@@ -24,9 +24,9 @@ pub struct Piece {
     pub delay_seconds: Option<f64>,
     /// Change of the delay in seconds per second (or samples per sample).
     pub rate: f64,
-    /// Phase of the centre of the band at the start of the piece, in radians.
+    /// Phase of the centre of the band at the start of the piece, in radians on the sky.
     pub phase_radians: f64,
-    /// Change of the phase in radians per second.
+    /// Change of the phase in radians per second, on the sky.
     pub phase_rate_radians_per_second: f64,
 }
 
@@ -47,7 +47,7 @@ pub struct Delay {
     /// Fine delay, in samples of a real stream of the same bandwidth: -1/2 to 1/2, or -1 to 1 for complex samples,
     /// of which there are half as many.
     pub fine_samples: f64,
-    /// Phase of the centre of the band, in turns (0 to 1), including the quarter turns of the coarse delay if the
+    /// Phase of the samples at the centre of the band, in turns (0 to 1), including the quarter turns of the coarse delay if the
     /// input is real.
     pub phase_turns: f64,
 }
@@ -76,6 +76,8 @@ pub struct DelayModel {
     adc_sample_rate_hz: f64,
     /// ADC samples per input sample: 1 for real input, more for complex input.
     subsampling: usize,
+    /// 1, or -1 for samples with an inverted spectrum.
+    phase_sign: f64,
     /// Pieces in order of the timestamp from which they are valid.
     pieces: Vec<Linear>,
     /// First timestamp of the time base of the stream.
@@ -86,7 +88,7 @@ impl DelayModel {
     /// Creates a model without delay.
     #[must_use]
     pub fn new(adc_sample_rate_hz: f64, subsampling: usize) -> Self {
-        Self { adc_sample_rate_hz, subsampling, pieces: Vec::new(), base: 0 }
+        Self { adc_sample_rate_hz, subsampling, phase_sign: 1.0, pieces: Vec::new(), base: 0 }
     }
 
     /// Creates a model of these pieces, queued in order.
@@ -95,6 +97,14 @@ impl DelayModel {
         let mut model = Self::new(adc_sample_rate_hz, subsampling);
         pieces.iter().for_each(|piece| model.queue(piece));
         model
+    }
+
+    /// Sets the sign of the phases: -1 for samples with an inverted spectrum, whose phases are opposite to those on the
+    /// sky. Delays keep their sign: a shift of the samples delays every frequency of any Nyquist zone, and about the
+    /// centre of the band it has the same slope across the frequencies of the samples.
+    #[must_use]
+    pub fn with_phase_sign(self, phase_sign: f64) -> Self {
+        Self { phase_sign, ..self }
     }
 
     /// Adds a piece, which replaces all pieces that start at the same time or later.
@@ -196,7 +206,7 @@ impl DelayModel {
             1 => (rest, coarse.rem_euclid(4.0) / 4.0),
             _ => (2.0 * rest / subsampling, 0.0),
         };
-        let phase = piece.phase_turns + piece.phase_turns_per_sample * dt;
+        let phase = self.phase_sign * (piece.phase_turns + piece.phase_turns_per_sample * dt);
         Delay {
             coarse_samples: coarse as i64,
             fine_samples,

@@ -29,6 +29,8 @@ mod uvh5;
 mod vdif;
 #[path = "formats/vlbi.rs"]
 mod vlbi;
+#[path = "formats/zones.rs"]
+mod zones;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

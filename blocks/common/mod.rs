@@ -8,6 +8,7 @@ pub mod dither;
 pub(crate) mod flagged_antennas;
 pub mod gpu;
 pub(crate) mod live;
+pub(crate) mod nyquist;
 pub mod output_level;
 pub mod parallel;
 pub(crate) mod samples;

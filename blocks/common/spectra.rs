@@ -1,6 +1,6 @@
 //! Streams of spectra between `pfb`, `fft` and `postproc`.
 
-use fxgraph::{Band, Dtype, PortType};
+use fxgraph::{Band, Dtype, PortType, Sideband};
 
 /// Lengths of the axes of such a stream.
 #[derive(Clone, Copy, Debug)]
@@ -19,13 +19,16 @@ pub struct Shape {
     pub step: usize,
     /// ADC samples per second.
     pub adc_sample_rate_hz: f64,
+    /// Sideband of the values.
+    pub sideband: Sideband,
 }
 
 impl Shape {
     fn new(port: &PortType, pols: usize, spectra: usize, unzip: usize, channels: usize) -> Self {
         let step = port.samples_per("spectrum").unwrap_or(0) as usize;
         let adc_sample_rate_hz = port.clock.adc_sample_rate_hz;
-        Self { pols, spectra, unzip, channels, pitch: channels, step, adc_sample_rate_hz }
+        let sideband = port.sideband();
+        Self { pols, spectra, unzip, channels, pitch: channels, step, adc_sample_rate_hz, sideband }
     }
 
     /// Returns the shape of filtered samples, if `port` carries them: `f32` or `cf32`

@@ -11,5 +11,6 @@ mod hostile_ports;
 mod live_updates;
 mod ranges;
 mod recordings;
+mod sidebands;
 mod signal_times;
 mod time_bases;

@@ -58,6 +58,8 @@ pub struct Part<'a> {
     pub places: Counts,
     /// Count of a complete visibility.
     pub full: u32,
+    /// Whether the sums are those of an inverted spectrum: the conjugates of the sums on the sky.
+    pub is_inverted: bool,
 }
 
 /// Order and scale of the visibilities of a file.
@@ -146,7 +148,8 @@ impl Chunk {
     }
 
     /// Copies `channels` of `part` to the channels from `at` on. Complex values are conjugated: the sums of a correlator
-    /// are `e1 x conj(e2)`, and the visibilities of pyuvdata are `conj(e1) x e2`.
+    /// are `e1 x conj(e2)`, and the visibilities of pyuvdata are `conj(e1) x e2`. Those of an inverted spectrum are
+    /// conjugated already.
     pub fn fill(
         &mut self,
         part: &Part<'_>,
@@ -168,7 +171,8 @@ impl Chunk {
         channels: Range<usize>,
         at: usize,
     ) -> Flagged {
-        let Part { counts, places, full, .. } = part;
+        let Part { counts, places, full, is_inverted, .. } = part;
+        let sign = if *is_inverted { 1.0 } else { -1.0 };
         let baselines = order.rows.len();
         let mut flagged = Flagged::default();
         let mut share = Share::new(*full, *full, order.samples);
@@ -192,7 +196,7 @@ impl Chunk {
                         [from[2 * product].into(), from[2 * product + 1].into()];
                     // A zero without a sign.
                     let mut value =
-                        [re * share.factor + 0.0, 0.0 - im * share.factor].map(|v| v as f32);
+                        [re * share.factor + 0.0, sign * im * share.factor + 0.0].map(|v| v as f32);
                     let is_finite = value[0].is_finite() && value[1].is_finite();
                     if count == 0 || !is_finite {
                         flagged.missing += u64::from(count == 0);

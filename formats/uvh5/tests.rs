@@ -83,6 +83,7 @@ fn chunk_has_conjugated_means_in_the_order_of_the_file() {
         counts: &[10, 5, 10],
         places: Counts::new(&[(1, 3)], [2, 3, 4]).unwrap(),
         full: 10,
+        is_inverted: false,
     };
     let mut chunk = Chunk::new(&shape);
     chunk.begin(shape.chunk_channels);
@@ -122,6 +123,7 @@ fn counts_of_channels_and_products_flag_only_theirs() {
             counts,
             places: Counts::new(axes, lens).unwrap(),
             full: 4,
+            is_inverted: false,
         };
         let mut chunk = Chunk::new(&shape);
         chunk.begin(shape.chunk_channels);
@@ -162,6 +164,7 @@ fn values_that_are_not_finite_are_flagged() {
         counts: &[1],
         places: Counts::new(&[], [1, 1, 4]).unwrap(),
         full: 1,
+        is_inverted: false,
     };
     let mut chunk = Chunk::new(&shape);
     chunk.begin(shape.chunk_channels);

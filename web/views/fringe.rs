@@ -13,7 +13,7 @@ pub(super) const VIEW: View = View {
 };
 
 fn draw(look: &Look) -> Drawing {
-    let (sums, _) = look.sums("channel", 1, |value| value);
+    let (sums, _) = look.sums("channel", 1, |value| look.on_sky(value));
     let phases = sums.into_iter().map(|(sum, count)| (sum / count as f64).arg().to_degrees());
     Drawing { series: vec![Series::new("phase", "deg", phases)], ..Drawing::default() }
 }

@@ -78,6 +78,11 @@ impl<'a> Look<'a> {
         self.elements.picked(&self.frame.payload, &self.frame.header.validity, picks, see);
     }
 
+    /// Returns a visibility on the sky, of which values of an inverted spectrum are the conjugates.
+    pub fn on_sky(&self, visibility: Complex<f64>) -> Complex<f64> {
+        if self.port.sideband().is_inverted() { visibility.conj() } else { visibility }
+    }
+
     /// Sums `of` over the elements along the axis `name` in at most `points` groups of equal length. Returns sum and
     /// number of elements of each group, and the length of the groups.
     pub fn sums<T: Copy + Default + std::ops::AddAssign>(

@@ -59,7 +59,7 @@ fn means(look: &Look, product: usize) -> Vec<Complex<f64>> {
     let Some(axis) = look.axis("baseline") else { return Vec::new() };
     look.each(&picks, |index, value| {
         let (sum, count) = &mut sums[index[axis]];
-        *sum += value;
+        *sum += look.on_sky(value);
         *count += 1;
     });
     sums.into_iter().map(|(sum, count)| sum / f64::from(count)).collect()
@@ -159,6 +159,16 @@ mod tests {
         let drawn = drawing(&fringe::VIEW, &port, &frame, &asked, 16);
         let found = drawn.series[0].values[0].unwrap();
         assert!(is_near(found, told(mean(0, 1, 2, 0))[1], 0.06), "{found}");
+        // Values of an inverted spectrum are the conjugates of those on the sky.
+        let band = Some(fxgraph::Band::signed(CHANNELS, 0, 1e9, -1e8));
+        let inverted = fxgraph::PortType { band, ..port.clone() };
+        for view in [&fringe::VIEW, &visibility::VIEW, &VIEW] {
+            let phases = [&port, &inverted].map(|port| {
+                let drawn = drawing(view, port, &frame, &asked, 16);
+                drawn.series.last().unwrap().values.iter().flatten().sum::<f64>()
+            });
+            assert!(is_near(phases[0], -phases[1], 1e-9), "{phases:?}");
+        }
         let missing = drawing(&fringe::VIEW, &port, &frame, &[("baseline", 4)], 16);
         assert_eq!(missing.series[0].values, [None]);
     }

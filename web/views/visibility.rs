@@ -15,7 +15,7 @@ pub(super) const VIEW: View = View {
 };
 
 fn draw(look: &Look) -> Drawing {
-    let (sums, group) = look.sums("channel", look.points, |value| value);
+    let (sums, group) = look.sums("channel", look.points, |value| look.on_sky(value));
     let means: Vec<Complex<f64>> =
         sums.into_iter().map(|(sum, count)| sum / count as f64).collect();
     Drawing {

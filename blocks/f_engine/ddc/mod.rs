@@ -20,7 +20,8 @@ use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
     Axis, Band, BlockError, Checked, Clock, Configured, Dtype, Env, Implementation,
-    Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
+    Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, Sideband,
+    ValidityType,
 };
 use fxgraph_dsp::low_pass::{LowPass, Mode};
 use fxgraph_dsp::mixer::Mixer;
@@ -150,6 +151,8 @@ impl Ddc {
             window: subsampling * (HEAP_SAMPLES - 1) + self.taps(),
             spectra: self.frame_samples() / HEAP_SAMPLES,
             max_delay: 0,
+            // Without delays there are no phases.
+            sideband: Sideband::Upper,
         }
     }
 

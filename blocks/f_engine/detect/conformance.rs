@@ -2,7 +2,7 @@
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The cases on `device`.
 pub(super) fn cases(device: DeviceName) -> Vec<Case> {
@@ -25,7 +25,7 @@ pub(super) fn cases(device: DeviceName) -> Vec<Case> {
             let mut source = json!({
                 "dtype": "cf32", "axes": [pol.clone(), spectrum.clone(), axis("channel", channels)],
                 "validity_axes": [pol, spectrum], "samples_per_frame": 2 * channels * spectra,
-                "frames": 5, "pattern": "random",
+                "frames": 5, "pattern": "random", "band": band(channels, channels == 257),
             });
             let mut name =
                 format!("{products}, {pols} x {spectra} spectra of {channels}, {of_sum} in a sum");
@@ -45,6 +45,11 @@ pub(super) fn cases(device: DeviceName) -> Vec<Case> {
         }),
     );
     cases
+}
+
+fn band(channels: usize, is_inverted: bool) -> Value {
+    let sideband = if is_inverted { "lower" } else { "upper" };
+    json!({"channels": channels, "centre_hz": 1.284e9, "bandwidth_hz": 856e6, "sideband": sideband})
 }
 
 /// Cases of the voltages of several antennas; all sums are exact.
@@ -82,7 +87,7 @@ fn stacked_cases(device: DeviceName) -> Vec<Case> {
         let source = json!({
             "dtype": dtype, "axes": axes, "validity_axes": units,
             "samples_per_frame": 2 * channels * heaps * spectra,
-            "frames": 5, "pattern": "random", "missing_every": 4,
+            "frames": 5, "pattern": "random", "missing_every": 4, "band": band(channels, k_major),
         });
         Case::new(
             ("detect", "cuda"),

@@ -1,7 +1,7 @@
 //! The block on the CPU.
 
 use super::{Products, Shape, spectra_missing};
-use fxgraph::{BlockError, Counter, Env, Frame, FrameMut, Map};
+use fxgraph::{BlockError, Counter, Env, Frame, FrameMut, Map, Sideband};
 use num_complex::Complex32;
 
 /// The running block.
@@ -17,7 +17,13 @@ impl Cpu {
 }
 
 /// Adds the products of one spectrum, `x` of polarisation 0 and `y` of polarisation 1, to the sums `[product][channel]`.
-fn add(products: Products, x: &[Complex32], y: Option<&[Complex32]>, sums: &mut [f32]) {
+fn add(
+    products: Products,
+    sideband: Sideband,
+    x: &[Complex32],
+    y: Option<&[Complex32]>,
+    sums: &mut [f32],
+) {
     let power = |sums: &mut [f32], values: &[Complex32]| {
         sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value.norm_sqr());
     };
@@ -35,12 +41,14 @@ fn add(products: Products, x: &[Complex32], y: Option<&[Complex32]>, sums: &mut 
         }
         (Products::Stokes, Some(y)) => {
             let [i, q, u, v] = [row(), row(), row(), row()];
+            // Conjugation of both polarisations changes the sign of V only.
+            let of_v = 2.0 * sideband.sign() as f32;
             for (n, (x, y)) in x.iter().zip(y).enumerate() {
                 let (xx, yy, xy) = (x.norm_sqr(), y.norm_sqr(), x * y.conj());
                 i[n] += xx + yy;
                 q[n] += xx - yy;
                 u[n] += 2.0 * xy.re;
-                v[n] += 2.0 * xy.im;
+                v[n] += of_v * xy.im;
             }
         }
         // Rejected by the check of the ports.
@@ -50,7 +58,7 @@ fn add(products: Products, x: &[Complex32], y: Option<&[Complex32]>, sums: &mut 
 
 impl Map for Cpu {
     fn map(&mut self, input: &Frame, output: &mut FrameMut) -> Result<(), BlockError> {
-        let Shape { pols, channels, products, spectra, .. } = self.shape;
+        let Shape { pols, channels, products, spectra, sideband, .. } = self.shape;
         let (header, sums) = output.parts_mut::<f32>()?;
         let values = input.as_slice::<Complex32>()?;
         let validity = &input.header().validity;
@@ -63,7 +71,7 @@ impl Map for Cpu {
                     continue;
                 }
                 let row = |pol: usize| &values[(pol * of_pol + spectrum) * channels..][..channels];
-                add(products, row(0), (pols == 2).then(|| row(1)), sum);
+                add(products, sideband, row(0), (pols == 2).then(|| row(1)), sum);
             }
         }
         Ok(())

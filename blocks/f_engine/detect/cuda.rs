@@ -17,9 +17,9 @@ pub(super) static PROGRAMS: &[ProgramSource] = &[
         headers: &[],
         needs: Needs::Ampere,
         cases: &[
-            "POLS=1 CHANNELS=1024 SUMS=4 SPECTRA=4 PRODUCTS=0",
-            "POLS=2 CHANNELS=1000 SUMS=1 SPECTRA=64 PRODUCTS=1",
-            "POLS=2 CHANNELS=4096 SUMS=16 SPECTRA=1 PRODUCTS=2",
+            "POLS=1 CHANNELS=1024 SUMS=4 SPECTRA=4 PRODUCTS=0 INVERTED=0",
+            "POLS=2 CHANNELS=1000 SUMS=1 SPECTRA=64 PRODUCTS=1 INVERTED=0",
+            "POLS=2 CHANNELS=4096 SUMS=16 SPECTRA=1 PRODUCTS=2 INVERTED=1",
         ],
     },
     super::stacked_cuda::PROGRAM,
@@ -60,6 +60,7 @@ impl Cuda {
             ("CHANNELS", shape.channels),
             ("SUMS", shape.sums),
             ("SPECTRA", shape.spectra),
+            ("INVERTED", usize::from(shape.sideband.is_inverted())),
             (
                 "PRODUCTS",
                 match shape.products {

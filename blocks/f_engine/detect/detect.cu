@@ -1,10 +1,11 @@
 // Powers of spectra, summed over adjacent spectra.
 //
 // Macros: `POLS`, `CHANNELS`, `SUMS` per frame, `SPECTRA` per sum, and `PRODUCTS`: 0 for the power of each
-// polarisation, 1 for the intensity, 2 for the Stokes parameters.
+// polarisation, 1 for the intensity, 2 for the Stokes parameters; `INVERTED`: 1 for values that are the conjugates of
+// those of the sky.
 // Grid: for each sum the thread blocks of its channels, one thread per channel.
-#if !defined(POLS) || !defined(CHANNELS) || !defined(SUMS) || !defined(SPECTRA) || !defined(PRODUCTS)
-#error "detect.cu needs POLS, CHANNELS, SUMS, SPECTRA and PRODUCTS"
+#if !defined(POLS) || !defined(CHANNELS) || !defined(SUMS) || !defined(SPECTRA) || !defined(PRODUCTS) || !defined(INVERTED)
+#error "detect.cu needs POLS, CHANNELS, SUMS, SPECTRA, PRODUCTS and INVERTED"
 #endif
 
 __device__ __forceinline__ float power(float2 value) { return value.x * value.x + value.y * value.y; }
@@ -38,7 +39,7 @@ extern "C" __global__ void detect(const unsigned *valid, const float2 *values, f
             a += power(x) + power(y);
             b += power(x) - power(y);
             c += 2 * (x.x * y.x + x.y * y.y);
-            d += 2 * (x.y * y.x - x.x * y.y);
+            d += (INVERTED ? -2 : 2) * (x.y * y.x - x.x * y.y);
         }
     }
     constexpr int ROWS = PRODUCTS == 2 ? 4 : PRODUCTS == 1 ? 1 : POLS;

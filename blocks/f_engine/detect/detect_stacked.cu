@@ -5,10 +5,11 @@
 // 1 for `[pol][spectrum]`, 0 for `[spectrum][pol]`; `BEAMS`: 0 for antennas, or the number of beams, one for each
 // polarisation, that take the place of an antenna; `CHANNEL_UNITS`: 1 if the validity has channels, otherwise 0;
 // `OF_SUM` antennas per sum; `SUMS` in time per frame; `SPECTRA` per
-// sum; `PRODUCTS`: 0 for the power of each polarisation, 1 for the intensity, 2 for the Stokes parameters.
+// sum; `PRODUCTS`: 0 for the power of each polarisation, 1 for the intensity, 2 for the Stokes parameters;
+// `INVERTED`: 1 for values that are the conjugates of those of the sky.
 // Grid: one warp for each sum of a channel.
 #if !defined(HEAPS) || !defined(ANTENNAS) || !defined(HEAP_SPECTRA) || !defined(OF_SUM) || !defined(PRODUCTS) || \
-    !defined(BEAMS) || !defined(CHANNEL_UNITS)
+    !defined(BEAMS) || !defined(CHANNEL_UNITS) || !defined(INVERTED)
 #error "detect_stacked.cu needs the macros above"
 #endif
 
@@ -76,7 +77,7 @@ extern "C" __global__ void detect_stacked(const unsigned *valid, const signed ch
             a += xx + yy;
             b += xx - yy;
             c += 2 * (x.x * y.x + x.y * y.y);
-            d += 2 * (x.y * y.x - x.x * y.y);
+            d += (INVERTED ? -2 : 2) * (x.y * y.x - x.x * y.y);
         }
     }
     for (int step = 16; step > 0; step /= 2) {

@@ -20,7 +20,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::examples::Case;
 use fxgraph::{
     At, Axis, Checked, Configured, Counter, DeviceName, Dtype, Env, Implementation,
-    Implementations, Kind, KindSpec, Mapped, PortType, Refusal, Resources, ValidityType,
+    Implementations, Kind, KindSpec, Mapped, PortType, Refusal, Resources, Sideband, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -105,6 +105,8 @@ struct Shape {
     sums: usize,
     /// Spectra per sum.
     spectra: usize,
+    /// Sideband of the spectra, which sets the sign of Stokes V.
+    sideband: Sideband,
 }
 
 impl Shape {
@@ -209,7 +211,14 @@ impl KindSpec for Detect {
             },
             ..input.clone()
         };
-        let shape = Shape { pols, channels, products: self.products, sums, spectra: self.spectra };
+        let shape = Shape {
+            pols,
+            channels,
+            products: self.products,
+            sums,
+            spectra: self.spectra,
+            sideband: input.sideband(),
+        };
         Ok((Sizes(Input::One(shape)), vec![output]))
     }
 

@@ -6,7 +6,7 @@ use crate::common::units::Units;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, BlockError, Checked, Counter, Dtype, Env, Frame, FrameMut, Map, PortType, Refusal,
-    ValidityType,
+    Sideband, ValidityType,
 };
 
 /// Supported types of the voltages.
@@ -26,6 +26,8 @@ pub(super) struct Stack {
     pub(super) sums: usize,
     /// Spectra per sum.
     pub(super) spectra: usize,
+    /// Sideband of the voltages, which sets the sign of Stokes V.
+    pub(super) sideband: Sideband,
 }
 
 impl Stack {
@@ -111,6 +113,7 @@ impl Stack {
             of_sum,
             sums: all / detect.spectra,
             spectra: detect.spectra,
+            sideband: port.sideband(),
         };
         let spectrum = Axis::new("spectrum", stack.sums);
         let channel = port.axes.iter().find(|axis| axis.name == "channel").cloned();
@@ -242,7 +245,7 @@ impl Cpu {
 
 impl Map for Cpu {
     fn map(&mut self, input: &Frame, output: &mut FrameMut) -> Result<(), BlockError> {
-        let Stack { input: stacked, products, .. } = self.stack;
+        let Stack { input: stacked, products, sideband, .. } = self.stack;
         let (_, powers) = output.parts_mut::<f32>()?;
         let payload = input.as_slice::<u8>()?;
         let validity = &input.header().validity;
@@ -263,6 +266,10 @@ impl Map for Cpu {
                             add(products, value(0), second, &mut sums);
                         }
                     }
+                }
+                if sideband.is_inverted() {
+                    // Conjugation of both polarisations changes the sign of V only.
+                    sums[3] = -sums[3];
                 }
                 for (product, sum) in sums.iter().take(rows).enumerate() {
                     powers[product * channels + channel] = *sum as f32;

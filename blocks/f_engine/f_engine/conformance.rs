@@ -137,6 +137,11 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     special("coarse delays that change within heaps", plain(), delayed.clone());
     special("one polarisation begins later", Stream { late: 2, ..plain() }, delayed.clone());
     special(
+        "an even Nyquist zone",
+        plain(),
+        with(&delayed, json!({"nyquist_zone": 2, "gains": [gains(0.01), gains(0.37)]})),
+    );
+    special(
         "frames of several heaps",
         plain(),
         json!({"heaps_per_frame": 3, "spectra_per_heap": 48}),
@@ -225,6 +230,8 @@ fn changed_case(
     let parameters = json!({
         "channels": channels, "spectra_per_heap": spectra_per_heap, "heaps_per_frame": 2, "bits": bits,
         "layout": layout, "gains": size, "dither_seed": 7, "max_delay_seconds": 1e-6,
+        // Both sidebands.
+        "nyquist_zone": if layout == "k_major" { 2 } else { 1 },
     });
     let name =
         format!("delays, gains and seeds that change, {channels} channels, {bits} bits, {layout}");

@@ -108,7 +108,7 @@ impl TwoPass {
         let values = f_engine.channels * f_engine.spectra_per_heap * pols;
         let frames = Frames::new(f_engine, ports, env);
         let program = Program::new(f_engine, ports, sizes, device)?;
-        let gains = f_engine.gains.of_pols(pols);
+        let gains = f_engine.gains.of_shape(&f_engine.shape(&ports.inputs));
         let order = program.cut.gain_order().into_iter().flatten().collect();
         Ok(Self {
             program,

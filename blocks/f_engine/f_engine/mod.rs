@@ -16,6 +16,7 @@ mod tests;
 use crate::common::delay;
 use crate::common::dither::Dither;
 use crate::common::live::Live;
+use crate::common::nyquist::MAX_NYQUIST_ZONE;
 use crate::common::parallel::MAX_THREADS;
 use crate::common::spectra::Shape;
 use crate::f_engine::fft::Fft;
@@ -70,8 +71,12 @@ pub struct FEngine {
     #[param(default = delay::default_max_phase_rate())]
     pub max_fringe_rate_radians_per_second: f64,
     /// Frequency at the centre of the band, in Hz. By default that of the input's band, if it has one,
-    /// else a quarter of the sample rate (first Nyquist zone).
+    /// else the centre of the Nyquist zone.
     pub centre_hz: Option<f64>,
+    /// Nyquist zone of real samples whose source states no band, counted from 1, the default. Even zones have an
+    /// inverted spectrum (lower sideband).
+    #[param(range = 1..=MAX_NYQUIST_ZONE)]
+    pub nyquist_zone: Option<u32>,
     /// Bits of each real and imaginary part, 8 or 4. The range of values is -127 to 127 with 8 bits and
     /// -7 to 7 with 4 bits.
     #[param(default = 8)]
@@ -86,7 +91,7 @@ pub struct FEngine {
     /// Heaps per output frame.
     #[param(default = 1)]
     pub heaps_per_frame: usize,
-    /// Factor before quantisation: a number or {re, im}; or a list with one entry for each
+    /// Factor before quantisation, on the sky: a number or {re, im}; or a list with one entry for each
     /// polarisation, which is a number, {re, im}, or a list of them for each channel.
     #[param(default, live)]
     pub gains: Gains,
@@ -117,6 +122,7 @@ impl FEngine {
             max_delay_rate: self.max_delay_rate,
             max_fringe_rate_radians_per_second: self.max_fringe_rate_radians_per_second,
             centre_hz: self.centre_hz,
+            nyquist_zone: self.nyquist_zone,
             threads: self.threads,
         }
     }
@@ -152,6 +158,7 @@ impl FEngine {
             pitch: self.channels,
             step: 2 * self.channels,
             adc_sample_rate_hz: inputs[0].clock.adc_sample_rate_hz,
+            sideband: self.pfb(1).sideband(&inputs[0]),
         }
     }
 }
@@ -241,7 +248,7 @@ impl LiveKind for FEngine {
             FEngineLive::Delays => {
                 parameters.pfb(1).live_delays(&running.parameters.pfb(1), ports)?
             }
-            FEngineLive::Gains => Live::Gains(parameters.gains.of_pols(ports.inputs.len())),
+            FEngineLive::Gains => Live::Gains(parameters.gains.of_shape(&new.shape)),
             FEngineLive::DitherSeed => Live::DitherSeed(parameters.dither_seed),
         })
     }

@@ -81,7 +81,7 @@ impl Program {
         let shape = KernelShape::new(f_engine, ports);
         let gpu = device.properties().clone();
         let cut = Cut::new(&shape, &gpu)?;
-        let gains = f_engine.gains.of_pols(shape.pols);
+        let gains = f_engine.gains.of_shape(&f_engine.shape(&ports.inputs));
         let program = |differ| {
             let macros = gpu::numbers([
                 ("CHANNELS", shape.channels),

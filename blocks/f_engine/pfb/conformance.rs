@@ -133,6 +133,10 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     cases.push(case("missing heaps", &lossy, 2, BOTH, &parameters, device));
     let source = Source::new("i12p", 1 << 14, 8);
     let parameters = json!({
+        "channels": 64, "spectra_per_frame": 33, "delays": delays(), "nyquist_zone": 2,
+    });
+    cases.push(case("an even Nyquist zone", &source, 0, BOTH, &parameters, device));
+    let parameters = json!({
         "channels": 64, "taps": 1, "w_cutoff": 0, "window": "rect", "spectra_per_frame": 256,
     });
     cases.push(case("a plain transform's window", &source, 0, BOTH, &parameters, device));

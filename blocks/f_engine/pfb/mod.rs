@@ -14,6 +14,7 @@ mod tests;
 
 use crate::common::delay::{self, MaxRates};
 use crate::common::live::Live;
+use crate::common::nyquist::MAX_NYQUIST_ZONE;
 use crate::common::parallel::MAX_THREADS;
 use crate::f_engine::samples::schedule::{Sizes, subsampling};
 use crate::f_engine::samples::{device, host, input};
@@ -22,7 +23,7 @@ use fxgraph::examples::{Benchmark, Case};
 use fxgraph::kind::Effect;
 use fxgraph::{
     Axis, Band, BlockError, Checked, Clock, Configured, Dtype, Implementation, Implementations,
-    Kind, KindSpec, LiveKind, PortType, Ports, Resources, ValidityType,
+    Kind, KindSpec, LiveKind, PortType, Ports, Resources, Sideband, ValidityType,
 };
 use fxgraph_dsp::delay::Piece;
 use fxgraph_dsp::polyphase::{Window, weights};
@@ -88,8 +89,12 @@ pub struct Pfb {
     #[param(default = delay::default_max_phase_rate())]
     pub max_fringe_rate_radians_per_second: f64,
     /// Frequency at the centre of the band, in Hz. By default that of the input's band, which `ddc`
-    /// sets; for real samples without a band a quarter of the sample rate (first Nyquist zone).
+    /// sets; for real samples without a band the centre of the Nyquist zone.
     pub centre_hz: Option<f64>,
+    /// Nyquist zone of real samples whose source states no band, counted from 1, the default. Even zones have an
+    /// inverted spectrum (lower sideband).
+    #[param(range = 1..=MAX_NYQUIST_ZONE)]
+    pub nyquist_zone: Option<u32>,
     /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
     /// blocks already uses the cores; set more if one antenna is too much for one core.
     #[param(default = 1, range = 0..=MAX_THREADS)]
@@ -141,6 +146,7 @@ impl Pfb {
             window: step * self.taps,
             spectra: self.spectra(inputs.len()),
             max_delay: self.max_delay_samples(input),
+            sideband: self.sideband(input),
         }
     }
 
@@ -163,6 +169,11 @@ impl Pfb {
             return Err(BlockError::new(text));
         }
         Ok(Live::Delays(self.delays_of(ports)))
+    }
+
+    /// Sideband of the samples of `input`.
+    pub(crate) fn sideband(&self, input: &PortType) -> Sideband {
+        self.nyquist_zone.map_or(input.sideband(), Sideband::of_nyquist_zone)
     }
 
     /// Frequency at the centre of the band, if it is known.
@@ -203,6 +214,7 @@ impl Pfb {
         let samples_per_frame = (spectra * step * subsampling(input)) as u64;
         let adc = subsampling(input) as f64;
         let window = (step * self.taps) as f64 * adc;
+        let zone = Band::of_nyquist_zone(self.nyquist_zone.unwrap_or(1), clock.adc_sample_rate_hz);
         let bandwidth_hz = match subsampling(input) {
             1 => clock.adc_sample_rate_hz / 2.0,
             subsampling => clock.adc_sample_rate_hz / subsampling as f64,
@@ -226,9 +238,9 @@ impl Pfb {
             band: Some(Band {
                 channels: self.channels,
                 first_channel: 0,
-                centre_hz: self.centre_hz(input).unwrap_or(clock.adc_sample_rate_hz / 4.0),
+                centre_hz: self.centre_hz(input).unwrap_or(zone.centre_hz),
                 bandwidth_hz,
-                sideband: input.sideband(),
+                sideband: self.sideband(input),
             }),
             validity: ValidityType::flags(vec![pol, spectrum]),
         }

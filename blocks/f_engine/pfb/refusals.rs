@@ -95,11 +95,24 @@ impl Pfb {
                 "set `centre_hz` to the sky frequency at 0 Hz of the input",
             );
         }
+        if self.nyquist_zone.is_some() && (is_complex(input) || input.band.is_some()) {
+            refuse(
+                "nyquist_zone",
+                "`nyquist_zone` needs real samples whose source states no band",
+                "omit it: the band of the input has the sideband",
+            );
+        }
         refusals
     }
 
     /// Diagnostic for polarisations of different bands, unless `centre_hz` is set.
     pub(super) fn band_refusals(&self, inputs: &[PortType]) -> Vec<Refusal> {
+        let sideband = inputs[0].sideband();
+        if let Some(other) = inputs.iter().position(|input| input.sideband() != sideband) {
+            let message = "one polarisation has the upper sideband and the other one the lower";
+            let refusal = Refusal::new(codes::INPUTS_DIFFER, At::Input(other), message);
+            return vec![refusal.help("give both sources the same band")];
+        }
         let is_other = |input: &PortType| input.band != inputs[0].band;
         let other = inputs.iter().position(is_other).filter(|_| self.centre_hz.is_none());
         let refuse = |other: usize| {

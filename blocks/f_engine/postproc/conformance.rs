@@ -127,8 +127,11 @@ fn lossy(
         axes.push(axis("unzip", unzip));
     }
     axes.push(axis("channel", channels / unzip));
+    // Both sidebands.
+    let sideband = if parameters["layout"] == "k_major" { "lower" } else { "upper" };
     let band = json!({
         "channels": channels, "first_channel": 0, "centre_hz": 1.284e9, "bandwidth_hz": 856e6,
+        "sideband": sideband,
     });
     let source = json!({
         "dtype": "cf32", "axes": axes, "validity_axes": [pol, spectrum], "band": band,

@@ -52,7 +52,7 @@ pub fn refuse_pols(postproc: &Postproc, shape: Shape) -> Option<Refusal> {
 
 /// The kernel `postproc`, with its launch configurations.
 pub fn tunable(postproc: &Postproc, shape: Shape) -> Tunable {
-    let gains = differ(&postproc.gains.of_pols(shape.pols));
+    let gains = differ(&postproc.gains.of_shape(&shape));
     Tunable {
         program: "postproc.cu",
         shape: shape_of(postproc, shape, gains),
@@ -121,7 +121,7 @@ impl Cuda {
     pub fn new(postproc: &Postproc, shape: Shape, env: &Env) -> Result<Self, BlockError> {
         let lane = Lane::new(env)?;
         let device = Arc::clone(lane.device());
-        let gains = postproc.gains.of_pols(shape.pols);
+        let gains = postproc.gains.of_shape(&shape);
         let tunable = tunable(postproc, shape);
         let way = device.chosen(&tunable);
         let threads = tunable.number(way, "THREADS");

@@ -1,5 +1,6 @@
 //! The parameter `gains`: one gain, one per polarisation, or one per polarisation and channel.
 
+use crate::common::spectra::Shape;
 use fxgraph_dsp::rotate::ChannelGains;
 use num_complex::Complex32;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -64,16 +65,23 @@ impl Default for Gains {
 }
 
 impl Gains {
-    /// Gains of the channels, for each of `pols` polarisations.
+    /// Factors of the values of the channels, for each polarisation of spectra with this shape. The gains are on the
+    /// sky, so that those of an inverted spectrum are conjugated.
     #[must_use]
-    pub(crate) fn of_pols(&self, pols: usize) -> Vec<ChannelGains> {
+    pub(crate) fn of_shape(&self, shape: &Shape) -> Vec<ChannelGains> {
+        let of_values =
+            |gain: Complex32| if shape.sideband.is_inverted() { gain.conj() } else { gain };
         match self {
-            Self::One(gain) => (0..pols).map(|_| ChannelGains::same(*gain)).collect(),
+            Self::One(gain) => {
+                (0..shape.pols).map(|_| ChannelGains::same(of_values(*gain))).collect()
+            }
             Self::PerPol(gains) => gains
                 .iter()
                 .map(|gains| match gains {
-                    PolGains::One(gain) => ChannelGains::same(*gain),
-                    PolGains::PerChannel(gains) => ChannelGains::each(gains.clone()),
+                    PolGains::One(gain) => ChannelGains::same(of_values(*gain)),
+                    PolGains::PerChannel(gains) => {
+                        ChannelGains::each(gains.iter().copied().map(of_values).collect())
+                    }
                 })
                 .collect(),
         }

@@ -73,7 +73,7 @@ pub struct Postproc {
     pub heaps_per_frame: usize,
     /// Channels to keep, those in the middle of the band: a power of two. By default all.
     pub channels: Option<usize>,
-    /// Factor before quantisation: a number or {re, im}; or a list with one entry for each
+    /// Factor before quantisation, on the sky: a number or {re, im}; or a list with one entry for each
     /// polarisation, which is a number, {re, im}, or a list of them for each channel.
     #[param(default, live)]
     pub gains: Gains,
@@ -180,7 +180,7 @@ impl LiveKind for Postproc {
         _: &Configured<Self>,
     ) -> Result<Live, BlockError> {
         Ok(match parameter {
-            PostprocLive::Gains => Live::Gains(new.parameters.gains.of_pols(new.shape.pols)),
+            PostprocLive::Gains => Live::Gains(new.parameters.gains.of_shape(&new.shape)),
             PostprocLive::DitherSeed => Live::DitherSeed(new.parameters.dither_seed),
         })
     }

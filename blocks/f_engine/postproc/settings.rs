@@ -19,7 +19,7 @@ pub struct Settings {
 impl Settings {
     pub fn new(gains: &Gains, shape: Shape, dither: Dither, seed: u64) -> Self {
         Self {
-            gains: Timed::new(gains.of_pols(shape.pols)),
+            gains: Timed::new(gains.of_shape(&shape)),
             dither_seed: (dither == Dither::Uniform).then(|| Timed::new(seed)),
         }
     }

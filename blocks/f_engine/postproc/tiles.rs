@@ -87,6 +87,7 @@ mod tests {
             pitch: 4096,
             step: 8192,
             adc_sample_rate_hz: 1e9,
+            sideband: fxgraph::Sideband::Upper,
         };
         let tiles = Tiles::new(&postproc, shape, 256);
         // Tiles of 8 spectra: three for each heap.

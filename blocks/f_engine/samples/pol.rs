@@ -159,7 +159,10 @@ impl<S: Store> Pol<S> {
         let subsampling = subsampling(input);
         let rate_hz = input.clock.adc_sample_rate_hz;
         Self {
-            model: pieces.map(|pieces| DelayModel::of(rate_hz, subsampling, pieces)),
+            model: pieces.map(|pieces| {
+                let model = DelayModel::of(rate_hz, subsampling, pieces);
+                model.with_phase_sign(sizes.sideband.sign())
+            }),
             subsampling: subsampling as u64,
             frame_samples: input.elements(),
             heap_samples: input.elements() / input.validity.units(),

@@ -4,7 +4,7 @@ use super::pol::{Count, Pol, Store};
 use super::power::Measured;
 use crate::common::live::Live;
 use fxgraph::retune::Changes;
-use fxgraph::{Header, Input, PortType};
+use fxgraph::{Header, Input, PortType, Sideband};
 use fxgraph_dsp::delay::Piece;
 
 /// Sizes of windows and frames, in samples of the input unless stated otherwise.
@@ -20,6 +20,8 @@ pub struct Sizes {
     pub spectra: usize,
     /// Largest shift of a window in samples, of either sign; a multiple of 8.
     pub max_delay: usize,
+    /// Sideband of the samples, which sets the sign of the phases of the delay models.
+    pub sideband: Sideband,
 }
 
 impl Sizes {

@@ -30,7 +30,11 @@ fn source(
     let parameters = json!({
         "dtype": dtype, "axes": axes, "validity_axes": axes[..validity_axes], "missing_every": missing_every,
         "samples_per_frame": STEP * spectra,
-        "band": {"channels": 1024, "first_channel": 500, "centre_hz": 600e6, "bandwidth_hz": 400e6},
+        // Both sidebands.
+        "band": {
+            "channels": 1024, "first_channel": 500, "centre_hz": 600e6, "bandwidth_hz": 400e6,
+            "sideband": if spectra.is_multiple_of(2) { "upper" } else { "lower" },
+        },
         "frames": 3, "pattern": "random",
     });
     format!("source: {{kind: null_source, parameters: {parameters}}}")

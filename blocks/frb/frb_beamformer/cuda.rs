@@ -141,7 +141,8 @@ pub(super) fn block(
     env: &Env,
 ) -> Result<Box<dyn Block>, BlockError> {
     GpuMapped::build(env, |lane| {
-        Cuda::new(block.shape.clone(), &block.parameters.gains, method, (env, lane.device()))
+        let gains = block.parameters.gains.of_values(block.ports.inputs[0].sideband());
+        Cuda::new(block.shape.clone(), &gains, method, (env, lane.device()))
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::sizes::Sizes;
 use crate::f_engine::postproc::gains::Gain;
-use fxgraph::Refusal;
+use fxgraph::{Refusal, Sideband};
 use num_complex::Complex32;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
@@ -110,6 +110,15 @@ impl Gains {
             [_, pols, feeds] => &self.values[(channel * pols + pol) * feeds..][..feeds],
             _ => &self.values,
         }
+    }
+
+    /// Factors of the values of a stream: those on the sky, or their conjugates.
+    pub(super) fn of_values(&self, sideband: Sideband) -> Self {
+        let mut gains = self.clone();
+        if sideband.is_inverted() {
+            gains.values.iter_mut().for_each(|gain| *gain = gain.conj());
+        }
+        gains
     }
 
     /// Size of the factors in bytes.

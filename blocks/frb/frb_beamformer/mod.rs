@@ -277,7 +277,7 @@ impl KindSpec for FrbBeamformer {
         Implementation::cpu(|block, env| {
             let Configured { parameters, shape, ports, .. } = block;
             let threads = threads_for(parameters.threads, parameters.operations(&shape.sizes));
-            let gains = parameters.gains.clone();
+            let gains = parameters.gains.of_values(ports.inputs[0].sideband());
             let output = &ports.outputs[0];
             Ok(Box::new(Mapped(cpu::Cpu::new(shape.clone(), gains, output, threads, env)?)))
         }),
@@ -340,6 +340,6 @@ impl LiveKind for FrbBeamformer {
         FrbBeamformerLive::Gains: FrbBeamformerLive,
         _: &Configured<Self>,
     ) -> Result<Gains, BlockError> {
-        Ok(new.parameters.gains.clone())
+        Ok(new.parameters.gains.of_values(new.ports.inputs[0].sideband()))
     }
 }

@@ -10,10 +10,13 @@ use fxgraph_dsp::geometry::SPEED_OF_LIGHT;
 use num_complex::{Complex32, Complex64};
 use std::f64::consts::TAU;
 
-/// Frequency of each channel, in Hz; 0 if the input has no band.
+/// Frequency of each channel, in Hz, with the sign of the phases of its values: negative if these are the conjugates of
+/// those of the sky. 0 if the input has no band.
 pub fn channels_hz(input: &PortType) -> Vec<f64> {
     let channels = input.axis_len("channel").unwrap_or(0);
-    (0..channels).map(|channel| input.band.map_or(0.0, |band| band.channel_hz(channel))).collect()
+    let sign = input.sideband().sign();
+    let hz = |channel| input.band.map_or(0.0, |band| sign * band.channel_hz(channel));
+    (0..channels).map(hz).collect()
 }
 
 /// Factors `[channel][beam][cylinder]` that align the phases of the cylinders for each beam.

@@ -246,6 +246,42 @@ fn source_is_brightest_in_the_beam_towards_it() {
 }
 
 #[test]
+fn beams_and_gains_of_the_lower_sideband_are_those_of_the_sky() {
+    let array = Array { spectra: 1, channels: 2, cylinders: 4, feeds: 64, units: [1, 1], ..SMALL };
+    // The frequency falls with the channel.
+    let port = PortType { band: Some(Band::signed(1024, 300, 550e6, -400e6)), ..array.port() };
+    let hz = |c: usize| 550e6 - (300.0 + c as f64 - 512.0) * 400e6 / 1024.0;
+    // Phase by which each feed is ahead.
+    let ahead = |x: usize, feed: usize| 0.7 * (x * 64 + feed) as f64;
+    let gain =
+        |n: usize| json!({"re": ahead(n / 64, n % 64).cos(), "im": -ahead(n / 64, n % 64).sin()});
+    let gains: Vec<Value> = (0..256).map(gain).collect();
+    let angles = [-0.4, 0.0, 0.4, 0.8];
+    for (row, beam) in [(0, 3), (2, 40), (3, 32), (1, 61)] {
+        let sine = 2.0 * (beam as f64 - 32.0) / 64.0;
+        let value = |[_, c, _, x, feed]: [usize; 5]| {
+            let metres_east = 22.0 * x as f64 * f64::to_radians(angles[row]).sin();
+            let delay = (0.3048 * feed as f64 * sine - metres_east) / SPEED_OF_LIGHT;
+            let on_sky = Complex64::cis(ahead(x, feed) - TAU * hz(c) * delay);
+            100.0 * on_sky.conj()
+        };
+        let stages = json!({
+            "gains": [gains, gains], "east_west": {}, "north_south": {"points": 128}, "clamp": {"beams": 64},
+            "integrate": {},
+        });
+        let frames = vec![vec![array.frame(value)]];
+        let out = drive(&kind::<FrbBeamformer>(stages), std::slice::from_ref(&port), frames);
+        let intensities: Vec<f32> = out.frames[0].values();
+        for of_channel in intensities.chunks_exact(256) {
+            let brightest = (0..256).max_by(|a, b| of_channel[*a].total_cmp(&of_channel[*b]));
+            assert_eq!(brightest, Some(row * 64 + beam));
+            let full = 2.0 * (100.0_f32 * 256.0).powi(2);
+            assert!(of_channel[row * 64 + beam] > 0.81 * full);
+        }
+    }
+}
+
+#[test]
 fn tone_is_in_the_narrow_channel_of_its_frequency() {
     let array = Array { spectra: 32, channels: 2, cylinders: 1, feeds: 1, units: [1, 1], ..SMALL };
     for (fine, merged) in [(16, 1), (16, 4), (8, 8), (32, 2)] {

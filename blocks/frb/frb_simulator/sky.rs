@@ -10,13 +10,15 @@ const DISPERSION: f64 = 4.148_808e-3;
 
 impl Source {
     /// Phase factors from one cylinder to the next and from one feed to the next, at this time and frequency. A wave
-    /// that arrives later by tau has a phase of `-2 pi f tau`.
+    /// that arrives later by tau has a phase of `-2 pi f tau` on the sky.
     pub(super) fn turns(&self, parameters: &FrbSimulator, seconds: f64, hz: f64) -> [Complex64; 2] {
         let east = (self.east_degrees + self.east_degrees_per_second * seconds).to_radians().sin();
         let north = self.north_degrees.to_radians().sin();
         let cylinder_seconds = -parameters.cylinder_spacing_metres * east / SPEED_OF_LIGHT;
         let feed_seconds = parameters.feed_spacing_metres * north / SPEED_OF_LIGHT;
-        [cylinder_seconds, feed_seconds].map(|delay| Complex64::cis(-TAU * (hz * delay).fract()))
+        let sign = parameters.whole_band().sideband.sign();
+        [cylinder_seconds, feed_seconds]
+            .map(|delay| Complex64::cis(-TAU * sign * (hz * delay).fract()))
     }
 }
 

@@ -5,12 +5,14 @@ mod generate;
 mod language;
 mod periods;
 
+use crate::common::nyquist::{self, MAX_NYQUIST_ZONE};
 use crate::io::pace::{default_catch_up, refuse_catch_up};
 use fxgraph::diagnostic::codes;
 use fxgraph::kind::{Rounded, four_digits, slow_digitiser};
 use fxgraph::{
-    At, Axis, BlockError, Checked, Clock, Configured, Dtype, FrameSizes, Implementation,
-    Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, Time, ValidityType,
+    At, Axis, Band, BlockError, Checked, Clock, Configured, Dtype, FrameSizes, Implementation,
+    Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, Sideband, Time,
+    ValidityType,
 };
 use fxgraph_dsp::geometry::Direction;
 use language::{Expression, Program};
@@ -82,6 +84,9 @@ pub struct DigitiserSimulator {
     /// turns by a further `-2 pi local_oscillator_hz tau`.
     #[param(default)]
     pub local_oscillator_hz: f64,
+    /// Nyquist zone of the signal that is sampled, counted from 1. Even zones have an inverted spectrum.
+    #[param(default = 1, range = 1..=MAX_NYQUIST_ZONE)]
+    pub nyquist_zone: u32,
     /// Point source that all antennas receive.
     pub source: Option<Source>,
 }
@@ -157,6 +162,21 @@ impl Source {
 }
 
 impl DigitiserSimulator {
+    /// Band of the samples; none in the first Nyquist zone, where the frequencies are those of the samples.
+    fn band(&self) -> Option<Band> {
+        let mut band = nyquist::band(self.nyquist_zone, self.adc_sample_rate_hz, None)?;
+        band.centre_hz += self.local_oscillator_hz;
+        Some(band)
+    }
+
+    /// Frequency by which the phase of a delayed source turns, in addition to its frequency in the samples. A frequency
+    /// `f` of the samples is `zero + s f` on the sky, and phases in the samples are `s` times those on the sky (`s` the
+    /// sign of the sideband): a delay of tau is the phase `-2 pi s (zero + s f) tau = -2 pi (s zero + f) tau`.
+    fn turning_hz(&self) -> f64 {
+        let zero_hz = f64::from(self.nyquist_zone / 2) * self.adc_sample_rate_hz;
+        Sideband::of_nyquist_zone(self.nyquist_zone).sign() * (self.local_oscillator_hz + zero_hz)
+    }
+
     /// Returns the number of frames, if limited.
     fn frame_limit(&self) -> Option<u64> {
         let by_time = self.duration_seconds.map(|seconds| {
@@ -427,7 +447,7 @@ impl KindSpec for DigitiserSimulator {
                 sync_time: self.sync_time_seconds,
                 ..Clock::new(self.adc_sample_rate_hz, self.samples_per_frame as u64)
             },
-            band: None,
+            band: self.band(),
             validity: ValidityType::flags(vec![
                 Axis::new("heap", heaps).from_parameter("samples_per_frame"),
             ]),
@@ -484,7 +504,7 @@ impl KindSpec for DigitiserSimulator {
         let deepest = program.variables.iter().chain(signals).map(Expression::signals_held);
         let held = program.variables.len() + deepest.max().unwrap_or(1);
         let transforms = match parameters.source {
-            Some(source) if source.is_moving() || parameters.local_oscillator_hz != 0.0 => 8,
+            Some(source) if source.is_moving() || parameters.turning_hz() != 0.0 => 8,
             Some(_) => 6,
             None => 3,
         };

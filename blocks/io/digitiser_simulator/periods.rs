@@ -97,10 +97,11 @@ fn source_period(
     let place = parameters.antennas_enu_metres[parameters.antenna];
     let late_samples = source.direction().delay_seconds(place) * parameters.adc_sample_rate_hz;
     let rate = source.delay_rate(place);
-    if rate == 0.0 && parameters.local_oscillator_hz == 0.0 {
+    let turning_hz = parameters.turning_hz();
+    if rate == 0.0 && turning_hz == 0.0 {
         generator.delay(&mut samples, late_samples);
     } else {
-        generator.receive(&mut samples, late_samples, rate, parameters.local_oscillator_hz);
+        generator.receive(&mut samples, late_samples, rate, turning_hz);
     }
     samples
 }

@@ -6,6 +6,7 @@ mod plain;
 mod player;
 
 use crate::common::axes;
+use crate::common::nyquist::{self, MAX_NYQUIST_ZONE};
 use crate::io::pace::{default_catch_up, refuse_catch_up};
 use crate::util::null_source::{AxisParameter, BandParameter, NullSource, Pattern};
 use fxgraph::access::ReadPath;
@@ -77,6 +78,9 @@ pub struct Raw {
     pub header_bytes: Option<u64>,
     /// Frequencies of the channel axis; with `channels: 1`, of the band that real samples cover.
     pub band: Option<BandParameter>,
+    /// Nyquist zone of the samples of an ADC, counted from 1, in place of `band`. Even zones have an inverted spectrum
+    /// (lower sideband).
+    pub nyquist_zone: Option<u32>,
     /// Packing of numbers of 1, 2 or 4 bits, for `dtype: i8` or `ci8`.
     pub packed: Option<Packing>,
 }
@@ -211,11 +215,22 @@ impl Raw {
             At::Parameter("adc_sample_rate_hz") => At::Parameter("raw.adc_sample_rate_hz"),
             _ => At::Parameter("raw"),
         };
-        let port = like.output().map_err(|refusals| {
+        let mut port = like.output().map_err(|refusals| {
             refusals.into_iter().map(|r| Refusal { at: inner(&r.at), ..r }).collect::<Vec<_>>()
         })?;
         if let Some(refusal) = self.refuse_packing(&port, header.is_some()) {
             return Err(vec![refusal]);
+        }
+        if let Some(zone) = self.nyquist_zone {
+            let is_real = !port.dtype.is_complex() && port.axis_len("channel").is_none();
+            if !(1..=MAX_NYQUIST_ZONE).contains(&zone) || !is_real || self.band.is_some() {
+                let message = format!(
+                    "`nyquist_zone` must be from 1 to {MAX_NYQUIST_ZONE}, for real samples without `band`, got {zone}"
+                );
+                let refusal = Refusal::parameter("raw.nyquist_zone", message);
+                return Err(vec![refusal.help("omit it, and give `band` with its `sideband`")]);
+            }
+            port.band = nyquist::band(zone, self.adc_sample_rate_hz, None);
         }
         if let Some(header) = header {
             plain::frames(&header, &port)

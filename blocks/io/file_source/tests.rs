@@ -4,7 +4,7 @@
 use super::*;
 use crate::io::file_sink::FileSink;
 use fxgraph::edge::Harness;
-use fxgraph::{Axis, Band, Clock, Dtype, Env, Frame, Next, Ports, ValidityType};
+use fxgraph::{Axis, Band, Clock, Dtype, Env, Frame, Next, Ports, Sideband, ValidityType};
 use std::fs;
 use std::sync::Arc;
 
@@ -208,6 +208,36 @@ fn band_of_plain_data_is_that_of_raw() {
     let empty = serde_json::json!({"channels": 0, "centre_hz": 1.284e9, "bandwidth_hz": 856e6});
     let refusals = raw(empty).outputs(&[]).unwrap_err();
     assert_eq!(refusals[0].at, At::Parameter("raw.band"));
+    let sideband = |width: f64, sideband: &str| {
+        let band = serde_json::json!({
+            "channels": 1, "centre_hz": 1.284e9, "bandwidth_hz": width, "sideband": sideband,
+        });
+        raw(band).outputs(&[]).map(|ports| ports[0].band.unwrap())
+    };
+    for width in [856e6, -856e6] {
+        let band = sideband(width, "lower").unwrap();
+        assert_eq!((band.bandwidth_hz, band.sideband), (856e6, Sideband::Lower));
+    }
+    assert!(sideband(-856e6, "upper").unwrap_err()[0].message.contains("must be positive"));
+}
+
+#[test]
+fn nyquist_zone_of_plain_data_gives_its_band() {
+    let raw = |zone: u32, dtype: &str| -> FileSource {
+        serde_json::from_value(serde_json::json!({"path": "x.bin", "raw": {
+            "dtype": dtype, "axes": [{"name": "sample", "len": 4096}], "samples_per_frame": 4096,
+            "adc_sample_rate_hz": 8e8, "nyquist_zone": zone,
+        }}))
+        .unwrap()
+    };
+    let band = |zone| raw(zone, "i10p").outputs(&[]).unwrap()[0].band;
+    // CHIME: 400 to 800 MHz at 800 MS/s, the highest frequency at 0 Hz of the samples.
+    assert_eq!(band(2), Some(Band::signed(1, 0, 6e8, -4e8)));
+    assert_eq!((band(1), band(3)), (None, Some(Band::signed(1, 0, 1e9, 4e8))));
+    for source in [raw(0, "i10p"), raw(2, "ci8")] {
+        let refusals = source.outputs(&[]).unwrap_err();
+        assert_eq!(refusals[0].at, At::Parameter("raw.nyquist_zone"));
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use fxgraph::files::reason;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{
     Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources, Time, ValidityType,
+    PortType, Refusal, Resources, Sideband, Time, ValidityType,
 };
 use fxgraph_formats::sigmf::{Archive, Datatype, Layout, MAX_BYTES, Meta, Number};
 use grid::Grid;
@@ -60,6 +60,9 @@ pub struct SigmfSource {
     /// whole file once.
     #[param(default = true)]
     pub check_sha512: bool,
+    /// Sideband of the samples, if the description does not have it. `lower`: the spectrum is inverted, as by a mixer whose
+    /// oscillator is above the band, or by swapped I and Q.
+    pub sideband: Option<Sideband>,
     /// Largest number of frames to play.
     pub frames: Option<u64>,
     /// Rate of the frames: `full` (as fast as the readers take them) or `real_time`.
@@ -226,7 +229,13 @@ impl SigmfSource {
         let several = (layout.channels > 1).then(|| Axis::new(name, layout.channels));
         let half = if layout.datatype.is_complex { 1.0 } else { 0.5 };
         let bandwidth_hz = content.bandwidth_hz.unwrap_or(layout.sample_rate_hz * half);
-        let band = |centre_hz| Band::signed(1, 0, centre_hz, bandwidth_hz);
+        if self.sideband.is_some() && layout.frequency_hz.is_none() {
+            return Err("`sideband` needs `core:frequency` in the description".to_owned());
+        }
+        let band = |centre_hz| {
+            let band = Band::signed(1, 0, centre_hz, bandwidth_hz);
+            Band { sideband: self.sideband.unwrap_or(band.sideband), ..band }
+        };
         let port = PortType {
             dtype,
             axes: several.into_iter().chain([samples]).collect(),

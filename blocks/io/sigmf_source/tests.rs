@@ -72,6 +72,9 @@ fn stream_has_clock_band_and_samples_of_the_recording() {
     assert_eq!(port.clock.sync_time.to_unix_f64(), 1_700_000_000.5);
     let band = port.band.unwrap();
     assert_eq!((band.channels, band.centre_hz, band.bandwidth_hz), (1, 1.5e9, 1e6));
+    assert_eq!(band.sideband, Sideband::Upper);
+    let swapped = play(&source(&path, json!({"sideband": "lower"}))).unwrap().0.band.unwrap();
+    assert_eq!((swapped.centre_hz, swapped.signed_bandwidth_hz()), (1.5e9, -1e6));
     assert_eq!(flags(&frames), [(0, vec![1, 1]), (16, vec![0, 0])]);
     assert_eq!(frames[1].as_slice::<u8>().unwrap(), [[2; 4].as_slice(), &[0; 12]].concat());
     assert_eq!((warning.as_str(), counters), ("", vec![2, 0]));

@@ -236,6 +236,13 @@ impl SpeadSource {
             let message = format!("`dtype` must be `ci8` or `ci4`, got `{}`", self.dtype);
             problems.add("dtype", message, "give the dtype that the F-engines send");
         }
+        if self.nyquist_zone.is_multiple_of(2) && self.bandwidth_hz.is_some_and(|hz| hz > 0.0) {
+            problems.add(
+                "bandwidth_hz",
+                "`bandwidth_hz` must be negative in an even Nyquist zone, whose spectrum is inverted",
+                "omit `bandwidth_hz`, or omit `nyquist_zone` and give the width with its sign",
+            );
+        }
         let per_spectrum = self.samples_per_spectrum.unwrap_or((channels as u64).saturating_mul(2));
         problems.within("samples_per_spectrum", per_spectrum as usize, (1, 1 << 32));
         if problems.0.len() > before {

@@ -15,6 +15,7 @@ mod timeline;
 pub mod window;
 
 use crate::common::flagged_antennas;
+use crate::common::nyquist::{self, MAX_NYQUIST_ZONE};
 use crate::io::spead::{address, xdp};
 use fxgraph::access::ReadPath;
 use fxgraph::kind::{slow_digitiser, unlikely_band};
@@ -162,9 +163,14 @@ pub struct SpeadSource {
     /// `f_engine`: order of the axes inside a heap, `standard` or `k_major`.
     #[param(default)]
     pub layout: HeapLayout,
-    /// `f_engine`: frequency at the centre of the whole band; by default a quarter of the sample rate.
+    /// Nyquist zone of the samples of the ADC, counted from 1. Even zones have an inverted spectrum (lower sideband): the
+    /// frequency on the sky falls with the frequency of the samples, and phases have the opposite sign.
+    #[param(default = 1, range = 1..=MAX_NYQUIST_ZONE)]
+    pub nyquist_zone: u32,
+    /// Frequency on the sky at the centre of the whole band; by default the centre of the Nyquist zone.
     pub centre_hz: Option<f64>,
-    /// `f_engine`: width of the whole band; by default half the sample rate.
+    /// `f_engine`: width of the whole band; by default half the sample rate. Negative if the spectrum is inverted (lower
+    /// sideband), in place of `nyquist_zone`.
     pub bandwidth_hz: Option<f64>,
 }
 
@@ -193,10 +199,11 @@ impl SpeadSource {
                 dtype: Dtype::Packed(self.bits),
                 axes: vec![Axis::new("sample", samples).from_parameter("samples_per_frame")],
                 clock,
-                band: None,
+                band: nyquist::band(self.nyquist_zone, self.adc_sample_rate_hz, self.centre_hz),
                 validity: ValidityType::flags(vec![heap]),
             };
         };
+        let zone = Band::of_nyquist_zone(self.nyquist_zone, self.adc_sample_rate_hz);
         let antenna = Axis::new("antenna", antennas).from_parameter("antennas");
         let received = substreams * channels_per_substream as usize;
         let channel = Axis::new("channel", received).from_parameter("channels_per_substream");
@@ -214,8 +221,8 @@ impl SpeadSource {
             band: Some(Band::signed(
                 self.channels.unwrap_or(received),
                 first_channel as usize,
-                self.centre_hz.unwrap_or(self.adc_sample_rate_hz / 4.0),
-                self.bandwidth_hz.unwrap_or(self.adc_sample_rate_hz / 2.0),
+                self.centre_hz.unwrap_or(zone.centre_hz),
+                self.bandwidth_hz.unwrap_or(zone.signed_bandwidth_hz()),
             )),
             validity: ValidityType::flags(vec![heap, antenna]),
         }

@@ -514,3 +514,33 @@ fn spead_source_rejects_flags_of_antennas_that_do_not_exist() {
     let refusals = KindSpec::outputs(&parameters, &[]).unwrap_err();
     assert_eq!(refusals[0].at, At::Parameter("flagged_antennas"));
 }
+
+#[test]
+fn nyquist_zone_gives_the_band_of_digitisers_and_of_f_engines() {
+    let f_engine = |extra: serde_json::Value| {
+        let mut parameters = serde_json::json!({
+            "stream": "f_engine", "addresses": ["127.0.0.1:7148"], "adc_sample_rate_hz": 8e8,
+            "channels": 16, "spectra_per_heap": 4, "samples_per_frame": 128,
+        });
+        parameters.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        serde_json::from_value::<SpeadSource>(parameters).unwrap()
+    };
+    let digitiser = |extra: serde_json::Value| {
+        let mut parameters =
+            serde_json::json!({"addresses": ["127.0.0.1:7148"], "adc_sample_rate_hz": 8e8});
+        parameters.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        source(parameters)
+    };
+    let band = |source: SpeadSource| source.outputs(&[]).unwrap()[0].band;
+    let second = serde_json::json!({"nyquist_zone": 2});
+    assert_eq!(band(digitiser(serde_json::json!({}))), None);
+    assert_eq!(band(digitiser(second.clone())), Some(Band::signed(1, 0, 6e8, -4e8)));
+    let mixed = serde_json::json!({"nyquist_zone": 2, "centre_hz": 1.4e9});
+    assert_eq!(band(digitiser(mixed)), Some(Band::signed(1, 0, 1.4e9, -4e8)));
+    assert_eq!(band(f_engine(serde_json::json!({}))), Some(Band::signed(16, 0, 2e8, 4e8)));
+    assert_eq!(band(f_engine(second)), Some(Band::signed(16, 0, 6e8, -4e8)));
+    let signed = serde_json::json!({"centre_hz": 6e8, "bandwidth_hz": -4e8});
+    assert_eq!(band(f_engine(signed)), Some(Band::signed(16, 0, 6e8, -4e8)));
+    let both = f_engine(serde_json::json!({"nyquist_zone": 2, "bandwidth_hz": 4e8}));
+    assert_eq!(both.outputs(&[]).unwrap_err()[0].at, At::Parameter("bandwidth_hz"));
+}

@@ -342,7 +342,8 @@ impl Writing {
                 _ => Visibilities::Floats(frame.as_slice()?),
             };
             let counts = &frame.header().validity;
-            let part = Part { visibilities, counts, places: input.counts, full };
+            let is_inverted = self.ports.inputs[input.input].sideband().is_inverted();
+            let part = Part { visibilities, counts, places: input.counts, full, is_inverted };
             let channels = from - input.at..to - input.at;
             let more = self.chunk.fill(&part, &self.order, channels, from - first);
             flagged.missing += more.missing;

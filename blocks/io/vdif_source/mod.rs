@@ -14,8 +14,8 @@ use fxgraph::diagnostic::codes;
 use fxgraph::files::reason;
 use fxgraph::kind::unlikely_band;
 use fxgraph::{
-    At, Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind,
-    KindSpec, PortType, Refusal, Resources, ValidityType,
+    At, Axis, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
+    PortType, Refusal, Resources, ValidityType,
 };
 use fxgraph_formats::vdif::{Header, Reader, Step, epoch_time, flip_encoding, middle_fraction};
 use schemars::JsonSchema;
@@ -270,14 +270,11 @@ impl VdifSource {
             let pol = Axis::new("pol", rows).from_parameter("threads");
             (vec![pol.clone(), sample], vec![pol, units("sample")])
         };
-        let band = self.band.map(|band| {
-            Band::signed(band.channels, band.first_channel, band.centre_hz, band.bandwidth_hz)
-        });
         let band_channels = if format.is_channelised() { channels } else { 1 };
-        if let Some(why) = band.and_then(|band| band.impossible(band_channels)) {
+        let band = self.band.map(|band| band.band(band_channels)).transpose().map_err(|why| {
             let help = format!("set `channels: {band_channels}` in `band`");
-            return Err(Box::new(Refusal::parameter("band", why).help(help)));
-        }
+            Box::new(Refusal::parameter("band", why).help(help))
+        })?;
         let per_second = format.frames_per_second * format.adc_samples();
         Ok(PortType {
             dtype,

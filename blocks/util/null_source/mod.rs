@@ -11,7 +11,7 @@ use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
     Axis, Band, Checked, Clock, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
-    Refusal, Time, ValidityType,
+    Refusal, Sideband, Time, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -80,9 +80,26 @@ pub struct BandParameter {
     pub first_channel: usize,
     /// Frequency at the centre of the whole band, in Hz.
     pub centre_hz: f64,
-    /// Width of the whole band in Hz; negative if the spectrum is inverted (lower sideband): the frequency falls with
-    /// the channel, and values are the complex conjugates of those of the sky.
+    /// Width of the whole band in Hz; negative if the spectrum is inverted (lower sideband).
     pub bandwidth_hz: f64,
+    /// Sideband, in place of the sign of the width. `lower`: the spectrum is inverted. The frequency falls with the
+    /// channel, and with the frequency of complex samples, and values are the complex conjugates of those of the sky.
+    pub sideband: Option<Sideband>,
+}
+
+impl BandParameter {
+    /// Returns the band for an axis of `channels` channels, or the reason why it is invalid.
+    pub fn band(&self, channels: usize) -> Result<Band, String> {
+        let &Self { channels: all, first_channel, centre_hz, bandwidth_hz, sideband } = self;
+        let band = Band::signed(all, first_channel, centre_hz, bandwidth_hz);
+        if sideband == Some(Sideband::Upper) && bandwidth_hz < 0.0 {
+            return Err(format!(
+                "`bandwidth_hz` must be positive with `sideband: upper`, got {bandwidth_hz}"
+            ));
+        }
+        let band = Band { sideband: sideband.unwrap_or(band.sideband), ..band };
+        band.impossible(channels).map_or(Ok(band), Err)
+    }
 }
 
 /// Content of the frames.
@@ -188,15 +205,14 @@ impl NullSource {
                 ),
             ));
         }
-        let band = self.band.map(|band| {
-            Band::signed(band.channels, band.first_channel, band.centre_hz, band.bandwidth_hz)
-        });
         let channels = axes.iter().find(|axis| axis.name == "channel").map_or(1, |axis| axis.len);
-        if let Some(why) = band.and_then(|band| band.impossible(channels)) {
+        let band = self.band.map(|band| band.band(channels)).transpose();
+        let band = band.unwrap_or_else(|why| {
             let help = "give finite frequencies, and let `first_channel` plus the length of the axis be at most \
                         `channels`";
             refusals.push(Refusal::parameter("band", why).help(help));
-        }
+            None
+        });
         if !refusals.is_empty() {
             return Err(refusals);
         }
@@ -355,7 +371,13 @@ mod tests {
     fn null_source_rejects_a_band_that_does_not_fit_the_axis() {
         let band = |channels: usize, first_channel: usize, bandwidth_hz: f64| {
             let source = NullSource {
-                band: Some(BandParameter { channels, first_channel, centre_hz: 1e9, bandwidth_hz }),
+                band: Some(BandParameter {
+                    channels,
+                    first_channel,
+                    centre_hz: 1e9,
+                    bandwidth_hz,
+                    sideband: None,
+                }),
                 ..parameters(serde_json::json!({
                     "dtype": "u8", "axes": [{"name": "channel", "len": 4}], "samples_per_frame": 8,
                 }))

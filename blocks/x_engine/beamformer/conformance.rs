@@ -89,8 +89,13 @@ fn beams(beams: usize, antennas: usize, dtype: &str) -> Vec<Value> {
     (0..beams).map(beam).collect()
 }
 
+/// Band of the lower sideband for odd numbers of channels.
 fn band(channels: usize) -> Value {
-    json!({ "channels": 2 * channels, "first_channel": 1, "centre_hz": 1.284e9, "bandwidth_hz": 856e6 })
+    let sideband = if channels.is_multiple_of(2) { "upper" } else { "lower" };
+    json!({
+        "channels": 2 * channels, "first_channel": 1, "centre_hz": 1.284e9, "bandwidth_hz": 856e6,
+        "sideband": sideband,
+    })
 }
 
 /// Returns the cases, with the GPU implementations on `device`.

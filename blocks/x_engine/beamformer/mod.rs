@@ -72,10 +72,10 @@ pub struct Beam {
     pub weights: PerAntenna,
     /// Direction of the beam: waves from it are summed in phase. `delays_seconds` are added to its delays.
     pub towards: Option<Direction>,
-    /// Delay tau of each antenna, in seconds: one number for all, or a list.
+    /// Delay tau of each antenna relative to the centre of the band, in seconds: one number for all, or a list.
     #[serde(default)]
     pub delays_seconds: PerAntenna,
-    /// Phase of each antenna, in radians: one number for all, or a list.
+    /// Phase of each antenna on the sky, in radians: one number for all, or a list.
     #[serde(default)]
     pub phases_radians: PerAntenna,
     /// Factor before the sum is rounded to 8 bits.
@@ -272,8 +272,10 @@ impl Beamformer {
         Ok((shape, output))
     }
 
-    /// Complex weights `[channel][beam][antenna]`, quantiser gain included.
+    /// Complex weights `[channel][beam][antenna]`, quantiser gain included. Phases and delays are on the sky, and become
+    /// those of the values.
     fn weights(&self, shape: &Stacked, band: Option<&Band>) -> Vec<Complex32> {
+        let sign = band.map_or(1.0, |band| band.sideband.sign());
         let mut weights = Vec::with_capacity(shape.channels * self.beams.len() * shape.antennas);
         for channel in 0..shape.channels {
             let offset_hz = band.map_or(0.0, |band| band.from_centre_hz(channel));
@@ -283,7 +285,8 @@ impl Beamformer {
                     let turns = (beam.delays_seconds.of(antenna) * offset_hz).fract();
                     let turns = turns - self.late_turns(beam, antenna, offset_hz, band);
                     let angle = beam.phases_radians.of(antenna) - std::f64::consts::TAU * turns;
-                    let weight = Complex64::from_polar(1.0, angle) * beam.weights.of(antenna);
+                    let weight =
+                        Complex64::from_polar(1.0, sign * angle) * beam.weights.of(antenna);
                     let weight = weight * beam.gain;
                     weights.push(Complex32::new(weight.re as f32, weight.im as f32));
                 }

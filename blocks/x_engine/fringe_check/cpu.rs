@@ -15,7 +15,7 @@ pub struct Check {
     band: Option<Band>,
     channels: usize,
     baselines: usize,
-    /// `[baseline][channel]`, both parallel-hand products added.
+    /// Visibilities on the sky, `[baseline][channel]`, both parallel-hand products added.
     sums: Vec<Complex64>,
     summary: Summary,
     /// Dumps that are still left out.
@@ -78,6 +78,7 @@ impl Check {
         let counter = if is_by_product { &self.missing_visibilities } else { &self.missing };
         counter.add(missing as u64);
         let cells = frame.as_slice::<[[i32; 2]; 4]>().expect(fxgraph::ON_HOST);
+        let sign = self.band.map_or(1.0, |band| band.sideband.sign());
         for (n, products) in cells.iter().enumerate() {
             let (channel, baseline) = (n / self.baselines, n % self.baselines);
             // Products 0 and 3: both antennas' polarisation 0, both polarisation 1.
@@ -88,7 +89,7 @@ impl Check {
                     continue;
                 }
                 let [re, im] = products[product];
-                let value = Complex64::new(f64::from(re), f64::from(im));
+                let value = Complex64::new(f64::from(re), sign * f64::from(im));
                 self.sums[baseline * self.channels + channel] += value;
             }
         }

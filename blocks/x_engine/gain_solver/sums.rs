@@ -124,12 +124,18 @@ impl Sums {
     /// Adds a dump.
     pub(super) fn add(&mut self, frame: &Frame) -> Result<(), BlockError> {
         let validity = &frame.header().validity;
+        // Gains are on the sky, and so are the visibilities from which they are solved.
+        let sign = self.shape.band.map_or(1.0, |band| band.sideband.sign());
         if self.shape.dtype == Dtype::Ci32 {
             let values = frame.as_slice::<[i32; 2]>()?;
-            self.add_values(values, validity, |[re, im]| Complex64::new(re.into(), im.into()));
+            self.add_values(values, validity, |[re, im]| {
+                Complex64::new(re.into(), sign * f64::from(im))
+            });
         } else {
             let values = frame.as_slice::<Complex32>()?;
-            self.add_values(values, validity, |v| Complex64::new(v.re.into(), v.im.into()));
+            self.add_values(values, validity, |v| {
+                Complex64::new(v.re.into(), sign * f64::from(v.im))
+            });
         }
         Ok(())
     }
