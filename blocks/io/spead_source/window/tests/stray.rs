@@ -248,7 +248,7 @@ fn second_sender_does_not_replace_the_stream_in_an_outage() {
                     live.heap(1_000_000 + number);
                 }
                 let outcome = live.heap_from(FOREIGN, far + number);
-                assert!(!matches!(outcome, Outcome::WentBack { .. }), "heap {number}");
+                assert!(!matches!(outcome, Outcome::Restarted { .. }), "heap {number}");
             }
             let expected = (0..2000).chain(2700..3500).map(|number| 1_000_000 + number);
             assert_eq!(live.handed_on(), expected.collect::<Vec<_>>());
@@ -264,7 +264,7 @@ fn foreign_packets_in_an_outage_do_not_end_the_stream() {
     for number in 0..500 {
         live.millis += 1;
         let outcome = live.heap_from(FOREIGN, number);
-        assert!(!matches!(outcome, Outcome::WentBack { .. }), "heap {number}");
+        assert!(!matches!(outcome, Outcome::Restarted { .. }), "heap {number}");
     }
     live.stream(7500..8000);
     assert_eq!(live.handed_on(), (5000..7000).chain(7500..8000).collect::<Vec<_>>());
