@@ -121,12 +121,11 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Finds the first header in the first bytes of a file. A header at another place than the beginning, or after other
-/// bytes, counts only if the next frame has one, too.
+/// Finds the first header in the first bytes of a file: one whose next frame has a header, too, or otherwise one at the
+/// beginning.
 fn first_header(bytes: &[u8]) -> Result<(usize, Header), HeaderError> {
-    let following = |at: usize, header: &Header| {
-        bytes.get(at.checked_add(header.frame_bytes as usize)?..).filter(|rest| rest.len() >= 32)
-    };
+    let following =
+        |at: usize, header: &Header| bytes.get(at.checked_add(header.frame_bytes as usize)?..);
     let is_confirmed = |at: usize, header: &Header| {
         let next = following(at, header).and_then(|rest| Header::parse(rest).ok());
         next.is_some_and(|next| {
@@ -136,17 +135,12 @@ fn first_header(bytes: &[u8]) -> Result<(usize, Header), HeaderError> {
         })
     };
     let at_start = Header::parse(bytes);
-    let is_alone = |header: &Header| following(0, header).is_none();
-    if let Ok(header) = at_start
-        && (is_alone(&header) || is_confirmed(0, &header))
-    {
-        return Ok((0, header));
-    }
-    let others = (1..bytes.len().saturating_sub(31)).filter_map(|at| {
+    let mut places = (0..bytes.len().saturating_sub(31)).filter_map(|at| {
         let header = Header::parse(&bytes[at..]).ok()?;
         is_confirmed(at, &header).then_some((at, header))
     });
-    others.into_iter().next().map_or_else(|| at_start.map(|header| (0, header)), Ok)
+    // A file of one frame, or of frames longer than what was read.
+    places.next().map_or_else(|| at_start.map(|header| (0, header)), Ok)
 }
 
 #[cfg(test)]
