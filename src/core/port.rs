@@ -72,8 +72,8 @@ pub struct Clock {
     /// ADC samples from one frame to the next.
     pub samples_per_frame: u64,
     /// ADC samples by which the signal in a frame is later than its timestamp, because filters name a window by its first
-    /// sample: an element of `step` samples at `timestamp` contains the signal from `timestamp +
-    /// filter_delay_samples` on for `step` samples, and the centre of the filters' response is in the middle.
+    /// sample. A time sample at t is the signal at t + `filter_delay_samples`; a spectrum or sum of S ADC samples is that
+    /// from there on for S samples, with the centre of the filters' response in the middle.
     pub filter_delay_samples: f64,
 }
 
@@ -85,7 +85,8 @@ impl Clock {
         Self { adc_sample_rate_hz, sync_time, samples_per_frame, filter_delay_samples: 0.0 }
     }
 
-    /// The clock behind a filter with windows of `window` ADC samples, one for every `step` ADC samples.
+    /// The clock behind a filter with windows of `window` ADC samples. `step` is the length of the interval that a window
+    /// is for: of a spectrum, or of one input sample if the output are time samples.
     #[must_use]
     pub fn behind_filter(self, window: f64, step: f64) -> Self {
         let filter_delay_samples = self.filter_delay_samples + (window - step) / 2.0;
@@ -98,8 +99,8 @@ impl Clock {
         self.adc_sample_rate_hz / self.samples_per_frame as f64
     }
 
-    /// Time of the signal in the element at `timestamp`: when the interval for which it stands begins. `None` beyond the
-    /// year 9999.
+    /// Time of the signal in the element at `timestamp`: that of a time sample, or the begin of the interval of a spectrum.
+    /// `None` beyond the year 9999.
     #[must_use]
     pub fn signal_time(&self, timestamp: u64) -> Option<Time> {
         self.time(timestamp)?.plus_seconds(self.filter_delay_samples / self.adc_sample_rate_hz)
@@ -348,6 +349,8 @@ impl PortType {
         } else if !(rate_hz > 0.0 && rate_hz.is_finite()) {
             let message = "the ADC sample rate must be positive and finite, got";
             Some(format!("{message} {rate_hz} Hz"))
+        } else if !self.clock.filter_delay_samples.is_finite() {
+            Some("the delay of the filters must be finite".to_owned())
         } else if self.clock.samples_per_frame == 0 {
             Some("a frame must have at least 1 ADC sample, got 0 ADC samples".to_owned())
         } else {

@@ -1,5 +1,6 @@
 //! Unix time of the timestamps of a source.
 
+use crate::Time;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,6 +21,12 @@ impl RealTime {
     /// Sets the Unix time of the sample with timestamp 0, in seconds.
     pub fn set_zero(&self, unix_seconds: f64) {
         self.0.store(unix_seconds.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Sets the time of the sample with timestamp 0. Leap seconds since then count, so that latencies are right now.
+    pub fn set_sync_time(&self, time: Time) {
+        let now = Time::now();
+        self.set_zero(now.to_unix_f64() - now.seconds_since(time));
     }
 
     /// Unix time of timestamp 0 in seconds, if set.

@@ -72,6 +72,20 @@ impl EarthOrientations {
         [self.0.first(), self.0.last()].map(|row| row.map_or(0, |row| row.mjd))
     }
 
+    /// Orientation at `time`, or that of the first or last day.
+    #[must_use]
+    pub fn nearest(&self, time: Time) -> EarthOrientation {
+        self.at(time).unwrap_or_else(|| {
+            let is_early = self.0.first().is_some_and(|row| time.to_mjd().0 < row.mjd);
+            let row = if is_early { self.0.first() } else { self.0.last() };
+            row.map_or_else(EarthOrientation::default, |row| EarthOrientation {
+                // The difference to TAI holds, so that a leap second counts.
+                ut1_utc_seconds: row.ut1_tai + leaps(time.to_mjd().0),
+                pole: row.pole,
+            })
+        })
+    }
+
     /// Orientation at `time`, interpolated between days; `None` before the first day and after the last.
     #[must_use]
     pub fn at(&self, time: Time) -> Option<EarthOrientation> {

@@ -1,5 +1,6 @@
 """Reads UVH5 files with h5py and pyuvdata: `uvh5.py CHECK ARGUMENTS...`. Every warning is an error."""
 
+import json
 import sys
 import warnings
 
@@ -61,7 +62,10 @@ def values(path, sums_path, npz, rate, samples_per_dump, sync, spectra):
     assert data.extra_keywords["FXNSAMP"] == spectra
     # Autocorrelations are means of powers.
     assert (data.get_data(1, 1, "xx").real > 0).all()
-    centres = Time(sync + (timestamps + samples_per_dump / 2) / rate, format="unix")
+    # The signal of a spectrum is later than its timestamp, by (16 - 1) / 2 spectra of 16 taps.
+    delay = json.loads(str(np.load(npz)["recording.json"]))["clock"]["filter_delay_samples"]
+    assert delay == 7.5 * samples_per_dump / spectra, delay
+    centres = Time(sync + (timestamps + delay + samples_per_dump / 2) / rate, format="unix")
     times = data.time_array.reshape(data.Ntimes, data.Nbls)
     assert np.abs((times.T - centres.utc.jd) * 86400).max() < 1e-4
     assert np.allclose(data.integration_time, samples_per_dump / rate, rtol=1e-12)

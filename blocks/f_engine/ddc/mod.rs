@@ -297,7 +297,7 @@ impl KindSpec for Ddc {
             axes: vec![Axis::new("sample", samples).from_parameter("samples_per_frame")],
             clock: Clock {
                 samples_per_frame: (samples * subsampling) as u64,
-                ..input.clock.behind_filter(self.taps() as f64, subsampling as f64)
+                ..input.clock.behind_filter(self.taps() as f64, 1.0)
             },
             band: Some(self.band(input)),
             validity: ValidityType::flags(vec![heap]),

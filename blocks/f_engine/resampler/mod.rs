@@ -175,7 +175,6 @@ impl Resampler {
         let heap = Axis::new("heap", shape.samples / HEAP_SAMPLES);
         let has_row = input.axes.len() == 2 && self.row.is_none();
         let row = has_row.then(|| input.axes[0].clone());
-        let output_step = shape.samples_per_frame as f64 / shape.samples as f64;
         let of_input = Self::input_band(input, input.clock.adc_sample_rate_hz / shape.step as f64);
         PortType {
             dtype: if self.output == Samples::Real { Dtype::F32 } else { Dtype::Cf32 },
@@ -189,11 +188,8 @@ impl Resampler {
                 full: input.validity.full,
             },
             axes: row.into_iter().chain([sample]).collect(),
-            // The filter is symmetric around an output sample.
-            clock: Clock {
-                samples_per_frame: shape.samples_per_frame,
-                ..input.clock.behind_filter(shape.step as f64, output_step)
-            },
+            // The filter is symmetric around an output sample, so it adds no delay.
+            clock: Clock { samples_per_frame: shape.samples_per_frame, ..input.clock },
             band: Some(Band {
                 centre_hz: self.centre_hz.unwrap_or(of_input.centre_hz),
                 bandwidth_hz: self.bandwidth_hz,

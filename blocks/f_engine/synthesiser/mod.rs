@@ -249,11 +249,9 @@ impl Synthesiser {
     /// Clock of the output: the filter takes back the delay of the filter bank's windows. A stream whose filter delay is
     /// unknown has 0.
     fn clock(&self, input: &PortType, shape: &Shape) -> Clock {
-        let (step, sample) = (shape.step as f64, (shape.step / shape.samples()) as f64);
-        let windows = step * self.taps as f64;
-        let of_bank = input.clock.behind_filter(step, windows);
-        let filter_delay_samples = of_bank.filter_delay_samples.max(0.0);
-        Clock { filter_delay_samples, ..of_bank }.behind_filter(1.0, sample)
+        let step = shape.step as f64;
+        let before = input.clock.behind_filter(step, step * self.taps as f64);
+        Clock { filter_delay_samples: before.filter_delay_samples.max(0.0), ..before }
     }
 
     /// Band of the output.

@@ -76,7 +76,7 @@ impl Digitiser {
         }
         // Leap seconds since the sync time count.
         let elapsed_seconds = Time::now().seconds_since(parameters.sync_time_seconds);
-        self.real_time.set_zero(unix.as_secs_f64() - elapsed_seconds);
+        self.real_time.set_sync_time(parameters.sync_time_seconds);
         let rate = parameters.adc_sample_rate_hz;
         if !(0.0..=MAX_TIMESTAMP as f64).contains(&(elapsed_seconds * rate)) {
             let message = if elapsed_seconds < 0.0 {

@@ -43,6 +43,8 @@ pub struct Sink {
     filler: Filler,
     /// Spectra of the frame at work, not yet written: number of missing ones before each, and its index.
     pending: Vec<(u64, usize)>,
+    /// Least count of a value of the newest spectrum.
+    newest_count: u32,
     row: Vec<f32>,
     bytes: Vec<u8>,
     report: Report,
@@ -68,6 +70,7 @@ impl Sink {
                 sums: vec![(0.0, 0); if is_mean { all } else { 0 }],
             },
             pending: Vec::with_capacity(shape.spectra.len()),
+            newest_count: shape.full,
             row: vec![0.0; values],
             bytes: Vec::new(),
             recording: None,
@@ -306,6 +309,9 @@ impl Sink {
             self.pending.push((gap, spectrum));
         }
         *placed = self.shape.spectra.len();
+        if let Some((_, newest)) = self.pending.last() {
+            self.newest_count = self.shape.least_count(validity, *newest);
+        }
         self.write_files(Some(frame), 0)?;
         self.update_filler();
         if let Some(recording) = &mut self.recording {
@@ -347,6 +353,12 @@ impl Block for Sink {
     fn finish(&mut self) -> Result<(), BlockError> {
         if self.before.is_none() {
             self.report.note("no file written: no data arrived".to_owned());
+        }
+        let (count, full) = (self.newest_count, self.shape.full);
+        if count < full {
+            // A stream that is stopped ends within a sum; the format has no flags.
+            self.report
+                .warn(format!("the last spectrum has {count} of the {full} values of its sums"));
         }
         self.close()
     }

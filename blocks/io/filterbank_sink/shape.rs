@@ -221,6 +221,13 @@ impl Shape {
         self.products.iter().flat_map(of_product)
     }
 
+    /// Returns the least count of a value of a spectrum.
+    pub fn least_count(&self, validity: &[u32], spectrum: usize) -> u32 {
+        let base = self.spectra.0[spectrum].1;
+        let counts = self.distinct.iter().map(|count| validity[base + count]);
+        counts.min().unwrap_or(self.full)
+    }
+
     /// Returns whether a spectrum has valid values, and whether all of its values are valid.
     pub fn presence(&self, validity: &[u32], spectrum: usize) -> (bool, bool) {
         let base = self.spectra.0[spectrum].1;

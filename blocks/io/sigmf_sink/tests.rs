@@ -91,7 +91,8 @@ fn recording_has_samples_and_description() {
         "core:recorder": format!("fxgraph {}", env!("CARGO_PKG_VERSION")),
         "core:extensions": [{"name": "fxgraph", "version": "1.0.0", "optional": true}],
         "fxgraph:adc_sample_rate_hz": 2000.0, "fxgraph:adc_samples_per_sample": 2,
-        "fxgraph:sync_time_seconds": 1_700_000_000.25, "fxgraph:bandwidth_hz": -1000.0,
+        "fxgraph:sync_time_seconds": 1_700_000_000.25,
+        "fxgraph:sync_time": "2023-11-14T22:13:20.25Z", "fxgraph:bandwidth_hz": -1000.0,
         "fxgraph:samples": 16, "fxgraph:complete": true, "fxgraph:block": "out",
     });
     assert_eq!(meta["global"], expected);

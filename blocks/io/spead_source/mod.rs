@@ -92,6 +92,10 @@ pub struct SpeadSource {
     /// Time of timestamp 0: Unix seconds, or a time in UTC such as `2026-11-25T14:20:40.25Z`.
     #[param(default)]
     pub sync_time_seconds: Time,
+    /// ADC samples by which the signal is later than the timestamps, because of filters at the sender: (`taps` - 1) / 2
+    /// times the samples of a spectrum, if the timestamps are those of the first sample of a window.
+    #[param(default)]
+    pub filter_delay_samples: f64,
     /// ADC samples from one frame to the next, a multiple of the samples of a heap. By default the plan chooses it from
     /// `latency_seconds` (`digitiser`), 256 heaps from a `pcap`, or 1 heap (`f_engine`).
     pub samples_per_frame: Option<u64>,
@@ -188,6 +192,7 @@ impl SpeadSource {
     fn port(&self, layout: &Layout) -> PortType {
         let clock = Clock {
             sync_time: self.sync_time_seconds,
+            filter_delay_samples: self.filter_delay_samples,
             ..Clock::new(self.adc_sample_rate_hz, layout.samples_per_frame())
         };
         let heap = Axis::new("heap", layout.heaps_per_frame).from_parameter("samples_per_frame");
@@ -235,7 +240,7 @@ impl KindSpec for SpeadSource {
         let Configured { parameters, shape: layout, ports, .. } = block;
         let (window, rate) = (parameters.window(layout), ports.outputs[0].bytes_per_second());
         if let Some(sync_time) = ports.outputs[0].clock.known_sync_time() {
-            env.counters.real_time().set_zero(sync_time.to_unix_f64());
+            env.counters.real_time().set_sync_time(sync_time);
         }
         Ok(Box::new(cpu::Source::new(parameters.clone(), *layout, window, rate, env)))
     })];

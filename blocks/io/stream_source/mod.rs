@@ -134,7 +134,7 @@ impl KindSpec for StreamSource {
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
         let Configured { parameters, shape: described, .. } = block;
         if let Some(sync_time) = described.port.clock.known_sync_time() {
-            env.counters.real_time().set_zero(sync_time.to_unix_f64());
+            env.counters.real_time().set_sync_time(sync_time);
         }
         Ok(Box::new(cpu::Source::new(parameters.clone(), described.clone(), env)))
     })];

@@ -2,8 +2,8 @@
 
 use super::ports::Layout;
 use super::{Feed, Uvh5Sink};
-use fxgraph::time::EarthOrientation;
 use fxgraph::time::sky::{Place, Pointing, Sky};
+use fxgraph::time::{EarthOrientation, EarthOrientations};
 use fxgraph::{Clock, Env, Ports};
 use fxgraph_formats::uvh5::arrange::Order;
 use fxgraph_formats::uvh5::hdf5::Values;
@@ -70,7 +70,8 @@ pub fn description(
         channel_width_hz: channel_width_hz(ports),
         integration_seconds: 1.0 / clock.frames_per_second(),
         phase_centre,
-        has_sidereal_time: parameters.ut1_utc_seconds.is_some(),
+        has_sidereal_time: parameters.ut1_utc_seconds.is_some()
+            || parameters.earth_orientation.is_some(),
         history,
         keywords,
         texts: vec![("flowgraph", Values::text(&env.resolved_yaml))],
@@ -115,7 +116,9 @@ fn place(parameters: &Uvh5Sink) -> Place {
 pub struct Times {
     place: Place,
     clock: Clock,
+    /// Orientation of the Earth without a table.
     orientation: EarthOrientation,
+    orientations: Option<EarthOrientations>,
     /// Right ascension and declination of the source that the delays follow, in radians.
     source: Option<[f64; 2]>,
     /// Positions of the antennas along the axes of ITRF.
@@ -135,6 +138,8 @@ impl Times {
         Self {
             place: place(parameters),
             clock: ports.inputs[0].clock,
+            // An error is a diagnostic of the check.
+            orientations: parameters.orientations().ok().flatten(),
             orientation: EarthOrientation {
                 ut1_utc_seconds: parameters.ut1_utc_seconds.unwrap_or(0.0),
                 ..EarthOrientation::default()
@@ -154,7 +159,9 @@ impl Times {
         let centre = self.clock.signal_time(timestamp).and_then(|begin| begin.plus_seconds(half));
         // A time that no calendar has is written as 1970.
         let centre = centre.unwrap_or_default();
-        let sky = Sky::new(centre, &self.orientation, &self.place);
+        let table = self.orientations.as_ref();
+        let orientation = table.map_or(self.orientation, |table| table.nearest(centre));
+        let sky = Sky::new(centre, &orientation, &self.place);
         let sidereal_time = sky.as_ref().map_or(0.0, Sky::sidereal_time);
         // Without a source the phase centre is the zenith.
         let phase_centre = match (self.source, sky) {

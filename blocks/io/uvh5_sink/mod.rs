@@ -10,8 +10,9 @@ mod ports;
 mod tests;
 mod writing;
 
-use fxgraph::access::WrittenPath;
+use fxgraph::access::{ReadPath, WrittenPath};
 use fxgraph::kind::Rounded;
+use fxgraph::time::EarthOrientations;
 use fxgraph::{
     Checked, Configured, Implementation, Implementations, Kind, KindSpec, PerBase, PortType,
     Refusal, Resources, TimedSink,
@@ -20,9 +21,12 @@ use fxgraph_formats::uvh5;
 use ports::Layout;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::io::Read;
 
 /// Placeholder of the first timestamp in a path.
 const PLACEHOLDER: &str = "{timestamp}";
+/// Largest size of a table of the orientation of the Earth; one of 50 years has 4 MB.
+const MAX_ORIENTATION_BYTES: u64 = 64 << 20;
 /// Dumps that wait for the thread that writes.
 const QUEUE: usize = 2;
 
@@ -67,7 +71,11 @@ pub struct Uvh5Sink {
     /// Source that the delays of the F-engines follow. Without it the visibilities are those of fixed
     /// or no delays, and are written as unprojected.
     pub phase_centre: Option<PhaseCentre>,
-    /// UT1 - UTC, for the local sidereal times. Without it they are left out, and readers compute them.
+    /// File with UT1 - UTC and the motion of the pole for each day, in the format `finals2000A` of the International Earth
+    /// Rotation and Reference Systems Service (IERS). After its last day, and before its first, their values hold.
+    pub earth_orientation: Option<ReadPath>,
+    /// UT1 - UTC, for the local sidereal times, if there is no `earth_orientation`. Without both they are left out, and
+    /// readers compute them.
     #[param(range = -1..=1, unit = "s")]
     pub ut1_utc_seconds: Option<f64>,
     /// Divides sums by the number of samples that contributed; otherwise sums are written.
@@ -196,6 +204,17 @@ impl Uvh5Sink {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    /// Orientation of the Earth in the file of the user; the error is a sentence.
+    fn orientations(&self) -> Result<Option<EarthOrientations>, String> {
+        let Some(path) = &self.earth_orientation else { return Ok(None) };
+        let mut text = String::new();
+        let read =
+            path.open().and_then(|file| file.take(MAX_ORIENTATION_BYTES).read_to_string(&mut text));
+        read.map_err(|error| format!("cannot read `{path}`: {}", fxgraph::files::reason(&error)))?;
+        let read = EarthOrientations::finals2000a(&text);
+        read.map(Some).map_err(|why| format!("`{path}` must be a file finals2000A: {why}"))
     }
 
     /// Antennas, from either parameter.

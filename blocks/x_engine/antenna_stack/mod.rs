@@ -140,7 +140,10 @@ impl KindSpec for AntennaStack {
         let first = &inputs[0];
         check_first(first, &mut refusals);
         for (n, input) in inputs.iter().enumerate().skip(1) {
-            if input != first {
+            // The filters of one antenna may be swapped before those of the others.
+            let mut like = input.clone();
+            like.clock.filter_delay_samples = first.clock.filter_delay_samples;
+            if like != *first {
                 let message = format!("antenna {n} has a different stream type from antenna 0");
                 refusals.push(
                     Refusal::new(codes::INPUTS_DIFFER, At::Input(n), message)

@@ -135,7 +135,8 @@ class Clock:
     def times(self, timestamps: int | npt.ArrayLike) -> Times:
         """Return the UTC time of the signal at `timestamps` (ADC samples since the sync time) as datetime64[ns].
 
-        The computation uses integers; the result is within 1 ns of the exact time.
+        The computation uses integers; the result is within 1 ns of the exact time. Days have 86400 s: a leap second
+        between the sync time and a timestamp is not subtracted.
         """
         ticks = np.atleast_1d(np.asarray(timestamps)).astype(np.uint64)
         delay = Fraction(self.filter_delay_samples) / Fraction(self.adc_sample_rate_hz)

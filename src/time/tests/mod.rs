@@ -165,6 +165,10 @@ fn orientation_agrees_with_astropy() {
     assert_eq!(table.at(time("2016-12-29T23:00:00Z")), None);
     assert!(table.at(time("2017-01-02T00:00:00Z")).is_some());
     assert_eq!(table.at(time("2017-01-02T00:00:01Z")), None);
+    let [first, last] =
+        ["2016-12-30T00:00:00Z", "2017-01-02T00:00:00Z"].map(|text| table.at(time(text)));
+    assert_eq!(Some(table.nearest(time("2016-12-01T00:00:00Z"))), first);
+    assert_eq!(Some(table.nearest(time("2017-02-01T00:00:00Z"))), last);
 }
 
 #[test]
