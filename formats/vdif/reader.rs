@@ -124,23 +124,34 @@ impl<R: Read> Reader<R> {
 /// Finds the first header in the first bytes of a file: one whose next frame has a header, too, or otherwise one at the
 /// beginning.
 fn first_header(bytes: &[u8]) -> Result<(usize, Header), HeaderError> {
-    let following =
-        |at: usize, header: &Header| bytes.get(at.checked_add(header.frame_bytes as usize)?..);
-    let is_confirmed = |at: usize, header: &Header| {
-        let next = following(at, header).and_then(|rest| Header::parse(rest).ok());
-        next.is_some_and(|next| {
-            let time = |header: &Header| (header.seconds, header.frame, header.thread);
-            let is_near = next.epoch == header.epoch && next.seconds.abs_diff(header.seconds) <= 1;
-            next.has_format(header) && is_near && time(&next) != time(header)
-        })
+    let next = |at: usize, header: &Header| {
+        let rest = bytes.get(at.checked_add(header.frame_bytes as usize)?..)?;
+        Header::parse(rest).ok().filter(|next| next.has_format(header))
     };
     let at_start = Header::parse(bytes);
-    let mut places = (0..bytes.len().saturating_sub(31)).filter_map(|at| {
+    if let Ok(header) = at_start
+        && next(0, &header).is_some()
+    {
+        return Ok((0, header));
+    }
+    // Elsewhere the times must fit, too.
+    let is_near = |one: &Header, other: &Header| {
+        let time = |header: &Header| (header.seconds, header.frame, header.thread);
+        let is_near = one.epoch == other.epoch && one.seconds.abs_diff(other.seconds) <= 1;
+        is_near && time(one) != time(other)
+    };
+    let mut places = (1..bytes.len().saturating_sub(31)).filter_map(|at| {
         let header = Header::parse(&bytes[at..]).ok()?;
-        is_confirmed(at, &header).then_some((at, header))
+        next(at, &header).is_some_and(|next| is_near(&header, &next)).then_some((at, header))
     });
-    // A file of one frame, or of frames longer than what was read.
-    places.next().map_or_else(|| at_start.map(|header| (0, header)), Ok)
+    let found = places.next();
+    match (at_start, found) {
+        // The first frame is followed by other bytes.
+        (Ok(first), Some((_, header))) if first.has_format(&header) => Ok((0, first)),
+        (_, Some(found)) => Ok(found),
+        // A file of one frame, or of frames longer than what was read.
+        (at_start, None) => at_start.map(|header| (0, header)),
+    }
 }
 
 #[cfg(test)]
@@ -195,6 +206,9 @@ mod tests {
         for cut in 1..40 {
             assert_eq!(numbers(&whole[cut..]), (vec![2, 3], 40 - cut as u64), "{cut}");
         }
+        let junk = vec![0xff; 16];
+        let bytes = [frame(1), junk, frame(2), frame(3)].concat();
+        assert_eq!(numbers(&bytes), (vec![1, 2, 3], 16));
         // One frame after other bytes could be a chance.
         assert!(Reader::new(&[vec![0xff; 16], frame(1)].concat()[..]).unwrap().is_err());
     }
