@@ -1,5 +1,6 @@
 //! Checks of satellites in parameters.
 
+use super::samples::Samples;
 use fxgraph::Refusal;
 use fxgraph_dsp::gnss::satellite::MAX_DOPPLER_HZ;
 use fxgraph_dsp::gnss::{Satellite, System};
@@ -9,37 +10,47 @@ pub const MAX_SATELLITES: usize = 1024;
 /// Largest magnitude of a phase: beyond it double precision has too few fractional bits.
 const MAX_PHASE: f64 = 1e12;
 
-/// Returns message and help if a signal with its carrier at `carrier_hz` does not fit in complex samples at
-/// `rate_hz`.
+/// Smallest part of the main lobes that a receiver works with: with less, codes have more entries per sample than
+/// replicas are made for.
+const LEAST_PART: f64 = 0.8;
+
+/// Returns message and help if a signal shifted by `doppler_hz` does not fit in the band of `samples`.
 #[must_use]
-pub fn outside_band(system: System, carrier_hz: f64, rate_hz: f64) -> Option<(String, String)> {
-    let half_hz = rate_hz / 2.0;
-    let needed_hz = system.main_lobe_hz();
+pub fn outside_band(system: System, doppler_hz: f64, samples: &Samples) -> Option<(String, String)> {
+    let half_hz = samples.rate_hz / 2.0;
+    let carrier_hz = samples.carrier_hz + doppler_hz;
     let name = system.name();
+    // The lobes of real samples must not reach those of their negative frequencies.
+    let needed_hz = LEAST_PART * system.main_lobe_hz() * if samples.is_real() { 2.0 } else { 1.0 };
     if needed_hz > half_hz {
         let message = format!(
             "the sample rate must be at least {:.3} MS/s for {name}, got {:.3} MS/s",
             2e-6 * needed_hz,
-            1e-6 * rate_hz
+            1e-6 * samples.rate_hz
         );
         let help = "raise `adc_sample_rate_hz` of the source".to_owned();
-        Some((message, help))
-    } else if carrier_hz.abs() > half_hz {
+        return Some((message, help));
+    }
+    let (least_hz, most_hz) = if samples.is_real() {
+        (0.5 * needed_hz, half_hz - 0.5 * needed_hz)
+    } else {
+        (0.0, half_hz)
+    };
+    if carrier_hz.abs() < least_hz || carrier_hz.abs() > most_hz {
         let message = format!(
             "the carrier of {name} at {carrier_hz} Hz is outside the band of +-{half_hz} Hz"
         );
-        Some((message, "change `intermediate_hz`, or use a smaller Doppler shift".to_owned()))
-    } else {
-        None
+        let help = "give `intermediate_hz`, the frequency of the carrier in the samples".to_owned();
+        return Some((message, help));
     }
+    None
 }
 
 /// Returns diagnostics for satellites that do not exist, or whose signals do not fit in the band.
 #[must_use]
 pub fn refuse_satellites<'a>(
     satellites: impl ExactSizeIterator<Item = &'a Satellite>,
-    intermediate_hz: f64,
-    rate_hz: Option<f64>,
+    samples: Option<&Samples>,
 ) -> Vec<Refusal> {
     let mut refusals = Vec::new();
     let mut refuse = |message: String, help: String| {
@@ -71,9 +82,8 @@ pub fn refuse_satellites<'a>(
                 satellite.label()
             );
             refuse(message, "give a smaller value".to_owned());
-        } else if let Some(rate_hz) = rate_hz
-            && let Some((message, help)) =
-                outside_band(system, intermediate_hz + satellite.doppler_hz, rate_hz)
+        } else if let Some(samples) = samples
+            && let Some((message, help)) = outside_band(system, satellite.doppler_hz, samples)
         {
             refuse(message, help);
         }

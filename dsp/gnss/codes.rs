@@ -8,6 +8,15 @@ const G2_DELAY_CHIPS: [usize; 37] = [
     474, 509, 512, 513, 514, 515, 516, 859, 860, 861, 862, 863, 950, 947, 948, 950,
 ];
 
+/// Delays of the codes 120 to 158 (satellite-based augmentation systems) and 183 to 202 (QZSS): codes of the same
+/// family on the same frequency (IS-GPS-200, tables 6-I and 6-II).
+pub const AUGMENTATION_DELAY_CHIPS: [usize; 59] = [
+    145, 175, 52, 21, 237, 235, 886, 657, 634, 762, 355, 1012, 176, 603, 130, 359, 595, 68, 386,
+    797, 456, 499, 883, 307, 127, 211, 121, 118, 163, 628, 853, 484, 289, 811, 202, 1021, 463, 568,
+    904, 144, 476, 193, 109, 445, 291, 87, 399, 292, 901, 339, 208, 711, 189, 263, 537, 663, 942,
+    173, 900,
+];
+
 /// Memory codes of E1-B, satellite 1 first, four chips per digit, earliest first: the published table
 /// of the Galileo interface control document, annex C.
 const GALILEO_E1B: &str = include_str!("galileo_e1b.hex");
@@ -25,7 +34,7 @@ pub fn chips(system: System, prn: usize) -> Option<Vec<i8>> {
 }
 
 /// Combines the sequences of two registers with 10 stages, the second one delayed by `delay` chips.
-fn gps_l1_ca(delay: usize) -> Vec<i8> {
+pub(super) fn gps_l1_ca(delay: usize) -> Vec<i8> {
     let g1 = register(&[3, 10]);
     let g2 = register(&[2, 3, 6, 8, 9, 10]);
     let length = g1.len();
@@ -89,6 +98,16 @@ mod tests {
             let first = chips[..10].iter().fold(0, |word, &c| word << 1 | u32::from(c < 0));
             assert_eq!(first, *expected, "satellite {}", index + 1);
         }
+    }
+
+    #[test]
+    fn augmentation_codes_begin_as_published() {
+        let codes = AUGMENTATION_DELAY_CHIPS.map(gps_l1_ca);
+        let first = |place: usize| {
+            codes[place][..10].iter().fold(0, |word, &chip| word << 1 | u32::from(chip < 0))
+        };
+        // Satellites 120, 138, 183, 193 and 202 (IS-GPS-200, tables 6-I and 6-II).
+        assert_eq!([0, 18, 39, 49, 58].map(first), [0o0671, 0o1327, 0o1562, 0o0727, 0o0732]);
     }
 
     #[test]

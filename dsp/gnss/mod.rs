@@ -1,6 +1,7 @@
 //! Signals of navigation satellites: codes, phases as integers, and correlation of samples with carrier and
 //! code.
 
+pub mod acquisition;
 pub mod codes;
 pub mod correlate;
 pub mod moments;

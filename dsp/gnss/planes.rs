@@ -21,7 +21,7 @@ impl Planes {
     }
 
     /// Copies the samples `range` of each antenna from `samples` `[antenna][row]`, pairs of real and
-    /// imaginary part; at most as many as fit.
+    /// imaginary part; at most as many as fit. Values are conjugated if the spectrum is `inverted`.
     ///
     /// # Panics
     /// If there are more antennas than allocated, or `range` exceeds a row.
@@ -30,15 +30,36 @@ impl Planes {
         samples: &[[T; 2]],
         row: usize,
         range: Range<usize>,
+        inverted: bool,
     ) {
         self.len = range.len().min(self.room);
+        let sign = if inverted { -1.0 } else { 1.0 };
         for (antenna, samples) in samples.chunks_exact(row).enumerate() {
             let at = antenna * self.room;
             let re = &mut self.re[at..at + self.len];
             let im = &mut self.im[at..at + self.len];
             for ((sample, re), im) in samples[range.clone()].iter().zip(re).zip(im) {
-                [*re, *im] = [sample[0].into(), sample[1].into()];
+                [*re, *im] = [sample[0].into(), sign * sample[1].into()];
             }
+        }
+    }
+
+    /// [`read`](Self::read) for real samples `[antenna][row]`; imaginary parts become 0.
+    ///
+    /// # Panics
+    /// If there are more antennas than allocated, or `range` exceeds a row.
+    pub fn read_real<T: Copy + Into<f32>>(
+        &mut self,
+        samples: &[T],
+        row: usize,
+        range: Range<usize>,
+    ) {
+        self.len = range.len().min(self.room);
+        for (antenna, samples) in samples.chunks_exact(row).enumerate() {
+            let at = antenna * self.room;
+            self.im[at..at + self.len].fill(0.0);
+            let parts = samples[range.clone()].iter().zip(&mut self.re[at..at + self.len]);
+            parts.for_each(|(sample, re)| *re = (*sample).into());
         }
     }
 
@@ -48,6 +69,13 @@ impl Planes {
     pub fn parts(&self, antenna: usize, range: Range<usize>) -> (&[f32], &[f32]) {
         let at = antenna * self.room;
         (&self.re[at + range.start..at + range.end], &self.im[at + range.start..at + range.end])
+    }
+
+    /// Returns real and imaginary parts of all samples of an antenna, for changes.
+    #[inline]
+    pub fn parts_mut(&mut self, antenna: usize) -> (&mut [f32], &mut [f32]) {
+        let range = antenna * self.room..antenna * self.room + self.len;
+        (&mut self.re[range.clone()], &mut self.im[range])
     }
 
     /// Returns the number of samples.

@@ -1,6 +1,6 @@
 //! Replica of a satellite's code at the receiver: chips with their subcarrier.
 
-use super::codes::chips;
+use super::codes::{chips, gps_l1_ca};
 use super::{BLOCK_SAMPLES, Satellite, System};
 use std::sync::Arc;
 
@@ -38,7 +38,17 @@ impl Replica {
     /// E1-B: `c (sqrt(10/11) sign(sin(2 pi t)) + sqrt(1/11) sign(sin(12 pi t)))`, `t` in chips.
     #[must_use]
     pub fn new(system: System, prn: usize) -> Option<Self> {
-        let chips = chips(system, prn)?;
+        Some(Self::of_chips(system, &chips(system, prn)?))
+    }
+
+    /// Creates the replica of the C/A code whose second sequence is delayed by `delay_chips`, such as those of
+    /// [`AUGMENTATION_DELAY_CHIPS`](super::codes::AUGMENTATION_DELAY_CHIPS).
+    #[must_use]
+    pub fn gold(delay_chips: usize) -> Self {
+        Self::of_chips(System::GpsL1Ca, &gps_l1_ca(delay_chips % 1023))
+    }
+
+    fn of_chips(system: System, chips: &[i8]) -> Self {
         let (pattern, power) = match system {
             System::GpsL1Ca => (vec![1], 1.0),
             System::GalileoE1b => {
@@ -51,12 +61,12 @@ impl Replica {
         };
         let entries = chips.iter().flat_map(|chip| pattern.iter().map(move |level| chip * level));
         let entries: Vec<i8> = entries.collect();
-        Some(Self {
+        Self {
             extended: extend(&entries),
             period: entries.len(),
             per_chip: pattern.len(),
             scale: 1.0 / f64::sqrt(power),
-        })
+        }
     }
 
     /// Returns the entries of one period.

@@ -8,15 +8,18 @@ constexpr u32 SAMPLE_BYTES = 2 * COMPONENT_BYTES;
 constexpr u32 COPIES = GROUP * SAMPLE_BYTES / 16;
 static_assert(COPIES == 1 || COPIES == 2 || COPIES == 4 || COPIES == 8, "adjacent threads use different banks");
 
+/// Imaginary part of a sample of the sky: that of an inverted spectrum is negated.
+__device__ __forceinline__ float imaginary(float part) { return CONJUGATE ? -part : part; }
+
 /// Sample `k` of a group in its original format; integers stay in the upper bits.
 __device__ __forceinline__ c32 sample(const u32* words, u32 k) {
 #if COMPONENT_BYTES == 1
     u32 word = words[k / 2] >> (16 * (k % 2));
-    return {(float)(i32)(word << 24), (float)(i32)((word << 16) & 0xff000000u)};
+    return {(float)(i32)(word << 24), imaginary((float)(i32)((word << 16) & 0xff000000u))};
 #elif COMPONENT_BYTES == 2
-    return {(float)(i32)(words[k] << 16), (float)(i32)(words[k] & 0xffff0000u)};
+    return {(float)(i32)(words[k] << 16), imaginary((float)(i32)(words[k] & 0xffff0000u))};
 #else
-    return {__uint_as_float(words[2 * k]), __uint_as_float(words[2 * k + 1])};
+    return {__uint_as_float(words[2 * k]), imaginary(__uint_as_float(words[2 * k + 1]))};
 #endif
 }
 
@@ -28,7 +31,8 @@ __device__ __forceinline__ c32 sample_at(const u8* from) {
 #elif COMPONENT_BYTES == 2
     return sample((const u32*)from, 0);
 #else
-    return *(const c32*)from;
+    c32 read = *(const c32*)from;
+    return {read.x, imaginary(read.y)};
 #endif
 }
 

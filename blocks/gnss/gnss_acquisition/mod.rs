@@ -1,7 +1,6 @@
 #![doc = include_str!("README.md")]
 
 mod cpu;
-mod search;
 #[cfg(test)]
 mod tests;
 
@@ -13,53 +12,15 @@ use fxgraph::{
     At, Axis, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     PortType, Refusal, Resources, ValidityType,
 };
+use fxgraph_dsp::gnss::acquisition::{FrameSearch, Settings};
 use fxgraph_dsp::gnss::{Satellite, System};
+pub use fxgraph_dsp::gnss::acquisition::{Acquired, VALUES};
 use schemars::JsonSchema;
-use search::Grid;
 use serde::Deserialize;
 
 /// Names of the values of a satellite in the output, in order.
-pub const LABELS: [&str; 6] =
+pub const LABELS: [&str; VALUES] =
     ["system", "satellite", "statistic", "threshold", "doppler_hz", "code_phase_chips"];
-/// Number of values of a satellite in the output.
-pub const VALUES: usize = LABELS.len();
-
-/// Result of a search, in the order of [`LABELS`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Acquired {
-    /// The signal.
-    pub system: System,
-    /// The satellite.
-    pub prn: usize,
-    /// Largest power divided by the mean power; 0 without a search.
-    pub statistic: f64,
-    /// Value that the statistic must exceed.
-    pub threshold: f64,
-    /// Shift of the carrier in Hz.
-    pub doppler_hz: f64,
-    /// Phase of the code at the frame's timestamp, in chips.
-    pub code_phase_chips: f64,
-}
-
-impl Acquired {
-    /// Returns the values as in a frame.
-    #[must_use]
-    pub fn values(&self) -> [f64; VALUES] {
-        let [system, prn] = [self.system.number() as f64, self.prn as f64];
-        [system, prn, self.statistic, self.threshold, self.doppler_hz, self.code_phase_chips]
-    }
-
-    /// Reads the values from a frame; `None` if they are invalid or nothing was found.
-    #[must_use]
-    pub fn found(values: [f64; VALUES]) -> Option<Self> {
-        let [system, prn, statistic, threshold, doppler_hz, code_phase_chips] = values;
-        let is_found = statistic > threshold && (doppler_hz + code_phase_chips).is_finite();
-        let system = System::numbered(system)?;
-        let prn = system.satellite(prn)?;
-        is_found.then_some(Self { system, prn, statistic, threshold, doppler_hz, code_phase_chips })
-    }
-}
-
 /// Parameters of `gnss_acquisition`.
 #[derive(Clone, Debug, Kind)]
 #[kind(
@@ -75,9 +36,9 @@ pub struct GnssAcquisition {
     /// Largest Doppler shift of either sign, in Hz.
     #[param(default = 5000.0)]
     pub max_doppler_hz: f64,
-    /// Frequency of the carrier in the samples without Doppler shift, in Hz.
-    #[param(default)]
-    pub intermediate_hz: f64,
+    /// Frequency of the carrier in the samples without Doppler shift, in Hz; by default that of the input's band, or 0
+    /// without a band.
+    pub intermediate_hz: Option<f64>,
     /// Probability of a false detection, per satellite and search.
     #[param(default = 1e-3)]
     pub false_alarm_probability: f64,
@@ -103,9 +64,19 @@ pub struct Candidate {
 const MAX_DOPPLER_HZ: f64 = 1e5;
 
 impl GnssAcquisition {
+    fn settings(&self, samples: &Samples) -> Settings {
+        Settings {
+            samples: samples.samples,
+            rate_hz: samples.rate_hz,
+            carrier_hz: samples.carrier_hz,
+            max_doppler_hz: self.max_doppler_hz,
+            false_alarm_probability: self.false_alarm_probability,
+        }
+    }
+
     fn samples(&self, input: &PortType) -> Result<Samples, Vec<Refusal>> {
         let mut refusals = Vec::new();
-        let samples = Samples::of_port(input, 0).map_err(|more| refusals.extend(more)).ok();
+        let samples = Samples::of_port(input, 0, self.intermediate_hz).map_err(|more| refusals.extend(more)).ok();
         let mut refuse = |parameter, message: String, help: &str| {
             refusals.push(Refusal::parameter(parameter, message).help(help));
         };
@@ -118,10 +89,6 @@ impl GnssAcquisition {
             refuse("max_doppler_hz", message, "5000 is the default");
         }
         let max_doppler_hz = if is_good { self.max_doppler_hz } else { 0.0 };
-        if !self.intermediate_hz.is_finite() {
-            let message = format!("`intermediate_hz` must be finite, got {}", self.intermediate_hz);
-            refuse("intermediate_hz", message, "give 0 if the band is centred on the carrier");
-        }
         let probability = self.false_alarm_probability;
         let is_good = probability > 0.0 && probability < 1.0;
         if !is_good {
@@ -137,7 +104,7 @@ impl GnssAcquisition {
         if let (Some(samples), true) = (samples, refusals.is_empty()) {
             for system in System::ALL {
                 let is_searched = self.satellites.iter().any(|s| s.system == system);
-                if is_searched && Grid::new(self, system, &samples).is_none() {
+                if is_searched && !self.settings(&samples).can_search(system) {
                     let message = format!(
                         "frames for {} must have at least two periods of the code and fewer than 2^26 \
                          samples, got {} samples",
@@ -150,18 +117,18 @@ impl GnssAcquisition {
                 }
             }
         }
+        let carrier_hz = samples.map_or(0.0, |samples| samples.carrier_hz);
         let edge = |candidate: &Candidate| Satellite {
             system: candidate.system,
             prn: candidate.prn,
             // The end of the search range farther from 0 may leave the band.
-            doppler_hz: max_doppler_hz.copysign(self.intermediate_hz),
+            doppler_hz: max_doppler_hz.copysign(carrier_hz),
             code_phase_chips: 0.0,
             carrier_turns: 0.0,
             at_timestamp: 0,
         };
         let edges: Vec<_> = self.satellites.iter().map(edge).collect();
-        let rate_hz = samples.map(|samples| samples.rate_hz);
-        refusals.extend(refuse_satellites(edges.iter(), self.intermediate_hz, rate_hz));
+        refusals.extend(refuse_satellites(edges.iter(), samples.as_ref()));
         samples.filter(|_| refusals.is_empty()).ok_or(refusals)
     }
 }
@@ -191,14 +158,10 @@ impl KindSpec for GnssAcquisition {
     fn resources(block: &Configured<Self>) -> Resources {
         let Configured { parameters, shape: samples, .. } = block;
         let threads = threads_for(parameters.threads, f64::INFINITY);
-        let host_bytes = |system: System| {
-            let count = parameters.satellites.iter().filter(|s| s.system == system).count();
-            let grid = Grid::new(parameters, system, samples).filter(|_| count > 0);
-            grid.map_or(0, |grid| grid.host_bytes(count, threads))
-        };
+        let systems: Vec<System> = parameters.satellites.iter().map(|s| s.system).collect();
+        let host_bytes = FrameSearch::host_bytes(&parameters.settings(samples), &systems, threads);
         Resources {
-            host_bytes: System::ALL.into_iter().map(host_bytes).sum::<usize>()
-                + 8 * samples.samples,
+            host_bytes,
             ..Resources::default()
         }
     }

@@ -42,7 +42,7 @@ impl KindSpec for GnssCheck {
     fn ports(&self, inputs: &[PortType]) -> Checked<()> {
         let satellites: Vec<Satellite> =
             self.satellites.iter().map(Transmission::satellite).collect();
-        let mut refusals = refuse_satellites(satellites.iter(), 0.0, None);
+        let mut refusals = refuse_satellites(satellites.iter(), None);
         let input = &inputs[0];
         let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
         if names != ["satellite", "value"] || input.axes[1].len != VALUES {

@@ -53,7 +53,7 @@ fn geometry(parameters: &GnssCorrelator, shape: &Shape, multiprocessors: usize) 
     let last = last_tap(parameters);
     let span_chips = parameters.taps_chips.iter().map(|tap| tap - last).fold(0.0, f64::max);
     let systems = systems(parameters);
-    Geometry::new(shape, &systems, parameters.intermediate_hz, span_chips, multiprocessors)
+    Geometry::new(shape, &systems, span_chips, multiprocessors)
 }
 
 /// Returns the offset of the latest correlator tap in chips.

@@ -1,6 +1,7 @@
 //! Launch configuration of the GPU kernel.
 
 use super::Shape;
+use crate::gnss::samples::Samples;
 use fxgraph::cuda::Defines;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Dtype, Refusal};
@@ -47,10 +48,10 @@ fn component_bytes(shape: &Shape) -> usize {
 }
 
 /// Returns the largest number of code entries per sample of `system`, for a carrier within the band.
-fn most_entries(system: System, shape: &Shape, intermediate_hz: f64) -> f64 {
+fn most_entries(system: System, shape: &Shape) -> f64 {
     let per_chip = system.entries_per_chip() as f64;
-    let rate_hz = shape.samples.rate_hz;
-    let stretch = 1.0 + (0.5 * rate_hz + intermediate_hz.abs()) / CARRIER_HZ;
+    let Samples { rate_hz, carrier_hz, .. } = shape.samples;
+    let stretch = 1.0 + (0.5 * rate_hz + carrier_hz.abs()) / CARRIER_HZ;
     CHIP_RATE_HZ * per_chip * stretch / rate_hz
 }
 
@@ -72,11 +73,10 @@ impl Geometry {
     pub fn new(
         shape: &Shape,
         systems: &[System],
-        intermediate_hz: f64,
         span_chips: f64,
         multiprocessors: usize,
     ) -> Self {
-        let step = |system: &System| most_entries(*system, shape, intermediate_hz);
+        let step = |system: &System| most_entries(*system, shape);
         let step = systems.iter().map(step).fold(0.0, f64::max);
         let per_chip = systems.iter().map(|system| system.entries_per_chip()).max().unwrap_or(1);
         let antennas = shape.samples.antennas;
@@ -157,6 +157,7 @@ impl Geometry {
     pub fn defines(&self, shape: &Shape) -> Defines {
         crate::common::gpu::numbers([
             ("COMPONENT_BYTES", component_bytes(shape)),
+            ("CONJUGATE", usize::from(shape.samples.is_inverted)),
             ("ANTENNAS", shape.samples.antennas),
             ("ANTENNAS_AT_ONCE", self.antennas_at_once),
             ("TAPS", shape.taps),
@@ -188,6 +189,10 @@ pub fn refusals(shape: &Shape) -> Vec<Refusal> {
         refuse(At::Parameter("taps_chips"), message, "divide the taps among several blocks");
     }
     let Shape { samples, .. } = shape;
+    if samples.is_real() {
+        let message = format!("the samples must be complex on a GPU, got {}", samples.dtype);
+        refuse(At::Input(0), message, "set `implementation: cpu`");
+    }
     if samples.antennas > 1 && !samples.samples.is_multiple_of(alignment(shape)) {
         let message = format!(
             "the samples of each antenna must be a multiple of 16 bytes on a GPU, got {} samples",
@@ -214,7 +219,6 @@ pub fn refusals(shape: &Shape) -> Vec<Refusal> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::gnss::samples::Samples;
 
     #[test]
     fn every_shape_covers_all_samples_with_sufficient_windows() {
@@ -227,14 +231,14 @@ mod tests {
                 {
                     for dtype in [Dtype::Ci8, Dtype::Ci16, Dtype::Cf32] {
                         let samples =
-                            Samples { dtype, antennas, samples: samples * epochs, rate_hz };
+                            Samples::complex(dtype, antennas, samples * epochs, rate_hz);
                         let shape = Shape { samples, epochs, satellites, taps };
-                        let geometry = Geometry::new(&shape, of, 1e4, 20.0, 132);
+                        let geometry = Geometry::new(&shape, of, 20.0, 132);
                         let block = THREADS * geometry.group * geometry.rounds;
                         let all = shape.samples_per_epoch() + alignment(&shape) - 1;
                         assert!(geometry.runs * block >= all, "{geometry:?}");
                         let step =
-                            of.iter().map(|s| most_entries(*s, &shape, 1e4)).fold(0.0, f64::max);
+                            of.iter().map(|s| most_entries(*s, &shape)).fold(0.0, f64::max);
                         let per_chip = if of.contains(&System::GalileoE1b) { 12.0 } else { 1.0 };
                         // From the fraction of the first entry and 15 skipped entries to the one after the last.
                         let last = 15.0 + 1.0 + block as f64 * step + 20.0 * per_chip + 1.0;

@@ -12,10 +12,11 @@ use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::gnss::samples::Samples;
 use crate::gnss::satellites::refuse_satellites;
 use fxgraph::DeviceName;
+use fxgraph::diagnostic::codes;
 use fxgraph::cuda::GpuMapped;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
-    Axis, BlockError, Checked, Configured, Counter, Dtype, Env, Implementation, Implementations,
+    At, Axis, BlockError, Checked, Configured, Counter, Dtype, Env, Implementation, Implementations,
     Kind, KindSpec, LiveKind, Mapped, PortType, Refusal, Resources, ValidityType,
 };
 use fxgraph_dsp::gnss::{Nco, Replica, Satellite, System, phase};
@@ -42,9 +43,9 @@ pub struct GnssCorrelator {
     /// Offsets of the correlator taps in chips; positive offsets are early.
     #[param(default = vec![0.5, 0.0, -0.5])]
     pub taps_chips: Vec<f64>,
-    /// Frequency of the carrier in the samples without Doppler shift, in Hz.
-    #[param(default)]
-    pub intermediate_hz: f64,
+    /// Frequency of the carrier in the samples without Doppler shift, in Hz; by default that of the input's band, or 0
+    /// without a band.
+    pub intermediate_hz: Option<f64>,
     /// Number of epochs in a frame: sums over equal parts of its samples.
     #[param(default = 1)]
     pub epochs_per_frame: usize,
@@ -91,7 +92,7 @@ impl Shape {
 impl GnssCorrelator {
     fn shape(&self, input: &PortType) -> Result<Shape, Vec<Refusal>> {
         let mut refusals = Vec::new();
-        let samples = Samples::of_port(input, 0).map_err(|more| refusals.extend(more)).ok();
+        let samples = Samples::of_port(input, 0, self.intermediate_hz).map_err(|more| refusals.extend(more)).ok();
         let mut refuse = |parameter, message: String, help: String| {
             refusals.push(Refusal::parameter(parameter, message).help(help));
         };
@@ -120,16 +121,12 @@ impl GnssCorrelator {
             );
             refuse("epochs_per_frame", message, "give a divisor such as 1".to_owned());
         }
-        if !self.intermediate_hz.is_finite() {
-            let message = format!("`intermediate_hz` must be finite, got {}", self.intermediate_hz);
-            refuse(
-                "intermediate_hz",
-                message,
-                "give 0 if the band is centred on the carrier".to_owned(),
-            );
+        if let Some(Samples { ticks: 2.., .. }) = samples {
+            let message = "each sample must be one tick of the clock: phases have timestamps";
+            let refusal = Refusal::new(codes::INPUT_AXIS, At::Input(0), message);
+            refusals.push(refusal.help("connect samples at the rate of their source"));
         }
-        let rate_hz = samples.map(|samples| samples.rate_hz);
-        refusals.extend(refuse_satellites(self.satellites.iter(), self.intermediate_hz, rate_hz));
+        refusals.extend(refuse_satellites(self.satellites.iter(), samples.as_ref()));
         match samples {
             Some(samples) if refusals.is_empty() => {
                 Ok(Shape { samples, epochs, satellites: self.satellites.len(), taps })
@@ -138,12 +135,12 @@ impl GnssCorrelator {
         }
     }
 
-    fn channels(&self, rate_hz: f64) -> Result<Vec<Channel>, BlockError> {
+    fn channels(&self, samples: &Samples) -> Result<Vec<Channel>, BlockError> {
         let channel = |satellite: &Satellite| {
             let replica = Replica::of(satellite).ok_or_else(|| {
                 BlockError::new(format!("satellite {} does not exist", satellite.label()))
             })?;
-            let nco = Nco::new(satellite, &replica, self.intermediate_hz, rate_hz, 0);
+            let nco = Nco::new(satellite, &replica, samples.carrier_hz, samples.rate_hz, 0);
             let taps = taps(self, &replica);
             Ok(Channel { system: satellite.system, prn: satellite.prn, replica, nco, taps })
         };
@@ -183,17 +180,17 @@ impl KindSpec for GnssCorrelator {
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, env| {
             let Configured { parameters, shape, .. } = block;
-            let channels = parameters.channels(shape.samples.rate_hz)?;
+            let channels = parameters.channels(&shape.samples)?;
             let operations = Self::resources(block).operations_per_frame;
             let threads = threads_for(parameters.threads, operations).min(shape.satellites);
-            let shared_step = phase::turns(parameters.intermediate_hz / shape.samples.rate_hz);
+            let shared_step = phase::turns(shape.samples.carrier_hz / shape.samples.rate_hz);
             Ok(Box::new(Mapped(cpu::Cpu::new(*shape, shared_step, channels, threads, env)?)))
         }),
         Implementation::<Self>::cuda(
             "cuda",
             "all satellites and epochs of a frame in one launch",
             |block, env| {
-                let channels = block.parameters.channels(block.shape.samples.rate_hz)?;
+                let channels = block.parameters.channels(&block.shape.samples)?;
                 GpuMapped::build(env, |lane| {
                     cuda::Cuda::new(&block.parameters, block.shape, channels, env, lane.device())
                 })
@@ -266,6 +263,6 @@ impl LiveKind for GnssCorrelator {
                 "the number and systems of `satellites` cannot change while the block runs";
             return Err(BlockError::new(message));
         }
-        new.parameters.channels(new.shape.samples.rate_hz)
+        new.parameters.channels(&new.shape.samples)
     }
 }

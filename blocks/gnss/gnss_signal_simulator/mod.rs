@@ -5,6 +5,7 @@ mod cpu;
 mod tests;
 
 use crate::gnss::samples::DTYPES;
+use crate::gnss::samples::Samples;
 use crate::gnss::satellites::refuse_satellites;
 use fxgraph::kind::slow_digitiser;
 use fxgraph::{
@@ -167,8 +168,11 @@ impl GnssSignalSimulator {
             }
         }
         let satellites: Vec<_> = self.satellites.iter().map(Transmission::satellite).collect();
-        let rate_hz = is_rate.then_some(rate_hz);
-        refusals.extend(refuse_satellites(satellites.iter(), self.intermediate_hz, rate_hz));
+        let samples = Samples {
+            carrier_hz: self.intermediate_hz,
+            ..Samples::complex(Dtype::Cf32, self.antennas, self.samples_per_frame as usize, rate_hz)
+        };
+        refusals.extend(refuse_satellites(satellites.iter(), Some(&samples).filter(|_| is_rate)));
         refusals
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{GnssTracker, VALUES};
 use crate::gnss::gnss_acquisition::Acquired;
+use crate::gnss::samples::Samples;
 use crate::gnss::satellites::outside_band;
 use fxgraph_dsp::gnss::correlate::Rotors;
 use fxgraph_dsp::gnss::phase::{ENTRY, code_rate_hz, tap};
@@ -34,18 +35,16 @@ fn spacing_chips(system: System) -> f64 {
 /// Settings of all loops.
 #[derive(Clone, Copy, Debug)]
 pub struct Loops {
-    pub rate_hz: f64,
-    pub intermediate_hz: f64,
+    samples: Samples,
     code_bandwidth_hz: f64,
     /// Natural frequency of the carrier loop, in radians per second.
     natural: f64,
 }
 
 impl Loops {
-    pub fn new(parameters: &GnssTracker, rate_hz: f64) -> Self {
+    pub fn new(parameters: &GnssTracker, samples: &Samples) -> Self {
         Self {
-            rate_hz,
-            intermediate_hz: parameters.intermediate_hz,
+            samples: *samples,
             code_bandwidth_hz: parameters.code_bandwidth_hz,
             // Noise bandwidth of a second-order loop with a damping of 1 / sqrt(2).
             natural: parameters.carrier_bandwidth_hz * 4.0 * std::f64::consts::SQRT_2 / 3.0,
@@ -83,8 +82,7 @@ impl Channel {
     /// Creates the channel of a satellite found in a frame, whose samples follow.
     pub fn new(acquired: &Acquired, loops: &Loops) -> Option<Self> {
         let system = acquired.system;
-        let carrier_hz = loops.intermediate_hz + acquired.doppler_hz;
-        if outside_band(system, carrier_hz, loops.rate_hz).is_some() {
+        if outside_band(system, acquired.doppler_hz, &loops.samples).is_some() {
             return None;
         }
         let satellite = Satellite {
@@ -100,7 +98,7 @@ impl Channel {
         let slope = (replica.autocorrelation(spacing - 0.01)
             - replica.autocorrelation(spacing + 0.01))
             / 0.02;
-        let nco = Nco::new(&satellite, &replica, loops.intermediate_hz, loops.rate_hz, 0);
+        let nco = Nco::new(&satellite, &replica, loops.samples.carrier_hz, loops.samples.rate_hz, 0);
         let mut channel = Self {
             system,
             prn: acquired.prn,
@@ -196,11 +194,11 @@ impl Channel {
             frequency_hz = self.doppler_hz + std::f64::consts::SQRT_2 * loops.natural * error_turns;
             self.average(prompt, period_seconds);
         }
-        let rate_hz = loops.rate_hz;
+        let rate_hz = loops.samples.rate_hz;
         // Keeps the frequency within the band, even without a signal.
         self.doppler_hz = self.doppler_hz.clamp(-0.5 * rate_hz, 0.5 * rate_hz);
         let per_chip = self.replica.per_chip() as f64;
-        self.nco.set_frequency((loops.intermediate_hz + frequency_hz) / rate_hz);
+        self.nco.set_frequency((loops.samples.carrier_hz + frequency_hz) / rate_hz);
         self.nco.set_code_rate(code_rate_hz(self.doppler_hz) * per_chip / rate_hz);
         let (early, late) = (early.norm(), late.norm());
         if early + late > 0.0 {
@@ -265,7 +263,8 @@ mod tests {
     use super::*;
 
     fn channel() -> (Channel, Loops) {
-        let loops = Loops::new(&serde_json::from_str("{}").unwrap(), 5e6);
+        let samples = Samples::complex(fxgraph::Dtype::Ci8, 1, 5000, 5e6);
+        let loops = Loops::new(&serde_json::from_str("{}").unwrap(), &samples);
         let acquired = Acquired {
             system: System::GpsL1Ca,
             prn: 7,

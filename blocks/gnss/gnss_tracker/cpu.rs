@@ -32,7 +32,7 @@ impl Tracker {
         env: &Env,
     ) -> Self {
         Self {
-            loops: Loops::new(parameters, samples.rate_hz),
+            loops: Loops::new(parameters, &samples),
             planes: Planes::new(1, samples.samples),
             samples: Samples { antennas: 1, ..samples },
             correlator: Correlator::new(Form::best(), TAPS),
@@ -53,9 +53,10 @@ impl Tracker {
     fn track(&mut self, input: &Frame, acquired: Option<&Frame>, output: &mut FrameMut) {
         let start = input.header().timestamp;
         let samples = self.samples.samples as u64;
+        let ticks = self.samples.ticks;
         // Missing samples; after a timestamp that goes back, the phases are unknown.
         let gap = start.checked_sub(self.next.unwrap_or(start));
-        self.next = Some(start.saturating_add(samples));
+        self.next = Some(start.saturating_add(samples * ticks));
         let is_whole = input.header().validity.iter().all(|count| *count != 0);
         if is_whole {
             let payload = input.as_slice().expect(fxgraph::ON_HOST);
@@ -68,7 +69,7 @@ impl Tracker {
         for (n, channel) in channels.iter_mut().enumerate() {
             match (gap, channel.as_mut()) {
                 (Some(0), _) | (_, None) => {}
-                (Some(gap), Some(channel)) => channel.coast(gap),
+                (Some(gap), Some(channel)) => channel.coast(gap / ticks),
                 (None, Some(_)) => {
                     *channel = None;
                     self.lost.add(1);

@@ -39,9 +39,9 @@ pub const VALUES: usize = LABELS.len();
     outputs("output")
 )]
 pub struct GnssTracker {
-    /// Frequency of the carrier in the samples without Doppler shift, in Hz.
-    #[param(default)]
-    pub intermediate_hz: f64,
+    /// Frequency of the carrier in the samples without Doppler shift, in Hz; by default that of the input's band, or 0
+    /// without a band.
+    pub intermediate_hz: Option<f64>,
     /// Noise bandwidth of the code loop, in Hz.
     #[param(default = 1.0)]
     pub code_bandwidth_hz: f64,
@@ -56,7 +56,7 @@ const MAX_BANDWIDTH_HZ: f64 = 40.0;
 impl GnssTracker {
     fn samples(&self, inputs: &[PortType]) -> Result<Samples, Vec<Refusal>> {
         let mut refusals = Vec::new();
-        let samples = Samples::of_port(&inputs[0], 0).map_err(|more| refusals.extend(more)).ok();
+        let samples = Samples::of_port(&inputs[0], 0, self.intermediate_hz).map_err(|more| refusals.extend(more)).ok();
         let names: Vec<&str> = inputs[1].axes.iter().map(|axis| axis.name).collect();
         if names != ["satellite", "value"] || inputs[1].axes[1].len != gnss_acquisition::VALUES {
             refusals.push(
@@ -101,13 +101,13 @@ impl GnssTracker {
                 );
             }
         }
-        let is_inside = samples.is_none_or(|s| self.intermediate_hz.abs() <= s.rate_hz / 2.0);
-        if !is_inside || self.intermediate_hz.is_nan() {
+        if let Some(samples) = samples.filter(|s| s.carrier_hz.abs() > s.rate_hz / 2.0) {
             let message = format!(
-                "`intermediate_hz` must be within half the sample rate of 0, got {}",
-                self.intermediate_hz
+                "the carrier must be within half the sample rate of 0 Hz, got {} Hz",
+                samples.carrier_hz
             );
-            refuse("intermediate_hz", message, "give 0 if the band is centred on the carrier");
+            let help = "give `intermediate_hz`, the frequency of the carrier in the samples";
+            refuse("intermediate_hz", message, help);
         }
         samples.filter(|_| refusals.is_empty()).ok_or(refusals)
     }

@@ -68,7 +68,7 @@ fn correlate(
     let mut sums = vec![Complex64::ZERO; antennas * taps.len()];
     for start in (0..count).step_by(BLOCK_SAMPLES) {
         let end = count.min(start + BLOCK_SAMPLES);
-        planes.read(input, count, start..end);
+        planes.read(input, count, start..end, false);
         correlator.add((&planes, 0..end - start), (&replica, &nco), &taps, &rotors, &mut sums);
         nco.advance((end - start) as u64);
     }

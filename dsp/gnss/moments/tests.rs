@@ -33,7 +33,7 @@ fn correlate(
     let mut sums = vec![Complex64::ZERO; antennas * taps.len()];
     for start in (0..count).step_by(BLOCK_SAMPLES) {
         let end = count.min(start + BLOCK_SAMPLES);
-        planes.read(input, count, start..end);
+        planes.read(input, count, start..end, false);
         for (antenna, moments) in moments.iter_mut().enumerate() {
             moments.read(form, planes.parts(antenna, 0..end - start), &shared);
         }
