@@ -5,5 +5,7 @@ pub mod gnss_check;
 pub mod gnss_correlator;
 pub mod gnss_signal_simulator;
 pub mod gnss_tracker;
+#[cfg(test)]
+mod recordings;
 pub mod samples;
 pub mod satellites;

@@ -1,7 +1,7 @@
 //! Samples read by GNSS receivers: complex, or real at an intermediate frequency.
 
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Band, Dtype, PortType, Refusal};
+use fxgraph::{At, Band, Dtype, PortType, Refusal, Sideband};
 use fxgraph_dsp::gnss::Planes;
 use fxgraph_dsp::gnss::system::CARRIER_HZ;
 use std::ops::Range;
@@ -90,7 +90,7 @@ impl Samples {
                     .help("give 0 if the band is centred on the carrier"),
             );
         }
-        let is_inverted = port.band.is_some_and(|band| band.bandwidth_hz < 0.0);
+        let is_inverted = port.band.is_some_and(|band| band.sideband == Sideband::Lower);
         let carrier_hz = match (intermediate_hz, &port.band) {
             (Some(hz), _) if is_inverted => -hz,
             (Some(hz), _) => hz,
@@ -137,5 +137,67 @@ impl Samples {
 /// Real samples begin at an edge of the band. A real sample is its own conjugate, so that its negative frequencies are
 /// those of an inverted band.
 fn zero_hz(band: &Band, is_complex: bool) -> f64 {
-    if is_complex { band.centre_hz } else { band.centre_hz - 0.5 * band.bandwidth_hz }
+    let edge = if is_complex { 0.0 } else { 0.5 * band.sideband.sign() * band.bandwidth_hz };
+    band.centre_hz - edge
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use fxgraph::{Axis, Clock, ValidityType};
+
+    fn port(dtype: Dtype, rate_hz: f64, samples_per_frame: u64, band: Option<Band>) -> PortType {
+        PortType {
+            dtype,
+            axes: vec![Axis::new("sample", 1000)],
+            clock: Clock::new(rate_hz, samples_per_frame),
+            band,
+            validity: ValidityType::flags(vec![]),
+        }
+    }
+
+    fn samples(dtype: Dtype, band: Option<Band>, intermediate_hz: Option<f64>) -> Samples {
+        Samples::of_port(&port(dtype, 12e6, 1000, band), 0, intermediate_hz).unwrap()
+    }
+
+    #[test]
+    fn carrier_is_where_the_band_has_it() {
+        let band = |centre_hz, width_hz| Some(Band::signed(1, 0, centre_hz, width_hz));
+        for (dtype, band, intermediate_hz, expected) in [
+            (Dtype::Ci8, None, None, 0.0),
+            (Dtype::Ci8, band(1575e6, 4e6), None, 0.42e6),
+            // Values of an inverted band are conjugated: frequencies rise again.
+            (Dtype::Ci8, band(1575e6, -4e6), None, 0.42e6),
+            (Dtype::Ci8, band(1575e6, -4e6), Some(-0.42e6), 0.42e6),
+            (Dtype::I8, band(1575.42e6, 6e6), None, 3e6),
+            (Dtype::I8, band(1575e6, 6e6), None, 3.42e6),
+            // Real samples keep their values: the negative frequencies are those of the sky.
+            (Dtype::I8, band(1575e6, -6e6), None, -2.58e6),
+            (Dtype::I8, None, Some(3e6), 3e6),
+        ] {
+            let carrier_hz = samples(dtype, band, intermediate_hz).carrier_hz;
+            assert!((carrier_hz - expected).abs() < 1e-3, "{dtype} {band:?}: {carrier_hz}");
+        }
+    }
+
+    #[test]
+    fn values_of_an_inverted_band_are_conjugated() {
+        let payload: Vec<u8> = (0..2000_u32).map(|n| (n % 100) as u8).collect();
+        let mut planes = Planes::new(1, 1000);
+        for (width_hz, sign) in [(4e6, 1.0), (-4e6, -1.0)] {
+            let band = Some(Band::signed(1, 0, 1575.42e6, width_hz));
+            samples(Dtype::Ci8, band, None).read(&payload, 7..9, &mut planes);
+            let (re, im) = planes.parts(0, 0..2);
+            assert_eq!((re, im), (&[14.0, 16.0][..], &[sign * 15.0, sign * 17.0][..]));
+        }
+    }
+
+    #[test]
+    fn samples_of_several_ticks_have_a_lower_rate() {
+        let samples = Samples::of_port(&port(Dtype::Cf32, 16e6, 4000, None), 0, None).unwrap();
+        assert_eq!((samples.ticks, samples.rate_hz), (4, 4e6));
+        let refusals = Samples::of_port(&port(Dtype::Cf32, 16e6, 4001, None), 0, None).unwrap_err();
+        assert!(refusals[0].message.starts_with("frames must be contiguous"), "{refusals:?}");
+    }
 }

@@ -49,10 +49,13 @@ fn case(
     if antennas > 1 {
         axes.insert(0, json!({"name": "antenna", "len": antennas}));
     }
-    let source = json!({
+    let mut source = json!({
         "dtype": dtype, "axes": axes, "samples_per_frame": samples * epochs,
         "adc_sample_rate_hz": rate_hz, "frames": 4, "pattern": "random",
     });
+    if what.starts_with("inverted") {
+        source["band"] = json!({"channels": 1, "centre_hz": 1575.42e6, "bandwidth_hz": -rate_hz});
+    }
     let taps: Vec<f64> = (0..taps).map(|tap| 0.5 - 0.37 * tap as f64).collect();
     let parameters = json!({
         "satellites": satellites(count, 0), "taps_chips": taps, "epochs_per_frame": epochs,
@@ -97,5 +100,11 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         changed(("ci16", 1, 5000, 4, 5e6, [3, 2], 3), device),
         changed(("ci8", 2, 10_000, 8, 25e6, [8, 6], 3), device),
     ];
-    CASES.iter().map(|setup| case(*setup, "", device)).chain(changed).collect()
+    let inverted = [
+        ("ci8", 1, 7919, 3, 4.1e6, [2, 1], 8),
+        ("ci16", 4, 10_000, 2, 25e6, [5, 0], 3),
+        ("cf32", 1, 2501, 4, 6.5e6, [0, 2], 5),
+    ];
+    let inverted = inverted.map(|setup| case(setup, "inverted spectrum, ", device));
+    CASES.iter().map(|setup| case(*setup, "", device)).chain(changed).chain(inverted).collect()
 }

@@ -264,6 +264,7 @@ impl GpuMap for Cuda {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::gnss::samples::Samples;
     use fxgraph::{Axis, Clock, Dtype, KindSpec, PortType, Ports, ValidityType};
     use fxgraph_dsp::gnss::phase::{CODE_FRACTION_BITS, ENTRY};
     use fxgraph_dsp::random::Random;
@@ -318,7 +319,8 @@ mod tests {
         .unwrap();
         let (_, codes) = Codes::new(&kind, taps_chips.len(), 64);
         let mut ahead = codes.ahead.iter();
-        for channel in kind.channels(6e6).unwrap() {
+        let samples = Samples::complex(Dtype::Ci16, 1, 6000, 6e6);
+        for channel in kind.channels(&samples).unwrap() {
             let last = codes.describe(&channel, channel.at(0), (0, 100, 4))[9];
             for tap in &channel.taps {
                 let sum = u128::from(last) + u128::from(*ahead.next().unwrap());
@@ -356,7 +358,7 @@ mod tests {
         let mut expected = frame.as_slice::<Complex32>().unwrap().chunks(3);
         let geometry = geometry(&kind, &shape, 132);
         let (bytes, codes) = Codes::new(&kind, 3, geometry.window);
-        let channels = kind.channels(6e6).unwrap();
+        let channels = kind.channels(&shape.samples).unwrap();
         let len = SAMPLES / EPOCHS;
         for epoch in 0..EPOCHS {
             for channel in &channels {

@@ -1,6 +1,7 @@
 //! The block: pairs frames of samples with frames of the acquisition, and tracks the satellites.
 
 use super::channel::{Channel, Loops};
+use super::report::Report;
 use super::{GnssTracker, VALUES};
 use crate::gnss::gnss_acquisition::{self, Acquired};
 use crate::gnss::samples::Samples;
@@ -20,6 +21,7 @@ pub(super) struct Tracker {
     channels: Vec<Option<Channel>>,
     /// Timestamp of the frame that follows the last one.
     next: Option<u64>,
+    report: Report,
     begun: Counter,
     lost: Counter,
 }
@@ -28,7 +30,7 @@ impl Tracker {
     pub(super) fn new(
         parameters: &GnssTracker,
         samples: Samples,
-        satellites: usize,
+        labels: Vec<String>,
         env: &Env,
     ) -> Self {
         Self {
@@ -36,7 +38,8 @@ impl Tracker {
             planes: Planes::new(1, samples.samples),
             samples: Samples { antennas: 1, ..samples },
             correlator: Correlator::new(Form::best(), TAPS),
-            channels: (0..satellites).map(|_| None).collect(),
+            channels: labels.iter().map(|_| None).collect(),
+            report: Report::new(labels, samples.samples as f64 / samples.rate_hz, env),
             next: None,
             begun: env.counters.count(
                 "satellites_begun",
@@ -95,6 +98,7 @@ impl Tracker {
         for (row, channel) in payload.iter_mut().zip(channels) {
             *row = channel.as_ref().map_or([0.0; VALUES], Channel::values);
         }
+        self.report.add(payload);
     }
 }
 
@@ -105,6 +109,9 @@ impl Block for Tracker {
         };
         let (Some(samples), Some(found)) = (input.peek(), acquired.peek()) else {
             let is_over = input.ended() || acquired.ended();
+            if is_over {
+                self.report.finish();
+            }
             return Ok(if is_over { Next::Finished } else { Next::Wait });
         };
         // The acquisition skipped the frame of these samples.

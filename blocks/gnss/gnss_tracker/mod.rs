@@ -2,6 +2,7 @@
 
 mod channel;
 mod cpu;
+mod report;
 #[cfg(test)]
 mod tests;
 
@@ -116,8 +117,10 @@ impl GnssTracker {
 impl KindSpec for GnssTracker {
     type Shape = Samples;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        let satellites = block.ports.inputs[1].axes[0].len;
-        Ok(Box::new(cpu::Tracker::new(&block.parameters, block.shape, satellites, env)))
+        let axis = &block.ports.inputs[1].axes[0];
+        let label = |n: usize| axis.labels.get(n).cloned().unwrap_or_else(|| n.to_string());
+        let labels: Vec<String> = (0..axis.len).map(label).collect();
+        Ok(Box::new(cpu::Tracker::new(&block.parameters, block.shape, labels, env)))
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Samples> {
