@@ -1,6 +1,6 @@
 //! Real recordings, from the directory `FXGRAPH_RECORDINGS`: satellites are found and tracked as an independent search
 //! finds them.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use super::gnss_acquisition::{self, Acquired, GnssAcquisition};
 use super::gnss_tracker::{self, GnssTracker};
@@ -92,13 +92,17 @@ fn gps_satellites_of_the_4msps_recording_are_found_and_locked() {
     let (found, tracked) = receive(&path, raw_4msps(), 25, &gps(1..=32));
     println!("found {:?}", names(&found));
     for row in tracked.iter().filter(|row| row[1] > 0.0) {
-        println!("G{:02}: locked {}, C/N0 {:.1}, Doppler shift {:.1} Hz", row[1], row[2], row[3], row[4]);
+        println!(
+            "G{:02}: locked {}, C/N0 {:.1}, Doppler shift {:.1} Hz",
+            row[1], row[2], row[3], row[4]
+        );
     }
     let is_there = |prn: &usize| [4, 16, 18, 25, 26, 29, 31, 32].contains(prn);
     assert!(names(&found).iter().all(is_there) && names(&found).len() >= 7);
     // Satellites by C/N0, from an independent search.
     let expected = [48.0, 46.7, 45.2, 44.1, 40.9, 38.3, 36.0];
-    let mut locked: Vec<f64> = tracked.iter().filter(|row| row[2] > 0.5).map(|row| row[3]).collect();
+    let mut locked: Vec<f64> =
+        tracked.iter().filter(|row| row[2] > 0.5).map(|row| row[3]).collect();
     locked.sort_by(|a, b| b.total_cmp(a));
     assert!(locked.len() >= expected.len(), "{locked:?}");
     for (locked, expected) in locked.iter().zip(expected) {
@@ -116,7 +120,10 @@ fn galileo_satellites_of_the_4msps_recording_are_found() {
         .collect();
     let (found, tracked) = receive(&path, raw_4msps(), 25, &satellites);
     for row in tracked.iter().filter(|row| row[1] > 0.0) {
-        println!("E{:02}: locked {}, C/N0 {:.1}, Doppler shift {:.1} Hz", row[1], row[2], row[3], row[4]);
+        println!(
+            "E{:02}: locked {}, C/N0 {:.1}, Doppler shift {:.1} Hz",
+            row[1], row[2], row[3], row[4]
+        );
     }
     assert_eq!(names(&found), [7, 15, 20, 21, 27, 30]);
     assert!(tracked.iter().filter(|row| row[2] > 0.5).count() >= 4);

@@ -1,7 +1,8 @@
 //! Checks of satellites in parameters.
 
 use super::samples::Samples;
-use fxgraph::Refusal;
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, Refusal};
 use fxgraph_dsp::gnss::satellite::MAX_DOPPLER_HZ;
 use fxgraph_dsp::gnss::{Satellite, System};
 
@@ -16,7 +17,11 @@ const LEAST_PART: f64 = 0.8;
 
 /// Returns message and help if a signal shifted by `doppler_hz` does not fit in the band of `samples`.
 #[must_use]
-pub fn outside_band(system: System, doppler_hz: f64, samples: &Samples) -> Option<(String, String)> {
+pub fn outside_band(
+    system: System,
+    doppler_hz: f64,
+    samples: &Samples,
+) -> Option<(String, String)> {
     let half_hz = samples.rate_hz / 2.0;
     let carrier_hz = samples.carrier_hz + doppler_hz;
     let name = system.name();
@@ -44,6 +49,30 @@ pub fn outside_band(system: System, doppler_hz: f64, samples: &Samples) -> Optio
         return Some((message, help));
     }
     None
+}
+
+/// Returns a warning for each of the `systems` whose main lobes do not fit in the band of `samples`.
+pub fn narrow_bands(
+    systems: impl Iterator<Item = System> + Clone,
+    samples: &Samples,
+) -> Vec<Refusal> {
+    let half_hz = samples.rate_hz / if samples.is_real() { 4.0 } else { 2.0 };
+    let is_narrow = |system: &System| {
+        systems.clone().any(|used| used == *system) && half_hz < system.main_lobe_hz()
+    };
+    let warning = |system: System| {
+        let part = system.power_within(half_hz);
+        let message = format!(
+            "samples at {:.3} MS/s contain {:.1} % of the power of {}, {:.1} dB less",
+            1e-6 * samples.rate_hz,
+            100.0 * part,
+            system.name(),
+            -10.0 * part.log10()
+        );
+        let help = "raise the sample rate of the source to that of the main lobes";
+        Refusal::new(codes::IMPLAUSIBLE, At::Input(0), message).label("narrow").help(help)
+    };
+    System::ALL.into_iter().filter(is_narrow).map(warning).collect()
 }
 
 /// Returns diagnostics for satellites that do not exist, or whose signals do not fit in the band.

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::f64::consts::PI;
 
 /// Signal of a satellite navigation system.
 ///
@@ -115,6 +116,20 @@ impl System {
         }
     }
 
+    /// Returns the part of the signal's power within `half_hz` of the carrier on either side, without the part of CBOC
+    /// at 6.138 MHz.
+    #[must_use]
+    pub fn power_within(self, half_hz: f64) -> f64 {
+        const STEPS: u32 = 10_000;
+        let most = half_hz / CHIP_RATE_HZ;
+        let density = |x: f64| match self {
+            Self::GpsL1Ca => ((PI * x).sin() / (PI * x)).powi(2),
+            Self::GalileoE1b => (2.0 * (0.5 * PI * x).sin().powi(2) / (PI * x)).powi(2),
+        };
+        let middle = |step: u32| most * (f64::from(step) + 0.5) / f64::from(STEPS);
+        2.0 * most / f64::from(STEPS) * (0..STEPS).map(|step| density(middle(step))).sum::<f64>()
+    }
+
     /// Returns the satellite's name as in receivers: `G07`, `E11`.
     #[must_use]
     pub fn label(self, prn: usize) -> String {
@@ -123,5 +138,19 @@ impl System {
             Self::GalileoE1b => 'E',
         };
         format!("{letter}{prn:02}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn main_lobes_contain_most_of_the_power() {
+        // SciPy integrals of sinc^2 and of the density of BOC(1,1).
+        for (system, expected) in [(System::GpsL1Ca, 0.902_823), (System::GalileoE1b, 0.855_707)] {
+            let part = system.power_within(system.main_lobe_hz());
+            assert!((part - expected).abs() < 1e-5, "{part}");
+        }
     }
 }

@@ -6,15 +6,15 @@ mod tests;
 
 use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::gnss::samples::Samples;
-use crate::gnss::satellites::refuse_satellites;
+use crate::gnss::satellites::{narrow_bands, refuse_satellites};
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     PortType, Refusal, Resources, ValidityType,
 };
+pub use fxgraph_dsp::gnss::acquisition::{Acquired, VALUES};
 use fxgraph_dsp::gnss::acquisition::{FrameSearch, Settings};
 use fxgraph_dsp::gnss::{Satellite, System};
-pub use fxgraph_dsp::gnss::acquisition::{Acquired, VALUES};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -76,7 +76,9 @@ impl GnssAcquisition {
 
     fn samples(&self, input: &PortType) -> Result<Samples, Vec<Refusal>> {
         let mut refusals = Vec::new();
-        let samples = Samples::of_port(input, 0, self.intermediate_hz).map_err(|more| refusals.extend(more)).ok();
+        let samples = Samples::of_port(input, 0, self.intermediate_hz)
+            .map_err(|more| refusals.extend(more))
+            .ok();
         let mut refuse = |parameter, message: String, help: &str| {
             refusals.push(Refusal::parameter(parameter, message).help(help));
         };
@@ -155,14 +157,15 @@ impl KindSpec for GnssAcquisition {
         Ok((samples, vec![output]))
     }
 
+    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+        narrow_bands(block.parameters.satellites.iter().map(|s| s.system), &block.shape)
+    }
+
     fn resources(block: &Configured<Self>) -> Resources {
         let Configured { parameters, shape: samples, .. } = block;
         let threads = threads_for(parameters.threads, f64::INFINITY);
         let systems: Vec<System> = parameters.satellites.iter().map(|s| s.system).collect();
         let host_bytes = FrameSearch::host_bytes(&parameters.settings(samples), &systems, threads);
-        Resources {
-            host_bytes,
-            ..Resources::default()
-        }
+        Resources { host_bytes, ..Resources::default() }
     }
 }

@@ -70,12 +70,7 @@ fn time(blocks: usize, resident: usize, work: usize) -> f64 {
 impl Geometry {
     /// Selects the configuration for satellites of `systems`, correlator taps that span `span_chips`, and a GPU
     /// with this number of multiprocessors.
-    pub fn new(
-        shape: &Shape,
-        systems: &[System],
-        span_chips: f64,
-        multiprocessors: usize,
-    ) -> Self {
+    pub fn new(shape: &Shape, systems: &[System], span_chips: f64, multiprocessors: usize) -> Self {
         let step = |system: &System| most_entries(*system, shape);
         let step = systems.iter().map(step).fold(0.0, f64::max);
         let per_chip = systems.iter().map(|system| system.entries_per_chip()).max().unwrap_or(1);
@@ -230,15 +225,13 @@ mod tests {
                     [(1, 1, 4, 3), (4, 64, 32, 3), (6, 3, 1, 8), (1, 7, 5, 1)]
                 {
                     for dtype in [Dtype::Ci8, Dtype::Ci16, Dtype::Cf32] {
-                        let samples =
-                            Samples::complex(dtype, antennas, samples * epochs, rate_hz);
+                        let samples = Samples::complex(dtype, antennas, samples * epochs, rate_hz);
                         let shape = Shape { samples, epochs, satellites, taps };
                         let geometry = Geometry::new(&shape, of, 20.0, 132);
                         let block = THREADS * geometry.group * geometry.rounds;
                         let all = shape.samples_per_epoch() + alignment(&shape) - 1;
                         assert!(geometry.runs * block >= all, "{geometry:?}");
-                        let step =
-                            of.iter().map(|s| most_entries(*s, &shape)).fold(0.0, f64::max);
+                        let step = of.iter().map(|s| most_entries(*s, &shape)).fold(0.0, f64::max);
                         let per_chip = if of.contains(&System::GalileoE1b) { 12.0 } else { 1.0 };
                         // From the fraction of the first entry and 15 skipped entries to the one after the last.
                         let last = 15.0 + 1.0 + block as f64 * step + 20.0 * per_chip + 1.0;

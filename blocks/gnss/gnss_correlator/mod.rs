@@ -10,14 +10,14 @@ mod tests;
 
 use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::gnss::samples::Samples;
-use crate::gnss::satellites::refuse_satellites;
+use crate::gnss::satellites::{narrow_bands, refuse_satellites};
 use fxgraph::DeviceName;
-use fxgraph::diagnostic::codes;
 use fxgraph::cuda::GpuMapped;
+use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
-    At, Axis, BlockError, Checked, Configured, Counter, Dtype, Env, Implementation, Implementations,
-    Kind, KindSpec, LiveKind, Mapped, PortType, Refusal, Resources, ValidityType,
+    At, Axis, BlockError, Checked, Configured, Counter, Dtype, Env, Implementation,
+    Implementations, Kind, KindSpec, LiveKind, Mapped, PortType, Refusal, Resources, ValidityType,
 };
 use fxgraph_dsp::gnss::{Nco, Replica, Satellite, System, phase};
 
@@ -92,7 +92,9 @@ impl Shape {
 impl GnssCorrelator {
     fn shape(&self, input: &PortType) -> Result<Shape, Vec<Refusal>> {
         let mut refusals = Vec::new();
-        let samples = Samples::of_port(input, 0, self.intermediate_hz).map_err(|more| refusals.extend(more)).ok();
+        let samples = Samples::of_port(input, 0, self.intermediate_hz)
+            .map_err(|more| refusals.extend(more))
+            .ok();
         let mut refuse = |parameter, message: String, help: String| {
             refusals.push(Refusal::parameter(parameter, message).help(help));
         };
@@ -225,6 +227,10 @@ impl KindSpec for GnssCorrelator {
             validity: ValidityType::flags(vec![]),
         };
         Ok((shape, vec![output]))
+    }
+
+    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+        narrow_bands(block.parameters.satellites.iter().map(|s| s.system), &block.shape.samples)
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

@@ -98,7 +98,8 @@ impl Channel {
         let slope = (replica.autocorrelation(spacing - 0.01)
             - replica.autocorrelation(spacing + 0.01))
             / 0.02;
-        let nco = Nco::new(&satellite, &replica, loops.samples.carrier_hz, loops.samples.rate_hz, 0);
+        let nco =
+            Nco::new(&satellite, &replica, loops.samples.carrier_hz, loops.samples.rate_hz, 0);
         let mut channel = Self {
             system,
             prn: acquired.prn,

@@ -57,7 +57,9 @@ const MAX_BANDWIDTH_HZ: f64 = 40.0;
 impl GnssTracker {
     fn samples(&self, inputs: &[PortType]) -> Result<Samples, Vec<Refusal>> {
         let mut refusals = Vec::new();
-        let samples = Samples::of_port(&inputs[0], 0, self.intermediate_hz).map_err(|more| refusals.extend(more)).ok();
+        let samples = Samples::of_port(&inputs[0], 0, self.intermediate_hz)
+            .map_err(|more| refusals.extend(more))
+            .ok();
         let names: Vec<&str> = inputs[1].axes.iter().map(|axis| axis.name).collect();
         if names != ["satellite", "value"] || inputs[1].axes[1].len != gnss_acquisition::VALUES {
             refusals.push(

@@ -1,4 +1,4 @@
-//! What is known of each satellite: metrics while the block runs, and a table at its end.
+//! State of each satellite: metrics while the block runs, and a table at its end.
 
 use super::VALUES;
 use fxgraph::{Env, Gauge, Summary};
@@ -71,12 +71,17 @@ impl Report {
         let locked = tracked().filter(|s| s.is_locked).count();
         let mut text = format!("{locked} of {} satellites locked\n", self.satellites.len());
         text += "satellite  Doppler [Hz]  C/N0 [dB Hz]  locked [s]  tracked [s]\n";
-        for Satellite { label, last: [cn0, doppler], locked_frames, tracked_frames, .. } in tracked() {
+        for Satellite { label, last: [cn0, doppler], locked_frames, tracked_frames, .. } in
+            tracked()
+        {
             let seconds = |frames: &u64| *frames as f64 * self.frame_seconds;
             let (locked, tracked) = (seconds(locked_frames), seconds(tracked_frames));
             // Writing to a string cannot fail.
             let _ = if *locked_frames > 0 {
-                writeln!(text, "{label:<9} {doppler:>13.1} {cn0:>13.1} {locked:>11.2} {tracked:>12.2}")
+                writeln!(
+                    text,
+                    "{label:<9} {doppler:>13.1} {cn0:>13.1} {locked:>11.2} {tracked:>12.2}"
+                )
             } else {
                 writeln!(text, "{label:<9} {:>13} {:>13} {locked:>11.2} {tracked:>12.2}", "-", "-")
             };

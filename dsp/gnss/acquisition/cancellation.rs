@@ -10,8 +10,7 @@ use std::f64::consts::TAU;
 
 /// Offsets of the replicas in chips. Their sum with the best weights follows the filter of the receiver and the error of
 /// the code phase.
-const OFFSETS: [f64; 11] =
-    [0.0, 0.0625, -0.0625, 0.125, -0.125, 0.25, -0.25, 0.5, -0.5, 1.0, -1.0];
+const OFFSETS: [f64; 11] = [0.0, 0.0625, -0.0625, 0.125, -0.125, 0.25, -0.25, 0.5, -0.5, 1.0, -1.0];
 const TAPS: usize = OFFSETS.len();
 /// Shortest part of a period that is fitted: the fit removes one value of noise per replica.
 const FEWEST_SAMPLES: usize = 16 * TAPS;
@@ -115,7 +114,8 @@ impl Cancellation {
             let turn = Complex32::new(turn.re as f32, turn.im as f32);
             let (re, im) = planes.parts(0, first + at..first + at + block);
             let samples = re.iter().zip(im).map(|(re, im)| Complex32::new(*re, *im));
-            let mixed = samples.zip(self.rotors.iter()).map(|(sample, rotor)| sample * rotor * turn);
+            let mixed =
+                samples.zip(self.rotors.iter()).map(|(sample, rotor)| sample * rotor * turn);
             self.mixed[at..].iter_mut().zip(mixed).for_each(|(to, value)| *to = value);
             nco.advance(block as u64);
             at += block;
@@ -129,7 +129,7 @@ impl Cancellation {
         Complex64::new(f64::from(sum.re), f64::from(sum.im))
     }
 
-    /// Returns the error of the frequency, from the turn between the halves of each period.
+    /// Returns the error of the frequency, from the turn between the two parts of each period.
     fn frequency_error_hz(
         &mut self,
         planes: &mut Planes,
@@ -154,7 +154,8 @@ impl Cancellation {
         let mut right = [Complex64::ZERO; TAPS];
         for a in 0..TAPS {
             for b in 0..=a {
-                let products = row(a).iter().zip(row(b)).map(|(a, b)| i32::from(*a) * i32::from(*b));
+                let products =
+                    row(a).iter().zip(row(b)).map(|(a, b)| i32::from(*a) * i32::from(*b));
                 matrix[a][b] = products.map(i64::from).sum::<i64>() as f64;
             }
             let products = self.mixed[..len].iter().zip(row(a));

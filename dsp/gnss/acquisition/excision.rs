@@ -41,9 +41,8 @@ impl Excision {
         let forward = planner.plan_fft_forward(length);
         let inverse = planner.plan_fft_inverse(length);
         let scratch = forward.get_inplace_scratch_len().max(inverse.get_inplace_scratch_len());
-        let hann = |n: usize| {
-            (std::f32::consts::PI * (n as f32 + 0.5) / length as f32).sin().powi(2)
-        };
+        let hann =
+            |n: usize| (std::f32::consts::PI * (n as f32 + 0.5) / length as f32).sin().powi(2);
         Self {
             forward,
             inverse,
@@ -150,9 +149,8 @@ mod tests {
             let (radius, turn) = ((-random.uniform().ln()).sqrt(), random.uniform());
             num_complex::Complex64::from_polar(radius, std::f64::consts::TAU * turn)
         };
-        let carrier = |n: usize| {
-            num_complex::Complex64::from_polar(power.sqrt(), 0.123_456 * n as f64)
-        };
+        let carrier =
+            |n: usize| num_complex::Complex64::from_polar(power.sqrt(), 0.123_456 * n as f64);
         let values = (0..samples).map(|n| normal(&mut random) + carrier(n));
         let values: Vec<[f32; 2]> = values.map(|v| [v.re as f32, v.im as f32]).collect();
         let mut planes = Planes::new(1, samples);

@@ -1,4 +1,5 @@
 //! False alarms are as frequent as stated: beside strong satellites, with a carrier, and in a recording.
+#![allow(clippy::expect_used, clippy::print_stdout)]
 
 use super::*;
 use crate::gnss::Satellite;
@@ -9,7 +10,7 @@ use crate::simd::Form;
 use num_complex::Complex64;
 use std::f64::consts::TAU;
 
-/// What the samples contain besides noise with a variance of 1.
+/// Signals in the samples, in addition to noise with a variance of 1.
 #[derive(Clone, Copy, Default)]
 struct Sky {
     /// Number, Doppler shift, code phase and C/N0 in dB Hz.
@@ -90,7 +91,8 @@ fn count(all: &mut FrameSearch, codes: impl Iterator<Item = usize>, counts: &mut
     for code in codes {
         search.candidates[place].replica = Replica::gold(code);
         search.load(place, scratches);
-        let statistics = (0..bins).map(|bin| search.peak(bin as i64, &mut scratches[0]).statistic());
+        let statistics =
+            (0..bins).map(|bin| search.peak(bin as i64, &mut scratches[0]).statistic());
         let statistics: Vec<f64> = statistics.collect();
         counts.single[0] += bins as u64;
         counts.single[1] += statistics.iter().filter(|t| **t > single).count() as u64;

@@ -98,8 +98,11 @@ impl Settings {
 
 /// Divides peaks among threads, each with a scratch: calls the function with the first frequency, the peaks and the
 /// scratch.
-pub type Each<'a> =
-    &'a dyn Fn(&mut [Peak], &mut [Scratch], &(dyn Fn(usize, &mut [Peak], &mut Scratch) + Send + Sync));
+pub type Each<'a> = &'a dyn Fn(
+    &mut [Peak],
+    &mut [Scratch],
+    &(dyn Fn(usize, &mut [Peak], &mut Scratch) + Send + Sync),
+);
 
 /// Search of a frame for the satellites of several systems.
 pub struct FrameSearch {
@@ -212,8 +215,7 @@ impl FrameSearch {
         let is_quick = self.systems.iter().any(|(search, _)| search.has_quick());
         let depth = if is_quick { Depth::Quick } else { Depth::Full };
         self.take(depth);
-        self.state =
-            State { round: 0, depth, others_since: None, system: 0, candidate: 0, bin: 0 };
+        self.state = State { round: 0, depth, others_since: None, system: 0, candidate: 0, bin: 0 };
         excised
     }
 

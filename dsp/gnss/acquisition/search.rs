@@ -331,7 +331,8 @@ impl Search {
             peaks.iter().enumerate().max_by(|a, b| a.1.statistic().total_cmp(&b.1.statistic()));
         let (bin, best) = best.map_or((0, Peak::default()), |(bin, peak)| (bin as i64, *peak));
         // The side lobes of a strong satellite's own code are no noise.
-        let white = quantile(self.periods() as f64, (grid.cells() / grid.false_alarm_probability).ln());
+        let white =
+            quantile(self.periods() as f64, (grid.cells() / grid.false_alarm_probability).ln());
         if best.statistic() < 2.0 * white {
             scratches.iter().for_each(|scratch| self.cells.merge(&scratch.cells));
         }

@@ -202,8 +202,10 @@ fn ln_gamma(x: f64) -> f64 {
         shifted += 1.0;
     }
     let square = shifted.powi(-2);
-    let series = (1.0 / 12.0 - square * (1.0 / 360.0 - square * (1.0 / 1260.0 - square / 1680.0))) / shifted;
-    (shifted - 0.5) * shifted.ln() - shifted + 0.5 * std::f64::consts::TAU.ln() + series - product.ln()
+    let series =
+        (1.0 / 12.0 - square * (1.0 / 360.0 - square * (1.0 / 1260.0 - square / 1680.0))) / shifted;
+    (shifted - 0.5) * shifted.ln() - shifted + 0.5 * std::f64::consts::TAU.ln() + series
+        - product.ln()
 }
 
 #[cfg(test)]
