@@ -168,12 +168,12 @@ fn gnss_correlator_rejects_invalid_parameters() {
         refused(&format!("{{{good}, \"taps_chips\": [1e9]}}")).contains("`taps_chips` must be")
     );
     let mut slow = input(Dtype::Ci16, 1, 10_000);
-    slow.clock.adc_sample_rate_hz = 2e6;
+    slow.clock.adc_sample_rate_hz = 1.6e6;
     let slow = parameters(&format!("{{{good}}}")).outputs(&[slow]).unwrap_err();
-    let message = "the sample rate must be at least 2.046 MS/s for gps_l1_ca, got 2.000 MS/s";
+    let message = "the sample rate must be at least 1.637 MS/s for gps_l1_ca, got 1.600 MS/s";
     assert_eq!(slow[0].message, message);
-    let mut gaps = input(Dtype::I16, 1, 10_000);
-    gaps.clock.samples_per_frame = 20_000;
+    let mut gaps = input(Dtype::I32, 1, 10_000);
+    gaps.clock.samples_per_frame = 20_001;
     assert_eq!(parameters(&format!("{{{good}}}")).outputs(&[gaps]).unwrap_err().len(), 2);
 }
 
