@@ -68,7 +68,8 @@ def check(zone, places, azimuth, elevation, mode):
                 worst = max(worst, np.abs(rest).max())
     assert worst < 0.05, worst
     stokes = np.load("stokes.npz")["data"][2:-2]
-    i, q, u, v = stokes.mean(axis=0)[:, inner]
+    # [frame][spectrum][product][channel]
+    i, q, u, v = stokes.mean(axis=(0, 1))[:, inner]
     # V = 2 Im(E_x conj(E_y)) = 2 Im(exp(j pi / 2)).
     assert (np.abs(v / i - 1) < 0.02).all() and (np.abs(q / i) < 0.05).all() and (np.abs(u / i) < 0.05).all(), v / i
     beams = np.load("beams.npz")["data"][2:-2].astype(float) @ [1, 1j]
@@ -78,7 +79,8 @@ def check(zone, places, azimuth, elevation, mode):
     if is_tracked:
         assert abs(plain - 9) < 0.3, powers
     else:
-        assert abs(towards - 9) < 0.3 and plain < 6, powers
+        # Without delays the noise of the antennas overlaps in part only.
+        assert 8.2 < towards < 9.1 and plain < 6, powers
     print("zone", zone, mode, "phases within", worst, "beams", towards, plain)
 
 
