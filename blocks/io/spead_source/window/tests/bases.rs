@@ -140,10 +140,14 @@ fn disagreement_with_the_clock_of_the_host_is_reported_once() {
         let events = Arc::new(Events::default());
         let env = Env { events: BlockEvents::default(), ..Env::detached("in") };
         env.events.redirect(Some((Arc::clone(&events), "in".to_owned())));
-        let began = unix();
-        // Older than a turn: the turn is found although the clock is minutes off.
-        let sync_time = began - 1.25 * TURN_SECONDS;
-        let mut live = source(&env, Some(sync_time - wrong_seconds));
+        // Older than a turn: the turn is found although the clock is minutes off. SI seconds: leap seconds count.
+        let sync_time = Time::now().plus_seconds(-1.25 * TURN_SECONDS - wrong_seconds).unwrap();
+        let mut live = source(&env, None);
+        live.window = {
+            let options = Options { sync_time: Some(sync_time), ..Options::new(4, RATE) };
+            let own = Env { counters: live.counters.clone(), ..env.clone() };
+            Window::new(digitiser(), options, &own)
+        };
         let first = (1.25 * TURN as f64) as u64;
         live.timed_stream(first..first + 1000);
         assert_eq!(live.bases()[0].0 / HEAPS as u64, first / HEAPS as u64);
