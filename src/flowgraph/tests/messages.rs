@@ -9,7 +9,7 @@ use fxgraph_core::retune::When;
 use fxgraph_core::tree::Value;
 
 /// A file for each code that triggers it.
-const EXAMPLES: [(&str, &str); 44] = [
+const EXAMPLES: [(&str, &str); 45] = [
     ("E0101", "flowgraph: g\nblocks:\n  a: {kind: source\n  b: {kind: sink, input: a}\n"),
     (
         "E0102",
