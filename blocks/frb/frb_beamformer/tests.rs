@@ -249,8 +249,8 @@ fn source_is_brightest_in_the_beam_towards_it() {
 fn beams_and_gains_of_the_lower_sideband_are_those_of_the_sky() {
     let array = Array { spectra: 1, channels: 2, cylinders: 4, feeds: 64, units: [1, 1], ..SMALL };
     // The frequency falls with the channel.
-    let port = PortType { band: Some(Band::signed(1024, 300, 550e6, -400e6)), ..array.port() };
-    let hz = |c: usize| 550e6 - (300.0 + c as f64 - 512.0) * 400e6 / 1024.0;
+    let port = PortType { band: Some(Band::signed(1024, 300, 400e6, -400e6)), ..array.port() };
+    let hz = |c: usize| 400e6 - (300.0 + c as f64 - 512.0) * 400e6 / 1024.0;
     // Phase by which each feed is ahead.
     let ahead = |x: usize, feed: usize| 0.7 * (x * 64 + feed) as f64;
     let gain =
