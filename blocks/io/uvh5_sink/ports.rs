@@ -2,9 +2,9 @@
 
 use super::{PLACEHOLDER, Uvh5Sink};
 use crate::common::axes::refuse_means;
-use crate::x_engine::fringe_check::antennas_of;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Dtype, PortType, Refusal};
+use fxgraph_dsp::stefcal::antennas_of;
 use fxgraph_formats::uvh5::arrange::Counts;
 use fxgraph_formats::uvh5::{self, Shape};
 

@@ -9,6 +9,7 @@ use fxgraph::{
     Refusal, Resources,
 };
 use fxgraph_dsp::geometry::Direction;
+use fxgraph_dsp::stefcal::antennas_of;
 
 /// Parameters of `fringe_check`.
 #[derive(Clone, Debug, Kind)]
@@ -156,12 +157,6 @@ impl KindSpec for FringeCheck {
         let host_bytes = block.ports.inputs[0].elements() / 4 * size_of::<[f64; 2]>();
         Resources { host_bytes, ..Resources::default() }
     }
-}
-
-/// Number of antennas with this number of baselines, autocorrelations included; `None` if there is none.
-pub(crate) fn antennas_of(baselines: usize) -> Option<usize> {
-    let antennas = (8 * baselines + 1).isqrt().saturating_sub(1) / 2;
-    (antennas * (antennas + 1) / 2 == baselines).then_some(antennas)
 }
 
 #[cfg(test)]
