@@ -3,9 +3,11 @@
 
 use super::*;
 use crate::io::file_sink::FileSink;
+use crate::io::output_file::of_another_process;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, Clock, Dtype, Env, Frame, Next, Ports, Sideband, ValidityType};
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 fn port(dtype: Dtype) -> PortType {
@@ -23,6 +25,10 @@ fn byte(n: usize, i: usize) -> u8 {
 }
 
 pub fn record(path: &str, dtype: Dtype) {
+    // A sink does not overwrite what this process has recorded.
+    if Path::new(path).exists() {
+        of_another_process(Path::new(path));
+    }
     let sink =
         FileSink { path: path.into(), overwrite: true, max_frames: None, frames_per_file: None };
     let ports = Ports { inputs: vec![port(dtype)], outputs: vec![] };
