@@ -42,7 +42,7 @@ mod tests {
         assert_eq!(parsed("signals=cw(0.1, f=1)").unwrap().1, json!("cw(0.1, f=1)"));
         assert_eq!(parsed("path=").unwrap().1, json!(null));
         // Same rules as in flowgraph files.
-        assert_eq!(parsed("taps=010").unwrap().1, json!(10));
+        assert_eq!(parsed("name=010").unwrap().1, json!("010"));
         assert_eq!(parsed("gain=.nan").unwrap().1, json!(".nan"));
         assert!(parsed("x={a: 1, a: 2}").is_err());
         assert!(parsed("taps").is_err() && parsed("=8").is_err() && parsed("a=[1").is_err());

@@ -38,7 +38,8 @@ fn parameters_with_file_names_are_declared_as_files() {
             declared += usize::from(is_declared);
         }
     }
-    let others = "file_sink, file_source, image_sink, python, recorder, spead_source, uvh5_sink";
+    let others =
+        "file_sink, file_source, image_sink, python, recorder, spead_source, uvh5_sink (2)";
     let formats = "DADA, filterbank, GUPPI, SigMF, VDIF: a sink and a source each";
-    assert_eq!(declared, 17, "{others}; {formats}");
+    assert_eq!(declared, 18, "{others}; {formats}");
 }

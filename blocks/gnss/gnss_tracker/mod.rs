@@ -142,9 +142,9 @@ impl KindSpec for GnssTracker {
         let satellites = acquired.axes[0].len;
         let samples = input.clock.samples_per_frame as usize;
         Resources {
-            host_bytes: 8 * samples + satellites * channel::BYTES,
+            host_bytes: samples.saturating_mul(8).saturating_add(satellites * channel::BYTES),
             // A complex product with the carrier, and two products and sums per correlator tap.
-            operations_per_frame: (satellites * samples) as f64 * (8.0 + 12.0),
+            operations_per_frame: satellites as f64 * samples as f64 * (8.0 + 12.0),
             ..Resources::default()
         }
     }

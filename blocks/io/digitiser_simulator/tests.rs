@@ -208,7 +208,7 @@ fn streams_with_first_timestamp_now_agree_on_the_time() {
 
 #[test]
 fn first_timestamp_now_rejects_a_sync_time_in_the_future() {
-    let parameters = parameters(json!({"first_timestamp": "now", "sync_time_seconds": 1e12}));
+    let parameters = parameters(json!({"first_timestamp": "now", "sync_time_seconds": 4e9}));
     let ports = Ports { inputs: vec![], outputs: parameters.outputs(&[]).unwrap() };
     let block = parameters.build(&ports.inputs, &Env::detached("dig")).unwrap();
     let mut harness = Harness::new(block, &ports, 2).unwrap();

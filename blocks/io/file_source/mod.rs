@@ -199,6 +199,7 @@ impl Raw {
             samples_per_frame: self.samples_per_frame,
             adc_sample_rate_hz: self.adc_sample_rate_hz,
             sync_time_seconds: self.sync_time_seconds,
+            filter_delay_samples: 0.0,
             first_timestamp: self.first_timestamp,
             frames: None,
             missing_every: None,

@@ -158,23 +158,24 @@ impl SigmfSource {
             return Err(format!("`path` must end in .sigmf-meta or .sigmf, got `{path}`"));
         }
         let says = |why: String| format!("cannot use {path}: {why}");
-        let (text, file, first, bytes) = if self.is_archive() {
+        let read = |text: &[u8]| Meta::read(text).map_err(|error| says(error.to_string()));
+        let (meta, file, first, bytes) = if self.is_archive() {
             let file = opened(path)?;
             let archive = Archive::find(&file).map_err(|error| says(error.to_string()))?;
             let there = length(path, &file)?.saturating_sub(archive.offset);
-            (archive.meta, file, archive.offset, archive.bytes.min(there))
+            (read(&archive.meta)?, file, archive.offset, archive.bytes.min(there))
         } else {
             let mut text = Vec::new();
-            let read = opened(path)?.take(MAX_BYTES + 1).read_to_end(&mut text);
-            if read.map_err(|error| cannot_read(path, &error))? as u64 > MAX_BYTES {
+            let all = opened(path)?.take(MAX_BYTES + 1).read_to_end(&mut text);
+            if all.map_err(|error| cannot_read(path, &error))? as u64 > MAX_BYTES {
                 return Err(says(format!("it is longer than {MAX_BYTES} bytes")));
             }
+            let meta = read(&text)?;
             let data = self.data();
             let file = opened(&data)?;
             let bytes = length(&data, &file)?;
-            (text, file, 0, bytes)
+            (meta, file, 0, bytes)
         };
-        let meta = Meta::read(&text).map_err(|error| says(error.to_string()))?;
         let layout = meta.layout(bytes, self.capture).map_err(|error| says(error.to_string()))?;
         let mut content = self.content(&meta, layout).map_err(says)?;
         content.layout.segments.iter_mut().for_each(|segment| segment.offset += first);

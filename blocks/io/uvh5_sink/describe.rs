@@ -71,7 +71,7 @@ pub fn description(
         integration_seconds: 1.0 / clock.frames_per_second(),
         phase_centre,
         has_sidereal_time: parameters.ut1_utc_seconds.is_some()
-            || parameters.earth_orientation.is_some(),
+            || parameters.earth_orientation_file.is_some(),
         history,
         keywords,
         texts: vec![("flowgraph", Values::text(&env.resolved_yaml))],

@@ -73,8 +73,8 @@ pub struct Uvh5Sink {
     pub phase_centre: Option<PhaseCentre>,
     /// File with UT1 - UTC and the motion of the pole for each day, in the format `finals2000A` of the International Earth
     /// Rotation and Reference Systems Service (IERS). After its last day, and before its first, their values hold.
-    pub earth_orientation: Option<ReadPath>,
-    /// UT1 - UTC, for the local sidereal times, if there is no `earth_orientation`. Without both they are left out, and
+    pub earth_orientation_file: Option<ReadPath>,
+    /// UT1 - UTC, for the local sidereal times, if there is no `earth_orientation_file`. Without both they are left out, and
     /// readers compute them.
     #[param(range = -1..=1, unit = "s")]
     pub ut1_utc_seconds: Option<f64>,
@@ -208,7 +208,7 @@ impl Uvh5Sink {
 
     /// Orientation of the Earth in the file of the user; the error is a sentence.
     fn orientations(&self) -> Result<Option<EarthOrientations>, String> {
-        let Some(path) = &self.earth_orientation else { return Ok(None) };
+        let Some(path) = &self.earth_orientation_file else { return Ok(None) };
         let mut text = String::new();
         let read =
             path.open().and_then(|file| file.take(MAX_ORIENTATION_BYTES).read_to_string(&mut text));

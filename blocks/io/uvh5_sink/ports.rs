@@ -42,7 +42,7 @@ impl Uvh5Sink {
     pub(super) fn check(&self, refusals: &mut Vec<Refusal>) {
         if let Err(message) = self.orientations() {
             let help = "give a file such as finals2000A.all of the IERS";
-            refusals.push(Refusal::parameter("earth_orientation", message).help(help));
+            refusals.push(Refusal::parameter("earth_orientation_file", message).help(help));
         }
         let stem = self.path.strip_suffix(".uvh5");
         if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {

@@ -37,7 +37,7 @@ fn sink(path: &str) -> Uvh5Sink {
         feeds: [Feed::X, Feed::Y],
         feed_angles_degrees: [90.0, 0.0],
         phase_centre: None,
-        earth_orientation: None,
+        earth_orientation_file: None,
         ut1_utc_seconds: None,
         normalise: true,
         wait_seconds: 0.05,

@@ -220,6 +220,7 @@ fn channels_of_a_filter_bank_are_spectra_of_small_frames() {
 fn twos_complement_is_read_if_given_and_suspected_if_not() {
     let noise = |n: u32| (n.wrapping_mul(2_654_435_761) >> 16) % 41;
     let header = Header::parse(&frame(0, 0, 0, 0)).unwrap();
+    let header = Header { extended: Header::edv1(1_024_000, false, "").unwrap(), ..header };
     let mut bytes = Vec::new();
     for number in 0..2_u32 {
         let header = Header { frame: number, frame_bytes: 1056, ..header };

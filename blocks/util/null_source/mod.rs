@@ -39,6 +39,9 @@ pub struct NullSource {
     /// Time of timestamp 0: Unix seconds, or a time in UTC such as `2026-11-25T14:20:40.25Z`.
     #[param(default)]
     pub sync_time_seconds: Time,
+    /// ADC samples by which the signal is later than the timestamps, as behind a filter.
+    #[param(default)]
+    pub filter_delay_samples: f64,
     /// Timestamp of the first frame, in ADC samples.
     #[param(default)]
     pub first_timestamp: u64,
@@ -221,6 +224,7 @@ impl NullSource {
             axes,
             clock: Clock {
                 sync_time: self.sync_time_seconds,
+                filter_delay_samples: self.filter_delay_samples,
                 ..Clock::new(self.adc_sample_rate_hz, self.samples_per_frame)
             },
             band,

@@ -124,6 +124,7 @@ fn source(port: &PortType, seed: usize, frames: Option<u64>) -> Value {
         "samples_per_frame": port.clock.samples_per_frame,
         "adc_sample_rate_hz": port.clock.adc_sample_rate_hz,
         "sync_time_seconds": port.clock.sync_time,
+        "filter_delay_samples": port.clock.filter_delay_samples,
         "pattern": "random",
         "seed": seed,
     });
