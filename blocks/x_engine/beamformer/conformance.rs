@@ -40,11 +40,12 @@ const HOPPER_CASES: &[(Shape, bool, &str, usize, &str)] = &[
 ];
 
 /// `hopper` rounds weights to 16 bits, which moves sums by about 1e-5 of their rms: with large gains as here, one or two
-/// values in a thousand are rounded to the next integer, and counts of some ten clamped values may differ by one.
+/// values in a thousand are rounded to the next integer, and counts of some ten clamped values may differ by one. With
+/// `tensor_core` one of the 16 values behind an `output_power` may differ by 1, which moves a power of 60^2 by 0.2 %.
 fn tolerance(implementation: &str) -> Tolerance {
     match implementation {
         "hopper" => Tolerance { share: 2e-3, annotations: 0.1, ..Tolerance::QUANTISED },
-        _ => Tolerance::QUANTISED,
+        _ => Tolerance { annotations: 1e-2, ..Tolerance::QUANTISED },
     }
 }
 
