@@ -93,6 +93,7 @@ impl Alert {
 }
 
 /// Alerts about a flowgraph of any size: each query finds the processes and blocks concerned.
+#[allow(clippy::too_many_lines, reason = "a list of alerts")]
 fn alerts(queries: &Queries, name: &str) -> [Alert; 14] {
     let select = |family, conditions| queries.select(family, conditions);
     let grown = |family| format!("increase({}[5m]) > 0", select(family, ""));

@@ -31,6 +31,7 @@ pub struct Samples {
 
 impl Samples {
     /// Complex samples with the carrier at 0 Hz.
+    #[must_use]
     pub fn complex(dtype: Dtype, antennas: usize, samples: usize, rate_hz: f64) -> Self {
         Self { dtype, antennas, samples, rate_hz, ticks: 1, is_inverted: false, carrier_hz: 0.0 }
     }
@@ -113,6 +114,7 @@ impl Samples {
     }
 
     /// Whether the samples are real.
+    #[must_use]
     pub fn is_real(&self) -> bool {
         !self.dtype.is_complex()
     }

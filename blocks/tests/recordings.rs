@@ -140,8 +140,7 @@ fn pulsar_of_a_plain_file_is_folded_at_its_period() {
         "adc_sample_rate_hz": rate_hz,
     }});
     let (_, frames) = play::<FileSource>(json);
-    let series: Vec<f64> =
-        frames.iter().flat_map(|frame| frame.values::<f32>()).map(f64::from).collect();
+    let series: Vec<f64> = frames.iter().flat_map(Plain::values::<f32>).map(f64::from).collect();
     assert_eq!(series.len(), 131_072);
     let mean = series.iter().sum::<f64>() / series.len() as f64;
     // NumPy.
@@ -185,7 +184,7 @@ fn aircraft_transponders_of_an_rtl_sdr_are_decoded() {
     });
     std::fs::write(&meta, text.to_string()).unwrap();
     let (port, frames) = play::<SigmfSource>(json!({"path": meta, "samples_per_frame": 4096}));
-    let mut bytes: Vec<i8> = frames.iter().flat_map(|frame| frame.values::<i8>()).collect();
+    let mut bytes: Vec<i8> = frames.iter().flat_map(Plain::values::<i8>).collect();
     // The last frame is filled with zeros.
     bytes.truncate(713_736);
     assert_eq!(bytes.iter().map(|value| i64::from(*value)).sum::<i64>(), -436_564);

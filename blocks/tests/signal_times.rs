@@ -199,7 +199,6 @@ fn pulse_is_at_its_time_in_files_of_spectra_with_any_number_of_channels() {
         let sample = 1.0 / RATE_HZ;
         for (n, series) in files.iter().enumerate() {
             let error = series.pulse_seconds(sync) - PULSE as f64 / RATE_HZ;
-            println!("{channels} channels, {taps} taps, file {n}: {:.3} us", error * 1e6);
             assert!(
                 error.abs() < 0.3 * series.step_seconds + 20.0 * sample,
                 "{channels} channels, file {n}: {error} s"
@@ -242,7 +241,6 @@ fn impulse_is_at_its_time_behind_chains_of_filters() {
         ("f_engine and synthesiser", of_dada(&at.join("y.dada"))),
     ] {
         let error = series.pulse_seconds(sync) - PULSE as f64 / RATE_HZ;
-        println!("{name}: {:.3} us", error * 1e6);
         assert!(error.abs() < 0.3 * series.step_seconds + 8.0 / RATE_HZ, "{name}: {error} s");
     }
 }

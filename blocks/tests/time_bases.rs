@@ -164,7 +164,6 @@ fn no_kind_mixes_data_of_two_time_bases() {
             }
         }
     }
-    println!("compared frames: {compared:?}");
     let expected =
         ["pfb", "f_engine", "fft", "postproc", "antenna_stack", "correlator", "average", "detect"];
     for kind in expected {

@@ -23,7 +23,7 @@ struct Given {
 /// so far replaces it. Times that agree to their own resolution change nothing.
 pub(super) fn start(keywords: &Keywords<'_>) -> Result<(Time, Vec<String>), HeaderError> {
     let utc = utc_start(keywords)?;
-    let mut others = Vec::from_iter(mjd_start(keywords)?);
+    let mut others = Vec::from_iter(mjd_start(keywords));
     others.extend(sample_clock(keywords)?);
     others.sort_by_key(|given| std::cmp::Reverse(given.resolution));
     let mut all = utc.into_iter().chain(others);
@@ -82,18 +82,16 @@ fn utc_start(keywords: &Keywords<'_>) -> Result<Option<Given>, HeaderError> {
 }
 
 /// `MJD_START`: a modified Julian date with any number of digits.
-fn mjd_start(keywords: &Keywords<'_>) -> Result<Option<Given>, HeaderError> {
-    let Some(text) = keywords.0.get("MJD_START") else { return Ok(None) };
+fn mjd_start(keywords: &Keywords<'_>) -> Option<Given> {
+    let text = keywords.0.get("MJD_START")?;
     let (day, digits) = text.split_once('.').unwrap_or((text, ""));
-    let given =
-        day.parse().ok().zip(fraction(digits, DAY)).and_then(|(day, (part, resolution))| {
-            // The fraction of a day with a leap second is that of a day without one, as the writers compute it.
-            let (second, rest) = ((part / SECOND) as i64, (part % SECOND) as u64);
-            let time = Time::from_mjd(day, second, rest).filter(|_| day > 0)?;
-            Some(Given { keyword: "MJD_START", time, resolution })
-        });
     // Some writers leave a text such as `unset` or 0 here; other times are in the header.
-    Ok(given)
+    let day: i64 = day.parse().ok().filter(|day| *day > 0)?;
+    let (part, resolution) = fraction(digits, DAY)?;
+    // The fraction of a day with a leap second is that of a day without one, as the writers compute it.
+    let (second, rest) = ((part / SECOND) as i64, (part % SECOND) as u64);
+    let time = Time::from_mjd(day, second, rest)?;
+    Some(Given { keyword: "MJD_START", time, resolution })
 }
 
 /// Time of the digitiser's counter at the start, as recorders of the Effelsberg Direct Digitisation system write it.

@@ -43,7 +43,7 @@ pub struct PerBase<K: TimedSink> {
 
 impl<K: TimedSink> PerBase<K> {
     /// Creates the block for `configured`; `build` creates the sink of one time base.
-    pub fn new(
+    pub fn block(
         configured: &Configured<K>,
         env: &Env,
         build: Build<K>,

@@ -290,6 +290,7 @@ impl ClockEntry {
     }
 
     /// Unix time of the signal at `timestamp` in seconds, if the clock is valid.
+    #[must_use]
     pub fn unix_seconds(&self, timestamp: u64) -> Option<f64> {
         let time = self.time().ok()?.plus_samples(timestamp, self.adc_sample_rate_hz)?;
         let late = self.filter_delay_samples / self.adc_sample_rate_hz;

@@ -47,7 +47,7 @@ fn parts(rate_hz: f64) -> Option<(i128, i32)> {
         return None;
     }
     let bits = rate_hz.to_bits();
-    let (exponent, fraction) = ((bits >> 52) as i32, (bits & ((1 << 52) - 1)) as i128);
+    let (exponent, fraction) = ((bits >> 52) as i32, i128::from(bits & ((1 << 52) - 1)));
     let (mantissa, exponent) =
         if exponent == 0 { (fraction, -1074) } else { (fraction | (1 << 52), exponent - 1075) };
     let zeros = mantissa.trailing_zeros();
@@ -135,7 +135,7 @@ impl Time {
     #[must_use]
     pub fn plus_seconds(self, seconds: f64) -> Option<Self> {
         let whole = seconds.floor();
-        if !(whole.abs() < 1e12) {
+        if whole.is_nan() || whole.abs() >= 1e12 {
             return None;
         }
         let picoseconds = ((seconds - whole) * PS as f64).round() as i128;
@@ -287,7 +287,7 @@ impl Time {
     /// Instant of a modified Julian date, to 0.1 us: `None` if it is not finite or outside the years 1 to 9999.
     #[must_use]
     pub fn from_mjd_f64(mjd: f64) -> Option<Self> {
-        if !(mjd.abs() < 1e7) {
+        if mjd.is_nan() || mjd.abs() >= 1e7 {
             return None;
         }
         let day = mjd.floor();

@@ -118,8 +118,9 @@ def compare():
         with open(f"{name}.npz.json") as file:
             side = json.load(file)
         assert side["clock"] == {
-            "adc_sample_rate_hz": each * 2.5e6, "sync_time_seconds": 1_700_000_000.5, "samples_per_frame": each * 512,
-        }
+            "adc_sample_rate_hz": each * 2.5e6, "sync_time_seconds": 1_700_000_000.5, "sync_time": "2023-11-14T22:13:20.5Z",
+            "samples_per_frame": each * 512, "filter_delay_samples": 0.0,
+        }, side["clock"]
         band = side["band"]
         assert (band["centre_hz"], band["bandwidth_hz"]) == (1.2276e9, 1.25e6 * each)
 

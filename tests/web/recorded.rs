@@ -51,16 +51,20 @@ fn written(folder: &Path, name: &str) -> u64 {
     match bytes.get(28..36) {
         _ if bytes == EARLIER => 0,
         // A growing file has a hole at its end; the superblock has the end of its contents.
-        Some(end) if name.ends_with(".uvh5") => u64::from_le_bytes(end.try_into().unwrap()),
+        Some(end) if has_extension(name, "uvh5") => u64::from_le_bytes(end.try_into().unwrap()),
         _ => bytes.len() as u64,
     }
+}
+
+fn has_extension(name: &str, extension: &str) -> bool {
+    Path::new(name).extension().is_some_and(|found| found == extension)
 }
 
 /// Waits until all of these files of streams have data.
 fn wait_for(folder: &Path, files: impl Iterator<Item = &'static str> + Clone) {
     let began = Instant::now();
     // An image is written at the end, and headers have up to 4096 bytes.
-    let is_short = |name: &&str| !name.ends_with(".png") && written(folder, name) < 10_000;
+    let is_short = |name: &&str| !has_extension(name, "png") && written(folder, name) < 10_000;
     while let Some(name) = files.clone().find(is_short) {
         assert!(began.elapsed() < Duration::from_mins(2), "{name} has no data");
         std::thread::sleep(Duration::from_millis(50));

@@ -75,9 +75,12 @@ fn beams_become_a_filterbank_for_each_beam_or_pair() {
             let units = &units[..if per_channel { 3 } else { 1 }];
             let valid = if per_channel { &of_channels } else { &of_heaps };
             let (powers, counts, output) = run(&detect, port(&payload, units, 7), &bytes, valid);
-            let count = |heap: usize, beam: usize, channel: usize| match per_channel {
-                true => of_channels[(heap * BEAMS + beam) * CHANNELS + channel],
-                false => of_heaps[heap],
+            let count = |heap: usize, beam: usize, channel: usize| {
+                if per_channel {
+                    of_channels[(heap * BEAMS + beam) * CHANNELS + channel]
+                } else {
+                    of_heaps[heap]
+                }
             };
             let value = |beam: usize, channel: usize, spectrum: usize| {
                 let (heap, spectrum) = (spectrum / SPECTRA, spectrum % SPECTRA);
@@ -106,10 +109,8 @@ fn beams_become_a_filterbank_for_each_beam_or_pair() {
                             expected[row * CHANNELS + channel] += power;
                         }
                     }
-                    let unit = match per_channel {
-                        true => (beam * sums + sum) * CHANNELS + channel,
-                        false => sum,
-                    };
+                    let unit =
+                        if per_channel { (beam * sums + sum) * CHANNELS + channel } else { sum };
                     assert_eq!(counts[unit], antennas);
                 }
                 for expected in expected {

@@ -82,6 +82,7 @@ fn steps(delays: &[f64], apart_samples: usize) -> Value {
 
 /// Returns the cases, with the GPU implementation on `device`.
 #[must_use]
+#[allow(clippy::too_many_lines, reason = "a list of cases")]
 pub fn cases(device: DeviceName) -> Vec<Case> {
     // Random samples of b bits have an rms of 2^b / sqrt(12): with this gain a few per cent of the
     // values are clamped.

@@ -170,7 +170,7 @@ impl GnssSignalSimulator {
         let satellites: Vec<_> = self.satellites.iter().map(Transmission::satellite).collect();
         let samples = Samples {
             carrier_hz: self.intermediate_hz,
-            ..Samples::complex(Dtype::Cf32, self.antennas, self.samples_per_frame as usize, rate_hz)
+            ..Samples::complex(Dtype::Cf32, self.antennas, self.samples_per_frame, rate_hz)
         };
         refusals.extend(refuse_satellites(satellites.iter(), Some(&samples).filter(|_| is_rate)));
         refusals

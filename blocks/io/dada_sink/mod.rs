@@ -199,7 +199,7 @@ impl TimedSink for DadaSink {
 impl KindSpec for DadaSink {
     type Shape = Shape;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        PerBase::new(block, env, |block, env| {
+        PerBase::block(block, env, |block, env| {
             let clock = block.ports.inputs[0].clock;
             let sync_time = block.parameters.sync_time_seconds.unwrap_or(clock.sync_time);
             let clock = Clock { sync_time, ..clock };

@@ -38,7 +38,7 @@ impl TimedSink for FileSink {
 impl KindSpec for FileSink {
     type Shape = ();
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        PerBase::new(block, env, |block, env| {
+        PerBase::block(block, env, |block, env| {
             Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.ports.inputs[0], env)))
         })
     })];

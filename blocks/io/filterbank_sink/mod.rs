@@ -119,7 +119,7 @@ impl TimedSink for FilterbankSink {
 impl KindSpec for FilterbankSink {
     type Shape = Shape;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        PerBase::new(block, env, |block, env| {
+        PerBase::block(block, env, |block, env| {
             Ok(Box::new(cpu::Sink::new(block.parameters.clone(), block.shape.clone(), env)))
         })
     })];

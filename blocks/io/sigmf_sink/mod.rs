@@ -51,7 +51,7 @@ impl TimedSink for SigmfSink {
 impl KindSpec for SigmfSink {
     type Shape = Shape;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        PerBase::new(block, env, |block, env| {
+        PerBase::block(block, env, |block, env| {
             Ok(Box::new(cpu::Sink::new(block.parameters.clone(), block.shape.clone(), env)))
         })
     })];

@@ -457,8 +457,7 @@ impl Timeline {
         if ahead == 0 {
             return;
         }
-        let moved = |timestamp: u64| u64::try_from(i128::from(timestamp) + ahead).unwrap_or(0);
-        self.newest = moved(self.newest);
+        self.newest = u64::try_from(i128::from(self.newest) + ahead).unwrap_or(0);
         let frame = self.newest / self.samples_per_frame;
         self.begin(frame, frame);
         self.forget_pace();

@@ -268,9 +268,9 @@ fn lost_packet_flags_exactly_the_units_that_it_touches() {
     // Heaps differ in the length of their annotations.
     let is_of_second = |packet: &[u8]| is_data(packet) && value(packet, 0x7001) == Some(1);
     let data: Vec<usize> = (0..all.len()).filter(|i| is_of_second(&all[*i])).collect();
-    for lost in 0..data.len() {
+    for (lost, packet) in data.iter().enumerate() {
         let mut sent = all.clone();
-        sent.remove(data[lost]);
+        sent.remove(*packet);
         let mut bench = Bench::new(&port);
         bench.receive(&sent, SENDER);
         bench.end();

@@ -240,7 +240,7 @@ impl TimedSink for Uvh5Sink {
 impl KindSpec for Uvh5Sink {
     type Shape = Layout;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        PerBase::new(block, env, |block, env| {
+        PerBase::block(block, env, |block, env| {
             Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.ports, &block.shape, env)))
         })
     })];

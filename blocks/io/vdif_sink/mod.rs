@@ -292,7 +292,7 @@ impl TimedSink for VdifSink {
 impl KindSpec for VdifSink {
     type Shape = Format;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        PerBase::new(block, env, |block, env| {
+        PerBase::block(block, env, |block, env| {
             Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.shape, env)))
         })
     })];

@@ -326,7 +326,8 @@ impl KindSpec for VdifSource {
         let path = &block.parameters.path;
         let given = block.parameters.sample_rate_hz;
         let of_headers = block.shape.header.sample_rate_hz().map(|hz| hz as f64);
-        let rates = given.zip(of_headers).filter(|(given, of_headers)| given != of_headers);
+        let is_other = |(given, of_headers): &(f64, f64)| (given / of_headers - 1.0).abs() > 1e-9;
+        let rates = given.zip(of_headers).filter(is_other);
         let rate = rates.map(|(given, of_headers)| {
             let message = format!("the headers of {path} say {of_headers} Hz, not {given} Hz");
             Refusal::new(codes::IMPLAUSIBLE, At::Parameter("sample_rate_hz"), message)

@@ -15,8 +15,11 @@ use num_complex::{Complex32, Complex64};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
+/// Name of an annotation, and its value for an antenna.
+type Uncertainty = (&'static str, fn(&Estimate) -> f64);
+
 /// Annotations of the uncertainties.
-const UNCERTAINTIES: [(&str, fn(&Estimate) -> f64); 2] = [
+const UNCERTAINTIES: [Uncertainty; 2] = [
     ("amplitude_uncertainty", |estimate| estimate.ln_amplitude),
     ("phase_uncertainty_degrees", |estimate| estimate.phase.to_degrees()),
 ];

@@ -157,7 +157,7 @@ impl Fit {
         // A complex visibility determines a real and an imaginary part, an antenna has an amplitude and a phase, and one
         // phase is free.
         let antennas = gains.iter().flatten().count();
-        let freedoms = (baselines as f64 - antennas as f64 + 0.5).max(0.5);
+        let freedoms = (f64::from(baselines) - antennas as f64 + 0.5).max(0.5);
         // Residuals beyond the noise are errors of the model: other sources, or interference.
         let is_noise = false_alarm(freedoms.ceil() as usize, excess) >= self.false_detection;
         let scale = if is_noise { 1.0 } else { (excess / freedoms).max(1.0) };

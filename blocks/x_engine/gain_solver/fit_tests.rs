@@ -25,6 +25,7 @@ impl Array {
     }
 
     /// Lower triangular factor of the covariance of the voltages, by rows.
+    #[allow(clippy::needless_range_loop, reason = "indices of a matrix")]
     fn factor(&self) -> Vec<Vec<Complex64>> {
         let mut rows: Vec<Vec<Complex64>> = Vec::new();
         for a in 0..self.gains.len() {
@@ -45,6 +46,7 @@ impl Array {
     }
 
     /// Visibilities of [`PRODUCTS`] samples: a complex Wishart matrix, by Bartlett's decomposition.
+    #[allow(clippy::needless_range_loop, reason = "indices of a matrix")]
     fn visibilities(&self, random: &mut Random) -> Vec<Complex64> {
         let (factor, n) = (self.factor(), self.gains.len());
         let mut voltages = vec![vec![Complex64::ZERO; n]; n];
@@ -105,11 +107,13 @@ fn relative(gains: &[Complex64]) -> Vec<[f64; 2]> {
 fn gains_are_unbiased_and_scatter_as_their_uncertainties() {
     // Standard deviations of 4000 solutions by SciPy (`least_squares`, method "lm") of voltages made by NumPy, for a
     // weak and a strong source: logarithms of the amplitudes, and phases.
-    const WEAK: [[f64; 5]; 2] =
-        [[0.07191, 0.07023, 0.10117, 0.09109, 0.07531], [0.0, 0.07492, 0.12643, 0.11622, 0.08786]];
+    const WEAK: [[f64; 5]; 2] = [
+        [0.071_91, 0.070_23, 0.101_17, 0.091_09, 0.075_31],
+        [0.0, 0.074_92, 0.126_43, 0.116_22, 0.087_86],
+    ];
     const STRONG: [[f64; 5]; 2] = [
-        [0.003722, 0.003439, 0.006150, 0.005448, 0.004145],
-        [0.0, 0.004828, 0.008092, 0.007347, 0.005646],
+        [0.003_722, 0.003_439, 0.006_150, 0.005_448, 0.004_145],
+        [0.0, 0.004_828, 0.008_092, 0.007_347, 0.005_646],
     ];
     const TRIALS: usize = 2000;
     for (source, expected) in [(0.2, WEAK), (20.0, STRONG)] {

@@ -31,6 +31,7 @@ pub struct Cancellation {
 
 impl Cancellation {
     /// Allocates the memory for periods of at most `period` samples.
+    #[must_use]
     pub fn new(period: usize, rate_hz: f64, carrier_hz: f64) -> Self {
         // The Doppler shift stretches a period by less than 1 %.
         let period = period + period / 100 + 2;
@@ -46,6 +47,7 @@ impl Cancellation {
     }
 
     /// Approximate memory in bytes.
+    #[must_use]
     pub fn host_bytes(period: usize) -> usize {
         (TAPS + size_of::<Complex32>()) * period
     }
@@ -148,6 +150,7 @@ impl Cancellation {
     }
 
     /// Returns the weights of the codes whose sum is closest to the samples of the loaded period.
+    #[allow(clippy::needless_range_loop, reason = "indices of a matrix")]
     fn fit(&self, len: usize) -> [Complex64; TAPS] {
         let row = |tap: usize| &self.codes[tap * self.row..][..len];
         let mut matrix = [[0.0; TAPS]; TAPS];

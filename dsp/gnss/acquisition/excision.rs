@@ -35,6 +35,7 @@ pub struct Excision {
 
 impl Excision {
     /// Allocates the memory for frames of `samples` samples at `rate_hz`.
+    #[must_use]
     pub fn new(samples: usize, rate_hz: f64) -> Self {
         let length = Self::length(samples, rate_hz);
         let mut planner = FftPlanner::new();
@@ -63,6 +64,7 @@ impl Excision {
     }
 
     /// Approximate memory in bytes.
+    #[must_use]
     pub fn host_bytes(samples: usize, rate_hz: f64) -> usize {
         let length = Self::length(samples, rate_hz);
         2 * size_of::<f32>() * samples + 3 * size_of::<Complex32>() * length

@@ -73,16 +73,19 @@ impl Grid {
     }
 
     /// Duration of a period of the code.
+    #[must_use]
     pub fn period_seconds(&self) -> f64 {
         self.system.period_seconds()
     }
 
     /// Samples of a period of the code, rounded up.
+    #[must_use]
     pub fn period_samples(&self) -> usize {
         self.lags
     }
 
     /// Returns the approximate memory of a search in bytes.
+    #[must_use]
     pub fn host_bytes(&self, satellites: usize, threads: usize) -> usize {
         let of_thread =
             2 * size_of::<Complex32>() * self.length + size_of::<f32>() * self.lags + Cells::BYTES;
@@ -180,6 +183,7 @@ pub struct Peak {
 
 impl Peak {
     /// Returns the power of the peak divided by the mean.
+    #[must_use]
     pub fn statistic(&self) -> f64 {
         if self.mean > 0.0 { self.power / self.mean } else { 0.0 }
     }
@@ -224,6 +228,7 @@ impl Search {
     }
 
     /// Returns the working memory of a thread.
+    #[must_use]
     pub fn scratch(&self) -> Scratch {
         let transform =
             self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
@@ -244,6 +249,7 @@ impl Search {
     }
 
     /// Whether a quick search adds enough periods.
+    #[must_use]
     pub fn has_quick(&self) -> bool {
         self.grid.periods.div_ceil(4) >= QUICK_PERIODS
     }
@@ -370,6 +376,7 @@ impl Search {
     }
 
     /// Returns the threshold that the cells of this search give, and whether they are wider than white noise.
+    #[must_use]
     pub fn threshold(&self) -> (f64, bool) {
         (self.threshold_of(1.0), self.cells.is_wide(self.periods()))
     }

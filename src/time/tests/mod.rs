@@ -1,4 +1,5 @@
 #[rustfmt::skip]
+#[allow(clippy::unreadable_literal, clippy::type_complexity, reason = "written by a program")]
 mod reference;
 
 use super::*;
