@@ -63,7 +63,7 @@ def values(path, sums_path, npz, rate, samples_per_dump, sync, spectra):
     # Autocorrelations are means of powers.
     assert (data.get_data(1, 1, "xx").real > 0).all()
     # The signal of a spectrum is later than its timestamp, by (16 - 1) / 2 spectra of 16 taps.
-    delay = json.loads(str(np.load(npz)["recording.json"]))["clock"]["filter_delay_samples"]
+    delay = json.loads(np.load(npz)["recording.json"])["clock"]["filter_delay_samples"]
     assert delay == 7.5 * samples_per_dump / spectra, delay
     centres = Time(sync + (timestamps + delay + samples_per_dump / 2) / rate, format="unix")
     times = data.time_array.reshape(data.Ntimes, data.Nbls)
