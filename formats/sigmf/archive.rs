@@ -38,7 +38,7 @@ impl Archive {
     /// Finds the recording in an archive.
     pub fn find(file: impl Read + Seek) -> Result<Self, ArchiveError> {
         let mut archive = tar::Archive::new(file);
-        let (mut metas, mut datas) = (Vec::new(), Vec::new());
+        let (mut metas, mut sample_files) = (Vec::new(), Vec::new());
         for entry in archive.entries_with_seek()?.take(MAX_ENTRIES) {
             let mut entry = entry?;
             let name = entry.path_bytes().into_owned();
@@ -46,7 +46,7 @@ impl Archive {
                 continue;
             }
             if let Some(stem) = name.strip_suffix(b".sigmf-data") {
-                datas.push((stem.to_vec(), entry.raw_file_position(), entry.size()));
+                sample_files.push((stem.to_vec(), entry.raw_file_position(), entry.size()));
             } else if let Some(stem) = name.strip_suffix(b".sigmf-meta") {
                 // Only one is used, so only one is kept.
                 if !metas.is_empty() {
@@ -61,7 +61,7 @@ impl Archive {
             }
         }
         let (stem, meta) = metas.pop().ok_or(ArchiveError::NoRecording)?;
-        let data = datas.into_iter().find(|(name, ..)| *name == stem);
+        let data = sample_files.into_iter().find(|(name, ..)| *name == stem);
         let (_, offset, bytes) = data.ok_or(ArchiveError::NoRecording)?;
         Ok(Self { meta, offset, bytes })
     }

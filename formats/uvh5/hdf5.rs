@@ -235,7 +235,7 @@ fn fill_value(is_growing: bool) -> (u16, Vec<u8>) {
 }
 
 /// Returns the superblock of a file that ends at `end` and has its root group at `root`; `extension` is the address
-/// of [`Objects::extension`].
+/// of `Objects::extension`.
 #[must_use]
 pub fn superblock(end: u64, root: u64, extension: u64) -> [u8; SUPERBLOCK] {
     let mut bytes = [0; SUPERBLOCK];

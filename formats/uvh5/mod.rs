@@ -11,7 +11,7 @@
 //! for the disk before, and another thread can run it while the writer writes the next dumps.
 //!
 //! The HDF5 library asks for the size of the file before it reads the superblock, and accepts no superblock with an end
-//! beyond this size. So the file is longer than its contents while it grows, by a hole ([`AHEAD`]).
+//! beyond this size. So the file is longer than its contents while it grows, by a hole (`AHEAD`).
 //!
 //! The writer holds the shared lock (`flock`) that readers of the HDF5 library take: the library opens the file for
 //! reading, and not for writing.
