@@ -25,6 +25,8 @@ mod sigmf;
 mod sums;
 #[path = "formats/uvh5.rs"]
 mod uvh5;
+#[path = "formats/uvh5_image.rs"]
+mod uvh5_image;
 #[path = "formats/vdif.rs"]
 mod vdif;
 #[path = "formats/vlbi.rs"]

@@ -51,6 +51,11 @@ pub fn schemathesis() -> bool {
     is_met(python::environment("tests-schemathesis", "tests/schemathesis.txt").map(drop))
 }
 
+/// Debian's package `wsclean`.
+pub fn wsclean() -> bool {
+    is_met(program("wsclean"))
+}
+
 /// Debian's package `prometheus`.
 pub fn promtool() -> bool {
     is_met(program("promtool"))

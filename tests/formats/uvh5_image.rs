@@ -1,0 +1,64 @@
+//! From samples that NumPy makes to an image of WSClean, which must have the source at its place.
+
+use super::{needs, run_flowgraph, script};
+
+/// Images an array of eight antennas that sample in `zone`.
+fn source_is_at_its_place(zone: u32) {
+    if !needs::formats() || !needs::wsclean() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let places = script(folder.path(), "uvh5_image.py", &["make", &zone.to_string()]);
+    let places = places.trim();
+    run_flowgraph(
+        folder.path(),
+        &format!(
+            r#"
+flowgraph: image
+templates:
+  antenna:
+    parameters: {{number: 0}}
+    blocks:
+      pol:
+        kind: file_source
+        replicate: 2
+        parameters:
+          path: "a${{number}}p${{index}}.npy"
+          raw:
+            axes: [{{name: sample, len: 65536}}]
+            samples_per_frame: 65536
+            adc_sample_rate_hz: 200.0e+6
+            sync_time_seconds: 1790000000
+            nyquist_zone: {zone}
+      f:
+        kind: f_engine
+        inputs: ["pol[0]", "pol[1]"]
+        parameters: {{channels: 64, spectra_per_heap: 64, gains: 0.3}}
+    outputs: {{output: f}}
+blocks:
+  antenna: {{template: antenna, replicate: 8, parameters: {{number: "${{index}}"}}}}
+  array: {{kind: antenna_stack, inputs: ["antenna[*]"]}}
+  x: {{kind: correlator, input: array, parameters: {{spectra_per_dump: 2048}}}}
+  sky:
+    kind: uvh5_sink
+    input: x
+    parameters:
+      path: sky.uvh5
+      telescope: {{name: laboratory, latitude_degrees: -30.7, longitude_degrees: 21.4, height_metres: 1000}}
+      antennas_enu_metres: {places}
+"#
+        ),
+    );
+    let said = script(folder.path(), "uvh5_image.py", &["image", "sky.uvh5"]);
+    assert!(said.contains("degrees from the source"), "{said}");
+}
+
+#[test]
+fn source_is_at_its_place_in_an_image() {
+    source_is_at_its_place(1);
+}
+
+#[test]
+fn source_of_an_inverted_spectrum_is_at_its_place_in_an_image() {
+    source_is_at_its_place(2);
+}
