@@ -40,7 +40,8 @@ def violations(kind, form):
             yield f"{name}: no label or description"
         if one["required"] != (name in form["required"]):
             yield f"{name}: required {one['required']}"
-        if numeric and one["type"] not in ("number", "select-one"):
+        # A number or a text, such as a time, has an input for text.
+        if numeric and "string" not in schema["type"] and one["type"] not in ("number", "select-one"):
             yield f"{name}: {schema['type']} in an input of type {one['type']}"
         for limit, attribute in [("minimum", "min"), ("maximum", "max")]:
             if limit in schema and one["type"] == "number" and float(one[attribute]) != schema[limit]:
