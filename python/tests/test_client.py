@@ -18,6 +18,8 @@ import fxgraph
 RATE_HZ = 1_712_000
 #: ADC samples of a dump: 4 heaps of 256 spectra of 512 samples.
 DUMP = 4 * 256 * 512
+#: ADC samples by which the filter of 16 taps delays the signal: (16 - 1) / 2 spectra of 512 samples.
+FILTER_DELAY = 15 * 512 // 2
 
 
 def get(fx: fxgraph.Client, path: str) -> Any:
@@ -80,8 +82,8 @@ def test_snapshot_has_named_axes_times_and_frequencies(live: fxgraph.Run) -> Non
     assert frame.timestamp % DUMP == 0
     assert frame.timestamp == frame.sequence * DUMP
     assert frame.times.shape == frame.unix_seconds.shape == ()
-    assert int(frame.time.astype(np.int64)) == round(Fraction(frame.timestamp, RATE_HZ) * 10**9)
-    assert frame.unix_seconds == pytest.approx(frame.timestamp / RATE_HZ)
+    assert int(frame.time.astype(np.int64)) == round(Fraction(frame.timestamp + FILTER_DELAY, RATE_HZ) * 10**9)
+    assert frame.unix_seconds == pytest.approx((frame.timestamp + FILTER_DELAY) / RATE_HZ)
     assert np.allclose(frame.frequencies_hz, np.fft.rfftfreq(512, 1 / RATE_HZ)[:256])
     assert frame.validity == fxgraph.Validity(3, 3, 0, 0)
     assert frame.mask.shape == frame.shape
@@ -102,7 +104,7 @@ def test_snapshot_of_heaps_has_the_times_of_its_spectra(live: fxgraph.Run) -> No
     assert np.array_equal(frame.data.imag, frame.raw[..., 1])
     assert frame.times.shape == frame.unix_seconds.shape == (1, 256)
     for spectrum in (0, 1, 255):
-        exact = Fraction(frame.timestamp + 512 * spectrum, RATE_HZ) * 10**9
+        exact = Fraction(frame.timestamp + FILTER_DELAY + 512 * spectrum, RATE_HZ) * 10**9
         assert abs(int(frame.times[0, spectrum].astype(np.int64)) - exact) <= 2
 
 
@@ -179,7 +181,7 @@ def test_view_equals_the_view_of_the_server(live: fxgraph.Run) -> None:
     assert list(view.series) == ["amplitude", "phase"]
     assert view.units["phase"] == "deg"
     assert view.series["phase"].shape == (16,)
-    assert view.unix_seconds == pytest.approx(view.timestamp / RATE_HZ)
+    assert view.unix_seconds == pytest.approx((view.timestamp + FILTER_DELAY) / RATE_HZ)
     matrix = output.view("matrix")
     assert next(iter(matrix.series.values())).shape == (2, 2)
     assert next(iter(output.view("fringe").series.values())).shape == ()

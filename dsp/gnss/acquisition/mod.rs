@@ -112,6 +112,8 @@ pub struct FrameSearch {
     systems: Vec<(Search, Vec<Scratch>)>,
     /// Peaks of the candidate being searched, one for each frequency.
     peaks: Vec<Peak>,
+    /// Candidates above their thresholds in a round; the memory is kept.
+    hits: Vec<Hit>,
     state: State,
     /// Satellites removed from the frame.
     removed: u64,
@@ -168,6 +170,7 @@ impl FrameSearch {
         let systems: Vec<_> = System::ALL.into_iter().filter_map(search).collect();
         let grids = || systems.iter().map(|(search, _)| search.grid());
         let bins = grids().map(|grid| grid.bins).max().unwrap_or(0);
+        let candidates = systems.iter().map(|(search, _)| search.candidates.len()).sum();
         let period = grids().map(Grid::period_samples).max().unwrap_or(1);
         let Settings { samples, rate_hz, carrier_hz, .. } = *settings;
         let depth = Depth::Full;
@@ -176,6 +179,7 @@ impl FrameSearch {
             excision: Excision::new(samples, rate_hz),
             cancellation: Cancellation::new(period, rate_hz, carrier_hz),
             peaks: vec![Peak::default(); bins],
+            hits: Vec::with_capacity(candidates),
             state: State { round: 0, depth, others_since: None, system: 0, candidate: 0, bin: 0 },
             systems,
             removed: 0,
@@ -262,7 +266,8 @@ impl FrameSearch {
     /// Removes the satellites that the round found and prepares the next round; returns whether the search is over.
     fn conclude_round(&mut self) -> bool {
         let state = self.state;
-        let mut hits = Vec::new();
+        let mut hits = std::mem::take(&mut self.hits);
+        hits.clear();
         let mut is_wide = false;
         for (system, (search, _)) in self.systems.iter_mut().enumerate() {
             if state.depth == Depth::Quick && !search.has_quick() {
@@ -284,7 +289,7 @@ impl FrameSearch {
                 }
             }
         }
-        hits.sort_by(|a, b| b.strength_hz.total_cmp(&a.strength_hz));
+        hits.sort_unstable_by(|a, b| b.strength_hz.total_cmp(&a.strength_hz));
         // A weaker one may be what leaks from the strongest one: it is searched for again.
         let leak_hz = hits.first().map_or(0.0, |hit| LEAK * hit.strength_hz);
         let mut rank = 0;
@@ -296,6 +301,7 @@ impl FrameSearch {
         let begins_others = is_wide && !was_quick && state.others_since.is_none();
         let is_last = state.round + 1 == MOST_ROUNDS;
         if is_last || (hits.is_empty() && !was_quick && !begins_others) {
+            self.hits = hits;
             return true;
         }
         for hit in &hits {
@@ -304,6 +310,7 @@ impl FrameSearch {
             found.is_removed = true;
             self.removed += 1;
         }
+        self.hits = hits;
         let round = state.round + 1;
         let others_since = if begins_others { Some(round) } else { state.others_since };
         self.state =
