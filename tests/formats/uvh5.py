@@ -257,6 +257,8 @@ def converted(path, first):
     is_phased = "unprojected" not in [entry["cat_type"] for entry in before.phase_center_catalog.values()]
     for kind in ["uvfits", "ms", "miriad"]:
         data, copy = load(path), f"{path}.{kind}"
+        # UVFITS has no frequency of 0 Hz.
+        data.select(freq_chans=np.flatnonzero(data.freq_array > 0))
         with warnings.catch_warnings():
             # Of phasing to the zenith, and of metadata that the other formats do not have.
             warnings.simplefilter("ignore")
