@@ -22,6 +22,8 @@ pub struct Cancellation {
     rate_hz: f64,
     carrier_hz: f64,
     rotors: Rotors,
+    /// Implementation for the codes; the list of those that the CPU supports is made once.
+    form: Form,
     /// Codes of one period, `[tap][sample]`.
     codes: Vec<i8>,
     row: usize,
@@ -40,6 +42,7 @@ impl Cancellation {
             rate_hz,
             carrier_hz,
             rotors: Rotors::default(),
+            form: Form::best(),
             codes: vec![0; TAPS * row],
             row,
             mixed: vec![Complex32::ZERO; period],
@@ -110,7 +113,7 @@ impl Cancellation {
             let block = (len - at).min(BLOCK_SAMPLES);
             for (offset, row) in taps.iter().zip(self.codes.chunks_exact_mut(self.row)) {
                 let code = nco.code_at(*offset);
-                write_code(Form::best(), replica, &nco, code, block, &mut row[at..at + ROW]);
+                write_code(self.form, replica, &nco, code, block, &mut row[at..at + ROW]);
             }
             let turn = Complex64::cis(-TAU * nco.carrier_turns());
             let turn = Complex32::new(turn.re as f32, turn.im as f32);
