@@ -208,7 +208,7 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 14] {
             format!("abs({clock}) > 2"),
             "1m",
             "warning",
-            "the stream of {{ $labels.block }} at {{ $labels.instance }} is {{ $value }} s ahead of the clock of the host: check its sync time and both clocks",
+            "the stream of {{ $labels.block }} at {{ $labels.instance }} differs by {{ $value }} s from the clock of the host: check its sync time and both clocks",
         ),
         Alert::new(
             "FxgraphDelayModelExpired",

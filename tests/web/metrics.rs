@@ -259,7 +259,7 @@ tests:
         alertname: FxgraphClockWrong
         exp_alerts:
           - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'd:1', block: source}
-            exp_annotations: {summary: 'the stream of source at d:1 is -120 s ahead of the clock of the host: check its sync time and both clocks'}
+            exp_annotations: {summary: 'the stream of source at d:1 differs by 120 s from the clock of the host: check its sync time and both clocks'}
       - eval_time: 15m
         alertname: FxgraphDelayModelExpired
         exp_alerts:

@@ -14,7 +14,7 @@ blocks:
   x: {kind: correlator, input: a, parameters: {spectra_per_dump: 256}}
   p: {kind: pfb, input: n.pol0, parameters: {channels: 16, taps: 4, spectra_per_frame: 1024}}
   t: {kind: fft, input: p}
-  d: {kind: detect, input: t, parameters: {spectra: 4}}
+  d: {kind: detect, input: t, parameters: {spectra: 4, products: power}}
   uvh5: {kind: uvh5_sink, inputs: [x], parameters: {path: o.uvh5, overwrite: true, commit_seconds: 0.1, telescope: {name: t, latitude_degrees: -30, longitude_degrees: 20, height_metres: 1000}, antennas_enu_metres: [[0, 0, 0]]}}
   fil: {kind: filterbank_sink, input: d, parameters: {path: o.fil, bits: 32, overwrite: true}}
   guppi: {kind: guppi_sink, input: f, parameters: {path: o.0000.raw, overwrite: true}}
