@@ -20,7 +20,8 @@ blocks:
   guppi: {kind: guppi_sink, input: f, parameters: {path: o.0000.raw, overwrite: true}}
   dada: {kind: dada_sink, input: f, parameters: {path: o.dada, overwrite: true}}
   vdif: {kind: vdif_sink, input: n.pol1, parameters: {path: o.vdif, overwrite: true, bits: 2, payload_bytes: 1000}}
-  sigmf: {kind: sigmf_sink, input: n.pol1, parameters: {path: o.sigmf-meta, overwrite: true}}
+  r: {kind: ddc, input: n.pol1, parameters: {centre_hz: 256.0e+3, decimation: 4, samples_per_frame: 4096}}
+  sigmf: {kind: sigmf_sink, input: r, parameters: {path: o.sigmf-meta, overwrite: true}}
   npy: {kind: file_sink, input: x, parameters: {path: o.npy, overwrite: true}}
   npz: {kind: file_sink, input: x, parameters: {path: p.npz, overwrite: true}}
   png: {kind: image_sink, input: t, parameters: {path: o.png, rows: channel, columns: spectrum}}
