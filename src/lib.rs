@@ -19,6 +19,7 @@
 //! - [`real_time`]: Unix time of the timestamps of a source
 //! - [`device`], [`gpu`]: names of devices; declarations of GPU programs
 //! - [`npy`]: frames as NumPy arrays
+//! - [`patience`]: time limits that pauses of the program do not use up
 //! - [`diagnostic`]: errors that point at the line of the file
 //! - [`access`]: parameters that name files, and the files that clients may name
 //! - [`elements`], [`difference`]: elements of frames as numbers; differences between two streams
@@ -33,7 +34,8 @@
 pub use fxgraph_core::{
     access, block, counter, device, device_jobs, diagnostic, difference, dtype, edge, elements,
     error, event, examples, files, flowgraph_texts, frame, gpu, kind, live_updates, npy, overload,
-    port, real_time, recorders, retune, summary, threads, time, time_base, timelines, tree,
+    patience, port, real_time, recorders, retune, summary, threads, time, time_base, timelines,
+    tree,
 };
 pub use fxgraph_cuda as cuda;
 pub use fxgraph_flowgraph as flowgraph;
@@ -45,7 +47,7 @@ pub use fxgraph_core::{
     Checked, Clock, Configured, Counter, Counters, DeviceName, Dtype, Env, Frame, FrameMut,
     FrameSizes, Gauge, Header, Implementation, ImplementationInfo, Implementations, Input, Io,
     Kind, KindEntry, KindSpec, LiveKind, Map, Mapped, Next, NotOnHost, ON_HOST, Output, Parameters,
-    PerBase, PortNames, PortPool, PortType, Ports, Refusal, Registry, Resources, Sideband, Summary,
-    Time, TimeBase, TimedSink, ValidityType, async_trait,
+    Patience, PerBase, PortNames, PortPool, PortType, Ports, Refusal, Registry, Resources,
+    Sideband, Summary, Time, TimeBase, TimedSink, ValidityType, async_trait,
 };
 pub use fxgraph_runtime::Control;

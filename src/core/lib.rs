@@ -28,6 +28,7 @@ pub mod live_updates;
 mod map;
 pub mod npy;
 pub mod overload;
+pub mod patience;
 mod per_base;
 pub mod port;
 pub mod real_time;
@@ -58,6 +59,7 @@ pub use kind::{
     PortNames, PortPool, Ports, Refusal, Registry, Resources,
 };
 pub use map::{Map, Mapped};
+pub use patience::Patience;
 pub use per_base::{PerBase, TimedSink};
 pub use port::{Axis, Band, Clock, PortType, Sideband, ValidityType};
 pub use summary::Summary;

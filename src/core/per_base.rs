@@ -3,6 +3,7 @@
 use crate::block::{Block, Input, Io, Next};
 use crate::error::BlockError;
 use crate::kind::{Build, Configured, Env, KindSpec};
+use crate::patience::Patience;
 use crate::port::PortType;
 use crate::retune::Change;
 use crate::summary::Summary;
@@ -11,9 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Time for which a block waits for the last frames of a time base from its other inputs, once one input has a frame of
 /// the next base. Streams of different hosts are apart by less.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Interval at which a waiting block checks the clock.
-const LOOK: Duration = Duration::from_millis(100);
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// A kind without outputs that states the time of its data, such as a sink that writes files.
 pub trait TimedSink: KindSpec + Clone {
@@ -34,8 +33,8 @@ pub struct PerBase<K: TimedSink> {
     number: u64,
     /// Base of the block; `None` before the first frame.
     base: Option<TimeBase>,
-    /// Time at which the first input reached a later base.
-    reached: Option<Instant>,
+    /// Wait for the other inputs, once one has reached a later base.
+    patience: Patience,
     /// Summaries of the blocks before, and that of the present one.
     before: String,
     summary: Summary,
@@ -61,7 +60,7 @@ impl<K: TimedSink> PerBase<K> {
             block,
             number: 1,
             base: None,
-            reached: None,
+            patience: Patience::new(LIMIT),
             before,
             summary,
         }))
@@ -86,12 +85,13 @@ impl<K: TimedSink> PerBase<K> {
         let env = Env { summary: self.summary.clone(), ..self.env.clone() };
         self.block = (self.build)(&configured, &env)?;
         self.base = Some(base);
-        self.reached = None;
+        self.patience.renew();
         self.block.start()
     }
 
-    /// Limits the inputs to the frames of the block's base. Returns whether an input has reached the next base.
-    fn limit(&mut self, inputs: &mut [Input]) -> Result<bool, BlockError> {
+    /// Limits the inputs to the frames of the block's base. Returns the time until the next look if one input has reached
+    /// the next base and others are waited for.
+    fn limit(&mut self, inputs: &mut [Input]) -> Result<Option<Duration>, BlockError> {
         if self.base.is_none() {
             let bases = inputs.iter_mut().filter_map(|input| input.reader.next_base());
             let first = bases.min_by_key(|base| base.from);
@@ -100,15 +100,16 @@ impl<K: TimedSink> PerBase<K> {
                 first => self.base = first,
             }
         }
-        let Some(base) = self.base else { return Ok(false) };
+        let Some(base) = self.base else { return Ok(None) };
         let limit = |inputs: &mut [Input], is_cut| -> u64 {
             inputs.iter_mut().map(|input| input.reader.limit_to(&base, is_cut)).sum()
         };
         let mut dropped = limit(inputs, false);
-        let is_over = self.reached.is_some_and(|reached| reached.elapsed() >= PATIENCE);
+        let has_reached = inputs.iter().any(|input| input.reader.has_later_base());
+        let left = if has_reached { self.patience.left(Instant::now()) } else { None };
         // An input that holds its writer back is not kept waiting.
         let is_full = |input: &Input| input.reader.has_later_base() && input.reader.is_full();
-        if is_over || inputs.iter().any(is_full) {
+        if has_reached && (left.is_none() || inputs.iter().any(is_full)) {
             dropped += limit(inputs, true);
         }
         if dropped > 0 {
@@ -116,11 +117,7 @@ impl<K: TimedSink> PerBase<K> {
             let help = "frames dropped because they came after those of the next time base; look for a late input";
             self.env.counters.loss(name, help).add(dropped);
         }
-        let has_reached = inputs.iter().any(|input| input.reader.has_later_base());
-        if has_reached {
-            self.reached.get_or_insert_with(Instant::now);
-        }
-        Ok(has_reached)
+        Ok(has_reached.then(|| left.unwrap_or(Patience::LOOK)))
     }
 
     fn show_summary(&self) {
@@ -136,7 +133,7 @@ impl<K: TimedSink> Block for PerBase<K> {
     }
 
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        let has_reached = self.limit(io.inputs)?;
+        let left = self.limit(io.inputs)?;
         let next = self.block.work(io);
         io.inputs.iter_mut().for_each(|input| input.reader.end_limit());
         match next? {
@@ -148,8 +145,7 @@ impl<K: TimedSink> Block for PerBase<K> {
                 self.change(next)?;
                 Ok(Next::Again)
             }
-            // Other inputs are waited for, for a limited time.
-            Next::Wait if has_reached => Ok(Next::After(LOOK)),
+            Next::Wait => Ok(left.map_or(Next::Wait, Next::After)),
             next => Ok(next),
         }
     }

@@ -1,24 +1,20 @@
 //! Pairing of two queues of frames by timestamp.
 
 use super::PolAligner;
-use fxgraph::{Block, BlockError, Configured, Counter, Counters, Env, Input, Io, Next};
+use fxgraph::{Block, BlockError, Configured, Counter, Counters, Env, Input, Io, Next, Patience};
 use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 
 /// Number of the newest frames that are kept while the other polarisation is silent, because it may be slightly
 /// later when it returns.
 const KEPT: usize = 2;
-/// Interval at which a waiting block checks the clock.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// The running block.
 pub struct Aligner {
     pairs: Counter,
     unpaired: [Counter; 2],
-    /// Time to wait for a silent polarisation; `None` waits without limit.
-    wait: Option<Duration>,
-    /// Start of the silence of one polarisation.
-    silent_since: Option<Instant>,
+    /// Wait for a silent polarisation; `None` waits without limit.
+    patience: Option<Patience>,
 }
 
 impl Aligner {
@@ -35,18 +31,17 @@ impl Aligner {
                 counters.loss("pol0_frames_unpaired", help),
                 counters.loss("pol1_frames_unpaired", help),
             ],
-            wait: Some(Duration::from_secs_f64(wait_seconds)).filter(|wait| !wait.is_zero()),
-            silent_since: None,
+            patience: (wait_seconds > 0.0)
+                .then(|| Patience::new(Duration::from_secs_f64(wait_seconds))),
         }
     }
 
     /// Discards frames of `input`, number `index`, except the newest, if the other polarisation has been silent for
     /// too long. Returns the next action of the block.
     fn wait_for_other(&mut self, index: usize, input: &mut Input) -> Next {
-        let Some(wait) = self.wait else { return Next::Wait };
-        let silent = self.silent_since.get_or_insert_with(Instant::now).elapsed();
-        if silent < wait {
-            return Next::After(wait.saturating_sub(silent).min(LOOK));
+        let Some(patience) = &mut self.patience else { return Next::Wait };
+        if let Some(left) = patience.left(Instant::now()) {
+            return Next::After(left);
         }
         while input.queued() > KEPT {
             input.pop();
@@ -66,7 +61,7 @@ impl Block for Aligner {
             let ended = [in0.ended(), in1.ended()];
             let times = [in0.peek(), in1.peek()].map(|f| f.map(|f| f.header().timestamp));
             if times[0].is_some() && times[1].is_some() {
-                self.silent_since = None;
+                self.patience.iter_mut().for_each(Patience::renew);
             }
             match times {
                 [Some(a), Some(b)] => match a.cmp(&b) {

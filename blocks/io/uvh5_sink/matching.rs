@@ -1,20 +1,15 @@
 //! Matching of the inputs' dumps by timestamp, and waiting for missing inputs.
 
 use super::writing::Dump;
-use fxgraph::{Counter, Counters, Input, Next};
+use fxgraph::{Counter, Counters, Input, Next, Patience};
 use std::time::{Duration, Instant};
-
-/// Interval at which a waiting block checks the clock.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// State of all inputs.
 pub struct Matching {
     /// Inputs that the block does not wait for until they send again.
     given_up: Vec<bool>,
-    patience: Duration,
-    /// Time since the last dump of any input, and its last update.
-    waited: Duration,
-    looked: Option<Instant>,
+    /// Wait for the next dump of any input.
+    patience: Patience,
     /// Dumps that were at the front of the inputs.
     fronts: Vec<Option<u64>>,
     step: u64,
@@ -29,9 +24,7 @@ impl Matching {
     pub fn new(inputs: usize, step: u64, wait_seconds: f64, counters: &Counters) -> Self {
         Self {
             given_up: vec![false; inputs],
-            patience: Duration::from_secs_f64(wait_seconds),
-            waited: Duration::ZERO,
-            looked: None,
+            patience: Patience::new(Duration::from_secs_f64(wait_seconds)),
             fronts: vec![None; inputs],
             step,
             next: None,
@@ -85,7 +78,7 @@ impl Matching {
                 let time = frame.header().timestamp;
                 // The input sends again, late or not: wait for its next dump.
                 *given_up = false;
-                (self.waited, self.looked) = (Duration::ZERO, None);
+                self.patience.renew();
                 if self.next.is_some_and(|next| time < next) {
                     self.late.add(1);
                     input.pop();
@@ -98,15 +91,10 @@ impl Matching {
 
     /// Waits for the inputs without a dump, and gives them up afterwards.
     fn wait(&mut self, ended: &[bool]) -> Next {
-        let now = Instant::now();
-        let elapsed = self.looked.map_or(Duration::ZERO, |looked| now - looked);
-        // A process that was suspended has not listened in that time, so count at most two intervals.
-        self.waited += elapsed.min(2 * LOOK);
-        self.looked = Some(now);
-        if self.waited < self.patience {
-            return Next::After(self.patience.saturating_sub(self.waited).min(LOOK));
+        if let Some(left) = self.patience.left(Instant::now()) {
+            return Next::After(left);
         }
-        (self.waited, self.looked) = (Duration::ZERO, None);
+        self.patience.renew();
         for ((front, given_up), ended) in self.fronts.iter().zip(&mut self.given_up).zip(ended) {
             *given_up |= front.is_none() && !ended;
         }

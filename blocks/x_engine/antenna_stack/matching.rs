@@ -2,13 +2,11 @@
 
 use super::AntennaStack;
 use crate::common::flagged_antennas::Flagging;
-use fxgraph::{Counter, Counters, Frame, Io, Next, PortType, Ports};
+use fxgraph::{Counter, Counters, Frame, Io, Next, Patience, PortType, Ports};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Interval at which a waiting block checks the clock.
-const LOOK: Duration = Duration::from_millis(100);
 /// Default time to wait when antennas far ahead have a full window. Without a limit, the block would wait for
 /// dead antennas forever.
 const BLOCKED: Duration = Duration::from_secs(2);
@@ -20,11 +18,10 @@ pub struct Matching {
     ended: Vec<bool>,
     /// Antennas that the block does not wait for until they send again.
     given_up: Vec<bool>,
-    patience: Option<Duration>,
-    /// Time since the last frame of any antenna.
-    waited: Duration,
-    /// Last update of `waited`.
-    looked: Option<Instant>,
+    /// Wait for the next frame of any antenna.
+    patience: Patience,
+    /// The wait is limited even if no window is full.
+    is_limited: bool,
     window: Option<usize>,
     window_samples: u64,
     step: u64,
@@ -40,13 +37,13 @@ impl Matching {
     /// Creates the state for checked `ports`.
     pub fn new(parameters: &AntennaStack, ports: &Ports, counters: &Counters) -> Self {
         let step = ports.outputs[0].clock.samples_per_frame;
+        let wait = parameters.wait_seconds.map(Duration::from_secs_f64);
         Self {
             held: vec![VecDeque::new(); ports.inputs.len()],
             ended: vec![false; ports.inputs.len()],
             given_up: vec![false; ports.inputs.len()],
-            patience: parameters.wait_seconds.map(Duration::from_secs_f64),
-            waited: Duration::ZERO,
-            looked: None,
+            patience: Patience::new(wait.unwrap_or(BLOCKED)),
+            is_limited: wait.is_some(),
             window: parameters.window,
             window_samples: step.saturating_mul(parameters.window.unwrap_or(0) as u64),
             step,
@@ -133,7 +130,7 @@ impl Matching {
             {
                 // The antenna sends again, late or not: wait for its next frame.
                 *given_up = false;
-                (self.waited, self.looked) = (Duration::ZERO, None);
+                self.patience.renew();
                 if self.next.is_some_and(|next| frame.header().timestamp < next) {
                     self.late.add(1);
                 } else {
@@ -143,23 +140,16 @@ impl Matching {
         }
     }
 
-    /// Waits for the antennas without a frame, at most `patience`, and gives them up afterwards. `is_blocked` is
-    /// whether the window of some antenna is full. Returns the next action of the block.
+    /// Waits for the antennas without a frame, and gives them up afterwards. `is_blocked` is whether the window of some
+    /// antenna is full. Returns the next action of the block.
     fn wait(&mut self, is_blocked: bool) -> Next {
-        let patience = self.patience.or(is_blocked.then_some(BLOCKED));
-        let Some(patience) = patience else { return Next::Wait };
-        if self.held.iter().all(VecDeque::is_empty) {
+        if self.held.iter().all(VecDeque::is_empty) || !(self.is_limited || is_blocked) {
             return Next::Wait;
         }
-        let now = Instant::now();
-        let elapsed = self.looked.map_or(Duration::ZERO, |looked| now - looked);
-        // A process that was suspended has not listened in that time, so count at most two intervals.
-        self.waited += elapsed.min(2 * LOOK);
-        self.looked = Some(now);
-        if self.waited < patience {
-            return Next::After(patience.saturating_sub(self.waited).min(LOOK));
+        if let Some(left) = self.patience.left(Instant::now()) {
+            return Next::After(left);
         }
-        (self.waited, self.looked) = (Duration::ZERO, None);
+        self.patience.renew();
         for ((held, given_up), ended) in self.held.iter().zip(&mut self.given_up).zip(&self.ended) {
             if held.is_empty() && !ended && !*given_up {
                 *given_up = true;
