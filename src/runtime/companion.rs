@@ -144,8 +144,10 @@ impl Link {
 
     // Called by the running block's thread.
 
+    /// Gives the candidate's thread `order`, and wakes it.
     pub fn order(&self, order: Order) {
         self.change(|shared| shared.order = order);
+        self.wake_companion();
     }
 
     pub fn wake_companion(&self) {
@@ -178,6 +180,17 @@ impl Link {
 
     pub fn is_overdue(&self) -> bool {
         lock(&self.shared).is_overdue
+    }
+
+    /// Ends the swap with the candidate in the slot; `false` if the caller's time limit has passed, so that nobody
+    /// would know of it.
+    pub fn accept(&self) -> bool {
+        self.change(|shared| {
+            if !shared.is_overdue {
+                shared.verdict.get_or_insert(Verdict::Swapped);
+            }
+            !shared.is_overdue
+        })
     }
 
     /// Sets the result; only the first call counts.

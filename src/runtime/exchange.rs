@@ -3,16 +3,14 @@
 use super::companion::{GivenUp, Link, Order, Verdict, launch};
 use super::report::Unanswered;
 use super::running::Handle;
-use super::takeover::Newcomer;
+use super::takeover::{Newcomer, Tie};
 use fxgraph_core::edge::Edge;
 use fxgraph_core::retune::{ConfigIds, When};
 use fxgraph_flowgraph::Part;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Interval at which an idle running block is woken to check its candidate.
-const LOOK: Duration = Duration::from_millis(100);
-/// Time limit for a thread to end after the order to.
+/// Shortest time limit for a thread to end after the order to, and for the running block to answer.
 const PARTING: Duration = Duration::from_secs(10);
 /// Time limit for the running block to give up a candidate.
 const GIVING_UP: Duration = Duration::from_secs(2);
@@ -24,8 +22,8 @@ pub(crate) struct Terms {
     pub ids: ConfigIds,
     /// Time within which the new block must be in the slot.
     pub limit: Duration,
-    /// Longest delay of a frame of the new block after the old block's.
-    pub late: Duration,
+    /// Time limit for a call of one of the blocks.
+    pub call: Duration,
     /// The flowgraph may wait for the new block while it catches up.
     pub may_hold_up: bool,
 }
@@ -109,20 +107,19 @@ impl Handle {
         let samples = part.ports.outputs.iter().map(|port| port.clock.samples_per_frame).collect();
         launch(part, &terms.ids, self.run(), &link)
             .map_err(|error| NotExchanged::NotStarted(error.to_string()))?;
-        let Terms { late, may_hold_up, limit, .. } = terms;
-        let mut exchange = Exchange { link, limit, is_beside: false };
+        let Terms { call, may_hold_up, limit, .. } = terms;
+        let parting = PARTING.max(call);
+        let mut exchange = Exchange { link, name, limit, parting, is_beside: false };
         let link = &exchange.link;
         link.wait_started(deadline).map_err(NotExchanged::NotStarted)?;
-        let (link, when) = (Arc::clone(link), when.clone());
-        let new = Newcomer { link, tees, kept, when, samples, late, may_hold_up };
+        let (link, when) = (Tie(Arc::clone(link)), when.clone());
+        let new = Newcomer { link, tees, kept, when, samples, call, may_hold_up };
         // From here on dropping `exchange` gives the candidate up, even if the block answers too late.
         exchange.is_beside = true;
-        if !self.ask(&name, limit, move |hosted| hosted.put_beside(new))? {
-            exchange.is_beside = false;
+        if !self.ask(&exchange.name, limit, move |hosted| hosted.put_beside(new))? {
             return Err(NotExchanged::Busy);
         }
         exchange.link.order(Order::Work);
-        exchange.link.wake_companion();
         Ok(exchange)
     }
 }
@@ -131,7 +128,11 @@ impl Handle {
 /// of all swaps at that timestamp are ready. Dropping it before the end gives the candidate up.
 pub(crate) struct Exchange {
     link: Arc<Link>,
+    /// Name of the running block.
+    name: String,
     limit: Duration,
+    /// Time limit for a thread to end, and for the running block to answer.
+    parting: Duration,
     /// The running block may have the candidate attached.
     is_beside: bool,
 }
@@ -139,43 +140,32 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// Waits until the candidate has caught up.
     pub fn wait_ready(&self, deadline: Instant) -> Result<(), NotExchanged> {
-        loop {
-            match self.link.wait_ready(Instant::now() + LOOK) {
-                Some(Ok(())) => return Ok(()),
-                Some(Err(verdict)) => return self.outcome(verdict),
-                None if self.is_hung(deadline) => {
-                    return Err(NotExchanged::NeverCaughtUp(self.limit));
-                }
-                None => self.urge(deadline),
-            }
+        match self.link.wait_ready(deadline) {
+            Some(Ok(())) => Ok(()),
+            Some(Err(verdict)) => self.outcome(verdict),
+            None => self.give_up(),
         }
     }
 
     /// Waits, once the timestamp is decided, for the result of the swap.
     pub fn finish(&self, deadline: Instant) -> Result<(), NotExchanged> {
         self.link.main.wake();
-        loop {
-            match self.link.wait_verdict(Instant::now() + LOOK) {
-                Some(verdict) => return self.outcome(verdict),
-                None if self.is_hung(deadline) => {
-                    return Err(NotExchanged::NeverCaughtUp(self.limit));
-                }
-                None => self.urge(deadline),
+        match self.link.wait_verdict(deadline) {
+            Some(verdict) => self.outcome(verdict),
+            None => self.give_up(),
+        }
+    }
+
+    /// Gives the candidate up. The running block decides what that means: it may have accepted the candidate meanwhile.
+    fn give_up(&self) -> Result<(), NotExchanged> {
+        self.link.hurry();
+        match self.link.wait_verdict(Instant::now() + self.parting) {
+            Some(verdict) => self.outcome(verdict),
+            None => {
+                let (block, limit) = (self.name.clone(), self.parting);
+                Err(Unanswered::Busy { block, limit }.into())
             }
         }
-    }
-
-    /// Whether the running block has not returned from `work` for so long that other swaps must not
-    /// wait for it.
-    fn is_hung(&self, deadline: Instant) -> bool {
-        Instant::now() >= deadline + PARTING
-    }
-
-    fn urge(&self, deadline: Instant) {
-        if Instant::now() >= deadline {
-            self.link.hurry();
-        }
-        self.link.main.wake();
     }
 
     fn outcome(&self, verdict: Verdict) -> Result<(), NotExchanged> {
@@ -193,13 +183,14 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         self.link.hurry();
-        if self.is_beside {
-            // After the result the running block has no candidate.
-            let _ = self.link.wait_verdict(Instant::now() + GIVING_UP);
-        }
-        self.link.order(Order::End);
-        self.link.wake_companion();
+        let is_over = if self.is_beside {
+            // The running block ends the candidate's thread, now or when it returns from its call.
+            self.link.wait_verdict(Instant::now() + GIVING_UP).is_some()
+        } else {
+            self.link.order(Order::End);
+            true
+        };
         // After the end of the thread, the candidate's memory and sockets are free again.
-        let _ = self.link.wait_gone(Instant::now() + PARTING);
+        let _ = is_over && self.link.wait_gone(Instant::now() + self.parting);
     }
 }

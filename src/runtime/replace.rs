@@ -121,12 +121,18 @@ impl Handle {
             Ok(_) => lock(&out).take().ok_or(NotExchanged::Busy),
             Err(error) => {
                 // If the old block was taken out all the same, it goes back.
+                let putting = Arc::clone(&out);
                 self.tell_block(&name, move |hosted| {
-                    if let Some((old, _)) = lock(&out).take() {
+                    if let Some((old, _)) = lock(&putting).take() {
                         hosted.block = old;
                         hosted.is_held = false;
                     }
                 });
+                if matches!(error, Unanswered::Ended(_))
+                    && let Some((old, _)) = lock(&out).take()
+                {
+                    let _ = aside.end(old, inputs, deadline);
+                }
                 Err(error.into())
             }
         };
@@ -152,7 +158,10 @@ impl Handle {
         let cell = Arc::clone(&place);
         // `Vacant` in the slot cannot be busy, so this command also runs on a slow machine.
         let (done, is_done) = mpsc::sync_channel(1);
+        let new = Arc::new(Mutex::new(Some(new)));
+        let putting = Arc::clone(&new);
         self.tell_block(&name, move |hosted| {
+            let Some(new) = lock(&putting).take() else { return };
             hosted.block = new;
             hosted.begun = cell.begun(hosted);
             hosted.is_held = false;
@@ -162,6 +171,10 @@ impl Handle {
             let _ = done.send(());
         });
         if is_done.recv_timeout(PUT) == Err(RecvTimeoutError::Disconnected) {
+            // The slot has ended, so that nobody else ends the new block.
+            if let Some(new) = lock(&new).take() {
+                let _ = aside.end(new, inputs, Instant::now());
+            }
             return Err(NotExchanged::Ended);
         }
         match &outcome {

@@ -117,7 +117,6 @@ impl Drop for Shadow {
         self.is_over.store(true, Ordering::Release);
         self.comparison.unpark();
         self.link.order(Order::End);
-        self.link.wake_companion();
     }
 }
 
@@ -161,11 +160,9 @@ impl Handle {
         let (comparison, dropped) = attached.inspect_err(|_| {
             is_over.store(true, Ordering::Release);
             link.order(Order::End);
-            link.wake_companion();
             let _ = link.wait_gone(Instant::now() + PARTING);
         })?;
         link.order(Order::Work);
-        link.wake_companion();
         let before = spent(&main);
         Ok(Shadow { link, compared, dropped, main, side, before, is_over, comparison })
     }
@@ -320,7 +317,6 @@ impl Comparison {
             }
         }
         self.link.order(Order::End);
-        self.link.wake_companion();
     }
 
     /// Consumes the next frame of both blocks at an output, or the older one if their timestamps differ;

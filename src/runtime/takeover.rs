@@ -9,20 +9,28 @@ use super::cell::Cell;
 use super::companion::{Companion, GivenUp, Link, Order, Verdict};
 use super::hosted::Hosted;
 use super::run::{Fault, Run, lock};
+use super::timing::For;
 use fxgraph_core::edge::FrameWriter;
 use fxgraph_core::edge::Tee;
 use fxgraph_core::edge::{Edge, FrameReader};
 use fxgraph_core::event::EventKind;
+use fxgraph_core::patience::Patience;
 use fxgraph_core::retune::{Known, When};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Frames of each output that the new block pushes while the old one is ready for a roll-back.
 const WATCHED: u64 = 3;
+/// Frames that the old block may make from frames that the new one has taken, too, and made nothing of. Blocks for a GPU
+/// make a frame some frames after they have taken it.
+const AHEAD: usize = 4;
+/// Shortest time limit for the old block to end its call and come back.
+const COMING_HOME: Duration = Duration::from_secs(30);
 
 /// State of a swap in the running block: the candidate, later the old block as a fallback.
 pub(super) struct Beside {
-    link: Arc<Link>,
+    link: Tie,
     /// Frames of each output of the candidate.
     kept: Vec<FrameReader>,
     /// For each output: the candidate's last frame had the validity of the running block's.
@@ -32,23 +40,36 @@ pub(super) struct Beside {
     when: When,
     /// The caller of the swap was notified that the candidate has caught up.
     is_told: bool,
-    /// Longest delay of a frame of the new block after the old block's.
-    late: Duration,
+    /// Time limit for a call of one of the blocks: none is waited for longer.
+    call: Duration,
 }
 
+/// State of a swap. Only the running block ends a state. The clock of all states is that of frames: a candidate has
+/// caught up, and a new block is checked, by frames of the old one. Time counts only where no frame can come: a block that
+/// makes nothing of frames that wait, one that does not come home, and a caller that waits no longer.
 enum Phase {
+    /// The candidate works on the same frames; the running block pushes its own.
+    /// Ends with the timestamp of the swap, or in a candidate given up.
     CatchingUp,
     /// The running block has reached the swap's timestamp; the candidate is being handed over.
+    /// Ends with the candidate, or in a candidate given up.
     Fetching,
     /// The candidate is in the slot; the old block runs on the candidate's thread.
-    Watching {
-        /// Number of frames of each output after which the swap is final.
-        until: Vec<u64>,
-        /// Time since which the old block has had a frame that the new one has not.
-        behind: Option<Instant>,
-    },
+    /// Ends after [`WATCHED`] frames, or in a roll-back.
+    Watching(Check),
     /// The new block failed; the old one is being handed back.
-    RollingBack(String),
+    /// Ends with the old block, or, if that does not come, in the failure of both.
+    RollingBack { cause: String, patience: Patience },
+}
+
+/// Check of the new block in the slot against the old one.
+struct Check {
+    /// For each output: number of frames after which the swap is final, and number of frames of the old block after the
+    /// new one's last that count as silence of the new one.
+    outputs: Vec<(u64, usize)>,
+    /// Frames that the new block has taken and made, and the wait for the next one.
+    seen: u64,
+    patience: Patience,
 }
 
 /// Next action of the running block.
@@ -60,16 +81,34 @@ pub(super) enum Turn {
     Lost(Fault),
 }
 
+/// The running block's end of the link to a candidate. The candidate's thread ends with it, however the swap, the block
+/// or a command to it ends. Nobody else may end the thread, because after a swap it has the old block.
+pub(super) struct Tie(pub Arc<Link>);
+
+impl Deref for Tie {
+    type Target = Link;
+    fn deref(&self) -> &Link {
+        &self.0
+    }
+}
+
+impl Drop for Tie {
+    fn drop(&mut self) {
+        self.0.decide(Verdict::Ended);
+        self.0.order(Order::End);
+    }
+}
+
 /// A candidate with its edges and the terms of its swap.
 pub(super) struct Newcomer {
-    pub link: Arc<Link>,
+    pub link: Tie,
     pub tees: Vec<Arc<Edge>>,
     pub kept: Vec<Arc<Edge>>,
     /// Timestamp from which the candidate's frames are used.
     pub when: When,
     /// Samples of a frame of each output.
     pub samples: Vec<u64>,
-    pub late: Duration,
+    pub call: Duration,
     pub may_hold_up: bool,
 }
 
@@ -94,7 +133,7 @@ impl Hosted {
             phase: Phase::CatchingUp,
             when: new.when,
             is_told: false,
-            late: new.late,
+            call: new.call,
         });
         true
     }
@@ -147,24 +186,30 @@ impl Beside {
                 let is_due = !is_over && matches!(self.phase, Phase::Fetching);
                 (if is_due { Turn::Hold } else { Turn::Work }, is_over)
             }
-            Phase::Watching { .. } => match self.watch(hosted) {
+            Phase::Watching(_) => match self.watch(hosted) {
                 // The failed block must not work while the old one is handed back.
-                None if matches!(self.phase, Phase::RollingBack(_)) => (Turn::Hold, false),
+                None if matches!(self.phase, Phase::RollingBack { .. }) => (Turn::Hold, false),
                 None => (Turn::Work, false),
                 Some(text) => {
                     run.events.add(EventKind::Swapped, Some(&cell.name), text);
-                    self.link.decide(Verdict::Swapped);
                     (Turn::Work, true)
                 }
             },
-            Phase::RollingBack(cause) => {
-                let cause = cause.clone();
-                let Some(mut old) = self.link.take_home() else { return (Turn::Hold, false) };
+            Phase::RollingBack { cause, patience } => {
+                let lost = |cause: &str, other: &str| {
+                    let cause = format!("{cause}; the old block failed too: {other}");
+                    (Turn::Lost(Fault { cause, panic: false }), true)
+                };
+                let Some(mut old) = self.link.take_home() else {
+                    let is_over = patience.left(Instant::now()).is_none();
+                    let other = "its last call did not return";
+                    return if is_over { lost(cause, other) } else { (Turn::Hold, false) };
+                };
                 if let Some(other) = self.link.fault() {
                     self.link.send_back(old, Order::End);
-                    let cause = format!("{cause}; the old block failed too: {other}");
-                    return (Turn::Lost(Fault { cause, panic: false }), true);
+                    return lost(cause, &other);
                 }
+                let cause = cause.clone();
                 self.exchange(hosted, &mut old, cell);
                 self.link.send_back(old, Order::End);
                 run.events.add(EventKind::RolledBack, Some(&cell.name), cause.clone());
@@ -212,9 +257,14 @@ impl Beside {
         let Some(mut companion) = self.link.take_home() else { return false };
         if has_caught_up {
             self.exchange(hosted, &mut companion, cell);
-            let until = |output: &fxgraph_core::Output| output.writer.to_be_pushed() + WATCHED;
-            let until = hosted.outputs.iter().map(until).collect();
-            self.phase = Phase::Watching { until, behind: None };
+            let outputs = hosted.outputs.iter().zip(&self.kept).map(|(output, kept)| {
+                let until = output.writer.to_be_pushed() + WATCHED;
+                // The old block has made the frames that it held back already.
+                (until, kept.queued() + AHEAD.min(kept.depth()))
+            });
+            let outputs = outputs.collect();
+            self.phase =
+                Phase::Watching(Check { outputs, seen: 0, patience: Patience::new(self.call) });
         } else {
             self.phase = Phase::CatchingUp;
         }
@@ -252,43 +302,53 @@ impl Beside {
 
     /// Checks the new block; the text of the event once the swap is final.
     fn watch(&mut self, hosted: &mut Hosted) -> Option<String> {
-        let Phase::Watching { until, behind } = &mut self.phase else { return None };
+        let Phase::Watching(check) = &mut self.phase else { return None };
         if hosted.tee_dropped() || self.link.fault().is_some() {
+            self.link.decide(Verdict::Swapped);
             return Some("in place; the old block could not be kept as a fallback".to_owned());
         }
-        let mut outputs = hosted.outputs.iter().zip(&*until);
-        if outputs.all(|(output, until)| output.writer.pushed() >= *until) {
+        let mut outputs = hosted.outputs.iter().zip(&check.outputs);
+        let is_checked = outputs.all(|(output, (until, _))| output.writer.pushed() >= *until);
+        if is_checked && self.link.accept() {
             return Some(format!("in place, {WATCHED} frames checked"));
         }
-        let mut is_ahead = false;
-        for (kept, output) in self.kept.iter_mut().zip(&hosted.outputs) {
+        let mut is_behind = false;
+        let outputs = hosted.outputs.iter().zip(&check.outputs);
+        for (kept, (output, (_, most))) in self.kept.iter_mut().zip(outputs) {
             let last = output.writer.last();
             while kept.peek().is_some_and(|old| Some(old.header().timestamp) <= last) {
                 kept.pop();
             }
-            is_ahead |= kept.waits() && output.writer.readers_have_room();
+            is_behind |= kept.queued() >= *most && output.writer.readers_have_room();
         }
-        if !is_ahead {
-            *behind = None;
-            let text = "in place; no frame arrived to check it";
-            return self.link.is_overdue().then(|| text.to_owned());
+        let taken: u64 = hosted.inputs.iter().map(|input| input.reader.taken()).sum();
+        let made: u64 = hosted.outputs.iter().map(|output| output.writer.to_be_pushed()).sum();
+        // A block that waits for data or for room is not silent.
+        if check.seen != taken + made || !matches!(hosted.waits_for(), For::Itself) {
+            check.seen = taken + made;
+            check.patience.renew();
         }
-        if behind.get_or_insert_with(Instant::now).elapsed() > self.late {
-            let late = self.late.as_secs_f64();
-            let cause = format!("a frame came more than {late} s later than from the old block");
-            self.roll_back(&cause, false);
-        }
+        let cause = if is_behind {
+            format!("the old block is {AHEAD} frames ahead on the same data")
+        } else if check.patience.left(Instant::now()).is_none() {
+            format!("it makes nothing of frames that wait, for {} s", self.call.as_secs_f64())
+        } else if self.link.is_overdue() {
+            "it was not checked within the time limit".to_owned()
+        } else {
+            return None;
+        };
+        self.roll_back(&cause, false);
         None
     }
 
     fn roll_back(&mut self, cause: &str, has_lost_sight: bool) -> bool {
-        let is_possible = matches!(self.phase, Phase::Watching { .. })
+        let is_possible = matches!(self.phase, Phase::Watching(_))
             && !has_lost_sight
             && self.link.fault().is_none();
         if is_possible {
-            self.phase = Phase::RollingBack(cause.to_owned());
+            let patience = Patience::new(self.call.max(COMING_HOME));
+            self.phase = Phase::RollingBack { cause: cause.to_owned(), patience };
             self.link.order(Order::ComeHome);
-            self.link.wake_companion();
         }
         is_possible
     }
@@ -306,14 +366,5 @@ impl Beside {
         }
         hosted.begun = cell.begun(hosted);
         lock(&cell.tally).exchange(occupant);
-    }
-}
-
-impl Drop for Beside {
-    /// Ends the candidate's thread, however the block ends.
-    fn drop(&mut self) {
-        self.link.decide(Verdict::Ended);
-        self.link.order(Order::End);
-        self.link.wake_companion();
     }
 }

@@ -199,6 +199,12 @@ impl FrameReader {
         self.limit = None;
     }
 
+    /// Length of the queue of the edge in frames.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.edge.depth()
+    }
+
     /// Whether the queue of the edge is full.
     #[must_use]
     pub fn is_full(&self) -> bool {

@@ -16,10 +16,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Shortest limit on the delay of a frame of the new block after the old block's.
-const LATE: Duration = Duration::from_millis(500);
+/// Shortest time limit for a call of a block that is swapped.
+const CALL: Duration = Duration::from_secs(2);
 /// The same limit in frame intervals; the longer one applies.
-const LATE_FRAMES: u32 = 4;
+const CALL_FRAMES: u32 = 4;
 
 /// Reason why a change was not made. The flowgraph continues unchanged.
 #[derive(Debug, thiserror::Error)]
@@ -144,7 +144,8 @@ impl Control {
             let sent = change.send(moment.when(), deadline, may_hold_up)?;
             sent.exchange.wait_ready(deadline)?;
             let at = moment.decide(0);
-            sent.exchange.finish(deadline)?;
+            // After the decision the swap gets the time that it needs.
+            sent.exchange.finish(deadline.max(Instant::now() + change.finishing_limit()))?;
             sent.settle();
             Ok(at)
         };
@@ -376,7 +377,7 @@ impl Change {
         let terms = Terms {
             ids: self.after.config_ids(0),
             limit: deadline.saturating_duration_since(Instant::now()),
-            late: LATE.max(self.frame_period() * LATE_FRAMES),
+            call: CALL.max(self.frame_period() * CALL_FRAMES),
             may_hold_up,
         };
         Ok(Sent { exchange: self.run.begin_exchange(newcomer, terms, when)?, kept })

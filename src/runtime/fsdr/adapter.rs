@@ -19,6 +19,7 @@ use futuresdr::runtime::dev::{
     BlockMeta, BufferReader, BufferWriter, Kernel, MessageOutputs, WorkIo,
 };
 use fxgraph_core::block::{Io, Next, Output};
+use fxgraph_core::patience::Patience;
 use fxgraph_core::retune::Heard;
 use fxgraph_flowgraph::Part;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -131,7 +132,12 @@ impl Adapter {
                 hosted.begin_turn();
                 return true;
             }
-            Turn::Work | Turn::Hold => cell.waits.begin(For::Room),
+            turn @ (Turn::Work | Turn::Hold) => {
+                cell.waits.begin(For::Room);
+                if matches!(turn, Turn::Hold) {
+                    io.block_on(workers::after(Patience::LOOK));
+                }
+            }
             Turn::Lost(fault) => {
                 run.fail(cell, fault);
                 io.finished = true;
@@ -145,6 +151,11 @@ impl Adapter {
             let writer = &output.writer;
             self.cell.set_pushed(number, writer.pushed(), writer.last());
         }
+    }
+
+    /// Whether a swap of the block is in progress.
+    fn is_swapped(&self) -> bool {
+        self.hosted.as_ref().is_some_and(|hosted| hosted.beside.is_some())
     }
 
     /// Fails the run if `outcome` is a failure.
@@ -218,6 +229,12 @@ impl Kernel for Adapter {
                 self.survive(fault).await
             }
             Outcome::Aborted => Next::Finished,
+        };
+        let next = match next {
+            // A swap has time limits.
+            Next::Wait if self.is_swapped() => Next::After(Patience::LOOK),
+            Next::After(time) if self.is_swapped() => Next::After(time.min(Patience::LOOK)),
+            next => next,
         };
         match next {
             Next::Wait => {}

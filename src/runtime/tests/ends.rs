@@ -1,7 +1,8 @@
 //! Tests of starts and ends of runs.
 
 use super::*;
-use crate::Prepared;
+use crate::{NotExchanged, Prepared};
+use std::sync::mpsc::channel;
 
 #[test]
 fn abort_drops_queued_frames_and_finishes_every_block() {
@@ -177,5 +178,36 @@ fn block_that_pushes_in_a_loop_still_stops() {
         reach(&pushed, 1_000);
         running.request_stop();
         assert!(ended(running).failures.is_empty());
+    }
+}
+
+#[test]
+fn sink_that_is_swapped_while_the_run_is_aborted_finishes() {
+    let mut net = Net::default();
+    let src = net.add("src", &[], 1, source(u64::MAX));
+    net.add("out", &[src], 0, Seen::default().sink());
+    let log = net.log.clone();
+    let mut other = Net { log: log.clone(), ..Net::default() };
+    let (started, is_started) = channel();
+    let (goes_on, may_go_on) = channel();
+    let hook = move || {
+        started.send(()).unwrap();
+        may_go_on.recv().unwrap();
+        Ok(())
+    };
+    other.hooks("new", Box::new(hook), Box::new(|| Ok(())));
+    let part = Part { name: "out".to_owned(), ..other.parts.remove(0) };
+    let running = start(net.assembly(), TWO_WORKERS).unwrap();
+    let handle = running.handle();
+    std::thread::scope(|scope| {
+        let swap = scope.spawn(|| handle.replace(part, true, Duration::from_mins(1)));
+        is_started.recv().unwrap();
+        running.abort();
+        assert!(running.wait_timeout(Duration::from_mins(1)));
+        goes_on.send(()).unwrap();
+        assert_eq!(swap.join().unwrap(), Err(NotExchanged::Ended));
+    });
+    for name in ["out", "new"] {
+        assert!(log.has(&format!("finish {name}")), "{name}");
     }
 }

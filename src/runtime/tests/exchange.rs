@@ -23,8 +23,15 @@ enum Flaw {
     Slow,
     /// Data that are never valid.
     Invalid,
-    /// No frames in the slot.
+    /// Takes and makes no frames in the slot.
     Stalls,
+    /// Takes frames in the slot and makes none.
+    Swallows,
+}
+
+/// Whether the block that this thread calls is not a candidate.
+fn is_in_place() -> bool {
+    std::thread::current().name().is_none_or(|name| !name.ends_with("candidate"))
 }
 
 /// Block that outputs the sum over the last [`WINDOW`] frames, valid once it has consumed that many, and its
@@ -43,8 +50,7 @@ impl Sum {
     }
 
     fn flawed(&mut self) -> Result<bool, BlockError> {
-        let is_in_place =
-            std::thread::current().name().is_none_or(|name| !name.ends_with("candidate"));
+        let is_in_place = is_in_place();
         match self.flaw {
             Flaw::Early if self.window.len() == 2 => return Err(BlockError::new("early")),
             Flaw::Late(panics) if is_in_place => {
@@ -52,10 +58,9 @@ impl Sum {
                 return Err(BlockError::new("late"));
             }
             Flaw::Slow => std::thread::sleep(Duration::from_millis(20)),
-            Flaw::Stalls if is_in_place => return Ok(true),
             _ => {}
         }
-        Ok(false)
+        Ok(self.flaw == Flaw::Stalls && is_in_place)
     }
 }
 
@@ -72,6 +77,9 @@ impl Block for Sum {
                 return Ok(Next::Wait);
             }
             let input = io.inputs[0].pop().unwrap();
+            if self.flaw == Flaw::Swallows && is_in_place() {
+                continue;
+            }
             let time = input.header().timestamp;
             self.window.push(input.as_slice::<u64>().unwrap()[0]);
             if self.window.len() > WINDOW {
@@ -162,28 +170,29 @@ impl Bench {
     }
 
     fn try_swap(&self, factor: u64, flaw: Flaw, terms: &Terms) -> Result<(), NotExchanged> {
+        self.handle.exchange(self.part(factor, flaw), terms.clone())
+    }
+
+    /// A candidate for `mid`, with its edges.
+    fn part(&self, factor: u64, flaw: Flaw) -> Part {
         let depth = 48;
         let (tee, kept) = (Edge::new(depth), Edge::new(depth));
         let pool = Pool::new(&HostAllocator, 2 * depth, 16, 1).unwrap();
-        let cell_wake = self.handle.waker("mid").unwrap();
-        self.handle.exchange(
-            Part {
-                name: "mid".to_owned(),
-                kind: "sum",
-                block: Box::new(Sum::new(factor, flaw, &self.blocks)),
-                counters: Counters::default(),
-                summary: Summary::default(),
-                events: BlockEvents::default(),
-                wake: cell_wake,
-                inputs: vec![tee],
-                outputs: vec![PartOutput { edges: vec![kept], pool: Some(pool) }],
-                ports: Ports { inputs: vec![port()], outputs: vec![port()] },
-                thread: Thread::Shared,
-                on_fault: OnFault::Stop,
-                rebuild: None,
-            },
-            terms.clone(),
-        )
+        Part {
+            name: "mid".to_owned(),
+            kind: "sum",
+            block: Box::new(Sum::new(factor, flaw, &self.blocks)),
+            counters: Counters::default(),
+            summary: Summary::default(),
+            events: BlockEvents::default(),
+            wake: self.handle.waker("mid").unwrap(),
+            inputs: vec![tee],
+            outputs: vec![PartOutput { edges: vec![kept], pool: Some(pool) }],
+            ports: Ports { inputs: vec![port()], outputs: vec![port()] },
+            thread: Thread::Shared,
+            on_fault: OnFault::Stop,
+            rebuild: None,
+        }
     }
 
     /// Ends the run, checks that every frame arrived once, in order and with the right values, and returns the
@@ -217,7 +226,7 @@ impl Bench {
         Terms {
             ids: factor.into(),
             limit: Duration::from_mins(1),
-            late: Duration::from_secs(2),
+            call: Duration::from_secs(2),
             may_hold_up: false,
         }
     }
@@ -260,8 +269,55 @@ fn roll_back_drops_and_duplicates_no_frame() {
     }
     let error = bench.swap(2, Flaw::Stalls, &Bench::terms(2)).unwrap_err();
     let NotExchanged::RolledBack(cause) = error else { panic!("{error}") };
-    assert!(cause.contains("later than from the old block"), "{cause}");
+    assert!(cause.contains("makes nothing of frames that wait"), "{cause}");
     bench.end();
+}
+
+#[test]
+fn check_of_a_new_block_counts_frames_and_no_time() {
+    let bench = bench(Some(PERIOD));
+    // As for frames of hours.
+    let terms = Terms { call: Duration::from_hours(8), ..Bench::terms(2) };
+    let began = Instant::now();
+    let error = bench.swap(2, Flaw::Swallows, &terms).unwrap_err();
+    let NotExchanged::RolledBack(cause) = error else { panic!("{error}") };
+    assert!(cause.contains("4 frames ahead on the same data"), "{cause}");
+    assert!(began.elapsed() < terms.limit, "it was not the time limit");
+    bench.swap(3, Flaw::None, &Terms { ids: 3.into(), ..terms }).unwrap();
+    bench.end();
+}
+
+#[test]
+fn caller_that_leaves_gets_no_swap_and_the_flowgraph_goes_on() {
+    // Limits that a call of hours would keep.
+    let call = Duration::from_hours(8);
+    let flaws = [Flaw::None, Flaw::Stalls, Flaw::Swallows];
+    // Before the new block is in the slot, and while it is checked.
+    for (flaw, pause) in flaws.into_iter().flat_map(|flaw| [0, 5].map(|pause| (flaw, pause))) {
+        let bench = bench(Some(PERIOD));
+        let short = Terms { call, ..Bench::terms(2) };
+        let moment = fxgraph_core::retune::Undecided::new();
+        let exchange = loop {
+            let deadline = Instant::now() + short.limit;
+            let part = bench.part(2, flaw);
+            let exchange = bench.handle.begin_exchange(part, short.clone(), moment.when()).unwrap();
+            match exchange.wait_ready(deadline) {
+                Ok(()) => break exchange,
+                Err(NotExchanged::TooSlow) => {}
+                Err(error) => panic!("{error}"),
+            }
+        };
+        moment.decide(0);
+        std::thread::sleep(Duration::from_millis(pause));
+        drop(exchange);
+        let made = || bench.handle.stats()[1].frames_out;
+        let before = made();
+        while made() < before + 100 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        bench.swap(3, Flaw::None, &Terms { ids: 3.into(), call, ..Bench::terms(3) }).unwrap();
+        bench.end();
+    }
 }
 
 #[test]
