@@ -39,8 +39,10 @@ const MEMORY_KIB: usize = 1 << 19;
 const FRAMES: usize = 5;
 /// Maximum number of copies and views computed at once; others wait, and get newer frames.
 const WORKERS: usize = 2;
-/// Time limit for a block to respond and for the first frame, below the time limit of the request.
+/// Time limit for a block to respond, and the shortest one for the first frame.
 const LIMIT: Duration = Duration::from_secs(20);
+/// Longest time limit for the first frame, below the time limit of the request.
+const LONGEST_WAIT: Duration = Duration::from_secs(80);
 
 /// Purpose of a tap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,19 +218,28 @@ impl Watch {
         made: impl Fn(&PortType, TapFrame) -> T + Clone + Send + 'static,
     ) -> Result<(T, Room), Problem> {
         let output = self.tap.output().to_owned();
-        match timeout(LIMIT, self.next(made)).await {
+        let limit = self.frame_limit();
+        match timeout(limit, self.next(made)).await {
             Ok(Ok(Some((made, watch)))) => Ok((made, watch.room)),
             Ok(Ok(None)) => {
                 Err(Problem::new(StatusCode::CONFLICT, format!("`{output}` has ended")))
             }
             Ok(Err(problem)) => Err(problem),
             Err(_) => {
-                let seconds = LIMIT.as_secs();
+                let seconds = limit.as_secs();
                 let detail = format!("no frame from `{output}` within {seconds} s");
                 Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
                     .help("see `/api/v1/flowgraph` for the state of the blocks and the data rates"))
             }
         }
+    }
+
+    /// Time limit for a frame: a frame that has just gone by is followed by one a frame interval later.
+    fn frame_limit(&self) -> Duration {
+        let clock = &self.tap.port().clock;
+        let seconds = 2.0 / clock.frames_per_second();
+        let frames = Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_WAIT);
+        frames.clamp(LIMIT, LONGEST_WAIT)
     }
 
     /// Applies `made` to every frame and returns the results as server-sent events `name`, until the output ends. An

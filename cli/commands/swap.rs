@@ -1,12 +1,13 @@
 //! `fxgraph swap`
 
 use crate::assignment::Assignment;
-use crate::client::{Connection, in_path, typed};
+use crate::client::{Client, Connection, in_path, typed};
 use crate::failure::Failure;
 use crate::table::{Align, Table};
 use crate::terminal::Terminal;
 use crate::units;
 use fxgraph_api::changes::ChangeInfo;
+use fxgraph_api::events::EventInfo;
 use serde_json::{Map, Value, json};
 use ureq::http::Method;
 
@@ -101,12 +102,32 @@ impl Swap {
             self.dry_run,
             self.allow_stall
         );
-        let answer: Value = client.send(Method::PATCH, &path, Some(&self.form.entry()?))?;
+        let mut answer: Value = client.send(Method::PATCH, &path, Some(&self.form.entry()?))?;
+        if let Some(since) = answer["goes_on_after_event"].as_u64() {
+            terminal.note("the swap goes on until its first frames are checked");
+            wait(&client, &self.form.block, since)?;
+            answer["is_made"] = true.into();
+        }
         if self.json {
             return terminal.json(&answer);
         }
         terminal.results(&as_text(&typed(answer)?, self.dry_run, terminal))
     }
+}
+
+/// Waits for the result of a swap of `block` that goes on after the event number `since`.
+fn wait(client: &Client, block: &str, since: u64) -> Result<(), Failure> {
+    for sent in client.follow(&format!("/api/v1/events/stream?since={since}"))? {
+        let sent = sent.map_err(|error| Failure::because("the stream of events broke", &error))?;
+        let event: EventInfo = typed(serde_json::from_str(&sent.data).unwrap_or(Value::Null))?;
+        match event.kind.as_str() {
+            _ if event.block.as_deref() != Some(block) => {}
+            "swapped" => return Ok(()),
+            "not_swapped" | "rolled_back" => return Err(Failure::failed(event.text)),
+            _ => {}
+        }
+    }
+    Err(Failure::failed("the run ended before the swap was made"))
 }
 
 /// A value of a parameter; none is the default.

@@ -1,6 +1,6 @@
 //! A running block with its ports, and its mailbox for commands between two frames.
 
-use super::takeover::Beside;
+use super::swap::beside::Beside;
 use super::timing::For;
 use fxgraph_core::block::{Block, Input, Io, Next, Output};
 use fxgraph_core::edge::{Edge, FrameReader, FrameWriter};

@@ -6,10 +6,7 @@
 //! - [`hosted`]: a running block, and commands to it between two frames
 //! - [`report`]: state, statistics and errors of a run
 //! - [`running`]: starting, monitoring and ending a run
-//! - `companion`: the thread of a candidate or shadow, and its protocol with the running block
-//! - `exchange`: swaps of blocks with outputs, seen by the caller
-//! - `beside`: swaps of blocks with outputs, seen by the running block
-//! - `replace`: swaps of blocks without outputs
+//! - `swap`: swaps of blocks, seen by the caller, by the running block and by the candidate
 //! - `shadow`: a second block on the same frames, whose output is compared
 //! - `tally`: counters of a slot, across the blocks that were in it
 //! - `timing`: busy and wait times of a block, latency of frames
@@ -24,28 +21,24 @@
 extern crate fxgraph_core as fxgraph;
 
 mod cell;
-mod companion;
 mod connections;
 pub mod control;
 mod deadlocks;
-pub(crate) mod exchange;
 mod fsdr;
 pub mod hosted;
 mod losses;
 mod outcome;
-mod replace;
 pub mod report;
 mod run;
 pub mod running;
 pub(crate) mod shadow;
 mod stalls;
-mod takeover;
+pub(crate) mod swap;
 mod tally;
 mod timing;
 
 pub use connections::Options;
 pub use control::Control;
-pub use exchange::NotExchanged;
 pub use fxgraph_core::error::with_causes;
 pub use fxgraph_core::event::{BlockEvents, Event, EventKind};
 pub use fxgraph_flowgraph::{Assembly, OnFault, Part, PartOutput, Rebuild, Thread};
@@ -53,6 +46,7 @@ pub use hosted::Hosted;
 pub use report::{BlockStats, Failure, Queue, Report, RunState, StartError, State, Unanswered};
 pub use running::{Handle, Prepared, Running, start};
 pub use shadow::{Compared, Pair};
+pub use swap::NotExchanged;
 pub use timing::{LATENCY_BOUNDS_SECONDS, Latencies};
 
 #[cfg(all(test, feature = "shuttle"))]

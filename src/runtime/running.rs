@@ -9,6 +9,7 @@ use super::tally::Occupant;
 use crate::connections::{Connection, Options, connections};
 use fxgraph_core::counter::Counters;
 use fxgraph_core::event::{BlockEvents, Event, EventKind, Events};
+use fxgraph_core::frame::Pool;
 use fxgraph_core::kind::Waker;
 use fxgraph_core::port::PortType;
 use fxgraph_core::retune::ConfigChange;
@@ -299,6 +300,12 @@ impl Handle {
         let Occupant { counters, summary, events, .. } = &tally.occupant;
         let belongings = (counters.clone(), summary.clone(), events.clone(), cell.wake.clone());
         tally.occupant.rebuild = rebuild(belongings);
+    }
+
+    /// Pool of output `port` of the block that is in the slot of `block` now.
+    pub(crate) fn pool(&self, block: &str, port: usize) -> Option<Arc<Pool>> {
+        let cell = self.run.cell(block)?;
+        lock(&cell.tally).occupant.pools.get(port).cloned().flatten()
     }
 
     /// See [`Events::watch`](fxgraph_core::event::Events::watch).

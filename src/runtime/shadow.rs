@@ -1,12 +1,12 @@
 //! A shadow: a second block on the inputs of a running one, whose output frames are compared with the block's.
 
 use super::cell::Cell;
-use super::companion::{Link, Order, launch};
-use super::exchange::NotExchanged;
 use super::hosted::Hosted;
 use super::report::Unanswered;
 use super::run::{Run, lock};
 use super::running::Handle;
+use super::swap::NotExchanged;
+use super::swap::companion::{Link, Order, launch};
 use fxgraph_core::counter::Counter;
 use fxgraph_core::difference::{Difference, StreamDifference};
 use fxgraph_core::edge::Tee;

@@ -2,9 +2,11 @@
 
 use fxgraph_core::counter::{Counter, Counters, Named};
 use fxgraph_core::event::BlockEvents;
+use fxgraph_core::frame::Pool;
 use fxgraph_core::summary::Summary;
 use fxgraph_flowgraph::{OnFault, Rebuild};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The block in a slot: everything that moves with it in a swap.
 pub(super) struct Occupant {
@@ -14,6 +16,8 @@ pub(super) struct Occupant {
     pub events: BlockEvents,
     pub on_fault: OnFault,
     pub rebuild: Option<Rebuild>,
+    /// Pool of each output; `None` for an output that passes frames through.
+    pub pools: Vec<Option<Arc<Pool>>>,
 }
 
 /// Counters of a slot. They never decrease, and do not include the counts of a candidate outside the
@@ -89,6 +93,7 @@ mod tests {
             events: BlockEvents::default(),
             on_fault: OnFault::Stop,
             rebuild: None,
+            pools: Vec::new(),
         }
     }
 

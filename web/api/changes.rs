@@ -94,6 +94,10 @@ pub struct ChangeInfo {
     pub memory_bytes: BTreeMap<String, usize>,
     /// Whether the change is done; false with `dry_run`.
     pub is_made: bool,
+    /// For a change that goes on after the answer: sequence number of the last event before it. The result is the next
+    /// event `swapped`, `not_swapped` or `rolled_back` of the block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goes_on_after_event: Option<u64>,
 }
 
 /// Effect of an update on a block.

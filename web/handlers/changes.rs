@@ -1,6 +1,6 @@
 //! Changes while frames flow: live updates of parameters, and swaps of blocks.
 
-use super::request::{asked, beside};
+use super::request::{asked, beside, lost};
 use crate::app::App;
 use crate::guard::Peer;
 use crate::problem::Problem;
@@ -15,10 +15,11 @@ use fxgraph::runtime::{Unanswered, with_causes};
 use fxgraph_api::changes::{ChangeInfo, DifferenceInfo, Retuned};
 use std::collections::HashMap;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// Time limit for blocks to accept new values.
 pub(super) const RETUNE: Duration = Duration::from_secs(15);
-/// Time limit for a swap, below the time limit of the request.
+/// Time for which a request waits for a swap, below its time limit; a swap of long frames goes on.
 const SWAP: Duration = Duration::from_secs(20);
 
 pub(super) fn difference(Difference { key, from, to }: &Difference) -> DifferenceInfo {
@@ -39,6 +40,7 @@ fn info(change: &Change, is_made: bool) -> ChangeInfo {
         restart_because,
         memory_bytes: memory.collect(),
         is_made,
+        goes_on_after_event: None,
     }
 }
 
@@ -170,6 +172,9 @@ pub(super) fn retuned(made: &control::Retuned) -> Retuned {
         example = json!({"parameters": {"taps": 8}})),
     responses(
         (status = 200, description = "the change is done, or possible with `dry_run`", body = ChangeInfo),
+        (status = 202, description =
+            "the swap goes on, because its frames are long; its result is the next event of the block after \
+             `goes_on_after_event`", body = ChangeInfo),
         (status = 400, description = "malformed request"),
         (status = 404, description = "unknown block"),
         (status = 409, description = "the swap failed; the flowgraph continues unchanged"),
@@ -184,20 +189,28 @@ pub(super) async fn swap(
     Query(query): Query<HashMap<String, String>>,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Json<ChangeInfo>, Problem> {
+) -> Result<(StatusCode, Json<ChangeInfo>), Problem> {
     app.allow_full()?;
     let is_dry = asked::<bool>(&query, "dry_run", "true")?.unwrap_or_default();
     let may_hold_up = asked::<bool>(&query, "may_hold_up", "true")?.unwrap_or_default();
     super::blocks::find(&app, &name)?;
     let form = json_object(&headers, &body)?;
     let turn = if is_dry { None } else { Some(app.turn(client).await?) };
+    let control = app.control.clone();
+    let change = beside(move || Ok(control.change(&name, form)?)).await?;
+    if is_dry {
+        return Ok((StatusCode::OK, Json(info(&change, false))));
+    }
+    let last = app.control.events_since(0).last().map_or(0, |event| event.sequence);
+    let under_way = ChangeInfo { goes_on_after_event: Some(last), ..info(&change, false) };
     let made = beside(move || {
         let _turn = turn;
-        let change = app.control.change(&name, form)?;
-        if !is_dry {
-            app.control.swap(&change, change.usual_limit().min(SWAP), may_hold_up)?;
-        }
-        Ok(info(&change, !is_dry))
+        app.control.swap(&change, change.usual_limit(), may_hold_up)?;
+        Ok(info(&change, true))
     });
-    Ok(Json(made.await?))
+    let made = tokio::spawn(made);
+    match timeout(SWAP, made).await {
+        Ok(made) => Ok((StatusCode::OK, Json(made.map_err(lost)??))),
+        Err(_) => Ok((StatusCode::ACCEPTED, Json(under_way))),
+    }
 }

@@ -218,6 +218,9 @@ class Block:
         query = {"dry_run": dry_run or None, "may_hold_up": allow_stall or None}
         answer = self._client._http.json("PATCH", self._path, query=query, body=encoded(keys))
         change = object_of(answer, "a change")
+        since = change.get("goes_on_after_event")
+        if since is not None:
+            self._wait_for_swap(integer(since, "goes_on_after_event"))
         because = change.get("restart_because")
         memory = object_of(change.get("memory_bytes"), "`memory_bytes`")
         differences = {}
@@ -230,10 +233,19 @@ class Block:
             text(change.get("way"), "way"),
             text(change.get("gap"), "gap"),
             differences,
-            change.get("is_made") is True,
+            change.get("is_made") is True or since is not None,
             None if because is None else text(because, "restart_because"),
             {device: integer(size, device) for device, size in memory.items()},
         )
+
+    def _wait_for_swap(self, since: int) -> None:
+        """Wait for the result of a swap that goes on after the event number `since`."""
+        for event in self._client.follow_events(since):
+            if event.block == self.name and event.kind == "swapped":
+                return
+            if event.block == self.name and event.kind in ("not_swapped", "rolled_back"):
+                raise Error(event.text)
+        raise Error("the run ended before the swap was made")
 
     def shadow(
         self,

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 /// Longest frame interval assumed in time limits.
 const LONGEST: Duration = Duration::from_hours(24);
-/// Shortest time limit for a block to finish a frame.
-const FRAME: Duration = Duration::from_secs(5);
+/// Shortest time limit for a block to finish a frame, on a busy machine, too.
+const FRAME: Duration = Duration::from_secs(10);
 /// Frames from the decision on the timestamp of a swap until the new block is in the slot and was checked.
 const FINISHING_FRAMES: u32 = 8;
 

@@ -1,6 +1,6 @@
 //! Shadows: a second block on the same frames as a running one, to compare their outputs.
 
-use super::change::Change;
+use super::change::{Change, frame_limit};
 use super::swap::{Lent, SwapError};
 use super::{Control, Way};
 use crate::shadow;
@@ -11,8 +11,6 @@ use serde_json::Value as Json;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time limit for a block to finish a frame.
-const FRAME: Duration = Duration::from_secs(5);
 /// Time limit for other changes to finish before a shadow starts.
 const TURN: Duration = Duration::from_secs(10);
 
@@ -76,7 +74,8 @@ impl Control {
         let (origin, _) = change.after.origin((index, 0));
         let device = change.after.frames_device(origin);
         let device = device.map_err(|error| SwapError::NoShadow(error.to_string()))?;
-        let shadow = change.run.shadow(part, device.as_ref(), FRAME, ends_at_difference)?;
+        let shadow =
+            change.run.shadow(part, device.as_ref(), change.usual_limit(), ends_at_difference)?;
         let report = ShadowReport {
             block: change.block.clone(),
             kind: block.kind,
@@ -127,7 +126,10 @@ impl Control {
         // Read before the tees are removed, which would end the shadow and add a cause to the result.
         let compared = taken.shadow.compared();
         // The list of shadows is not locked here: clients that read it do not wait for the block.
-        match self.0.run().end_shadow(block, FRAME) {
+        let plan = self.plan();
+        let limit =
+            plan.block(block).map_or(Duration::ZERO, |index| frame_limit(&plan.blocks[index]));
+        match self.0.run().end_shadow(block, limit) {
             // The tees ended with the block.
             Ok(()) | Err(Unanswered::Ended(_)) => {}
             Err(error) => {

@@ -1,9 +1,9 @@
 //! Swaps: changes of blocks while frames flow.
 
-use super::change::{Change, Way, frame_limit};
+use super::change::{Change, Way};
 use super::update::parameters;
 use super::{Control, RetuneError, UpdateError};
-use crate::exchange::{Exchange, Terms};
+use crate::swap::{Exchange, Terms};
 use crate::{NotExchanged, Unanswered};
 use fxgraph_core::device::DeviceName;
 use fxgraph_core::event::EventKind;
@@ -280,15 +280,11 @@ impl Control {
     ) -> Result<Lent, SwapError> {
         let (before, after) = (&change.before, &change.after);
         let mut lent = Lent { for_a_while: Vec::new(), to_stay: Vec::new() };
-        let pool = |block: usize, port: usize| {
-            let block = &before.blocks[block];
-            let limit = frame_limit(block);
-            change.run.ask(&block.name, limit, move |hosted| hosted.outputs[port].writer.pool())
-        };
+        let pool = |block: usize, port: usize| change.run.pool(&before.blocks[block].name, port);
         let block = &after.blocks[change.index];
         for (input, source) in block.inputs.iter().enumerate() {
             let origin = after.origin(*source);
-            if let Some(pool) = pool(origin.0, origin.1)? {
+            if let Some(pool) = pool(origin.0, origin.1) {
                 let frames = beside(block, input);
                 pool.grow(before.allocator(origin)?.as_ref(), frames)?;
                 lent.for_a_while.push((pool, frames));
@@ -298,7 +294,7 @@ impl Control {
             let origin = before.origin((change.index, port));
             let frames = behind(port);
             if frames > 0
-                && let Some(pool) = pool(origin.0, origin.1)?
+                && let Some(pool) = pool(origin.0, origin.1)
             {
                 pool.grow(before.allocator(origin)?.as_ref(), frames)?;
                 lent.for_a_while.push((pool, frames));
@@ -311,7 +307,7 @@ impl Control {
                 if index == change.index || is <= was {
                     continue;
                 }
-                if let Some(pool) = pool(index, port)? {
+                if let Some(pool) = pool(index, port) {
                     pool.grow(before.allocator((index, port))?.as_ref(), is - was)?;
                     lent.to_stay.push((pool, is - was));
                 }

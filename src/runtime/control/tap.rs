@@ -116,12 +116,9 @@ impl Place {
     }
 
     /// Adds buffers to the pool that the output's frames come from at present.
-    fn lend(&self, deadline: Instant) -> Result<Lent, TapError> {
+    fn lend(&self) -> Result<Lent, TapError> {
         let port = self.origin.1;
-        let limit = deadline.saturating_duration_since(Instant::now());
-        let pool = self.run().ask(&self.origin.0, limit, move |hosted| {
-            hosted.outputs.get(port).and_then(|output| output.writer.pool())
-        })?;
+        let pool = self.run().pool(&self.origin.0, port);
         let plan = self.control.plan();
         let (Some(pool), Some(block)) = (pool, plan.block(&self.origin.0)) else {
             return Err(Unanswered::Ended(self.origin.0.clone()).into());
@@ -169,7 +166,7 @@ impl Control {
         let bytes = carries.frame_bytes();
         let readout = device.map(|device| Readout::new(&device, bytes)).transpose();
         let readout = readout.map_err(|error| TapError::Device(error.into()))?;
-        let lent = place.lend(deadline)?;
+        let lent = place.lend()?;
         let queue = TapQueue::new(depth);
         let most_per_second = options.most_per_second.filter(|most| *most > 0.0);
         let pause_seconds = most_per_second.map_or(0.0, |most| (1.0 / most).min(MOST_SECONDS));
@@ -277,7 +274,7 @@ impl Tap {
     /// Adds the buffers to the new pool after a swap of the block that the frames come from.
     fn follow(&mut self) -> Result<(), TapError> {
         self.lent = None;
-        let lent = self.place.lend(Instant::now() + FOLLOW)?;
+        let lent = self.place.lend()?;
         let (pool, queue) = (Arc::clone(&lent.pool), Arc::clone(&self.queue));
         let (block, port) = self.place.writer.clone();
         self.place.run().ask(&block, FOLLOW, move |hosted| {

@@ -12,7 +12,7 @@ use crate::hosted::Hosted;
 use crate::outcome::{Call, Outcome, attend};
 use crate::report::State;
 use crate::run::{Fault, Gate, Run};
-use crate::takeover::Turn;
+use crate::swap::beside::Turn;
 use crate::timing::For;
 use futuresdr::runtime::Result;
 use futuresdr::runtime::dev::{

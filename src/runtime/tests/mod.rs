@@ -1,10 +1,10 @@
 //! Tests with small flowgraphs of purpose-built blocks.
 
 mod ends;
-mod exchange;
 mod faults;
 mod flow;
 mod survival;
+mod swap;
 mod threads;
 mod watching;
 

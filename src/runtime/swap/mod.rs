@@ -1,9 +1,17 @@
-//! Swaps of blocks with outputs in a running flowgraph, seen by the caller.
+//! Swaps of blocks while frames flow.
+//!
+//! Three threads share a swap of a block with outputs: that of the caller (this module), that of the running block
+//! ([`beside`], which decides everything) and that of the candidate ([`companion`], which a shadow uses, too). A block
+//! without outputs is swapped while its input queues hold the frames ([`held`]).
 
-use super::companion::{GivenUp, Link, Order, Verdict, launch};
-use super::report::Unanswered;
-use super::running::Handle;
-use super::takeover::{Newcomer, Tie};
+pub(crate) mod beside;
+pub(crate) mod companion;
+mod held;
+
+use crate::report::Unanswered;
+use crate::running::Handle;
+use beside::{Newcomer, Tie};
+use companion::{GivenUp, Link, Order, Verdict, launch};
 use fxgraph_core::edge::Edge;
 use fxgraph_core::retune::{ConfigIds, When};
 use fxgraph_flowgraph::Part;
@@ -159,13 +167,10 @@ impl Exchange {
     /// Gives the candidate up. The running block decides what that means: it may have accepted the candidate meanwhile.
     fn give_up(&self) -> Result<(), NotExchanged> {
         self.link.hurry();
-        match self.link.wait_verdict(Instant::now() + self.parting) {
-            Some(verdict) => self.outcome(verdict),
-            None => {
-                let (block, limit) = (self.name.clone(), self.parting);
-                Err(Unanswered::Busy { block, limit }.into())
-            }
-        }
+        let verdict = self.link.wait_verdict(Instant::now() + self.parting);
+        let unanswered =
+            || Err(Unanswered::Busy { block: self.name.clone(), limit: self.parting }.into());
+        verdict.map_or_else(unanswered, |verdict| self.outcome(verdict))
     }
 
     fn outcome(&self, verdict: Verdict) -> Result<(), NotExchanged> {

@@ -4,12 +4,12 @@
 //! hand to a [`Tee`](fxgraph_core::edge::Tee), and pushes its own frames into separate queues. Between two
 //! calls of its `work`, the thread can be ordered to hand the block over to the running block's thread.
 
-use super::cell::Cell;
-use super::hosted::Hosted;
-use super::outcome::{Call, Outcome, attend};
-use super::run::{Fault, Run, lock};
-use super::tally::Occupant;
+use crate::cell::Cell;
 use crate::connections::occupant;
+use crate::hosted::Hosted;
+use crate::outcome::{Call, Outcome, attend};
+use crate::run::{Fault, Run, lock};
+use crate::tally::Occupant;
 use fxgraph_core::block::{Io, Next};
 use fxgraph_core::kind::Waker;
 use fxgraph_core::retune::{ConfigIds, Heard};
@@ -20,14 +20,14 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 /// A candidate or shadow, with everything that moves with it in a swap.
-pub(super) struct Companion {
+pub(crate) struct Companion {
     pub hosted: Hosted,
     pub occupant: Occupant,
 }
 
 /// Order to the candidate's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// Nothing yet.
     Rest,
     Work,
@@ -38,7 +38,7 @@ pub(super) enum Order {
 
 /// Result of a swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// The candidate is in the slot.
     Swapped,
     /// The candidate took the slot and failed; the old block is back.
@@ -51,7 +51,7 @@ pub(super) enum Verdict {
 
 /// Reason why a candidate did not take the slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum GivenUp {
+pub(crate) enum GivenUp {
     /// Frames arrived faster than the candidate consumed them.
     TooSlow,
     Failed(String),
@@ -61,7 +61,7 @@ pub(super) enum GivenUp {
 
 /// State shared by three threads: that of the candidate, that of the running block, and that of the
 /// caller of the swap.
-pub(super) struct Link {
+pub(crate) struct Link {
     shared: Mutex<Shared>,
     changed: Condvar,
     /// Wakes the running block.
@@ -260,7 +260,7 @@ impl Link {
 }
 
 /// Starts `part` on its own thread, which waits for the order to work.
-pub(super) fn launch(
+pub(crate) fn launch(
     part: Part,
     ids: &ConfigIds,
     run: &Arc<Run>,

@@ -1,7 +1,7 @@
 //! Tests of swaps of blocks with outputs while frames flow.
 
 use super::*;
-use crate::exchange::{NotExchanged, Terms};
+use crate::swap::{NotExchanged, Terms};
 use crate::{Handle, Hosted};
 use fxgraph_core::edge::FrameWriter;
 use fxgraph_core::event::{BlockEvents, EventKind};

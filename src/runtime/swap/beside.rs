@@ -5,11 +5,11 @@
 //! frames has the same validity as the old block's frame: filters then have their history and
 //! integrations all their input. So block code needs no support for swaps.
 
-use super::cell::Cell;
 use super::companion::{Companion, GivenUp, Link, Order, Verdict};
-use super::hosted::Hosted;
-use super::run::{Fault, Run, lock};
-use super::timing::For;
+use crate::cell::Cell;
+use crate::hosted::Hosted;
+use crate::run::{Fault, Run, lock};
+use crate::timing::For;
 use fxgraph_core::edge::FrameWriter;
 use fxgraph_core::edge::Tee;
 use fxgraph_core::edge::{Edge, FrameReader};
@@ -29,7 +29,7 @@ const AHEAD: usize = 4;
 const COMING_HOME: Duration = Duration::from_secs(30);
 
 /// State of a swap in the running block: the candidate, later the old block as a fallback.
-pub(super) struct Beside {
+pub(crate) struct Beside {
     link: Tie,
     /// Frames of each output of the candidate.
     kept: Vec<FrameReader>,
@@ -73,7 +73,7 @@ struct Check {
 }
 
 /// Next action of the running block.
-pub(super) enum Turn {
+pub(crate) enum Turn {
     Work,
     /// Wait: for the old block to come back, or for readers to take frames of the new one.
     Hold,
@@ -83,7 +83,7 @@ pub(super) enum Turn {
 
 /// The running block's end of the link to a candidate. The candidate's thread ends with it, however the swap, the block
 /// or a command to it ends. Nobody else may end the thread, because after a swap it has the old block.
-pub(super) struct Tie(pub Arc<Link>);
+pub(crate) struct Tie(pub Arc<Link>);
 
 impl Deref for Tie {
     type Target = Link;
@@ -100,7 +100,7 @@ impl Drop for Tie {
 }
 
 /// A candidate with its edges and the terms of its swap.
-pub(super) struct Newcomer {
+pub(crate) struct Newcomer {
     pub link: Tie,
     pub tees: Vec<Arc<Edge>>,
     pub kept: Vec<Arc<Edge>>,
@@ -114,7 +114,7 @@ pub(super) struct Newcomer {
 
 impl Hosted {
     /// Attaches a candidate to the block; `false` if the block has a candidate or shadow already.
-    pub(super) fn put_beside(&mut self, new: Newcomer) -> bool {
+    pub(crate) fn put_beside(&mut self, new: Newcomer) -> bool {
         if self.inputs.iter().any(|input| input.reader.has_tee()) {
             return false;
         }
@@ -139,13 +139,13 @@ impl Hosted {
     }
 
     /// Timestamp after all frames that any input has handed out.
-    pub(super) fn next_time(&self) -> u64 {
+    pub(crate) fn next_time(&self) -> u64 {
         let newest = self.inputs.iter().filter_map(|input| input.reader.newest()).max();
         newest.map_or(0, |newest| newest + 1)
     }
 
     /// Advances a swap before a call of `work`, and returns the block's next action.
-    pub(super) fn settle(&mut self, run: &Run, cell: &Cell) -> Turn {
+    pub(crate) fn settle(&mut self, run: &Run, cell: &Cell) -> Turn {
         let mut turn = Turn::Work;
         if let Some(mut beside) = self.beside.take() {
             let is_over;
@@ -165,7 +165,7 @@ impl Hosted {
     }
 
     /// Starts a roll-back to the old block after `fault`; `false` if that is not possible any more.
-    pub(super) fn roll_back(&mut self, fault: &Fault) -> bool {
+    pub(crate) fn roll_back(&mut self, fault: &Fault) -> bool {
         let has_lost_sight = self.tee_dropped();
         let Some(beside) = &mut self.beside else { return false };
         beside.roll_back(&fault.cause, has_lost_sight)

@@ -1,14 +1,14 @@
 //! Swaps of blocks without outputs: the old block ends and the new one starts, while the input queues hold
 //! back the writers.
 
-use super::cell::Cell;
-use super::exchange::NotExchanged;
-use super::hosted::Vacant;
-use super::outcome::{Call, Outcome, attend};
-use super::report::Unanswered;
-use super::run::{Run, lock};
-use super::running::Handle;
+use super::NotExchanged;
+use crate::cell::Cell;
 use crate::connections::occupant;
+use crate::hosted::Vacant;
+use crate::outcome::{Call, Outcome, attend};
+use crate::report::Unanswered;
+use crate::run::{Run, lock};
+use crate::running::Handle;
 use fxgraph_core::block::{Block, Input, Io, Next};
 use fxgraph_core::edge::{Edge, FrameReader};
 use fxgraph_core::error::BlockError;
