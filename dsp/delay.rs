@@ -18,7 +18,7 @@ use std::f64::consts::TAU;
 pub struct Piece {
     /// Timestamp of the frames at which the piece starts; it is valid until the next piece starts.
     pub start_samples: u64,
-    /// Delay at the start of the piece, in ADC samples. Give this or `delay_seconds`.
+    /// Delay at the start of the piece, in ticks of the clock: samples of the source. Give this or `delay_seconds`.
     pub delay_samples: Option<f64>,
     /// Delay at the start of the piece, in seconds. Give this or `delay_samples`.
     pub delay_seconds: Option<f64>,
@@ -36,6 +36,24 @@ impl Piece {
     pub fn delay_seconds(&self, adc_sample_rate_hz: f64) -> f64 {
         let in_samples = || self.delay_samples.map(|samples| samples / adc_sample_rate_hz);
         self.delay_seconds.or_else(in_samples).unwrap_or(0.0)
+    }
+}
+
+/// Timing of the samples that a model delays.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timing {
+    /// Ticks of the clock per second, the unit of timestamps.
+    pub tick_rate_hz: f64,
+    /// Ticks from one sample to the next.
+    pub ticks: usize,
+    /// Whether the samples are complex, with the centre of their band at 0 Hz.
+    pub is_complex: bool,
+}
+
+impl Timing {
+    /// Ticks of a sample of the real stream of the same bandwidth, whose rate is twice that of complex samples.
+    fn real_ticks(&self) -> f64 {
+        self.ticks as f64 / if self.is_complex { 2.0 } else { 1.0 }
     }
 }
 
@@ -73,9 +91,7 @@ impl Linear {
 /// Delay model of one polarisation.
 #[derive(Clone, Debug)]
 pub struct DelayModel {
-    adc_sample_rate_hz: f64,
-    /// ADC samples per input sample: 1 for real input, more for complex input.
-    subsampling: usize,
+    timing: Timing,
     /// 1, or -1 for samples with an inverted spectrum.
     phase_sign: f64,
     /// Pieces in order of the timestamp from which they are valid.
@@ -87,14 +103,14 @@ pub struct DelayModel {
 impl DelayModel {
     /// Creates a model without delay.
     #[must_use]
-    pub fn new(adc_sample_rate_hz: f64, subsampling: usize) -> Self {
-        Self { adc_sample_rate_hz, subsampling, phase_sign: 1.0, pieces: Vec::new(), base: 0 }
+    pub fn new(timing: Timing) -> Self {
+        Self { timing, phase_sign: 1.0, pieces: Vec::new(), base: 0 }
     }
 
     /// Creates a model of these pieces, queued in order.
     #[must_use]
-    pub fn of(adc_sample_rate_hz: f64, subsampling: usize, pieces: &[Piece]) -> Self {
-        let mut model = Self::new(adc_sample_rate_hz, subsampling);
+    pub fn of(timing: Timing, pieces: &[Piece]) -> Self {
+        let mut model = Self::new(timing);
         pieces.iter().for_each(|piece| model.queue(piece));
         model
     }
@@ -155,22 +171,20 @@ impl DelayModel {
             start: piece.start_samples,
             delay_samples: piece
                 .delay_samples
-                .unwrap_or_else(|| piece.delay_seconds.unwrap_or(0.0) * self.adc_sample_rate_hz),
+                .unwrap_or_else(|| piece.delay_seconds.unwrap_or(0.0) * self.timing.tick_rate_hz),
             rate: piece.rate,
             phase_turns: piece.phase_radians / TAU,
             phase_turns_per_sample: piece.phase_rate_radians_per_second
                 / TAU
-                / self.adc_sample_rate_hz,
+                / self.timing.tick_rate_hz,
         });
     }
 
     /// Returns the whole delay in seconds.
     #[must_use]
     pub fn seconds(&self, delay: &Delay) -> f64 {
-        let subsampling = self.subsampling as f64;
-        // The fine delay is in samples of a real stream of the same bandwidth.
-        let fine = if self.subsampling == 1 { 1.0 } else { subsampling / 2.0 } * delay.fine_samples;
-        (delay.coarse_samples as f64 * subsampling + fine) / self.adc_sample_rate_hz
+        let coarse = delay.coarse_samples as f64 * self.timing.ticks as f64;
+        (coarse + self.timing.real_ticks() * delay.fine_samples) / self.timing.tick_rate_hz
     }
 
     /// Returns the delay for all timestamps from `start` up to `end`, if it does not change.
@@ -197,15 +211,12 @@ impl DelayModel {
         let is_expired = piece.start < self.base && t >= self.base;
         let dt = if is_expired { 0.0 } else { (t - piece.start) as f64 };
         let delay = piece.delay_samples + piece.rate * dt;
-        let subsampling = self.subsampling as f64;
-        let coarse = (delay / subsampling).round_ties_even();
-        let rest = delay - coarse * subsampling;
+        let ticks = self.timing.ticks as f64;
+        let coarse = (delay / ticks).round_ties_even();
+        let fine_samples = (delay - coarse * ticks) / self.timing.real_ticks();
         // A coarse delay of c real samples turns the centre of the band by c quarter cycles; complex samples have
         // their centre at frequency 0, which is not turned.
-        let (fine_samples, quarter_turns) = match self.subsampling {
-            1 => (rest, coarse.rem_euclid(4.0) / 4.0),
-            _ => (2.0 * rest / subsampling, 0.0),
-        };
+        let quarter_turns = if self.timing.is_complex { 0.0 } else { coarse.rem_euclid(4.0) / 4.0 };
         let phase = self.phase_sign * (piece.phase_turns + piece.phase_turns_per_sample * dt);
         Delay {
             coarse_samples: coarse as i64,
@@ -219,13 +230,16 @@ impl DelayModel {
 mod tests {
     use super::*;
 
+    /// Samples of an ADC.
+    const REAL: Timing = Timing { tick_rate_hz: 1e9, ticks: 1, is_complex: false };
+
     fn piece(start_samples: u64, delay_samples: f64) -> Piece {
         Piece { start_samples, delay_samples: Some(delay_samples), ..Piece::default() }
     }
 
     #[test]
     fn delays_of_a_frame_equal_those_of_its_spectra() {
-        let mut model = DelayModel::new(1e9, 1);
+        let mut model = DelayModel::new(REAL);
         model.queue(&piece(100, 7.25));
         model.queue(&Piece { rate: 1e-9, ..piece(300, -3.0) });
         model.queue(&piece(500, 2.5));
@@ -236,17 +250,32 @@ mod tests {
     }
 
     #[test]
-    fn delay_of_any_subsampling_adds_up_to_the_model_in_seconds() {
-        for subsampling in [1, 8] {
-            let model = DelayModel::of(1e9, subsampling, &[piece(0, -1234.3)]);
-            assert!((model.seconds(&model.at(77)) + 1234.3e-9).abs() < 1e-18, "{subsampling}");
+    fn delay_of_any_timing_adds_up_to_the_model_in_seconds() {
+        for (ticks, is_complex) in [(1, false), (3, false), (1, true), (2, true), (8, true)] {
+            let timing = Timing { ticks, is_complex, ..REAL };
+            let model = DelayModel::of(timing, &[piece(0, -1234.3)]);
+            assert!((model.seconds(&model.at(77)) + 1234.3e-9).abs() < 1e-18, "{timing:?}");
         }
+    }
+
+    #[test]
+    fn complex_samples_have_a_fine_delay_of_half_samples_and_no_quarter_turns() {
+        // 7 complex samples and 0.3, or 0.6 samples of the real stream of the same bandwidth.
+        for ticks in [1, 2, 8] {
+            let timing = Timing { ticks, is_complex: true, ..REAL };
+            let got = DelayModel::of(timing, &[piece(0, 7.3 * ticks as f64)]).at(0);
+            assert_eq!((got.coarse_samples, got.phase_turns), (7, 0.0), "{ticks}");
+            assert!((got.fine_samples - 0.6).abs() < 1e-12, "{ticks}: {}", got.fine_samples);
+        }
+        let timing = Timing { ticks: 3, ..REAL };
+        let got = DelayModel::of(timing, &[piece(0, 16.5)]).at(0);
+        assert_eq!((got.coarse_samples, got.fine_samples, got.phase_turns), (6, -0.5, 0.5));
     }
 
     #[test]
     fn coarse_delay_rounds_half_to_even_and_fine_is_the_remainder() {
         for (delay, coarse) in [(0.5, 0), (1.5, 2), (-0.5, 0), (-1.5, -2), (7.3, 7), (-7.6, -8)] {
-            let got = DelayModel::of(1e9, 1, &[piece(0, delay)]).at(12345);
+            let got = DelayModel::of(REAL, &[piece(0, delay)]).at(12345);
             assert_eq!(got.coarse_samples, coarse, "delay {delay}");
             assert!((got.coarse_samples as f64 + got.fine_samples - delay).abs() < 1e-12);
         }
@@ -255,14 +284,14 @@ mod tests {
     #[test]
     fn each_coarse_sample_turns_the_centre_by_a_quarter() {
         for (delay, turns) in [(1.0, 0.25), (2.0, 0.5), (-1.0, 0.75), (4.0, 0.0), (-6.0, 0.5)] {
-            let got = DelayModel::of(1e9, 1, &[piece(0, delay)]).at(0).phase_turns;
+            let got = DelayModel::of(REAL, &[piece(0, delay)]).at(0).phase_turns;
             assert!((got - turns).abs() < 1e-12, "delay {delay}: {got} turns");
         }
     }
 
     #[test]
     fn piece_is_valid_until_the_next_one_starts() {
-        let model = DelayModel::of(1e9, 1, &[piece(100, 3.0), piece(200, 5.0)]);
+        let model = DelayModel::of(REAL, &[piece(100, 3.0), piece(200, 5.0)]);
         let coarse: Vec<i64> =
             [99, 100, 199, 200, u64::MAX].iter().map(|&t| model.at(t).coarse_samples).collect();
         assert_eq!(coarse, [0, 3, 3, 5, 5]);
@@ -270,8 +299,7 @@ mod tests {
 
     #[test]
     fn new_piece_replaces_pieces_at_or_after_its_start() {
-        let mut model =
-            DelayModel::of(1e9, 1, &[piece(100, 1.0), piece(200, 2.0), piece(300, 3.0)]);
+        let mut model = DelayModel::of(REAL, &[piece(100, 1.0), piece(200, 2.0), piece(300, 3.0)]);
         model.queue(&piece(200, 7.0));
         assert_eq!(model.at(250).coarse_samples, 7);
         assert_eq!(model.at(350).coarse_samples, 7);
@@ -280,7 +308,7 @@ mod tests {
 
     #[test]
     fn model_is_replaced_from_a_timestamp_and_keeps_its_start_times() {
-        let mut model = DelayModel::of(1e9, 1, &[piece(100, 1.0), piece(900, 9.0)]);
+        let mut model = DelayModel::of(REAL, &[piece(100, 1.0), piece(900, 9.0)]);
         let drifting = Piece { rate: 1e-3, ..piece(200, 50.0) };
         model.replace(500, &[piece(150, 4.0), drifting, piece(700, 6.0)]);
         let delays = |model: &DelayModel, times: &[u64]| -> Vec<f64> {
@@ -309,10 +337,10 @@ mod tests {
         let phase_rate_radians_per_second = TAU * 1e9 / (1_u64 << 44) as f64;
         for start in [0, 1000, TURN - 10, TURN + 10] {
             let old = Piece { rate, phase_rate_radians_per_second, ..piece(start, 7.0) };
-            let built = DelayModel::of(1e9, 1, std::slice::from_ref(&old));
+            let built = DelayModel::of(REAL, std::slice::from_ref(&old));
             for t in [start, TURN - 1, TURN, TURN + (1 << 45), 5 * TURN + 12_345] {
                 let Some(age) = t.checked_sub(start) else { continue };
-                let mut updated = DelayModel::of(1e9, 1, &[piece(0, 100.0)]);
+                let mut updated = DelayModel::of(REAL, &[piece(0, 100.0)]);
                 updated.replace(t, std::slice::from_ref(&old));
                 let (got, delay) = (built.at(t), 7.0 + age as f64 / (1_u64 << 40) as f64);
                 assert_eq!(got, updated.at(t), "{start} {t}");
@@ -330,7 +358,7 @@ mod tests {
     #[test]
     fn piece_expires_at_a_new_time_base_and_keeps_its_first_values() {
         let drifting = Piece { rate: 1e-9, phase_radians: 1.0, ..piece(1000, 7.0) };
-        let mut model = DelayModel::of(1e9, 1, &[drifting]);
+        let mut model = DelayModel::of(REAL, &[drifting]);
         model.begin_base(TURN);
         assert!(!model.has_expired(TURN - 1) && model.has_expired(TURN));
         assert!(model.at(TURN - 1).fine_samples.abs() > 1e-3);
@@ -350,8 +378,7 @@ mod tests {
         let rate_hz = 1.712e9;
         let start = 172_800 * 1_712_000_000_u64;
         let model = DelayModel::of(
-            rate_hz,
-            1,
+            Timing { tick_rate_hz: rate_hz, ..REAL },
             &[Piece {
                 start_samples: start,
                 delay_seconds: Some(1e-6),

@@ -15,7 +15,7 @@ pub struct Shape {
     pub channels: usize,
     /// Channels from one spectrum to the next in memory.
     pub pitch: usize,
-    /// ADC samples from one spectrum to the next.
+    /// Ticks from one spectrum to the next.
     pub step: usize,
     /// ADC samples per second.
     pub adc_sample_rate_hz: f64,

@@ -81,7 +81,6 @@ fn port() -> impl Strategy<Value = PortType> {
                     let series = if dtype == Dtype::Cf32 { 2 } else { 1 };
                     let of_channels = 2 * len("channel") * len("unzip");
                     let step = match names {
-                        ["sample"] if dtype == Dtype::Cf32 => 2 * len("sample"),
                         ["sample"] | ["antenna", "sample"] => len("sample"),
                         ["spectrum", ..] => len("spectrum") * of_channels,
                         ["pol", "spectrum", "sample" | "unzip", ..] => {

@@ -3,6 +3,7 @@
 
 mod calibration;
 pub mod chain;
+mod complex_samples;
 mod disturbed;
 mod examples;
 mod false_products;

@@ -63,6 +63,9 @@ impl PartialEq for Axis {
 }
 
 /// Relation of the frames of a port to ADC samples.
+///
+/// An ADC sample is one sample of the source, real or complex: one tick of the clock. Samples that were decimated take
+/// several, as many as [`PortType::samples_per`] says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clock {
     /// Samples per second of the ADC.

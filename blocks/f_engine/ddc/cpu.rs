@@ -5,7 +5,7 @@ use crate::common::live::Live;
 use crate::common::parallel::{self, Threads};
 use crate::f_engine::samples::host::{self, Decoded, Series};
 use crate::f_engine::samples::pol::Count;
-use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes};
+use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes, rate_hz};
 use fxgraph::retune::{Change, Timed};
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports};
 use fxgraph_dsp::decimate::filter;
@@ -51,8 +51,8 @@ impl Cpu {
     pub fn new(ddc: &Ddc, sizes: Sizes, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
         Ok(Self {
             schedule: host::schedule(sizes, ports, &[], batch(ddc, &sizes), count(env)),
-            filter: Filter::new(ddc, sizes.window)?,
-            mixer: Timed::new(ddc.mixer(ports.inputs[0].clock.adc_sample_rate_hz)?),
+            filter: Filter::new(ddc, &sizes)?,
+            mixer: Timed::new(ddc.mixer(rate_hz(&ports.inputs[0]))?),
             frame: None,
         })
     }
@@ -71,7 +71,8 @@ impl Cpu {
             if fate == Fate::Whole {
                 let pol = &self.schedule.pols[0];
                 let samples = pol.store.numbers(pol.history.place(from));
-                let t = start + (first * self.schedule.sizes.step) as u64;
+                let Sizes { step, ticks, .. } = self.schedule.sizes;
+                let t = start + (first * step * ticks) as u64;
                 self.filter.run(&self.mixer, t, samples, out);
             } else {
                 out.fill(Complex32::default());
@@ -120,6 +121,8 @@ impl Block for Cpu {
 
 /// Filter and mixer, from input samples to output samples.
 pub struct Filter {
+    /// Ticks of an input sample.
+    ticks: u64,
     subsampling: usize,
     /// Input samples of a heap.
     window: usize,
@@ -130,10 +133,11 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Creates the filter of `ddc`, whose windows have `window` samples.
-    pub fn new(ddc: &Ddc, window: usize) -> Result<Self, BlockError> {
+    /// Creates the filter of `ddc`.
+    pub fn new(ddc: &Ddc, &Sizes { ticks, window, .. }: &Sizes) -> Result<Self, BlockError> {
         let threads = Threads::new(ddc.threads)?;
         Ok(Self {
+            ticks: ticks as u64,
             subsampling: ddc.subsampling(),
             window,
             form: Form::best(),
@@ -144,15 +148,15 @@ impl Filter {
 
     /// Computes whole heaps of output samples. The first window starts with `samples[0]`, at timestamp `t`.
     pub fn run(&mut self, mixer: &Timed<Mixer>, t: u64, samples: &[i16], out: &mut [Complex32]) {
-        let Self { subsampling, window, form, threads, scratches } = self;
+        let Self { ticks, subsampling, window, form, threads, scratches } = self;
         threads.each(out, HEAP_SAMPLES, scratches, |first, out, scratch| {
             for (n, out) in out.chunks_exact_mut(HEAP_SAMPLES).enumerate() {
                 let begins = (first + n) * HEAP_SAMPLES * *subsampling;
-                let t = t + begins as u64;
+                let t = t + begins as u64 * *ticks;
                 let mixer = mixer.at(t);
                 let samples = &samples[begins..][..*window];
                 filter(samples, scratch, mixer.weights(), *subsampling, out, *form);
-                mixer.turn(t, out);
+                mixer.turn(t / *ticks, out);
             }
         });
     }

@@ -8,7 +8,7 @@ use crate::common::live::Live;
 use crate::f_engine::samples::device;
 use crate::f_engine::samples::driver::{Driver, Maker, Stretch};
 use crate::f_engine::samples::packed_input::Lending;
-use crate::f_engine::samples::schedule::{Fate, Run, Schedule, Sizes};
+use crate::f_engine::samples::schedule::{Fate, Run, Schedule, Sizes, rate_hz};
 use bytemuck::{Pod, Zeroable};
 use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Tunable};
 use fxgraph::retune::Timed;
@@ -112,7 +112,7 @@ impl Converter {
         sizes: &Sizes,
     ) -> Result<Self, BlockError> {
         let input = &ports.inputs[0];
-        let rate_hz = input.clock.adc_sample_rate_hz;
+        let rate_hz = rate_hz(input);
         let tunable = tunable(ddc, ports);
         let way = device.chosen(&tunable);
         let program = gpu::program(device, tunable.program, tunable.defines(way))?;
@@ -160,16 +160,17 @@ impl Maker for Converter {
         let Stretch { first, count, fate, address, first_bit, .. } = *stretch;
         output.validity[first..first + count].fill(u32::from(fate == Fate::Whole));
         let heap_bits = sizes.step as u64 * self.sample_bits;
+        let step = (sizes.step * sizes.ticks) as u64;
         let mut done = 0;
         while done < count {
-            let t = self.start + ((first + done) * sizes.step) as u64;
+            let t = self.start + (first + done) as u64 * step;
             let frequency = *self.frequency.at(t);
             // All heaps of an entry have the same frequency.
-            let same = self.frequency.run(t, sizes.step as u64, count - done);
+            let same = self.frequency.run(t, step, count - done);
             self.entries.host_mut(slot)?[self.count] = Entry {
                 samples: address,
                 first_bit: first_bit + done as u64 * heap_bits,
-                phase: frequency.phase(self.start),
+                phase: frequency.phase(self.start / sizes.ticks as u64),
                 turn: frequency.phase(1),
                 heap: (first + done) as u32,
                 count: same as u32,

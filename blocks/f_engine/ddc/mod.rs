@@ -15,11 +15,13 @@ use crate::common::delay;
 use crate::common::live::Live;
 use crate::common::parallel::MAX_THREADS;
 use crate::f_engine::samples::input::digitised_refusals;
-use crate::f_engine::samples::schedule::Sizes;
+use crate::f_engine::samples::schedule::{Sizes, rate_hz, ticks};
 use fxgraph::DeviceName;
+use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
+use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{
-    Axis, Band, BlockError, Checked, Clock, Configured, Dtype, Env, Implementation,
+    At, Axis, Band, BlockError, Checked, Clock, Configured, Dtype, Env, Implementation,
     Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, Sideband,
     ValidityType,
 };
@@ -101,7 +103,7 @@ impl Ddc {
 
     /// Band of the output, in sky frequency if the input has a band.
     fn band(&self, input: &PortType) -> Band {
-        let rate_hz = input.clock.adc_sample_rate_hz;
+        let rate_hz = rate_hz(input);
         let (quarter_hz, width_hz) = (rate_hz / 4.0, rate_hz / self.subsampling() as f64);
         let sideband = input.sideband();
         let middle_hz = input.band.map_or(quarter_hz, |band| band.centre_hz);
@@ -143,10 +145,10 @@ impl Ddc {
     }
 
     /// Sizes for the schedule, which treats each heap of output samples as one spectrum.
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self, input: &PortType) -> Sizes {
         let subsampling = self.subsampling();
         Sizes {
-            subsampling: 1,
+            ticks: ticks(input),
             step: subsampling * HEAP_SAMPLES,
             window: subsampling * (HEAP_SAMPLES - 1) + self.taps(),
             spectra: self.frame_samples() / HEAP_SAMPLES,
@@ -252,8 +254,9 @@ impl Ddc {
 
 /// Sets the metric of the filter's group delay.
 fn show_group_delay(block: &Configured<Ddc>, env: &Env) {
-    let rate_hz = block.ports.inputs[0].clock.adc_sample_rate_hz;
-    delay::show_group_delay(&env.counters, block.parameters.taps(), 1, rate_hz);
+    let clock = block.ports.inputs[0].clock;
+    let (taps, ticks) = (block.parameters.taps(), block.shape.ticks);
+    delay::show_group_delay(&env.counters, taps, ticks, clock.adc_sample_rate_hz);
 }
 
 impl KindSpec for Ddc {
@@ -285,24 +288,31 @@ impl KindSpec for Ddc {
         let mut refusals = self.parameter_refusals();
         refusals.extend(digitised_refusals(Self::NAME, 0, input));
         if refusals.is_empty() {
-            refusals.extend(self.band_refusals(input.clock.adc_sample_rate_hz));
+            refusals.extend(self.band_refusals(rate_hz(input)));
         }
         if !refusals.is_empty() {
             return Err(refusals);
         }
-        let (samples, subsampling) = (self.frame_samples(), self.subsampling());
+        let (samples, ticks) = (self.frame_samples(), ticks(input));
+        if ((samples * self.subsampling()) as u64) > MAX_TIMESTAMP / ticks as u64 {
+            let message = format!(
+                "a frame of {samples} samples, {} ticks apart, exceeds the range of timestamps",
+                self.subsampling() as u64 * ticks as u64
+            );
+            return Err(vec![Refusal::new(codes::RATE, At::Input(0), message)]);
+        }
         let heap = Axis::new("heap", samples / HEAP_SAMPLES).from_parameter("samples_per_frame");
         let output = PortType {
             dtype: Dtype::Cf32,
             axes: vec![Axis::new("sample", samples).from_parameter("samples_per_frame")],
             clock: Clock {
-                samples_per_frame: (samples * subsampling) as u64,
-                ..input.clock.behind_filter(self.taps() as f64, 1.0)
+                samples_per_frame: (samples * self.subsampling() * ticks) as u64,
+                ..input.clock.behind_filter((self.taps() * ticks) as f64, ticks as f64)
             },
             band: Some(self.band(input)),
             validity: ValidityType::flags(vec![heap]),
         };
-        Ok((self.sizes(), vec![output]))
+        Ok((self.sizes(input), vec![output]))
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
@@ -332,7 +342,6 @@ impl LiveKind for Ddc {
         DdcLive::CentreHz: DdcLive,
         _: &Configured<Self>,
     ) -> Result<Live, BlockError> {
-        let rate_hz = new.ports.inputs[0].clock.adc_sample_rate_hz;
-        Ok(Live::Mixer(new.parameters.mixer(rate_hz)?))
+        Ok(Live::Mixer(new.parameters.mixer(rate_hz(&new.ports.inputs[0]))?))
     }
 }

@@ -96,8 +96,9 @@ impl Cpu {
 
     /// Computes the spectra of polarisation `p` whose samples have arrived.
     fn advance(&mut self, p: usize, input: &mut Input) {
-        let Sizes { step, window, spectra: per_frame, .. } = self.schedule.sizes;
-        let (channels, first_number) = (step / 2, self.schedule.timestamp() / step as u64);
+        let Sizes { ticks, step, window, spectra: per_frame, .. } = self.schedule.sizes;
+        let first_number = self.schedule.timestamp() / (step * ticks) as u64;
+        let channels = step / 2;
         loop {
             self.schedule.forget_done(p);
             let Some(Run { first, count, fate, from }) = self.schedule.next_run(p, input) else {

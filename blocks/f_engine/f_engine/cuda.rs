@@ -57,7 +57,7 @@ pub fn device_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
 pub struct TwoPass {
     program: Program,
     settings: DeviceSettings,
-    /// ADC samples from one spectrum to the next.
+    /// Ticks from one spectrum to the next.
     step: u64,
     heap_bytes: usize,
     spectra_per_heap: usize,
@@ -113,7 +113,7 @@ impl TwoPass {
         Ok(Self {
             program,
             settings: DeviceSettings::new(device, &gains, order, f_engine.dither_seed)?,
-            step: (sizes.step * sizes.subsampling) as u64,
+            step: (sizes.step * sizes.ticks) as u64,
             heap_bytes: values * usize::from(f_engine.bits) / 4,
             spectra_per_heap: f_engine.spectra_per_heap,
             pols,

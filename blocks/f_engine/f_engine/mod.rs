@@ -24,6 +24,7 @@ use crate::f_engine::pfb::Pfb;
 use crate::f_engine::postproc::{Gains, Layout, Postproc};
 use crate::f_engine::samples::device;
 use crate::f_engine::samples::input::digitised_refusals;
+use crate::f_engine::samples::schedule::ticks;
 use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::kind::Effect;
@@ -156,7 +157,7 @@ impl FEngine {
             unzip: 1,
             channels: self.channels,
             pitch: self.channels,
-            step: 2 * self.channels,
+            step: 2 * self.channels * ticks(&inputs[0]),
             adc_sample_rate_hz: inputs[0].clock.adc_sample_rate_hz,
             sideband: self.pfb(1).sideband(&inputs[0]),
         }

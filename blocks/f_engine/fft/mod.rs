@@ -79,12 +79,13 @@ impl KindSpec for Fft {
             *last = Axis::new("channel", shape.channels / shape.unzip);
             last.origin = origin;
         }
-        let rate_hz = input.clock.adc_sample_rate_hz;
+        let spectra_hz = input.clock.adc_sample_rate_hz / shape.step.max(1) as f64;
+        let bandwidth_hz = spectra_hz * shape.channels as f64;
         output.band.get_or_insert(Band {
             channels: shape.channels,
             first_channel: 0,
-            centre_hz: if spectra::are_complex(input) { 0.0 } else { rate_hz / 4.0 },
-            bandwidth_hz: rate_hz * shape.channels as f64 / shape.step.max(1) as f64,
+            centre_hz: if spectra::are_complex(input) { 0.0 } else { bandwidth_hz / 2.0 },
+            bandwidth_hz,
             sideband: fxgraph::Sideband::Upper,
         });
         Ok((shape, vec![output]))

@@ -12,7 +12,7 @@ const TOLERANCE: Tolerance = Tolerance::floating(1e-6);
 struct Source {
     dtype: String,
     /// ADC samples from one sample to the next.
-    subsampling: usize,
+    ticks: usize,
     frame_samples: usize,
     heaps: usize,
     first: usize,
@@ -25,7 +25,7 @@ impl Source {
     fn new(dtype: &str, frame_samples: usize, frames: usize) -> Self {
         Self {
             dtype: dtype.to_owned(),
-            subsampling: 1,
+            ticks: 1,
             frame_samples,
             heaps: 4,
             first: 0,
@@ -40,8 +40,8 @@ impl Source {
             let parameters = json!({
                 "dtype": self.dtype, "axes": [{"name": "sample", "len": self.frame_samples}],
                 "validity_axes": [{"name": "heap", "len": self.heaps}],
-                "samples_per_frame": self.frame_samples * self.subsampling,
-                "first_timestamp": self.frame_samples * self.subsampling * (self.first + late),
+                "samples_per_frame": self.frame_samples * self.ticks,
+                "first_timestamp": self.frame_samples * self.ticks * (self.first + late),
                 "frames": self.frames - 2 * late, "pattern": "random", "seed": pol,
                 "missing_every": self.missing_every,
             });
@@ -111,8 +111,8 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         );
         cases.push(case(name, &source, 2, BOTH, &parameters, device));
     }
-    for (channels, taps, spectra, subsampling) in [
-        (4, 16, 100, 2),
+    for (channels, taps, spectra, ticks) in [
+        (4, 16, 100, 1),
         (4, 4, 33, 2),
         (64, 4, 24, 8),
         (1024, 16, 33, 16),
@@ -120,14 +120,20 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         (64, 64, 70, 64),
     ] {
         let frame_samples = (16 * channels).max(1 << 10);
-        let source = Source { subsampling, first: 1, ..Source::new("cf32", frame_samples, 12) };
+        let source = Source { ticks, first: 1, ..Source::new("cf32", frame_samples, 12) };
         let parameters = json!({
             "channels": channels, "taps": taps, "spectra_per_frame": spectra, "delays": delays(),
             "max_delay_seconds": 1e-6, "centre_hz": 4e8,
         });
-        let name = format!("{channels} channels of complex samples, {taps} taps");
+        let name =
+            format!("{channels} channels of complex samples, {ticks} ticks each, {taps} taps");
         cases.push(case(name, &source, 2, BOTH, &parameters, device));
     }
+    let source = Source { ticks: 3, first: 1, ..Source::new("i16", 1 << 13, 12) };
+    let parameters = json!({
+        "channels": 64, "spectra_per_frame": 33, "delays": delays(), "max_delay_seconds": 1e-6,
+    });
+    cases.push(case("real samples, 3 ticks each", &source, 2, BOTH, &parameters, device));
     let lossy = Source { missing_every: Some(7), ..Source::new("i10p", 1 << 12, 40) };
     let parameters = json!({"channels": 64, "spectra_per_frame": 33, "delays": delays()});
     cases.push(case("missing heaps", &lossy, 2, BOTH, &parameters, device));

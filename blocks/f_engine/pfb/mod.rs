@@ -16,7 +16,7 @@ use crate::common::delay::{self, MaxRates};
 use crate::common::live::Live;
 use crate::common::nyquist::MAX_NYQUIST_ZONE;
 use crate::common::parallel::MAX_THREADS;
-use crate::f_engine::samples::schedule::{Sizes, subsampling};
+use crate::f_engine::samples::schedule::{Sizes, rate_hz, ticks};
 use crate::f_engine::samples::{device, host, input};
 use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};
@@ -141,7 +141,7 @@ impl Pfb {
         let input = &inputs[0];
         let step = self.step(input);
         Sizes {
-            subsampling: subsampling(input),
+            ticks: ticks(input),
             step,
             window: step * self.taps,
             spectra: self.spectra(inputs.len()),
@@ -200,8 +200,7 @@ impl Pfb {
         if max_delay_seconds == 0.0 {
             return 0;
         }
-        let rate_hz = input.clock.adc_sample_rate_hz / subsampling(input) as f64;
-        let samples = (max_delay_seconds * rate_hz).ceil();
+        let samples = (max_delay_seconds * rate_hz(input)).ceil();
         (samples as usize + 1).next_multiple_of(8)
     }
 }
@@ -211,14 +210,12 @@ impl Pfb {
     fn output(&self, inputs: &[PortType]) -> PortType {
         let (input, clock) = (&inputs[0], inputs[0].clock);
         let (spectra, step) = (self.spectra(inputs.len()), self.step(input));
-        let samples_per_frame = (spectra * step * subsampling(input)) as u64;
-        let adc = subsampling(input) as f64;
-        let window = (step * self.taps) as f64 * adc;
-        let zone = Band::of_nyquist_zone(self.nyquist_zone.unwrap_or(1), clock.adc_sample_rate_hz);
-        let bandwidth_hz = match subsampling(input) {
-            1 => clock.adc_sample_rate_hz / 2.0,
-            subsampling => clock.adc_sample_rate_hz / subsampling as f64,
-        };
+        let step_ticks = step * ticks(input);
+        let samples_per_frame = (spectra * step_ticks) as u64;
+        let window = (step_ticks * self.taps) as f64;
+        let zone = Band::of_nyquist_zone(self.nyquist_zone.unwrap_or(1), rate_hz(input));
+        let bandwidth_hz =
+            if input::is_complex(input) { rate_hz(input) } else { zone.bandwidth_hz };
         let pol = Axis::new("pol", inputs.len());
         let spectrum = Axis::new("spectrum", spectra).from_parameter("spectra_per_frame");
         let mut axes = vec![pol.clone(), spectrum.clone()];
@@ -234,7 +231,7 @@ impl Pfb {
         PortType {
             dtype,
             axes,
-            clock: Clock { samples_per_frame, ..clock.behind_filter(window, step as f64 * adc) },
+            clock: Clock { samples_per_frame, ..clock.behind_filter(window, step_ticks as f64) },
             band: Some(Band {
                 channels: self.channels,
                 first_channel: 0,

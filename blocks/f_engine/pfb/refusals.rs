@@ -4,7 +4,7 @@ use super::{MAX_CHANNELS, MAX_DELAY_SAMPLES, MAX_TAPS, Pfb};
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::common::delay::{MaxRates, refuse_disorder, refuse_piece};
 use crate::f_engine::samples::input::is_complex;
-use crate::f_engine::samples::schedule::subsampling;
+use crate::f_engine::samples::schedule::ticks;
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{At, PortType, Refusal};
@@ -145,10 +145,10 @@ impl Pfb {
             let refusal = Refusal::parameter("spectra_per_frame", message);
             return vec![refusal.help("omit it for frames of about 1 MiB")];
         }
-        let apart = (self.step(input) as u64).saturating_mul(subsampling(input) as u64);
+        let apart = (self.step(input) as u64).saturating_mul(ticks(input) as u64);
         if spectra as u64 > MAX_TIMESTAMP / apart {
             let message = format!(
-                "a frame of {spectra} spectra, {apart} samples apart, exceeds the range of timestamps"
+                "a frame of {spectra} spectra, {apart} ticks apart, exceeds the range of timestamps"
             );
             return vec![Refusal::new(codes::RATE, At::Input(0), message)];
         }

@@ -1,6 +1,6 @@
 //! Checks of the input streams of samples.
 
-use super::schedule::subsampling;
+use super::schedule::ticks;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Dtype, PortType, Refusal};
 use fxgraph_dsp::packed::WIDTHS;
@@ -27,7 +27,7 @@ pub fn refusals(inputs: &[PortType]) -> Vec<Refusal> {
     }
     for (i, input) in inputs.iter().enumerate() {
         refusals.extend(refuse_frames("pfb", i, input));
-        if subsampling(input) != subsampling(&inputs[0]) {
+        if ticks(input) != ticks(&inputs[0]) {
             let message = "the polarisations have different sample rates";
             let refusal = Refusal::new(codes::INPUTS_DIFFER, At::Input(i), message);
             refusals.push(refusal.help("give both `ddc` the same `decimation` and `mode`"));
@@ -69,27 +69,15 @@ fn refuse_frames(kind: &str, i: usize, input: &PortType) -> Vec<Refusal> {
     let heaps = input.validity.units();
     match samples {
         Some(n) if n > 0 && heaps > 0 && n % (8 * heaps) == 0 => {
-            // A complex sample replaces an even number of real ones.
-            let step = subsampling(input);
-            let is_one_series = input.clock.samples_per_frame == (n * step) as u64;
-            let has_its_rate =
-                if is_complex(input) { step > 0 && step.is_multiple_of(2) } else { step == 1 };
-            if !is_one_series || !has_its_rate {
-                let every = input.clock.samples_per_frame;
+            let (step, every) = (ticks(input), input.clock.samples_per_frame);
+            if step == 0 || every != (n * step) as u64 {
                 let message = format!(
-                    "the frames of the input of `{kind}` must join without gaps or overlaps: they \
-                     have {n} samples and start every {every} ADC samples"
+                    "the frames of the input of `{kind}` must join without gaps or overlaps, with the same number \
+                     of ticks per sample: they have {n} samples and start every {every} ticks"
                 );
-                let help = if is_complex(input) {
-                    format!(
-                        "a complex sample covers an even number of ADC samples; set \
-                         `samples_per_frame: {}` at the source, and `adc_sample_rate_hz` to twice \
-                         the complex rate",
-                        2 * n
-                    )
-                } else {
-                    format!("set `samples_per_frame: {n}` at the source")
-                };
+                let help = format!(
+                    "set `samples_per_frame: {n}` at the source: one tick for each sample, real or complex"
+                );
                 refusals.push(Refusal::new(codes::RATE, At::Input(i), message).help(help));
             }
         }

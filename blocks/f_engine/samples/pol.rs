@@ -1,12 +1,13 @@
 //! One polarisation: its delays, and the samples of its input that have arrived.
 
 use super::history::{History, Move};
+use super::input::is_complex;
 use super::power::INPUTS;
-use super::schedule::{Sizes, subsampling};
+use super::schedule::{Sizes, ticks};
 use crate::common::delay::show_group_delay;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Counter, Counters, Frame, Gauge, Input, PortType, Ports};
-use fxgraph_dsp::delay::{Delay, DelayModel, Piece};
+use fxgraph_dsp::delay::{Delay, DelayModel, Piece, Timing};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ impl Count {
     /// Counters of a filter bank with these sizes.
     pub fn new(counters: &Counters, sizes: &Sizes, ports: &Ports) -> Self {
         let rate_hz = ports.inputs[0].clock.adc_sample_rate_hz;
-        show_group_delay(counters, sizes.window, sizes.subsampling, rate_hz);
+        show_group_delay(counters, sizes.window, sizes.ticks, rate_hz);
         let delay = |name: &&'static str| {
             counters.gauge_of(
                 "applied_delay_seconds",
@@ -121,8 +122,8 @@ impl Missing {
 pub struct Pol<S> {
     /// `None` for blocks without delays.
     model: Option<DelayModel>,
-    /// ADC samples from one sample to the next. Times in this struct are in samples.
-    subsampling: u64,
+    /// Ticks of the clock from one sample to the next. Times in this struct are in samples.
+    ticks: u64,
     frame_samples: usize,
     heap_samples: usize,
     /// Spectra of an output frame.
@@ -156,14 +157,16 @@ impl<S: Store> Pol<S> {
         capacity: usize,
         sizes: Sizes,
     ) -> Self {
-        let subsampling = subsampling(input);
-        let rate_hz = input.clock.adc_sample_rate_hz;
+        let timing = Timing {
+            tick_rate_hz: input.clock.adc_sample_rate_hz,
+            ticks: ticks(input),
+            is_complex: is_complex(input),
+        };
         Self {
             model: pieces.map(|pieces| {
-                let model = DelayModel::of(rate_hz, subsampling, pieces);
-                model.with_phase_sign(sizes.sideband.sign())
+                DelayModel::of(timing, pieces).with_phase_sign(sizes.sideband.sign())
             }),
-            subsampling: subsampling as u64,
+            ticks: timing.ticks as u64,
             frame_samples: input.elements(),
             heap_samples: input.elements() / input.validity.units(),
             spectra: sizes.spectra,
@@ -187,7 +190,7 @@ impl<S: Store> Pol<S> {
         }
     }
 
-    /// Begins an output frame whose first spectrum is at timestamp `start`, with spectra `step` ADC samples apart.
+    /// Begins an output frame whose first spectrum is at timestamp `start`, with spectra `step` ticks apart.
     pub fn begin(&mut self, start: u64, step: u64) {
         self.done = 0;
         let Some(model) = &mut self.model else { return };
@@ -265,7 +268,7 @@ impl<S: Store> Pol<S> {
     fn pending(&mut self, input: &mut Input, count: &Count) -> Option<i64> {
         loop {
             if let Some((frame, consumed)) = &mut self.frame {
-                let start = (frame.header().timestamp / self.subsampling).cast_signed();
+                let start = (frame.header().timestamp / self.ticks).cast_signed();
                 let behind = self.history.end() - start;
                 *consumed = (*consumed).max(behind.clamp(0, self.frame_samples as i64) as usize);
                 if *consumed < self.frame_samples {
@@ -280,10 +283,10 @@ impl<S: Store> Pol<S> {
                 return None;
             };
             let timestamp = frame.header().timestamp;
-            let time = (timestamp / self.subsampling).cast_signed();
+            let time = (timestamp / self.ticks).cast_signed();
             // Within this range of timestamps no arithmetic here overflows.
             let is_placed = timestamp < MAX_TIMESTAMP
-                && timestamp.is_multiple_of(8 * self.subsampling)
+                && timestamp.is_multiple_of(8 * self.ticks)
                 && time >= self.next_time;
             if !is_placed {
                 count.frames_misplaced.add(1);

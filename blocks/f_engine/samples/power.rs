@@ -1,6 +1,7 @@
 //! Power and clipping of the digitiser's samples.
 
 use super::input::is_complex;
+use super::schedule::rate_hz;
 use fxgraph::{Counters, Gauge, PortType};
 
 /// Power and clipping of some samples of one polarisation.
@@ -59,7 +60,7 @@ impl Level {
             power: 0.0,
             samples: 0,
             clipped: 0,
-            samples_per_second: input.clock.adc_sample_rate_hz as u64,
+            samples_per_second: rate_hz(input) as u64,
             recent: Measured::default(),
             rms_dbfs: gauge(
                 "digitiser_level_dbfs",

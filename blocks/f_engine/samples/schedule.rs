@@ -10,8 +10,8 @@ use fxgraph_dsp::delay::Piece;
 /// Sizes of windows and frames, in samples of the input unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// ADC samples from one sample to the next: 1, or the subsampling factor of the input.
-    pub subsampling: usize,
+    /// Ticks of the clock from one sample to the next.
+    pub ticks: usize,
     /// Samples from one spectrum to the next.
     pub step: usize,
     /// Samples per window of a spectrum.
@@ -31,9 +31,14 @@ impl Sizes {
     }
 }
 
-/// ADC samples from one sample of the stream to the next.
-pub fn subsampling(input: &PortType) -> usize {
+/// Ticks of the clock from one sample of the stream to the next: 1 for samples of a source.
+pub fn ticks(input: &PortType) -> usize {
     input.samples_per("sample").unwrap_or(1) as usize
+}
+
+/// Samples of the stream per second.
+pub fn rate_hz(input: &PortType) -> f64 {
+    input.clock.adc_sample_rate_hz / ticks(input) as f64
 }
 
 /// Availability of the samples of a spectrum, with the values that `pfb.cu` uses.
@@ -113,7 +118,7 @@ impl<S: Store> Schedule<S> {
 
     /// Timestamp of the output frame.
     pub fn timestamp(&self) -> u64 {
-        self.frame_start.cast_unsigned() * self.sizes.subsampling as u64
+        self.frame_start.cast_unsigned() * self.sizes.ticks as u64
     }
 
     /// Finds the next output frame that can have a valid spectrum, unless it is already placed. Returns `None` if
@@ -132,7 +137,7 @@ impl<S: Store> Schedule<S> {
         }
         self.placed = true;
         let start = self.timestamp();
-        let step = (self.sizes.step * self.sizes.subsampling) as u64;
+        let step = (self.sizes.step * self.sizes.ticks) as u64;
         for (from, live) in self.changes.begin(start, step * self.sizes.spectra as u64) {
             match live {
                 Live::Delays(delays) => {

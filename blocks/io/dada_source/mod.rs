@@ -72,9 +72,12 @@ impl DadaSource {
         let there = there.map(|there| there.len().saturating_sub(header.header_bytes as u64));
         let usual = there.unwrap_or(FRAME_BYTES).min(FRAME_BYTES);
         let usual = (usual / header.sample_bytes()).max(1);
-        // ADC samples that real and complex samples of one channel cover; a spectrum of n channels covers 2 n.
-        let step =
-            if header.is_complex { 2 * header.channels as u64 } else { header.channels as u64 };
+        // A sample of one channel, real or complex, is one tick. A spectrum takes as many as the real samples that a
+        // filter bank makes its channels of.
+        let step = match header.channels as u64 {
+            channels if channels > 1 && header.is_complex => 2 * channels,
+            channels => channels,
+        };
         let samples = self.samples_per_frame.unwrap_or(usual);
         Ok(Shape { header, samples, step })
     }

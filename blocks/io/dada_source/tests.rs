@@ -53,10 +53,10 @@ fn play(header: &Header, bytes: u8, json: serde_json::Value) -> Played {
 fn dada_source_plays_frames_from_its_offset_on() {
     let json = serde_json::json!({"samples_per_frame": 4});
     let (port, frames, env) = play(&header(), 39, json).unwrap();
-    assert_eq!(port.to_string(), "ci8 [sample 4][pol 2] @ 4 MS/s / 8");
+    assert_eq!(port.to_string(), "ci8 [sample 4][pol 2] @ 2 MS/s / 4");
     assert_eq!(port.band.unwrap().channel_hz(0), 1.42e9);
     let seen = |frame: &Arc<Frame>| (frame.header().timestamp, frame.as_slice::<u8>().unwrap()[0]);
-    assert_eq!(frames.iter().map(seen).collect::<Vec<_>>(), [(2000, 0), (2008, 16)]);
+    assert_eq!(frames.iter().map(seen).collect::<Vec<_>>(), [(1000, 0), (1004, 16)]);
     assert!(env.summary.get().trim_end().ends_with("is truncated: 1 of 40 bytes are missing"));
     let counts: Vec<u64> = env.counters.list().iter().map(|named| named.counter.get()).collect();
     assert_eq!(counts, [2, 1, 7]);

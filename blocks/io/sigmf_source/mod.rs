@@ -53,7 +53,7 @@ pub struct SigmfSource {
     /// Axis of several channels: `pol` or `antenna`.
     #[param(default)]
     pub channel_axis: ChannelAxis,
-    /// ADC samples of the clock for each sample; by default 2 for complex samples and 1 for real ones.
+    /// Ticks of the clock for each sample; by default the number in a recording of `sigmf_sink`, and otherwise 1.
     #[param(range = 1..=1_048_576)]
     pub adc_samples_per_sample: Option<u64>,
     /// Whether the samples are compared with `core:sha512` of the description before the first frame. This reads the
@@ -77,7 +77,7 @@ pub struct SigmfSource {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Content {
     layout: Layout,
-    /// ADC samples for each sample.
+    /// Ticks of the clock for each sample.
     step: u64,
     clock: Clock,
     bandwidth_hz: Option<f64>,
@@ -185,9 +185,8 @@ impl SigmfSource {
 
     fn content(&self, meta: &Meta, layout: Layout) -> Result<Content, String> {
         let global = &meta.global;
-        let of_type = if layout.datatype.is_complex { 2 } else { 1 };
         let own = global.adc_samples_per_sample.filter(|step| (1..=1 << 20).contains(step));
-        let step = self.adc_samples_per_sample.or(own).unwrap_or(of_type);
+        let step = self.adc_samples_per_sample.or(own).unwrap_or(1);
         // The exact rate, if it is the one of the recording.
         let of_rate = layout.sample_rate_hz * step as f64;
         let is_same = |rate: &f64| (rate / of_rate - 1.0).abs() < 1e-9;

@@ -68,18 +68,18 @@ fn stream_has_clock_band_and_samples_of_the_recording() {
     let path =
         recording(folder.path(), json!({"core:datatype": "cu8"}), captures, json!([]), &[130; 20]);
     let (port, frames, warning, counters) = play(&source(&path, json!({}))).unwrap();
-    assert_eq!(port.to_string(), "ci8 [sample 8] @ 2 MS/s / 16");
+    assert_eq!(port.to_string(), "ci8 [sample 8] @ 1 MS/s / 8");
     assert_eq!(port.clock.sync_time.to_unix_f64(), 1_700_000_000.5);
     let band = port.band.unwrap();
     assert_eq!((band.channels, band.centre_hz, band.bandwidth_hz), (1, 1.5e9, 1e6));
     assert_eq!(band.sideband, Sideband::Upper);
     let swapped = play(&source(&path, json!({"sideband": "lower"}))).unwrap().0.band.unwrap();
     assert_eq!((swapped.centre_hz, swapped.signed_bandwidth_hz()), (1.5e9, -1e6));
-    assert_eq!(flags(&frames), [(0, vec![1, 1]), (16, vec![0, 0])]);
+    assert_eq!(flags(&frames), [(0, vec![1, 1]), (8, vec![0, 0])]);
     assert_eq!(frames[1].as_slice::<u8>().unwrap(), [[2; 4].as_slice(), &[0; 12]].concat());
     assert_eq!((warning.as_str(), counters), ("", vec![2, 0]));
-    let one = play(&source(&path, json!({"adc_samples_per_sample": 1, "frames": 1}))).unwrap();
-    assert_eq!((one.0.to_string().as_str(), one.1.len()), ("ci8 [sample 8] @ 1 MS/s / 8", 1));
+    let two = play(&source(&path, json!({"adc_samples_per_sample": 2, "frames": 1}))).unwrap();
+    assert_eq!((two.0.to_string().as_str(), two.1.len()), ("ci8 [sample 8] @ 2 MS/s / 16", 1));
     let real = recording(
         folder.path(),
         json!({"core:datatype": "ri16_be"}),

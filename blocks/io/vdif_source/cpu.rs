@@ -124,7 +124,7 @@ impl Source {
         let number =
             u64::from(header.seconds).checked_mul(per_second)?.checked_add(header.frame.into())?;
         let end = number.checked_add(2 * self.format.vdif_frames as u64)?;
-        let end = end.checked_mul(self.format.adc_samples())?;
+        let end = end.checked_mul(self.format.ticks())?;
         let is_possible = u64::from(header.frame) < per_second && end < MAX_TIMESTAMP;
         (is_ours && is_possible).then_some(number)
     }

@@ -128,10 +128,12 @@ impl Format {
         self.header.channels() > self.header.samples()
     }
 
-    /// ADC samples of a VDIF frame: a complex sample counts as two, and a spectrum as those of all channels.
-    fn adc_samples(&self) -> u64 {
-        let of_spectrum = if self.is_channelised() { self.header.channels() } else { 1 };
-        (self.header.samples() * self.components() * of_spectrum) as u64
+    /// Ticks of a VDIF frame: one for each sample, real or complex. A spectrum of a filter bank takes as many as the real
+    /// samples that the filter bank made it of.
+    fn ticks(&self) -> u64 {
+        let of_spectrum = self.header.channels() * self.components();
+        let of_sample = if self.is_channelised() { of_spectrum } else { 1 };
+        (self.header.samples() * of_sample) as u64
     }
 }
 
@@ -275,13 +277,13 @@ impl VdifSource {
             let help = format!("set `channels: {band_channels}` in `band`");
             Box::new(Refusal::parameter("band", why).help(help))
         })?;
-        let per_second = format.frames_per_second * format.adc_samples();
+        let per_second = format.frames_per_second * format.ticks();
         Ok(PortType {
             dtype,
             axes,
             clock: Clock {
                 sync_time: epoch_time(format.header.epoch),
-                ..Clock::new(per_second as f64, format.adc_samples() * format.vdif_frames as u64)
+                ..Clock::new(per_second as f64, format.ticks() * format.vdif_frames as u64)
             },
             band,
             validity: ValidityType::flags(validity),
