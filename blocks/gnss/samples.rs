@@ -21,8 +21,8 @@ pub struct Samples {
     pub samples: usize,
     /// Samples per second.
     pub rate_hz: f64,
-    /// Ticks of the clock per sample.
-    pub ticks: u64,
+    /// Ticks of the clock from one frame to the next.
+    pub frame_ticks: u64,
     /// Whether the spectrum is inverted: values are conjugated when they are read.
     pub is_inverted: bool,
     /// Frequency of the carrier in the samples as they are read, without Doppler shift.
@@ -33,7 +33,8 @@ impl Samples {
     /// Complex samples with the carrier at 0 Hz.
     #[must_use]
     pub fn complex(dtype: Dtype, antennas: usize, samples: usize, rate_hz: f64) -> Self {
-        Self { dtype, antennas, samples, rate_hz, ticks: 1, is_inverted: false, carrier_hz: 0.0 }
+        let frame_ticks = samples as u64;
+        Self { dtype, antennas, samples, rate_hz, frame_ticks, is_inverted: false, carrier_hz: 0.0 }
     }
 
     /// Reads the type from `port`, input number `index`; returns all diagnostics at once.
@@ -70,19 +71,7 @@ impl Samples {
             }
         };
         let samples = port.axes[port.axes.len() - 1].len;
-        let ticks = port.clock.samples_per_frame / samples as u64;
-        if ticks * samples as u64 != port.clock.samples_per_frame || ticks == 0 {
-            let message = format!(
-                "frames must be contiguous, with the same number of ticks per sample, got frames of {samples} \
-                 samples every {} ticks",
-                port.clock.samples_per_frame
-            );
-            refusals.push(
-                Refusal::new(codes::INPUT_AXIS, At::Input(index), message)
-                    .help("set `samples_per_frame` of the source to the length of a frame"),
-            );
-        }
-        let rate_hz = port.clock.adc_sample_rate_hz / ticks.max(1) as f64;
+        let rate_hz = port.clock.frames_per_second() * samples as f64;
         let is_complex = port.dtype.is_complex();
         if let Some(hz) = intermediate_hz.filter(|hz| !hz.is_finite()) {
             let message = format!("`intermediate_hz` must be finite, got {hz}");
@@ -104,13 +93,35 @@ impl Samples {
                 antennas,
                 samples,
                 rate_hz,
-                ticks,
+                frame_ticks: port.clock.samples_per_frame,
                 is_inverted,
                 carrier_hz,
             })
         } else {
             Err(refusals)
         }
+    }
+
+    /// Ticks of the clock, and the number of samples that take as many.
+    #[must_use]
+    pub fn ratio(&self) -> (u64, u64) {
+        (self.frame_ticks, self.samples as u64)
+    }
+
+    /// Ticks of the clock that `samples` samples take, rounded up.
+    #[must_use]
+    pub fn ticks_of(&self, samples: usize) -> u64 {
+        let (ticks, of) = self.ratio();
+        let all = (samples as u128 * u128::from(ticks)).div_ceil(u128::from(of));
+        u64::try_from(all).unwrap_or(u64::MAX)
+    }
+
+    /// Whole samples that `ticks` ticks of the clock take.
+    #[must_use]
+    pub fn samples_in(&self, ticks: u64) -> u64 {
+        let (of, samples) = self.ratio();
+        let all = u128::from(ticks) * u128::from(samples) / u128::from(of);
+        u64::try_from(all).unwrap_or(u64::MAX)
     }
 
     /// Whether the samples are real.
@@ -197,9 +208,15 @@ mod tests {
 
     #[test]
     fn samples_of_several_ticks_have_a_lower_rate() {
-        let samples = Samples::of_port(&port(Dtype::Cf32, 16e6, 4000, None), 0, None).unwrap();
-        assert_eq!((samples.ticks, samples.rate_hz), (4, 4e6));
-        let refusals = Samples::of_port(&port(Dtype::Cf32, 16e6, 4001, None), 0, None).unwrap_err();
-        assert!(refusals[0].message.starts_with("frames must be contiguous"), "{refusals:?}");
+        // After `ddc`, a `resampler` by 2/5, and one by 2.
+        for (frame_ticks, rate_hz) in [(4000, 4e6), (2500, 6.4e6), (500, 32e6)] {
+            let port = port(Dtype::Cf32, 16e6, frame_ticks, None);
+            let samples = Samples::of_port(&port, 0, None).unwrap();
+            assert_eq!(samples.rate_hz, rate_hz);
+            assert_eq!(
+                (samples.ticks_of(1000), samples.samples_in(frame_ticks)),
+                (frame_ticks, 1000)
+            );
+        }
     }
 }

@@ -114,6 +114,29 @@ impl Nco {
         self.carrier = self.carrier.wrapping_sub(samples.wrapping_mul(self.carrier_step));
     }
 
+    /// Advances the phases by `ticks` of a clock with `ratio.0` ticks for `ratio.1` samples. Whole samples are exact; the
+    /// fraction of a sample is rounded down.
+    pub fn advance_ticks(&mut self, ticks: u64, ratio: (u64, u64)) {
+        let of = u128::from(ratio.0);
+        let samples = u128::from(ticks) * u128::from(ratio.1);
+        let (whole, rest) = (samples / of, samples % of);
+        self.advance(u64::try_from(whole).unwrap_or(u64::MAX));
+        // The rest is less than `ratio.0`, which has 64 bits, so products fit.
+        let code = u128::from(self.code) + u128::from(self.code_step) * rest / of;
+        self.code = (code % u128::from(self.code_wrap)) as u64;
+        // The step has a sign: frequencies above half of the rate are negative ones.
+        let turned = i128::from(self.carrier_step.cast_signed()) * rest.cast_signed();
+        self.carrier = self.carrier.wrapping_add(turned.div_euclid(of.cast_signed()) as u64);
+    }
+
+    /// Moves the phases back by `ticks`; as [`advance_ticks`](Self::advance_ticks).
+    pub fn go_back_ticks(&mut self, ticks: u64, ratio: (u64, u64)) {
+        // As many whole samples as take a multiple of the ratio, and forward by the difference.
+        let periods = ticks.div_ceil(ratio.0);
+        self.go_back(periods.saturating_mul(ratio.1));
+        self.advance_ticks(periods.saturating_mul(ratio.0) - ticks, ratio);
+    }
+
     /// Returns the phase of the code at a correlator tap; see [`tap`].
     #[inline]
     #[must_use]
@@ -188,6 +211,33 @@ mod tests {
         (0..3000).for_each(|_| stepped.advance(1));
         at_once.advance(3000);
         assert_eq!(stepped, at_once);
+    }
+
+    #[test]
+    fn ticks_between_samples_are_fractions_of_a_sample() {
+        let replica = Replica::new(System::GalileoE1b, 4).unwrap();
+        for (carrier_hz, ratio) in [(1e5, (4, 1)), (-3e6, (7, 3)), (1e5, (2, 5)), (-3e6, (1, 1))] {
+            let start = Nco::new(&satellite(0), &replica, carrier_hz, 25e6, 0);
+            for ticks in [0, 1, 5, 28, 123_456_789_012] {
+                let mut nco = start;
+                nco.advance_ticks(ticks, ratio);
+                let samples = ticks * ratio.1;
+                let mut whole = start;
+                whole.advance(samples / ratio.0);
+                let rest = (samples % ratio.0) as f64 / ratio.0 as f64;
+                let entries = whole.entries() + rest * start.code_step as f64 / ENTRY as f64;
+                let length = replica.entries().len() as f64;
+                assert!((nco.entries() - entries.rem_euclid(length)).abs() < 1e-9, "{ratio:?}");
+                let step = (carrier_hz - 3217.25) / 25e6;
+                let turns =
+                    (whole.carrier_turns() + rest * step - nco.carrier_turns()).rem_euclid(1.0);
+                assert!(turns.min(1.0 - turns) < 1e-9, "{ratio:?} {ticks}: {turns}");
+                nco.go_back_ticks(ticks, ratio);
+                assert!((nco.entries() - start.entries()).abs() < 1e-12, "{ratio:?} {ticks}");
+                let apart = nco.carrier.wrapping_sub(start.carrier).cast_signed();
+                assert!(apart.abs() <= 2, "{ratio:?} {ticks}: {apart}");
+            }
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ macro_rules! satellite_parameters {
             /// Phase of the carrier at `at_timestamp`, in turns.
             #[serde(default)]
             pub carrier_turns: f64,
-            /// Timestamp at which the signal has these phases, in samples.
+            /// Timestamp at which the signal has these phases, in ticks of the clock: samples of the source.
             #[serde(default)]
             pub at_timestamp: u64,
             $($more)*

@@ -49,9 +49,10 @@ fn case(
     if antennas > 1 {
         axes.insert(0, json!({"name": "antenna", "len": antennas}));
     }
+    let ticks = if what.starts_with("3 ticks") { 3 } else { 1 };
     let mut source = json!({
-        "dtype": dtype, "axes": axes, "samples_per_frame": samples * epochs,
-        "adc_sample_rate_hz": rate_hz, "frames": 4, "pattern": "random",
+        "dtype": dtype, "axes": axes, "samples_per_frame": ticks * samples * epochs,
+        "adc_sample_rate_hz": rate_hz * ticks as f64, "frames": 4, "pattern": "random",
     });
     if what.starts_with("inverted") {
         source["band"] = json!({"channels": 1, "centre_hz": 1575.42e6, "bandwidth_hz": -rate_hz});
@@ -106,5 +107,10 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         ("cf32", 1, 2501, 4, 6.5e6, [0, 2], 5),
     ];
     let inverted = inverted.map(|setup| case(setup, "inverted spectrum, ", device));
-    CASES.iter().map(|setup| case(*setup, "", device)).chain(changed).chain(inverted).collect()
+    let ticks = [
+        case(("ci16", 1, 5000, 4, 5e6, [3, 2], 3), "3 ticks per sample, ", device),
+        case(("cf32", 2, 4000, 3, 25e6, [2, 2], 3), "3 ticks per sample, ", device),
+    ];
+    let plain = CASES.iter().map(|setup| case(*setup, "", device));
+    plain.chain(changed).chain(inverted).chain(ticks).collect()
 }

@@ -88,12 +88,13 @@ impl Worker {
         }
     }
 
-    /// Sets the phases to the first sample of an epoch.
-    fn begin(&mut self, channels: &[Channel], timestamp: u64) {
+    /// Sets the phases to the sample `first` of the frame at `start`.
+    fn begin(&mut self, shape: &Shape, channels: &[Channel], (start, first): (u64, usize)) {
         let beside = |nco: &Nco| nco.carrier_step.wrapping_sub(self.shared_step);
         let mut smallest = None;
         for (steps, channel) in self.satellites.iter_mut().zip(channels) {
-            steps.nco = channel.at(timestamp);
+            steps.nco = channel.at(start, &shape.samples);
+            steps.nco.advance(first as u64);
             let log2_cell = log2_cell(&steps.nco, beside(&steps.nco));
             steps.way = if log2_cell.is_some() { Way::Moments } else { Way::Samples };
             smallest = smallest.into_iter().chain(log2_cell).min();
@@ -180,18 +181,20 @@ impl Cpu {
         })
     }
 
-    /// Computes the sums of the epoch that begins at sample `first` of the frame.
-    fn epoch(&mut self, payload: &[u8], first: usize, timestamp: u64) {
+    /// Computes the sums of an epoch of the frame at `start`.
+    fn epoch(&mut self, payload: &[u8], epoch: usize, start: u64) {
         let Self { shape, channels, threads, workers, sums, .. } = self;
+        let timestamp = shape.epoch_timestamp(start, epoch);
         channels.advance(timestamp);
         let channels = channels.at(timestamp);
         sums.fill(Complex64::ZERO);
         let unit = shape.samples.antennas * shape.taps;
-        let epoch = (first, shape.samples_per_epoch());
+        let len = shape.samples_per_epoch();
+        let first = epoch * len;
         let work = |first_satellite: usize, sums: &mut [Complex64], worker: &mut Worker| {
             let channels = &channels[first_satellite..][..sums.len() / unit];
-            worker.begin(channels, timestamp);
-            worker.add(shape, payload, epoch, channels, sums);
+            worker.begin(shape, channels, (start, first));
+            worker.add(shape, payload, (first, len), channels, sums);
         };
         threads.each(sums, unit, workers, work);
     }
@@ -200,14 +203,12 @@ impl Cpu {
 impl Map for Cpu {
     fn map(&mut self, input: &Frame, output: &mut FrameMut) -> Result<(), BlockError> {
         let start = input.header().timestamp;
-        let step = self.shape.samples_per_epoch();
-        for (from, channels) in self.changes.begin(start, self.shape.samples.samples as u64) {
+        for (from, channels) in self.changes.begin(start, self.shape.samples.frame_ticks) {
             self.channels.set(from, channels);
         }
         let (samples, payload) = (input.as_slice()?, output.as_mut_slice::<Complex32>()?);
         for (epoch, output) in payload.chunks_exact_mut(self.sums.len()).enumerate() {
-            let timestamp = start.saturating_add((epoch * step) as u64);
-            self.epoch(samples, epoch * step, timestamp);
+            self.epoch(samples, epoch, start);
             for (output, sum) in output.iter_mut().zip(&self.sums) {
                 *output = Complex32::new(sum.re as f32, sum.im as f32);
             }

@@ -201,11 +201,14 @@ impl Cuda {
         let (len, align) = (self.shape.samples_per_epoch(), alignment(&self.shape));
         let mut first = 0;
         while first < epochs {
-            let timestamp = frame_start.saturating_add((first * len) as u64);
+            let timestamp = self.shape.epoch_timestamp(frame_start, first);
             self.channels.advance(timestamp);
-            let same = self.channels.run(timestamp, len as u64, epochs - first);
+            // Rounded up, so that no change is missed; a shorter run only costs another turn of this loop.
+            let step = self.shape.samples.ticks_of(len);
+            let same = self.channels.run(timestamp, step, epochs - first);
             for (satellite, channel) in self.channels.at(timestamp).iter().enumerate() {
-                let mut nco = channel.at(timestamp);
+                let mut nco = channel.at(frame_start, &self.shape.samples);
+                nco.advance((first * len) as u64);
                 for epoch in first..first + same {
                     let words = self.codes.describe(channel, nco, (epoch * len, len, align));
                     let at = (epoch * satellites + satellite) * CHANNEL_WORDS;
@@ -223,7 +226,7 @@ impl GpuMap for Cuda {
     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
         let GpuJob { lane, slot, header, from, to } = job;
         let start = header.timestamp;
-        for (from, channels) in self.changes.begin(start, self.shape.samples.samples as u64) {
+        for (from, channels) in self.changes.begin(start, self.shape.samples.frame_ticks) {
             self.channels.set(from, channels);
         }
         self.describe(start);
@@ -321,7 +324,7 @@ mod tests {
         let mut ahead = codes.ahead.iter();
         let samples = Samples::complex(Dtype::Ci16, 1, 6000, 6e6);
         for channel in kind.channels(&samples).unwrap() {
-            let last = codes.describe(&channel, channel.at(0), (0, 100, 4))[9];
+            let last = codes.describe(&channel, channel.nco, (0, 100, 4))[9];
             for tap in &channel.taps {
                 let sum = u128::from(last) + u128::from(*ahead.next().unwrap());
                 assert_eq!(sum % u128::from(channel.nco.code_wrap), u128::from(*tap));
@@ -364,7 +367,7 @@ mod tests {
             for channel in &channels {
                 let timestamp = start + (epoch * len) as u64;
                 let place = (epoch * len, len, alignment(&shape));
-                let words = codes.describe(channel, channel.at(timestamp), place);
+                let words = codes.describe(channel, channel.at(timestamp, &shape.samples), place);
                 let found = interpret(&words, &bytes, &codes, &samples);
                 for (found, expected) in found.iter().zip(expected.next().unwrap()) {
                     let expected = Complex64::new(expected.re.into(), expected.im.into());

@@ -13,11 +13,10 @@ use crate::gnss::samples::Samples;
 use crate::gnss::satellites::{narrow_bands, refuse_satellites};
 use fxgraph::DeviceName;
 use fxgraph::cuda::GpuMapped;
-use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
-    At, Axis, BlockError, Checked, Configured, Counter, Dtype, Env, Implementation,
-    Implementations, Kind, KindSpec, LiveKind, Mapped, PortType, Refusal, Resources, ValidityType,
+    Axis, BlockError, Checked, Configured, Counter, Dtype, Env, Implementation, Implementations,
+    Kind, KindSpec, LiveKind, Mapped, PortType, Refusal, Resources, ValidityType,
 };
 use fxgraph_dsp::gnss::{Nco, Replica, Satellite, System, phase};
 
@@ -67,9 +66,9 @@ pub struct Channel {
 
 impl Channel {
     /// Returns the phases at `timestamp`.
-    fn at(&self, timestamp: u64) -> Nco {
+    fn at(&self, timestamp: u64, samples: &Samples) -> Nco {
         let mut nco = self.nco;
-        nco.advance(timestamp);
+        nco.advance_ticks(timestamp, samples.ratio());
         nco
     }
 }
@@ -86,6 +85,11 @@ pub struct Shape {
 impl Shape {
     fn samples_per_epoch(&self) -> usize {
         self.samples.samples / self.epochs
+    }
+
+    /// Timestamp of an epoch of the frame at `start`: that of its first sample, or the next one.
+    fn epoch_timestamp(&self, start: u64, epoch: usize) -> u64 {
+        start.saturating_add(self.samples.ticks_of(epoch * self.samples_per_epoch()))
     }
 }
 
@@ -123,11 +127,6 @@ impl GnssCorrelator {
             );
             refuse("epochs_per_frame", message, "give a divisor such as 1".to_owned());
         }
-        if let Some(Samples { ticks: 2.., .. }) = samples {
-            let message = "each sample must be one tick of the clock: phases have timestamps";
-            let refusal = Refusal::new(codes::INPUT_AXIS, At::Input(0), message);
-            refusals.push(refusal.help("connect samples at the rate of their source"));
-        }
         refusals.extend(refuse_satellites(self.satellites.iter(), samples.as_ref()));
         match samples {
             Some(samples) if refusals.is_empty() => {
@@ -142,7 +141,9 @@ impl GnssCorrelator {
             let replica = Replica::of(satellite).ok_or_else(|| {
                 BlockError::new(format!("satellite {} does not exist", satellite.label()))
             })?;
-            let nco = Nco::new(satellite, &replica, samples.carrier_hz, samples.rate_hz, 0);
+            let at_zero = Satellite { at_timestamp: 0, ..satellite.clone() };
+            let mut nco = Nco::new(&at_zero, &replica, samples.carrier_hz, samples.rate_hz, 0);
+            nco.go_back_ticks(satellite.at_timestamp, samples.ratio());
             let taps = taps(self, &replica);
             Ok(Channel { system: satellite.system, prn: satellite.prn, replica, nco, taps })
         };

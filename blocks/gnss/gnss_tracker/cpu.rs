@@ -56,10 +56,9 @@ impl Tracker {
     fn track(&mut self, input: &Frame, acquired: Option<&Frame>, output: &mut FrameMut) {
         let start = input.header().timestamp;
         let samples = self.samples.samples as u64;
-        let ticks = self.samples.ticks;
         // Missing samples; after a timestamp that goes back, the phases are unknown.
         let gap = start.checked_sub(self.next.unwrap_or(start));
-        self.next = Some(start.saturating_add(samples * ticks));
+        self.next = Some(start.saturating_add(self.samples.frame_ticks));
         let is_whole = input.header().validity.iter().all(|count| *count != 0);
         if is_whole {
             let payload = input.as_slice().expect(fxgraph::ON_HOST);
@@ -72,7 +71,7 @@ impl Tracker {
         for (n, channel) in channels.iter_mut().enumerate() {
             match (gap, channel.as_mut()) {
                 (Some(0), _) | (_, None) => {}
-                (Some(gap), Some(channel)) => channel.coast(gap / ticks),
+                (Some(gap), Some(channel)) => channel.coast(self.samples.samples_in(gap)),
                 (None, Some(_)) => {
                     *channel = None;
                     self.lost.add(1);

@@ -138,9 +138,8 @@ impl KindSpec for GnssTracker {
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
-        let [input, acquired] = [&block.ports.inputs[0], &block.ports.inputs[1]];
-        let satellites = acquired.axes[0].len;
-        let samples = input.clock.samples_per_frame as usize;
+        let satellites = block.ports.inputs[1].axes[0].len;
+        let samples = block.shape.samples;
         Resources {
             host_bytes: samples.saturating_mul(8).saturating_add(satellites * channel::BYTES),
             // A complex product with the carrier, and two products and sums per correlator tap.
