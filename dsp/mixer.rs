@@ -1,6 +1,6 @@
 //! Oscillator, and the filter shifted in frequency by the oscillator.
 //!
-//! With f in turns per sample, mixing and filtering are one sum of real samples with complex weights:
+//! With f in turns per sample, mixing and filtering are one sum of samples with complex weights:
 //!
 //! y_j = sum over k of x_{Sj+k} h_k e^{-2 pi i f (S j + k)} = e^{-2 pi i f S j} sum of x_{Sj+k} g_k
 
@@ -101,7 +101,7 @@ impl Mixer {
     /// Creates a mixer with the low-pass `filter` h, whose pass band is moved to `centre_hz`.
     #[must_use]
     pub fn new(filter: &[f64], subsampling: usize, centre_hz: f64, rate_hz: f64) -> Self {
-        let frequency = Frequency::new(centre_hz, rate_hz);
+        let frequency = Frequency::aliased(centre_hz, rate_hz);
         let turned = |(k, h): (usize, &f64)| frequency.phasor(k as u64) * h;
         let weights: Vec<Complex64> = filter.iter().enumerate().map(turned).collect();
         let padded = |part: fn(&Complex64) -> f64| {

@@ -1,4 +1,4 @@
-//! Decimating FIR filter of real samples with complex weights.
+//! Decimating FIR filter with complex weights, of real numbers: real samples, or a part of complex ones.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -10,14 +10,15 @@ use num_complex::Complex32;
 /// Output samples that share each load of a weight.
 const ROWS: usize = 4;
 
-/// Computes out_j = sum over k of x_{Sj+k} g_k, for real and imaginary parts of g. The number of taps is a multiple of
-/// [`LANES`]; the last taps may extend into the zeros after the samples in `x`.
+/// Computes out_j = sum over k of x_{Sj+k} g_k, for real and imaginary parts of g, x being the `part` of each sample. The
+/// number of taps is a multiple of [`LANES`]; the last taps may extend into the zeros after the samples in `x`.
 ///
 /// # Panics
 /// If `x` is shorter than the samples needed for `out` and the taps.
 #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
-pub fn filter(
-    samples: &[i16],
+pub fn filter<X: Copy>(
+    samples: &[X],
+    part: impl Fn(X) -> f32,
     x: &mut [f32],
     g: (&[f32], &[f32]),
     subsampling: usize,
@@ -25,30 +26,31 @@ pub fn filter(
     form: Form,
 ) {
     match form {
-        Form::Portable => filter_portable(samples, x, g, subsampling, out),
+        Form::Portable => filter_portable(samples, part, x, g, subsampling, out),
         // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
-        Form::Avx2 => unsafe { x86::avx2(samples, x, g, subsampling, out) },
+        Form::Avx2 => unsafe { x86::avx2(samples, part, x, g, subsampling, out) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Form::Avx512 => unsafe { x86::avx512(samples, x, g, subsampling, out) },
+        Form::Avx512 => unsafe { x86::avx512(samples, part, x, g, subsampling, out) },
     }
 }
 
-/// Converts samples to single precision.
+/// Writes the `part` of each sample.
 #[inline(always)]
-fn widen(samples: &[i16], to: &mut [f32]) {
-    to.iter_mut().zip(samples).for_each(|(to, from)| *to = f32::from(*from));
+fn widen<X: Copy>(samples: &[X], part: impl Fn(X) -> f32, to: &mut [f32]) {
+    to.iter_mut().zip(samples).for_each(|(to, from)| *to = part(*from));
 }
 
-fn filter_portable(
-    samples: &[i16],
+fn filter_portable<X: Copy>(
+    samples: &[X],
+    part: impl Fn(X) -> f32,
     x: &mut [f32],
     (re, im): (&[f32], &[f32]),
     subsampling: usize,
     out: &mut [Complex32],
 ) {
-    widen(samples, x);
+    widen(samples, part, x);
     for (n, out) in out.chunks_exact_mut(ROWS).enumerate() {
         let mut sums = [[[0.0_f32; LANES]; 2]; ROWS];
         for (k, (re, im)) in re.chunks_exact(LANES).zip(im.chunks_exact(LANES)).enumerate() {
@@ -100,7 +102,7 @@ mod tests {
             let run = |form| {
                 let mut out = vec![Complex32::default(); outputs];
                 let mut x = vec![0.0; samples.len() + LANES];
-                filter(&samples, &mut x, (&re, &im), subsampling, &mut out, form);
+                filter(&samples, f32::from, &mut x, (&re, &im), subsampling, &mut out, form);
                 out
             };
             let expected = run(Form::Portable);

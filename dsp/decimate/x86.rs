@@ -43,14 +43,15 @@ macro_rules! filter {
     ) => {
         /// Implementation of [`filter`](super::filter).
         #[target_feature(enable = $features)]
-        pub fn $name(
-            samples: &[i16],
+        pub fn $name<X: Copy>(
+            samples: &[X],
+            part: impl Fn(X) -> f32,
             x: &mut [f32],
             (re, im): (&[f32], &[f32]),
             subsampling: usize,
             out: &mut [Complex32],
         ) {
-            widen(samples, x);
+            widen(samples, part, x);
             let (re, _) = re.as_chunks::<$lanes>();
             let (im, _) = im.as_chunks::<$lanes>();
             let taps = re.len().min(im.len()) * $lanes;

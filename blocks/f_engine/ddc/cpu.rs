@@ -3,11 +3,12 @@
 use super::{Ddc, HEAP_SAMPLES};
 use crate::common::live::Live;
 use crate::common::parallel::{self, Threads};
-use crate::f_engine::samples::host::{self, Decoded, Series};
+use crate::f_engine::samples::host::{self, Number, Series};
+use crate::f_engine::samples::input::is_complex;
 use crate::f_engine::samples::pol::Count;
-use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes, rate_hz};
+use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use fxgraph::retune::{Change, Timed};
-use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports};
+use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, PortType, Ports};
 use fxgraph_dsp::decimate::filter;
 use fxgraph_dsp::mixer::{LANES, Mixer};
 use fxgraph_dsp::simd::Form;
@@ -23,9 +24,10 @@ fn batch(ddc: &Ddc, sizes: &Sizes) -> usize {
 }
 
 /// Host memory of the block in bytes.
-pub fn host_bytes(ddc: &Ddc, sizes: &Sizes) -> usize {
+pub fn host_bytes(ddc: &Ddc, input: &PortType, sizes: &Sizes) -> usize {
     let history = host::capacity(sizes, batch(ddc, sizes));
-    size_of::<i16>() * history + size_of::<f32>() * (sizes.window + 3 * ddc.taps())
+    let sample = if is_complex(input) { size_of::<[f32; 2]>() } else { size_of::<i16>() };
+    sample * history + size_of::<f32>() * (sizes.window + 2 * HEAP_SAMPLES + 3 * ddc.taps(input))
 }
 
 /// Counters of a block. Missing data is counted in heaps of the output.
@@ -40,19 +42,19 @@ pub fn count(env: &Env) -> Count {
 }
 
 /// The running block.
-pub struct Cpu {
-    schedule: Schedule<Decoded>,
+pub struct Cpu<S> {
+    schedule: Schedule<S>,
     filter: Filter,
     mixer: Timed<Mixer>,
     frame: Option<FrameMut>,
 }
 
-impl Cpu {
+impl<S: Series<Number: Sample>> Cpu<S> {
     pub fn new(ddc: &Ddc, sizes: Sizes, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
         Ok(Self {
             schedule: host::schedule(sizes, ports, &[], batch(ddc, &sizes), count(env)),
-            filter: Filter::new(ddc, &sizes)?,
-            mixer: Timed::new(ddc.mixer(rate_hz(&ports.inputs[0]))?),
+            filter: Filter::new(ddc, &ports.inputs[0], &sizes)?,
+            mixer: Timed::new(ddc.mixer(&ports.inputs[0])?),
             frame: None,
         })
     }
@@ -81,7 +83,7 @@ impl Cpu {
     }
 }
 
-impl Block for Cpu {
+impl<S: Series<Number: Sample>> Block for Cpu<S> {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let Self { schedule, mixer, .. } = self;
         let retune = |from, live| {
@@ -128,34 +130,101 @@ pub struct Filter {
     window: usize,
     form: Form,
     threads: Threads,
-    /// Scratch memory of each thread: the samples of a heap, padded with zeros for the SIMD weights.
-    scratches: Vec<Vec<f32>>,
+    scratches: Vec<Scratch>,
+}
+
+/// Memory of a thread.
+#[derive(Clone)]
+pub struct Scratch {
+    /// A part of the samples of a heap, padded with zeros for the SIMD weights.
+    part: Vec<f32>,
+    /// Sums of the imaginary parts.
+    sums: [Complex32; HEAP_SAMPLES],
+}
+
+/// Number of which the input's samples consist: one of a real sample, two of a complex one.
+pub trait Sample: Number {
+    const PARTS: usize;
+
+    /// Computes the sums over the samples from `first` on, for the weights `g`.
+    fn filter(
+        samples: &[Self],
+        scratch: &mut Scratch,
+        g: (&[f32], &[f32]),
+        subsampling: usize,
+        out: &mut [Complex32],
+        form: Form,
+    );
+}
+
+impl Sample for i16 {
+    const PARTS: usize = 1;
+
+    fn filter(
+        samples: &[Self],
+        scratch: &mut Scratch,
+        g: (&[f32], &[f32]),
+        subsampling: usize,
+        out: &mut [Complex32],
+        form: Form,
+    ) {
+        filter(samples, f32::from, &mut scratch.part, g, subsampling, out, form);
+    }
+}
+
+impl Sample for f32 {
+    const PARTS: usize = 2;
+
+    fn filter(
+        samples: &[Self],
+        Scratch { part, sums }: &mut Scratch,
+        g: (&[f32], &[f32]),
+        subsampling: usize,
+        out: &mut [Complex32],
+        form: Form,
+    ) {
+        let (samples, _) = samples.as_chunks::<2>();
+        filter(samples, |[re, _]| re, part, g, subsampling, out, form);
+        filter(samples, |[_, im]| im, part, g, subsampling, sums, form);
+        for (out, sum) in out.iter_mut().zip(sums) {
+            *out += Complex32::new(-sum.im, sum.re);
+        }
+    }
 }
 
 impl Filter {
     /// Creates the filter of `ddc`.
-    pub fn new(ddc: &Ddc, &Sizes { ticks, window, .. }: &Sizes) -> Result<Self, BlockError> {
+    pub fn new(ddc: &Ddc, input: &PortType, sizes: &Sizes) -> Result<Self, BlockError> {
         let threads = Threads::new(ddc.threads)?;
+        let &Sizes { ticks, window, .. } = sizes;
+        let scratch =
+            Scratch { part: vec![0.0; window + LANES], sums: [Complex32::ZERO; HEAP_SAMPLES] };
         Ok(Self {
             ticks: ticks as u64,
-            subsampling: ddc.subsampling(),
+            subsampling: ddc.subsampling(input),
             window,
             form: Form::best(),
-            scratches: vec![vec![0.0; window + LANES]; threads.count()],
+            scratches: vec![scratch; threads.count()],
             threads,
         })
     }
 
     /// Computes whole heaps of output samples. The first window starts with `samples[0]`, at timestamp `t`.
-    pub fn run(&mut self, mixer: &Timed<Mixer>, t: u64, samples: &[i16], out: &mut [Complex32]) {
+    pub fn run<X: Sample>(
+        &mut self,
+        mixer: &Timed<Mixer>,
+        t: u64,
+        samples: &[X],
+        out: &mut [Complex32],
+    ) {
         let Self { ticks, subsampling, window, form, threads, scratches } = self;
         threads.each(out, HEAP_SAMPLES, scratches, |first, out, scratch| {
             for (n, out) in out.chunks_exact_mut(HEAP_SAMPLES).enumerate() {
                 let begins = (first + n) * HEAP_SAMPLES * *subsampling;
                 let t = t + begins as u64 * *ticks;
                 let mixer = mixer.at(t);
-                let samples = &samples[begins..][..*window];
-                filter(samples, scratch, mixer.weights(), *subsampling, out, *form);
+                let samples = &samples[X::PARTS * begins..][..X::PARTS * *window];
+                X::filter(samples, scratch, mixer.weights(), *subsampling, out, *form);
                 mixer.turn(t / *ticks, out);
             }
         });

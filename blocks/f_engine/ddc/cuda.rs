@@ -7,12 +7,14 @@ use crate::common::gpu::{self, Table};
 use crate::common::live::Live;
 use crate::f_engine::samples::device;
 use crate::f_engine::samples::driver::{Driver, Maker, Stretch};
+use crate::f_engine::samples::input::is_complex;
 use crate::f_engine::samples::packed_input::Lending;
 use crate::f_engine::samples::schedule::{Fate, Run, Schedule, Sizes, rate_hz};
 use bytemuck::{Pod, Zeroable};
 use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Tunable};
+use fxgraph::diagnostic::codes;
 use fxgraph::retune::Timed;
-use fxgraph::{BlockError, Dtype, Env, Header, Ports};
+use fxgraph::{At, BlockError, Dtype, Env, Header, Ports, Refusal};
 use fxgraph_dsp::mixer::Frequency;
 use std::sync::Arc;
 
@@ -51,12 +53,21 @@ struct Entry {
 pub fn device_bytes(ddc: &Ddc, sizes: &Sizes, ports: &Ports) -> usize {
     device::device_bytes(sizes, ports)
         + Table::<Entry>::device_bytes(sizes.spectra)
-        + size_of::<f32>() * ddc.taps()
+        + size_of::<f32>() * ddc.taps(&ports.inputs[0])
+}
+
+/// Diagnostic for complex samples, which the kernel does not read.
+pub fn refuse_complex(ports: &Ports) -> Option<Refusal> {
+    is_complex(&ports.inputs[0]).then(|| {
+        let message = "`implementation: cuda` of `ddc` cannot read complex samples";
+        let refusal = Refusal::new(codes::IMPLEMENTATION, At::Input(0), message);
+        refusal.help("set `implementation: cpu`")
+    })
 }
 
 /// The kernel, with its launch configurations.
 pub fn tunable(ddc: &Ddc, ports: &Ports) -> Tunable {
-    let input = ports.inputs[0].dtype;
+    let input = &ports.inputs[0];
     let mut rows = ROW_SAMPLES;
     // The longest rows with enough warps come first.
     let warps = |row: &usize| ddc.frame_samples() / (ROWS * row);
@@ -66,10 +77,10 @@ pub fn tunable(ddc: &Ddc, ports: &Ports) -> Tunable {
     Tunable {
         program: "ddc.cu",
         shape: gpu::numbers([
-            ("SUBSAMPLING", ddc.subsampling()),
-            ("TAPS", ddc.taps()),
-            ("BITS", input.bits()),
-            ("NATIVE", usize::from(input == Dtype::I16)),
+            ("SUBSAMPLING", ddc.subsampling(input)),
+            ("TAPS", ddc.taps(input)),
+            ("BITS", input.dtype.bits()),
+            ("NATIVE", usize::from(input.dtype == Dtype::I16)),
         ]),
         ways: rows.map(|row| gpu::numbers([("ROW", row), ("WARPS", WARPS)])).to_vec(),
     }
@@ -116,7 +127,7 @@ impl Converter {
         let tunable = tunable(ddc, ports);
         let way = device.chosen(&tunable);
         let program = gpu::program(device, tunable.program, tunable.defines(way))?;
-        let weights = ddc.weights(rate_hz)?;
+        let weights = ddc.weights(input)?;
         let largest = weights.iter().fold(f64::MIN_POSITIVE, |most, h| most.max(h.abs()));
         let scale = 2.0_f64.powi(LARGEST_LOG2 - 1 - largest.log2().floor() as i32);
         let filter: Vec<f32> = weights.iter().map(|h| (scale * h) as f32).collect();

@@ -1,6 +1,9 @@
 #![doc = include_str!("README.md")]
 
 mod bench;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod complex_tests;
 pub mod conformance;
 mod cpu;
 mod cuda;
@@ -14,7 +17,8 @@ mod tests;
 use crate::common::delay;
 use crate::common::live::Live;
 use crate::common::parallel::MAX_THREADS;
-use crate::f_engine::samples::input::digitised_refusals;
+use crate::f_engine::samples::host::{Baseband, Decoded};
+use crate::f_engine::samples::input::{is_complex, sample_refusals};
 use crate::f_engine::samples::schedule::{Sizes, rate_hz, ticks};
 use fxgraph::DeviceName;
 use fxgraph::diagnostic::codes;
@@ -53,12 +57,12 @@ const PASS: f64 = 0.75;
     outputs("output")
 )]
 pub struct Ddc {
-    /// Frequency in the sampled band, 0 to half of the sample rate, that becomes the centre of the
-    /// output, in Hz.
+    /// Frequency in the samples that becomes the centre of the output, in Hz: 0 to half of the sample rate for real
+    /// samples, and for complex ones relative to the centre of their band, of either sign.
     #[param(live)]
     pub centre_hz: f64,
-    /// Factor by which the band gets narrower: its width is half of the sample rate divided by `decimation`.
-    /// Even with `mode: discard`.
+    /// Factor by which the band gets narrower. The band of real samples is half of the sample rate wide, that of complex
+    /// ones the sample rate. Even with `mode: discard`.
     pub decimation: usize,
     /// Place of the filter's transition bands: outside the band (`discard`) or inside it (`no_discard`).
     #[param(default)]
@@ -80,48 +84,58 @@ pub struct Ddc {
 }
 
 impl Ddc {
-    /// Input samples for each output sample, S.
-    fn subsampling(&self) -> usize {
-        match self.mode {
+    /// Input samples for each output sample, S. The samples of the output are complex, which need half of the rate of
+    /// real ones.
+    fn subsampling(&self, input: &PortType) -> usize {
+        let of_real = match self.mode {
             Mode::Discard => self.decimation,
             Mode::NoDiscard => self.decimation.saturating_mul(2),
-        }
+        };
+        if is_complex(input) { of_real / 2 } else { of_real }
     }
 
-    fn taps(&self) -> usize {
-        self.taps.unwrap_or(self.subsampling().saturating_mul(16))
+    fn taps(&self, input: &PortType) -> usize {
+        self.taps.unwrap_or(self.subsampling(input).saturating_mul(16))
     }
 
     fn frame_samples(&self) -> usize {
         self.samples_per_frame.unwrap_or(FRAME_SAMPLES)
     }
 
+    /// Least and largest frequency of the input's samples, in Hz.
+    fn edges_hz(input: &PortType) -> [f64; 2] {
+        let half_hz = rate_hz(input) / 2.0;
+        if is_complex(input) { [-half_hz, half_hz] } else { [0.0, half_hz] }
+    }
+
     /// Width of the band in Hz.
-    fn bandwidth_hz(&self, rate_hz: f64) -> f64 {
-        rate_hz / 2.0 / self.decimation as f64
+    fn bandwidth_hz(&self, input: &PortType) -> f64 {
+        let [least_hz, most_hz] = Self::edges_hz(input);
+        (most_hz - least_hz) / self.decimation as f64
     }
 
     /// Band of the output, in sky frequency if the input has a band.
     fn band(&self, input: &PortType) -> Band {
-        let rate_hz = rate_hz(input);
-        let (quarter_hz, width_hz) = (rate_hz / 4.0, rate_hz / self.subsampling() as f64);
         let sideband = input.sideband();
-        let middle_hz = input.band.map_or(quarter_hz, |band| band.centre_hz);
+        let [least_hz, most_hz] = Self::edges_hz(input);
+        let middle_hz = (least_hz + most_hz) / 2.0;
+        // Without a band, frequencies are those of the samples.
+        let of_band_hz = input.band.map_or(middle_hz, |band| band.centre_hz);
         Band {
             channels: 1,
             first_channel: 0,
-            centre_hz: middle_hz + sideband.sign() * (self.centre_hz - quarter_hz),
-            bandwidth_hz: width_hz,
+            centre_hz: of_band_hz + sideband.sign() * (self.centre_hz - middle_hz),
+            bandwidth_hz: rate_hz(input) / self.subsampling(input) as f64,
             sideband,
         }
     }
 
-    fn low_pass(&self, rate_hz: f64) -> LowPass {
+    fn low_pass(&self, input: &PortType) -> LowPass {
         LowPass {
             mode: self.mode,
-            subsampling: self.subsampling(),
-            taps: self.taps(),
-            pass: self.pass_bandwidth_hz.map_or(PASS, |hz| hz / self.bandwidth_hz(rate_hz)),
+            subsampling: self.subsampling(input),
+            taps: self.taps(input),
+            pass: self.pass_bandwidth_hz.map_or(PASS, |hz| hz / self.bandwidth_hz(input)),
             pass_weight: self.pass_weight,
         }
     }
@@ -130,8 +144,8 @@ impl Ddc {
     ///
     /// # Errors
     /// If the design of the filter does not converge.
-    fn weights(&self, rate_hz: f64) -> Result<Vec<f64>, BlockError> {
-        let low_pass = self.low_pass(rate_hz);
+    fn weights(&self, input: &PortType) -> Result<Vec<f64>, BlockError> {
+        let low_pass = self.low_pass(input);
         low_pass.weights().ok_or_else(|| {
             BlockError::new(format!(
                 "the design of a filter with {} taps does not converge; change `taps` or `pass_weight`",
@@ -140,17 +154,18 @@ impl Ddc {
         })
     }
 
-    fn mixer(&self, rate_hz: f64) -> Result<Mixer, BlockError> {
-        Ok(Mixer::new(&self.weights(rate_hz)?, self.subsampling(), self.centre_hz, rate_hz))
+    fn mixer(&self, input: &PortType) -> Result<Mixer, BlockError> {
+        let (weights, subsampling) = (self.weights(input)?, self.subsampling(input));
+        Ok(Mixer::new(&weights, subsampling, self.centre_hz, rate_hz(input)))
     }
 
     /// Sizes for the schedule, which treats each heap of output samples as one spectrum.
     fn sizes(&self, input: &PortType) -> Sizes {
-        let subsampling = self.subsampling();
+        let subsampling = self.subsampling(input);
         Sizes {
             ticks: ticks(input),
             step: subsampling * HEAP_SAMPLES,
-            window: subsampling * (HEAP_SAMPLES - 1) + self.taps(),
+            window: subsampling * (HEAP_SAMPLES - 1) + self.taps(input),
             spectra: self.frame_samples() / HEAP_SAMPLES,
             max_delay: 0,
             // Without delays there are no phases.
@@ -158,33 +173,39 @@ impl Ddc {
         }
     }
 
-    fn parameter_refusals(&self) -> Vec<Refusal> {
+    fn parameter_refusals(&self, input: &PortType) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         let mut refuse = |name, message: String, help: String| {
             refusals.push(Refusal::parameter(name, message).help(help));
         };
-        let subsampling = self.subsampling();
-        if !(2..=MAX_SUBSAMPLING).contains(&subsampling) || !subsampling.is_multiple_of(2) {
-            let (least, most) = match self.mode {
-                Mode::Discard => ("an even number from 2", MAX_SUBSAMPLING),
-                Mode::NoDiscard => ("a number from 1", MAX_SUBSAMPLING / 2),
+        let subsampling = self.subsampling(input);
+        let is_divided = self.mode == Mode::NoDiscard || self.decimation.is_multiple_of(2);
+        if !(2..=MAX_SUBSAMPLING).contains(&subsampling) || !is_divided {
+            // Complex samples have twice the band of real ones at the same rate.
+            let twice = if is_complex(input) { 2 } else { 1 };
+            let (number, least, most) = match self.mode {
+                Mode::Discard => ("an even number", 2 * twice, MAX_SUBSAMPLING * twice),
+                Mode::NoDiscard => ("a number", twice, MAX_SUBSAMPLING / 2 * twice),
             };
             refuse(
                 "decimation",
-                format!("`decimation` must be {least} to {most}, got {}", self.decimation),
+                format!(
+                    "`decimation` must be {number} from {least} to {most}, got {}",
+                    self.decimation
+                ),
                 "set for example `decimation: 8`".to_owned(),
             );
             return refusals;
         }
         let taps = subsampling..=subsampling * MAX_TAPS_PER_SAMPLE;
-        if !taps.contains(&self.taps()) {
+        if !taps.contains(&self.taps(input)) {
             refuse(
                 "taps",
                 format!(
                     "`taps` must be between {} and {} with this `decimation`, got {}",
                     taps.start(),
                     taps.end(),
-                    self.taps()
+                    self.taps(input)
                 ),
                 format!("omit it for the default of {}", 16 * subsampling),
             );
@@ -218,22 +239,23 @@ impl Ddc {
     }
 
     /// Diagnostics for frequencies that do not fit the sample rate.
-    fn band_refusals(&self, rate_hz: f64) -> Vec<Refusal> {
+    fn band_refusals(&self, input: &PortType) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         let mut refuse = |name, message: String, help: String| {
             refusals.push(Refusal::parameter(name, message).help(help));
         };
-        let (whole_hz, half_hz) = (rate_hz / 2.0, self.bandwidth_hz(rate_hz) / 2.0);
+        let ([least_hz, most_hz], half_hz) =
+            (Self::edges_hz(input), self.bandwidth_hz(input) / 2.0);
         // NaN is in no range, so it is rejected too.
-        if !(half_hz..=whole_hz - half_hz).contains(&self.centre_hz) {
+        if !(least_hz + half_hz..=most_hz - half_hz).contains(&self.centre_hz) {
             refuse(
                 "centre_hz",
                 format!(
-                    "a band of {} Hz around {} Hz is not within 0 to {whole_hz} Hz",
+                    "a band of {} Hz around {} Hz is not within {least_hz} to {most_hz} Hz",
                     2.0 * half_hz,
                     self.centre_hz
                 ),
-                format!("set `centre_hz` between {half_hz} and {}", whole_hz - half_hz),
+                format!("set `centre_hz` between {} and {}", least_hz + half_hz, most_hz - half_hz),
             );
         }
         let (least_hz, most_hz) = (0.0198 * half_hz, 1.98 * half_hz);
@@ -254,9 +276,9 @@ impl Ddc {
 
 /// Sets the metric of the filter's group delay.
 fn show_group_delay(block: &Configured<Ddc>, env: &Env) {
-    let clock = block.ports.inputs[0].clock;
-    let (taps, ticks) = (block.parameters.taps(), block.shape.ticks);
-    delay::show_group_delay(&env.counters, taps, ticks, clock.adc_sample_rate_hz);
+    let input = &block.ports.inputs[0];
+    let (taps, tick_rate_hz) = (block.parameters.taps(input), input.clock.adc_sample_rate_hz);
+    delay::show_group_delay(&env.counters, taps, block.shape.ticks, tick_rate_hz);
 }
 
 impl KindSpec for Ddc {
@@ -264,7 +286,12 @@ impl KindSpec for Ddc {
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, env| {
             show_group_delay(block, env);
-            Ok(Box::new(cpu::Cpu::new(&block.parameters, block.shape, &block.ports, env)?))
+            let Configured { parameters: ddc, ports, shape, .. } = block;
+            if is_complex(&ports.inputs[0]) {
+                Ok(Box::new(cpu::Cpu::<Baseband>::new(ddc, *shape, ports, env)?))
+            } else {
+                Ok(Box::new(cpu::Cpu::<Decoded>::new(ddc, *shape, ports, env)?))
+            }
         }),
         Implementation::<Self>::cuda(
             "cuda",
@@ -279,25 +306,27 @@ impl KindSpec for Ddc {
             ddc.samples_per_frame.get_or_insert(GPU_FRAME_SAMPLES);
             ddc
         })
+        .check(|block, _| Vec::from_iter(cuda::refuse_complex(&block.ports)))
         .tunable(|block| Some(cuda::tunable(&block.parameters, &block.ports)))
         .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.shape, &block.ports)),
     ];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Sizes> {
         let input = &inputs[0];
-        let mut refusals = self.parameter_refusals();
-        refusals.extend(digitised_refusals(Self::NAME, 0, input));
+        let mut refusals = self.parameter_refusals(input);
+        refusals.extend(sample_refusals(Self::NAME, 0, input));
         if refusals.is_empty() {
-            refusals.extend(self.band_refusals(rate_hz(input)));
+            refusals.extend(self.band_refusals(input));
         }
         if !refusals.is_empty() {
             return Err(refusals);
         }
-        let (samples, ticks) = (self.frame_samples(), ticks(input));
-        if ((samples * self.subsampling()) as u64) > MAX_TIMESTAMP / ticks as u64 {
+        let (samples, ticks, subsampling) =
+            (self.frame_samples(), ticks(input), self.subsampling(input));
+        if (samples * subsampling) as u64 > MAX_TIMESTAMP / ticks as u64 {
             let message = format!(
-                "a frame of {samples} samples, {} ticks apart, exceeds the range of timestamps",
-                self.subsampling() as u64 * ticks as u64
+                "a frame of {samples} samples exceeds the range of timestamps: each takes {subsampling} samples of \
+                 {ticks} ticks"
             );
             return Err(vec![Refusal::new(codes::RATE, At::Input(0), message)]);
         }
@@ -306,8 +335,8 @@ impl KindSpec for Ddc {
             dtype: Dtype::Cf32,
             axes: vec![Axis::new("sample", samples).from_parameter("samples_per_frame")],
             clock: Clock {
-                samples_per_frame: (samples * self.subsampling() * ticks) as u64,
-                ..input.clock.behind_filter((self.taps() * ticks) as f64, ticks as f64)
+                samples_per_frame: (samples * subsampling * ticks) as u64,
+                ..input.clock.behind_filter((self.taps(input) * ticks) as f64, ticks as f64)
             },
             band: Some(self.band(input)),
             validity: ValidityType::flags(vec![heap]),
@@ -316,11 +345,13 @@ impl KindSpec for Ddc {
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
-        let ddc = &block.parameters;
+        let (ddc, input) = (&block.parameters, &block.ports.inputs[0]);
+        let parts = if is_complex(input) { 2 } else { 1 };
+        let operations = 4 * parts * ddc.taps(input) + 6;
         Resources {
-            host_bytes: cpu::host_bytes(ddc, &block.shape),
+            host_bytes: cpu::host_bytes(ddc, input, &block.shape),
             holds: vec![1],
-            operations_per_frame: ddc.frame_samples() as f64 * (4 * ddc.taps() + 6) as f64,
+            operations_per_frame: ddc.frame_samples() as f64 * operations as f64,
             ..Resources::default()
         }
     }
@@ -342,6 +373,6 @@ impl LiveKind for Ddc {
         DdcLive::CentreHz: DdcLive,
         _: &Configured<Self>,
     ) -> Result<Live, BlockError> {
-        Ok(Live::Mixer(new.parameters.mixer(rate_hz(&new.ports.inputs[0]))?))
+        Ok(Live::Mixer(new.parameters.mixer(&new.ports.inputs[0])?))
     }
 }

@@ -18,7 +18,8 @@ fn is_digitised(input: &PortType) -> bool {
 
 /// Diagnostics for inputs that `pfb` cannot read.
 pub fn refusals(inputs: &[PortType]) -> Vec<Refusal> {
-    let mut refusals: Vec<_> = inputs.iter().enumerate().filter_map(refuse_dtype).collect();
+    let refuse = |(i, input)| refuse_dtype("pfb", i, input);
+    let mut refusals: Vec<_> = inputs.iter().enumerate().filter_map(refuse).collect();
     if let Some(other) = inputs.iter().position(|input| is_complex(input) != is_complex(&inputs[0]))
     {
         let message = "one polarisation has real samples and the other one complex samples";
@@ -42,13 +43,19 @@ pub fn refusals(inputs: &[PortType]) -> Vec<Refusal> {
     refusals
 }
 
-fn refuse_dtype((i, input): (usize, &PortType)) -> Option<Refusal> {
+/// Diagnostic if a block of `kind` cannot read real or complex samples from its input number `i`.
+fn refuse_dtype(kind: &str, i: usize, input: &PortType) -> Option<Refusal> {
     (!is_digitised(input) && !is_complex(input)).then(|| {
-        let message = format!("`pfb` cannot read {} samples", input.dtype);
+        let message = format!("`{kind}` cannot read {} samples", input.dtype);
         let help = "connect i16 or packed samples of 2 to 10, 12 or 16 bits (`i10p`), or cf32 \
                     (of `ddc`, or of `convert` from other complex types)";
         Refusal::new(codes::INPUT_DTYPE, At::Input(i), message).help(help)
     })
+}
+
+/// Diagnostics if a block of `kind` cannot read real or complex samples from its input number `i`.
+pub fn sample_refusals(kind: &str, i: usize, input: &PortType) -> Vec<Refusal> {
+    refuse_frames(kind, i, input).into_iter().chain(refuse_dtype(kind, i, input)).collect()
 }
 
 /// Diagnostics if a block of `kind` cannot read samples of an ADC from its input number `i`.
