@@ -1,9 +1,13 @@
 // Conversion between data types.
 //
 // Macros: `FROM` and `TO`, types of the numbers (`I4`, `U8`, `I8`, `I16`, `I32`, `F16`, `F32`, `F64`); `PARTS`, 1,
-// or 2 if an element is a complex number; `DOUBLE`, 1 to calculate in double precision.
+// or 2 if an element of the output is a complex number; `EMBED`, 1 if the input is real and the output complex;
+// `CONJUGATE`, 1 to negate imaginary parts; `DOUBLE`, 1 to calculate in double precision.
 #if !defined(FROM) || !defined(TO) || !defined(PARTS) || !defined(DOUBLE)
 #error "convert.cu needs FROM, TO, PARTS and DOUBLE"
+#endif
+#if !defined(EMBED) || !defined(CONJUGATE)
+#error "convert.cu needs EMBED and CONJUGATE"
 #endif
 
 #include "half_matrix.cuh"
@@ -153,7 +157,7 @@ __device__ __forceinline__ void store(u8* to, int bytes, const u32 (&words)[word
 
 /// Multiplies by `scale`, clamps, rounds half to even.
 ///
-/// input, output  `numbers` numbers each
+/// input, output  `numbers` numbers each; half as many of the input if real numbers become complex
 /// counts         number of elements with a clamped or NaN part, and for integers of at most 16 bits the sum of squares
 ///                of the measured numbers; the kernel adds to them
 ///
@@ -167,14 +171,25 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     __align__(16) typename TO::Words to;
     Work values[RUN];
     u32 clamps = 0;
+#if EMBED
+    constexpr int HALF = sizeof(from) / 8;
+    __align__(16) u32 reals[HALF];
+    load(input + first / 2 * FROM::BITS / 8, count / 2 * FROM::BITS / 8, reals);
+#pragma unroll
+    for (int i = 0; i < HALF; i++) from[i] = reals[i], from[HALF + i] = 0;
+    FROM::read(from, values);
+#pragma unroll
+    for (int i = RUN - 1; i >= 0; i--) values[i] = i % 2 == 0 ? values[i / 2] : (Work)0;
+#else
     load(input + first * FROM::BITS / 8, count * FROM::BITS / 8, from);
     FROM::read(from, values);
+#endif
 #pragma unroll
     for (int i = 0; i < RUN; i += PARTS) {
         bool fits = true;
 #pragma unroll
         for (int part = i; part < i + PARTS; part++) {
-            const Work value = values[part] * (Work)scale;
+            const Work value = values[part] * (Work)(CONJUGATE && part > i ? -scale : scale);
             fits &= value >= TO::LOWEST && value <= TO::LARGEST;
             values[part] = value > TO::LARGEST ? TO::LARGEST
                            : value < TO::LOWEST ? TO::LOWEST

@@ -39,6 +39,12 @@ const CASES: &[(&str, &str, f64, usize)] = &[
     ("f16", "i16", 33_000.0, 4100),
     ("f32", "f16", 1.0, 65_539),
     ("f32", "i16", 4.5, 2050),
+    ("i8", "ci8", 2.0, 2051),
+    ("i16", "cf32", 1e-3, 517),
+    ("f16", "ci4", 8.0, 1003),
+    ("f32", "cf16", 1.7, 4099),
+    ("i32", "cf64", 0.3, 77),
+    ("f64", "ci16", 3e4, 1005),
     ("f64", "u8", 256.0, 1999),
     ("f64", "f32", 1.0, 2500),
 ];
@@ -46,7 +52,7 @@ const CASES: &[(&str, &str, f64, usize)] = &[
 /// Returns the cases, with the candidate implementation on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
-    let case = |&(from, to, scale, len): &(&str, &str, f64, usize)| {
+    let case = |&(from, to, scale, len): &(&str, &str, f64, usize), conjugate: bool| {
         let source = json!({
             "dtype": from, "axes": [{"name": "pol", "len": 1}, {"name": "sample", "len": len}],
             "validity_axes": [{"name": "pol", "len": 1}], "samples_per_frame": len, "frames": 4,
@@ -54,12 +60,17 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         });
         Case::new(
             ("convert", "cuda"),
-            format!("{from} to {to}, {len} elements times {scale}"),
-            &json!({"dtype": to, "scale": scale}),
+            format!(
+                "{from} to {to}{}, {len} elements times {scale}",
+                if conjugate { ", conjugated" } else { "" }
+            ),
+            &json!({"dtype": to, "scale": scale, "conjugate": conjugate}),
             (&format!("source: {{kind: null_source, parameters: {source}}}"), &["source"]),
             Tolerance::EXACT,
             device,
         )
     };
-    CASES.iter().map(case).collect()
+    let conjugated = CASES.iter().filter(|(from, ..)| from.starts_with('c')).step_by(3);
+    let conjugated = conjugated.map(|setup| case(setup, true));
+    CASES.iter().map(|setup| case(setup, false)).chain(conjugated).collect()
 }

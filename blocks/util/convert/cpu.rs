@@ -9,7 +9,8 @@ use fxgraph::{BlockError, Configured, Counter, Env, Frame, FrameMut, Map};
 /// The running block.
 pub(super) struct Cpu {
     convert: numbers::Convert,
-    scale: f64,
+    /// Factors of real and imaginary parts.
+    scales: [f64; 2],
     /// Bytes of an element of input and output.
     element_bytes: [usize; 2],
     threads: Threads,
@@ -25,7 +26,7 @@ impl Cpu {
         let [input, output] = [&block.ports.inputs[0], &block.ports.outputs[0]];
         Ok(Self {
             convert: block.shape,
-            scale: block.parameters.scale,
+            scales: block.parameters.scales(),
             element_bytes: [input, output].map(|port| port.dtype.bytes(1)),
             saturated: vec![0; threads.count()],
             threads,
@@ -42,7 +43,7 @@ impl Map for Cpu {
         let (header, to) = output.parts_mut::<u8>()?;
         self.threads.each(to, to_bytes, &mut self.saturated, |first, to, saturated| {
             let from = &from[first * from_bytes..][..to.len() / to_bytes * from_bytes];
-            *saturated += (self.convert)(from, to, self.scale);
+            *saturated += (self.convert)(from, to, self.scales);
         });
         self.values_saturated.add(self.saturated.iter_mut().map(std::mem::take).sum());
         if let Some(level) = &mut self.level {

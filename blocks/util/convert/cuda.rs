@@ -38,11 +38,14 @@ impl Cuda {
     ) -> Result<Self, BlockError> {
         let [input, output] = [&block.ports.inputs[0], &block.ports.outputs[0]];
         let (from, to) = (input.dtype, output.dtype);
-        let parts = parts(from).unwrap_or(1);
+        let parts_of = |dtype| parts(dtype).unwrap_or(1);
+        let parts = parts_of(to);
         let defines = vec![
             ("FROM", number(from)),
             ("TO", number(to)),
             ("PARTS", parts.to_string()),
+            ("EMBED", u8::from(parts_of(from) < parts).to_string()),
+            ("CONJUGATE", u8::from(block.parameters.conjugate).to_string()),
             ("DOUBLE", u8::from(is_double(from, to)).to_string()),
         ];
         let numbers = output.elements() * parts;

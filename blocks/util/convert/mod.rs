@@ -16,7 +16,7 @@ use fxgraph::cuda::GpuMapped;
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
-    At, Checked, Configured, Counter, Counters, Dtype, Implementation, Implementations, Kind,
+    At, Band, Checked, Configured, Counter, Counters, Dtype, Implementation, Implementations, Kind,
     KindSpec, Mapped, PortType, Refusal, Resources,
 };
 use numbers::{converter, is_double, parts};
@@ -31,16 +31,25 @@ use numbers::{converter, is_double, parts};
     outputs("output")
 )]
 pub struct Convert {
-    /// Element type of the output: `u8`, `i8`, `i16`, `i32`, `f16`, `f32` or `f64` if the input is real,
-    /// `ci4`, `ci8`, `ci16`, `ci32`, `cf16`, `cf32` or `cf64` if it is complex.
+    /// Element type of the output: `u8`, `i8`, `i16`, `i32`, `f16`, `f32` or `f64` if the input is real; or a complex
+    /// one, `ci4`, `ci8`, `ci16`, `ci32`, `cf16`, `cf32` or `cf64`, with the imaginary part 0 if the input is real.
     pub dtype: String,
     /// Factor.
     #[param(default = 1.0)]
     pub scale: f64,
+    /// Conjugates complex elements, which mirrors their spectrum and changes the sideband of their band.
+    #[param(default)]
+    pub conjugate: bool,
     /// Threads that share a frame, 0 for all cores. By default 1, because a flowgraph of many
     /// blocks already uses the cores.
     #[param(default = 1, range = 0..=MAX_THREADS)]
     pub threads: usize,
+}
+
+/// Whether `port` has samples of one band, not spectra.
+fn are_samples(port: &PortType) -> bool {
+    let has = |name: &str| port.axis_len(name).is_some();
+    has("sample") && !has("channel") && !has("spectrum")
 }
 
 /// Returns the names of element types with this number of parts, as text.
@@ -62,15 +71,61 @@ impl Convert {
             let refusal = Refusal::new(codes::INPUT_DTYPE, At::Input(0), message);
             return Err(Box::new(refusal.help(help)));
         };
-        let to = self.dtype.parse::<Dtype>().ok().filter(|dtype| parts(*dtype) == Some(from));
+        let is_possible = |dtype: &Dtype| parts(*dtype).is_some_and(|to| to >= from);
+        let to = self.dtype.parse::<Dtype>().ok().filter(is_possible);
         let conversion = |to| Some((to, converter(input, to)?));
         to.and_then(conversion).ok_or_else(|| {
             let message = format!("`{input}` cannot be converted to `{}`", self.dtype);
             let refusal = Refusal::parameter("dtype", message)
                 .note(At::Input(0), format!("the input is `{input}`"))
-                .help(format!("use one of {}", convertible(from)));
+                .help(match from {
+                    1 => format!("use one of {}, {}", convertible(1), convertible(2)),
+                    _ => format!("use one of {}", convertible(from)),
+                });
             Box::new(refusal)
         })
+    }
+
+    /// Factors of real and imaginary parts.
+    fn scales(&self) -> [f64; 2] {
+        [self.scale, if self.conjugate { -self.scale } else { self.scale }]
+    }
+
+    /// Diagnostic for a stream whose type the output cannot describe.
+    fn refuse_meaning(&self, input: &PortType, dtype: Dtype) -> Option<Refusal> {
+        let is_complex = input.dtype.is_complex();
+        let has = |name: &str| input.axis_len(name).is_some();
+        if self.conjugate && !is_complex {
+            let message = format!("`conjugate` needs complex elements, got {}", input.dtype);
+            return Some(Refusal::parameter("conjugate", message).help("omit it"));
+        }
+        if self.conjugate && input.band.is_some() && !are_samples(input) {
+            let message = "`conjugate` needs samples: conjugated channels would keep the order of their frequencies";
+            let refusal = Refusal::parameter("conjugate", message);
+            return Some(refusal.help("conjugate the samples before `pfb`"));
+        }
+        if !is_complex && dtype.is_complex() && has("spectrum") && has("sample") {
+            let message = "filtered samples of real spectra cannot become complex";
+            let refusal = Refusal::new(codes::INPUT_AXIS, At::Input(0), message);
+            return Some(refusal.help("insert the `convert` before `pfb`"));
+        }
+        None
+    }
+
+    /// Band of the output.
+    fn band(&self, input: &PortType, dtype: Dtype) -> Option<Band> {
+        let band = input.band?;
+        let becomes_complex = !input.dtype.is_complex() && dtype.is_complex();
+        if becomes_complex && are_samples(input) {
+            // Real samples have the centre of their band at a quarter of their rate, complex ones at 0 Hz: with the
+            // imaginary part 0 that is the edge of the band, and the mirror image is below.
+            let samples = input.axis_len("sample").unwrap_or(1) as f64;
+            let rate_hz = input.clock.frames_per_second() * samples;
+            let centre_hz = band.centre_hz - band.sideband.sign() * rate_hz / 4.0;
+            return Some(Band { centre_hz, bandwidth_hz: rate_hz, ..band });
+        }
+        let sideband = if self.conjugate { band.sideband.inverted() } else { band.sideband };
+        Some(Band { sideband, ..band })
     }
 
     fn check_scale(&self, is_double: bool) -> Option<Refusal> {
@@ -112,9 +167,13 @@ impl KindSpec for Convert {
         let conversion = self.conversion(input.dtype).map_err(|refusal| refusals.push(*refusal));
         let double = conversion.is_ok_and(|(dtype, _)| is_double(input.dtype, dtype));
         refusals.extend(self.check_scale(double));
+        if let Ok((dtype, _)) = conversion {
+            refusals.extend(self.refuse_meaning(input, dtype));
+        }
         match conversion {
             Ok((dtype, convert)) if refusals.is_empty() => {
-                Ok((convert, vec![PortType { dtype, ..input.clone() }]))
+                let band = self.band(input, dtype);
+                Ok((convert, vec![PortType { dtype, band, ..input.clone() }]))
             }
             _ => Err(refusals),
         }

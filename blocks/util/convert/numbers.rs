@@ -9,9 +9,9 @@ use std::ops::{Add, Mul, Sub};
 /// Numbers processed at a time, so that they stay in the first-level cache.
 const BLOCK: usize = 512;
 
-/// Converts the elements of the first slice, times a scale, to those of the second. Returns the number
-/// of elements that did not fit.
-pub type Convert = fn(&[u8], &mut [u8], f64) -> u64;
+/// Converts the elements of the first slice, with real and imaginary parts times these scales, to those of the second.
+/// Returns the number of elements that did not fit.
+pub type Convert = fn(&[u8], &mut [u8], [f64; 2]) -> u64;
 
 /// Float type of the calculation.
 trait Work:
@@ -145,7 +145,7 @@ nibbles!(f64);
 fn convert<I: Number<W>, O: Number<W>, W: Work, const PARTS: usize>(
     input: &[u8],
     output: &mut [u8],
-    scale: f64,
+    scales: [f64; 2],
 ) -> u64 {
     let input: &[I] = bytemuck::cast_slice(input);
     let output: &mut [O] = bytemuck::cast_slice_mut(output);
@@ -155,19 +155,42 @@ fn convert<I: Number<W>, O: Number<W>, W: Work, const PARTS: usize>(
     for (from, to) in blocks {
         let numbers = &mut numbers[..from.len() * I::COUNT];
         I::read(from, numbers);
-        saturated += fit::<O, W, PARTS>(numbers, W::of(scale));
+        saturated += fit::<O, W, PARTS>(numbers, scales);
+        O::write(numbers, to);
+    }
+    saturated
+}
+
+/// Converts real numbers to complex ones with the imaginary part 0.
+fn embed<I: Number<W>, O: Number<W>, W: Work>(
+    input: &[u8],
+    output: &mut [u8],
+    scales: [f64; 2],
+) -> u64 {
+    let input: &[I] = bytemuck::cast_slice(input);
+    let output: &mut [O] = bytemuck::cast_slice_mut(output);
+    let mut reals = [W::default(); BLOCK / 2];
+    let mut numbers = [W::default(); BLOCK];
+    let mut saturated = 0;
+    for (from, to) in input.chunks(BLOCK / 2).zip(output.chunks_mut(BLOCK / O::COUNT)) {
+        let (reals, numbers) = (&mut reals[..from.len()], &mut numbers[..2 * from.len()]);
+        I::read(from, reals);
+        saturated += fit::<O, W, 1>(reals, scales);
+        // The imaginary parts stay 0.
+        numbers.iter_mut().step_by(2).zip(reals).for_each(|(to, real)| *to = *real);
         O::write(numbers, to);
     }
     saturated
 }
 
 /// Scales numbers and clamps them to the range of `O`. Returns the number of elements beyond the range.
-fn fit<O: Number<W>, W: Work, const PARTS: usize>(numbers: &mut [W], scale: W) -> u64 {
+fn fit<O: Number<W>, W: Work, const PARTS: usize>(numbers: &mut [W], scales: [f64; 2]) -> u64 {
     let [lowest, largest] = O::RANGE;
+    let scales: [W; PARTS] = std::array::from_fn(|part| W::of(scales[part]));
     let mut saturated = 0;
     for element in numbers.as_chunks_mut::<PARTS>().0 {
         let mut fits = true;
-        for number in element {
+        for (number, scale) in element.iter_mut().zip(scales) {
             let scaled = *number * scale;
             fits &= scaled >= lowest && scaled <= largest;
             let clamped = if scaled > largest { largest } else { scaled };
@@ -256,12 +279,15 @@ pub fn is_double(from: Dtype, to: Dtype) -> bool {
     wide.contains(&from) || wide.contains(&to)
 }
 
-/// Returns the conversion from one type to another, if there is one.
+/// Returns the conversion from one type to another, if there is one: between real types, between complex ones, and
+/// from a real to a complex one.
 #[must_use]
 pub fn converter(from: Dtype, to: Dtype) -> Option<Convert> {
     match (parts(from)?, parts(to)?, is_double(from, to)) {
         (1, 1, false) => narrow!(from, I => narrow!(to, O => Some(convert::<I, O, f32, 1>))),
         (2, 2, false) => narrow!(from, I => narrow!(to, O => Some(convert::<I, O, f32, 2>))),
+        (1, 2, false) => narrow!(from, I => narrow!(to, O => Some(embed::<I, O, f32>))),
+        (1, 2, true) => wide!(from, I => wide!(to, O => Some(embed::<I, O, f64>))),
         (1, 1, true) => wide!(from, I => wide!(to, O => Some(convert::<I, O, f64, 1>))),
         (2, 2, true) => wide!(from, I => wide!(to, O => Some(convert::<I, O, f64, 2>))),
         _ => None,

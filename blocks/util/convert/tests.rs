@@ -17,7 +17,7 @@ fn port(dtype: Dtype, len: usize) -> PortType {
 }
 
 fn kind(dtype: Dtype, scale: f64, threads: usize) -> Convert {
-    Convert { dtype: dtype.to_string(), scale, threads }
+    Convert { dtype: dtype.to_string(), scale, conjugate: false, threads }
 }
 
 /// Sends one frame through the block; returns its elements, and the count of saturated elements.
@@ -168,9 +168,107 @@ proptest! {
 }
 
 #[test]
+fn real_numbers_become_complex_with_imaginary_part_zero() {
+    let values = [0.5f32, -1.5, 200.0, 3.0];
+    let (found, saturated) = numbers::<_, [i8; 2]>((Dtype::F32, Dtype::Ci8), 1.0, &values);
+    assert_eq!((found, saturated), (vec![[0, 0], [-2, 0], [127, 0], [3, 0]], 1));
+    let types = Dtype::WHOLE_BYTES.into_iter();
+    let types: Vec<Dtype> = types.filter(|dtype| parts(*dtype).is_some()).collect();
+    let small: Vec<f64> = (0..1027).map(|n| f64::from(n % 8)).collect();
+    let expected: Vec<f64> = small.iter().flat_map(|x| [*x, 0.0]).collect();
+    for from in types.iter().filter(|dtype| parts(**dtype) == Some(1)) {
+        let bytes = run(&kind(*from, 1.0, 1), Dtype::F64, &double(&small)).0;
+        for to in types.iter().filter(|dtype| parts(**dtype) == Some(2)) {
+            let found = run(&kind(*to, 1.0, 3), *from, &bytes);
+            let back = run(&kind(Dtype::Cf64, 1.0, 1), *to, &found.0).0;
+            assert_eq!((double(&expected), 0), (back, found.1), "{from} to {to}");
+        }
+    }
+}
+
+#[test]
+fn conjugate_negates_imaginary_parts_and_clamps_the_most_negative_one() {
+    let values = [[3i8, -128], [-128, 5], [0, -7], [127, 127]];
+    let kind = Convert { conjugate: true, ..kind(Dtype::Ci8, 1.0, 1) };
+    let (found, saturated) = run(&kind, Dtype::Ci8, bytemuck::cast_slice(&values));
+    let found: Vec<[i8; 2]> =
+        found.chunks(2).map(|z| [z[0].cast_signed(), z[1].cast_signed()]).collect();
+    assert_eq!((found, saturated), (vec![[3, 127], [-127, -5], [0, 7], [127, -127]], 2));
+}
+
+/// A wave on the sky in samples of both kinds is where the band of the output has it.
+#[test]
+fn wave_on_the_sky_keeps_its_frequency_in_complex_and_conjugated_samples() {
+    let (rate_hz, len, centre_hz, offset_hz) = (1e6, 1000, 1.5e9, 31_000.0);
+    for sign in [1.0, -1.0] {
+        for from in [Dtype::F64, Dtype::Cf64] {
+            let is_complex = from == Dtype::Cf64;
+            let width_hz = if is_complex { rate_hz } else { rate_hz / 2.0 };
+            let mut input = port(from, len);
+            input.axes.remove(0);
+            input.validity = ValidityType::flags(vec![]);
+            input.clock = Clock::new(rate_hz, len as u64);
+            input.band = Some(Band::signed(1, 0, centre_hz, sign * width_hz));
+            // Of the samples: real ones have the centre of their band at a quarter of the rate.
+            let middle_hz = if is_complex { 0.0 } else { rate_hz / 4.0 };
+            let turns = |n: usize| (middle_hz + sign * offset_hz) * n as f64 / rate_hz;
+            let wave =
+                (0..len).map(|n| num_complex::Complex64::cis(std::f64::consts::TAU * turns(n)));
+            let values: Vec<f64> =
+                wave.flat_map(|z| if is_complex { vec![z.re, z.im] } else { vec![z.re] }).collect();
+            let kind = Convert { conjugate: is_complex, ..kind(Dtype::Cf64, 1.0, 1) };
+            let outputs = kind.outputs(std::slice::from_ref(&input)).unwrap();
+            let band = outputs[0].band.unwrap();
+            let ports = Ports { inputs: vec![input], outputs };
+            let block = kind.build(&ports.inputs, &Env::detached("convert")).unwrap();
+            let mut harness = Harness::new(block, &ports, 1).unwrap();
+            harness.send(0, |frame| {
+                frame.fill_validity(1);
+                frame.as_mut_slice::<f64>().unwrap().copy_from_slice(&values);
+            });
+            Harness::block_on(harness.run()).unwrap();
+            let frame = harness.receive(0).unwrap();
+            let found = frame.as_slice::<[f64; 2]>().unwrap();
+            // Frequency of the samples that the band of the output has for the wave.
+            let hz = band.sideband.sign() * (centre_hz + offset_hz - band.centre_hz);
+            let term = |(n, [re, im]): (usize, &[f64; 2])| {
+                let turns = -hz * n as f64 / rate_hz;
+                num_complex::Complex64::new(*re, *im)
+                    * num_complex::Complex64::cis(std::f64::consts::TAU * turns)
+            };
+            let sum: num_complex::Complex64 = found.iter().enumerate().map(term).sum();
+            let expected = len as f64 / if is_complex { 1.0 } else { 2.0 };
+            assert!((sum.norm() / expected - 1.0).abs() < 1e-6, "{sign} {from}: {sum}");
+            let is_inverted = (sign < 0.0) != is_complex;
+            assert_eq!(band.sideband.is_inverted(), is_inverted);
+            assert_eq!(band.bandwidth_hz, rate_hz);
+        }
+    }
+}
+
+#[test]
+fn convert_rejects_conjugates_of_channels_and_of_real_numbers() {
+    let conjugate = |input: &PortType| {
+        let kind = Convert { conjugate: true, ..kind(Dtype::Cf32, 1.0, 1) };
+        let refusals = kind.outputs(std::slice::from_ref(input)).unwrap_err();
+        assert_eq!(refusals.len(), 1);
+        refusals[0].message.clone()
+    };
+    assert_eq!(conjugate(&port(Dtype::F32, 8)), "`conjugate` needs complex elements, got f32");
+    let mut channels = port(Dtype::Cf32, 8);
+    channels.axes[1].name = "channel";
+    channels.band = Some(Band::signed(8, 0, 1e9, 1e6));
+    assert!(conjugate(&channels).contains("`conjugate` needs samples"));
+    let mut filtered = port(Dtype::F32, 8);
+    filtered.axes.insert(1, Axis::new("spectrum", 2));
+    let refusals = kind(Dtype::Cf32, 1.0, 1).outputs(&[filtered]).unwrap_err();
+    assert_eq!(refusals[0].message, "filtered samples of real spectra cannot become complex");
+}
+
+#[test]
 fn convert_rejects_invalid_types_and_lists_valid_ones() {
     let refused = |from, to: &str, scale| {
-        let kind = Convert { dtype: to.to_owned(), scale, threads: 1 };
+        let kind = Convert { dtype: to.to_owned(), scale, conjugate: false, threads: 1 };
         kind.outputs(&[port(from, 8)]).unwrap_err()
     };
     let complex = "use one of ci4, ci8, ci16, ci32, cf16, cf32, cf64";
