@@ -4,7 +4,8 @@
 // A channel is one satellite over one epoch. All phases are integers: code phases in 16.48 fixed point, in entries
 // of the code, and carrier phases in units of 2^-64 turns.
 //
-// Macros: `COMPONENT_BYTES` of a real or imaginary part (1, 2: integers; 4: floats); `ANTENNAS` and
+// Macros: `COMPONENT_BYTES` of a real or imaginary part (1, 2: integers; 4: floats); `IS_REAL`, 1 for real samples;
+// `CONJUGATE`, 1 to conjugate complex ones; `ANTENNAS` and
 // `ANTENNAS_AT_ONCE`, a divisor; `TAPS`, the number of correlator taps; for each of the `SYSTEMS` of satellites
 // `TAP_PHASES`, the distance of each correlator tap before the last one, and `OFFSETS`, the offset of the entries of
 // its codes; `EPOCHS`, `SATELLITES` and `SATELLITES_AT_ONCE` per thread; `ROW`, samples per row of an antenna;

@@ -60,7 +60,7 @@ fn case(
     let taps: Vec<f64> = (0..taps).map(|tap| 0.5 - 0.37 * tap as f64).collect();
     let parameters = json!({
         "satellites": satellites(count, 0), "taps_chips": taps, "epochs_per_frame": epochs,
-        "intermediate_hz": 1e4,
+        "intermediate_hz": if what.starts_with("real") { rate_hz / 4.0 + 1e4 } else { 1e4 },
     });
     let [gps, galileo] = count;
     let name = format!(
@@ -111,6 +111,15 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         case(("ci16", 1, 5000, 4, 5e6, [3, 2], 3), "3 ticks per sample, ", device),
         case(("cf32", 2, 4000, 3, 25e6, [2, 2], 3), "3 ticks per sample, ", device),
     ];
+    let real = [
+        ("i16", 1, 25_000, 2, 25e6, [5, 2], 3),
+        ("i8", 1, 33_331, 3, 100e6, [5, 0], 1),
+        ("f32", 1, 4093, 5, 25e6, [3, 0], 8),
+        ("i8", 4, 10_000, 2, 100e6, [3, 0], 3),
+        ("i16", 3, 4000, 2, 25e6, [3, 2], 3),
+        ("f32", 2, 5000, 2, 40e6, [2, 0], 4),
+    ];
+    let real = real.map(|setup| case(setup, "real, ", device));
     let plain = CASES.iter().map(|setup| case(*setup, "", device));
-    plain.chain(changed).chain(inverted).chain(ticks).collect()
+    plain.chain(changed).chain(inverted).chain(ticks).chain(real).collect()
 }

@@ -44,7 +44,7 @@ pub fn alignment(shape: &Shape) -> usize {
 }
 
 fn component_bytes(shape: &Shape) -> usize {
-    shape.samples.dtype.bytes(1) / 2
+    shape.samples.dtype.bytes(1) / if shape.samples.is_real() { 1 } else { 2 }
 }
 
 /// Returns the largest number of code entries per sample of `system`, for a carrier within the band.
@@ -81,15 +81,17 @@ impl Geometry {
         let is_one = antennas_at_once == 1;
         let few_taps = shape.taps <= 3;
         let is_float = shape.samples.dtype == Dtype::Cf32;
+        // A group has at least the 16 bytes of a copy.
+        let least = if shape.samples.dtype == Dtype::I8 { 16 } else { 8 };
         let groups: &[usize] = match (is_one, few_taps && !is_float) {
             (true, true) => &[32, 16],
             (true, false) => &[16],
-            (false, _) => &[8],
+            (false, _) => &[least],
         };
         // A longer group makes taps cheaper, as long as its code changes at most once.
         let suffix_group = groups.iter().copied().find(|group| *group as f64 * step < 1.0);
         let suffix = suffix_group.is_some();
-        let group = suffix_group.unwrap_or(if is_one { 16 } else { 8 });
+        let group = suffix_group.unwrap_or(if is_one { 16 } else { least });
         // Limits from the registers: satellites at once, and blocks per multiprocessor.
         let choices: &[(usize, usize)] = match (suffix, is_one) {
             (true, true) if few_taps => &[(4, 4), (2, 4), (1, 4)],
@@ -152,6 +154,7 @@ impl Geometry {
     pub fn defines(&self, shape: &Shape) -> Defines {
         crate::common::gpu::numbers([
             ("COMPONENT_BYTES", component_bytes(shape)),
+            ("IS_REAL", usize::from(shape.samples.is_real())),
             ("CONJUGATE", usize::from(shape.samples.is_inverted)),
             ("ANTENNAS", shape.samples.antennas),
             ("ANTENNAS_AT_ONCE", self.antennas_at_once),
@@ -184,16 +187,13 @@ pub fn refusals(shape: &Shape) -> Vec<Refusal> {
         refuse(At::Parameter("taps_chips"), message, "divide the taps among several blocks");
     }
     let Shape { samples, .. } = shape;
-    if samples.is_real() {
-        let message = format!("the samples must be complex on a GPU, got {}", samples.dtype);
-        refuse(At::Input(0), message, "set `implementation: cpu`");
-    }
     if samples.antennas > 1 && !samples.samples.is_multiple_of(alignment(shape)) {
         let message = format!(
             "the samples of each antenna must be a multiple of 16 bytes on a GPU, got {} samples",
             samples.samples
         );
-        refuse(At::InputAxis(0, "sample"), message, "use frames of a multiple of 8 samples");
+        let help = format!("use frames of a multiple of {} samples", alignment(shape));
+        refuse(At::InputAxis(0, "sample"), message, &help);
     }
     if shape.epochs.saturating_mul(shape.satellites) > MAX_BLOCKS {
         let message = format!(
@@ -224,7 +224,9 @@ mod tests {
                 for (antennas, epochs, satellites, taps) in
                     [(1, 1, 4, 3), (4, 64, 32, 3), (6, 3, 1, 8), (1, 7, 5, 1)]
                 {
-                    for dtype in [Dtype::Ci8, Dtype::Ci16, Dtype::Cf32] {
+                    for dtype in
+                        [Dtype::Ci8, Dtype::Ci16, Dtype::Cf32, Dtype::I8, Dtype::I16, Dtype::F32]
+                    {
                         let samples = Samples::complex(dtype, antennas, samples * epochs, rate_hz);
                         let shape = Shape { samples, epochs, satellites, taps };
                         let geometry = Geometry::new(&shape, of, 20.0, 132);
