@@ -14,6 +14,8 @@ mod http;
 mod lifecycle;
 #[path = "web/limits.rs"]
 mod limits;
+#[path = "web/long_frames.rs"]
+mod long_frames;
 #[path = "web/metrics.rs"]
 mod metrics;
 #[path = "support/needs.rs"]

@@ -235,7 +235,7 @@ fn swap_of_a_sink_drops_no_frame() {
 fn finishing_limit_of_long_frames_is_eight_frames() {
     let (control, running) = start("long", 4);
     let mut change = control.change("f", "implementation: running").ok().unwrap();
-    assert_eq!(change.finishing_limit(), Duration::from_secs(5));
+    assert_eq!(change.finishing_limit(), Duration::from_secs(10));
     // At a sample rate of 1 MHz.
     change.after.blocks[1].ports.outputs[0].clock.samples_per_frame = 8_000_000;
     assert_eq!(change.finishing_limit(), Duration::from_secs(64));
