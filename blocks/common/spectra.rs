@@ -2,6 +2,40 @@
 
 use fxgraph::{Band, Dtype, PortType, Sideband};
 
+/// Least number of channels.
+pub const MIN_CHANNELS: usize = 4;
+
+/// Whether spectra can have this number of channels: an even number, from [`MIN_CHANNELS`] on, whose prime factors are 2, 3
+/// and 5. Their transforms are fast on CPUs and GPUs.
+#[must_use]
+pub const fn can_be_channels(channels: usize) -> bool {
+    if channels < MIN_CHANNELS || !channels.is_multiple_of(2) {
+        return false;
+    }
+    let (mut rest, mut n) = (channels, 0);
+    while n < 3 {
+        let factor = [2, 3, 5][n];
+        while rest.is_multiple_of(factor) {
+            rest /= factor;
+        }
+        n += 1;
+    }
+    rest == 1
+}
+
+/// Help that names the numbers of channels nearest to `value`, up to `most`.
+#[must_use]
+pub fn nearest_channels(value: usize, most: usize) -> String {
+    let value = value.clamp(MIN_CHANNELS, most);
+    let below = (MIN_CHANNELS..=value).rev().find(|n| can_be_channels(*n)).unwrap_or(MIN_CHANNELS);
+    match (value..=most).find(|n| can_be_channels(*n)) {
+        Some(above) if above != below => {
+            format!("use {below} or {above}, the nearest such numbers")
+        }
+        _ => format!("use {below}, the nearest such number"),
+    }
+}
+
 /// Lengths of the axes of such a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
@@ -100,4 +134,29 @@ pub fn are_complex(port: &PortType) -> bool {
 
 fn lengths(port: &PortType) -> Vec<(&'static str, usize)> {
     port.axes.iter().map(|axis| (axis.name, axis.len)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_channels_are_even_with_factors_2_3_and_5() {
+        let found: Vec<usize> = (0..=50).filter(|n| can_be_channels(*n)).collect();
+        assert_eq!(found, [4, 6, 8, 10, 12, 16, 18, 20, 24, 30, 32, 36, 40, 48, 50]);
+        assert!([1000, 1024, 1536, 24_576, 1 << 20].into_iter().all(can_be_channels));
+        assert!(![0, 2, 15, 1001, 1002, 1023].into_iter().any(can_be_channels));
+    }
+
+    #[test]
+    fn help_names_the_nearest_numbers_of_channels() {
+        for (value, expected) in [
+            (1001, "use 1000 or 1024, the nearest such numbers"),
+            (0, "use 4, the nearest such number"),
+            (usize::MAX, "use 1048576, the nearest such number"),
+            (1000, "use 1000, the nearest such number"),
+        ] {
+            assert_eq!(nearest_channels(value, 1 << 20), expected);
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Filter of a polyphase filter bank: y\[n, s\] = sum over t of w\[t step + s\] x\[(n + t) step + s\].
 //!
-//! Rows of x are `step` samples apart, a power of two, so processing them in place would use only a few cache
+//! Rows of x are `step` samples apart, often a power of two, so processing them in place would use only a few cache
 //! sets. A tile of some columns of all rows of a batch is therefore copied (and converted to float) first;
 //! weights are stored in the order of their use.
 
@@ -30,30 +30,29 @@ pub struct Scratch {
 
 /// Filter of one block.
 pub struct Fir {
-    /// \[group of `lanes` columns\]\[tap\]\[column in group\]
+    /// \[group of `LANES` columns\]\[tap\]\[column in group\]; the last group has the rest of the columns
     weights: Lines<f32>,
     step: usize,
     taps: usize,
     unzip: usize,
-    /// `LANES`, or the step if that is less.
-    lanes: usize,
     form: Form,
 }
 
 impl Fir {
-    /// Creates a filter with these `weights` `[tap][step]`, `step` a power of two. The output is divided into `unzip`
+    /// Creates a filter with these `weights` `[tap][step]`, `step` an even number. The output is divided into `unzip`
     /// interleaved complex series, 1 for none.
     ///
     /// # Panics
     /// If `step` is 0.
     #[must_use]
     pub fn new(weights: &[f32], step: usize, unzip: usize, form: Form) -> Self {
-        let (taps, lanes) = (weights.len() / step, LANES.min(step));
-        let order = (0..step / lanes).flat_map(|group| {
-            (0..taps * lanes).map(move |i| (i / lanes) * step + group * lanes + i % lanes)
+        let taps = weights.len() / step;
+        let order = (0..step).step_by(LANES).flat_map(|first| {
+            let lanes = LANES.min(step - first);
+            (0..taps * lanes).map(move |i| (i / lanes) * step + first + i % lanes)
         });
-        let form = if lanes == LANES { form } else { Form::Portable };
-        Self { weights: order.map(|i| weights[i]).collect(), step, taps, unzip, lanes, form }
+        let form = if step >= LANES { form } else { Form::Portable };
+        Self { weights: order.map(|i| weights[i]).collect(), step, taps, unzip, form }
     }
 
     /// Returns the number of samples from one spectrum to the next.
@@ -123,10 +122,11 @@ impl Fir {
         scratch: &mut Scratch,
         columns: impl Fn(Task),
     ) {
-        let (rows, width) = (out.len() / self.step, TILE.min(self.step));
+        let rows = out.len() / self.step;
         let Scratch { tile, filtered } = scratch;
-        let tile = &mut tile[..(rows + self.taps - 1) * width];
-        for first in (0..self.step).step_by(width) {
+        for first in (0..self.step).step_by(TILE) {
+            let width = TILE.min(self.step - first);
+            let tile = &mut tile[..(rows + self.taps - 1) * width];
             if self.unzip == 1 && self.step <= FETCHED_STEP {
                 // The CPU does not expect rows that are a step apart, and stores would wait for one after the other.
                 out.chunks_exact(self.step).for_each(|row| fetch(&row[first..][..width]));
@@ -136,34 +136,36 @@ impl Fir {
                 to.iter_mut().zip(from).for_each(|(to, from)| *to = (*from).into());
             }
             if self.unzip == 1 {
-                self.tile(first, tile, &mut out[first..], self.step, rows, &columns);
+                self.tile((first, width), tile, &mut out[first..], self.step, rows, &columns);
             } else {
-                self.tile(first, tile, filtered, width, rows, &columns);
+                let filtered = &mut filtered[..rows * width];
+                self.tile((first, width), tile, filtered, width, rows, &columns);
                 self.scatter(filtered, first, width, out);
             }
         }
     }
 
-    /// Filters the columns of a tile that begins at column `first`.
+    /// Filters the columns of a tile of `width` columns that begins at column `first`.
     #[inline(always)]
     fn tile(
         &self,
-        first: usize,
+        (first, width): (usize, usize),
         tile: &[f32],
         out: &mut [f32],
         out_pitch: usize,
         rows: usize,
         columns: &impl Fn(Task),
     ) {
-        let (width, lanes) = (TILE.min(self.step), self.lanes);
         let mut row = 0;
         while row < rows {
             let batch = if rows - row < ROWS { 1 } else { ROWS };
-            for group in (0..width).step_by(lanes) {
+            for group in (0..width).step_by(LANES) {
+                let lanes = LANES.min(width - group);
                 let weights = &self.weights[(first + group) * self.taps..][..lanes * self.taps];
                 let x = &tile[row * width + group..][..(batch + self.taps - 2) * width + lanes];
                 let out = &mut out[row * out_pitch + group..][..(batch - 1) * out_pitch + lanes];
-                columns(Task { weights, lanes, x, x_pitch: width, out, out_pitch, rows: batch });
+                let task = Task { weights, lanes, x, x_pitch: width, out, out_pitch, rows: batch };
+                if lanes == LANES { columns(task) } else { portable(task) }
             }
             row += batch;
         }
@@ -216,8 +218,17 @@ mod tests {
     #[test]
     fn every_implementation_filters_like_the_portable_one() {
         let mut random = Random::new(1);
-        let sizes = [(8, 3, 5, 1), (16, 16, 8, 1), (64, 5, 9, 2), (256, 16, 17, 1), (512, 4, 3, 4)];
-        let most = if cfg!(miri) { 64 } else { 512 };
+        let sizes = [
+            (8, 3, 5, 1),
+            (16, 16, 8, 1),
+            (20, 3, 9, 1),
+            (60, 5, 9, 1),
+            (64, 5, 9, 2),
+            (256, 16, 17, 1),
+            (512, 4, 3, 4),
+            (2000, 4, 9, 2),
+        ];
+        let most = if cfg!(miri) { 64 } else { 2000 };
         for (step, taps, rows, unzip) in sizes.into_iter().filter(|sizes| sizes.0 <= most) {
             let weights: Vec<f32> =
                 (0..step * taps).map(|_| random.normal_pair()[0] as f32).collect();
@@ -230,6 +241,16 @@ mod tests {
                 out
             };
             let expected = run(Form::Portable);
+            for (row, out) in expected.chunks_exact(step).enumerate().filter(|_| unzip == 1) {
+                for (s, got) in out.iter().enumerate() {
+                    let product = |t: usize| {
+                        let (w, x) = (weights[t * step + s], samples[(row + t) * step + s]);
+                        f64::from(w) * f64::from(x)
+                    };
+                    let exact: f64 = (0..taps).map(product).sum();
+                    assert!((f64::from(*got) - exact).abs() < 1e-6 * 2048.0 * taps as f64);
+                }
+            }
             for form in Form::available() {
                 let got = run(form);
                 // The implementations differ only in the rounding of each product.

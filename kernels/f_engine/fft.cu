@@ -1,7 +1,7 @@
 // Step from complex transforms to transforms of twice as many real numbers, in place.
 //
 // Macros:
-//   CHANNELS  N, a power of two, at least 4
+//   CHANNELS  N, an even number, at least 4
 #include "real_fft.cuh"
 #include "types.cuh"
 

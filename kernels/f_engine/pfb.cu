@@ -2,7 +2,7 @@
 // single precision.
 //
 // Macros:
-//   CHANNELS  N, a power of two, at least 4; a spectrum takes 2 N samples, or N complex ones: 2 N numbers
+//   CHANNELS  N, an even number, at least 4; a spectrum takes 2 N samples, or N complex ones: 2 N numbers
 //   TAPS      taps of the filter, 1 .. 64
 //   UNZIP     interleaved complex series into which each spectrum is split, 1 for none
 //   BITS      bits of a sample: 2 .. 10, 12, 16; 32 for the real and imaginary parts of complex samples

@@ -2,9 +2,9 @@
 // quantisation, and transposition to heaps.
 //
 // Macros:
-//   CHANNELS          N, a power of two, at least 4
-//   PITCH             channels of the input, a power of two: N, or more, of which the middle ones are kept
-//   UNZIP             interleaved series into which each spectrum is split, 1 for none, at most N/4
+//   CHANNELS          N, an even number, at least 4
+//   PITCH             channels of the input, an even number: N, or a multiple of 4 more, of which the middle ones are kept
+//   UNZIP             interleaved series into which each spectrum is split, 1 for none; N is a multiple of 4 UNZIP
 //   POLS              polarisations
 //   SPECTRA_PER_HEAP  spectra per heap, adjacent for each channel
 //   BITS              bits of each part of a value, 8 or 4

@@ -45,7 +45,8 @@ use fxgraph_dsp::polyphase::Window;
     outputs("output")
 )]
 pub struct FEngine {
-    /// Channels of the whole band, a power of two. A spectrum takes twice as many samples.
+    /// Channels of the whole band, an even number with the prime factors 2, 3 and 5. A spectrum takes twice as many
+    /// samples. The kernels of a GPU need a power of two.
     pub channels: usize,
     /// Taps per channel: the window of a spectrum is `taps` times as long as the spectrum's own samples.
     #[param(default = 16)]

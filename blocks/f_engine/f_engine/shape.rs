@@ -53,9 +53,10 @@ impl KernelShape {
             let help = "set `implementation: cpu`, or use `pfb`, `fft` and `postproc`";
             refusals.push(Refusal::new(codes::IMPLEMENTATION, at, message).help(help));
         };
-        if !(MIN_CHANNELS..=MAX_CHANNELS).contains(&self.channels) {
+        let is_known = (MIN_CHANNELS..=MAX_CHANNELS).contains(&self.channels);
+        if !is_known || !self.channels.is_power_of_two() {
             let message = format!(
-                "`two_pass` needs {MIN_CHANNELS} to {MAX_CHANNELS} channels, got {}",
+                "`two_pass` needs a power of two from {MIN_CHANNELS} to {MAX_CHANNELS} channels, got {}",
                 self.channels
             );
             refuse(At::Parameter("channels"), message);

@@ -191,7 +191,10 @@ fn f_engine_diagnostics_name_its_parameters() {
     use fxgraph::KindSpec;
     let port = Digitised::new(vec![0; 1024]).port();
     for (parameters, words) in [
-        (json!({"channels": 100}), "`channels` must be a power of two from 4 to 1048576, got 100"),
+        (
+            json!({"channels": 98}),
+            "`channels` must be an even number from 4 to 1048576 with the prime factors 2, 3 and 5, got 98",
+        ),
         (json!({"channels": 64, "bits": 5}), "`bits` must be 8 or 4, got 5"),
         (
             json!({"channels": 64, "gains": [1, 2, 3]}),

@@ -8,7 +8,7 @@ mod cuda;
 mod tests;
 
 use crate::common::parallel::MAX_THREADS;
-use crate::common::spectra::{self, Shape};
+use crate::common::spectra::{self, MIN_CHANNELS, Shape, can_be_channels};
 use fxgraph::DeviceName;
 use fxgraph::cuda::GpuMapped;
 use fxgraph::diagnostic::codes;
@@ -47,9 +47,10 @@ impl KindSpec for Fft {
             GpuMapped::build(env, |lane| cuda::Cuda::new(block.shape, is_complex, lane))
         })
         .device_bytes(|block| {
-            // For longer transforms than these cuFFT needs two passes, with a temporary frame.
+            // For longer transforms than these, and for other factors than 2, cuFFT may need a temporary frame.
             const ONE_PASS: usize = 8192;
-            let is_short = block.shape.channels / block.shape.unzip <= ONE_PASS;
+            let points = block.shape.channels / block.shape.unzip;
+            let is_short = points <= ONE_PASS && points.is_power_of_two();
             if is_short { 0 } else { block.ports.outputs[0].frame_bytes() }
         }),
     ];
@@ -63,9 +64,9 @@ impl KindSpec for Fft {
             let refusal = Refusal::new(codes::INPUT_AXIS, At::Input(0), message);
             return Err(vec![refusal.help(help)]);
         };
-        if !shape.channels.is_power_of_two() || shape.channels < 4 {
+        if !can_be_channels(shape.channels) {
             let message = format!(
-                "the number of channels must be a power of two, at least 4, got {}",
+                "the number of channels must be even, at least {MIN_CHANNELS}, with the prime factors 2, 3 and 5, got {}",
                 shape.channels
             );
             let at = At::InputAxis(0, "sample");

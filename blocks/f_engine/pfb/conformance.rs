@@ -79,14 +79,14 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         let parameters = json!({"channels": 32, "taps": taps, "spectra_per_frame": 100});
         cases.push(case(format!("{taps} taps"), &source, 0, &["pol0"], &parameters, device));
     }
-    for channels in [4, 8, 16, 1024, 4096, 8192, 32768] {
+    for channels in [4, 8, 10, 16, 1000, 1024, 1536, 4096, 8192, 24_576, 32768] {
         let source = Source::new("i10p", (64 * channels).max(1 << 12), 10);
         let spectra = (65536 / channels).clamp(16, 256);
         let parameters =
             json!({"channels": channels, "spectra_per_frame": spectra, "delays": delays()});
         cases.push(case(format!("{channels} channels"), &source, 0, BOTH, &parameters, device));
     }
-    for channels in [4, 16] {
+    for channels in [4, 16, 30] {
         // Rows that do not start at whole words.
         let source = Source::new("i7p", 1 << 10, 8);
         let parameters = json!({"channels": channels, "delays": delays(), "spectra_per_frame": 50});
@@ -100,6 +100,9 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
             json!({"channels": 256, "unzip": unzip, "taps": taps, "spectra_per_frame": 256});
         cases.push(case(format!("cut into {unzip}"), &source, 0, BOTH, &parameters, device));
     }
+    let source = Source::new("i10p", 16_000, 10);
+    let parameters = json!({"channels": 1000, "unzip": 2, "spectra_per_frame": 16});
+    cases.push(case("1000 channels cut into 2", &source, 0, BOTH, &parameters, device));
     for (frame_samples, spectra) in [(512, 64), (1 << 12, 33), (1 << 14, 64), (1 << 17, 16)] {
         let source = Source {
             first: 3,
@@ -114,6 +117,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     for (channels, taps, spectra, ticks) in [
         (4, 16, 100, 1),
         (4, 4, 33, 2),
+        (30, 16, 40, 8),
         (64, 4, 24, 8),
         (1024, 16, 33, 16),
         (2048, 33, 16, 8),

@@ -3,6 +3,7 @@
 use super::{MAX_CHANNELS, MAX_DELAY_SAMPLES, MAX_TAPS, Pfb};
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::common::delay::{MaxRates, refuse_disorder, refuse_piece};
+use crate::common::spectra::{MIN_CHANNELS, can_be_channels, nearest_channels};
 use crate::f_engine::samples::input::is_complex;
 use crate::f_engine::samples::schedule::ticks;
 use fxgraph::diagnostic::codes;
@@ -19,14 +20,15 @@ impl Pfb {
         let mut refuse = |name, message: String, help: String| {
             refusals.push(Refusal::parameter(name, message).help(help));
         };
-        if !self.channels.is_power_of_two() || !(4..=MAX_CHANNELS).contains(&self.channels) {
+        if !can_be_channels(self.channels) || self.channels > MAX_CHANNELS {
             refuse(
                 "channels",
                 format!(
-                    "`channels` must be a power of two from 4 to {MAX_CHANNELS}, got {}",
+                    "`channels` must be an even number from {MIN_CHANNELS} to {MAX_CHANNELS} with the prime factors 2, 3 and \
+                     5, got {}",
                     self.channels
                 ),
-                nearest_powers(self.channels, 4, MAX_CHANNELS),
+                nearest_channels(self.channels, MAX_CHANNELS),
             );
         }
         if !(1..=MAX_TAPS).contains(&self.taps) {
@@ -44,7 +46,8 @@ impl Pfb {
                 "omit it for the default of 1".to_owned(),
             );
         }
-        let most = (self.channels / 4).clamp(1, 16);
+        // Each series has a multiple of 4 channels, as the last step of the transform needs.
+        let most = 1 << (self.channels / 4).max(1).trailing_zeros().min(4);
         if !self.unzip.is_power_of_two() || self.unzip > most {
             refuse(
                 "unzip",

@@ -87,7 +87,15 @@ fn impulse_response_is_the_weights() {
 #[test]
 fn output_agrees_with_double_precision_for_all_widths_and_sizes() {
     let widths = fxgraph_dsp::packed::WIDTHS.into_iter().map(|bits| (bits, 16, 8));
-    let sizes = [(10, 4, 16), (10, 64, 1), (10, 256, 16), (12, 32, 3)];
+    let sizes = [
+        (10, 4, 16),
+        (10, 64, 1),
+        (10, 256, 16),
+        (12, 32, 3),
+        (10, 10, 5),
+        (7, 30, 3),
+        (10, 1000, 2),
+    ];
     for (bits, channels, taps) in widths.chain(sizes) {
         let samples = noise(u64::from(bits), 16384, f64::from(1 << (bits - 1)) / 3.0, bits);
         let pol = Digitised { bits, ..Digitised::new(samples.clone()) };
@@ -423,8 +431,8 @@ fn pfb_rejects_hostile_parameters_with_nearest_valid_value() {
         assert_eq!(all.len(), 1, "{all:?}");
         all.remove(0)
     };
-    let help = one(json!({"channels": 1000})).help.unwrap();
-    assert_eq!(help, "use 512 or 1024, the nearest powers of two");
+    let help = one(json!({"channels": 1001})).help.unwrap();
+    assert_eq!(help, "use 1000 or 1024, the nearest such numbers");
     for parameters in [
         json!({"channels": 0}),
         json!({"channels": u64::MAX}),

@@ -39,6 +39,11 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
             cases.push(random(name, (2, 16, unzip, channels), &parameters, device));
         }
     }
+    for (channels, unzip) in [(10, 1), (30, 1), (1000, 1), (1000, 2), (1536, 4), (24_576, 8)] {
+        let name = format!("{channels} channels, {unzip} series");
+        let parameters = json!({"spectra_per_heap": 16, "gains": gain(8, unzip)});
+        cases.push(random(name, (2, 16, unzip, channels), &parameters, device));
+    }
     // Heaps that do not fill a tile, and frames of other lengths.
     for (spectra, per_heap, heaps) in
         [(1, 1, 1), (7, 21, 2), (100, 8, 3), (5, 64, 1), (32, 100, 2), (256, 16, 4)]
@@ -58,10 +63,12 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         let parameters = json!({"gains": [each, 60], "spectra_per_heap": 32});
         cases.push(random(name, (2, 32, unzip, 128), &parameters, device));
     }
-    for (kept, layout) in [(64, "standard"), (4, "k_major")] {
-        let name = format!("{kept} of 128 channels, {layout}");
+    for (kept, all, layout) in
+        [(64, 128, "standard"), (4, 128, "k_major"), (1000, 1536, "standard"), (28, 100, "k_major")]
+    {
+        let name = format!("{kept} of {all} channels, {layout}");
         let parameters = json!({"channels": kept, "spectra_per_heap": 32, "layout": layout, "gains": gain(8, 1)});
-        cases.push(random(name, (2, 40, 1, 128), &parameters, device));
+        cases.push(random(name, (2, 40, 1, all), &parameters, device));
     }
     let parameters = json!({"spectra_per_heap": 32, "heaps_per_frame": 3, "gains": gain(8, 1)});
     cases.push(lossy("missing spectra", (2, 24, 1, 128), Some(331), &parameters, device));

@@ -8,7 +8,7 @@ use super::{Layout, Postproc};
 use crate::common::dither::Dither;
 use crate::common::gpu::{self, Table};
 use crate::common::live::Live;
-use crate::common::spectra::Shape;
+use crate::common::spectra::{MIN_CHANNELS, Shape};
 use crate::common::versions::refuse_many;
 use fxgraph::cuda::{Arg, Defines, DeviceArray, IN_FLIGHT, Kernel, Lane, Tunable, frame_address};
 use fxgraph::diagnostic::codes;
@@ -37,8 +37,36 @@ struct Output {
     has_valid_heap: bool,
 }
 
+/// Diagnostics for shapes that the kernel does not support.
+pub fn refusals(postproc: &Postproc, shape: Shape) -> Vec<Refusal> {
+    refuse_pols(postproc, shape).into_iter().chain(refuse_channels(shape)).collect()
+}
+
+/// Diagnostic for kept channels from an odd channel on, and for interleaved series without whole groups of 4 channels: the
+/// kernel reads pairs of channels.
+fn refuse_channels(shape: Shape) -> Option<Refusal> {
+    if shape.unzip > 1 && !shape.channels.is_multiple_of(4 * shape.unzip) {
+        let message = format!(
+            "the channels must be a multiple of 4 for each of {} series on a GPU, got {}",
+            shape.unzip, shape.channels
+        );
+        let refusal = Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "unzip"), message);
+        return Some(refusal.help("use a smaller `unzip` in `pfb`, or `implementation: cpu`"));
+    }
+    if shape.first().is_multiple_of(2) {
+        return None;
+    }
+    let message = format!(
+        "`channels` on a GPU must leave out an even number of channels on each side, got {} of {}",
+        shape.channels, shape.pitch
+    );
+    let refusal = Refusal::new(codes::IMPLEMENTATION, At::Parameter("channels"), message);
+    let channels = (shape.channels - 2).max(MIN_CHANNELS);
+    Some(refusal.help(format!("use {channels} channels, or `implementation: cpu`")))
+}
+
 /// Diagnostic for more interleaved polarisations than the kernel supports.
-pub fn refuse_pols(postproc: &Postproc, shape: Shape) -> Option<Refusal> {
+fn refuse_pols(postproc: &Postproc, shape: Shape) -> Option<Refusal> {
     if postproc.layout == Layout::KMajor || shape.pols <= MOST_MIXED_POLS {
         return None;
     }

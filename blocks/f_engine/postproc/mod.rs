@@ -71,7 +71,7 @@ pub struct Postproc {
     /// Heaps per output frame.
     #[param(default = 1)]
     pub heaps_per_frame: usize,
-    /// Channels to keep, those in the middle of the band: a power of two. By default all.
+    /// Channels to keep, those in the middle of the band: an even number, at least 4. By default all.
     pub channels: Option<usize>,
     /// Factor before quantisation, on the sky: a number or {re, im}; or a list with one entry for each
     /// polarisation, which is a number, {re, im}, or a list of them for each channel.
@@ -107,7 +107,7 @@ impl KindSpec for Postproc {
         Implementation::<Self>::cuda("cuda", "one kernel from spectra to heaps", |block, env| {
             Ok(Box::new(cuda::Cuda::new(&block.parameters, block.shape, env)?))
         })
-        .check(|block, _| Vec::from_iter(cuda::refuse_pols(&block.parameters, block.shape)))
+        .check(|block, _| cuda::refusals(&block.parameters, block.shape))
         .tunable(|block| Some(cuda::tunable(&block.parameters, block.shape)))
         .device_bytes(|block| cuda::device_bytes(&block.parameters, block.shape)),
     ];

@@ -2,7 +2,7 @@
 
 use super::{Gains, MAX_SPECTRA_PER_HEAP, PolGains, Postproc};
 use crate::common::axes;
-use crate::common::spectra::Shape;
+use crate::common::spectra::{MIN_CHANNELS, Shape, can_be_channels};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{At, PortType, Refusal};
@@ -55,9 +55,12 @@ impl Postproc {
         let units = [("pol", shape.pols), ("spectrum", shape.spectra)];
         let mut refusals = Vec::from_iter(axes::refuse_validity(0, input, &units));
         let Shape { pols, channels, pitch, step, .. } = shape;
-        if !channels.is_power_of_two() || channels < 4 || shape.spectra == 0 || pols == 0 {
+        let is_known =
+            can_be_channels(pitch) && channels >= MIN_CHANNELS && channels.is_multiple_of(2);
+        if !is_known || shape.spectra == 0 || pols == 0 {
             let message = format!(
-                "the number of channels must be a power of two, at least 4, got {channels}"
+                "the number of channels must be even, at least {MIN_CHANNELS}, and that of the input with the prime factors \
+                 2, 3 and 5, got {channels} of {pitch}"
             );
             let at =
                 self.channels.map_or(At::InputAxis(0, "channel"), |_| At::Parameter("channels"));

@@ -157,6 +157,43 @@ fn output_agrees_with_double_precision_within_one() {
 }
 
 #[test]
+fn channels_with_factors_3_and_5_agree_with_double_precision() {
+    for (channels, kept, unzip) in
+        [(10, 10, 1), (30, 28, 1), (120, 120, 2), (1000, 1000, 1), (1000, 1000, 2), (1536, 1000, 1)]
+    {
+        let (step, taps, per_heap) = (2 * channels, 4, 4);
+        let samples = noise(60, (1 << 13) + (1 << 10) * channels / 32, 60.0, 10);
+        let w = weights(step, taps, true, 1.0);
+        let (_, out) = f_engine(
+            json!({"channels": channels, "taps": taps, "spectra_per_frame": 5, "unzip": unzip,
+                "delays": [[{"delay_samples": 7.37, "phase_radians": 0.6}]]}),
+            json!({"channels": kept, "spectra_per_heap": per_heap, "dither": "none", "gains": 0.3}),
+            &[Digitised::new(samples.clone())],
+        );
+        let (mut values, mut off) = (0, 0);
+        for (time, _, heap) in heaps(&out).iter().filter(|heap| heap.1) {
+            for s in 0..per_heap {
+                let start = *time as usize + s * step - 7;
+                let spectrum = dft(&filtered(&samples[start..], &w, step), channels);
+                for k in 0..kept {
+                    let channel = k + (channels - kept) / 2;
+                    let from_centre = channel as f64 - (channels / 2) as f64;
+                    let angle = 0.6 + PI / 2.0 * 7.0 - PI * 0.37 * from_centre / channels as f64;
+                    let exact = spectrum[channel] * Complex64::from_polar(0.3, angle);
+                    let got = heap[k * per_heap + s].map(f64::from);
+                    for (got, exact) in got.into_iter().zip([exact.re, exact.im]) {
+                        let difference = (got - exact.clamp(-127.0, 127.0)).abs();
+                        assert!(difference < 0.51, "{channels} {kept} {unzip}: {got} {exact}");
+                        (values, off) = (values + 1, off + i32::from(difference > 0.501));
+                    }
+                }
+            }
+        }
+        assert!(values >= 2 * kept * per_heap && off == 0, "{channels}: {values} {off}");
+    }
+}
+
+#[test]
 fn heaps_with_missing_spectrum_are_exactly_the_invalid_ones() {
     let mut pols = two_pols(30);
     pols[1].lost_heaps = vec![40];
