@@ -16,3 +16,4 @@ pub(crate) mod spectra;
 pub mod stacked;
 pub mod units;
 pub(crate) mod versions;
+pub mod visibilities;

@@ -18,6 +18,8 @@ use matching::Heaps;
 
 /// Largest number of frames held per antenna.
 const MAX_WINDOW: usize = 1024;
+/// Largest number of an antenna.
+const MAX_NUMBER: u32 = 1_000_000;
 
 /// Parameters of `antenna_stack`.
 #[derive(Clone, Debug, Default, Kind)]
@@ -43,6 +45,10 @@ pub struct AntennaStack {
     /// live array.
     #[param(range = 0..=1e6, unit = "s")]
     pub wait_seconds: Option<f64>,
+    /// Number of each antenna, in the order of the inputs. Baselines get them as labels, reports name the antennas by them, and
+    /// `uvh5_sink` writes them. By default the antennas have the numbers of their inputs.
+    #[param(default)]
+    pub antenna_numbers: Vec<u32>,
     /// Flagged antennas, by the number of their input. Their heaps are output as missing ones: zeros with validity 0.
     #[param(default, live)]
     pub flagged_antennas: Vec<usize>,
@@ -52,6 +58,25 @@ impl AntennaStack {
     /// Number of selected channels of `all`.
     fn channels_of(&self, all: usize) -> usize {
         self.channels.unwrap_or_else(|| all.saturating_sub(self.first_channel))
+    }
+
+    fn check_numbers(&self, inputs: usize, refusals: &mut Vec<Refusal>) {
+        let numbers = &self.antenna_numbers;
+        let mut refuse = |message| refusals.push(Refusal::parameter("antenna_numbers", message));
+        if !numbers.is_empty() && numbers.len() != inputs {
+            let len = numbers.len();
+            refuse(format!(
+                "`antenna_numbers` must have {inputs} numbers, one for each input, got {len}"
+            ));
+        }
+        if let Some(number) = numbers.iter().find(|number| **number > MAX_NUMBER) {
+            refuse(format!("`antenna_numbers` must be at most {MAX_NUMBER}, got {number}"));
+        }
+        let mut sorted = numbers.clone();
+        sorted.sort_unstable();
+        if let Some([twice, _]) = sorted.array_windows().find(|[a, b]| a == b) {
+            refuse(format!("`antenna_numbers` must differ, got {twice} twice"));
+        }
     }
 
     fn check_channels(&self, all: usize, refusals: &mut Vec<Refusal>) {
@@ -153,6 +178,7 @@ impl KindSpec for AntennaStack {
                 );
             }
         }
+        self.check_numbers(inputs.len(), &mut refusals);
         refusals.extend(flagged_antennas::refusal(&self.flagged_antennas, inputs.len()));
         if let Some(all) = first.axis_len("channel") {
             self.check_channels(all, &mut refusals);
@@ -161,7 +187,8 @@ impl KindSpec for AntennaStack {
             return Err(refusals);
         }
         let heap = first.axes[0].clone();
-        let antenna = Axis::new("antenna", inputs.len());
+        let labels = self.antenna_numbers.iter().map(u32::to_string).collect();
+        let antenna = Axis { labels, ..Axis::new("antenna", inputs.len()) };
         let mut channel = first.axes[1].clone();
         channel.len = self.channels_of(channel.len);
         if self.channels.is_some() {

@@ -85,6 +85,13 @@ pub(super) fn cases(device: DeviceName) -> Vec<Case> {
             device,
         ),
         case(
+            "selected baselines of one polarisation",
+            ("ci32", &[all[0], all[1], ("product", 1)], baseline),
+            missing,
+            &json!({"baselines": {"pairs": [[3, 1]], "autocorrelations": true}, "values": "sum"}),
+            device,
+        ),
+        case(
             "averages within a frame of spectra",
             ("f32", &powers, &powers[..1]),
             missing,

@@ -4,6 +4,7 @@ mod conformance;
 mod cpu;
 mod cuda;
 mod groups;
+mod selection;
 mod shape;
 mod smearing;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use fxgraph::{
     PortType, Refusal, Resources,
 };
 use schemars::JsonSchema;
+use selection::Selection;
 use serde::{Deserialize, Serialize};
 use shape::Shape;
 use smearing::Smearing;
@@ -58,6 +60,9 @@ pub struct Average {
     /// Limit that selects baselines by their length: the block outputs only the baselines that it allows to average
     /// over exactly `dumps` dumps. By default all baselines are output.
     pub smearing: Option<Smearing>,
+    /// Baselines that the block outputs, such as `{pairs: [[0, 1]]}`, `{antennas: [3, 7]}` or `{autocorrelations: true}`. By
+    /// default all baselines are output.
+    pub baselines: Option<Selection>,
 }
 
 impl KindSpec for Average {
@@ -83,13 +88,24 @@ impl KindSpec for Average {
         let mut refusals = Vec::new();
         refusals.extend(axes.refuse_validity(input));
         refusals.extend(axes.refuse_factors(self, input));
-        let baselines = match &self.smearing {
-            None => (0..axes.lengths[shape::BASELINE] as u32).collect(),
-            Some(smearing) => smearing.select(self.dumps, &axes, input).unwrap_or_else(|more| {
+        let all = || (0..axes.lengths[shape::BASELINE] as u32).collect();
+        let smearing = self.smearing.as_ref();
+        let baselines = smearing.map(|smearing| smearing.select(self.dumps, &axes, input));
+        let mut baselines: Vec<u32> =
+            baselines.unwrap_or_else(|| Ok(all())).unwrap_or_else(|more| {
                 refusals.extend(more);
                 Vec::new()
-            }),
-        };
+            });
+        if let Some(selection) = &self.baselines {
+            match selection.select(input) {
+                Ok(selected) => baselines.retain(|baseline| selected[*baseline as usize]),
+                Err(more) => refusals.extend(more),
+            }
+            if refusals.is_empty() && baselines.is_empty() {
+                let message = "`baselines` and `smearing` select no baseline together";
+                refusals.push(Refusal::parameter("baselines", message));
+            }
+        }
         if !refusals.is_empty() {
             return Err(refusals);
         }

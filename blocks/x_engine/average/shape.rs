@@ -2,6 +2,7 @@
 
 use super::{Average, Values, is_known};
 use crate::common::axes::{MEAN, refuse_means};
+use crate::common::visibilities::{label, pairs};
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Axis, Band, Clock, Dtype, PortType, Refusal, ValidityType};
 
@@ -159,8 +160,8 @@ pub struct Shape {
     /// ADC samples per dump of the input.
     pub(super) samples_per_dump: u64,
     pub(super) values: Values,
-    /// Whether baselines are selected.
-    is_selection: bool,
+    /// Antennas of selected baselines as labels; empty without a selection.
+    labels: Vec<String>,
 }
 
 /// Strides of counts with the axes `validity`, in the order of `names`; 0 for an axis that the counts lack.
@@ -198,6 +199,11 @@ impl Shape {
         let is_mean = block.values == Values::Mean && names[BASELINE] == "baseline";
         let validity = counted.into_iter().chain(is_mean.then_some((MEAN, 1))).collect::<Vec<_>>();
         let spectra = input[SPECTRUM] as u64;
+        let is_selection = block.smearing.is_some() || block.baselines.is_some();
+        let labels = pairs(port).filter(|_| is_selection).map_or_else(Vec::new, |pairs| {
+            let of_baselines = baselines.iter().map(|baseline| pairs[*baseline as usize]);
+            of_baselines.map(|(one, two)| label(one, two)).collect()
+        });
         Self {
             dtype: port.dtype,
             parts: if port.dtype == Dtype::F32 { 1 } else { 2 },
@@ -207,7 +213,7 @@ impl Shape {
             units: strides(&names, &validity),
             validity,
             full: count_of_average(block, port).unwrap_or(u32::MAX),
-            is_selection: block.smearing.is_some(),
+            labels,
             baselines,
             dumps: block.dumps,
             channels: block.channels,
@@ -253,7 +259,9 @@ impl Shape {
         let axes = input.axes.iter().map(|axis| match axis.name {
             "channel" => Axis { len: self.lengths[CHANNEL], ..axis.clone() },
             "spectrum" => Axis { len: self.lengths[SPECTRUM], ..axis.clone() },
-            "baseline" if self.is_selection => self.baseline_axis(),
+            "baseline" if !self.labels.is_empty() => {
+                Axis::labelled("baseline", self.labels.iter().cloned())
+            }
             _ => axis.clone(),
         });
         PortType {
@@ -266,15 +274,6 @@ impl Shape {
                 full: self.full,
             },
         }
-    }
-
-    /// Selected baselines, with their antennas as labels.
-    fn baseline_axis(&self) -> Axis {
-        let label = |baseline: &u32| {
-            let (a1, a2) = antennas_of(*baseline as usize);
-            format!("{a1}-{a2}")
-        };
-        Axis::labelled("baseline", self.baselines.iter().map(label))
     }
 }
 

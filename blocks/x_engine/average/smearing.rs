@@ -1,6 +1,7 @@
 //! Baseline-dependent averaging: number of dumps over which a baseline may be averaged.
 
 use super::shape::{Axes, BASELINE, CHANNEL, antennas_of};
+use crate::common::visibilities;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, PortType, Refusal};
 use fxgraph_dsp::geometry::SPEED_OF_LIGHT;
@@ -74,8 +75,8 @@ impl Smearing {
         let mut refusals = Vec::new();
         self.check(dumps, &mut refusals);
         let baselines = axes.lengths[BASELINE];
-        let antennas = antennas_of(baselines - 1).1 + 1;
-        if axes.names[BASELINE].is_empty() || antennas * (antennas + 1) / 2 != baselines {
+        let antennas = visibilities::antennas(port).map_or(0, |numbers| numbers.len());
+        if antennas == 0 {
             let message = "`smearing` needs visibilities of all pairs of antennas";
             refusals.push(
                 Refusal::new(codes::INPUT_AXIS, At::Input(0), message)

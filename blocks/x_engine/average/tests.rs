@@ -1,3 +1,4 @@
+use super::selection::Selection;
 use super::shape::antennas_of;
 use super::smearing::Smearing;
 use super::{Average, Values};
@@ -7,7 +8,8 @@ use fxgraph::{Axis, Band, Clock, Dtype, Env, Frame, KindSpec, PortType, Ports, V
 use fxgraph_dsp::random::Random;
 use std::sync::Arc;
 
-const MEAN: Average = Average { dumps: 1, channels: 1, values: Values::Mean, smearing: None };
+const MEAN: Average =
+    Average { dumps: 1, channels: 1, values: Values::Mean, smearing: None, baselines: None };
 const STEP: u64 = 1000;
 
 fn axes(list: &[(&'static str, usize)]) -> Vec<Axis> {
@@ -113,7 +115,7 @@ fn averages_are_those_of_the_definition_for_any_axes_of_validity() {
             let axes: Vec<_> = chosen.iter().map(|n| payload[*n]).collect();
             let input = port(dtype, &payload, &axes);
             let units = input.validity.units();
-            let kind = Average { dumps: 3, channels: 2, values, smearing: None };
+            let kind = Average { dumps: 3, channels: 2, values, ..MEAN };
             let frames: Vec<Input<u32>> = (0..6)
                 .map(|dump| {
                     let validity = (0..units).map(|_| (random.bits() % 6) as u32).collect();
@@ -319,6 +321,62 @@ fn every_baseline_is_in_the_output_of_one_number_of_dumps() {
     let refusals = kind.outputs(&[input]).unwrap_err();
     assert_eq!(refusals[0].message, "`smearing` allows no baseline to average over 8 dumps");
     assert_eq!(refusals[0].help.as_deref(), Some("use one of 1, 2, 16"));
+}
+
+#[test]
+fn selected_baselines_have_values_counts_and_times_of_all() {
+    let payload = [("channel", 2), ("baseline", 6), ("product", 1)];
+    let mut input = port(Dtype::Ci32, &payload, &[("baseline", 6)]);
+    // Antennas 4, 9 and 7 in the order of the inputs.
+    input.axes[1] = Axis::labelled("baseline", ["4-4", "4-9", "9-9", "4-7", "9-7", "7-7"]);
+    let frames: Vec<Input<i32>> = (0..3)
+        .map(|dump| {
+            let counts = (0..6).map(|baseline| (baseline + dump as u32) % 5).collect();
+            Input(dump * STEP, counts, (0..24).map(|n| 100 * n + dump as i32).collect())
+        })
+        .collect();
+    let select = |pairs: &[[u32; 2]], antennas: &[u32], autocorrelations| Selection {
+        pairs: pairs.to_vec(),
+        antennas: antennas.to_vec(),
+        autocorrelations,
+    };
+    let kind = |selection| Average { values: Values::Sum, baselines: Some(selection), ..MEAN };
+    for (selection, labels, baselines) in [
+        (select(&[[9, 4], [7, 7]], &[], false), vec!["4-9", "7-7"], vec![1, 5]),
+        (select(&[], &[7, 9], false), vec!["9-9", "9-7", "7-7"], vec![2, 4, 5]),
+        (select(&[[4, 9]], &[], true), vec!["4-4", "4-9", "9-9", "7-7"], vec![0, 1, 2, 5]),
+    ] {
+        let kind = kind(selection);
+        assert_eq!(kind.outputs(std::slice::from_ref(&input)).unwrap()[0].axes[1].labels, labels);
+        let output = run(&kind, &input, &frames);
+        assert_eq!(output.timestamps(), [0, STEP, 2 * STEP]);
+        for (frame, Input(_, counts, values)) in output.frames.iter().zip(&frames) {
+            let counted: Vec<u32> = baselines.iter().map(|b| counts[*b]).collect();
+            assert_eq!(frame.header().validity, counted);
+            let places = (0..2).flat_map(|channel| baselines.iter().map(move |b| (channel, *b)));
+            let expected = places.flat_map(|(channel, b)| {
+                let value = |part| values[12 * channel + 2 * b + part] as f32;
+                [0, 1].map(|part| if counts[b] == 0 { 0.0 } else { value(part) })
+            });
+            assert_eq!(floats(frame), expected.collect::<Vec<f32>>());
+        }
+    }
+    let refused = |selection| kind(selection).outputs(std::slice::from_ref(&input)).unwrap_err();
+    let messages =
+        |selection| refused(selection).into_iter().map(|r| r.message).collect::<Vec<_>>();
+    assert_eq!(
+        messages(select(&[[4, 5]], &[0], true)),
+        [
+            "`pairs` must be baselines of the input, got [4, 5]",
+            "`antennas` must be antennas of the input, got 0"
+        ]
+    );
+    let none = messages(Selection::default());
+    assert_eq!(none, ["`baselines` must select a baseline of the input, got none"]);
+    // A second block selects among the selected baselines.
+    let first = kind(select(&[], &[], true)).outputs(std::slice::from_ref(&input)).unwrap();
+    let second = kind(select(&[], &[9], false)).outputs(&first).unwrap();
+    assert_eq!(second[0].axes[1].labels, ["9-9"]);
 }
 
 #[test]
