@@ -7,7 +7,6 @@ mod machine;
 use fxgraph::Dtype;
 use fxgraph_blocks::common::stacked::Stacked;
 use fxgraph_blocks::x_engine::correlator::accumulate::Accumulator;
-use fxgraph_blocks::x_engine::correlator::definition::product;
 use fxgraph_dsp::correlator::Kernel;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -38,6 +37,7 @@ fn row(antennas: usize, cores: usize) {
         heaps: 2,
         antennas,
         channels: 16,
+        pols: 2,
         spectra: 256,
         samples_per_spectrum: 2048,
         k_major: false,
@@ -91,7 +91,7 @@ fn plain(shape: &Stacked, payload: &[u8], sums: &mut [[i32; 2]]) {
                 for a1 in 0..=a2 {
                     let row1 = shape.row(payload, heap, a1, channel).as_chunks::<4>().0;
                     for (p1, p2) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
-                        let [re, im] = &mut sums[product(a1, p1, a2, p2)];
+                        let [re, im] = &mut sums[shape.product(a1, p1, a2, p2)];
                         for (x, y) in row1.iter().zip(row2) {
                             let part = |byte: u8| i32::from(byte.cast_signed());
                             let (xr, xi) = (part(x[2 * p1]), part(x[2 * p1 + 1]));

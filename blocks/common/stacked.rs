@@ -1,6 +1,6 @@
 //! Stream of stacked antennas, the input of correlator and beamformer:
-//! `ci8`, `ci4` or `cf16` `[heap][antenna][channel][spectrum][pol 2]`, or K-major
-//! `[heap][antenna][channel][pol 2][spectrum]`.
+//! `ci8`, `ci4` or `cf16` `[heap][antenna][channel][spectrum][pol]`, or K-major
+//! `[heap][antenna][channel][pol][spectrum]`, with 1 or 2 polarisations.
 
 use crate::common::units::Units;
 use fxgraph::diagnostic::codes;
@@ -16,11 +16,14 @@ pub struct Stacked {
     pub antennas: usize,
     /// Channels in the frame.
     pub channels: usize,
+    /// Polarisations: 1 or 2.
+    pub pols: usize,
     /// Spectra per heap.
     pub spectra: usize,
     /// ADC samples from one spectrum to the next.
     pub samples_per_spectrum: u64,
-    /// Whether polarisation is slower than spectrum.
+    /// Whether polarisation is slower than spectrum, and always with one polarisation, which is in memory as the K-major
+    /// layout.
     pub k_major: bool,
     /// Element type: `ci4`, `ci8` or `cf16`.
     pub dtype: Dtype,
@@ -57,11 +60,11 @@ impl Stacked {
             return Err(refusals);
         }
         let len = |name| port.axis_len(name).unwrap_or(0);
-        if len("pol") != 2 {
+        if !(1..=2).contains(&len("pol")) {
             refusals.push(Refusal::new(
                 codes::INPUT_AXIS,
                 At::InputAxis(0, "pol"),
-                format!("the input must have 2 polarisations, got {}", len("pol")),
+                format!("the input must have 1 or 2 polarisations, got {}", len("pol")),
             ));
         }
         for name in ["heap", "antenna", "channel", "spectrum"] {
@@ -94,9 +97,10 @@ impl Stacked {
             heaps: len("heap"),
             antennas: len("antenna"),
             channels: len("channel"),
+            pols: len("pol"),
             spectra: len("spectrum"),
             samples_per_spectrum,
-            k_major: names == K_MAJOR,
+            k_major: names == K_MAJOR || len("pol") == 1,
             dtype: port.dtype,
             units,
         })
@@ -108,10 +112,10 @@ impl Stacked {
         self.dtype.bytes(1)
     }
 
-    /// Returns the size of both polarisations of one channel, heap and antenna in bytes; they are contiguous.
+    /// Returns the size of all polarisations of one channel, heap and antenna in bytes; they are contiguous.
     #[must_use]
     pub const fn row_bytes(&self) -> usize {
-        2 * self.spectra * self.value_bytes()
+        self.pols * self.spectra * self.value_bytes()
     }
 
     /// Returns the payload of one frame in bytes.
@@ -129,13 +133,39 @@ impl Stacked {
     /// Returns the number of units of validity of a frame.
     #[must_use]
     pub const fn validity_units(&self) -> usize {
-        self.heaps * self.antennas * self.units.per_heap(self.channels, 2)
+        self.heaps * self.antennas * self.units.per_heap(self.channels, self.pols)
     }
 
     /// Returns the number of baselines, including autocorrelations.
     #[must_use]
     pub const fn baselines(&self) -> usize {
         self.antennas * (self.antennas + 1) / 2
+    }
+
+    /// Returns the number of inputs: antennas times polarisations.
+    #[must_use]
+    pub const fn inputs(&self) -> usize {
+        self.pols * self.antennas
+    }
+
+    /// Returns the number of pairs of inputs: of antennas with 2 polarisations, of two antennas with 1, the last of which
+    /// may be half a pair.
+    #[must_use]
+    pub const fn pairs(&self) -> usize {
+        self.inputs().div_ceil(2)
+    }
+
+    /// Returns the number of products of each baseline.
+    #[must_use]
+    pub const fn products(&self) -> usize {
+        self.pols * self.pols
+    }
+
+    /// Returns the index of the product of antenna `a1`, polarisation `p1` with antenna `a2`, polarisation `p2`
+    /// (`a1 <= a2`) among the products of a channel.
+    #[must_use]
+    pub const fn product(&self, a1: usize, p1: usize, a2: usize, p2: usize) -> usize {
+        self.products() * (a2 * (a2 + 1) / 2 + a1) + p1 + self.pols * p2
     }
 
     /// Returns the bytes of one heap, antenna and channel within a frame's payload.
@@ -154,7 +184,7 @@ impl Stacked {
     /// Returns the index of a complex value in a [`row`](Self::row).
     #[must_use]
     pub const fn index(&self, spectrum: usize, pol: usize) -> usize {
-        if self.k_major { pol * self.spectra + spectrum } else { 2 * spectrum + pol }
+        if self.k_major { pol * self.spectra + spectrum } else { self.pols * spectrum + pol }
     }
 
     /// Returns one complex value of a [`row`](Self::row) of integers.

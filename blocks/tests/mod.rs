@@ -10,6 +10,7 @@ mod false_products;
 mod file_parameters;
 mod hostile_ports;
 mod live_updates;
+mod one_polarisation;
 mod ranges;
 mod recordings;
 mod sidebands;

@@ -1,5 +1,5 @@
 //! Products of all pairs of inputs, summed over time. An input is one polarisation of one
-//! antenna: number 2 x antenna + polarisation.
+//! antenna: number polarisations x antenna + polarisation.
 
 pub mod floats;
 pub mod kernel;

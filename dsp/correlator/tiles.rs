@@ -12,10 +12,10 @@ pub struct Tiles {
 }
 
 impl Tiles {
-    /// Creates the tiles for `antennas` antennas with two inputs each.
+    /// Creates the tiles for `inputs` inputs.
     #[must_use]
-    pub fn new(geometry: Geometry, antennas: usize) -> Self {
-        Self { geometry, inputs: 2 * antennas }
+    pub fn new(geometry: Geometry, inputs: usize) -> Self {
+        Self { geometry, inputs }
     }
 
     /// Returns the number of panels of columns.
@@ -56,12 +56,15 @@ impl Tiles {
         [real, real + lanes]
     }
 
-    /// Returns the indices of the four products of each baseline, all in the order of the output.
+    /// Returns the indices of the products of each baseline, all in the order of the output: `PRODUCTS` is 4 for antennas
+    /// with two inputs, 1 for antennas with one.
     #[inline]
-    pub fn baselines(self) -> impl Iterator<Item = [[usize; 2]; 4]> {
-        (0..self.inputs / 2).flat_map(move |a2| {
-            let products = [(0, 0), (1, 0), (0, 1), (1, 1)];
-            (0..=a2).map(move |a1| products.map(|(p1, p2)| self.place(2 * a1 + p1, 2 * a2 + p2)))
+    pub fn baselines<const PRODUCTS: usize>(self) -> impl Iterator<Item = [[usize; 2]; PRODUCTS]> {
+        let pols = PRODUCTS.isqrt();
+        (0..self.inputs / pols).flat_map(move |a2| {
+            (0..=a2).map(move |a1| {
+                std::array::from_fn(|n| self.place(pols * a1 + n % pols, pols * a2 + n / pols))
+            })
         })
     }
 }

@@ -1,7 +1,7 @@
 //! From the order of a correlator, `[channel][baseline][product]`, to chunks of a file,
 //! `[row][channel][polarisation]`, with flags and numbers of samples.
 
-use super::{PRODUCTS, Shape};
+use super::Shape;
 use std::ops::Range;
 
 /// Visibilities as pairs of real and imaginary part, `[channel][baseline][product]`.
@@ -68,7 +68,7 @@ pub struct Order {
     /// Row of each baseline of the correlator.
     pub rows: Vec<usize>,
     /// Place of each product of the correlator in the polarisation axis.
-    pub polarisations: [usize; PRODUCTS],
+    pub polarisations: Vec<usize>,
     /// Samples of a complete dump by which sums are divided; `None` leaves sums as they are.
     pub samples: Option<f64>,
 }
@@ -77,6 +77,7 @@ pub struct Order {
 #[derive(Clone, Debug)]
 pub struct Chunk {
     channels: usize,
+    products: usize,
     /// Complex values as bytes, `[row][channel][polarisation]`.
     pub visibilities: Vec<u8>,
     /// 1 where there is no value.
@@ -105,6 +106,7 @@ impl Chunk {
         let values = shape.chunk_values();
         let mut chunk = Self {
             channels: shape.chunk_channels,
+            products: shape.products,
             visibilities: vec![0; 8 * values],
             flags: vec![0; values],
             samples: vec![0; 4 * values],
@@ -133,7 +135,7 @@ impl Chunk {
 
     /// Flags the channels from `at` on, as many as `channels`, and returns the number of visibilities.
     pub fn miss(&mut self, at: usize, channels: usize) -> u64 {
-        let (row, first, len) = (self.channels * PRODUCTS, at * PRODUCTS, channels * PRODUCTS);
+        let [row, first, len] = [self.channels, at, channels].map(|n| n * self.products);
         for flags in self.flags.chunks_exact_mut(row) {
             flags[first..first + len].fill(1);
         }
@@ -173,7 +175,7 @@ impl Chunk {
     ) -> Flagged {
         let Part { counts, places, full, is_inverted, .. } = part;
         let sign = if *is_inverted { 1.0 } else { -1.0 };
-        let baselines = order.rows.len();
+        let (baselines, products) = (order.rows.len(), self.products);
         let mut flagged = Flagged::default();
         let mut share = Share::new(*full, *full, order.samples);
         let mut lacks_nothing = self.lacks_nothing;
@@ -181,13 +183,13 @@ impl Chunk {
             let of_baseline = places.place(1, baseline);
             for (n, channel) in channels.clone().enumerate() {
                 let of_channel = of_baseline + places.place(0, channel);
-                let from = 2 * PRODUCTS * (channel * baselines + baseline);
-                let from = &values[from..from + 2 * PRODUCTS];
-                let to = (row * self.channels + at + n) * PRODUCTS;
-                let visibilities = &mut self.visibilities[8 * to..8 * (to + PRODUCTS)];
-                let flags = &mut self.flags[to..to + PRODUCTS];
-                let samples = &mut self.samples[4 * to..4 * (to + PRODUCTS)];
-                for (product, to) in order.polarisations.into_iter().enumerate() {
+                let from = 2 * products * (channel * baselines + baseline);
+                let from = &values[from..from + 2 * products];
+                let to = (row * self.channels + at + n) * products;
+                let visibilities = &mut self.visibilities[8 * to..8 * (to + products)];
+                let flags = &mut self.flags[to..to + products];
+                let samples = &mut self.samples[4 * to..4 * (to + products)];
+                for (product, to) in order.polarisations.iter().copied().enumerate() {
                     let count = counts[of_channel + places.place(2, product)];
                     if count != share.count {
                         share = Share::new(count, *full, order.samples);

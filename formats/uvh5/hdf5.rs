@@ -162,9 +162,9 @@ impl Values {
 
     /// A table of numbers, `[row][columns]`.
     #[must_use]
-    pub fn rows<const COLUMNS: usize>(rows: &[[f64; COLUMNS]]) -> Self {
-        let shape = vec![rows.len() as u64, COLUMNS as u64];
-        Self { shape, ..Self::floats(rows.iter().flatten().copied()) }
+    pub fn rows(values: &[f64], columns: usize) -> Self {
+        let rows = values.len().checked_div(columns).unwrap_or(0);
+        Self { shape: vec![rows as u64, columns as u64], ..Self::floats(values.iter().copied()) }
     }
 
     /// A boolean.

@@ -93,12 +93,14 @@ pub enum PhaseCentre {
 pub struct Description {
     /// The telescope.
     pub telescope: Telescope,
-    /// All antennas; each pair is a baseline.
+    /// All antennas of the telescope.
     pub antennas: Vec<Antenna>,
-    /// Feeds of the two polarisations of the stream.
-    pub feeds: [Feed; 2],
+    /// Places of the antennas of each row of a dump among `antennas`.
+    pub baselines: Vec<(usize, usize)>,
+    /// Feed of each polarisation of the stream, of which there are 1 or 2.
+    pub feeds: Vec<Feed>,
     /// Position angles of the feeds in radians, from north through east.
-    pub feed_angles: [f64; 2],
+    pub feed_angles: Vec<f64>,
     /// Frequency of each channel in Hz.
     pub frequencies_hz: Vec<f64>,
     /// Width of a channel in Hz.
@@ -152,10 +154,10 @@ impl Fixed {
 }
 
 /// Returns the numbers of the polarisations of a file in its order, and the place of each product of a correlator
-/// in it, for products (0, 0), (1, 0), (0, 1), (1, 1) of the two feeds; `None` for feeds of different types or
-/// the same feed twice.
+/// in it, for products (0, 0), (1, 0), (0, 1), (1, 1) of two feeds, or the product of one; `None` for feeds of different
+/// types, the same feed twice, or another number of feeds.
 #[must_use]
-pub fn polarisations(feeds: [Feed; 2]) -> Option<([i64; 4], [usize; 4])> {
+pub fn polarisations(feeds: &[Feed]) -> Option<(Vec<i64>, Vec<usize>)> {
     let number = |one: Feed, two: Feed| match (one, two) {
         (Feed::R, Feed::R) => Some(-1),
         (Feed::L, Feed::L) => Some(-2),
@@ -167,24 +169,19 @@ pub fn polarisations(feeds: [Feed; 2]) -> Option<([i64; 4], [usize; 4])> {
         (Feed::Y, Feed::X) => Some(-8),
         _ => None,
     };
-    let [a, b] = feeds;
-    if a == b {
-        return None;
-    }
-    let of_products = [number(a, a)?, number(b, a)?, number(a, b)?, number(b, b)?];
-    let mut sorted = of_products;
+    let of_products: Vec<i64> = match *feeds {
+        [feed] => vec![number(feed, feed)?],
+        [a, b] if a != b => vec![number(a, a)?, number(b, a)?, number(a, b)?, number(b, b)?],
+        _ => return None,
+    };
+    let mut sorted = of_products.clone();
     sorted.sort_unstable_by(|x, y| y.cmp(x));
-    let place = |of: i64| sorted.iter().position(|other| *other == of).unwrap_or(0);
-    Some((sorted, of_products.map(place)))
+    let place = |of: &i64| sorted.iter().position(|other| other == of).unwrap_or(0);
+    let places = of_products.iter().map(place).collect();
+    Some((sorted, places))
 }
 
 impl Description {
-    /// Antennas of each row of a dump: each pair once, in the order of the first antenna.
-    #[must_use]
-    pub fn rows(&self) -> Vec<(usize, usize)> {
-        rows(self.antennas.len())
-    }
-
     /// Adds the objects that do not change.
     pub(super) fn write(&self, objects: &mut Objects) -> Fixed {
         let mut group = |values: &[(&'static str, Values)]| {
@@ -210,12 +207,15 @@ impl Description {
         let positions: Vec<[f64; 3]> =
             self.antennas.iter().map(|antenna| antenna.position_metres).collect();
         let channels = self.frequencies_hz.len();
-        let (polarisations, _) =
-            polarisations(self.feeds).unwrap_or(([-5, -6, -7, -8], [0, 3, 2, 1]));
+        let (polarisations, _) = polarisations(&self.feeds).unwrap_or_default();
+        let mut with_data: Vec<usize> =
+            self.baselines.iter().flat_map(|(one, two)| [*one, *two]).collect();
+        with_data.sort_unstable();
+        with_data.dedup();
         let per_antenna = |texts: &[String]| -> Vec<String> {
             (0..antennas).flat_map(|_| texts.iter().cloned()).collect()
         };
-        let feeds = self.feeds.map(|feed| feed.letter().to_string());
+        let feeds: Vec<String> = self.feeds.iter().map(|feed| feed.letter().to_string()).collect();
         let diameters: Option<Vec<f64>> =
             self.antennas.iter().map(|antenna| antenna.diameter_metres).collect();
         let mut values = vec![
@@ -227,23 +227,23 @@ impl Description {
             ("latitude", Values::float(telescope.latitude_degrees)),
             ("longitude", Values::float(telescope.longitude_degrees)),
             ("altitude", Values::float(telescope.height_metres)),
-            ("Nants_data", count(antennas)),
+            ("Nants_data", count(with_data.len())),
             ("Nants_telescope", count(antennas)),
-            ("Nbls", count(antennas * (antennas + 1) / 2)),
+            ("Nbls", count(self.baselines.len())),
             ("Nfreqs", count(channels)),
-            ("Npols", count(4)),
+            ("Npols", count(polarisations.len())),
             ("Nspws", count(1)),
             ("Nphase", count(1)),
-            ("Nfeeds", count(2)),
+            ("Nfeeds", count(feeds.len())),
             ("antenna_names", Values::texts(&names)),
             (
                 "antenna_numbers",
                 Values::integers(self.antennas.iter().map(|antenna| antenna.number.into())),
             ),
-            ("antenna_positions", Values::rows(&positions)),
+            ("antenna_positions", Values::rows(positions.as_flattened(), 3)),
             ("mount_type", Values::texts(&per_antenna(std::slice::from_ref(&telescope.mount)))),
-            ("feed_array", Values::text_rows(&per_antenna(&feeds), 2)),
-            ("feed_angle", Values::rows(&vec![self.feed_angles; antennas])),
+            ("feed_array", Values::text_rows(&per_antenna(&feeds), feeds.len())),
+            ("feed_angle", Values::rows(&self.feed_angles.repeat(antennas), feeds.len())),
             ("freq_array", Values::floats(self.frequencies_hz.iter().copied())),
             ("channel_width", Values::floats((0..channels).map(|_| self.channel_width_hz))),
             ("spw_array", Values::integers([0])),
@@ -283,10 +283,4 @@ impl Description {
         }
         entry
     }
-}
-
-/// Pairs of `antennas` antennas, each antenna with itself included, in the order of the first antenna.
-#[must_use]
-pub fn rows(antennas: usize) -> Vec<(usize, usize)> {
-    (0..antennas).flat_map(|one| (one..antennas).map(move |two| (one, two))).collect()
 }

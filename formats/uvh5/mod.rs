@@ -39,8 +39,6 @@ const DUMPS_AHEAD: u64 = 8;
 const CHUNK_BYTES: u64 = 8 << 20;
 /// Level of compression of flags and numbers of samples.
 const LEVEL: u32 = 1;
-/// Polarisation products of a baseline.
-pub const PRODUCTS: usize = 4;
 
 /// Rows of one dump, apart from the data.
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +139,8 @@ pub struct Writer {
 pub struct Shape {
     /// Baselines, autocorrelations included.
     pub baselines: usize,
+    /// Polarisation products of a baseline: 4, or 1 of one polarisation.
+    pub products: usize,
     /// Channels of the file.
     pub channels: usize,
     /// Channels of a chunk; the last chunk of a dump is filled up.
@@ -150,14 +150,14 @@ pub struct Shape {
 impl Shape {
     /// Returns the layout for dumps of this size; `None` if a chunk would exceed the limit of HDF5 (4 GiB).
     #[must_use]
-    pub fn new(baselines: usize, channels: usize) -> Option<Self> {
-        let channel = (baselines as u64).checked_mul(8 * PRODUCTS as u64)?;
+    pub fn new(baselines: usize, channels: usize, products: usize) -> Option<Self> {
+        let channel = (baselines as u64).checked_mul(8 * products as u64)?;
         if channel == 0 || channels == 0 || channel > u64::from(u32::MAX) {
             return None;
         }
         let most = (CHUNK_BYTES / channel).max(1) as usize;
         let chunks = channels.div_ceil(most);
-        Some(Self { baselines, channels, chunk_channels: channels.div_ceil(chunks) })
+        Some(Self { baselines, products, channels, chunk_channels: channels.div_ceil(chunks) })
     }
 
     /// Chunks of a dump.
@@ -169,7 +169,7 @@ impl Shape {
     /// Values of a chunk.
     #[must_use]
     pub fn chunk_values(&self) -> usize {
-        self.baselines * self.chunk_channels * PRODUCTS
+        self.baselines * self.chunk_channels * self.products
     }
 }
 
@@ -204,13 +204,15 @@ impl Writer {
     /// # Errors
     /// If the file cannot be written, or if the description is too large for the format.
     pub fn create(file: File, description: &Description) -> io::Result<Self> {
-        let rows = description.rows();
+        let rows = &description.baselines;
         let baselines = rows.len() as u64;
         let too_large = || io::Error::other("a channel of a dump must have less than 4 GiB");
-        let shape =
-            Shape::new(rows.len(), description.frequencies_hz.len()).ok_or_else(too_large)?;
-        let inner = [shape.channels as u64, PRODUCTS as u64];
-        let chunk = vec![baselines, shape.chunk_channels as u64, PRODUCTS as u64];
+        let products = description.feeds.len().pow(2);
+        let shape = Shape::new(rows.len(), description.frequencies_hz.len(), products);
+        let shape = shape.ok_or_else(too_large)?;
+        let products = products as u64;
+        let inner = [shape.channels as u64, products];
+        let chunk = vec![baselines, shape.chunk_channels as u64, products];
         let data = [(Type::Complex, None), (Type::Bool, Some(LEVEL)), (Type::F32, Some(LEVEL))]
             .map(|(dtype, deflate)| Chunked {
                 dtype,

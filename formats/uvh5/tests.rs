@@ -27,8 +27,9 @@ fn description(antennas: usize, channels: usize) -> Description {
             mount: "fixed".to_owned(),
         },
         antennas: (0..antennas).map(antenna).collect(),
-        feeds: [Feed::X, Feed::Y],
-        feed_angles: [std::f64::consts::FRAC_PI_2, 0.0],
+        baselines: (0..antennas).flat_map(|a| (a..antennas).map(move |b| (a, b))).collect(),
+        feeds: vec![Feed::X, Feed::Y],
+        feed_angles: vec![std::f64::consts::FRAC_PI_2, 0.0],
         frequencies_hz: (0..channels).map(|c| 1e9 + 1e6 * c as f64).collect(),
         channel_width_hz: 1e6,
         integration_seconds: 0.5,
@@ -71,12 +72,12 @@ fn value(chunk: &Chunk, n: usize) -> (f32, f32, u8, f32) {
 const ORDER: [usize; 4] = [0, 3, 2, 1];
 
 fn order(rows: Vec<usize>, samples: Option<f64>) -> Order {
-    Order { rows, polarisations: ORDER, samples }
+    Order { rows, polarisations: ORDER.to_vec(), samples }
 }
 
 #[test]
 fn chunk_has_conjugated_means_in_the_order_of_the_file() {
-    let shape = Shape { baselines: 3, channels: 2, chunk_channels: 2 };
+    let shape = Shape { baselines: 3, products: 4, channels: 2, chunk_channels: 2 };
     let values: Vec<i32> = (0..2 * 2 * 3 * 4).collect();
     let part = Part {
         visibilities: Visibilities::Integers(&values),
@@ -112,7 +113,7 @@ fn chunk_has_conjugated_means_in_the_order_of_the_file() {
 #[test]
 fn counts_of_channels_and_products_flag_only_theirs() {
     let lens = [4, 1, 4];
-    let shape = Shape { baselines: 1, channels: 4, chunk_channels: 4 };
+    let shape = Shape { baselines: 1, products: 4, channels: 4, chunk_channels: 4 };
     let values = vec![8.0_f32; 2 * 4 * 4];
     // Two blocks of two channels; four products.
     let axes: [&[(usize, usize)]; 3] = [&[(0, 2)], &[(0, 2), (2, 4)], &[(2, 4), (0, 2)]];
@@ -157,7 +158,7 @@ fn counts_reject_axes_that_do_not_divide_the_visibilities() {
 
 #[test]
 fn values_that_are_not_finite_are_flagged() {
-    let shape = Shape { baselines: 1, channels: 1, chunk_channels: 1 };
+    let shape = Shape { baselines: 1, products: 4, channels: 1, chunk_channels: 1 };
     let values = [f32::NAN, 0.0, 1.0, f32::INFINITY, 1.0, 2.0, f32::MAX, 0.0];
     let part = Part {
         visibilities: Visibilities::Floats(&values),
@@ -176,7 +177,7 @@ fn values_that_are_not_finite_are_flagged() {
 
 #[test]
 fn missing_channels_are_flagged_for_all_baselines() {
-    let shape = Shape { baselines: 2, channels: 3, chunk_channels: 3 };
+    let shape = Shape { baselines: 2, products: 4, channels: 3, chunk_channels: 3 };
     let mut chunk = Chunk::new(&shape);
     chunk.begin(0);
     assert!(chunk.lacks_nothing());
@@ -189,24 +190,26 @@ fn missing_channels_are_flagged_for_all_baselines() {
 
 #[test]
 fn shape_divides_large_dumps_into_chunks() {
-    let shape = Shape::new(2080, 1024).unwrap();
+    let shape = Shape::new(2080, 1024, 4).unwrap();
     assert!(shape.chunk_values() * 8 <= 8 << 20);
     assert!(shape.chunk_values() * 8 > 7 << 20);
-    assert_eq!(Shape::new(3, 5).map(|shape| shape.chunks()), Some(1));
-    assert_eq!(Shape::new(1 << 27, 1), None);
-    assert_eq!(Shape::new(usize::MAX, 1), None);
-    assert_eq!(Shape::new(0, 1), None);
+    assert_eq!(Shape::new(3, 5, 4).map(|shape| shape.chunks()), Some(1));
+    assert_eq!(Shape::new(1 << 27, 1, 4), None);
+    assert_eq!(Shape::new(usize::MAX, 1, 4), None);
+    assert_eq!(Shape::new(0, 1, 4), None);
 }
 
 #[test]
 fn polarisations_are_in_the_order_of_pyuvdata() {
     let (x, y, r, l) = (Feed::X, Feed::Y, Feed::R, Feed::L);
     // Products (0, 0), (1, 0), (0, 1), (1, 1).
-    assert_eq!(polarisations([x, y]), Some(([-5, -6, -7, -8], [0, 3, 2, 1])));
-    assert_eq!(polarisations([y, x]), Some(([-5, -6, -7, -8], [1, 2, 3, 0])));
-    assert_eq!(polarisations([r, l]), Some(([-1, -2, -3, -4], [0, 3, 2, 1])));
-    assert_eq!(polarisations([x, x]), None);
-    assert_eq!(polarisations([x, l]), None);
+    let of = |feeds: &[Feed]| polarisations(feeds);
+    assert_eq!(of(&[x, y]), Some((vec![-5, -6, -7, -8], vec![0, 3, 2, 1])));
+    assert_eq!(of(&[y, x]), Some((vec![-5, -6, -7, -8], vec![1, 2, 3, 0])));
+    assert_eq!(of(&[r, l]), Some((vec![-1, -2, -3, -4], vec![0, 3, 2, 1])));
+    let single = [x, y, r, l].map(|feed| of(&[feed]));
+    assert_eq!(single, [-5, -6, -1, -2].map(|number| Some((vec![number], vec![0]))));
+    assert!([&[x, x][..], &[x, l], &[], &[x, y, x]].into_iter().all(|feeds| of(feeds).is_none()));
 }
 
 /// A snapshot of a file as a reader finds it that reads the superblock now and everything else later: the root group,

@@ -5,14 +5,15 @@
 // weight is the sum of WEIGHT_PARTS `f16`: with 2 it is as exact as in single precision. Voltages are loaded from
 // memory directly into the registers of the matrix operands; weights are kept in shared memory.
 //
-// Macros: `HEAPS`, `ANTENNAS`, `CHANNELS`, `SPECTRA`, `K_MAJOR`, `FOUR_BIT` (0 or 1) of the input; `BEAMS`;
+// Macros: `HEAPS`, `ANTENNAS`, `CHANNELS`, `SPECTRA`, `POLS` (1 or 2), `K_MAJOR` (1 with one polarisation), `FOUR_BIT` (0 or 1)
+// of the input; `BEAMS`;
 // `TILES_0`, `TILES_1`: tiles of four beams of polarisation 0 and 1 per thread block; `GROUPS`: blocks for all beams;
 // `WEIGHT_PARTS` (1 or 2), `DITHER` (0 or 1), `WARPS`.
 #if !defined(HEAPS) || !defined(ANTENNAS) || !defined(CHANNELS) || !defined(SPECTRA)
 #error "beamformer.cu needs HEAPS, ANTENNAS, CHANNELS and SPECTRA"
 #endif
-#if !defined(K_MAJOR) || !defined(FOUR_BIT) || !defined(DITHER)
-#error "beamformer.cu needs K_MAJOR, FOUR_BIT and DITHER"
+#if !defined(POLS) || !defined(K_MAJOR) || !defined(FOUR_BIT) || !defined(DITHER)
+#error "beamformer.cu needs POLS, K_MAJOR, FOUR_BIT and DITHER"
 #endif
 #if !defined(BEAMS) || !defined(TILES_0) || !defined(TILES_1) || !defined(GROUPS)
 #error "beamformer.cu needs BEAMS, TILES_0, TILES_1 and GROUPS"
@@ -36,16 +37,17 @@ constexpr int chunks = (SPECTRA + warp_times - 1) / warp_times;
 constexpr int tiles = TILES_0 + TILES_1;
 constexpr int tile_beams = 4;
 constexpr int slots = tiles * tile_beams;
+static_assert(POLS == 2 || (K_MAJOR == 1 && TILES_1 == 0), "one polarisation is in memory as the K-major layout");
 static_assert(slots <= 32, "a warp makes one key of dither for each beam");
 /// Steps that are loaded ahead of the one being multiplied.
 constexpr int steps_ahead = 3;
 
-// A row is both polarisations of one channel of one antenna and heap. A thread reads one run of it, or one run for
+// A row is all polarisations of one channel of one antenna and heap. A thread reads one run of it, or one run for
 // each polarisation.
 constexpr int value_bytes = FOUR_BIT ? 1 : 2;
-constexpr int row_bytes = 2 * SPECTRA * value_bytes;
-constexpr int runs = K_MAJOR ? 2 : 1;
-constexpr int run_bytes = 2 * lane_times * value_bytes / runs;
+constexpr int row_bytes = POLS * SPECTRA * value_bytes;
+constexpr int runs = K_MAJOR ? POLS : 1;
+constexpr int run_bytes = POLS * lane_times * value_bytes / runs;
 constexpr int run_words = run_bytes / 4;
 constexpr int words = runs * run_words;
 constexpr u64 antenna_bytes = (u64)CHANNELS * row_bytes;
@@ -320,7 +322,7 @@ __device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& o
     }
 }
 
-/// input: [heap][antenna][channel][spectrum][pol 2], or [heap][antenna][channel][pol 2][spectrum] if K_MAJOR, of
+/// input: [heap][antenna][channel][spectrum][pol], or [heap][antenna][channel][pol][spectrum] if K_MAJOR, of
 /// complex bytes or nibbles, followed by 256 readable bytes.
 /// output: complex bytes [heap][beam][channel][spectrum].
 /// weights: [channel][beam][antenna], divided by the scale of the beam's slot; Slots [group] follow.

@@ -1,5 +1,6 @@
 // Voltages in the layout that the correlator's kernels read: complex samples of 8-bit integers or `f16`, real part
-// first, in rows (antenna, polarisation), with index 2 antenna + polarisation. The samples of a row are in runs. A
+// first, in rows (antenna, polarisation), with index 2 antenna + polarisation, or with one polarisation in rows (antenna).
+// The number of rows is even: after an odd number of antennas with one polarisation a row of zeros follows. The samples of a row are in runs. A
 // run is contiguous, and all rows have the same runs. In a K-major frame a run is the samples of a heap; in the
 // buffer of `correlator_rows.cu` it is one stage.
 #pragma once

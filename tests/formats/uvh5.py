@@ -254,6 +254,13 @@ def converted(path, first):
     numbers = before.telescope.antenna_numbers
     assert list(numbers) == list(range(int(first), int(first) + len(numbers)))
     assert list(before.telescope.antenna_names) == [f"ant{number}" for number in numbers]
+    copied(path)
+    print("converted")
+
+
+def copied(path):
+    """Copies of the file in other formats against the file."""
+    before = load(path)
     is_phased = "unprojected" not in [entry["cat_type"] for entry in before.phase_center_catalog.values()]
     for kind in ["uvfits", "ms", "miriad"]:
         data, copy = load(path), f"{path}.{kind}"
@@ -269,9 +276,10 @@ def converted(path, first):
             else:
                 data.write_miriad(copy)
             other = UVData.from_file(copy)
-            other.conjugate_bls("ant1<ant2")
-            other.reorder_blts("time", minor_order="baseline")
-            other.reorder_pols("AIPS")
+            for ordered in (data, other):
+                ordered.conjugate_bls("ant1<ant2")
+                ordered.reorder_blts("time", minor_order="baseline")
+                ordered.reorder_pols("AIPS")
         assert (other.Nblts, other.Nfreqs, other.Npols) == (data.Nblts, data.Nfreqs, data.Npols), kind
         np.testing.assert_array_equal(other.ant_1_array, data.ant_1_array, kind)
         np.testing.assert_array_equal(other.ant_2_array, data.ant_2_array, kind)
@@ -281,7 +289,48 @@ def converted(path, first):
         names = {name.upper(): value for name, value in other.extra_keywords.items()}
         for name, value in before.extra_keywords.items():
             assert len(name) <= 8 and names[name] == value, (kind, name, names.get(name))
-    print("converted")
+
+
+def one(path, all_path, fast_path, slow_path):
+    """One polarisation against the first one of two, with numbers of antennas; selected baselines at two cadences."""
+    data, two, fast, slow = [load(name) for name in (path, all_path, fast_path, slow_path)]
+    places = {12: 0, 3: 1, 7: 2, 5: 3}
+    assert list(data.polarization_array) == [-6] and data.Npols == 1
+    assert data.telescope.Nants == 5 and data.Nants_data == 4
+    assert data.telescope.feed_array.tolist() == [["y"]] * 5 and not data.telescope.feed_angle.any()
+    positions = dict(zip(data.telescope.antenna_numbers.tolist(), data.telescope.get_enu_antpos()))
+    names = dict(zip(data.telescope.antenna_numbers.tolist(), data.telescope.antenna_names))
+    assert names == {7: "seven", 12: "ant12", 3: "ant3", 99: "ant99", 5: "ant5"}
+    for a, at in places.items():
+        np.testing.assert_allclose(positions[a], two.telescope.get_enu_antpos()[at], atol=1e-6)
+        for b, of in places.items():
+            whole = data.get_nsamples(a, b, "yy") == 1
+            assert whole.any() and whole.all() == (12 not in (a, b))
+            found, expected = data.get_data(a, b, "yy")[whole], two.get_data(at, of, "xx")[whole]
+            np.testing.assert_array_equal(found, expected)
+    for selected in (fast, slow):
+        found = {tuple(sorted(pair)) for pair in selected.get_antpairs()}
+        assert found == {(3, 12), (5, 7), (7, 7)} and selected.Nbls == 3, found
+        assert selected.Nants_data == 4 and selected.Npols == 1
+    np.testing.assert_array_equal(np.unique(fast.time_array), np.unique(data.time_array))
+    whole = fast.Ntimes // 2
+    np.testing.assert_allclose(slow.integration_time, 2 * fast.integration_time[0], rtol=1e-12)
+    times = np.unique(fast.time_array)[: 2 * whole].reshape(whole, 2).mean(axis=1)
+    assert np.abs(np.unique(slow.time_array)[:whole] - times).max() * 86400 < 1e-4
+    for pair in [(3, 12), (5, 7), (7, 7)]:
+        values = fast.get_data(*pair)
+        np.testing.assert_allclose(values, data.get_data(*pair), rtol=1e-6)
+        counts = fast.get_nsamples(*pair)
+        np.testing.assert_array_equal(counts, data.get_nsamples(*pair))
+        np.testing.assert_array_equal(fast.get_flags(*pair), data.get_flags(*pair))
+        assert (counts < 1).any() == (12 in pair)
+        values, counts = [of[: 2 * whole].reshape(whole, 2, *of.shape[1:]) for of in (values, counts)]
+        mean = (values * counts).sum(axis=1) / np.maximum(counts.sum(axis=1), 1e-9)
+        np.testing.assert_allclose(slow.get_data(*pair)[:whole], mean, rtol=2e-6, atol=1e-9)
+        np.testing.assert_allclose(slow.get_nsamples(*pair)[:whole], counts.mean(axis=1))
+    copied(path)
+    copied(fast_path)
+    print("one polarisation agrees")
 
 
 def growing(path, reads):

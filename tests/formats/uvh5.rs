@@ -111,6 +111,76 @@ fn uvh5_of_an_array_agrees_with_its_recording_and_with_the_place_of_the_source()
 }
 
 #[test]
+fn uvh5_of_one_polarisation_has_numbers_of_antennas_and_selected_baselines() {
+    if !needs::formats() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // Polarisation 0 of the array in another F-engine, with the same parameters; antenna 12 is antenna 0, which lacks heaps.
+    let places: Vec<&str> = PLACES[1..PLACES.len() - 1].split("], ").collect();
+    let place = |n: usize| format!("enu_metres: {}]", places[n].trim_end_matches(']'));
+    let antennas = [
+        format!("{{number: 7, name: seven, {}}}", place(2)),
+        format!("{{number: 12, {}}}", place(0)),
+        format!("{{number: 3, {}}}", place(1)),
+        "{number: 99, enu_metres: [100, 100, 0]}".to_owned(),
+        format!("{{number: 5, {}}}", place(3)),
+    ];
+    let sink = |name: &str, input: &str| {
+        let places = format!("antennas_enu_metres: {PLACES}");
+        let antennas = format!("antennas: [{}]", antennas.join(", "));
+        sink(name, input, ", feeds: [y]").replace(&places, &antennas)
+    };
+    let selection = "values: sum, baselines: {pairs: [[12, 3], [5, 7]], antennas: [7]}";
+    let more = format!(
+        r#"
+  digitiser:
+    kind: digitiser_simulator
+    replicate: 4
+    parameters:
+      antenna: "${{index}}"
+      antennas_enu_metres: {PLACES}
+      adc_sample_rate_hz: {RATE}
+      sync_time_seconds: {SYNC}
+      source: {{azimuth_degrees: 37, elevation_degrees: 62, amplitude: 0.1}}
+      signals: wgn(0.05)
+      seed: "${{index}}"
+      frames: 33
+      samples_per_frame: 32768
+      period_samples: 1048576
+  unused: {{kind: null_sink, replicate: 4, input: "digitiser[${{index}}].pol1"}}
+  pfb:
+    kind: pfb
+    replicate: 4
+    inputs: ["digitiser[${{index}}].pol0"]
+    parameters: {{channels: 64, taps: 16, centre_hz: "${{adc_sample_rate_hz / 4}}"}}
+  fft: {{kind: fft, replicate: 4, input: "pfb[${{index}}]"}}
+  f:
+    kind: postproc
+    replicate: 4
+    input: "fft[${{index}}]"
+    parameters: {{spectra_per_heap: 256, gains: 0.5, dither: uniform, dither_seed: "${{index}}"}}
+  lacking: {{kind: fault_injector, input: "f[0]", on_fault: skip, parameters: {{fault: error, after_frames: 8, faults: 5}}}}
+  stack:
+    kind: antenna_stack
+    inputs: [lacking, "f[1]", "f[2]", "f[3]"]
+    parameters: {{antenna_numbers: [12, 3, 7, 5]}}
+  one: {{kind: correlator, input: stack, parameters: {{spectra_per_dump: 2048}}}}
+  fast: {{kind: average, input: one, parameters: {{{selection}}}}}
+  slow: {{kind: average, input: one, parameters: {{dumps: 2, {selection}}}}}
+"#
+    );
+    let sinks = [
+        self::sink("vis", "x", ""),
+        sink("single", "one"),
+        sink("selected", "fast"),
+        sink("averaged", "slow"),
+    ];
+    run_flowgraph(folder.path(), &array(33, 0, &(more + &sinks.concat())));
+    check(folder.path(), &["one", "single.uvh5", "vis.uvh5", "selected.uvh5", "averaged.uvh5"]);
+}
+
+#[test]
 fn uvh5_of_missing_data_has_flags_and_numbers_of_samples() {
     if !needs::formats() {
         return;

@@ -112,6 +112,12 @@ fn unit_cases(device: DeviceName) -> Vec<Case> {
         ("pairs of beams, stokes", &of_beams, json!([heap]), "stokes"),
         ("beams with flags of channels", &of_beams, json!([heap, beam, channel]), "intensity"),
         (
+            "antennas with one polarisation",
+            &json!([heap, antenna, channel, spectrum, axis("pol", 1)]),
+            json!([heap, antenna, channel, axis("pol", 1)]),
+            "power",
+        ),
+        (
             "antennas with flags of channels",
             &json!([heap, antenna, channel, spectrum, pol]),
             json!([heap, antenna, channel, pol]),

@@ -2,14 +2,14 @@
 // beams.
 //
 // Macros: `HEAPS`, `ANTENNAS`, `CHANNELS`, `HEAP_SPECTRA` of the input; `BITS` of each part of a value, 8 or 4; `K_MAJOR`:
-// 1 for `[pol][spectrum]`, 0 for `[spectrum][pol]`; `BEAMS`: 0 for antennas, or the number of beams, one for each
-// polarisation, that take the place of an antenna; `CHANNEL_UNITS`: 1 if the validity has channels, otherwise 0;
+// 1 for `[pol][spectrum]`, 0 for `[spectrum][pol]`; `POLS`: polarisations, 1 or 2; `BEAMS`: 1 if beams, one for each
+// polarisation, take the place of an antenna, otherwise 0; `CHANNEL_UNITS`: 1 if the validity has channels, otherwise 0;
 // `OF_SUM` antennas per sum; `SUMS` in time per frame; `SPECTRA` per
 // sum; `PRODUCTS`: 0 for the power of each polarisation, 1 for the intensity, 2 for the Stokes parameters;
 // `INVERTED`: 1 for values that are the conjugates of those of the sky.
 // Grid: one warp for each sum of a channel.
 #if !defined(HEAPS) || !defined(ANTENNAS) || !defined(HEAP_SPECTRA) || !defined(OF_SUM) || !defined(PRODUCTS) || \
-    !defined(BEAMS) || !defined(CHANNEL_UNITS) || !defined(INVERTED)
+    !defined(POLS) || !defined(BEAMS) || !defined(CHANNEL_UNITS) || !defined(INVERTED)
 #error "detect_stacked.cu needs the macros above"
 #endif
 
@@ -24,7 +24,7 @@ __device__ __forceinline__ int2 value(const signed char *values, long long index
 #endif
 }
 
-/// Whether both polarisations of a heap are there in a channel.
+/// Whether all polarisations of a heap are there in a channel.
 __device__ __forceinline__ bool is_there(const unsigned *valid, long long heap, long long antenna, long long channel) {
     const long long unit = heap * ANTENNAS + antenna;
 #if BEAMS && !CHANNEL_UNITS
@@ -32,15 +32,15 @@ __device__ __forceinline__ bool is_there(const unsigned *valid, long long heap, 
 #elif !CHANNEL_UNITS
     return valid[unit] != 0;
 #elif BEAMS
-    const unsigned *counts = valid + unit * BEAMS * CHANNELS + channel;
-    return counts[0] != 0 && counts[(BEAMS - 1) * CHANNELS] != 0;
+    const unsigned *counts = valid + unit * POLS * CHANNELS + channel;
+    return counts[0] != 0 && counts[(POLS - 1) * CHANNELS] != 0;
 #else
-    const unsigned *flags = valid + 2 * (unit * CHANNELS + channel);
-    return flags[0] != 0 && flags[1] != 0;
+    const unsigned *flags = valid + POLS * (unit * CHANNELS + channel);
+    return flags[0] != 0 && flags[POLS - 1] != 0;
 #endif
 }
 
-/// `valid`: validity of heaps, with the axes of the input. `values`: `[heap][antenna][channel]` and spectra of both
+/// `valid`: validity of heaps, with the axes of the input. `values`: `[heap][antenna][channel]` and spectra of all
 /// polarisations, or `[heap][beam][channel][spectrum]`. `powers`: `[group of antennas][sum][product][channel]`.
 extern "C" __global__ void detect_stacked(const unsigned *valid, const signed char *values, float *powers) {
     const long long warp = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / 32;
@@ -60,15 +60,16 @@ extern "C" __global__ void detect_stacked(const unsigned *valid, const signed ch
             continue;
         }
 #if BEAMS
-        const long long beam = (heap * ANTENNAS + antenna) * BEAMS;
+        const long long beam = (heap * ANTENNAS + antenna) * POLS;
         const long long row = (beam * CHANNELS + channel) * HEAP_SPECTRA;
         const int2 x = value(values, row + of_heap);
-        const int2 y = BEAMS == 2 ? value(values, row + (long long)CHANNELS * HEAP_SPECTRA + of_heap) : int2{0, 0};
+        const long long of_y = row + (long long)CHANNELS * HEAP_SPECTRA + of_heap;
 #else
-        const long long row = ((heap * ANTENNAS + antenna) * CHANNELS + channel) * 2 * HEAP_SPECTRA;
-        const int2 x = value(values, row + (K_MAJOR ? of_heap : 2 * of_heap));
-        const int2 y = value(values, row + (K_MAJOR ? HEAP_SPECTRA + of_heap : 2 * of_heap + 1));
+        const long long row = ((heap * ANTENNAS + antenna) * CHANNELS + channel) * POLS * HEAP_SPECTRA;
+        const int2 x = value(values, row + (K_MAJOR ? of_heap : POLS * of_heap));
+        const long long of_y = row + (K_MAJOR ? HEAP_SPECTRA + of_heap : POLS * of_heap + 1);
 #endif
+        const int2 y = POLS == 2 ? value(values, of_y) : int2{0, 0};
         const int xx = x.x * x.x + x.y * x.y, yy = y.x * y.x + y.y * y.y;
         if (PRODUCTS == 0) {
             a += xx;
@@ -89,7 +90,7 @@ extern "C" __global__ void detect_stacked(const unsigned *valid, const signed ch
     if (lane > 0) {
         return;
     }
-    constexpr int ROWS = PRODUCTS == 2 ? 4 : PRODUCTS == 1 || BEAMS == 1 ? 1 : 2;
+    constexpr int ROWS = PRODUCTS == 2 ? 4 : PRODUCTS == 1 || POLS == 1 ? 1 : 2;
     float *to = powers + unit * ROWS * CHANNELS + channel;
     to[0] = (float)a;
     if (ROWS > 1) {

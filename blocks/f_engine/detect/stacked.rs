@@ -17,8 +17,8 @@ const DTYPES: &[Dtype] = &[Dtype::Ci8, Dtype::Ci4];
 pub(super) struct Stack {
     /// Sizes of the input. Its antennas are beams, or pairs of them, for the voltages of beams.
     pub(super) input: Stacked,
-    /// Polarisations of the beams of the input that belong together, 1 or 2; `None` for antennas.
-    pub(super) beams: Option<usize>,
+    /// Whether the input has beams, one for each polarisation of an antenna of `input`.
+    pub(super) of_beams: bool,
     pub(super) products: Products,
     /// Antennas in a sum: 1 or all.
     pub(super) of_sum: usize,
@@ -37,7 +37,7 @@ impl Stack {
         let of_sum = if detect.antennas == Antennas::Sum { input.antennas } else { 1 };
         let outer =
             (detect.antennas == Antennas::Separate).then(|| Axis::new("antenna", input.antennas));
-        Self::checked(detect, port, (input, None), of_sum, outer)
+        Self::checked(detect, port, (input, false), of_sum, outer)
     }
 
     /// Returns the sizes and the type of the output for the voltages of beams, `ci8`
@@ -73,6 +73,7 @@ impl Stack {
             heaps,
             antennas: beams / pols,
             channels,
+            pols,
             spectra,
             samples_per_spectrum: port.clock.samples_per_frame / (heaps * spectra) as u64,
             k_major: true,
@@ -80,17 +81,21 @@ impl Stack {
             units,
         };
         let outer = Some(Axis::new("beam", input.antennas));
-        Self::checked(detect, port, (input, Some(pols)), 1, outer)
+        Self::checked(detect, port, (input, true), 1, outer)
     }
 
     /// Checks the sums. `outer` is the axis of antennas or beams of the output.
     fn checked(
         detect: &Detect,
         port: &PortType,
-        (input, beams): (Stacked, Option<usize>),
+        (input, of_beams): (Stacked, bool),
         of_sum: usize,
         outer: Option<Axis>,
     ) -> Checked<Self> {
+        if input.pols == 1 && detect.products != Products::Power {
+            let message = "`products` must be `power`, because the input has one polarisation";
+            return Err(vec![Refusal::parameter("products", message)]);
+        }
         let all = input.heaps * input.spectra;
         if !all.is_multiple_of(detect.spectra) {
             let message = format!(
@@ -100,7 +105,7 @@ impl Stack {
             return Err(vec![Refusal::parameter("spectra", message)]);
         }
         // A complete heap of beams counts its antennas.
-        let of_heap = if beams.is_some() { port.validity.full as usize } else { of_sum };
+        let of_heap = if of_beams { port.validity.full as usize } else { of_sum };
         let full = detect.spectra.checked_mul(of_heap).and_then(|full| u32::try_from(full).ok());
         let Some(full) = full else {
             let message = "a sum must have fewer than 2^32 spectra of all antennas";
@@ -108,7 +113,7 @@ impl Stack {
         };
         let stack = Self {
             input,
-            beams,
+            of_beams,
             products: detect.products,
             of_sum,
             sums: all / detect.spectra,
@@ -120,10 +125,10 @@ impl Stack {
         let product =
             Axis::labelled("product", detect.products.labels(stack.pols()).iter().copied());
         let axes = outer.iter().cloned().chain([spectrum.clone(), product]);
-        let units = match (input.units, beams) {
+        let units = match (input.units, of_beams) {
             // All beams have the same antennas.
-            (Units::Heap, Some(_)) => vec![spectrum],
-            (Units::Heap, None) => outer.iter().cloned().chain([spectrum]).collect(),
+            (Units::Heap, true) => vec![spectrum],
+            (Units::Heap, false) => outer.iter().cloned().chain([spectrum]).collect(),
             (Units::Channel, _) => {
                 outer.iter().cloned().chain([spectrum]).chain(channel.clone()).collect()
             }
@@ -139,7 +144,7 @@ impl Stack {
 
     /// Polarisations that belong together.
     pub(super) fn pols(&self) -> usize {
-        self.beams.unwrap_or(2)
+        self.input.pols
     }
 
     /// Products of a value.
@@ -150,9 +155,9 @@ impl Stack {
     /// Number of units of the input's validity.
     pub(super) fn units(&self) -> usize {
         let Stacked { heaps, antennas, channels, .. } = self.input;
-        match (self.input.units, self.beams) {
-            (Units::Heap, Some(_)) => heaps,
-            (Units::Heap, None) => heaps * antennas,
+        match (self.input.units, self.of_beams) {
+            (Units::Heap, true) => heaps,
+            (Units::Heap, false) => heaps * antennas,
             (Units::Channel, _) => heaps * antennas * channels * self.pols(),
         }
     }
@@ -160,15 +165,15 @@ impl Stack {
     /// Count of a heap of an antenna or beam in a channel: the smaller one of the polarisations. Antennas have flags.
     fn count(&self, validity: &[u32], heap: usize, antenna: usize, channel: usize) -> u32 {
         let Stacked { antennas, channels, .. } = self.input;
-        let unit = heap * antennas + antenna;
-        match (self.input.units, self.beams) {
-            (Units::Heap, Some(_)) => validity[heap],
-            (Units::Heap, None) => validity[unit].min(1),
-            (Units::Channel, None) => {
-                let unit = 2 * (unit * channels + channel);
-                validity[unit].min(validity[unit + 1]).min(1)
+        let (unit, pols) = (heap * antennas + antenna, self.pols());
+        match (self.input.units, self.of_beams) {
+            (Units::Heap, true) => validity[heap],
+            (Units::Heap, false) => validity[unit].min(1),
+            (Units::Channel, false) => {
+                let of = |pol: usize| validity[(unit * channels + channel) * pols + pol];
+                of(0).min(of(pols - 1)).min(1)
             }
-            (Units::Channel, Some(pols)) => {
+            (Units::Channel, true) => {
                 let of = |pol: usize| validity[(unit * pols + pol) * channels + channel];
                 of(0).min(of(pols - 1))
             }
@@ -184,11 +189,11 @@ impl Stack {
         pol: usize,
     ) -> [i32; 2] {
         let Stacked { antennas, channels, spectra, .. } = self.input;
-        let Some(pols) = self.beams else {
+        if !self.of_beams {
             let row = self.input.row(payload, heap, antenna, channel);
             return self.input.value(row, spectrum, pol).map(i32::from);
-        };
-        let beam = (heap * antennas + antenna) * pols + pol;
+        }
+        let beam = (heap * antennas + antenna) * self.pols() + pol;
         let index = 2 * ((beam * channels + channel) * spectra + spectrum);
         [payload[index], payload[index + 1]].map(|part| i32::from(part.cast_signed()))
     }

@@ -6,6 +6,7 @@ use crate::io::spead::item;
 use crate::io::spead::packet::{Pointer, VALUE_BITS};
 use fxgraph::{BlockError, Frame};
 use fxgraph_dsp::packed::Decoder;
+use fxgraph_dsp::stefcal::antennas_of;
 
 /// Type of a stream, with its identifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +85,16 @@ impl Heap {
     pub fn items(&self) -> &[Pointer] {
         &self.items[..self.len]
     }
+}
+
+/// Antennas and polarisations of all visibilities of an array, whose number says which: no number of visibilities of two
+/// polarisations is one of one polarisation.
+fn antennas_and_pols(visibilities: usize) -> Option<(usize, usize)> {
+    let of_two = (visibilities / 2).isqrt();
+    if of_two > 0 && 2 * of_two * (of_two + 1) == visibilities {
+        return Some((of_two, 2));
+    }
+    antennas_of(visibilities).map(|antennas| (antennas, 1))
 }
 
 impl Heaps {
@@ -231,13 +242,12 @@ impl Heaps {
         let (Stream::XEngine, &[_, visibilities, _]) = (self.stream, &self.shape[..]) else {
             return None;
         };
-        let antennas = (visibilities / 2).isqrt();
-        let is_all = 2 * antennas * (antennas + 1) == visibilities;
+        let (antennas, pols) = antennas_and_pols(visibilities)?;
         let pairs = (0..antennas).flat_map(|a2| (0..=a2).map(move |a1| (a1, a2)));
         let inputs = pairs.flat_map(|(a1, a2)| {
-            [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(p1, p2)| [2 * a1 + p1, 2 * a2 + p2])
+            (0..pols * pols).map(move |n| [pols * a1 + n % pols, pols * a2 + n / pols])
         });
-        (is_all && 4 * visibilities <= MAX_ORDER_BYTES)
+        (4 * visibilities <= MAX_ORDER_BYTES)
             .then(|| inputs.flatten().flat_map(|input| (input as u16).to_le_bytes()).collect())
     }
 
@@ -298,14 +308,15 @@ impl Heaps {
                         "xeng_raw",
                         "visibilities, real and imaginary part; number 4 (a2 (a2 + 1) / 2 + a1) + p1 + 2 p2 on \
                          the second axis is antenna a1 polarisation p1 times the conjugate of antenna a2 \
-                         polarisation p2, a1 <= a2; (-2^31, 1) flags missing data",
+                         polarisation p2, a1 <= a2, and with one polarisation number a2 (a2 + 1) / 2 + a1; \
+                         (-2^31, 1) flags missing data",
                     ),
                 ]);
                 all.extend(self.baseline_order().map(|order| Description {
                     id: item::BLS_ORDERING,
                     name: "bls_ordering",
                     text: "pair of inputs of each visibility, the second one conjugated; an input is \
-                           2 x antenna + polarisation",
+                           2 x antenna + polarisation, or with one polarisation the antenna",
                     shape: vec![order.len() / 4, 2],
                     elements: Elements::Numpy("<u2"),
                 }));

@@ -18,6 +18,7 @@ const SHAPE: Stacked = Stacked {
     heaps: 1,
     antennas: 3,
     channels: 4,
+    pols: 2,
     spectra: 16,
     samples_per_spectrum: 8,
     k_major: false,
@@ -277,10 +278,7 @@ fn descriptors_of_visibilities_list_their_pairs_of_inputs() {
     let pairs: Vec<[u16; 2]> = table.iter().map(|bytes| bytemuck::cast(*bytes)).collect();
     assert_eq!(pairs.len(), 4 * BASELINES);
     for (number, [a, b]) in pairs.into_iter().map(|pair| pair.map(usize::from)).enumerate() {
-        assert_eq!(
-            crate::x_engine::correlator::definition::product(a / 2, a % 2, b / 2, b % 2),
-            number
-        );
+        assert_eq!(SHAPE.product(a / 2, a % 2, b / 2, b % 2), number);
     }
 }
 

@@ -54,6 +54,10 @@ pub fn description(
         ("ADCRATE", Values::float(clock.adc_sample_rate_hz)),
         ("SYNCTIME", Values::float(clock.sync_time.to_unix_f64())),
     ];
+    let feeds = parameters.feeds(layout.pols);
+    let feed_angles = parameters.feed_angles_degrees(&feeds);
+    let mut baselines = layout.baselines.clone();
+    baselines.sort_unstable();
     Description {
         telescope: uvh5::Telescope {
             name: telescope.name.clone(),
@@ -64,8 +68,9 @@ pub fn description(
             mount: telescope.mount.name().to_owned(),
         },
         antennas: antennas.map(antenna).collect(),
-        feeds: parameters.feeds.map(Feed::into),
-        feed_angles: parameters.feed_angles_degrees.map(f64::to_radians),
+        baselines,
+        feeds: feeds.into_iter().map(Feed::into).collect(),
+        feed_angles: feed_angles.into_iter().map(f64::to_radians).collect(),
         frequencies_hz: frequencies.collect(),
         channel_width_hz: channel_width_hz(ports),
         integration_seconds: 1.0 / clock.frames_per_second(),
@@ -79,17 +84,18 @@ pub fn description(
 }
 
 /// Order and scale of the visibilities.
-pub fn order(parameters: &Uvh5Sink, ports: &Ports, description: &Description) -> Order {
-    let rows = description.rows();
-    // Baseline a2 (a2 + 1) / 2 + a1 of the correlator is that of a1 <= a2.
-    let mut of_baselines = vec![0; rows.len()];
-    for (row, (one, two)) in rows.iter().enumerate() {
-        of_baselines[two * (two + 1) / 2 + one] = row;
-    }
-    let polarisations = uvh5::polarisations(description.feeds);
+pub fn order(
+    parameters: &Uvh5Sink,
+    ports: &Ports,
+    layout: &Layout,
+    description: &Description,
+) -> Order {
+    // The rows are sorted, and each baseline is one of them.
+    let row = |pair| description.baselines.binary_search(pair).unwrap_or(0);
+    let polarisations = uvh5::polarisations(&description.feeds);
     Order {
-        rows: of_baselines,
-        polarisations: polarisations.map_or([0, 3, 2, 1], |(_, places)| places),
+        rows: layout.baselines.iter().map(row).collect(),
+        polarisations: polarisations.map_or_else(Vec::new, |(_, places)| places),
         samples: parameters.normalise.then(|| samples_per_dump(ports)),
     }
 }
@@ -146,7 +152,7 @@ impl Times {
             },
             source,
             antennas: description.antennas.iter().map(|antenna| antenna.position_metres).collect(),
-            rows: description.rows(),
+            rows: description.baselines.clone(),
             turned: Vec::new(),
             uvw: Vec::new(),
         }

@@ -53,7 +53,8 @@ pub struct Uvh5Sink {
     pub commit_seconds: f64,
     /// Name and place of the telescope.
     pub telescope: Telescope,
-    /// Antennas in the order of the correlator's inputs. Set either this or `antennas_enu_metres`.
+    /// Antennas in the order of the correlator's inputs, or with the numbers that the stream has (`antenna_numbers` of
+    /// `antenna_stack`); then in any order, and also others. Set either this or `antennas_enu_metres`.
     #[param(default)]
     pub antennas: Vec<Antenna>,
     /// Position of each antenna relative to the telescope: east, north, up in metres.
@@ -62,12 +63,14 @@ pub struct Uvh5Sink {
     /// Number of the first antenna in the file; the others follow, unless `antennas` has their numbers.
     #[param(default = 0, range = 0..=1_000_000)]
     pub first_antenna_number: u32,
-    /// Feed that receives each polarisation: `x` and `y`, or `r` and `l`.
-    #[param(default = [Feed::X, Feed::Y])]
-    pub feeds: [Feed; 2],
-    /// Position angle of each feed, from north through east. By default `x` points to the east.
-    #[param(default = [90.0, 0.0], unit = "deg")]
-    pub feed_angles_degrees: [f64; 2],
+    /// Feed that receives each polarisation: `x` and `y`, or `r` and `l`, or one of them for an input with one polarisation.
+    /// By default `[x, y]`, or `[x]`.
+    #[param(default)]
+    pub feeds: Vec<Feed>,
+    /// Position angle of each feed, from north through east. By default 90 for `x` and `r`, which point to the east, and 0
+    /// for `y` and `l`.
+    #[param(default, unit = "deg")]
+    pub feed_angles_degrees: Vec<f64>,
     /// Source that the delays of the F-engines follow. Without it the visibilities are those of fixed
     /// or no delays, and are written as unprojected.
     pub phase_centre: Option<PhaseCentre>,
@@ -224,7 +227,33 @@ impl Uvh5Sink {
         self.antennas.iter().cloned().chain(plain).collect()
     }
 
-    /// Numbers of all antennas.
+    /// Feed of each polarisation.
+    fn feeds(&self, pols: usize) -> Vec<Feed> {
+        let default = || [Feed::X, Feed::Y].into_iter().take(pols).collect();
+        if self.feeds.is_empty() { default() } else { self.feeds.clone() }
+    }
+
+    /// Position angles of `feeds`.
+    fn feed_angles_degrees(&self, feeds: &[Feed]) -> Vec<f64> {
+        let default = |feed: &Feed| if matches!(feed, Feed::X | Feed::R) { 90.0 } else { 0.0 };
+        match self.feed_angles_degrees.as_slice() {
+            [] => feeds.iter().map(default).collect(),
+            angles => angles.to_vec(),
+        }
+    }
+
+    /// Place of the antenna with `number` in the stream: the antenna with this `number`, or, if no antenna has one, the
+    /// antenna at this place.
+    fn place_of(&self, number: u32) -> Option<usize> {
+        if self.antennas.iter().all(|antenna| antenna.number.is_none()) {
+            let place = number as usize;
+            return (place < self.antennas.len().max(self.antennas_enu_metres.len()))
+                .then_some(place);
+        }
+        self.antennas.iter().position(|antenna| antenna.number == Some(number))
+    }
+
+    /// Numbers of all antennas in the file.
     fn antenna_numbers(&self) -> Vec<u32> {
         let by_place = (self.first_antenna_number..).zip(self.all_antennas());
         by_place.map(|(by_place, antenna)| antenna.number.unwrap_or(by_place)).collect()

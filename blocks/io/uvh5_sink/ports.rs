@@ -2,6 +2,7 @@
 
 use super::{PLACEHOLDER, Uvh5Sink};
 use crate::common::axes::refuse_means;
+use crate::common::visibilities::pairs;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Dtype, PortType, Refusal};
 use fxgraph_dsp::stefcal::antennas_of;
@@ -22,6 +23,10 @@ pub struct Layout {
     pub shape: Shape,
     /// Inputs in the order of their channels.
     pub inputs: Vec<InputLayout>,
+    /// Places of the antennas of each baseline of the inputs among the antennas of the file.
+    pub baselines: Vec<(usize, usize)>,
+    /// Polarisations.
+    pub pols: usize,
 }
 
 /// Channels of one input.
@@ -66,8 +71,9 @@ impl Uvh5Sink {
         }
         self.check_telescope(refusals);
         self.check_antennas(refusals);
-        if uvh5::polarisations(self.feeds.map(Into::into)).is_none() {
-            let message = "`feeds` must be x and y, or r and l, each once";
+        let feeds: Vec<uvh5::Feed> = self.feeds.iter().copied().map(Into::into).collect();
+        if !feeds.is_empty() && uvh5::polarisations(&feeds).is_none() {
+            let message = "`feeds` must be x and y, or r and l, each once, or one of them";
             refusals.push(Refusal::parameter("feeds", message).help("write `[x, y]`"));
         }
         if let Some(angle) =
@@ -208,20 +214,20 @@ impl Uvh5Sink {
         for (n, input) in inputs.iter().enumerate().skip(1) {
             check_alike(n, input, first, refusals);
         }
-        let baselines = first.axes[1].len;
-        let antennas = self.antennas.len().max(self.antennas_enu_metres.len());
-        if antennas > 0 && antennas_of(baselines) != Some(antennas) {
-            let parameter =
-                if self.antennas.is_empty() { "antennas_enu_metres" } else { "antennas" };
-            let message = format!(
-                "`{parameter}` must have the antennas of the {baselines} baselines, got {antennas}"
-            );
-            let mut refusal = Refusal::parameter(parameter, message)
-                .note(At::InputAxis(0, "baseline"), "baselines are set here");
-            if let Some(wanted) = antennas_of(baselines) {
-                refusal = refusal.help(format!("give {wanted} positions"));
+        let baselines = self.baselines(first, refusals);
+        let pols = first.axes[2].len.isqrt();
+        for (name, len) in
+            [("feeds", self.feeds.len()), ("feed_angles_degrees", self.feed_angles_degrees.len())]
+        {
+            if len > 0 && len != pols {
+                let message = format!(
+                    "`{name}` must have an entry for each polarisation of the input, {pols}, got {len}"
+                );
+                refusals.push(
+                    Refusal::parameter(name, message)
+                        .note(At::InputAxis(0, "product"), "polarisations are set here"),
+                );
             }
-            refusals.push(refusal);
         }
         let mut order: Vec<usize> = (0..inputs.len()).collect();
         let first_of = |n: usize| inputs[n].band.map_or(0, |band| band.first_channel);
@@ -253,12 +259,56 @@ impl Uvh5Sink {
             layouts.push(InputLayout { input, at: channels, channels: of_input, counts });
             channels = channels.checked_add(of_input)?;
         }
-        let Some(shape) = Shape::new(baselines, channels) else {
+        let Some(shape) = Shape::new(baselines.len(), channels, pols * pols) else {
             let message = "a channel of a dump must have less than 4 GiB";
             refusals.push(Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "baseline"), message));
             return None;
         };
-        Some(Layout { shape, inputs: layouts })
+        Some(Layout { shape, inputs: layouts, baselines, pols })
+    }
+
+    /// Places of the antennas of each baseline of a checked input.
+    fn baselines(&self, input: &PortType, refusals: &mut Vec<Refusal>) -> Vec<(usize, usize)> {
+        let parameter = if self.antennas.is_empty() { "antennas_enu_metres" } else { "antennas" };
+        let mut refuse = |message: String, help: String| {
+            refusals.push(
+                Refusal::parameter(parameter, message)
+                    .note(At::InputAxis(0, "baseline"), "baselines are set here")
+                    .help(help),
+            );
+        };
+        let antennas = self.antennas.len().max(self.antennas_enu_metres.len());
+        let axis = &input.axes[1];
+        // Without labels the antennas are those at all places; without positions there is a diagnostic already.
+        let all = antennas_of(axis.len).filter(|_| axis.labels.is_empty());
+        if let Some(wanted) = all.filter(|wanted| *wanted != antennas && antennas > 0) {
+            let message = format!(
+                "`{parameter}` must have the antennas of the {} baselines, got {antennas}",
+                axis.len
+            );
+            refuse(message, format!("give {wanted} positions"));
+        }
+        if all.is_some_and(|wanted| wanted != antennas) {
+            return Vec::new();
+        }
+        let mut baselines = Vec::with_capacity(axis.len);
+        for (one, two) in pairs(input).unwrap_or_default() {
+            let place = |number: u32| {
+                let place =
+                    if all.is_some() { Some(number as usize) } else { self.place_of(number) };
+                place.ok_or(number)
+            };
+            match (place(one), place(two)) {
+                (Ok(one), Ok(two)) => baselines.push((one, two)),
+                (Err(number), _) | (_, Err(number)) => {
+                    let message = format!("`{parameter}` must have antenna {number} of the input");
+                    let help = "give each antenna in `antennas` its `number`, as in `antenna_numbers` of `antenna_stack`";
+                    refuse(message, help.to_owned());
+                    break;
+                }
+            }
+        }
+        baselines
     }
 }
 
@@ -280,11 +330,11 @@ fn counts_of(input: &PortType) -> Option<Counts> {
 
 fn check_input(n: usize, input: &PortType, refusals: &mut Vec<Refusal>) {
     let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
-    if names != AXES || input.axes[2].len != uvh5::PRODUCTS {
+    if names != AXES || ![1, 4].contains(&input.axes[2].len) {
         refusals.push(
             Refusal::new(codes::INPUT_AXIS, At::Input(n), "the input must be visibilities")
                 .label(format!("this is {input}"))
-                .help("connect a `correlator`: [channel][baseline][product 4]"),
+                .help("connect a `correlator`: [channel][baseline][product]"),
         );
         return;
     }
@@ -292,9 +342,9 @@ fn check_input(n: usize, input: &PortType, refusals: &mut Vec<Refusal>) {
         let message = format!("the input must be ci32 or cf32, got {}", input.dtype);
         refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(n), message));
     }
-    if antennas_of(input.axes[1].len).is_none() {
+    if pairs(input).is_none() {
         let message = format!(
-            "the baselines must be all pairs of antennas, autocorrelations included, got {}",
+            "the baselines must be all pairs of antennas, autocorrelations included, or have labels, got {}",
             input.axes[1].len
         );
         refusals.push(Refusal::new(codes::INPUT_AXIS, At::InputAxis(n, "baseline"), message));
@@ -341,7 +391,8 @@ fn check_alike(n: usize, input: &PortType, first: &PortType, refusals: &mut Vec<
             (band.channels, band.centre_hz.to_bits(), width.to_bits())
         })
     };
-    let is_alike = input.axes[1].len == first.axes[1].len
+    let is_alike = input.axes[1..] == first.axes[1..]
+        && input.axes[1].labels == first.axes[1].labels
         && input.clock.counts_alike(&first.clock)
         && input.clock.samples_per_frame == first.clock.samples_per_frame
         && band(input) == band(first);

@@ -34,8 +34,8 @@ fn sink(path: &str) -> Uvh5Sink {
         antennas: vec![],
         antennas_enu_metres: vec![[0.0; 3], [31.0, 5.0, 0.0]],
         first_antenna_number: 0,
-        feeds: [Feed::X, Feed::Y],
-        feed_angles_degrees: [90.0, 0.0],
+        feeds: vec![],
+        feed_angles_degrees: vec![],
         phase_centre: None,
         earth_orientation_file: None,
         ut1_utc_seconds: None,
@@ -69,8 +69,11 @@ fn invalid_parameters_are_rejected() {
         (|s| s.telescope.name.clear(), "the telescope must have a name"),
         (|s| s.telescope.latitude_degrees = 91.0, "`latitude_degrees` must be within +-90, got 91"),
         (|s| s.telescope.height_metres = f64::INFINITY, "`height_metres` must be within"),
-        (|s| s.feeds = [Feed::X, Feed::L], "`feeds` must be x and y, or r and l"),
-        (|s| s.feed_angles_degrees[0] = f64::NAN, "`feed_angles_degrees` must be within +-360"),
+        (|s| s.feeds = vec![Feed::X, Feed::L], "`feeds` must be x and y, or r and l"),
+        (
+            |s| s.feed_angles_degrees = vec![0.0, f64::NAN],
+            "`feed_angles_degrees` must be within +-360",
+        ),
         (|s| s.phase_centre = Some(centre("a", 360.0, 0.0)), "must be from 0 to 360, got 360"),
         (|s| s.phase_centre = Some(centre("", 1.0, -91.0)), "must be within +-90, got -91"),
         (|s| s.telescope.name = "Süd".to_owned(), "names in `telescope` must be printable ASCII"),
@@ -119,11 +122,12 @@ fn centre(name: &str, right_ascension_degrees: f64, declination_degrees: f64) ->
 #[test]
 fn inputs_that_do_not_fit_are_rejected() {
     type Change = fn(&mut Vec<PortType>);
-    let cases: [(Change, &str); 12] = [
+    let cases: [(Change, &str); 13] = [
         (|p| p[1].validity.axes.push(Axis::new("mean", 1)), "must be sums, got means"),
         (|p| p[0].dtype = Dtype::Ci8, "the input must be ci32 or cf32, got ci8"),
         (|p| p[0].axes.swap(0, 1), "the input must be visibilities"),
-        (|p| p[0].axes[2].len = 1, "the input must be visibilities"),
+        (|p| p[0].axes[2].len = 2, "the input must be visibilities"),
+        (|p| p[1].axes[2].len = 1, "input 1 has other baselines, dumps or another band"),
         (|p| p[0].axes[1].len = 4, "the baselines must be all pairs of antennas"),
         (|p| p[0].band = None, "the input has no band, so its frequencies are not known"),
         (|p| p[0].band.as_mut().unwrap().bandwidth_hz = 0.0, "the width of a channel must be"),

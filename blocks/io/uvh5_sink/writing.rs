@@ -202,7 +202,7 @@ impl Writing {
             env: env.clone(),
             layout: layout.clone(),
             inputs: ports.inputs.iter().map(|port| (port.dtype, port.validity.full)).collect(),
-            order: order(&parameters, ports, &description),
+            order: order(&parameters, ports, layout, &description),
             times: Times::new(&parameters, ports, &description),
             chunk: Chunk::new(&layout.shape),
             dumps_per_file: parameters.dumps_per_file(description.integration_seconds),

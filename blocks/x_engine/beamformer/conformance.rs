@@ -55,7 +55,7 @@ fn selected(device: DeviceName, [_, antennas, _, spectra]: Shape) -> &'static st
         DeviceName::Cuda(ordinal) => cuda::properties(ordinal).ok(),
         DeviceName::Cpu => None,
     };
-    match Form::best(antennas, spectra, gpu.as_ref()) {
+    match Form::best([2, antennas, spectra], gpu.as_ref()) {
         Form::Hopper => "hopper",
         Form::TensorCore => "tensor_core",
     }
@@ -146,7 +146,37 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         }
     }
     cases.extend(HOPPER_CASES.iter().map(|shape| case("hopper", shape)));
+    for (implementation, spectra, dtype) in
+        [("cuda", 256, "ci8"), ("tensor_core", 37, "ci8"), ("tensor_core", 64, "ci4")]
+    {
+        cases.push(one_polarisation(implementation, spectra, dtype, device));
+    }
     cases
+}
+
+/// A case with one polarisation, and flags for channels, some of which are missing.
+fn one_polarisation(
+    implementation: &'static str,
+    spectra: usize,
+    dtype: &str,
+    device: DeviceName,
+) -> Case {
+    let (heap, antenna, channel) = (axis("heap", 2), axis("antenna", 17), axis("channel", 6));
+    let source = json!({
+        "dtype": dtype, "axes": [heap, antenna, channel, axis("spectrum", spectra), axis("pol", 1)],
+        "validity_axes": [heap, antenna, channel, axis("pol", 1)], "samples_per_frame": 32 * spectra,
+        "band": band(6), "frames": 4, "pattern": "random", "missing_every": 7,
+    });
+    let mut beams = beams(9, 17, dtype);
+    beams.iter_mut().for_each(|beam| beam["pol"] = json!(0));
+    Case::new(
+        ("beamformer", implementation),
+        format!("one polarisation, {dtype}, {spectra} spectra"),
+        &json!({ "beams": beams, "dither": "uniform", "dither_seed": 5 }),
+        (&format!("source: {{kind: null_source, parameters: {source}}}"), &["source"]),
+        tolerance("tensor_core"),
+        device,
+    )
 }
 
 /// A case in which beams change within heaps, and twice within one heap.

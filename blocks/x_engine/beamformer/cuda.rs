@@ -32,10 +32,10 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Returns the kernel for heaps of `spectra`, on this GPU.
-    pub(super) fn best(antennas: usize, spectra: usize, gpu: Option<&Properties>) -> Self {
+    /// Returns the kernel for a stream with these polarisations, antennas and spectra per heap, on this GPU.
+    pub(super) fn best([pols, antennas, spectra]: [usize; 3], gpu: Option<&Properties>) -> Self {
         let has_hopper = gpu.is_some_and(|gpu| gpu.capability == hopper::CAPABILITY);
-        if has_hopper && hopper::is_fast(antennas, spectra) {
+        if has_hopper && hopper::is_fast(pols, antennas, spectra) {
             Self::Hopper
         } else {
             Self::TensorCore
@@ -69,6 +69,7 @@ pub(super) fn layout(parameters: &Beamformer, shape: &Stacked) -> Vec<(&'static 
         ("ANTENNAS", shape.antennas),
         ("CHANNELS", shape.channels),
         ("SPECTRA", shape.spectra),
+        ("POLS", shape.pols),
         ("K_MAJOR", usize::from(shape.k_major)),
         ("FOUR_BIT", usize::from(shape.dtype == Dtype::Ci4)),
         ("BEAMS", parameters.beams.len()),
@@ -159,7 +160,7 @@ pub(super) fn refusals(
     gpu: Option<&Properties>,
     form: Option<Form>,
 ) -> Vec<Refusal> {
-    let best = || Form::best(shape.antennas, shape.spectra, gpu);
+    let best = || Form::best([shape.pols, shape.antennas, shape.spectra], gpu);
     let of_form = match form.unwrap_or_else(best) {
         Form::Hopper => hopper::refuse(shape, gpu),
         Form::TensorCore => {
@@ -179,7 +180,8 @@ impl Cuda {
         form: Option<Form>,
         (counts, device): (Counts, &Arc<Device>),
     ) -> Result<Self, BlockError> {
-        let best = || Form::best(shape.antennas, shape.spectra, Some(device.properties()));
+        let best =
+            || Form::best([shape.pols, shape.antennas, shape.spectra], Some(device.properties()));
         let kernels: Box<dyn Kernels> = match form.unwrap_or_else(best) {
             Form::Hopper => Box::new(Hopper::new(parameters, shape, device)?),
             Form::TensorCore => Box::new(TensorCore::new(parameters, shape, device)?),
@@ -334,8 +336,9 @@ mod tests {
             (80, 256, Some(&blackwell), Form::TensorCore),
             (80, 256, None, Form::TensorCore),
         ] {
-            let found = Form::best(antennas, spectra, gpu);
+            let found = Form::best([2, antennas, spectra], gpu);
             assert_eq!(found, best, "{antennas} antennas, {spectra} spectra");
         }
+        assert_eq!(Form::best([1, 80, 256], Some(&hopper)), Form::TensorCore);
     }
 }

@@ -43,10 +43,10 @@ const BUFFERS_AND_STAGES: [(usize, usize); 5] = [(2, 3), (2, 2), (2, 1), (1, 2),
 /// Largest weight as an integer: 127 in both bytes.
 const MOST: f32 = 32639.0;
 
-/// Whether the kernel supports this many antennas, and with heaps of `spectra` is faster than `tensor_core`. Measured on
+/// Whether the kernel supports such a stream, and with heaps of `spectra` is faster than `tensor_core`. Measured on
 /// an H200 with 2 to 256 beams of 80 antennas and heaps of 256 spectra.
-pub(super) fn is_fast(antennas: usize, spectra: usize) -> bool {
-    antennas <= MOST_ANTENNAS && spectra >= TILE_TIMES / 2
+pub(super) fn is_fast(pols: usize, antennas: usize, spectra: usize) -> bool {
+    pols == 2 && antennas <= MOST_ANTENNAS && spectra >= TILE_TIMES / 2
 }
 
 /// Upper limit of the words of a version of the weights; 0 for an unsupported input.
@@ -56,6 +56,12 @@ pub(super) fn most_weight_words(parameters: &Beamformer, shape: &Stacked) -> usi
 
 /// Diagnostic for an unsupported input, or a GPU without the instructions.
 pub(super) fn refuse(shape: &Stacked, gpu: Option<&Properties>) -> Option<Refusal> {
+    if shape.pols != 2 {
+        let message = format!("`hopper` needs 2 polarisations, got {}", shape.pols);
+        let help = "set `implementation: tensor_core`, or `cuda`, which selects it";
+        let at = At::InputAxis(0, "pol");
+        return Some(Refusal::new(codes::IMPLEMENTATION, at, message).help(help));
+    }
     if shape.antennas > MOST_ANTENNAS {
         let message =
             format!("`hopper` sums at most {MOST_ANTENNAS} antennas, got {}", shape.antennas);
@@ -95,7 +101,7 @@ struct Layout {
 impl Layout {
     /// Layout with the fewest groups; `None` if there are too many antennas.
     fn new(parameters: &Beamformer, shape: &Stacked) -> Option<Self> {
-        if shape.antennas > MOST_ANTENNAS {
+        if shape.antennas > MOST_ANTENNAS || shape.pols != 2 {
             return None;
         }
         let pols: Vec<usize> = parameters.beams.iter().map(|beam| beam.pol).collect();
@@ -345,6 +351,7 @@ mod tests {
             heaps: 1,
             antennas,
             channels: 2,
+            pols: 2,
             spectra: 64,
             samples_per_spectrum: 4,
             k_major: false,

@@ -65,7 +65,7 @@ pub struct Beamformer {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Beam {
-    /// Polarisation of the antennas that the beam sums, 0 or 1.
+    /// Polarisation of the antennas that the beam sums: 0 or 1; 0 if the input has one polarisation.
     pub pol: usize,
     /// Weight of the antennas: one number for all, or a list.
     #[serde(default = "one")]
@@ -160,7 +160,9 @@ const MOST_BEAMS: usize = 1 << 12;
 const MOST_BYTES: usize = 1 << 36;
 
 impl Beamformer {
-    fn beam_refusals(&self, antennas: Option<usize>, band: Option<&Band>) -> Vec<Refusal> {
+    fn beam_refusals(&self, shape: Option<&Stacked>, band: Option<&Band>) -> Vec<Refusal> {
+        let antennas = shape.map(|shape| shape.antennas);
+        let pols = shape.map_or(2, |shape| shape.pols);
         let mut refusals = Vec::new();
         let mut refuse = |message: String, help: String| {
             refusals.push(Refusal::parameter("beams", message).help(help));
@@ -175,9 +177,13 @@ impl Beamformer {
             refuse(message, "add for example `{pol: 0}`".to_owned());
         }
         for (m, beam) in self.beams.iter().enumerate() {
-            if beam.pol > 1 {
-                let message = format!("`pol` of beam {m} must be 0 or 1, got {}", beam.pol);
-                refuse(message, "set `pol: 0` or `pol: 1`".to_owned());
+            if beam.pol >= pols {
+                let (known, help) = match pols {
+                    1 => ("0, the only polarisation of the input", "set `pol: 0`"),
+                    _ => ("0 or 1", "set `pol: 0` or `pol: 1`"),
+                };
+                let message = format!("`pol` of beam {m} must be {known}, got {}", beam.pol);
+                refuse(message, help.to_owned());
             }
             if !beam.gain.is_finite() {
                 let message = format!("`gain` of beam {m} must be finite, got {}", beam.gain);
@@ -233,8 +239,7 @@ impl Beamformer {
     fn output(&self, input: &PortType) -> Result<(Stacked, PortType), Vec<Refusal>> {
         let mut refusals = Vec::new();
         let shape = Stacked::of_port(input, DTYPES).map_err(|more| refusals.extend(more)).ok();
-        let antennas = shape.map(|shape| shape.antennas);
-        refusals.extend(self.beam_refusals(antennas, input.band.as_ref()));
+        refusals.extend(self.beam_refusals(shape.as_ref(), input.band.as_ref()));
         if let Some(shape) = shape {
             let beams = self.beams.len();
             let cells = beams.checked_mul(shape.channels);
@@ -386,7 +391,8 @@ impl Counts {
 fn count_antennas(shape: &Stacked, units: &[u32], pols: &[usize], counts: &mut [u32]) {
     for (counts, pol) in counts.chunks_exact_mut(shape.channels).zip(pols) {
         for (channel, count) in counts.iter_mut().enumerate() {
-            let units = units.iter().skip(2 * channel + pol).step_by(2 * shape.channels);
+            let (first, step) = (shape.pols * channel + pol, shape.pols * shape.channels);
+            let units = units.iter().skip(first).step_by(step);
             *count = (*count).min(units.filter(|unit| **unit != 0).count() as u32);
         }
     }

@@ -11,6 +11,7 @@ const SHAPE: Stacked = Stacked {
     heaps: 2,
     antennas: 5,
     channels: 4,
+    pols: 2,
     spectra: 37,
     samples_per_spectrum: 32,
     k_major: false,

@@ -21,12 +21,12 @@ pub(super) struct Counts<'a> {
     baselines: usize,
 }
 
-/// The counts of one channel.
-pub(super) enum OfChannel<'a> {
+/// The counts of one channel, for `P` products of each baseline.
+pub(super) enum OfChannel<'a, const P: usize> {
     /// `[baseline]`
     Baselines(&'a [u32]),
     /// `[baseline][product]`
-    Products(&'a [[u32; 4]]),
+    Products(&'a [[u32; P]]),
 }
 
 impl<'a> Counts<'a> {
@@ -36,7 +36,7 @@ impl<'a> Counts<'a> {
     }
 
     /// Returns the counts of `channel`.
-    pub(super) fn of_channel(&self, channel: usize) -> OfChannel<'a> {
+    pub(super) fn of_channel<const P: usize>(&self, channel: usize) -> OfChannel<'a, P> {
         if self.counts.len() == self.baselines {
             return OfChannel::Baselines(self.counts);
         }
@@ -45,18 +45,22 @@ impl<'a> Counts<'a> {
     }
 }
 
-impl OfChannel<'_> {
+impl<const P: usize> OfChannel<'_, P> {
     /// Returns whether each product of `baseline` is without input.
-    pub(super) fn is_missing(&self, baseline: usize) -> [bool; 4] {
+    pub(super) fn is_missing(&self, baseline: usize) -> [bool; P] {
         match self {
-            Self::Baselines(counts) => [counts[baseline] == 0; 4],
+            Self::Baselines(counts) => [counts[baseline] == 0; P],
             Self::Products(counts) => counts[baseline].map(|count| count == 0),
         }
     }
 }
 
 /// Replaces the products without input by `missing`.
-pub(super) fn mark_missing<T: Copy>(products: &mut [T; 4], is_missing: [bool; 4], missing: T) {
+pub(super) fn mark_missing<T: Copy, const P: usize>(
+    products: &mut [T; P],
+    is_missing: [bool; P],
+    missing: T,
+) {
     for (product, is_missing) in products.iter_mut().zip(is_missing) {
         if is_missing {
             *product = missing;
@@ -92,7 +96,7 @@ impl Accumulator {
     /// # Errors
     /// If the sums cannot be allocated or the threads cannot be started.
     pub fn new(shape: Stacked, kernel: Kernel, threads: usize) -> Result<Self, BlockError> {
-        let tiles = Tiles::new(kernel.geometry(), shape.antennas);
+        let tiles = Tiles::new(kernel.geometry(), shape.inputs());
         let channels_per_worker = shape.channels.div_ceil(threads.clamp(1, shape.channels));
         let workers = shape.channels.div_ceil(channels_per_worker);
         let len = tiles.sums().saturating_mul(shape.channels);
@@ -102,7 +106,7 @@ impl Accumulator {
         })?;
         sums.resize(len, 0);
         let worker = |_| Worker {
-            panels: Panels::new(kernel, shape.antennas),
+            panels: Panels::new(kernel, &shape),
             sums: vec![0; tiles.sums()],
             saturated: 0,
         };
@@ -120,8 +124,8 @@ impl Accumulator {
     /// Size of an accumulator of this shape in bytes.
     #[must_use]
     pub fn bytes(shape: &Stacked, kernel: Kernel, threads: usize) -> usize {
-        let tiles = Tiles::new(kernel.geometry(), shape.antennas).sums();
-        let worker = Panels::bytes(kernel.geometry(), shape.antennas) + 4 * tiles;
+        let tiles = Tiles::new(kernel.geometry(), shape.inputs()).sums();
+        let worker = Panels::bytes(kernel.geometry(), shape.inputs()) + 4 * tiles;
         shape.channels.saturating_mul(8 * tiles).saturating_add(threads.saturating_mul(worker))
     }
 
@@ -158,7 +162,8 @@ impl Accumulator {
     /// `[channel][baseline][product]`, is 0 where there was no input. Returns the number of visibilities that did not fit 32 bits.
     pub fn dump(&mut self, counts: &[u32], output: &mut [[i32; 2]]) -> u64 {
         let Self { shape, tiles, channels_per_worker, sums, workers, pool, .. } = self;
-        let products = 4 * shape.baselines();
+        let products = shape.products() * shape.baselines();
+        let dump_channel = if shape.pols == 1 { dump_channel::<1> } else { dump_channel::<4> };
         let counts = Counts::new(counts, shape.baselines());
         let work = |index: usize,
                     sums: &mut [i64],
@@ -168,8 +173,7 @@ impl Accumulator {
             let first = index * *channels_per_worker;
             let channels = sums.chunks_exact_mut(tiles.sums());
             for (c, (sums, output)) in channels.zip(output.chunks_exact_mut(products)).enumerate() {
-                let counts = counts.of_channel(first + c);
-                worker.saturated += dump_channel(tiles, sums, &counts, output);
+                worker.saturated += dump_channel(tiles, sums, &counts, first + c, output);
             }
         };
         let chunk = *channels_per_worker * tiles.sums();
@@ -271,20 +275,23 @@ impl Worker {
     }
 }
 
-/// Writes the products of one channel and resets its sums. Returns the number of clamped visibilities.
-fn dump_channel(
+/// Writes the products of `channel`, `P` for each baseline, and resets its sums. Returns the number of clamped
+/// visibilities.
+fn dump_channel<const P: usize>(
     tiles: &Tiles,
     sums: &mut [i64],
-    counts: &OfChannel<'_>,
+    counts: &Counts<'_>,
+    channel: usize,
     output: &mut [[i32; 2]],
 ) -> u64 {
     const LARGEST: i64 = i32::MAX as i64;
     let mut saturated = 0;
-    let outputs = output.as_chunks_mut::<4>().0;
+    let counts = counts.of_channel::<P>(channel);
+    let outputs = output.as_chunks_mut::<P>().0;
     for (baseline, (places, output)) in tiles.baselines().zip(outputs).enumerate() {
         let is_missing = counts.is_missing(baseline);
-        if is_missing == [true; 4] {
-            *output = [MISSING; 4];
+        if is_missing == [true; P] {
+            *output = [MISSING; P];
             continue;
         }
         *output = places.map(|parts| {

@@ -31,6 +31,7 @@ struct Stream {
     missing_every: Option<usize>,
     /// Whether each channel and polarisation of a heap has a flag.
     by_channel: bool,
+    pols: usize,
 }
 
 const STREAM: Stream = Stream {
@@ -44,12 +45,17 @@ const STREAM: Stream = Stream {
     heaps_per_dump: 3,
     missing_every: None,
     by_channel: false,
+    pols: 2,
 };
 
 impl Stream {
     fn name(&self) -> String {
         let Self { antennas, spectra, .. } = self;
-        let layout = if self.k_major { "K-major" } else { "standard" };
+        let layout = match (self.pols, self.k_major) {
+            (1, _) => "one polarisation",
+            (_, true) => "K-major",
+            (_, false) => "standard",
+        };
         let voltages = format!("{:?}", self.voltages).to_lowercase();
         let (frame, dump) = (self.heaps_per_frame, self.heaps_per_dump);
         let units = if self.by_channel { " channels" } else { "" };
@@ -67,7 +73,7 @@ impl Stream {
             axes.push(axis("antenna", self.antennas));
         }
         axes.push(axis("channel", self.channels));
-        let (spectrum, pol) = (axis("spectrum", self.spectra), axis("pol", 2));
+        let (spectrum, pol) = (axis("spectrum", self.spectra), axis("pol", self.pols));
         axes.extend(if self.k_major { [pol, spectrum] } else { [spectrum, pol] });
         axes
     }
@@ -79,7 +85,7 @@ impl Stream {
         let units = if all { 2 } else { 1 };
         let mut validity = axes[..units].to_vec();
         if self.by_channel {
-            validity.extend([axes[units].clone(), json!({"name": "pol", "len": 2})]);
+            validity.extend([axes[units].clone(), json!({"name": "pol", "len": self.pols})]);
         }
         let dtype = match self.voltages {
             Voltages::Ci4 | Voltages::Eighths => "ci4",
@@ -173,8 +179,17 @@ fn streams() -> Vec<Stream> {
         let (spectra, channels) = ([256, 96, 64, 160][i % 4], if antennas < 64 { 7 } else { 3 });
         streams.push(Stream { antennas, k_major: false, spectra, channels, ..STREAM });
     }
+    // One polarisation: odd and even numbers of antennas, in heaps that kernels read directly and in others.
+    for (i, antennas) in [1, 2, 5, 16, 33, 80, 128, 161, 162].into_iter().enumerate() {
+        let (voltages, spectra) = ([Voltages::Ci8, Voltages::Ci4][i / 2 % 2], SPECTRA[i % 6]);
+        let k_major = i % 2 == 0;
+        streams.push(Stream { pols: 1, antennas, voltages, spectra, k_major, ..STREAM });
+    }
     let long = Stream { antennas: 1, channels: 1, ..STREAM };
+    let one = Stream { pols: 1, ..long };
     streams.extend([
+        Stream { antennas: 2, spectra: 70_000, heaps_per_dump: 2, ..one },
+        Stream { spectra: 1024, heaps_per_frame: 64, frames: 8, heaps_per_dump: 256, ..one },
         // Dumps of many frames, several dumps of a frame, many heaps of a frame.
         Stream { heaps_per_dump: 7, frames: 9, ..STREAM },
         Stream { heaps_per_frame: 5, heaps_per_dump: 2, ..STREAM },
@@ -204,6 +219,8 @@ fn streams_of_halves() -> Vec<Stream> {
     let eighths = Stream { voltages: Voltages::Eighths, ..STREAM };
     streams.extend([
         Stream { k_major: false, ..halves },
+        Stream { pols: 1, ..halves },
+        Stream { pols: 1, antennas: 6, ..eighths },
         eighths,
         Stream { heaps_per_dump: 7, frames: 9, ..eighths },
         Stream { heaps_per_frame: 5, heaps_per_dump: 2, ..eighths },
@@ -236,9 +253,10 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
                 Stream { antennas: 70, missing_every: Some(71), ..scattered }.whole(form, device),
             );
             // Flags of channels; every second unit is one polarisation, which is missing in all dumps.
-            for every in [2, 7] {
+            for (every, pols) in [(2, 2), (7, 2), (7, 1)] {
+                let missing_every = Some(every);
                 let flagged =
-                    Stream { by_channel: true, missing_every: Some(every), channels: 5, ..stream };
+                    Stream { by_channel: true, missing_every, channels: 5, pols, ..stream };
                 cases.push(flagged.whole(form, device));
                 cases.push(flagged.missing(form, device));
             }

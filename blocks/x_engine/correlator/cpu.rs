@@ -28,7 +28,8 @@ pub(super) struct Cpu {
 
 impl Cpu {
     pub(super) fn new(shape: Stacked, sums: Sums, dumps: Dumps) -> Self {
-        let products_per_heap = 4 * shape.baselines() * shape.channels * shape.spectra;
+        let products_per_heap =
+            shape.products() * shape.baselines() * shape.channels * shape.spectra;
         Self {
             heaps: shape.heaps,
             heaps_per_call: (PRODUCTS_PER_CALL / products_per_heap).max(1),

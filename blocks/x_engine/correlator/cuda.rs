@@ -47,7 +47,7 @@ struct Tables {
 pub(super) fn missing_flags(shape: &Stacked) -> usize {
     match shape.units {
         Units::Heap => shape.baselines(),
-        Units::Channel => shape.channels * 4 * shape.baselines(),
+        Units::Channel => shape.channels * shape.products() * shape.baselines(),
     }
 }
 

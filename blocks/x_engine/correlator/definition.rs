@@ -3,13 +3,6 @@
 use crate::common::stacked::Stacked;
 use std::ops::{AddAssign, Mul, SubAssign};
 
-/// Index of the product of antenna `a1`, polarisation `p1` with antenna `a2`, polarisation `p2` (`a1 <= a2`) among
-/// the products of a channel.
-#[must_use]
-pub const fn product(a1: usize, p1: usize, a2: usize, p2: usize) -> usize {
-    4 * (a2 * (a2 + 1) / 2 + a1) + p1 + 2 * p2
-}
-
 /// Adds `e(a1,p1) x conj(e(a2,p2))`, for each spectrum of heap `heap` of `payload` in order, to `sums`
 /// `[channel][product][re, im]`. `value` reads the complex value of a row, spectrum and polarisation; `present`
 /// returns whether an antenna has the heap.
@@ -21,14 +14,14 @@ pub fn correlate<T: Copy + Mul<Output = T> + AddAssign + SubAssign>(
     present: impl Fn(usize) -> bool,
     sums: &mut [[T; 2]],
 ) {
-    let products = 4 * shape.baselines();
+    let products = shape.products() * shape.baselines();
     for (channel, sums) in sums.chunks_exact_mut(products).enumerate() {
         for a2 in (0..shape.antennas).filter(|&a| present(a)) {
             let row2 = shape.row(payload, heap, a2, channel);
             for a1 in (0..=a2).filter(|&a| present(a)) {
                 let row1 = shape.row(payload, heap, a1, channel);
-                for (p1, p2) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
-                    let [re, im] = &mut sums[product(a1, p1, a2, p2)];
+                for (p1, p2) in (0..shape.products()).map(|n| (n % shape.pols, n / shape.pols)) {
+                    let [re, im] = &mut sums[shape.product(a1, p1, a2, p2)];
                     for spectrum in 0..shape.spectra {
                         let [xr, xi] = value(row1, spectrum, p1);
                         let [yr, yi] = value(row2, spectrum, p2);

@@ -1,19 +1,14 @@
 //! Counts of the heaps of each visibility, for input with flags for each channel and polarisation.
 
-use super::definition::product;
 use crate::common::stacked::Stacked;
 use crate::common::units;
 use std::ops::Range;
-
-/// Polarisations.
-const POLS: usize = 2;
 
 /// Counts of one dump.
 ///
 /// Most units are there, so that the heaps which do not contribute are counted, for the visibilities of missing units.
 pub(super) struct Flagged {
-    antennas: usize,
-    channels: usize,
+    shape: Stacked,
     /// Heaps of the dump so far.
     heaps: u32,
     /// Heaps that do not contribute to a visibility, `[channel][baseline][product]`.
@@ -25,26 +20,25 @@ pub(super) struct Flagged {
 impl Flagged {
     pub(super) fn new(shape: &Stacked) -> Self {
         Self {
-            antennas: shape.antennas,
-            channels: shape.channels,
+            shape: *shape,
             heaps: 0,
-            left_out: vec![0; shape.channels * 4 * shape.baselines()],
+            left_out: vec![0; shape.channels * shape.products() * shape.baselines()],
             present: vec![0; shape.heaps * shape.antennas],
         }
     }
 
     /// Counts heaps `heaps` of a frame with the validity `valid` `[heap][antenna][channel][pol]`.
     pub(super) fn count(&mut self, valid: &[u32], heaps: Range<usize>) {
-        let Self { antennas, channels, .. } = *self;
+        let Stacked { antennas, channels, pols, .. } = self.shape;
         self.heaps += heaps.len() as u32;
-        let row = channels * POLS;
+        let row = channels * pols;
         let of_antennas = heaps.start * antennas..heaps.end * antennas;
         let units = &valid[of_antennas.start * row..of_antennas.end * row];
         units::reduce(units, &mut self.present[of_antennas]);
         for units in units.chunks_exact(antennas * row) {
             for (antenna, of_antenna) in units.chunks_exact(row).enumerate() {
                 for (input, _) in of_antenna.iter().enumerate().filter(|(_, unit)| **unit == 0) {
-                    self.leave_out(units, antenna, input / POLS, input % POLS);
+                    self.leave_out(units, antenna, input / pols, input % pols);
                 }
             }
         }
@@ -52,18 +46,20 @@ impl Flagged {
 
     /// Counts the visibilities of a missing unit, each pair of missing units once; `units` `[antenna][channel][pol]`.
     fn leave_out(&mut self, units: &[u32], antenna: usize, channel: usize, pol: usize) {
-        let products = 2 * self.antennas * (self.antennas + 1);
+        let Self { shape, .. } = *self;
+        let Stacked { antennas, channels, pols, .. } = shape;
+        let products = shape.products() * shape.baselines();
         let left_out = &mut self.left_out[channel * products..][..products];
         // As the second input of a product.
-        let first = product(0, 0, antenna, pol);
-        for products in left_out[first..].chunks_mut(4).take(antenna + 1) {
-            products[..POLS].iter_mut().for_each(|count| *count += 1);
+        let first = shape.product(0, 0, antenna, pol);
+        for products in left_out[first..].chunks_mut(shape.products()).take(antenna + 1) {
+            products[..pols].iter_mut().for_each(|count| *count += 1);
         }
         // As the first one, unless the second input is missing too and counts the product.
-        for a2 in antenna..self.antennas {
-            for p2 in 0..POLS {
-                let is_there = units[(a2 * self.channels + channel) * POLS + p2] != 0;
-                left_out[product(antenna, pol, a2, p2)] += u32::from(is_there);
+        for a2 in antenna..antennas {
+            for p2 in 0..pols {
+                let is_there = units[(a2 * channels + channel) * pols + p2] != 0;
+                left_out[shape.product(antenna, pol, a2, p2)] += u32::from(is_there);
             }
         }
     }

@@ -1,5 +1,5 @@
 use super::accumulate::MISSING;
-use super::definition::{correlate_integers, product};
+use super::definition::correlate_integers;
 use super::tests::{count, env, noise, port};
 use super::*;
 use fxgraph::edge::Harness;
@@ -11,6 +11,7 @@ const SHAPE: Stacked = Stacked {
     heaps: 4,
     antennas: 5,
     channels: 3,
+    pols: 2,
     spectra: 16,
     samples_per_spectrum: 8,
     k_major: false,
@@ -100,7 +101,8 @@ fn counts_of_each_visibility_are_those_of_plain_loops() {
                     for a2 in 0..shape.antennas {
                         for a1 in 0..=a2 {
                             for (p1, p2) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
-                                let at = channel * 4 * shape.baselines() + product(a1, p1, a2, p2);
+                                let at =
+                                    channel * 4 * shape.baselines() + shape.product(a1, p1, a2, p2);
                                 counts[at] += is_there(a1, channel, p1) * is_there(a2, channel, p2);
                             }
                         }
@@ -156,8 +158,9 @@ fn halves_have_counts_of_each_visibility() {
     let of_channel = 4 * shape.baselines();
     for (n, (value, count)) in values.iter().zip(&found[0].header().validity).enumerate() {
         let (channel, of_antenna_0) = (n / of_channel, n % of_channel);
-        let is_of_input = (0..5).any(|a2| (0..2).any(|p2| of_antenna_0 == product(0, 1, a2, p2)))
-            || of_antenna_0 == product(0, 0, 0, 1);
+        let is_of_input = (0..5)
+            .any(|a2| (0..2).any(|p2| of_antenna_0 == shape.product(0, 1, a2, p2)))
+            || of_antenna_0 == shape.product(0, 0, 0, 1);
         let is_missing = channel == 2 && is_of_input;
         let expected = if is_missing { MISSING.map(|part| part as f32) } else { [32.0, 0.0] };
         assert_eq!((*value, *count), (expected, u32::from(!is_missing)), "{n}");

@@ -38,12 +38,12 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(antennas: usize) -> Self {
-        let panels = (2 * antennas).div_ceil(LANES);
+    fn new(shape: &Stacked) -> Self {
+        let panels = shape.inputs().div_ceil(LANES);
         Self {
             panels: vec![[[0.0; LANES]; 2]; panels * BLOCK_SPECTRA],
             filled: 0,
-            values: vec![[0.0; 2]; 2 * BLOCK_SPECTRA],
+            values: vec![[0.0; 2]; shape.pols * BLOCK_SPECTRA],
         }
     }
 }
@@ -54,7 +54,7 @@ impl FloatAccumulator {
     /// # Errors
     /// If the sums cannot be allocated or the threads cannot be started.
     pub fn new(shape: Stacked, form: Form, threads: usize) -> Result<Self, BlockError> {
-        let tiles = Tiles::new(GEOMETRY, shape.antennas);
+        let tiles = Tiles::new(GEOMETRY, shape.inputs());
         let threads = Threads::new(threads)?;
         let len = tiles.sums().saturating_mul(shape.channels);
         let mut sums = Vec::new();
@@ -62,16 +62,16 @@ impl FloatAccumulator {
             BlockError::new(format!("cannot allocate {len} sums of 8 bytes")).because(e)
         })?;
         sums.resize(len, 0.0);
-        let workers = (0..threads.count()).map(|_| Worker::new(shape.antennas)).collect();
+        let workers = (0..threads.count()).map(|_| Worker::new(&shape)).collect();
         Ok(Self { shape, tiles, form, threads, sums, workers })
     }
 
     /// Size of an accumulator of this shape in bytes.
     #[must_use]
     pub fn bytes(shape: &Stacked, threads: usize) -> usize {
-        let panels = (2 * shape.antennas).div_ceil(LANES);
+        let panels = shape.inputs().div_ceil(LANES);
         let worker = BLOCK_SPECTRA * (panels * size_of::<Step>() + 2 * size_of::<[f32; 2]>());
-        let channel = size_of::<f64>() * Tiles::new(GEOMETRY, shape.antennas).sums();
+        let channel = size_of::<f64>() * Tiles::new(GEOMETRY, shape.inputs()).sums();
         shape.channels.saturating_mul(channel).saturating_add(threads.saturating_mul(worker))
     }
 
@@ -100,21 +100,33 @@ impl FloatAccumulator {
     /// `[channel][baseline][product]`, is 0 where there was no input.
     pub fn dump(&mut self, counts: &[u32], output: &mut [[f32; 2]]) {
         let Self { shape, tiles, threads, sums, workers, .. } = self;
-        let products = 4 * shape.baselines();
+        let products = shape.products() * shape.baselines();
         let counts = Counts::new(counts, shape.baselines());
+        let dump_channel = if shape.pols == 1 { dump_channel::<1> } else { dump_channel::<4> };
         threads.each(output, products, workers, |first, output, _| {
             let sums = sums[first * tiles.sums()..].chunks_exact(tiles.sums());
             for (c, (sums, output)) in sums.zip(output.chunks_exact_mut(products)).enumerate() {
-                let counts = counts.of_channel(first + c);
-                let outputs = output.as_chunks_mut::<4>().0;
-                for (baseline, (places, output)) in tiles.baselines().zip(outputs).enumerate() {
-                    *output = places.map(|parts| parts.map(|place| sums[place] as f32));
-                    let missing = MISSING.map(|part| part as f32);
-                    mark_missing(output, counts.is_missing(baseline), missing);
-                }
+                dump_channel(tiles, sums, &counts, first + c, output);
             }
         });
         sums.fill(0.0);
+    }
+}
+
+/// Writes the products of `channel`, `P` for each baseline.
+fn dump_channel<const P: usize>(
+    tiles: &Tiles,
+    sums: &[f64],
+    counts: &Counts<'_>,
+    channel: usize,
+    output: &mut [[f32; 2]],
+) {
+    let counts = counts.of_channel::<P>(channel);
+    let outputs = output.as_chunks_mut::<P>().0;
+    for (baseline, (places, output)) in tiles.baselines::<P>().zip(outputs).enumerate() {
+        *output = places.map(|parts| parts.map(|place| sums[place] as f32));
+        let missing = MISSING.map(|part| part as f32);
+        mark_missing(output, counts.is_missing(baseline), missing);
     }
 }
 
@@ -130,8 +142,7 @@ impl Worker {
     ) {
         self.filled = spectra.len();
         for (antenna, valid) in valid.iter().enumerate() {
-            let panel = &mut self.panels[2 * antenna / LANES * BLOCK_SPECTRA..][..spectra.len()];
-            let values = &mut self.values[..2 * spectra.len()];
+            let values = &mut self.values[..shape.pols * spectra.len()];
             if *valid == 0 {
                 values.fill([0.0; 2]);
             } else {
@@ -140,8 +151,10 @@ impl Worker {
             }
             let between = if shape.k_major { spectra.len() } else { 1 };
             let step = if shape.k_major { 1 } else { 2 };
-            for pol in 0..2 {
-                let lane = (2 * antenna + pol) % LANES;
+            for pol in 0..shape.pols {
+                let input = shape.pols * antenna + pol;
+                let (first, lane) = (input / LANES * BLOCK_SPECTRA, input % LANES);
+                let panel = &mut self.panels[first..][..spectra.len()];
                 for (spectrum, inputs) in panel.iter_mut().enumerate() {
                     let [re, im] = values[pol * between + spectrum * step];
                     inputs[0][lane] = f64::from(re);

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::accumulate::MISSING;
-use super::definition::{correlate_halves, correlate_integers, product};
+use super::definition::{correlate_halves, correlate_integers};
 use super::floats::FloatAccumulator;
 use super::tests::{env, noise, port};
 use super::*;
@@ -14,6 +14,7 @@ const SHAPE: Stacked = Stacked {
     heaps: 2,
     antennas: 3,
     channels: 2,
+    pols: 2,
     spectra: 16,
     samples_per_spectrum: 8,
     k_major: false,
@@ -150,5 +151,5 @@ fn half_precision_dumps_have_counts_and_mark_missing_baselines() {
         };
         assert!(value.iter().eq(&expected), "{index}: {value:?} instead of {expected:?}");
     }
-    assert_eq!(product(0, 0, 2, 0), 12);
+    assert_eq!(SHAPE.product(0, 0, 2, 0), 12);
 }

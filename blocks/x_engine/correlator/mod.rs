@@ -150,7 +150,8 @@ impl Correlator {
             }
         };
         let products = shape.antennas.checked_mul(shape.antennas + 1).map(|n| n / 2);
-        let bytes = products.and_then(|n| n.checked_mul(32)?.checked_mul(shape.channels));
+        let bytes =
+            products.and_then(|n| n.checked_mul(8 * shape.products())?.checked_mul(shape.channels));
         if bytes.is_none_or(|bytes| bytes > MOST_BYTES) {
             let message = format!(
                 "a dump of {} antennas and {} channels takes more than 64 GiB",
@@ -166,9 +167,17 @@ impl Correlator {
             self.heaps_per_dump(&shape, &input.clock).map_err(|refusal| refusals.push(*refusal));
         let (Ok(heaps), true) = (heaps, refusals.is_empty()) else { return Err(refusals) };
         let channel = input.axes.iter().find(|axis| axis.name == "channel").cloned();
-        let baseline = || Axis::new("baseline", shape.baselines());
-        let axes: Vec<Axis> =
-            channel.into_iter().chain([baseline(), Axis::new("product", 4)]).collect();
+        let antenna = input.axes.iter().find(|axis| axis.name == "antenna");
+        let names = antenna.map_or(&[][..], |antenna| &antenna.labels);
+        let labels =
+            |two: usize| (0..=two).map(move |one| format!("{}-{}", names[one], names[two]));
+        let labels: Vec<String> = (0..names.len()).flat_map(labels).collect();
+        let baseline =
+            || Axis { labels: labels.clone(), ..Axis::new("baseline", shape.baselines()) };
+        let axes: Vec<Axis> = channel
+            .into_iter()
+            .chain([baseline(), Axis::new("product", shape.products())])
+            .collect();
         let counted = match shape.units {
             Units::Heap => vec![baseline()],
             Units::Channel => axes.clone(),
@@ -196,7 +205,7 @@ fn out_of_range(at: At, message: impl Into<String>, help: impl Into<String>) -> 
 
 /// Complex multiply-accumulates per heap of all antennas.
 fn products_per_heap(shape: &Stacked) -> f64 {
-    4.0 * shape.baselines() as f64 * shape.channels as f64 * shape.spectra as f64
+    (shape.products() * shape.baselines()) as f64 * shape.channels as f64 * shape.spectra as f64
 }
 
 impl KindSpec for Correlator {
@@ -239,11 +248,11 @@ impl KindSpec for Correlator {
         let heaps = block.ports.outputs[0].validity.full;
         let counts = match shape.units {
             Units::Heap => 0,
-            Units::Channel => 16 * shape.channels * shape.baselines(),
+            Units::Channel => 4 * shape.products() * shape.channels * shape.baselines(),
         };
         let host_bytes = match shape.dtype {
             Dtype::Cf16 => FloatAccumulator::bytes(shape, threads),
-            _ => Accumulator::bytes(shape, Kernel::best(2 * shape.antennas), threads),
+            _ => Accumulator::bytes(shape, Kernel::best(shape.inputs()), threads),
         };
         Resources {
             host_bytes: host_bytes.saturating_add(counts),
@@ -273,7 +282,7 @@ fn reference(block: &Configured<Correlator>, env: &Env) -> Result<Box<dyn Block>
         tracing::info!(block = env.name, ?form, threads, "dumps of {seconds} s");
         cpu::Sums::Floats(FloatAccumulator::new(shape, form, threads)?)
     } else {
-        let kernel = Kernel::best(2 * shape.antennas);
+        let kernel = Kernel::best(shape.inputs());
         tracing::info!(block = env.name, ?kernel, threads, "dumps of {seconds} s");
         cpu::Sums::Integers(Accumulator::new(shape, kernel, threads)?)
     };

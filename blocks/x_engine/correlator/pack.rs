@@ -22,17 +22,17 @@ pub struct Panels {
     column_im: Vec<u32>,
     /// Correction per row for the +128 offset of the unsigned-byte encoding (VNNI), real and imaginary.
     offsets: Vec<[i32; 2]>,
-    /// Pairs of spectra of the antennas of one panel, `[antenna][pair]`, see `fill_stage`.
+    /// Pairs of spectra of the inputs of one panel, `[pair of inputs][pair]`, see `fill_stage`.
     stage: Vec<u64>,
 }
 
 impl Panels {
-    /// Allocates a block of `antennas` antennas, packed for `kernel`.
+    /// Allocates a block of the inputs of `shape`, packed for `kernel`.
     #[must_use]
-    pub fn new(kernel: Kernel, antennas: usize) -> Self {
+    pub fn new(kernel: Kernel, shape: &Stacked) -> Self {
         let geometry = kernel.geometry();
         let capacity = if geometry.bytes { BLOCK_SPECTRA / 2 } else { BLOCK_SPECTRA };
-        let panels = (2 * antennas).div_ceil(geometry.lanes);
+        let panels = shape.inputs().div_ceil(geometry.lanes);
         let words = panels * capacity * geometry.lanes;
         Self {
             kernel,
@@ -49,8 +49,8 @@ impl Panels {
 
     /// Size of the panels in bytes.
     #[must_use]
-    pub fn bytes(geometry: Geometry, antennas: usize) -> usize {
-        let inputs = (2 * antennas).next_multiple_of(geometry.lanes);
+    pub fn bytes(geometry: Geometry, inputs: usize) -> usize {
+        let inputs = inputs.next_multiple_of(geometry.lanes);
         let block = if geometry.bytes { BLOCK_SPECTRA / 2 } else { BLOCK_SPECTRA };
         inputs * (block * 12 + 8) + geometry.lanes * BLOCK_SPECTRA * 2
     }
@@ -94,12 +94,18 @@ impl Panels {
         let pairs = spectra.len().div_ceil(2);
         let lanes = self.geometry.lanes;
         let steps = if self.geometry.bytes { pairs } else { 2 * pairs };
-        for panel in 0..(2 * shape.antennas).div_ceil(lanes) {
+        let row = |antenna: usize| {
+            let is_there = antenna < shape.antennas && present(antenna);
+            is_there.then(|| shape.row(payload, heap, antenna, channel))
+        };
+        for panel in 0..shape.inputs().div_ceil(lanes) {
             for (slot, stage) in self.stage[..lanes / 2 * pairs].chunks_exact_mut(pairs).enumerate()
             {
-                let antenna = panel * lanes / 2 + slot;
-                if antenna < shape.antennas && present(antenna) {
-                    let row = shape.row(payload, heap, antenna, channel);
+                let pair = panel * lanes / 2 + slot;
+                if shape.pols == 1 {
+                    let rows = [2 * pair, 2 * pair + 1].map(row);
+                    fill_stage_of_two(shape, rows, spectra.clone(), stage);
+                } else if let Some(row) = row(pair) {
                     fill_stage(shape, row, spectra.clone(), stage);
                 } else {
                     stage.fill(0);
@@ -156,6 +162,35 @@ fn fill_stage(shape: &Stacked, row: &[u8], spectra: Range<usize>, stage: &mut [u
         let last = [0, 1].map(|pol| shape.value(row, spectra.end - 1, pol).map(i8::cast_unsigned));
         let [[x, y], [u, v]] = last;
         stage[whole] = u64::from_le_bytes([x, y, 0, 0, u, v, 0, 0]);
+    }
+}
+
+/// [`fill_stage`] for two antennas with one polarisation each, in the places of polarisations. An antenna without a row
+/// becomes zeros.
+fn fill_stage_of_two(
+    shape: &Stacked,
+    rows: [Option<&[u8]>; 2],
+    spectra: Range<usize>,
+    stage: &mut [u64],
+) {
+    let (whole, bytes) = (spectra.len() / 2, shape.value_bytes());
+    stage.fill(0);
+    for (row, shift) in rows.into_iter().zip([0, 32]) {
+        let Some(row) = row else { continue };
+        let values = &row[bytes * spectra.start..bytes * spectra.end];
+        if shape.dtype == Dtype::Ci4 {
+            for (out, [a, b]) in stage.iter_mut().zip(values.as_chunks().0) {
+                *out |= widen(u32::from_le_bytes([*a, *b, 0, 0])) << shift;
+            }
+        } else {
+            for (out, pair) in stage.iter_mut().zip(values.as_chunks().0) {
+                *out |= u64::from(u32::from_le_bytes(*pair)) << shift;
+            }
+        }
+        if !spectra.len().is_multiple_of(2) {
+            let last = shape.value(row, spectra.end - 1, 0).map(i8::cast_unsigned);
+            stage[whole] |= u64::from(u16::from_le_bytes(last)) << shift;
+        }
     }
 }
 

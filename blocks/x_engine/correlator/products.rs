@@ -54,16 +54,17 @@ pub(super) fn refuse_hopper(dtype: Dtype, gpu: Option<&Properties>) -> Option<Re
 /// Sizes of the visibilities in device memory: `[channel][row][column][re, im]`, lower triangle used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
-    pub antennas: usize,
+    /// Pairs of inputs: an antenna with two polarisations, or two antennas with one.
+    pub pairs: usize,
     pub channels: usize,
     /// Bits of real and imaginary part as kernels read them: 8 for integers, 16 for half precision.
     pub sample_bits: usize,
 }
 
 impl Sizes {
-    /// Number of inputs, which is the number of rows and of columns.
+    /// Number of rows and of columns; the last row belongs to no input if the number of inputs is odd.
     pub(super) fn rows(self) -> usize {
-        2 * self.antennas
+        2 * self.pairs
     }
 
     /// Number of 32-bit words of all visibilities.
@@ -358,9 +359,9 @@ impl Products {
 
     /// Tensor maps for the tensor memory accelerator: samples, visibilities, visibilities of rows of one polarisation.
     fn maps(&self, rows: &Rows, visibilities: u64) -> Result<[TensorMap; 3], CudaError> {
-        let Sizes { antennas, channels, .. } = self.sizes;
+        let Sizes { pairs, channels, .. } = self.sizes;
         let n = self.sizes.rows();
-        let [pol, antenna, channel, run] = rows.strides;
+        let [pol, pair, channel, run] = rows.strides;
         // Alternating polarisations: the same number of bytes, half of the samples of both polarisations in a row.
         let (lengths, stride) = if rows.alternating {
             ([STAGE_BYTES, 2 * rows.run_bytes / STAGE_BYTES], STAGE_BYTES)
@@ -370,13 +371,13 @@ impl Products {
         let samples = Tensor {
             address: rows.address,
             element: Element::Byte,
-            lengths: [lengths[0], lengths[1], antennas, channels, rows.runs],
-            strides: [1, stride, antenna, channel, run],
+            lengths: [lengths[0], lengths[1], pairs, channels, rows.runs],
+            strides: [1, stride, pair, channel, run],
         };
         let sums = Tensor {
             address: visibilities,
             element: Element::Int,
-            lengths: [2 * n, 2, antennas, channels],
+            lengths: [2 * n, 2, pairs, channels],
             strides: [4, 8 * n, 16 * n, 8 * n * n],
         };
         let of_tile = [STAGE_BYTES, 2, self.geometry.tile_rows / 2, 1, 1];

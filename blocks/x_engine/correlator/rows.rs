@@ -1,4 +1,5 @@
-//! Samples in device memory as the GPU kernels read them: rows of (antenna, polarisation), in stages of 128 bytes.
+//! Samples in device memory as the GPU kernels read them: rows of (antenna, polarisation), in stages of 128 bytes. With
+//! one polarisation the rows of two antennas are those of one antenna with two.
 
 use super::products::Form;
 use super::sum_bound::SAMPLES_IN_32_BITS;
@@ -69,7 +70,7 @@ pub(super) struct Rows {
     pub run_bytes: usize,
     /// Runs of each row.
     pub runs: usize,
-    /// Bytes from one polarisation, antenna, channel and run to the next.
+    /// Bytes from one row of a pair, pair of rows, channel and run to the next.
     pub strides: [usize; 4],
 }
 
@@ -77,19 +78,24 @@ impl Rows {
     /// Rows of a frame at `address`, where each heap is a run; `None` if the kernels of `form` cannot read them
     /// directly, or only inefficiently.
     pub(super) fn of_frame(form: Form, shape: &Stacked, address: u64) -> Option<Self> {
-        let run_bytes = shape.row_bytes() / 2;
+        let run_bytes = shape.row_bytes() / shape.pols;
         let alternating = !shape.k_major;
         let unit = if alternating { STAGE_BYTES / 2 } else { ALIGNMENT };
         if shape.dtype == Dtype::Ci4
             || !run_bytes.is_multiple_of(unit)
+            || !shape.inputs().is_multiple_of(2)
             || alternating && form != Form::Hopper
         {
             return None;
         }
         let channel = shape.row_bytes();
         let antenna = shape.channels * channel;
-        let pol = if alternating { STAGE_BYTES / stage_samples(shape) } else { run_bytes };
-        let strides = [pol, antenna, channel, shape.antennas * antenna];
+        let (pol, pair) = match (shape.pols, alternating) {
+            (1, _) => (antenna, 2 * antenna),
+            (_, true) => (STAGE_BYTES / stage_samples(shape), antenna),
+            (_, false) => (run_bytes, antenna),
+        };
+        let strides = [pol, pair, channel, shape.antennas * antenna];
         let rows = Self { address, alternating, run_bytes, runs: shape.heaps, strides };
         // A kernel processes whole stages, so short heaps waste time on padding. If this is more than a third of
         // the time, it is faster to join the heaps first.
@@ -99,7 +105,7 @@ impl Rows {
 
     /// Rows that `correlator_rows.cu` writes to `address`, with space for `stages`, where each stage is a run.
     pub(super) fn joined(shape: &Stacked, address: u64, stages: usize) -> Self {
-        let run = 2 * shape.antennas * STAGE_BYTES;
+        let run = 2 * shape.pairs() * STAGE_BYTES;
         let strides = [STAGE_BYTES, 2 * STAGE_BYTES, stages * run, run];
         Self { address, alternating: false, run_bytes: STAGE_BYTES, runs: stages, strides }
     }
@@ -133,6 +139,7 @@ mod tests {
         heaps: 4,
         antennas: 3,
         channels: 2,
+        pols: 2,
         spectra: 256,
         samples_per_spectrum: 8,
         k_major: true,
@@ -195,6 +202,24 @@ mod tests {
             }
             assert_eq!((rows.alternating, rows.run_bytes), (!k_major, 512));
         }
+    }
+
+    #[test]
+    fn rows_of_antennas_with_one_polarisation_are_those_of_pairs() {
+        let shape = Stacked { antennas: 4, pols: 1, ..SHAPE };
+        let rows = Rows::of_frame(Form::TensorCore, &shape, 0).unwrap();
+        let payload: Vec<u8> = (0..shape.frame_bytes()).map(|i| (i % 251) as u8).collect();
+        let [pol, pair, channel, run] = rows.strides;
+        for (heap, a, c) in [(0, 0, 0), (3, 2, 1), (1, 3, 1)] {
+            let at = heap * run + a / 2 * pair + a % 2 * pol + c * channel + 5 * 2;
+            let row = shape.row(&payload, heap, a, c);
+            assert_eq!(payload[at..at + 2], shape.value(row, 5, 0).map(i8::cast_unsigned));
+        }
+        assert_eq!((rows.alternating, rows.run_bytes), (false, 512));
+        // An odd number of rows has no frame, but space where the rows are joined.
+        let odd = Stacked { antennas: 3, ..shape };
+        assert_eq!(Rows::of_frame(Form::TensorCore, &odd, 0), None);
+        assert_eq!(Rows::joined(&odd, 0, 5).strides[3], 4 * 128);
     }
 
     #[test]

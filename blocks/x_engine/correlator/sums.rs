@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Threads per block of `correlator_rows.cu` and `correlator_dump.cu`.
 pub(super) const THREADS: usize = 256;
-/// Antennas and stages of samples per thread block of `correlator_rows.cu`.
+/// Pairs of rows and stages of samples per thread block of `correlator_rows.cu`.
 const ROWS_BLOCK: (usize, usize) = (8, 4);
 /// `AT_ONCE` of `correlator_dump.cu`.
 const CHANNELS_AT_ONCE: usize = 4;
@@ -97,14 +97,14 @@ impl Lengths {
 
 /// Grid for the baselines and channels of a dump.
 pub(super) fn dump_grid(shape: &Stacked) -> Grid {
-    let blocks = (2 * shape.baselines()).div_ceil(THREADS);
+    let blocks = (shape.pols * shape.baselines()).div_ceil(THREADS);
     let channels = shape.channels.div_ceil(CHANNELS_AT_ONCE);
     Grid::new([blocks, channels.min(MOST_BLOCKS_Y), 1], THREADS)
 }
 
-fn sizes(shape: &Stacked) -> Sizes {
+pub(super) fn sizes(shape: &Stacked) -> Sizes {
     let sample_bits = if shape.dtype == Dtype::Cf16 { 16 } else { 8 };
-    Sizes { antennas: shape.antennas, channels: shape.channels, sample_bits }
+    Sizes { pairs: shape.pairs(), channels: shape.channels, sample_bits }
 }
 
 /// Stages of the longest piece after its heaps are joined.
@@ -142,10 +142,12 @@ impl Sums {
             ("ANTENNAS", number(shape.antennas)),
             ("CHANNELS", number(shape.channels)),
             ("SPECTRA", number(shape.spectra)),
+            ("POLS", number(shape.pols)),
             ("K_MAJOR", number(usize::from(shape.k_major))),
             ("SAMPLE_BITS", number(shape.dtype.bits() / 2)),
         ];
-        let dumping = gpu::program(device, "correlator_dump.cu", Vec::new())?;
+        let dumping =
+            gpu::program(device, "correlator_dump.cu", vec![("POLS", number(shape.pols))])?;
         let numbers = match shape.dtype {
             Dtype::Cf16 => Numbers::Floats(dumping.kernel("dump_floats", 0)?),
             _ => Whole::new(device, &dumping, shape, spectra_per_dump)
@@ -222,9 +224,9 @@ impl Sums {
         let Stacked { antennas, channels, .. } = self.shape;
         let heap_bytes = antennas * channels * self.shape.row_bytes();
         let from = payload + (piece.heap * heap_bytes) as u64;
-        let (block_antennas, block_stages) = ROWS_BLOCK;
+        let (block_pairs, block_stages) = ROWS_BLOCK;
         let block_samples = block_stages * stage_samples(&self.shape);
-        let blocks = antennas.div_ceil(block_antennas) * channels;
+        let blocks = self.shape.pairs().div_ceil(block_pairs) * channels;
         let grid = Grid::new([blocks, piece.samples.div_ceil(block_samples), 1], THREADS);
         let stages = joined_stages(&self.shape);
         let to = self.joined.address();
@@ -275,7 +277,7 @@ impl Sums {
                         dump.missing_baselines.into(),
                         dump.missing_products.into(),
                         dump.payload.into(),
-                        (2 * self.shape.antennas as i32).into(),
+                        (sizes(&self.shape).rows() as i32).into(),
                         (self.shape.baselines() as i32).into(),
                         (self.shape.channels as i32).into(),
                     ];

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::accumulate::{Accumulator, MISSING};
-use super::definition::{correlate_integers, product};
+use super::definition::correlate_integers;
 use super::*;
 use fxgraph::edge::Harness;
 use fxgraph::{Counters, Header, Next, Ports};
@@ -11,6 +11,7 @@ const SHAPE: Stacked = Stacked {
     heaps: 2,
     antennas: 3,
     channels: 2,
+    pols: 2,
     spectra: 16,
     samples_per_spectrum: 8,
     k_major: false,
@@ -179,7 +180,7 @@ fn sums_are_exact_beyond_32_bits_and_clamped_on_output() {
         }
         fast.dump(&[1; 15], &mut output);
         let cross = 2 * 40_000 * (32_768 - 2 * 128 * 127);
-        assert_eq!(output[product(0, 0, 1, 0)], [cross, 0], "{kernel:?}");
+        assert_eq!(output[shape.product(0, 0, 1, 0)], [cross, 0], "{kernel:?}");
     }
 }
 
@@ -207,10 +208,10 @@ fn autocorrelations_are_hermitian() {
     let mut sums = vec![[0; 2]; 4 * SHAPE.baselines() * SHAPE.channels];
     correlate_integers(&SHAPE, &payload, 0, |_| true, &mut sums);
     for a in 0..SHAPE.antennas {
-        let [re, im] = sums[product(a, 1, a, 0)];
-        assert_eq!(sums[product(a, 0, a, 1)], [re, -im]);
-        assert_eq!(sums[product(a, 0, a, 0)][1], 0);
-        assert!(sums[product(a, 1, a, 1)][0] > 0);
+        let [re, im] = sums[SHAPE.product(a, 1, a, 0)];
+        assert_eq!(sums[SHAPE.product(a, 0, a, 1)], [re, -im]);
+        assert_eq!(sums[SHAPE.product(a, 0, a, 0)][1], 0);
+        assert!(sums[SHAPE.product(a, 1, a, 1)][0] > 0);
     }
 }
 
@@ -300,7 +301,7 @@ fn check(
                 correlate_integers(&shape, &payload, heap, |a| valid[a] != 0, &mut sums);
                 for a2 in 0..shape.antennas {
                     for a1 in 0..=a2 {
-                        expected_counts[product(a1, 0, a2, 0) / 4] += valid[a1] * valid[a2];
+                        expected_counts[shape.product(a1, 0, a2, 0) / 4] += valid[a1] * valid[a2];
                     }
                 }
             }
@@ -452,7 +453,7 @@ fn correlator_reports_all_diagnostics_of_an_input_at_once() {
     let kind = Correlator { spectra_per_dump: Some(16), ..Default::default() };
     let mut input = port(&SHAPE);
     input.dtype = Dtype::Cf32;
-    input.axes[4].len = 1;
+    input.axes[4].len = 3;
     input.clock.samples_per_frame = 31;
     assert_eq!(refused(&kind, &input).len(), 3);
     input.axes.swap(1, 2);

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // launches
 
 use super::sum_bound::{Bound, SAMPLES_IN_32_BITS};
-use super::sums::{Dump, THREADS, dump_grid};
+use super::sums::{Dump, THREADS, dump_grid, sizes};
 use crate::common::stacked::Stacked;
 use fxgraph::BlockError;
 use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Pinned, Program};
@@ -34,8 +34,9 @@ pub(super) struct Whole {
 /// Lengths of `real_parts` and `wide`.
 fn lengths(shape: &Stacked, spectra_per_dump: u64) -> [usize; 2] {
     let fits = spectra_per_dump <= SAMPLES_IN_32_BITS as u64;
-    let wide = if fits { 0 } else { 8 * shape.baselines() * shape.channels };
-    [2 * shape.antennas * shape.channels, wide]
+    let products = shape.products() * shape.baselines() * shape.channels;
+    let wide = if fits { 0 } else { 2 * products };
+    [sizes(shape).rows() * shape.channels, wide]
 }
 
 impl Whole {
@@ -85,14 +86,13 @@ impl Whole {
         // Without 64-bit sums the dump is too short to overflow.
         let Some(wide) = &self.wide else { return Ok(()) };
         let int = |n: usize| n as i32;
-        let (channels, inputs) = (self.shape.channels, 2 * self.shape.antennas);
-        let rows = Grid::new([(inputs * channels).div_ceil(THREADS), 1, 1], THREADS);
+        let (channels, n) = (self.shape.channels, sizes(&self.shape).rows());
+        let rows = Grid::new([(n * channels).div_ceil(THREADS), 1, 1], THREADS);
         let (grid, one) = (dump_grid(&self.shape), Grid::new([1, 1, 1], THREADS));
         let visibilities = visibilities.into();
         let real_parts = self.real_parts.address().into();
         let state = self.state.address().into();
-        let [n, baselines, channels] =
-            [inputs, self.shape.baselines(), channels].map(|n| int(n).into());
+        let [n, baselines, channels] = [n, self.shape.baselines(), channels].map(|n| int(n).into());
         let watched = [visibilities, state, n, channels];
         let wide = wide.address().into();
         let widened = [visibilities, real_parts, wide, state, most.into(), n, baselines, channels];
@@ -128,7 +128,7 @@ impl Whole {
             dump.missing_products.into(),
             dump.payload.into(),
             self.saturated.address().into(),
-            (2 * self.shape.antennas as i32).into(),
+            (sizes(&self.shape).rows() as i32).into(),
             (self.shape.baselines() as i32).into(),
             (self.shape.channels as i32).into(),
         ];

@@ -1,6 +1,7 @@
 //! Sums the dumps, then compares the fringes with the expected ones.
 
 use super::FringeCheck;
+use crate::common::visibilities::parallel;
 use fxgraph::{Band, Block, BlockError, Counter, Env, Frame, Io, Next, PortType, Summary};
 use fxgraph_dsp::fringe::{Expected, Measured, measure};
 use num_complex::Complex64;
@@ -15,7 +16,10 @@ pub struct Check {
     band: Option<Band>,
     channels: usize,
     baselines: usize,
-    /// Visibilities on the sky, `[baseline][channel]`, both parallel-hand products added.
+    products: usize,
+    /// Numbers of the antennas.
+    numbers: Vec<u32>,
+    /// Visibilities on the sky, `[baseline][channel]`, all parallel-hand products added.
     sums: Vec<Complex64>,
     summary: Summary,
     /// Dumps that are still left out.
@@ -27,7 +31,8 @@ pub struct Check {
 
 /// One line of the table.
 struct Row {
-    antennas: (usize, usize),
+    /// Numbers of the antennas.
+    antennas: (u32, u32),
     expected: Expected,
     measured: Option<Measured>,
 }
@@ -46,7 +51,7 @@ impl Row {
 
 impl Check {
     /// A check of `input`.
-    pub fn new(parameters: FringeCheck, input: &PortType, env: &Env) -> Self {
+    pub fn new(parameters: FringeCheck, numbers: Vec<u32>, input: &PortType, env: &Env) -> Self {
         let (channels, baselines) = (input.axes[0].len, input.axes[1].len);
         Self {
             to_skip: parameters.skip_dumps,
@@ -54,6 +59,8 @@ impl Check {
             band: input.band,
             channels,
             baselines,
+            products: input.axes[2].len,
+            numbers,
             sums: vec![Complex64::ZERO; channels * baselines],
             summary: env.summary.clone(),
             dumps: env.counters.count("dumps", "dumps summed"),
@@ -72,19 +79,17 @@ impl Check {
         self.dumps.add(1);
         let validity = &frame.header().validity;
         // Counts of each visibility if the input of the correlator has flags of channels.
-        let (of_products, _) = validity.as_chunks::<4>();
         let is_by_product = validity.len() > self.baselines;
         let missing = validity.iter().filter(|count| **count == 0).count();
         let counter = if is_by_product { &self.missing_visibilities } else { &self.missing };
         counter.add(missing as u64);
-        let cells = frame.as_slice::<[[i32; 2]; 4]>().expect(fxgraph::ON_HOST);
+        let values = frame.as_slice::<[i32; 2]>().expect(fxgraph::ON_HOST);
         let sign = self.band.map_or(1.0, |band| band.sideband.sign());
-        for (n, products) in cells.iter().enumerate() {
+        for (n, products) in values.chunks_exact(self.products).enumerate() {
             let (channel, baseline) = (n / self.baselines, n % self.baselines);
-            // Products 0 and 3: both antennas' polarisation 0, both polarisation 1.
-            for product in [0, 3] {
-                let count =
-                    if is_by_product { of_products[n][product] } else { validity[baseline] };
+            for &product in parallel(self.products) {
+                let unit = if is_by_product { n * self.products + product } else { baseline };
+                let count = validity[unit];
                 if count == 0 {
                     continue;
                 }
@@ -122,7 +127,8 @@ impl Check {
                 let all = &self.sums[baseline * self.channels..][..self.channels];
                 let expected = self.expected(a1, a2);
                 let measured = measure(&all[first..], &hz, band.centre_hz, &expected);
-                rows.push(Row { antennas: (a1, a2), expected, measured });
+                let antennas = (self.numbers[a1], self.numbers[a2]);
+                rows.push(Row { antennas, expected, measured });
             }
         }
         rows
@@ -172,7 +178,7 @@ impl Check {
         &self,
         rows: &[Row],
         left_out: usize,
-        worst: Option<((usize, usize), f64)>,
+        worst: Option<((u32, u32), f64)>,
         band: &Band,
     ) -> String {
         let centre = band.centre_hz;

@@ -2,14 +2,13 @@
 
 mod cpu;
 
-use crate::common::axes;
+use crate::common::{axes, visibilities};
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
     Refusal, Resources,
 };
 use fxgraph_dsp::geometry::Direction;
-use fxgraph_dsp::stefcal::antennas_of;
 
 /// Parameters of `fringe_check`.
 #[derive(Clone, Debug, Kind)]
@@ -99,25 +98,26 @@ impl FringeCheck {
 }
 
 impl KindSpec for FringeCheck {
-    /// Number of antennas.
-    type Shape = usize;
+    /// Numbers of the antennas.
+    type Shape = Vec<u32>;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
         let mut parameters = block.parameters.clone();
-        parameters.antennas_enu_metres.truncate(block.shape);
-        Ok(Box::new(cpu::Check::new(parameters, &block.ports.inputs[0], env)))
+        parameters.antennas_enu_metres.truncate(block.shape.len());
+        let numbers = block.shape.clone();
+        Ok(Box::new(cpu::Check::new(parameters, numbers, &block.ports.inputs[0], env)))
     })];
 
-    fn ports(&self, inputs: &[PortType]) -> Checked<usize> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<Vec<u32>> {
         let mut refusals = Vec::new();
         self.check_parameters(&mut refusals);
         let input = &inputs[0];
         let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
         let mut found = None;
-        if names != ["channel", "baseline", "product"] || input.axes[2].len != 4 {
+        if names != ["channel", "baseline", "product"] || ![1, 4].contains(&input.axes[2].len) {
             refusals.push(
                 Refusal::new(codes::INPUT_AXIS, At::Input(0), "the input must be visibilities")
                     .label(format!("this is {input}"))
-                    .help("connect a `correlator`: [channel][baseline][product 4]"),
+                    .help("connect a `correlator`: [channel][baseline][product]"),
             );
         } else {
             let placed = self.antennas_enu_metres.len();
@@ -125,8 +125,14 @@ impl KindSpec for FringeCheck {
             if input.validity.axes != input.axes {
                 refusals.extend(axes::refuse_validity(0, input, &[("baseline", baselines)]));
             }
-            found = antennas_of(baselines).filter(|antennas| *antennas <= placed);
+            found = visibilities::antennas(input);
             if found.is_none() {
+                let message = "the baselines of the input must be all pairs of antennas";
+                refusals.push(
+                    Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "baseline"), message)
+                        .help("connect a `correlator`, without a selection of baselines"),
+                );
+            } else if found.as_ref().is_some_and(|numbers| numbers.len() > placed) {
                 let message = format!(
                     "`antennas_enu_metres` has {placed} positions, too few for {baselines} baselines"
                 );
@@ -147,14 +153,15 @@ impl KindSpec for FringeCheck {
             );
         }
         match found {
-            Some(antennas) if refusals.is_empty() => Ok((antennas, vec![])),
+            Some(numbers) if refusals.is_empty() => Ok((numbers, vec![])),
             _ => Err(refusals),
         }
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
-        // One double-precision complex sum per channel and baseline, for the four products together.
-        let host_bytes = block.ports.inputs[0].elements() / 4 * size_of::<[f64; 2]>();
+        // One double-precision complex sum per channel and baseline, for all products together.
+        let input = &block.ports.inputs[0];
+        let host_bytes = input.elements() / input.axes[2].len * size_of::<[f64; 2]>();
         Resources { host_bytes, ..Resources::default() }
     }
 }

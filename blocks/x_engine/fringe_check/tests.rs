@@ -158,6 +158,39 @@ fn run_without_visibilities_fails_only_with_a_limit() {
 }
 
 #[test]
+fn one_polarisation_has_the_phases_of_two_and_numbers_of_antennas_are_shown() {
+    let mut one = input();
+    one.axes[2].len = 1;
+    let labels = ["5-5", "5-2", "2-2", "5-9", "2-9", "9-9"];
+    one.axes[1] = Axis::labelled("baseline", labels);
+    let env = Env::detached("check");
+    let ports = Ports { inputs: vec![one.clone()], outputs: vec![] };
+    let block = parameters().build(&ports.inputs, &env).unwrap();
+    let mut harness = Harness::new(block, &ports, 4).unwrap();
+    harness.send(0, |frame| {
+        frame.fill_validity(1);
+        let (_, mut values) = frame.parts_mut::<[i32; 2]>().unwrap();
+        for channel in 0..CHANNELS {
+            let hz = channel as f64 * 856e6 / CHANNELS as f64;
+            for (a1, a2) in [(0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2)] {
+                let delay = SKY.delay_seconds(PLACES[a1]) - SKY.delay_seconds(PLACES[a2]);
+                let value = Complex64::cis(-TAU * hz * delay) * 1e6;
+                values[0] = [value.re as i32, value.im as i32];
+                values = &mut values[1..];
+            }
+        }
+    });
+    harness.end(0);
+    Harness::block_on(harness.run()).unwrap();
+    let summary = env.summary.get();
+    assert!(summary.contains("largest deviation 0.00 degrees"), "{summary}");
+    assert!(["5-2 ", "5-9 ", "2-9 "].iter().all(|pair| summary.contains(pair)), "{summary}");
+    one.axes[1] = Axis::labelled("baseline", (0..6).map(|n| format!("{n}-{n}")));
+    let refused = parameters().outputs(&[one]).unwrap_err();
+    assert_eq!(refused[0].message, "the baselines of the input must be all pairs of antennas");
+}
+
+#[test]
 fn fringe_check_rejects_mismatched_inputs_and_parameters() {
     let mut bad = parameters();
     bad.antennas_enu_metres.pop();

@@ -1,6 +1,6 @@
 //! Factors of an update, within limits.
 
-use super::sums::POLS;
+use super::sums::Shape;
 use super::{GainSolver, Mode};
 use num_complex::Complex64;
 
@@ -11,46 +11,52 @@ pub(super) struct Corrections {
     /// Logarithms of the largest factors of an update, and of all updates together.
     max_step: f64,
     max_change: f64,
-    /// `[antenna][group]`.
-    pub(super) factors: Vec<[Complex64; POLS]>,
-    /// Logarithms of the amplitudes of all factors that took effect, `[antenna][group]`.
-    applied: Vec<[f64; POLS]>,
+    /// `[antenna][group][pol]`.
+    pub(super) factors: Vec<Complex64>,
+    /// Logarithms of the amplitudes of all factors that took effect, `[antenna][group][pol]`.
+    applied: Vec<f64>,
     groups: usize,
+    pols: usize,
     /// Logarithms of the amplitudes of the solution at work.
     logarithms: Vec<f64>,
 }
 
 impl Corrections {
-    pub(super) fn new(parameters: &GainSolver, antennas: usize, groups: usize) -> Self {
+    pub(super) fn new(parameters: &GainSolver, shape: &Shape) -> Self {
+        let Shape { antennas, pols, .. } = *shape;
+        let groups = shape.groups();
         Self {
             mode: parameters.mode,
             loop_gain: parameters.loop_gain,
             max_step: parameters.max_amplitude_step.ln(),
             max_change: parameters.max_amplitude_change.ln(),
-            factors: vec![[Complex64::ONE; POLS]; antennas * groups],
-            applied: vec![[0.0; POLS]; antennas * groups],
+            factors: vec![Complex64::ONE; antennas * groups * pols],
+            applied: vec![0.0; antennas * groups * pols],
             groups,
+            pols,
             logarithms: Vec::with_capacity(antennas),
         }
     }
 
     /// Resets all factors to 1.
     pub(super) fn clear(&mut self) {
-        self.factors.fill([Complex64::ONE; POLS]);
+        self.factors.fill(Complex64::ONE);
     }
 
     /// Whether all factors are 1.
     pub(super) fn is_empty(&self) -> bool {
-        self.factors.iter().flatten().all(|factor| *factor == Complex64::ONE)
+        self.factors.iter().all(|factor| *factor == Complex64::ONE)
     }
 
     /// Notes that the factors took effect.
     pub(super) fn apply(&mut self) {
-        for (applied, factors) in self.applied.iter_mut().zip(&self.factors) {
-            for (applied, factor) in applied.iter_mut().zip(factors) {
-                *applied += factor.norm().ln();
-            }
+        for (applied, factor) in self.applied.iter_mut().zip(&self.factors) {
+            *applied += factor.norm().ln();
         }
+    }
+
+    fn place(&self, antenna: usize, group: usize, pol: usize) -> usize {
+        (antenna * self.groups + group) * self.pols + pol
     }
 
     /// Logarithm of the factor for an amplitude with this logarithm relative to the mean, and whether it was limited.
@@ -81,7 +87,7 @@ impl Corrections {
             for (antenna, gain) in gains.iter().enumerate() {
                 let Some(gain) = gain else { continue };
                 let logarithm = gain.norm().ln();
-                let applied = self.applied[antenna * self.groups + group][pol];
+                let applied = self.applied[self.place(antenna, group, pol)];
                 let limited = is_complex && self.limit(logarithm - level, applied).1;
                 if !limited {
                     (sum, number) = (sum + logarithm, number + 1);
@@ -97,14 +103,14 @@ impl Corrections {
         for (antenna, gain) in gains.iter_mut().enumerate() {
             let Some(gain) = gain else { continue };
             *gain /= level.exp();
-            let place = antenna * self.groups + group;
+            let place = self.place(antenna, group, pol);
             let (logarithm, is_limited) = match self.mode {
-                Mode::Complex => self.limit(gain.norm().ln(), self.applied[place][pol]),
+                Mode::Complex => self.limit(gain.norm().ln(), self.applied[place]),
                 Mode::Phase => (0.0, false),
             };
             limited += usize::from(is_limited);
             let phase = -self.loop_gain * gain.arg();
-            self.factors[place][pol] = Complex64::from_polar(logarithm.exp(), phase);
+            self.factors[place] = Complex64::from_polar(logarithm.exp(), phase);
         }
         limited
     }

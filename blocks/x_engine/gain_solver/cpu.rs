@@ -5,7 +5,7 @@ use super::fit::{Failure, Fit, UNKNOWN};
 use super::health::Health;
 use super::report::{Errors, Report};
 use super::settings::Settings;
-use super::sums::{POLS, Shape, Sums};
+use super::sums::{Shape, Sums};
 use super::{FLAGGED, GAINS, GainSolver};
 use fxgraph::event::EventKind;
 use fxgraph::live_updates::{Answer, Requester};
@@ -115,11 +115,11 @@ impl Solver {
             summed: 0,
             first: 0,
             request: None,
-            gains: vec![None; shape.groups() * POLS * shape.antennas],
-            estimates: vec![UNKNOWN; shape.groups() * POLS * shape.antennas],
-            residuals: vec![f64::NAN; shape.groups() * POLS],
-            corrections: Corrections::new(parameters, shape.antennas, shape.groups()),
-            health: Health::new(shape.antennas, reference, after, env),
+            gains: vec![None; shape.groups() * shape.pols * shape.antennas],
+            estimates: vec![UNKNOWN; shape.groups() * shape.pols * shape.antennas],
+            residuals: vec![f64::NAN; shape.groups() * shape.pols],
+            corrections: Corrections::new(parameters, shape),
+            health: Health::new([shape.antennas, shape.pols], reference, after, env),
             flagging: Vec::with_capacity(shape.antennas),
             solved: None,
             last_reason: String::new(),
@@ -196,7 +196,7 @@ impl Solver {
             Errors { dump: self.dumps, amplitude: 0.0, phase_degrees: 0.0, residual: 0.0 };
         self.corrections.clear();
         let mut is_solved = false;
-        for pol in 0..POLS {
+        for pol in 0..self.shape.pols {
             is_solved |= self.solve_pol(pol, &mut errors);
         }
         self.figures.silent_antennas.set(self.health.silent() as f64);
@@ -217,7 +217,7 @@ impl Solver {
         let (mut has_signal, mut is_solved) = (false, false);
         self.health.begin();
         for group in 0..groups {
-            let solution = group * POLS + pol;
+            let solution = group * self.shape.pols + pol;
             let of_antennas = solution * antennas..(solution + 1) * antennas;
             let gains = &mut self.gains[of_antennas.clone()];
             let estimates = &mut self.estimates[of_antennas];
@@ -247,7 +247,7 @@ impl Solver {
     /// Turns the gains of a solution to the reference antenna, and computes their uncertainties and corrections.
     fn correct(&mut self, group: usize, pol: usize, errors: &mut Errors) {
         let antennas = self.shape.antennas;
-        let first = (group * POLS + pol) * antennas;
+        let first = (group * self.shape.pols + pol) * antennas;
         let gains = &mut self.gains[first..][..antennas];
         let estimates = &mut self.estimates[first..][..antennas];
         // Without the reference antenna the phase of the most significant one stays in this group.
@@ -278,16 +278,17 @@ impl Solver {
         if !self.corrections.is_empty() {
             let in_force = self.requester.in_force(&self.targets, GAINS);
             let in_force = in_force.ok_or("a target does not exist, or this run has no control")?;
-            let corrections = self.corrections.factors.chunks_exact(self.shape.groups());
+            let Shape { pols, of_group, .. } = self.shape;
+            let corrections = self.corrections.factors.chunks_exact(self.shape.groups() * pols);
             for ((target, value), corrections) in
                 self.targets.iter().zip(in_force.values).zip(corrections)
             {
                 // An antenna that keeps its gains need not answer.
-                if corrections.iter().flatten().all(|factor| *factor == Complex64::ONE) {
+                if corrections.iter().all(|factor| *factor == Complex64::ONE) {
                     continue;
                 }
                 let gains = Settings::read(value)
-                    .and_then(|settings| settings.corrected(corrections, self.shape.of_group))
+                    .and_then(|settings| settings.corrected(corrections, pols, of_group))
                     .map_err(|why| format!("`{target}`: {why}"))?;
                 parameters.insert(target.clone(), json!({ GAINS: gains }));
             }
@@ -326,13 +327,14 @@ impl Solver {
 
     /// Writes the last solution to a frame.
     fn write(&self, frame: &mut FrameMut, errors: &Errors) -> Result<(), BlockError> {
-        let (antennas, groups) = (self.shape.antennas, self.shape.groups());
+        let Shape { antennas, pols, .. } = self.shape;
+        let groups = self.shape.groups();
         let (header, values) = frame.parts_mut::<Complex32>()?;
         header.timestamp = self.first;
         for (place, gain) in self.gains.iter().enumerate() {
             let (solution, antenna) = (place / antennas, place % antennas);
-            let (group, pol) = (solution / POLS, solution % POLS);
-            let place = (antenna * POLS + pol) * groups + group;
+            let (group, pol) = (solution / pols, solution % pols);
+            let place = (antenna * pols + pol) * groups + group;
             let value = gain.unwrap_or_default();
             values[place] = Complex32::new(value.re as f32, value.im as f32);
             header.validity[place] = u32::from(gain.is_some());
@@ -341,8 +343,8 @@ impl Solver {
             let values = header.annotations.reset(name, self.estimates.len());
             for (place, estimate) in self.estimates.iter().enumerate() {
                 let (solution, antenna) = (place / antennas, place % antennas);
-                let (group, pol) = (solution / POLS, solution % POLS);
-                values[(antenna * POLS + pol) * groups + group] = uncertainty(estimate);
+                let (group, pol) = (solution / pols, solution % pols);
+                values[(antenna * pols + pol) * groups + group] = uncertainty(estimate);
             }
         }
         header.annotations.reset("residual", self.residuals.len()).copy_from_slice(&self.residuals);

@@ -1,6 +1,5 @@
 //! Antennas without a signal, and the reference antenna, from solution to solution.
 
-use super::sums::POLS;
 use fxgraph::Env;
 use fxgraph::event::{BlockEvents, EventKind};
 use fxgraph_dsp::stefcal::Estimate;
@@ -38,11 +37,11 @@ pub(super) struct Health {
     /// Solutions in a row after which an antenna counts as one without a signal.
     after: usize,
     /// `[pol][antenna]`.
-    antennas: [Vec<Steady>; POLS],
+    antennas: Vec<Vec<Steady>>,
     /// Whether there is a correlated signal.
-    sources: [Steady; POLS],
+    sources: Vec<Steady>,
     /// Reference antenna of each polarisation.
-    pub(super) references: [usize; POLS],
+    pub(super) references: Vec<usize>,
     /// Antennas of the polarisation at work.
     observed: Vec<Observed>,
     /// Whether each antenna has become one without a signal in all polarisations, and is not flagged yet.
@@ -51,12 +50,17 @@ pub(super) struct Health {
 }
 
 impl Health {
-    pub(super) fn new(antennas: usize, reference: usize, after: usize, env: &Env) -> Self {
+    pub(super) fn new(
+        [antennas, pols]: [usize; 2],
+        reference: usize,
+        after: usize,
+        env: &Env,
+    ) -> Self {
         Self {
             after,
-            antennas: [vec![Steady::default(); antennas], vec![Steady::default(); antennas]],
-            sources: [Steady::default(); POLS],
-            references: [reference; POLS],
+            antennas: vec![vec![Steady::default(); antennas]; pols],
+            sources: vec![Steady::default(); pols],
+            references: vec![reference; pols],
             observed: vec![Observed::default(); antennas],
             to_flag: vec![false; antennas],
             events: env.events.clone(),

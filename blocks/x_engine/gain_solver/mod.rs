@@ -11,6 +11,7 @@ mod sums;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
+use crate::common::visibilities;
 use fxgraph::diagnostic::codes;
 use fxgraph::live_updates::Target;
 use fxgraph::{
@@ -18,7 +19,6 @@ use fxgraph::{
     KindSpec, PortType, Refusal, Resources, ValidityType,
 };
 use fxgraph_dsp::geometry::Direction;
-use fxgraph_dsp::stefcal::antennas_of;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sums::Shape;
@@ -69,7 +69,7 @@ pub struct GainSolver {
     /// `flag_antennas_in`.
     #[param(default = 3, range = 1..=1_000_000)]
     pub silent_solutions: usize,
-    /// Block in which antennas without a signal in both polarisations are flagged, by a live update of its
+    /// Block in which antennas without a signal in all polarisations are flagged, by a live update of its
     /// `flagged_antennas`: an `antenna_stack` or a `spead_source`. By default no antenna is flagged.
     pub flag_antennas_in: Option<String>,
     /// Largest factor by which an update raises or lowers an amplitude.
@@ -208,14 +208,14 @@ impl KindSpec for GainSolver {
         let lengths: Vec<_> = input.axes.iter().map(|axis| (axis.name, axis.len)).collect();
         let (
             Dtype::Ci32 | Dtype::Cf32,
-            &[("channel", channels), ("baseline", baselines), ("product", 4)],
+            &[("channel", channels), ("baseline", baselines), ("product", products @ (1 | 4))],
         ) = (input.dtype, lengths.as_slice())
         else {
             let message = format!("`gain_solver` cannot read `{input}`");
-            let help = "connect a `correlator`: ci32 or cf32 [channel][baseline][product 4]";
+            let help = "connect a `correlator`: ci32 or cf32 [channel][baseline][product]";
             return Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
         };
-        let Some(antennas) = antennas_of(baselines) else {
+        let Some(antennas) = visibilities::antennas(input).map(|numbers| numbers.len()) else {
             let message = format!("{baselines} baselines are not those of all pairs of antennas");
             let at = At::InputAxis(0, "baseline");
             return Err(vec![Refusal::new(codes::INPUT_AXIS, at, message)]);
@@ -234,7 +234,7 @@ impl KindSpec for GainSolver {
             return Err(refusals);
         };
         let shape = Shape::new(self, input, antennas);
-        let pol = Axis::labelled("pol", ["0", "1"]);
+        let pol = Axis::labelled("pol", ["0", "1"].iter().take(products.isqrt()).copied());
         let axes = vec![Axis::new("antenna", antennas), pol, Axis::new("channel", shape.groups())];
         let band = input.band.map(|band| {
             let channel_hz = band.step_hz();

@@ -1,6 +1,5 @@
 //! Gains that are in force in the targets, and their corrected values.
 
-use super::sums::POLS;
 use crate::f_engine::postproc::{Gains, PolGains};
 use num_complex::{Complex32, Complex64};
 use serde_json::{Value, json};
@@ -19,12 +18,14 @@ impl Settings {
     /// `corrections` `[group][pol]`. An error if there are fewer gains, or if a gain is not finite.
     pub(super) fn corrected(
         &self,
-        corrections: &[[Complex64; POLS]],
+        corrections: &[Complex64],
+        pols: usize,
         of_group: usize,
     ) -> Result<Value, String> {
-        let channels = corrections.len() * of_group;
-        let mut pols = Vec::with_capacity(POLS);
-        for pol in 0..POLS {
+        let groups = corrections.len() / pols;
+        let channels = groups * of_group;
+        let mut corrected = Vec::with_capacity(pols);
+        for pol in 0..pols {
             let gains = match &self.0 {
                 Gains::One(gain) => std::slice::from_ref(gain),
                 Gains::PerPol(list) => match list.get(pol) {
@@ -35,7 +36,7 @@ impl Settings {
             };
             let product = |gain: &Complex32, group: usize| -> Result<Value, String> {
                 let gain = Complex64::new(gain.re.into(), gain.im.into());
-                let gain = gain * corrections[group][pol];
+                let gain = gain * corrections[group * pols + pol];
                 let (re, im) = (gain.re as f32, gain.im as f32);
                 if re.is_finite() && im.is_finite() {
                     Ok(json!({"re": re, "im": im}))
@@ -43,12 +44,12 @@ impl Settings {
                     Err("the corrected gain is not finite".to_owned())
                 }
             };
-            pols.push(match (gains, corrections) {
-                ([gain], [_]) => product(gain, 0)?,
+            corrected.push(match (gains, groups) {
+                ([gain], 1) => product(gain, 0)?,
                 ([gain], _) => {
                     (0..channels).map(|c| product(gain, c / of_group)).collect::<Result<_, _>>()?
                 }
-                (gains, [_]) => {
+                (gains, 1) => {
                     gains.iter().map(|gain| product(gain, 0)).collect::<Result<_, _>>()?
                 }
                 (gains, _) if gains.len() == channels => {
@@ -60,6 +61,6 @@ impl Settings {
                 }
             });
         }
-        Ok(Value::Array(pols))
+        Ok(Value::Array(corrected))
     }
 }

@@ -2,15 +2,10 @@
 
 use super::GainSolver;
 use crate::common::axes::refuse_means;
+use crate::common::visibilities::parallel;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Band, BlockError, Dtype, Frame, PortType, Refusal};
 use num_complex::{Complex32, Complex64};
-
-/// Products of equal polarisations.
-const PARALLEL: [usize; 2] = [0, 3];
-const PRODUCTS: usize = 4;
-/// Polarisations.
-pub(super) const POLS: usize = 2;
 
 /// Sizes of input and solutions.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +14,8 @@ pub struct Shape {
     band: Option<Band>,
     pub(super) antennas: usize,
     pub(super) channels: usize,
+    /// Polarisations: 1 or 2.
+    pub(super) pols: usize,
     /// Channels with a common gain.
     pub(super) of_group: usize,
     /// Products of independent samples in a visibility of one channel, for each count of its validity.
@@ -45,7 +42,7 @@ pub(super) fn refuse_validity(port: &PortType) -> Option<Refusal> {
 
 /// Memory of the sums, in bytes.
 pub(super) fn host_bytes(shape: &Shape) -> usize {
-    let sums = shape.groups() * POLS * shape.baselines();
+    let sums = shape.groups() * shape.pols * shape.baselines();
     let phases = if shape.band.is_some() { shape.antennas * shape.channels } else { 0 };
     let fit = super::fit::host_bytes(shape.antennas);
     sums * size_of::<(Complex64, f64)>() + phases * size_of::<Complex64>() + fit
@@ -75,6 +72,7 @@ impl Shape {
             band: port.band,
             antennas,
             channels,
+            pols: port.axes[2].len.isqrt(),
             of_group,
             products_per_count,
             units,
@@ -111,7 +109,7 @@ impl Sums {
                 }
             }
         }
-        let len = shape.groups() * POLS * shape.baselines();
+        let len = shape.groups() * shape.pols * shape.baselines();
         Self { shape, stops, visibilities: vec![Complex64::ZERO; len], counts: vec![0.0; len] }
     }
 
@@ -146,7 +144,8 @@ impl Sums {
         validity: &[u32],
         number: impl Fn(T) -> Complex64,
     ) {
-        let Shape { antennas, channels, of_group, units, .. } = self.shape;
+        let Shape { antennas, channels, pols, of_group, units, .. } = self.shape;
+        let products = pols * pols;
         let baselines = self.shape.baselines();
         // The lowest channel of a real-sampled band contains the DC offsets of the digitisers.
         let has_offset = self.shape.band.is_some_and(|band| band.first_channel == 0);
@@ -159,14 +158,14 @@ impl Sums {
                         Some(stops) if !stops.is_empty() => stops[a1] * stops[a2].conj(),
                         _ => Complex64::ONE,
                     };
-                    for (pol, product) in PARALLEL.into_iter().enumerate() {
+                    for (pol, product) in parallel(products).iter().enumerate() {
                         let unit = channel * units[0] + baseline * units[1] + product * units[2];
                         let count = validity[unit];
                         if count == 0 {
                             continue;
                         }
-                        let value = values[(channel * baselines + baseline) * PRODUCTS + product];
-                        let sum = (channel / of_group * POLS + pol) * baselines + baseline;
+                        let value = values[(channel * baselines + baseline) * products + product];
+                        let sum = (channel / of_group * pols + pol) * baselines + baseline;
                         self.visibilities[sum] += number(value) * stop;
                         self.counts[sum] += f64::from(count);
                     }
@@ -186,7 +185,7 @@ impl Sums {
         products: &mut Vec<f64>,
     ) {
         let baselines = self.shape.baselines();
-        let which = (group * POLS + pol) * baselines;
+        let which = (group * self.shape.pols + pol) * baselines;
         let counts = &self.counts[which..which + baselines];
         let sums = &self.visibilities[which..which + baselines];
         let per_count = self.shape.products_per_count;

@@ -117,20 +117,31 @@ struct Bench {
     /// Gain of each antenna, polarisation and channel before the F-engine.
     truth: fn(usize, usize, usize) -> Complex64,
     missing: Option<usize>,
+    pols: usize,
     stops: Box<dyn Fn(usize, usize) -> Complex64>,
 }
 
 impl Bench {
     fn new(kind: &GainSolver, truth: fn(usize, usize, usize) -> Complex64) -> Self {
-        let outputs = kind.outputs(&[input()]).unwrap();
-        let ports = Ports { inputs: vec![input()], outputs };
+        Self::of_pols(2, kind, truth)
+    }
+
+    fn of_pols(
+        pols: usize,
+        kind: &GainSolver,
+        truth: fn(usize, usize, usize) -> Complex64,
+    ) -> Self {
+        let mut input = input();
+        input.axes[2].len = pols * pols;
+        let outputs = kind.outputs(std::slice::from_ref(&input)).unwrap();
+        let ports = Ports { inputs: vec![input], outputs };
         let (env, engines) = (Env::detached("solver"), Arc::<Engines>::default());
         let events = Arc::new(Events::default());
         env.events.redirect(Some((Arc::clone(&events), "solver".to_owned())));
         env.updates.serve(Arc::clone(&engines) as Arc<dyn Controller>);
         let harness = Harness::new(kind.build(&ports.inputs, &env).unwrap(), &ports, 4).unwrap();
         let stops = Box::new(|_, _| Complex64::ONE);
-        Self { harness, engines, env, events, dump: 0, truth, missing: None, stops }
+        Self { harness, engines, env, events, dump: 0, truth, missing: None, pols, stops }
     }
 
     /// Texts of all events.
@@ -171,7 +182,8 @@ impl Bench {
                     if channel == 0 {
                         validity.push(count as u32);
                     }
-                    for (p1, p2) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
+                    for n in 0..self.pols * self.pols {
+                        let (p1, p2) = (n % self.pols, n / self.pols);
                         let mut value =
                             100.0 * gain(a1, p1, channel) * gain(a2, p2, channel).conj();
                         if a1 == a2 {
@@ -211,7 +223,7 @@ impl Bench {
     /// Differences of all gains in force from gains that leave no error, relative to antenna 0.
     fn error(&self) -> f64 {
         let mut worst: f64 = 0.0;
-        for pol in 0..2 {
+        for pol in 0..self.pols {
             for channel in 1..CHANNELS {
                 let total = |antenna| {
                     (self.truth)(antenna, pol, channel) * self.engines.gain(antenna, pol, channel)
@@ -235,6 +247,33 @@ fn of_antenna(antenna: usize, pol: usize, _: usize) -> Complex64 {
 
 fn of_channel(antenna: usize, pol: usize, channel: usize) -> Complex64 {
     of_antenna(antenna, pol, channel) * Complex64::from_polar(1.0, (antenna * channel) as f64)
+}
+
+#[test]
+fn one_polarisation_has_the_solutions_and_updates_of_the_first_of_two() {
+    let mut two = Bench::of_pols(2, &parameters(), of_antenna);
+    let mut one = Bench::of_pols(1, &parameters(), of_antenna);
+    for is_first in [true, false] {
+        let (of_two, of_one) = (two.dump().unwrap(), one.dump().unwrap());
+        let firsts: Vec<Complex32> = of_two.0.iter().step_by(2).copied().collect();
+        assert_eq!((of_one.0, of_one.1), (firsts, vec![1; ANTENNAS]));
+        if is_first {
+            two.answer(Ok(STEP));
+            one.answer(Ok(STEP));
+        }
+    }
+    assert!(one.error() < 1e-5, "{}", one.error());
+    let gains = one.engines.gains.lock().unwrap();
+    assert!(gains.values().all(|gains| gains.as_array().unwrap().len() == 1), "{gains:?}");
+}
+
+#[test]
+fn selected_baselines_are_rejected() {
+    let mut selected = input();
+    // As many as all pairs of 4 antennas.
+    selected.axes[1] = Axis::labelled("baseline", (0..10).map(|n| format!("{n}-{n}")));
+    let refused = parameters().outputs(&[selected]).unwrap_err();
+    assert!(refused[0].message.contains("not those of all pairs"), "{}", refused[0].message);
 }
 
 #[test]
@@ -382,9 +421,9 @@ fn run_fails_at_its_end_if_the_last_errors_are_too_large() {
 
 #[test]
 fn settings_keep_their_form_where_they_can() {
-    let twice = [[Complex64::new(2.0, 0.0), Complex64::I]];
+    let twice = [Complex64::new(2.0, 0.0), Complex64::I];
     let corrected = |value: Option<Value>, of_group| {
-        Settings::read(value).and_then(|settings| settings.corrected(&twice, of_group))
+        Settings::read(value).and_then(|settings| settings.corrected(&twice, 2, of_group))
     };
     let gain = |re: f32, im: f32| json!({"re": re, "im": im});
     assert_eq!(corrected(None, 4).unwrap(), json!([gain(2.0, 0.0), gain(0.0, 1.0)]));
@@ -394,9 +433,9 @@ fn settings_keep_their_form_where_they_can() {
     );
     assert_eq!(corrected(Some(json!([1])), 1).unwrap_err(), "`gains` has no polarisation 1");
     assert_eq!(corrected(Some(json!(3e38)), 1).unwrap_err(), "the corrected gain is not finite");
-    let twice = [twice[0], twice[0]];
+    let twice = [twice, twice].concat();
     let settings = Settings::read(Some(json!([[1, 1, 1], 1]))).unwrap();
-    assert_eq!(settings.corrected(&twice, 2).unwrap_err(), "`gains` has 3 channels, not 4");
+    assert_eq!(settings.corrected(&twice, 2, 2).unwrap_err(), "`gains` has 3 channels, not 4");
 }
 
 #[test]
