@@ -71,7 +71,9 @@ impl Samples {
             }
         };
         let samples = port.axes[port.axes.len() - 1].len;
-        let rate_hz = port.clock.frames_per_second() * samples as f64;
+        // Exact for a whole number of ticks per sample.
+        let ticks = port.clock.samples_per_frame as f64 / samples as f64;
+        let rate_hz = port.clock.adc_sample_rate_hz / ticks;
         let is_complex = port.dtype.is_complex();
         if let Some(hz) = intermediate_hz.filter(|hz| !hz.is_finite()) {
             let message = format!("`intermediate_hz` must be finite, got {hz}");
@@ -212,7 +214,7 @@ mod tests {
         for (frame_ticks, rate_hz) in [(4000, 4e6), (2500, 6.4e6), (500, 32e6)] {
             let port = port(Dtype::Cf32, 16e6, frame_ticks, None);
             let samples = Samples::of_port(&port, 0, None).unwrap();
-            assert_eq!(samples.rate_hz, rate_hz);
+            assert!((samples.rate_hz - rate_hz).abs() < 1e-6);
             assert_eq!(
                 (samples.ticks_of(1000), samples.samples_in(frame_ticks)),
                 (frame_ticks, 1000)

@@ -134,26 +134,80 @@ blocks:
     }
 }
 
+/// Writes a SigMF recording of `samples`; returns the block that plays it.
+fn sigmf(folder: &Path, samples: &[Complex64], sideband: &str) -> String {
+    let path = folder.join("x.sigmf-meta");
+    let parts = samples.iter().flat_map(|z| [z.re as f32, z.im as f32]);
+    let bytes: Vec<u8> = parts.flat_map(f32::to_le_bytes).collect();
+    fs::write(path.with_extension("sigmf-data"), bytes).unwrap();
+    let meta = json!({
+        "global": {"core:datatype": "cf32_le", "core:version": "1.2.0", "core:sample_rate": RATE_HZ},
+        "captures": [{"core:sample_start": 0, "core:frequency": CENTRE_HZ}], "annotations": [],
+    });
+    fs::write(&path, meta.to_string()).unwrap();
+    let source = json!({"kind": "sigmf_source", "parameters": {
+        "path": path, "samples_per_frame": FRAME, "sideband": sideband,
+    }});
+    source.to_string()
+}
+
 #[test]
 fn one_sigmf_source_feeds_filter_bank_and_acquisition_in_both_sidebands() {
     for sideband in ["upper", "lower"] {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x.sigmf-meta");
         let is_lower = sideband == "lower";
         let sample = |z: Complex64| if is_lower { z.conj() } else { z };
         let samples: Vec<Complex64> = sky().into_iter().map(sample).collect();
-        let parts = samples.iter().flat_map(|z| [z.re as f32, z.im as f32]);
-        let bytes: Vec<u8> = parts.flat_map(f32::to_le_bytes).collect();
-        fs::write(path.with_extension("sigmf-data"), bytes).unwrap();
-        let meta = json!({
-            "global": {"core:datatype": "cf32_le", "core:version": "1.2.0", "core:sample_rate": RATE_HZ},
-            "captures": [{"core:sample_start": 0, "core:frequency": CENTRE_HZ}], "annotations": [],
-        });
-        fs::write(&path, meta.to_string()).unwrap();
-        let source = json!({"kind": "sigmf_source", "parameters": {
-            "path": path, "samples_per_frame": FRAME, "sideband": sideband,
-        }});
-        check(folder.path(), &source.to_string(), &samples, is_lower);
+        let source = sigmf(folder.path(), &samples, sideband);
+        check(folder.path(), &source, &samples, is_lower);
+    }
+}
+
+/// Samples of 4/3 ticks behind one `resampler`, and real samples of 2/3 ticks behind another.
+#[test]
+fn satellite_behind_a_resampler_has_its_phases_in_complex_and_real_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).display().to_string();
+    let mut text = format!(
+        "flowgraph: resampled\nblocks:\n  samples: {}\n",
+        sigmf(folder.path(), &sky(), "upper")
+    );
+    for output in ["complex", "real"] {
+        text += &format!(
+            "  {output}: {{kind: resampler, input: samples, parameters: {{bandwidth_hz: 3.072e+6, output: {output}}}}}
+  {output}_acquire:
+    {{kind: gnss_acquisition, input: {output}, parameters: {{satellites: [{{system: gps_l1_ca, prn: {PRN}}}], every_frames: 1}}}}
+  {output}_acquired: {{kind: file_sink, input: {output}_acquire, parameters: {{path: '{}'}}}}
+  {output}_correlate:
+    kind: gnss_correlator
+    input: {output}
+    parameters:
+      satellites: [{{system: gps_l1_ca, prn: {PRN}, doppler_hz: {DOPPLER_HZ}, code_phase_chips: {CODE_PHASE_CHIPS}}}]
+      taps_chips: [0.5, 0, -0.5, 20]
+  {output}_sums: {{kind: file_sink, input: {output}_correlate, parameters: {{path: '{}'}}}}
+",
+            name(&format!("{output}_acquired.npy")),
+            name(&format!("{output}_sums.npy")),
+        );
+    }
+    run(&text);
+    for output in ["complex", "real"] {
+        let file = |name: &str| folder.path().join(format!("{output}_{name}.npy"));
+        let acquired: Vec<[f64; VALUES]> = numbers(&file("acquired"));
+        let sums: Vec<[Complex32; 4]> = numbers(&file("sums"));
+        // The filter misses samples before the first frame and after the last one.
+        let whole = 1..FRAMES - 1;
+        for (row, [early, prompt, late, far]) in acquired[whole.clone()].iter().zip(&sums[whole]) {
+            let found = Acquired::found(*row).unwrap();
+            assert!((found.doppler_hz - DOPPLER_HZ).abs() < 50.0, "{output}: {found:?}");
+            // The carrier has phase 0 at timestamp 0, and so has the oscillator of the resampler.
+            assert!(prompt.arg().abs() < 0.1, "{output}: {prompt}");
+            assert!(prompt.norm() > 10.0 * far.norm(), "{output}: {prompt} {far}");
+            for side in [early, late] {
+                let part = side.norm() / prompt.norm();
+                assert!((part - 0.6).abs() < 0.12, "{output}: {part}");
+            }
+        }
     }
 }
 
