@@ -118,7 +118,7 @@ impl Ddc {
     fn band(&self, input: &PortType) -> Band {
         let sideband = input.sideband();
         let [least_hz, most_hz] = Self::edges_hz(input);
-        let middle_hz = (least_hz + most_hz) / 2.0;
+        let middle_hz = f64::midpoint(least_hz, most_hz);
         // Without a band, frequencies are those of the samples.
         let of_band_hz = input.band.map_or(middle_hz, |band| band.centre_hz);
         Band {

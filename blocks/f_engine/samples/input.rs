@@ -48,7 +48,7 @@ fn refuse_dtype(kind: &str, i: usize, input: &PortType) -> Option<Refusal> {
     (!is_digitised(input) && !is_complex(input)).then(|| {
         let message = format!("`{kind}` cannot read {} samples", input.dtype);
         let help = "connect i16 or packed samples of 2 to 10, 12 or 16 bits (`i10p`), or cf32 \
-                    (of `ddc`, or of `convert` from other complex types)";
+                    (of `ddc`, or of `convert` from other types)";
         Refusal::new(codes::INPUT_DTYPE, At::Input(i), message).help(help)
     })
 }
