@@ -112,7 +112,11 @@ impl Array {
 
     /// Starts a second F-engine that waits for its start; `change` edits its flowgraph.
     fn second(&self, change: impl Fn(String) -> String) -> Program {
-        let home = self.folder.path().join("second");
+        self.next("second", change)
+    }
+
+    fn next(&self, name: &str, change: impl Fn(String) -> String) -> Program {
+        let home = self.folder.path().join(name);
         fs::create_dir(&home).unwrap();
         let yaml = fs::read_to_string(self.folder.path().join("parts/f_host_0.yaml")).unwrap();
         Program::start(&home, &change(yaml), &["--hold"])
@@ -238,6 +242,29 @@ fn assert_nothing_is_missing(array: Array, digitiser_frames: usize) {
     assert_eq!(recorded.len(), digitiser_frames * 32768 / (128 * 256) - 1);
 }
 
+#[test]
+fn of_two_takeovers_at_once_one_wins_and_the_other_is_told() {
+    let array = Array::of(7, 2 * FRAMES);
+    let rivals = ["second", "third"].map(|name| array.next(name, |yaml| yaml));
+    array.wait_for_frames();
+    let taken = std::thread::scope(|scope| {
+        let takeovers = rivals.each_ref().map(|rival| scope.spawn(|| array.take_over(rival, &[])));
+        takeovers.map(|takeover| takeover.join().unwrap())
+    });
+    let won = taken.each_ref().map(|output| output.status.success());
+    let said = taken.each_ref().map(|output| text(&output.stderr));
+    assert!(won[0] != won[1], "{said:#?}");
+    let loser = usize::from(won[0]);
+    assert!(said[loser].contains("or is taken over by another flowgraph"), "{}", said[loser]);
+    rivals[loser].wait("ended");
+    let sent = rivals[loser].get("/api/v1/blocks/send.f.output").json();
+    assert_eq!(sent["parameters"]["enabled"], false);
+    assert_nothing_is_missing(array, 2 * FRAMES);
+    for rival in rivals {
+        rival.post("/api/v1/flowgraph/abort");
+    }
+}
+
 /// If it were taken over, its last frames would come after newer ones.
 #[test]
 fn first_flowgraph_that_lags_is_not_taken_over() {
@@ -270,7 +297,7 @@ fn first_flowgraph_that_lags_is_taken_over_when_it_has_caught_up() {
 /// flagged.
 #[test]
 fn second_flowgraph_that_stands_still_gives_the_streams_back() {
-    let array = Array::start(3);
+    let array = Array::of(3, 3 * FRAMES);
     let second = array.second(|yaml| yaml);
     let process = second.child.id().to_string();
     let address = second.address;
@@ -288,7 +315,7 @@ fn second_flowgraph_that_stands_still_gives_the_streams_back() {
         }
         assert!(Command::new("kill").args(["-STOP", &process]).status().unwrap().success());
     });
-    let taken = array.take_over(&second, &["--limit", "3s"]);
+    let taken = array.take_over(&second, &["--limit", "8s"]);
     let said = text(&taken.stderr);
     freeze.join().unwrap_or_else(|_| panic!("{said}"));
     assert!(!taken.status.success());

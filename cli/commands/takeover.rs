@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::terminal::Terminal;
 use crate::units;
 use fxgraph_api::blocks::BlockPage;
-use fxgraph_api::changes::{Retuned, UpdateInfo};
+use fxgraph_api::changes::{PreparedUpdate, Retuned, UpdateInfo};
 use fxgraph_api::flowgraph::{FlowgraphPage, Health, ScheduledValue};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -93,13 +93,17 @@ impl Takeover {
         new.start(&flowgraph, self.limit)?;
         let takeover = Steps { old: &old, new: &new, sinks: &sinks, enabled, limit: self.limit };
         takeover.wait_ready(self.lead)?;
-        if steady(&old.page()?)? != before {
-            new.end("abort");
-            let help = "start the second flowgraph again and repeat the takeover";
-            return Err(old.refuse("was changed during the takeover", Some(help)));
-        }
-        let at = takeover.timestamp(self.lead)?.max(page.steady_state_timestamp);
-        let at = match takeover.switch(at) {
+        let claim = match takeover.claim(&before) {
+            Ok(claim) => claim,
+            Err(failure) => {
+                new.end("abort");
+                return Err(failure);
+            }
+        };
+        let lead = self.lead.as_secs_f64() * claim.adc_sample_rate_hz.unwrap_or_default();
+        let newest = claim.newest_timestamp.unwrap_or_default();
+        let at = newest.saturating_add(lead as u64).max(page.steady_state_timestamp);
+        let at = match takeover.switch(at, &claim.id) {
             Ok(at) => at,
             Err(failure) => {
                 takeover.take_back(terminal);
@@ -272,6 +276,17 @@ impl Side {
         Err(self.refuse("did not start in time", None))
     }
 
+    fn cancel(&self, update: &str) {
+        // Without an answer it ends by itself.
+        let path = format!("/api/v1/updates/{update}");
+        let _ = self.client.send::<Value>(Method::DELETE, &path, None);
+    }
+
+    fn commit(&self, update: &str, at: u64) -> Result<Retuned, Failure> {
+        let path = format!("/api/v1/updates/{update}/commit?at={at}");
+        self.client.send(Method::POST, &path, None)
+    }
+
     fn end(&self, how: &str) {
         let path = format!("/api/v1/flowgraph/{how}");
         // A flowgraph that does not answer has ended.
@@ -312,6 +327,11 @@ impl Side {
             return Err(self.refuse("sends no streams, so there is nothing to take over", None));
         }
         Ok(sinks)
+    }
+
+    /// Prepares live updates of `blocks`; until they are committed or cancelled, nobody else changes the flowgraph.
+    fn prepare(&self, blocks: Map<String, Value>) -> Result<PreparedUpdate, Failure> {
+        self.client.send(Method::POST, "/api/v1/updates", Some(&Value::Object(blocks)))
     }
 
     /// Schedules live updates of `blocks`.
@@ -402,24 +422,26 @@ impl Steps<'_> {
         Err(failure)
     }
 
-    /// A timestamp at least `lead` after the newest frame of any sink.
-    fn timestamp(&self, lead: Duration) -> Result<u64, Failure> {
-        let mut newest = 0;
-        for name in self.sinks {
-            for side in [self.old, self.new] {
-                let block = side.block(name)?;
-                let at = block.newest_timestamp.unwrap_or_default();
-                newest = newest.max(at.saturating_add(samples(&block, lead)));
-            }
+    /// Prepares the end of the old sinks. Of several takeovers at once one has the claim; the others find the flowgraph
+    /// changed, as one that was `before` must not be.
+    fn claim(&self, before: &Value) -> Result<PreparedUpdate, Failure> {
+        let claim = self.old.prepare(disabled(self.sinks))?;
+        if self.old.page().and_then(|page| steady(&page))? == *before {
+            return Ok(claim);
         }
-        Ok(newest)
+        self.old.cancel(&claim.id);
+        let rule = "was changed during the takeover, or is taken over by another flowgraph";
+        let help = "start the second flowgraph again and repeat the takeover";
+        Err(self.old.refuse(rule, Some(help)))
     }
 
-    /// Enables the new sinks and disables the old ones from timestamp `at` on, and waits until that has happened; returns
-    /// the timestamp. The new ones are first, so that a failure in between leaves frames sent twice and none missing.
-    fn switch(&self, at: u64) -> Result<u64, Failure> {
-        let at = self.new.update(self.enabled.new.clone(), Some(at))?.effective_timestamp;
-        match self.old.update(disabled(self.sinks), Some(at)) {
+    /// Enables the new sinks and commits the end of the old ones, the update `claim`, from timestamp `at` on, and waits
+    /// until that has happened; returns the timestamp. The new ones are first, so that a failure in between leaves frames
+    /// sent twice and none missing.
+    fn switch(&self, at: u64, claim: &str) -> Result<u64, Failure> {
+        let enabled = self.new.update(self.enabled.new.clone(), Some(at));
+        let at = enabled.inspect_err(|_| self.old.cancel(claim))?.effective_timestamp;
+        match self.old.commit(claim, at) {
             Err(failure) if self.old.answers() => return Err(failure),
             // Its streams are the new flowgraph's from `at` on all the same.
             _ => {}
@@ -481,10 +503,4 @@ fn frame_time(sink: &BlockPage) -> Duration {
 fn time(sink: &BlockPage, samples: u64) -> Duration {
     let rate = sink.inputs.first().map_or(f64::INFINITY, |input| input.carries.adc_sample_rate_hz);
     Duration::try_from_secs_f64(samples as f64 / rate).unwrap_or_default()
-}
-
-/// Duration in ADC samples at the input of a sink.
-fn samples(sink: &BlockPage, duration: Duration) -> u64 {
-    let rate = sink.inputs.first().map_or(0.0, |input| input.carries.adc_sample_rate_hz);
-    (duration.as_secs_f64() * rate) as u64
 }
