@@ -9,6 +9,8 @@ use crate::random::Random;
 use crate::simd::Form;
 use num_complex::Complex64;
 use std::f64::consts::TAU;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Signals in the samples, in addition to noise with a variance of 1.
 #[derive(Clone, Copy, Default)]
@@ -80,6 +82,32 @@ struct Counts {
     full: [u64; 2],
 }
 
+impl Counts {
+    fn add(&mut self, other: &Self) {
+        for (own, other) in [(&mut self.single, other.single), (&mut self.full, other.full)] {
+            own.iter_mut().zip(other).for_each(|(own, other)| *own += other);
+        }
+    }
+}
+
+/// Loads a simulated frame of `sky`, or one of `recording`; `false` if the recording has no such frame.
+fn load(
+    planes: &mut Planes,
+    settings: &Settings,
+    sky: Option<&Sky>,
+    recording: &[u8],
+    frame: u64,
+) -> bool {
+    if let Some(sky) = sky {
+        simulate(planes, sky, settings, frame);
+        return true;
+    }
+    let Some(bytes) = recording.chunks_exact(80_000).nth(frame as usize) else { return false };
+    let samples: &[[i8; 2]] = bytemuck::cast_slice(bytes);
+    planes.read(samples, 40_000, 0..40_000, true);
+    true
+}
+
 /// Searches for `codes` codes that no satellite has in the samples that the search left.
 fn count(all: &mut FrameSearch, codes: impl Iterator<Item = usize>, counts: &mut Counts) {
     let (search, scratches) = &mut all.systems[0];
@@ -146,9 +174,10 @@ fn false_alarms_have_the_stated_probability() {
     let most = std::env::var("FXGRAPH_SEARCHES").ok().and_then(|text| text.parse().ok());
     let most: u64 = most.unwrap_or(100_000);
     let codes: Vec<usize> = unused_codes().collect();
-    let recording = std::env::var("FXGRAPH_RECORDINGS").ok().map(|folder| {
+    let recording = std::env::var("FXGRAPH_RECORDINGS").map(|folder| {
         std::fs::read(format!("{folder}/gnss_l1_4msps_iq.i8")).expect("the recording exists")
     });
+    let recording = recording.unwrap_or_default();
     let carrier = Some((1.0, 123_456.7));
     let skies = [
         ("noise", Some(Sky::default())),
@@ -161,27 +190,29 @@ fn false_alarms_have_the_stated_probability() {
         if wanted.as_ref().is_some_and(|wanted| wanted != name) {
             continue;
         }
-        let settings = settings(40_000, 4e6, 1e-3);
-        let mut all = FrameSearch::new(&settings, &gps_satellites(), 1);
-        let mut counts = Counts::default();
-        for frame in 0.. {
-            match (&sky, &recording) {
-                (Some(sky), _) => simulate(all.samples_mut(), sky, &settings, frame),
-                (None, Some(recording)) => {
-                    let frames: Vec<&[u8]> = recording.chunks_exact(80_000).collect();
-                    let Some(bytes) = frames.get(frame as usize) else { break };
-                    let samples: &[[i8; 2]] = bytemuck::cast_slice(bytes);
-                    all.samples_mut().read(samples, 40_000, 0..40_000, true);
-                }
-                (None, None) => break,
+        let (frames, counts) = (AtomicU64::new(0), Mutex::new(Counts::default()));
+        let counted = || counts.lock().unwrap_or_else(PoisonError::into_inner);
+        std::thread::scope(|scope| {
+            for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+                scope.spawn(|| {
+                    let settings = settings(40_000, 4e6, 1e-3);
+                    let mut all = FrameSearch::new(&settings, &gps_satellites(), 1);
+                    while counted().single[0] < most {
+                        let frame = frames.fetch_add(1, Ordering::Relaxed);
+                        if !load(all.samples_mut(), &settings, sky.as_ref(), &recording, frame) {
+                            break;
+                        }
+                        search(&mut all);
+                        let mut of_frame = Counts::default();
+                        count(&mut all, codes.iter().copied(), &mut of_frame);
+                        let mut counts = counted();
+                        counts.add(&of_frame);
+                        println!("{name}, frame {frame}: removed {}, {counts:?}", all.removed());
+                    }
+                });
             }
-            search(&mut all);
-            count(&mut all, codes.iter().copied(), &mut counts);
-            if counts.single[0] >= most {
-                break;
-            }
-            println!("{name}, frame {frame}: removed {}, {counts:?}", all.removed());
-        }
+        });
+        let counts = counted();
         let [searches, alarms] = counts.single;
         let ratio = alarms as f64 / (1e-3 * searches.max(1) as f64);
         println!("{name}: {counts:?}, {ratio:.3} of the stated probability");
