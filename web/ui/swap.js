@@ -67,13 +67,27 @@ async function swapEach(names, body, { isDry, mayHoldUp }) {
     for (const name of names) {
       const query = new URLSearchParams({ dry_run, may_hold_up: mayHoldUp });
       try {
-        answers.push(await api.patch(`${api.block(name)}?${query}`, body));
+        const answer = await api.patch(`${api.block(name)}?${query}`, body);
+        const since = answer.goes_on_after_event;
+        answers.push(since == null ? answer : { ...answer, is_made: await isMade(name, since) });
       } catch (error) {
         throw Object.assign(error, { block: name, done: dry_run ? 0 : answers.length });
       }
     }
   }
   return answers;
+}
+
+/// Waits for the end of a swap of the block `name` that goes on after the event number `since`.
+async function isMade(name, since) {
+  const ends = ["swapped", "not_swapped", "rolled_back"];
+  for (;;) {
+    const { events } = await api.ask(`/events?since=${since}`);
+    const end = events.find((event) => event.block === name && ends.includes(event.kind));
+    if (end && end.kind !== "swapped") throw new api.Problem(409, { detail: end.text });
+    if (end) return true;
+    await new Promise((done) => setTimeout(done, 1000));
+  }
 }
 
 function failure({ block, done = 0 }, isDry, names) {
