@@ -18,23 +18,33 @@ pub struct Tolerance {
     pub relative_rms: f64,
     /// Fraction of the values that may differ.
     pub share: f64,
-    /// Relative difference of annotations.
-    pub annotations: f64,
+    /// Relative difference of the values of each named annotation; those of others must be equal.
+    pub annotations: &'static [(&'static str, f64)],
 }
 
 impl Tolerance {
     /// Bit-identical values, for integers.
-    pub const EXACT: Self = Self { largest: 0.0, relative_rms: 0.0, share: 0.0, annotations: 0.0 };
+    pub const EXACT: Self = Self { largest: 0.0, relative_rms: 0.0, share: 0.0, annotations: &[] };
 
-    /// Quantised values: a difference of 1 for one value in a thousand. Saturation counts, which
+    /// Quantised values: a difference of 1 for one value in a thousand. Saturation counts and the output power, which
     /// depend on the same rounding, may differ by one in a thousand.
-    pub const QUANTISED: Self =
-        Self { largest: 1.0, relative_rms: f64::INFINITY, share: 1e-3, annotations: 1e-3 };
+    pub const QUANTISED: Self = Self {
+        largest: 1.0,
+        relative_rms: f64::INFINITY,
+        share: 1e-3,
+        annotations: &[("saturated", 1e-3), ("output_power", 1e-3)],
+    };
+
+    /// Relative difference that the values of the annotation `name` may have.
+    #[must_use]
+    pub fn of_annotation(&self, name: &str) -> f64 {
+        self.annotations.iter().find(|(key, _)| *key == name).map_or(0.0, |(_, most)| *most)
+    }
 
     /// Single-precision values with this relative RMS error; the largest difference is not limited.
     #[must_use]
     pub const fn floating(relative_rms: f64) -> Self {
-        Self { largest: f64::INFINITY, relative_rms, share: 1.0, annotations: 0.0 }
+        Self { largest: f64::INFINITY, relative_rms, share: 1.0, annotations: &[] }
     }
 }
 

@@ -40,12 +40,21 @@ const HOPPER_CASES: &[(Shape, bool, &str, usize, &str)] = &[
 ];
 
 /// `hopper` rounds weights to 16 bits, which moves sums by about 1e-5 of their rms: with large gains as here, one or two
-/// values in a thousand are rounded to the next integer, and counts of some ten clamped values may differ by one. With
-/// `tensor_core` one of the 16 values behind an `output_power` may differ by 1, which moves a power of 60^2 by 0.2 %.
+/// values in a thousand are rounded to the next integer, and counts of some ten clamped values may differ by one.
+///
+/// An `output_power` is the mean square of as few as 16 values: one of them that differs by 1 moves a power of 50^2 by
+/// 0.3 % at twice the rms, and by up to 1 % where the 16 values happen to be small. `hopper` may change twice as many.
 fn tolerance(implementation: &str) -> Tolerance {
     match implementation {
-        "hopper" => Tolerance { share: 2e-3, annotations: 0.1, ..Tolerance::QUANTISED },
-        _ => Tolerance { annotations: 1e-2, ..Tolerance::QUANTISED },
+        "hopper" => Tolerance {
+            share: 2e-3,
+            annotations: &[("saturated", 0.1), ("output_power", 2e-2)],
+            ..Tolerance::QUANTISED
+        },
+        _ => Tolerance {
+            annotations: &[("saturated", 1e-3), ("output_power", 1e-2)],
+            ..Tolerance::QUANTISED
+        },
     }
 }
 

@@ -118,9 +118,10 @@ impl Differences {
                     "annotation `{name}` has {found} values instead of {expected}"
                 ));
             }
+            let most = tolerance.of_annotation(name);
             for (a, b) in values.iter().zip(others) {
                 let difference = (a - b).abs() / a.abs().max(1.0);
-                if difference.is_nan() || difference > tolerance.annotations {
+                if difference.is_nan() || difference > most {
                     return Err(format!("annotation `{name}` is {b} instead of {a}"));
                 }
             }
@@ -195,6 +196,32 @@ mod tests {
         for (a, b) in [(f64::INFINITY, f64::INFINITY), (f64::NAN, f64::NAN), (2.0, f64::INFINITY)] {
             let reason = verdict(a, b).unwrap_err();
             assert!(reason.contains("at channel 1"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn each_annotation_has_its_own_tolerance() {
+        let port = PortType {
+            dtype: Dtype::F32,
+            axes: vec![],
+            clock: Clock::new(1e9, 2),
+            band: None,
+            validity: ValidityType::flags(vec![]),
+        };
+        let frames = |name, annotated: f64| {
+            let (annotations, values) = (vec![(name, vec![annotated])], vec![Complex::ONE]);
+            [Recorded { timestamp: 0, validity: vec![1], annotations, values }]
+        };
+        let tolerance = Tolerance {
+            annotations: &[("saturated", 1e-3), ("output_power", 1e-2)],
+            ..Tolerance::QUANTISED
+        };
+        let limits = [("saturated", 2001.0, 2003.0), ("output_power", 2019.0, 2021.0)];
+        for (name, within, beyond) in limits.into_iter().chain([("delay", 2000.0, 2000.001)]) {
+            let verdict = |b| compare(&port, &frames(name, 2000.0), &frames(name, b), tolerance);
+            assert!(verdict(within).is_ok(), "{name}");
+            let reason = verdict(beyond).unwrap_err();
+            assert!(reason.contains(&format!("`{name}` is {beyond} instead of 2000")), "{reason}");
         }
     }
 }
