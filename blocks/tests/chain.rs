@@ -5,8 +5,8 @@ use fxgraph::edge::Harness;
 use fxgraph::frame::Annotations;
 use fxgraph::tree::{Node, Reader};
 use fxgraph::{
-    AnyConfigured, Axis, Block, Clock, Counters, Dtype, Env, KindSpec, Next, PortType, Ports,
-    Refusal, ValidityType,
+    AnyConfigured, Axis, Block, Clock, Counters, Dtype, Env, Frame, FrameMut, KindSpec, Next,
+    PortType, Ports, Refusal, ValidityType,
 };
 use fxgraph_dsp::packed::WIDTHS;
 use fxgraph_dsp::random::Random;
@@ -27,6 +27,24 @@ pub struct Plain {
 }
 
 impl Plain {
+    pub fn of(frame: &Frame) -> Self {
+        let header = frame.header();
+        Self {
+            timestamp: header.timestamp,
+            validity: header.validity.clone(),
+            annotations: header.annotations.clone(),
+            payload: frame.as_slice::<u8>().unwrap().to_vec(),
+        }
+    }
+
+    pub fn copy_to(&self, frame: &mut FrameMut) {
+        let (header, payload) = frame.parts_mut::<u8>().unwrap();
+        header.timestamp = self.timestamp;
+        header.validity.clone_from(&self.validity);
+        header.annotations.copy_from(&self.annotations);
+        payload.copy_from_slice(&self.payload);
+    }
+
     pub fn values<T: bytemuck::AnyBitPattern>(&self) -> Vec<T> {
         let payload = self.payload.chunks_exact(size_of::<T>());
         payload.map(bytemuck::pod_read_unaligned).collect()
@@ -91,14 +109,7 @@ pub fn drive_block(
     loop {
         for (i, queue) in queues.iter_mut().enumerate() {
             while let Some(plain) = queue.peek() {
-                let sent = harness.send(i, |frame| {
-                    let (header, payload) = frame.parts_mut::<u8>().unwrap();
-                    header.timestamp = plain.timestamp;
-                    header.validity.clone_from(&plain.validity);
-                    header.annotations.copy_from(&plain.annotations);
-                    payload.copy_from_slice(&plain.payload);
-                });
-                if !sent {
+                if !harness.send(i, |frame| plain.copy_to(frame)) {
                     break;
                 }
                 queue.next();
@@ -115,13 +126,7 @@ pub fn drive_block(
         while !ports.outputs.is_empty()
             && let Some(frame) = harness.receive(0)
         {
-            let header = frame.header();
-            out.push(Plain {
-                timestamp: header.timestamp,
-                validity: header.validity.clone(),
-                annotations: header.annotations.clone(),
-                payload: frame.as_slice::<u8>().unwrap().to_vec(),
-            });
+            out.push(Plain::of(&frame));
         }
         if next == Next::Finished {
             Harness::block_on(harness.finish()).unwrap();

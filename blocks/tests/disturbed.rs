@@ -29,7 +29,7 @@ const MOST_BYTES: usize = 64 << 20;
 const DEPTH: usize = 4;
 
 /// Frames of each port, oldest first.
-type Streams = Vec<Vec<Plain>>;
+pub type Streams = Vec<Vec<Plain>>;
 
 /// A disturbance of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,16 +105,19 @@ fn disturbed(ports: &[PortType], streams: &Streams, how: Disturbance) -> Streams
     ports.iter().zip(streams).enumerate().map(disturb).collect()
 }
 
+pub fn env(folder: &Path) -> Env {
+    Env { output_folder: folder.to_owned(), ..Env::detached("block") }
+}
+
 /// Runs a block over frames of its inputs, or a source until it has made `count` frames.
-fn run(
+pub fn run(
     configured: &dyn AnyConfigured,
     inputs: &Streams,
     count: usize,
-    folder: &Path,
+    env: &Env,
 ) -> Result<Streams, String> {
     let ports = configured.ports();
-    let env = Env { output_folder: folder.to_owned(), ..Env::detached("block") };
-    let block = configured.build(&env).map_err(|error| error.to_string())?;
+    let block = configured.build(env).map_err(|error| error.to_string())?;
     let mut harness = Harness::new(block, ports, DEPTH).unwrap();
     Harness::block_on(harness.start()).map_err(|error| error.to_string())?;
     let mut queues: Vec<_> = inputs.iter().map(|frames| frames.iter().peekable()).collect();
@@ -123,14 +126,7 @@ fn run(
     loop {
         for (input, queue) in queues.iter_mut().enumerate() {
             while let Some(plain) = queue.peek() {
-                let sent = harness.send(input, |frame| {
-                    let (header, payload) = frame.parts_mut::<u8>().unwrap();
-                    header.timestamp = plain.timestamp;
-                    header.validity.clone_from(&plain.validity);
-                    header.annotations.copy_from(&plain.annotations);
-                    payload.copy_from_slice(&plain.payload);
-                });
-                if !sent {
+                if !harness.send(input, |frame| plain.copy_to(frame)) {
                     break;
                 }
                 queue.next();
@@ -143,17 +139,14 @@ fn run(
         let next = Harness::block_on(harness.step()).map_err(|error| error.to_string())?;
         for (output, frames) in outputs.iter_mut().enumerate() {
             while let Some(frame) = harness.receive(output) {
-                let header = frame.header();
-                frames.push(Plain {
-                    timestamp: header.timestamp,
-                    validity: header.validity.clone(),
-                    annotations: header.annotations.clone(),
-                    payload: frame.as_slice::<u8>().unwrap().to_vec(),
-                });
+                frames.push(Plain::of(&frame));
                 moved = Instant::now();
             }
         }
         let is_enough = inputs.is_empty() && outputs.iter().all(|frames| frames.len() >= count);
+        if next == Next::Finished {
+            Harness::block_on(harness.finish()).map_err(|error| error.to_string())?;
+        }
         if next == Next::Finished || is_enough {
             outputs
                 .iter_mut()
@@ -174,7 +167,8 @@ fn inputs_of(plan: &Plan, block: usize, count: usize, folder: &Path) -> Result<S
     for (source, output) in &plan.blocks[block].inputs {
         if !made.contains_key(source) {
             let inputs = inputs_of(plan, *source, count, folder)?;
-            made.insert(*source, run(&*plan.blocks[*source].configured, &inputs, count, folder)?);
+            let configured = &*plan.blocks[*source].configured;
+            made.insert(*source, run(configured, &inputs, count, &env(folder))?);
         }
         streams.push(made[source][*output].clone());
     }
@@ -225,31 +219,47 @@ fn compare(
     Ok(compared)
 }
 
+/// Runs the block `block` of the plan with `run` over so many frames of its inputs that there are [`ENOUGH`] frames of
+/// each output. Returns the frames of the inputs and of the outputs.
+pub fn run_enough(
+    plan: &Plan,
+    folder: &Path,
+    mut run: impl FnMut(&Streams) -> Result<Streams, String>,
+) -> Result<(Streams, Streams), String> {
+    let block = plan.block("block").unwrap();
+    let ports = plan.blocks[block].configured.ports();
+    let bytes: usize = ports.inputs.iter().map(PortType::frame_bytes).sum();
+    let counts =
+        COUNTS.into_iter().filter(|count| *count == COUNTS[0] || count * bytes <= MOST_BYTES);
+    let mut last = Err("no frame was tried".to_owned());
+    for count in counts {
+        let inputs = inputs_of(plan, block, count, folder)?;
+        let outputs = run(&inputs)?;
+        let is_enough = outputs.iter().all(|frames| frames.len() >= ENOUGH);
+        last = Ok((inputs, outputs));
+        if is_enough {
+            break;
+        }
+    }
+    last
+}
+
 /// Tests one block; returns the number of complete units compared after the disturbances.
 fn test(plan: &Plan, how: Disturbance, folder: &Path) -> Result<u64, String> {
-    let block = plan.block("block").unwrap();
-    let configured = &*plan.blocks[block].configured;
+    let configured = &*plan.blocks[plan.block("block").unwrap()].configured;
     let ports = configured.ports();
-    let bytes: usize = ports.inputs.iter().map(PortType::frame_bytes).sum();
-    for count in COUNTS {
-        let inputs = inputs_of(plan, block, count, folder)?;
-        if inputs.iter().any(|frames| frames.len() < 6) {
-            return Err(format!("{count} frames of a source are too few"));
-        }
-        let expected = run(configured, &inputs, 0, folder)?;
-        let is_last = Some(&count) == COUNTS.last() || 4 * count * bytes > MOST_BYTES;
-        if !is_last && expected.iter().any(|frames| frames.len() < ENOUGH) {
-            continue;
-        }
-        let got = run(configured, &disturbed(&ports.inputs, &inputs, how), 0, folder)?;
-        let after = inputs[0][inputs[0].len() / 3].timestamp;
-        let mut compared = 0;
-        for (port, (expected, got)) in ports.outputs.iter().zip(expected.iter().zip(&got)) {
-            compared += compare(port, expected, got, after)?;
-        }
-        return Ok(compared);
+    let run = |inputs: &Streams| run(configured, inputs, 0, &env(folder));
+    let (inputs, expected) = run_enough(plan, folder, run)?;
+    if inputs.iter().any(|frames| frames.len() < 6) {
+        return Err("the frames of a source are too few".to_owned());
     }
-    Ok(0)
+    let got = run(&disturbed(&ports.inputs, &inputs, how))?;
+    let after = inputs[0][inputs[0].len() / 3].timestamp;
+    let mut compared = 0;
+    for (port, (expected, got)) in ports.outputs.iter().zip(expected.iter().zip(&got)) {
+        compared += compare(port, expected, got, after)?;
+    }
+    Ok(compared)
 }
 
 #[test]

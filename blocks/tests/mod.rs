@@ -11,6 +11,7 @@ mod file_parameters;
 mod hostile_ports;
 mod live_updates;
 mod one_polarisation;
+mod other_sideband;
 mod ranges;
 mod recordings;
 mod sidebands;
