@@ -146,6 +146,12 @@ impl DelayModel {
         self.base = from;
     }
 
+    /// First timestamp of the time base.
+    #[must_use]
+    pub const fn base(&self) -> u64 {
+        self.base
+    }
+
     fn in_force(&self, t: u64) -> Option<&Linear> {
         let after = self.pieces.partition_point(|piece| piece.from <= t);
         after.checked_sub(1).map(|last| &self.pieces[last])

@@ -63,7 +63,7 @@ impl Cpu {
         let sizes = pfb.sizes(&ports.inputs);
         let batch = batch(sizes.step, sizes.spectra, f_engine.threads);
         let delays = pfb.delays_of(ports);
-        let count = Count::new(&env.counters, &sizes, ports);
+        let count = Count::new(env, &sizes, ports);
         let threads = Threads::new(f_engine.threads)?;
         let filter = Filter::new(&pfb, &ports.inputs[0]);
         let transform = Transform::new(f_engine.shape(&ports.inputs), false);

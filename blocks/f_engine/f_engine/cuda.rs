@@ -91,7 +91,7 @@ impl TwoPass {
     pub fn block(f_engine: &FEngine, ports: &Ports, env: &Env) -> Result<Driver<Self>, BlockError> {
         let pfb = f_engine.pfb(f_engine.spectra());
         let (sizes, delays) = (pfb.sizes(&ports.inputs), pfb.delays_of(ports));
-        let count = Count::new(&env.counters, &sizes, ports);
+        let count = Count::new(env, &sizes, ports);
         let make = |device: &_, sizes: &_| Self::new(f_engine, ports, env, device, sizes);
         Driver::new(sizes, &delays, count, ports, env, make)
     }

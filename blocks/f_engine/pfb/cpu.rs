@@ -44,7 +44,7 @@ impl<S: Series> Cpu<S> {
     pub fn new(pfb: &Pfb, sizes: Sizes, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
         let batch = batch(sizes.step, sizes.spectra, pfb.threads);
         let delays = pfb.delays_of(ports);
-        let count = Count::new(&env.counters, &sizes, ports);
+        let count = Count::new(env, &sizes, ports);
         let filter = Filter::new(pfb, &ports.inputs[0]);
         let threads = Threads::new(pfb.threads)?;
         let job = |_| Job {

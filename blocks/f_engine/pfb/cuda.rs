@@ -92,7 +92,7 @@ impl Filter {
         env: &Env,
     ) -> Result<Driver<Self>, BlockError> {
         let delays = pfb.delays_of(ports);
-        let count = Count::new(&env.counters, &sizes, ports);
+        let count = Count::new(env, &sizes, ports);
         let make = |device: &_, sizes: &_| Self::new(pfb, ports, env, device, sizes);
         Driver::new(sizes, &delays, count, ports, env, make)
     }

@@ -42,7 +42,7 @@ impl Lent {
                 sizes.spectra,
                 room,
                 stores,
-                Count::new(&env.counters, &sizes, ports),
+                Count::new(env, &sizes, ports),
             ),
             runs: Vec::new(),
             copies_to_histories: env.counters.count("copies_to_histories", ""),

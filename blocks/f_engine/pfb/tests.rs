@@ -1,9 +1,12 @@
 use super::Pfb;
 use crate::f_engine::samples::power::{Level, Measured};
 use crate::tests::chain::{self, Digitised, Out, RATE_HZ, filtered, kind, noise, pfb};
-use fxgraph::{Configured, Dtype, KindSpec, PortType};
+use fxgraph::edge::Harness;
+use fxgraph::event::Events;
+use fxgraph::{Configured, Dtype, Env, KindSpec, PortType, TimeBase};
 use fxgraph_dsp::polyphase::{Window, weights};
 use serde_json::json;
+use std::sync::Arc;
 
 /// Spectra by polarisation: timestamp, validity, filtered samples.
 fn rows(out: &Out) -> Vec<Vec<(u64, bool, Vec<f32>)>> {
@@ -497,4 +500,39 @@ fn pfb_rejects_mismatched_inputs() {
     endless.clock.samples_per_frame <<= 50;
     let all = refusals(json!({"channels": 64, "centre_hz": 4e8}), &[endless]);
     assert_eq!(all.len(), 1, "{all:?}");
+}
+
+#[test]
+fn delay_model_that_expires_is_one_event() {
+    let digitised = Digitised::new(noise(5, 1 << 15, 50.0, 10));
+    let (frames, from) = (digitised.frames(), 1_u64 << 48);
+    let parameters = json!({
+        "channels": 16, "taps": 2, "spectra_per_frame": 4,
+        "delays": [[{"delay_samples": 3.2, "rate": 2.5e-9}], [{"delay_samples": 1.0}]],
+    });
+    let inputs = [digitised.port(), digitised.port()];
+    let block = chain::connected("pfb", "cpu", &parameters, &inputs).unwrap();
+    let (env, events) = (Env::detached("pfb"), Arc::new(Events::default()));
+    env.events.redirect(Some((Arc::clone(&events), "pfb".to_owned())));
+    let mut harness = Harness::new(block.build(&env).unwrap(), block.ports(), 4).unwrap();
+    // The sender counts from 0 again twice; a constant delay does not expire.
+    for base in [0, from, 2 * from] {
+        for (plain, input) in frames.iter().flat_map(|plain| [(plain, 0), (plain, 1)]) {
+            assert!(harness.send(input, |frame| {
+                plain.copy_to(frame);
+                frame.header_mut().timestamp += base;
+                frame.header_mut().base = TimeBase { from: base, sync_time: None };
+            }));
+            Harness::block_on(harness.run()).unwrap();
+            while harness.receive(0).is_some() {
+                Harness::block_on(harness.run()).unwrap();
+            }
+        }
+    }
+    let texts: Vec<String> = events.since(0).iter().map(|event| event.text.clone()).collect();
+    assert_eq!(texts.len(), 1, "{texts:?}");
+    assert!(texts[0].starts_with("delay model of pol0 expired: "), "{texts:?}");
+    let gauges = env.counters.gauges();
+    let expired = gauges.iter().find(|named| named.name == "delay_models_expired");
+    assert_eq!(expired.unwrap().gauge.get(), Some(1.0));
 }

@@ -5,8 +5,9 @@ use super::input::is_complex;
 use super::power::INPUTS;
 use super::schedule::{Sizes, ticks};
 use crate::common::delay::show_group_delay;
+use fxgraph::event::{BlockEvents, EventKind};
 use fxgraph::retune::MAX_TIMESTAMP;
-use fxgraph::{Counter, Counters, Frame, Gauge, Input, PortType, Ports};
+use fxgraph::{Counter, Counters, Env, Frame, Gauge, Input, PortType, Ports};
 use fxgraph_dsp::delay::{Delay, DelayModel, Piece, Timing};
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,11 +22,14 @@ pub struct Count {
     pub delays: Vec<Gauge>,
     /// Number of inputs whose delay model has expired.
     pub expired: Gauge,
+    /// Events of the block.
+    pub events: BlockEvents,
 }
 
 impl Count {
     /// Counters of a filter bank with these sizes.
-    pub fn new(counters: &Counters, sizes: &Sizes, ports: &Ports) -> Self {
+    pub fn new(env: &Env, sizes: &Sizes, ports: &Ports) -> Self {
+        let counters = &env.counters;
         let rate_hz = ports.inputs[0].clock.adc_sample_rate_hz;
         show_group_delay(counters, sizes.window, sizes.ticks, rate_hz);
         let delay = |name: &&'static str| {
@@ -54,8 +58,33 @@ impl Count {
                 "samples_clipped",
                 "samples at the limits of the digitiser; lower the level at its input",
             ),
+            events: env.events.clone(),
             ..Self::of_misplaced(counters)
         }
+    }
+
+    /// Shows which delay models have expired at timestamp `start`; the first frame with an expired model is an event.
+    pub fn show_expired<S>(&self, pols: &mut [Pol<S>], start: u64) {
+        let mut expired = 0;
+        for (pol, name) in pols.iter_mut().zip(INPUTS) {
+            let Some(model) = &pol.model else { continue };
+            let has_expired = model.has_expired(start);
+            expired += u32::from(has_expired);
+            if has_expired && !pol.is_expired {
+                self.events.add(
+                    EventKind::Warning,
+                    format!(
+                        "delay model of {name} expired: it starts before the sender's new sync time, and its rates are \
+                         not applied; send a new delay model"
+                    ),
+                );
+            }
+            // Frames of the base before may follow its end.
+            if start >= model.base() {
+                pol.is_expired = has_expired;
+            }
+        }
+        self.expired.set(f64::from(expired));
     }
 
     /// Counters of which only `frames_misplaced` is registered.
@@ -66,6 +95,7 @@ impl Count {
             samples_clipped: Counter::default(),
             delays: Vec::new(),
             expired: Gauge::default(),
+            events: BlockEvents::default(),
             frames_misplaced: counters.loss(
                 "frames_misplaced",
                 "input frames that were late, not at a multiple of 8 samples, or beyond the range of timestamps; look for a faulty source",
@@ -122,6 +152,8 @@ impl Missing {
 pub struct Pol<S> {
     /// `None` for blocks without delays.
     model: Option<DelayModel>,
+    /// Whether the model of the last output frame had expired.
+    is_expired: bool,
     /// Ticks of the clock from one sample to the next. Times in this struct are in samples.
     ticks: u64,
     frame_samples: usize,
@@ -166,6 +198,7 @@ impl<S: Store> Pol<S> {
             model: pieces.map(|pieces| {
                 DelayModel::of(timing, pieces).with_phase_sign(sizes.sideband.sign())
             }),
+            is_expired: false,
             ticks: timing.ticks as u64,
             frame_samples: input.elements(),
             heap_samples: input.elements() / input.validity.units(),
@@ -209,11 +242,6 @@ impl<S: Store> Pol<S> {
     pub fn delay_seconds(&self) -> f64 {
         let model = self.model.as_ref().zip(self.delays.first());
         model.map_or(0.0, |(model, delay)| model.seconds(delay))
-    }
-
-    /// Whether the delay model of the output frame, which starts at timestamp `start`, has expired.
-    pub fn has_expired(&self, start: u64) -> bool {
-        self.model.as_ref().is_some_and(|model| model.has_expired(start))
     }
 
     /// Coarse delay of spectrum `n` in samples; `None` if its magnitude is above `most`.

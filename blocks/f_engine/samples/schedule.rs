@@ -153,8 +153,7 @@ impl<S: Store> Schedule<S> {
         for (gauge, pol) in self.count.delays.iter().zip(&self.pols) {
             gauge.set(pol.delay_seconds());
         }
-        let expired = self.pols.iter().filter(|pol| pol.has_expired(start)).count();
-        self.count.expired.set(expired as f64);
+        self.count.show_expired(&mut self.pols, start);
         Some(Placed::Here)
     }
 
