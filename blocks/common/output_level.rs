@@ -12,6 +12,13 @@ const LOW_STEPS: f64 = 0.5;
 /// Rms from which on the level is not low any more, so that noise about the limit does not repeat the warning.
 const ENOUGH_STEPS: f64 = 0.75;
 
+impl Part {
+    fn add(&mut self, squares: u64) {
+        self.squares = self.squares.saturating_add(squares);
+        self.heaps += 1;
+    }
+}
+
 /// Levels of the parts of an output: polarisations, or beams.
 pub struct OutputLevels {
     parts: Vec<Part>,
@@ -19,8 +26,10 @@ pub struct OutputLevels {
     numbers_per_heap: u64,
     /// Heaps of a part in a second of the stream.
     heaps_per_second: f64,
-    /// Parameter that raises the level.
-    parameter: &'static str,
+    /// Subject of the measured numbers of a part, before its name.
+    of: &'static str,
+    /// Action of the user that raises the level: "raise `gains`".
+    action: &'static str,
     events: BlockEvents,
 }
 
@@ -39,16 +48,29 @@ struct Part {
 
 impl OutputLevels {
     /// Creates the levels of parts with these names. `numbers_per_heap` are measured in each heap of a part, and
-    /// `heaps_per_second` of a part come in a second of the stream; `parameter` raises the level.
+    /// `heaps_per_second` of a part come in a second of the stream; `action` raises the level.
     pub fn new(
         names: impl Iterator<Item = String>,
         numbers_per_heap: usize,
         heaps_per_second: f64,
-        parameter: &'static str,
+        action: &'static str,
         env: &Env,
     ) -> Self {
         let help = "rms of the real and imaginary parts of the quantised output in the last second, in steps of the \
                     quantiser, measured in the first 4 spectra of each heap; below 0.5 raise the gain";
+        let rates = (numbers_per_heap, heaps_per_second);
+        Self::measuring(("", help), names, rates, action, env)
+    }
+
+    /// [`new`](Self::new) for other numbers: `of` is their subject, before the name of a part, and `help` describes the
+    /// gauge.
+    pub fn measuring(
+        (of, help): (&'static str, &'static str),
+        names: impl Iterator<Item = String>,
+        (numbers_per_heap, heaps_per_second): (usize, f64),
+        action: &'static str,
+        env: &Env,
+    ) -> Self {
         let part = |name: String| Part {
             gauge: env.counters.gauge_of("output_rms", help, "output", name.clone()),
             name,
@@ -61,7 +83,8 @@ impl OutputLevels {
             parts: names.map(part).collect(),
             numbers_per_heap: numbers_per_heap as u64,
             heaps_per_second,
-            parameter,
+            of,
+            action,
             events: env.events.clone(),
         }
     }
@@ -83,23 +106,34 @@ impl OutputLevels {
         for (unit, (to, squares)) in table.iter_mut().zip(squares).enumerate() {
             if is_valid(validity, unit) {
                 *to = squares as f64 / self.numbers_per_heap as f64;
-                let part = &mut self.parts[unit % parts];
-                part.squares = part.squares.saturating_add(squares);
-                part.heaps += 1;
+                self.parts[unit % parts].add(squares);
             }
         }
         for part in 0..parts {
-            let Part { heaps, is_known, .. } = self.parts[part];
-            let is_second = !is_known || heaps as f64 >= self.heaps_per_second;
-            if heaps > 0 && is_second {
+            if self.is_second(part) {
                 self.show(part, is_silent(header, part));
             }
         }
     }
 
+    /// Adds the sum of squares of a heap of a part, for sinks, whose output has no header. Sets the gauge and warns as
+    /// [`annotate`](Self::annotate) does.
+    pub fn add(&mut self, part: usize, squares: u64) {
+        self.parts[part].add(squares);
+        if self.is_second(part) {
+            self.show(part, false);
+        }
+    }
+
+    /// Whether the heaps of a part are those of a second, or its first ones.
+    fn is_second(&self, part: usize) -> bool {
+        let Part { heaps, is_known, .. } = self.parts[part];
+        heaps > 0 && (!is_known || heaps as f64 >= self.heaps_per_second)
+    }
+
     /// Sets the gauge of a part and starts its next second.
     fn show(&mut self, part: usize, is_silent: bool) {
-        let Self { parts, numbers_per_heap, parameter, events, .. } = self;
+        let Self { parts, numbers_per_heap, of, action, events, .. } = self;
         let Part { name, gauge, squares, heaps, is_known, is_low } = &mut parts[part];
         let numbers = *heaps * *numbers_per_heap;
         let rms = (std::mem::take(squares) as f64 / numbers as f64).sqrt();
@@ -113,14 +147,14 @@ impl OutputLevels {
             return;
         }
         let level = if rms == 0.0 {
-            format!("every measured value of {name} is 0")
+            format!("every measured value of {of}{name} is 0")
         } else {
-            format!("the rms of {name} is {rms:.3} steps of the quantiser, below {LOW_STEPS}")
+            format!("the rms of {of}{name} is {rms:.3} steps of the quantiser, below {LOW_STEPS}")
         };
         let action = if is_silent {
             "its input has no signal, all samples are 0: check the digitiser".to_owned()
         } else {
-            format!("raise `{parameter}`, or check the level of the input")
+            format!("{action}, or check the level of the input")
         };
         events.add(EventKind::Warning, format!("level low: {level}; {action}"));
     }
@@ -137,7 +171,7 @@ mod tests {
         let (env, events) = (Env::detached("f"), Arc::new(Events::default()));
         env.events.redirect(Some((Arc::clone(&events), "f".to_owned())));
         let names = (0..2).map(|pol| format!("pol{pol}"));
-        (OutputLevels::new(names, 100, heaps_per_second, "gains", &env), env, events)
+        (OutputLevels::new(names, 100, heaps_per_second, "raise `gains`", &env), env, events)
     }
 
     fn rms(env: &Env) -> Vec<Option<f64>> {

@@ -42,6 +42,16 @@ pub struct Quantiser {
 }
 
 impl Quantiser {
+    /// Integer for `value` with 8 or 16 bits, and whether it was clipped.
+    #[inline]
+    #[must_use]
+    pub fn integer(&self, value: f32) -> (u16, bool) {
+        let largest = if self.nbits == 8 { 255.0 } else { 65535.0 };
+        let number = (value * self.scale + self.offset).round_ties_even();
+        // NaN stays NaN and is converted to 0.
+        (number.clamp(0.0, largest) as u16, !(0.0..=largest).contains(&number))
+    }
+
     /// Appends the numbers for `values` to `bytes`; returns the number of values that were clipped to the range of the
     /// integers. NaN becomes 0 and counts as clipped. A value midway between two integers becomes the even one.
     pub fn pack(&self, values: &[f32], bytes: &mut Vec<u8>) -> u64 {
@@ -49,13 +59,11 @@ impl Quantiser {
             bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
             return 0;
         }
-        let largest = if self.nbits == 8 { 255.0 } else { 65535.0 };
         let mut clipped = 0;
         let mut number = |value: &f32| {
-            let number = (value * self.scale + self.offset).round_ties_even();
-            clipped += u64::from(!(0.0..=largest).contains(&number));
-            // NaN stays NaN and is converted to 0.
-            number.clamp(0.0, largest) as u16
+            let (number, is_clipped) = self.integer(*value);
+            clipped += u64::from(is_clipped);
+            number
         };
         if self.nbits == 8 {
             bytes.extend(values.iter().map(|value| number(value) as u8));

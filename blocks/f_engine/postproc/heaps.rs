@@ -53,7 +53,7 @@ impl Collector {
             (0..shape.pols).map(|pol| format!("pol{pol}")),
             2 * shape.channels * MEASURED_SPECTRA.min(spectra_per_heap),
             shape.adc_sample_rate_hz / (shape.step * spectra_per_heap) as f64,
-            "gains",
+            "raise `gains`",
             env,
         );
         Self {

@@ -1,6 +1,7 @@
 //! The block: writes spectra to files, one for each beam.
 
 use super::gaps::{Grid, Place};
+use super::level::Level;
 use super::shape::Shape;
 use super::{Fill, FilterbankSink};
 use crate::io::output_file::{OutputFile, Report, try_to_write};
@@ -37,6 +38,7 @@ pub struct Sink {
     parameters: FilterbankSink,
     shape: Shape,
     quantiser: Quantiser,
+    level: Option<Level>,
     recording: Option<Recording>,
     /// Timestamp in the path of the files before.
     before: Option<u128>,
@@ -64,6 +66,7 @@ impl Sink {
         let counters = &env.counters;
         Self {
             quantiser: parameters.quantiser(),
+            level: Level::new(parameters.quantiser(), &shape, env),
             filler: Filler {
                 fill: parameters.fill,
                 values: vec![0.0; all],
@@ -196,7 +199,7 @@ impl Sink {
     /// Writes the spectra in `pending`, and then `missing` spectra that are missing.
     fn write_files(&mut self, frame: Option<&Frame>, missing: u64) -> Result<(), BlockError> {
         let Some(recording) = &mut self.recording else { return Ok(()) };
-        let Self { shape, quantiser, filler, pending, row, bytes, .. } = self;
+        let Self { shape, quantiser, level, filler, pending, row, bytes, .. } = self;
         let values = shape.values();
         let is_sum = self.parameters.normalise && shape.full > 1;
         for (beam, file) in recording.files.iter_mut().enumerate() {
@@ -209,11 +212,13 @@ impl Sink {
             };
             for (gap, spectrum) in pending.iter() {
                 fill(bytes, *gap);
+                let mut is_complete = true;
                 let Some(frame) = frame else { continue };
                 shape.read(frame, *spectrum, beam, row)?;
                 let counts = shape.counts(&frame.header().validity, *spectrum, beam);
                 for ((n, value), count) in row.iter_mut().enumerate().zip(counts) {
                     if count == 0 {
+                        is_complete = false;
                         *value = filler.values[of_beam.start + n];
                         continue;
                     }
@@ -227,7 +232,18 @@ impl Sink {
                         }
                     }
                 }
+                if let Some(level) = level {
+                    if *gap > 0 || !is_complete {
+                        level.interrupt(beam);
+                    }
+                    if is_complete {
+                        level.measure(beam, row);
+                    }
+                }
                 self.clipped.add(quantiser.pack(row, bytes));
+            }
+            if let Some(level) = level.as_mut().filter(|_| missing > 0) {
+                level.interrupt(beam);
             }
             fill(bytes, missing);
             file.append(bytes)?;

@@ -2,6 +2,7 @@
 
 mod cpu;
 mod gaps;
+mod level;
 mod shape;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::float_cmp)] // values are exact

@@ -4,9 +4,11 @@ use super::*;
 use crate::io::output_file::full_disk;
 use crate::io::output_file::of_another_process;
 use fxgraph::edge::Harness;
+use fxgraph::event::Events;
 use fxgraph::{Axis, Band, BlockError, Clock, Dtype, Env, Ports, ValidityType};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Spectra of a frame, products and channels of the stream of these tests.
 const SPECTRA: usize = 4;
@@ -401,4 +403,53 @@ fn parameters_out_of_range_are_rejected() {
     assert!(message(rotated).contains("{timestamp}"));
     let angle = FilterbankSink { right_ascension: Some("5.5h".to_owned()), ..sink() };
     assert!(message(angle).contains("hh:mm:ss.s, got `5.5h`"));
+}
+
+#[test]
+fn scale_whose_steps_exceed_the_noise_warns() {
+    let folder = tempfile::tempdir().unwrap();
+    // A band with a shape, and noise with a standard deviation of 4 in each spectrum.
+    let mut random = fxgraph_dsp::random::Random::new(8);
+    let mut value = |n: usize| (1000.0 + 100.0 * n as f64 + 4.0 * random.normal_pair()[0]) as f32;
+    let spectra: Vec<f32> = (0..24_000).map(|n| value(n % 6)).collect();
+    let run = |scale: f32, validity: [u32; 4]| {
+        let path = folder.path().join(format!("x{scale}{}.fil", validity[1]));
+        let sink = FilterbankSink { normalise: false, bits: 16, scale, offset: 0.5, ..sink(&path) };
+        let ports = Ports { inputs: vec![port()], outputs: vec![] };
+        let (env, events) = (Env::detached("fil"), Arc::new(Events::default()));
+        env.events.redirect(Some((Arc::clone(&events), "fil".to_owned())));
+        let block = sink.build(&ports.inputs, &env).unwrap();
+        let mut harness = Harness::new(block, &ports, 2).unwrap();
+        Harness::block_on(harness.start()).unwrap();
+        for (n, payload) in spectra.chunks_exact(24).enumerate() {
+            assert!(harness.send(0, |frame| {
+                let (header, to) = frame.parts_mut::<f32>().unwrap();
+                header.timestamp = STEP * 4 * n as u64;
+                header.validity.copy_from_slice(&validity);
+                to.copy_from_slice(payload);
+            }));
+            Harness::block_on(harness.run()).unwrap();
+        }
+        Harness::block_on(harness.finish()).unwrap();
+        let gauges = env.counters.gauges();
+        let rms = gauges.iter().find(|named| named.name == "output_rms").unwrap().gauge.get();
+        (rms, events.since(0).iter().map(|event| event.text.clone()).collect::<Vec<_>>())
+    };
+    let (rms, events) = run(0.5, [4; 4]);
+    // The integers add the noise of rounding, 1/12.
+    assert!((rms.unwrap() / (4.0_f64 + 1.0 / 12.0).sqrt() - 1.0).abs() < 0.1, "{rms:?}");
+    assert_eq!(events, [""; 0]);
+    let (rms, events) = run(0.02, [4; 4]);
+    assert!(rms.unwrap() < 0.5, "{rms:?}");
+    assert_eq!(events.len(), 1, "{events:?}");
+    let expected = "level low: the rms of the changes between spectra of beam0 is 0.";
+    assert!(events[0].starts_with(expected) && events[0].contains("raise `scale`"), "{events:?}");
+    let (_, events) = run(1e-4, [4; 4]);
+    assert!(
+        events[0].contains("every measured value of the changes between spectra"),
+        "{events:?}"
+    );
+    // No spectrum follows a complete one.
+    let (rms, _) = run(0.02, [4, 0, 4, 0]);
+    assert_eq!(rms, None);
 }

@@ -93,7 +93,7 @@ impl Sink {
         Self {
             report: Report::new(env),
             file: None,
-            level: Level::new(&parameters, format, &env.counters),
+            level: Level::new(&parameters, format, env),
             values: vec![0.0; format.rows.values()],
             set: vec![0; format.set_bytes()],
             invalid: vec![false; format.threads],

@@ -1,8 +1,12 @@
 //! Level of the samples: measured or given.
 
 use super::{Format, VdifSink};
-use fxgraph::{Counters, Gauge};
-use fxgraph_formats::vdif::nominal_rms;
+use crate::common::output_level::OutputLevels;
+use fxgraph::{Env, Gauge};
+use fxgraph_formats::vdif::{THRESHOLD, nominal_rms};
+
+/// Samples at the start of each frame whose level is measured.
+const MEASURED: usize = 256;
 
 /// Factors from samples of the input to units of the quantiser, for each row.
 pub struct Level {
@@ -14,11 +18,15 @@ pub struct Level {
     /// Measured power of each row.
     powers: Vec<Option<f64>>,
     gauges: Vec<Gauge>,
+    /// Levels of the output; `None` for 1 bit, which has no level.
+    output: Option<OutputLevels>,
+    /// Step of the quantiser, in units of the scaled values.
+    step: f32,
 }
 
 impl Level {
     /// Creates the level of a sink.
-    pub fn new(sink: &VdifSink, format: &Format, counters: &Counters) -> Self {
+    pub fn new(sink: &VdifSink, format: &Format, env: &Env) -> Self {
         let rows = &format.rows;
         let nominal = nominal_rms(sink.bits).unwrap_or(1.0);
         let fits = rows.integer_bits().is_some_and(|bits| bits <= sink.bits) && sink.bits > 2;
@@ -31,8 +39,22 @@ impl Level {
         let frame_seconds = rows.samples as f64 / format.grid.rate_hz as f64;
         let weight = sink.tracking_seconds.map_or(0.0, |tau| 1.0 - (-frame_seconds / tau).exp());
         let help = "rms of a polarisation, measured for its thresholds";
-        let gauge = |row: usize| counters.gauge_of("input_rms", help, "pol", row.to_string());
+        let gauge = |row: usize| env.counters.gauge_of("input_rms", help, "pol", row.to_string());
         let measured = if fixed.is_none() { rows.count } else { 0 };
+        let action = match (sink.scale, sink.rms) {
+            (Some(_), _) => "raise `scale`",
+            (_, Some(_)) => "lower `rms`",
+            _ if is_unchanged => "set `scale`",
+            _ => "set `tracking_seconds`",
+        };
+        let of_output = "rms of the quantised output in the last second, in steps of the quantiser, measured in the \
+                         first 256 samples of each input frame; below 0.5 raise the level";
+        let numbers = MEASURED.min(rows.part(0).len()) * rows.components();
+        let names = (0..rows.count).map(|row| format!("pol{row}"));
+        let output = (sink.bits > 1).then(|| {
+            let rates = (numbers, frame_seconds.recip());
+            OutputLevels::measuring(("", of_output), names, rates, action, env)
+        });
         Self {
             // Without any measurement yet, the rows are silent.
             gains: vec![fixed.unwrap_or(0.0); rows.count],
@@ -40,6 +62,8 @@ impl Level {
             weight,
             powers: vec![None; rows.count],
             gauges: (0..measured).map(gauge).collect(),
+            output,
+            step: if sink.bits == 2 { THRESHOLD } else { 1.0 },
         }
     }
 
@@ -81,6 +105,16 @@ impl Level {
                     let at = row * row_step + sample * sample_step;
                     values[at..at + components].iter_mut().for_each(|value| *value *= gain);
                 }
+            }
+            if let Some(output) = &mut self.output
+                && rows.is_valid(validity, row, 0)
+            {
+                let samples = rows.part(0).take(MEASURED);
+                let starts = samples.map(|sample| row * row_step + sample * sample_step);
+                // NaN, which is written as 0, becomes 0.
+                let square = |value: &f32| ((value / self.step).round() as i16).unsigned_abs();
+                let squares = starts.flat_map(|at| &values[at..at + components]).map(square);
+                output.add(row, squares.map(|square| u64::from(square).pow(2)).sum());
             }
         }
     }

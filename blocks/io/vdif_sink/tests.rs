@@ -3,9 +3,11 @@
 use super::*;
 use crate::io::output_file::full_disk;
 use fxgraph::edge::Harness;
+use fxgraph::event::Events;
 use fxgraph::{Axis, Clock, Dtype, Env, Ports, ValidityType};
 use fxgraph_formats::vdif::unpack;
 use std::path::Path;
+use std::sync::Arc;
 
 /// 1.8e9 s is 2027-01-15: half-year 54, which began at Unix time 1798761600.
 const SYNC: f64 = 1.8e9;
@@ -291,4 +293,52 @@ fn vdif_sink_rejects_impossible_files() {
     assert!(refused(serde_json::json!({}), |port| port.dtype = Dtype::F64).contains("f64"));
     let nowhere = sink(Path::new("out/"), serde_json::json!({}));
     assert!(nowhere.outputs(&[port(Dtype::F32, 1)]).unwrap_err()[0].message.contains("`path`"));
+}
+
+#[test]
+fn level_below_half_a_step_warns_and_the_right_one_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = fxgraph_dsp::random::Random::new(3);
+    // Two polarisations with a standard deviation of 10 and of 2000.
+    let frame = |n: u64, random: &mut fxgraph_dsp::random::Random| {
+        let values = (0..32).map(|n| {
+            let std = if n < 16 { 10.0 } else { 2000.0 };
+            (std * random.normal_pair()[0]) as f32
+        });
+        (32 * n, vec![1; 4], values.flat_map(f32::to_ne_bytes).collect())
+    };
+    let sent: Vec<Sent> = (0..2100).map(|n| frame(n, &mut random)).collect();
+    for (number, (parameters, rms, warned)) in [
+        (serde_json::json!({"bits": 8, "scale": 0.02}), [0.2, 40.0], "raise `scale`"),
+        (serde_json::json!({"bits": 8, "scale": 0.1}), [1.0, 200.0], ""),
+        (serde_json::json!({"bits": 2, "rms": 100}), [0.1 / 0.9816, 20.0 / 0.9816], "lower `rms`"),
+        (serde_json::json!({"bits": 2}), [1.0 / 0.9816; 2], ""),
+        (serde_json::json!({"bits": 4, "tracking_seconds": 1.0}), [2.95; 2], ""),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut json = serde_json::json!({"payload_bytes": 8, "station": "Fx"});
+        json.as_object_mut().unwrap().extend(parameters.as_object().unwrap().clone());
+        let (env, events) = (Env::detached("vdif"), Arc::new(Events::default()));
+        env.events.redirect(Some((Arc::clone(&events), "vdif".to_owned())));
+        let sink = sink(&folder.path().join(format!("{number}.vdif")), json);
+        run(&sink, &port(Dtype::F32, 2), sent.clone(), &env).unwrap();
+        let texts: Vec<String> = events.since(0).iter().map(|event| event.text.clone()).collect();
+        let is_expected = match warned {
+            "" => texts.is_empty(),
+            action => {
+                texts.len() == 1 && texts[0].contains(" pol0 is ") && texts[0].contains(action)
+            }
+        };
+        assert!(is_expected, "{parameters}: {texts:?}");
+        let gauges = env.counters.gauges();
+        let levels = gauges.iter().filter(|named| named.name == "output_rms");
+        for (level, rms) in levels.map(|named| named.gauge.get().unwrap()).zip(rms) {
+            // Rounding adds 1/12 where the noise exceeds a step.
+            let expected = if rms < 0.8 { 0.0 } else { (rms * rms + 1.0 / 12.0_f64).sqrt() };
+            let tolerance = if expected == 0.0 { 0.3 } else { 0.1 * expected };
+            assert!((level - expected).abs() < tolerance, "{parameters}: {level}");
+        }
+    }
 }

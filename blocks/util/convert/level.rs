@@ -23,7 +23,7 @@ impl Level {
         let measured = numbers / STRETCH * MEASURED + (numbers % STRETCH).min(MEASURED);
         let (names, rate) = (["output"], output.clock.frames_per_second());
         let names = names.into_iter().map(str::to_owned);
-        Some(Self { dtype, levels: OutputLevels::new(names, measured, rate, "scale", env) })
+        Some(Self { dtype, levels: OutputLevels::new(names, measured, rate, "raise `scale`", env) })
     }
 
     /// Notes the sum of squares of the measured numbers of a frame, and annotates the frame.

@@ -336,7 +336,7 @@ impl Counts {
             (0..beams).map(|beam| format!("beam{beam}")),
             2 * shape.channels * MEASURED_SPECTRA.min(shape.spectra),
             clock.frames_per_second() * shape.heaps as f64,
-            "gain",
+            "raise `gain`",
             env,
         );
         Self {
