@@ -1,14 +1,38 @@
-//! Files of other programs that sources play: warnings about their content.
+//! Files of other programs that sources play: their band, and warnings about their content.
 
 use fxgraph::access::ReadPath;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Refusal};
+use fxgraph::{At, Band, Refusal, Sideband};
 
 /// Warning about values of the header of the file at `path` that contradict each other.
 pub fn contradicts_itself(path: &ReadPath, text: &str) -> Refusal {
     Refusal::new(codes::IMPLAUSIBLE, At::Parameter("path"), format!("{path}: {text}"))
         .label("its header contradicts itself")
         .help("correct the header, or check the time of the stream in the products")
+}
+
+/// Band of `channels` channels, the middle of all of which is at `middle_hz`. Its sideband is the one that the user
+/// gives, or that of the sign of `signed_hz`, the value of `keyword` in the header. `None` if the width is 0.
+pub fn band(
+    keyword: &str,
+    channels: usize,
+    middle_hz: f64,
+    signed_hz: f64,
+    sideband: Option<Sideband>,
+) -> Result<Option<Band>, Box<Refusal>> {
+    if signed_hz == 0.0 {
+        if sideband.is_some() {
+            let message = format!("`sideband` needs the width of the band, and `{keyword}` is 0");
+            let refusal = Refusal::parameter("sideband", message);
+            return Err(Box::new(refusal.help("omit it: the file does not state a band")));
+        }
+        return Ok(None);
+    }
+    let stated = Band::signed(channels, 0, middle_hz, signed_hz);
+    let band = Band { sideband: sideband.unwrap_or(stated.sideband), ..stated };
+    // The centre of a band is that of channel `channels / 2`.
+    let from_middle = (channels / 2) as f64 - (channels as f64 - 1.0) / 2.0;
+    Ok(Some(Band { centre_hz: middle_hz + band.step_hz() * from_middle, ..band }))
 }
 
 /// Text about a file of `bytes` bytes that is shorter than a frame of `frame_bytes`, or that has a rest after its `frames`

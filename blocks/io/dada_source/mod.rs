@@ -8,12 +8,12 @@ mod tests;
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::io::file_source::Pace;
 use crate::io::pace::{default_catch_up, refuse_catch_up};
-use crate::io::played_file::contradicts_itself;
+use crate::io::played_file::{band, contradicts_itself};
 use fxgraph::access::ReadPath;
 use fxgraph::files::reason;
 use fxgraph::{
-    Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, ValidityType,
+    Axis, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
+    PortType, Refusal, Sideband, ValidityType,
 };
 use fxgraph_formats::dada::{Header, MAX_HEADER_BYTES};
 use std::fs::File;
@@ -31,6 +31,9 @@ pub struct DadaSource {
     /// Samples of each channel in a frame. By default as many as take up to 1 MiB, but not more than the file has.
     #[param(range = 1..)]
     pub samples_per_frame: Option<u64>,
+    /// Sideband of the samples, if the sign of `BW` is wrong. `lower`: frequencies fall from channel to channel, and values
+    /// are the complex conjugates of those of the sky.
+    pub sideband: Option<Sideband>,
     /// Largest number of frames to play.
     pub frames: Option<u64>,
     /// Rate of the frames: `full` is as fast as the readers take them.
@@ -82,7 +85,7 @@ impl DadaSource {
         Ok(Shape { header, samples, step })
     }
 
-    fn port(shape: &Shape) -> Result<PortType, Box<Refusal>> {
+    fn port(&self, shape: &Shape) -> Result<PortType, Box<Refusal>> {
         let header = &shape.header;
         let bytes = header.sample_bytes().checked_mul(shape.samples);
         let Some(samples_per_frame) = bytes
@@ -110,11 +113,13 @@ impl DadaSource {
         if pols > 1 || channels > 1 {
             axes.push(Axis::new("pol", pols));
         }
-        // The centre of a band is that of channel `channels / 2`.
-        let width_hz = header.bandwidth_mhz * 1e6 / channels as f64;
-        let from_centre = (channels / 2) as f64 - (channels as f64 - 1.0) / 2.0;
-        let centre_hz = header.centre_mhz * 1e6 + width_hz * from_centre;
-        let band = Band::signed(channels, 0, centre_hz, header.bandwidth_mhz * 1e6);
+        let band = band(
+            "BW",
+            channels,
+            header.centre_mhz * 1e6,
+            header.bandwidth_mhz * 1e6,
+            self.sideband,
+        )?;
         Ok(PortType {
             dtype,
             axes,
@@ -122,7 +127,7 @@ impl DadaSource {
                 sync_time: header.start,
                 ..Clock::new(shape.step as f64 * 1e6 / header.sample_us, samples_per_frame)
             },
-            band: (header.bandwidth_mhz != 0.0).then_some(band),
+            band,
             validity: ValidityType::flags(vec![]),
         })
     }
@@ -141,7 +146,7 @@ impl KindSpec for DadaSource {
             return Err(vec![refusal]);
         }
         let shape = self.shape().map_err(|refusal| vec![*refusal])?;
-        let port = Self::port(&shape).map_err(|refusal| vec![*refusal])?;
+        let port = self.port(&shape).map_err(|refusal| vec![*refusal])?;
         Ok((shape, vec![port]))
     }
 

@@ -89,3 +89,17 @@ fn wrong_files_are_rejected() {
     let far = said(&far, serde_json::json!({"samples_per_frame": 1}));
     assert!(far.contains("OBS_OFFSET"), "{far}");
 }
+
+#[test]
+fn sideband_replaces_a_wrong_sign_of_the_header() {
+    let header = Header { channels: 4, pols: 1, offset_bytes: 0, ..header() };
+    for (sideband, first_hz) in [("upper", 1.41925e9), ("lower", 1.42075e9)] {
+        let json = serde_json::json!({ "sideband": sideband });
+        let band = play(&header, 40, json).unwrap().0.band.unwrap();
+        assert_eq!(band.channel_hz(0), first_hz, "{sideband}");
+        assert_eq!(band.sideband == Sideband::Lower, sideband == "lower");
+    }
+    let header = Header { bandwidth_mhz: 0.0, ..header };
+    let message = play(&header, 40, serde_json::json!({"sideband": "upper"})).err().unwrap();
+    assert_eq!(message, "`sideband` needs the width of the band, and `BW` is 0");
+}

@@ -9,12 +9,12 @@ mod tests;
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::io::file_source::Pace;
 use crate::io::pace::{default_catch_up, refuse_catch_up};
-use crate::io::played_file::contradicts_itself;
+use crate::io::played_file::{band, contradicts_itself};
 use blocks::{Blocks, Found};
 use fxgraph::access::ReadPath;
 use fxgraph::{
-    Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, ValidityType,
+    Axis, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
+    PortType, Refusal, Sideband, ValidityType,
 };
 use fxgraph_formats::guppi::{Header, TwoBit};
 use schemars::JsonSchema;
@@ -36,6 +36,9 @@ pub struct GuppiSource {
     pub spectra_per_heap: Option<u64>,
     /// Convention of 2-bit numbers, which no header gives: `breakthrough` or `puppi`.
     pub two_bit: Option<Convention>,
+    /// Sideband of the values, if the sign of `OBSBW` is wrong. `lower`: frequencies fall from channel to channel, and values
+    /// are the complex conjugates of those of the sky.
+    pub sideband: Option<Sideband>,
     /// Largest number of frames to play.
     pub frames: Option<u64>,
     /// Rate of the frames: `full` is as fast as the readers take them.
@@ -125,7 +128,7 @@ impl GuppiSource {
         Ok(Shape { header, spectra, step })
     }
 
-    fn port(shape: &Shape) -> Result<PortType, Box<Refusal>> {
+    fn port(&self, shape: &Shape) -> Result<PortType, Box<Refusal>> {
         let header = &shape.header;
         let dtype = match header.bits {
             16 => Dtype::Ci16,
@@ -145,16 +148,13 @@ impl GuppiSource {
             Axis::new("spectrum", shape.spectra as usize).from_parameter("spectra_per_heap");
         let rest = [Axis::new("channel", header.channels), spectrum, Axis::new("pol", header.pols)];
         let units: Vec<Axis> = [heap].into_iter().chain(antenna).collect();
-        // The centre of a band is that of channel `channels / 2`.
-        let channels = header.channels;
-        let width_hz = header.bandwidth_mhz * 1e6 / channels as f64;
-        let from_centre = (channels / 2) as f64 - (channels as f64 - 1.0) / 2.0;
-        let band = Band::signed(
-            channels,
-            0,
-            header.centre_mhz * 1e6 + width_hz * from_centre,
+        let band = band(
+            "OBSBW",
+            header.channels,
+            header.centre_mhz * 1e6,
             header.bandwidth_mhz * 1e6,
-        );
+            self.sideband,
+        )?;
         Ok(PortType {
             dtype,
             axes: units.iter().cloned().chain(rest).collect(),
@@ -165,7 +165,7 @@ impl GuppiSource {
                     shape.spectra * shape.step,
                 )
             },
-            band: (header.bandwidth_mhz != 0.0).then_some(band),
+            band,
             validity: ValidityType::flags(units),
         })
     }
@@ -184,7 +184,7 @@ impl KindSpec for GuppiSource {
             return Err(vec![refusal]);
         }
         let shape = self.shape().map_err(|refusal| vec![*refusal])?;
-        let port = Self::port(&shape).map_err(|refusal| vec![*refusal])?;
+        let port = self.port(&shape).map_err(|refusal| vec![*refusal])?;
         Ok((shape, vec![port]))
     }
 

@@ -219,3 +219,14 @@ fn block_beyond_the_range_of_timestamps_is_an_error() {
     let said = play(&bytes, serde_json::json!({})).err().unwrap();
     assert!(said.contains("a.raw: PKTIDX 2305843009213693952 is beyond the range"), "{said}");
 }
+
+#[test]
+fn sideband_replaces_a_wrong_sign_of_the_header() {
+    let json = serde_json::json!({"spectra_per_heap": 16, "sideband": "lower"});
+    let (port, ..) = play(&block(64, 0, |_| {}), json.clone()).unwrap();
+    let band = port.band.unwrap();
+    assert_eq!((band.channel_hz(0), band.channel_hz(1)), (1420.25e6, 1419.75e6));
+    assert_eq!(band.sideband, Sideband::Lower);
+    let message = play(&block(64, 0, |header| header.bandwidth_mhz = 0.0), json).err().unwrap();
+    assert_eq!(message, "`sideband` needs the width of the band, and `OBSBW` is 0");
+}
