@@ -37,7 +37,7 @@ pub enum Value {
     Int(i128),
     /// Any other number.
     Float(f64),
-    /// A number with more digits than a float has, as in the file.
+    /// A number as in the file, whose spelling a float does not keep: it has more digits, or zeros at its end.
     Digits(String),
     /// Text.
     Text(String),
@@ -52,7 +52,8 @@ pub const INT_RANGE: std::ops::RangeInclusive<i128> = (i64::MIN as i128)..=(u64:
 
 impl Value {
     /// Value of an unquoted scalar in YAML's core schema, but digits after a leading zero are text: `0437` in a name
-    /// must not become `437`, and other readers of YAML take `010` for eight.
+    /// must not become `437`, and other readers of YAML take `010` for eight. Nor must `1.10` in a name become `1.1`, so
+    /// that a number with zeros at its end keeps its spelling.
     #[must_use]
     pub fn from_plain(text: &str) -> Self {
         match text {
@@ -81,7 +82,10 @@ impl Value {
             && text.contains(|c: char| c.is_ascii_digit())
             && text.chars().all(|c| c.is_ascii_digit() || "+-.eE".contains(c));
         match text.parse() {
-            Ok(number) if is_number && has_excess_digits(text, number) => {
+            Ok(number)
+                if is_number
+                    && (has_excess_digits(text, number) || has_more_zeros(text, number)) =>
+            {
                 Self::Digits(text.to_owned())
             }
             Ok(number) if is_number => Self::Float(number),
@@ -108,6 +112,7 @@ impl Value {
             Self::Float(value) if value.fract() == 0.0 && value.abs() < 9e15 => {
                 Some(*value as i128)
             }
+            Self::Digits(text) if !is_long_number(text) => Self::Float(self.float()?).whole(),
             _ => None,
         }
     }
@@ -178,6 +183,9 @@ impl Value {
             },
             Self::Float(value) => serde_json::Number::from_f64(*value)
                 .map_or_else(|| float_text(*value).into(), Json::Number),
+            Self::Digits(text) if !is_long_number(text) => {
+                self.float().map_or(Json::Null, Json::from)
+            }
             // Text, because numbers in JSON are floats; it is read as a number again.
             Self::Text(text) | Self::Digits(text) => text.clone().into(),
             Self::List(items) => items.iter().map(|item| item.value.to_json()).collect(),
@@ -203,6 +211,19 @@ fn has_excess_digits(text: &str, number: f64) -> bool {
     };
     let given = digits(text);
     given.len() > FLOAT_DIGITS && number.is_finite() && given != digits(&format!("{number:e}"))
+}
+
+/// Whether `text`, which reads as `number`, differs from the shortest text of this number by zeros at its end only.
+fn has_more_zeros(text: &str, number: f64) -> bool {
+    text.strip_prefix(&float_text(number))
+        .is_some_and(|more| !more.is_empty() && more.bytes().all(|byte| byte == b'0'))
+}
+
+/// Whether `text` is a number with digits that a float cannot hold.
+#[must_use]
+pub fn is_long_number(text: &str) -> bool {
+    matches!(Value::from_plain(text), Value::Digits(_))
+        && text.parse().is_ok_and(|number| has_excess_digits(text, number))
 }
 
 /// Whether `text` is a number that begins with a zero and another digit.
@@ -237,10 +258,8 @@ impl Node {
                 let int = number.as_u64().map(i128::from).or(number.as_i64().map(i128::from));
                 int.map_or_else(|| Value::Float(number.as_f64().unwrap_or(f64::NAN)), Value::Int)
             }
-            Json::String(text) => match Value::from_plain(text) {
-                digits @ Value::Digits(_) => digits,
-                _ => Value::Text(text.clone()),
-            },
+            Json::String(text) if is_long_number(text) => Value::Digits(text.clone()),
+            Json::String(text) => Value::Text(text.clone()),
             Json::Array(items) => {
                 Value::List(items.iter().map(|item| Self::of_json(item, span)).collect())
             }

@@ -2,7 +2,7 @@
 //!
 //! Types are read from the tree, not from text, so that every error has the place of the innermost value.
 
-use super::{Key, Node, Problem, ReadError, Value, has_leading_zero};
+use super::{Key, Node, Problem, ReadError, Value, has_leading_zero, is_long_number};
 use crate::access::{self, FileAccess, FileUse};
 use crate::diagnostic::Span;
 use serde::de::value::{SeqDeserializer, StrDeserializer};
@@ -178,10 +178,9 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
     }
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        let is_digits = |text: &str| matches!(Value::from_plain(text), Value::Digits(_));
         let number = match &self.node.value {
             // Digits that went through JSON and YAML are quoted.
-            Value::Text(text) if is_digits(text) => text.parse().ok(),
+            Value::Text(text) if is_long_number(text) => text.parse().ok(),
             value => value.float(),
         };
         match number {
@@ -192,7 +191,8 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match &self.node.value {
-            Value::Text(text) | Value::Digits(text) => self.done(visitor.visit_str(text)),
+            Value::Text(text) => self.done(visitor.visit_str(text)),
+            Value::Digits(text) if is_long_number(text) => self.done(visitor.visit_str(text)),
             _ => Err(self.expected("text")),
         }
     }

@@ -255,11 +255,12 @@ fn call(
     };
     match name {
         "min" | "max" => {
-            let mut best = first.clone();
-            for (value, argument) in values.iter().zip(arguments).skip(1) {
+            let mut best = first.clone().rounded();
+            for (value, argument) in values.into_iter().map(Scalar::rounded).zip(arguments).skip(1)
+            {
                 let symbol = if name == "min" { "<" } else { ">" };
-                if binary(symbol, value, &best, argument.at, argument.at)? == Scalar::Bool(true) {
-                    best = value.clone();
+                if binary(symbol, &value, &best, argument.at, argument.at)? == Scalar::Bool(true) {
+                    best = value;
                 }
             }
             Ok(best)

@@ -15,7 +15,7 @@ pub(super) enum Scalar {
     Bool(bool),
     Int(i128),
     Float(f64),
-    /// A number with more digits than a float has.
+    /// A number whose spelling a float does not keep.
     Digits(String),
     Text(String),
     List(Vec<Scalar>),
@@ -38,9 +38,10 @@ impl Scalar {
 
     /// The value for arithmetic: without digits that a float does not have.
     fn rounded(self) -> Self {
-        match (&self, self.number()) {
-            (Self::Digits(_), Some(number)) => Self::Float(number),
-            _ => self,
+        match (self.number(), self) {
+            (Some(number), Self::Digits(_)) => Self::Float(number),
+            (_, Self::List(items)) => Self::List(items.into_iter().map(Self::rounded).collect()),
+            (_, other) => other,
         }
     }
 

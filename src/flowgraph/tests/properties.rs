@@ -79,6 +79,34 @@ blocks:
 }
 
 #[test]
+fn numbers_with_zeros_at_their_end_keep_their_spelling_in_text() {
+    let text = "flowgraph: g
+parameters: {release: 1.10, list: [2.0], any: {doc: no default}}
+templates:
+  t:
+    parameters: {version: 0.5}
+    inputs: [x]
+    blocks: {w: {kind: writer, input: x, parameters: {path: \"v${version}.npy\"}}}
+blocks:
+  s: {kind: source, parameters: {level: \"${release}\", channels: 1024.00}}
+  a: {kind: writer, input: s.pol0, parameters: {path: \"r${release}_${any}_${list[0]}_${min(release, 2)}_${text(any)}.npy\"}}
+  b: {template: t, input: s.pol1, parameters: {version: \"${any}\"}}
+";
+    let set = [Setting::typed("any", "3.250")];
+    let plan = load_text("g.yaml", text, &set, &registry()).result.unwrap();
+    let path = |name: &str| plan.blocks[plan.block(name).unwrap()].parameters["path"].clone();
+    assert_eq!(path("a"), "r1.10_3.250_2.0_1.1_3.250.npy");
+    assert_eq!(path("b.w"), "v3.250.npy");
+    // Parameters that are numbers remain numbers.
+    assert_eq!(plan.blocks[0].parameters["level"], 1.1);
+    let again = load_text("g.yaml", &plan.resolved_yaml, &[], &registry()).result.unwrap();
+    assert_eq!(again.config_hash, plan.config_hash);
+    let short = text.replace("1.10", "1.1");
+    let plan = load_text("g.yaml", &short, &set, &registry()).result.unwrap();
+    assert_eq!(plan.blocks[1].parameters["path"], "r1.1_3.250_2.0_1.1_3.250.npy");
+}
+
+#[test]
 fn load_expands_templates_and_copies() {
     let plan = plan(ARRAY, &[]);
     let names: Vec<&str> = plan.blocks.iter().map(|block| block.name.as_str()).collect();
