@@ -6,6 +6,8 @@ pub mod gnss_correlator;
 pub mod gnss_signal_simulator;
 pub mod gnss_tracker;
 #[cfg(test)]
+mod low_rate;
+#[cfg(test)]
 mod recordings;
 pub mod samples;
 pub mod satellites;

@@ -63,11 +63,12 @@ pub fn narrow_bands(
     let warning = |system: System| {
         let part = system.power_within(half_hz);
         let message = format!(
-            "samples at {:.3} MS/s contain {:.1} % of the power of {}, {:.1} dB less",
+            "samples at {:.3} MS/s contain {:.1} % of the power of {}: C/N0 is measured {:.1} dB lower",
             1e-6 * samples.rate_hz,
             100.0 * part,
             system.name(),
-            -10.0 * part.log10()
+            // The replica has the whole band: the sum with it has this part of the amplitude, and all of the noise.
+            -20.0 * part.log10()
         );
         let help = "raise the sample rate of the source to that of the main lobes";
         Refusal::new(codes::IMPLAUSIBLE, At::Input(0), message).label("narrow").help(help)
