@@ -48,7 +48,7 @@ pub use update::{BlockUpdate, Step, Update};
 use crate::{BlockStats, Failure, Handle, RunState};
 use fxgraph_core::access::ClientFiles;
 use fxgraph_core::event::{Event, EventKind};
-use fxgraph_core::kind::Registry;
+use fxgraph_core::kind::{Refusal, Registry};
 use fxgraph_core::port::Clock;
 use fxgraph_flowgraph::{Plan, ScheduledValue};
 use in_force::Newest;
@@ -115,11 +115,32 @@ impl Inner {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let is_current = Arc::ptr_eq(&current.plan, before);
         if is_current {
-            current.plan = after;
+            current.plan = Arc::clone(&after);
             current.steady_state = current.steady_state.max(steady_state);
             begun.iter().for_each(|(clock, until)| current.begun.reach(clock, *until));
+            let run = current.run.clone();
+            drop(current);
+            tell_warnings(&run, before, &after);
         }
         is_current
+    }
+}
+
+/// Adds an event for each warning about values of `after` that `before` does not have: those of a flowgraph file are
+/// shown when it is read.
+fn tell_warnings(run: &Handle, before: &Plan, after: &Plan) {
+    for block in &after.blocks {
+        let old = before.block(&block.name).map(|index| &before.blocks[index].configured);
+        if old.is_some_and(|old| Arc::ptr_eq(old, &block.configured)) {
+            continue;
+        }
+        let known: Vec<_> = old.map(|old| old.warnings()).unwrap_or_default();
+        for Refusal { message, help, .. } in block.configured.warnings() {
+            if known.iter().all(|known| known.message != message) {
+                let help = help.map(|help| format!("; {help}")).unwrap_or_default();
+                run.tell(EventKind::Warning, Some(&block.name), format!("{message}{help}"));
+            }
+        }
     }
 }
 

@@ -2,13 +2,14 @@
 
 use crate::Control;
 use fxgraph_core::block::{Block, Io, Next};
+use fxgraph_core::diagnostic::codes;
 use fxgraph_core::error::BlockError;
 use fxgraph_core::event::EventKind;
 use fxgraph_core::live_updates::{Answer, Requester, Target};
 use fxgraph_core::retune::{Change, Changes, Timed};
 use fxgraph_core::{
-    Axis, Checked, Clock, Configured, Counter, Dtype, Env, Implementation, Implementations, Kind,
-    KindEntry, KindSpec, LiveKind, PortType, Registry, Resources, ValidityType,
+    At, Axis, Checked, Clock, Configured, Counter, Dtype, Env, Implementation, Implementations,
+    Kind, KindEntry, KindSpec, LiveKind, PortType, Refusal, Registry, Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -381,6 +382,15 @@ impl KindSpec for Constant {
 
     fn ports(&self, _: &[PortType]) -> Checked<()> {
         Ok(((), vec![port(1)]))
+    }
+
+    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+        let Constant { level, .. } = block.parameters;
+        let warning = || {
+            let message = format!("a level of {level} is high");
+            Refusal::new(codes::IMPLAUSIBLE, At::Parameter("level"), message).help("lower it")
+        };
+        (level > 1_000_000).then(warning).into_iter().collect()
     }
 }
 

@@ -367,3 +367,18 @@ fn prepared_retune_applies_exactly_at_its_timestamp_or_not_at_all() {
     assert_eq!(report.failures, []);
     assert_levels("prepared", &[(0, 1), (made.effective_timestamp, 4)]);
 }
+
+#[test]
+fn implausible_values_of_changes_are_events() {
+    let (control, running) = start_level("implausible", NEVER);
+    let warnings = || events(&control, EventKind::Warning);
+    control.retune("f: {level: 2000000}", None, LIMIT).unwrap();
+    assert_eq!(warnings(), ["a level of 2000000 is high; lower it"]);
+    // Neither a change of another parameter nor a good value repeats it.
+    swap(&control, "f", "{parameters: {fails_at: 99999999}}").unwrap();
+    control.retune("f: {level: 3}", None, LIMIT).unwrap();
+    assert_eq!(warnings().len(), 1);
+    swap(&control, "f", "{parameters: {fails_at: 99999998, level: 4000000}}").unwrap();
+    assert_eq!(warnings()[1..], ["a level of 4000000 is high; lower it"]);
+    stop(&control, running);
+}
