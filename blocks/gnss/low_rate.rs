@@ -1,5 +1,5 @@
-//! GPS at 2.000 MS/s, less than the main lobe of the C/A code: satellites are found and tracked, with the loss that the
-//! warning states.
+//! GPS at 2.000 MS/s, less than the main lobe of the C/A code: satellites are found and tracked, at the C/N0 that
+//! the warning states.
 //!
 //! The samples do not come from the simulator, which samples chips without a filter. They are computed from the Fourier
 //! series of the code, without its harmonics outside the band, as an ideal filter before the ADC leaves them.

@@ -219,8 +219,8 @@ fn compare(
     Ok(compared)
 }
 
-/// Runs the block `block` of the plan with `run` over so many frames of its inputs that there are [`ENOUGH`] frames of
-/// each output. Returns the frames of the inputs and of the outputs.
+/// Runs the block `block` of the plan with `run`, over enough frames of its inputs for [`ENOUGH`] frames of each
+/// output. Returns the frames of the inputs and of the outputs.
 pub fn run_enough(
     plan: &Plan,
     folder: &Path,

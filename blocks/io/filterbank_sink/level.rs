@@ -5,7 +5,7 @@ use crate::common::output_level::OutputLevels;
 use fxgraph::Env;
 use fxgraph_formats::filterbank::Quantiser;
 
-/// Numbers from which the level is measured at once: at most so many of a spectrum, and of as many spectra as needed.
+/// Numbers that are measured together: at most this many of a spectrum, and of as many spectra as needed.
 const MEASURED: usize = 256;
 
 /// Levels of the beams.
