@@ -16,4 +16,5 @@ mod ranges;
 mod recordings;
 mod sidebands;
 mod signal_times;
+mod stream_types;
 mod time_bases;
