@@ -54,8 +54,8 @@ const GPU_DEFAULT_SPECTRA: RangeInclusive<usize> = 16..=8192;
     outputs("output")
 )]
 pub struct Pfb {
-    /// Channels of the whole band, an even number with the prime factors 2, 3 and 5. A spectrum takes 2 x `channels` real samples, or
-    /// `channels` complex ones.
+    /// Channels of the whole band, an even number with the prime factors 2, 3 and 5. A spectrum takes
+    /// 2 x `channels` real samples, or `channels` complex ones.
     pub channels: usize,
     /// Taps per channel: the window of a spectrum is `taps` times as long as the spectrum's own samples.
     #[param(default = 16)]

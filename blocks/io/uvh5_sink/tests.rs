@@ -115,6 +115,52 @@ fn antenna_numbers_follow_each_other_unless_they_are_given() {
     assert_eq!(found, "");
 }
 
+#[test]
+fn antennas_of_labels_are_found_by_number_or_place() {
+    let labelled = |labels: &[&str]| {
+        let mut input = port(0);
+        input.axes[1] = Axis::labelled("baseline", labels.iter().copied());
+        input.validity.axes[0].len = labels.len();
+        input
+    };
+    let antenna = |number| Antenna { number: Some(number), ..Antenna::default() };
+    let mut numbered = Uvh5Sink { antennas: [9, 4, 7].map(antenna).into(), ..sink("a.uvh5") };
+    numbered.antennas_enu_metres.clear();
+    let baselines = |sink: &Uvh5Sink, labels: &[&str]| {
+        let found = sink.ports(&[labelled(labels)]);
+        found.map(|(layout, _)| layout.baselines).map_err(|refusals| refusals[0].message.clone())
+    };
+    // Antenna 7 has no data.
+    assert_eq!(baselines(&numbered, &["4-4", "4-9", "9-9"]).unwrap(), [(1, 1), (1, 0), (0, 0)]);
+    let missing = baselines(&numbered, &["4-5"]).unwrap_err();
+    assert_eq!(missing, "`antennas` must have antenna 5 of the input");
+    // Without numbers the labels are places.
+    assert_eq!(baselines(&sink("a.uvh5"), &["0-1", "1-1"]).unwrap(), [(0, 1), (1, 1)]);
+    let missing = baselines(&sink("a.uvh5"), &["0-2"]).unwrap_err();
+    assert_eq!(missing, "`antennas_enu_metres` must have antenna 2 of the input");
+}
+
+#[test]
+fn one_polarisation_has_one_feed() {
+    let one = |feeds: &[Feed], angles: &[f64]| {
+        let mut input = port(0);
+        input.axes[2].len = 1;
+        let (feeds, feed_angles_degrees) = (feeds.to_vec(), angles.to_vec());
+        let sink = Uvh5Sink { feeds, feed_angles_degrees, ..sink("a.uvh5") };
+        let found = sink.outputs(&[input]).map_err(|refusals| refusals[0].message.clone());
+        found.map(|_| (sink.feeds(1), sink.feed_angles_degrees(&sink.feeds(1))))
+    };
+    assert_eq!(one(&[], &[]).unwrap(), (vec![Feed::X], vec![90.0]));
+    assert_eq!(one(&[Feed::Y], &[]).unwrap(), (vec![Feed::Y], vec![0.0]));
+    assert_eq!(one(&[Feed::L], &[45.0]).unwrap(), (vec![Feed::L], vec![45.0]));
+    let refused = one(&[Feed::X, Feed::Y], &[]).unwrap_err();
+    assert_eq!(refused, "`feeds` must have an entry for each polarisation of the input, 1, got 2");
+    let refused = one(&[Feed::X], &[90.0, 0.0]).unwrap_err();
+    assert!(refused.starts_with("`feed_angles_degrees` must have an entry"), "{refused}");
+    let two = sink("a.uvh5");
+    assert_eq!(two.feed_angles_degrees(&[Feed::Y, Feed::X]), [0.0, 90.0]);
+}
+
 fn centre(name: &str, right_ascension_degrees: f64, declination_degrees: f64) -> PhaseCentre {
     PhaseCentre { name: name.to_owned(), right_ascension_degrees, declination_degrees }
 }

@@ -3,6 +3,7 @@
 
 use super::cpu::Stack;
 use super::*;
+use crate::x_engine::correlator::Correlator;
 use fxgraph::Block;
 use fxgraph::edge::Harness;
 use fxgraph::retune::When;
@@ -291,6 +292,34 @@ fn stack_rejects_different_inputs_and_missing_channels() {
     digitiser.dtype = Dtype::Packed(10);
     let refused = codes_of(AntennaStack::default().outputs(&[digitiser]).unwrap_err());
     assert_eq!(refused, [codes::INPUT_AXIS, codes::INPUT_DTYPE]);
+}
+
+#[test]
+fn numbers_of_antennas_are_labels_of_antennas_and_baselines() {
+    let stack = |numbers: &[u32]| {
+        let parameters =
+            AntennaStack { antenna_numbers: numbers.to_vec(), ..AntennaStack::default() };
+        let found = parameters.outputs(&[port(), port(), port()]);
+        found.map_err(|refusals| refusals.into_iter().map(|r| r.message).collect::<Vec<_>>())
+    };
+    let numbered = stack(&[12, 3, 7]).unwrap().remove(0);
+    assert_eq!(numbered.axes[1].labels, ["12", "3", "7"]);
+    let correlator = Correlator { dump_seconds: Some(1e-6), ..Correlator::default() };
+    let labels = |stack: PortType| {
+        let mut outputs = correlator.outputs(&[stack]).unwrap();
+        outputs.remove(0).axes.remove(1).labels
+    };
+    assert_eq!(labels(numbered), ["12-12", "12-3", "3-3", "12-7", "3-7", "7-7"]);
+    assert!(labels(stack(&[]).unwrap().remove(0)).is_empty());
+    let message = |numbers| stack(numbers).unwrap_err().join("; ");
+    assert_eq!(
+        message(&[4, 4]),
+        "`antenna_numbers` must have 3 numbers, one for each input, got 2; `antenna_numbers` must differ, got 4 twice"
+    );
+    assert_eq!(
+        message(&[0, 1, 1_000_001]),
+        "`antenna_numbers` must be at most 1000000, got 1000001"
+    );
 }
 
 #[test]
