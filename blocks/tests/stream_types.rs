@@ -34,8 +34,8 @@ fn name(port: &PortType) -> String {
         Dtype::Packed(_) => "packed".to_owned(),
         dtype => dtype.to_string(),
     };
-    let axes: String = port.axes.iter().map(|axis| format!("[{}]", axis.name)).collect();
-    format!("{dtype} {axes}")
+    let axes: Vec<String> = port.axes.iter().map(|axis| format!("[{}]", axis.name)).collect();
+    format!("{dtype} {}", axes.concat())
 }
 
 /// Plans of all examples, and of the reference block of conformance cases. The class of a `python` block states its types.
@@ -48,7 +48,7 @@ fn plans() -> Vec<Plan> {
     let cases = registry.iter().flat_map(|kind| (kind.cases)(DeviceName::Cuda(0)));
     let cases = cases.map(|case| {
         let is_reference = |line: &&str| !line.starts_with("  gpu: ");
-        case.flowgraph.lines().filter(is_reference).map(|line| format!("{line}\n")).collect()
+        case.flowgraph.lines().filter(is_reference).collect::<Vec<_>>().join("\n") + "\n"
     });
     let plan = |text: String| {
         let name = Path::new("example.yaml");
