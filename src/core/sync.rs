@@ -1,10 +1,14 @@
-//! Atomics, locks and queues for data shared between threads: those of the standard library or, with the feature
+//! Atomics, locks, threads and queues for data shared between threads: those of the standard library or, with the feature
 //! `shuttle`, those of a model checker that tries orders of threads (`runtime/models.rs`).
 
 #[cfg(feature = "shuttle")]
 pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(feature = "shuttle")]
+pub use shuttle::thread;
 #[cfg(not(feature = "shuttle"))]
 pub use std::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(not(feature = "shuttle"))]
+pub use std::thread;
 
 #[cfg(feature = "shuttle")]
 pub use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Runs `model` under random interleavings, and under those with few preemptions.
-fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
+pub(crate) fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_random(model.clone(), 5000);
     shuttle::check_pct(model, 5000, 3);
 }
@@ -29,20 +29,20 @@ fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
 /// Model of the scheduler of blocks: after a wake-up it calls `work` again, once for all wake-ups before
 /// the call.
 #[derive(Clone, Default)]
-struct Task(Arc<(Mutex<bool>, Condvar)>);
+pub(crate) struct Task(Arc<(Mutex<bool>, Condvar)>);
 
 impl Task {
-    fn wakes_for(&self, waker: &Waker) {
+    pub fn wakes_for(&self, waker: &Waker) {
         let task = self.clone();
         assert!(waker.set(move || task.wake()));
     }
 
-    fn wake(&self) {
+    pub fn wake(&self) {
         *self.0.0.lock().unwrap() = true;
         self.0.1.notify_one();
     }
 
-    fn wait(&self) {
+    pub fn wait(&self) {
         let mut is_woken = self.0.0.lock().unwrap();
         while !*is_woken {
             is_woken = self.0.1.wait(is_woken).unwrap();
@@ -52,7 +52,7 @@ impl Task {
 }
 
 /// Returns an edge with the tasks of its writer and its reader, and a pool for its frames.
-fn edge(depth: usize) -> (Arc<Edge>, [Task; 2], Arc<Pool>) {
+pub(crate) fn edge(depth: usize) -> (Arc<Edge>, [Task; 2], Arc<Pool>) {
     let edge = Edge::new(depth);
     let tasks = [Task::default(), Task::default()];
     tasks[0].wakes_for(&edge.writer);

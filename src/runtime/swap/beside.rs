@@ -64,8 +64,8 @@ enum Phase {
 
 /// Check of the new block in the slot against the old one.
 struct Check {
-    /// For each output: number of frames after which the swap is final, and number of frames of the old block after the
-    /// new one's last that count as silence of the new one.
+    /// For each output: number of frames after which the swap is final, and number of frames that the old block held back
+    /// at the exchange and that the new one has not made yet.
     outputs: Vec<(u64, usize)>,
     /// Frames that the new block has taken and made, and the wait for the next one.
     seen: u64,
@@ -259,8 +259,7 @@ impl Beside {
             self.exchange(hosted, &mut companion, cell);
             let outputs = hosted.outputs.iter().zip(&self.kept).map(|(output, kept)| {
                 let until = output.writer.to_be_pushed() + WATCHED;
-                // The old block has made the frames that it held back already.
-                (until, kept.queued() + AHEAD.min(kept.depth()))
+                (until, kept.queued())
             });
             let outputs = outputs.collect();
             self.phase =
@@ -303,24 +302,29 @@ impl Beside {
     /// Checks the new block; the text of the event once the swap is final.
     fn watch(&mut self, hosted: &mut Hosted) -> Option<String> {
         let Phase::Watching(check) = &mut self.phase else { return None };
-        if hosted.tee_dropped() || self.link.fault().is_some() {
-            self.link.decide(Verdict::Swapped);
-            return Some("in place; the old block could not be kept as a fallback".to_owned());
-        }
         let mut outputs = hosted.outputs.iter().zip(&check.outputs);
         let is_checked = outputs.all(|(output, (until, _))| output.writer.pushed() >= *until);
         if is_checked && self.link.accept() {
             return Some(format!("in place, {WATCHED} frames checked"));
         }
-        let mut is_behind = false;
-        let outputs = hosted.outputs.iter().zip(&check.outputs);
-        for (kept, (output, (_, most))) in self.kept.iter_mut().zip(outputs) {
+        let (mut is_behind, mut is_ahead) = (false, true);
+        let outputs = hosted.outputs.iter().zip(&mut check.outputs);
+        for (kept, (output, (_, held))) in self.kept.iter_mut().zip(outputs) {
             let last = output.writer.last();
             while kept.peek().is_some_and(|old| Some(old.header().timestamp) <= last) {
                 kept.pop();
+                *held = held.saturating_sub(1);
             }
-            is_behind |= kept.queued() >= *most && output.writer.readers_have_room();
+            let ahead = kept.queued().saturating_sub(*held);
+            is_behind |= ahead >= AHEAD.min(kept.depth()) && output.writer.readers_have_room();
+            is_ahead &= ahead == 0;
         }
+        // A new block that makes nothing holds the old one up, which does not lag by itself then.
+        if self.link.fault().is_some() || (hosted.tee_dropped() && is_ahead) {
+            self.link.decide(Verdict::Swapped);
+            return Some("in place; the old block could not be kept as a fallback".to_owned());
+        }
+        is_behind |= hosted.tee_dropped();
         let taken: u64 = hosted.inputs.iter().map(|input| input.reader.taken()).sum();
         let made: u64 = hosted.outputs.iter().map(|output| output.writer.to_be_pushed()).sum();
         // A block that waits for data or for room is not silent.
@@ -329,7 +333,7 @@ impl Beside {
             check.patience.renew();
         }
         let cause = if is_behind {
-            format!("the old block is {AHEAD} frames ahead on the same data")
+            "the old block is ahead of it on the same data".to_owned()
         } else if check.patience.left(Instant::now()).is_none() {
             format!("it makes nothing of frames that wait, for {} s", self.call.as_secs_f64())
         } else if self.link.is_overdue() {

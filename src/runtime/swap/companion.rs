@@ -8,15 +8,16 @@ use crate::cell::Cell;
 use crate::connections::occupant;
 use crate::hosted::Hosted;
 use crate::outcome::{Call, Outcome, attend};
-use crate::run::{Fault, Run, lock};
+use crate::run::{Fault, Run};
 use crate::tally::Occupant;
 use fxgraph_core::block::{Io, Next};
 use fxgraph_core::kind::Waker;
 use fxgraph_core::retune::{ConfigIds, Heard};
+use fxgraph_core::sync::thread::{self, Thread};
+use fxgraph_core::sync::{Condvar, Mutex, MutexGuard};
 use fxgraph_flowgraph::Part;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
-use std::thread::{self, Thread};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A candidate or shadow, with everything that moves with it in a swap.
@@ -113,8 +114,12 @@ impl Link {
         })
     }
 
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut Shared) -> T) -> T {
-        let result = change(&mut lock(&self.shared));
+        let result = change(&mut *self.shared());
         self.changed.notify_all();
         result
     }
@@ -125,7 +130,7 @@ impl Link {
         deadline: Option<Instant>,
         mut found: impl FnMut(&mut Shared) -> Option<T>,
     ) -> Option<T> {
-        let mut shared = lock(&self.shared);
+        let mut shared = self.shared();
         loop {
             if let Some(found) = found(&mut shared) {
                 return Some(found);
@@ -158,7 +163,7 @@ impl Link {
 
     /// The candidate, if it was handed over.
     pub fn take_home(&self) -> Option<Companion> {
-        lock(&self.shared).at_home.take()
+        self.shared().at_home.take()
     }
 
     /// Hands the candidate, or the old block after a swap, back to the candidate's thread with `order`.
@@ -171,7 +176,7 @@ impl Link {
 
     /// Cause of the candidate's failure, if it failed.
     pub fn fault(&self) -> Option<String> {
-        lock(&self.shared).fault.as_ref().map(|fault| fault.cause.clone())
+        self.shared().fault.as_ref().map(|fault| fault.cause.clone())
     }
 
     pub fn set_ready(&self, is_ready: bool) {
@@ -179,7 +184,7 @@ impl Link {
     }
 
     pub fn is_overdue(&self) -> bool {
-        lock(&self.shared).is_overdue
+        self.shared().is_overdue
     }
 
     /// Ends the swap with the candidate in the slot; `false` if the caller's time limit has passed, so that nobody
@@ -309,7 +314,7 @@ impl Driver {
 
     fn drive(&self, mut companion: Companion) -> Companion {
         loop {
-            let order = lock(&self.link.shared).order;
+            let order = self.link.shared().order;
             match order {
                 Order::Rest => thread::park(),
                 Order::ComeHome => companion = self.link.come_home(companion),

@@ -7,6 +7,8 @@
 pub(crate) mod beside;
 pub(crate) mod companion;
 mod held;
+#[cfg(all(test, feature = "shuttle"))]
+mod models;
 
 use crate::report::Unanswered;
 use crate::running::Handle;
@@ -95,23 +97,7 @@ impl Handle {
         };
         let link = Link::new(main.clone());
         let tees = part.inputs.clone();
-        let kept: Vec<Arc<Edge>> =
-            part.outputs.iter().flat_map(|output| output.edges.iter().cloned()).collect();
-        for pool in part.outputs.iter().filter_map(|output| output.pool.as_ref()) {
-            let main = main.clone();
-            pool.on_return(move || main.wake());
-        }
-        for (edge, is_tee) in tees.iter().map(|e| (e, true)).chain(kept.iter().map(|e| (e, false)))
-        {
-            let (companion, main) = (Arc::clone(&link), main.clone());
-            let (by_companion, by_main) =
-                if is_tee { (&edge.reader, &edge.writer) } else { (&edge.writer, &edge.reader) };
-            by_companion.set(move || companion.wake_companion());
-            // A block that must not be stalled needs no wake-up when its tee has room.
-            if !is_tee || terms.may_hold_up {
-                by_main.set(move || main.wake());
-            }
-        }
+        let kept = wire(&part, &link, terms.may_hold_up);
         let samples = part.ports.outputs.iter().map(|port| port.clock.samples_per_frame).collect();
         launch(part, &terms.ids, self.run(), &link)
             .map_err(|error| NotExchanged::NotStarted(error.to_string()))?;
@@ -130,6 +116,29 @@ impl Handle {
         exchange.link.order(Order::Work);
         Ok(exchange)
     }
+}
+
+/// Lets the edges and pools of the candidate `part` wake it and the running block; returns the queues of its outputs.
+fn wire(part: &Part, link: &Arc<Link>, may_hold_up: bool) -> Vec<Arc<Edge>> {
+    let main = &link.main;
+    let kept: Vec<Arc<Edge>> =
+        part.outputs.iter().flat_map(|output| output.edges.iter().cloned()).collect();
+    for pool in part.outputs.iter().filter_map(|output| output.pool.as_ref()) {
+        let main = main.clone();
+        pool.on_return(move || main.wake());
+    }
+    let tees = part.inputs.iter().map(|edge| (edge, true));
+    for (edge, is_tee) in tees.chain(kept.iter().map(|edge| (edge, false))) {
+        let (companion, main) = (Arc::clone(link), main.clone());
+        let (by_companion, by_main) =
+            if is_tee { (&edge.reader, &edge.writer) } else { (&edge.writer, &edge.reader) };
+        by_companion.set(move || companion.wake_companion());
+        // A block that must not be stalled needs no wake-up when its tee has room.
+        if !is_tee || may_hold_up {
+            by_main.set(move || main.wake());
+        }
+    }
+    kept
 }
 
 /// A swap in progress: a candidate that catches up with a running block. The timestamp is decided when the candidates

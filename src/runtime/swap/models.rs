@@ -1,0 +1,244 @@
+//! A swap under thousands of orders of its threads: the caller's, the running block's, the candidate's, and those of the
+//! blocks before and after. Whatever the candidate does and whenever the caller leaves, every frame comes once and in
+//! order, all buffers return and all threads end.
+
+use super::beside::{Newcomer, Tie, Turn};
+use super::companion::{Link, Order, launch};
+use super::{Exchange, wire};
+use crate::cell::Cell;
+use crate::hosted::Hosted;
+use crate::models::{Task, edge};
+use crate::run::{Fault, Run};
+use fxgraph_core::block::{Block, Io, Next};
+use fxgraph_core::counter::Counters;
+use fxgraph_core::dtype::Dtype;
+use fxgraph_core::edge::{Edge, FrameReader, FrameWriter};
+use fxgraph_core::error::BlockError;
+use fxgraph_core::event::{BlockEvents, Events};
+use fxgraph_core::frame::{HostAllocator, Pool};
+use fxgraph_core::kind::{Ports, Waker};
+use fxgraph_core::port::{Axis, Clock, PortType, ValidityType};
+use fxgraph_core::retune::{ConfigIds, Heard, Undecided};
+use fxgraph_core::summary::Summary;
+use fxgraph_flowgraph::{OnFault, Part, PartOutput, Thread};
+use shuttle::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Frames after which the writer ends, if the swap is not over before.
+const MOST: u64 = 40;
+/// Frames after the end of the swap.
+const AFTER: u64 = 3;
+
+/// What a candidate does in the slot; before, it works as it should.
+#[derive(Clone, Copy, PartialEq)]
+enum Candidate {
+    Works,
+    Fails,
+    /// Takes frames and makes none.
+    Swallows,
+}
+
+/// What the caller does.
+#[derive(Clone, Copy, PartialEq)]
+enum Caller {
+    Waits,
+    LeavesBefore,
+    LeavesAfterTheDecision,
+}
+
+/// Copies frames, and marks them with its number.
+struct Copying {
+    number: u8,
+    flaw: Candidate,
+}
+
+impl Block for Copying {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let is_in_slot = thread::current().name().is_none_or(|name| !name.ends_with("candidate"));
+        while io.inputs[0].queued() > 0 {
+            let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+            if self.flaw == Candidate::Fails && is_in_slot {
+                return Err(BlockError::new("it fails in the slot"));
+            }
+            let Some(input) = io.inputs[0].pop() else { break };
+            if self.flaw == Candidate::Swallows && is_in_slot {
+                continue;
+            }
+            output.header_mut().timestamp = input.header().timestamp;
+            output.fill_validity(1);
+            output.as_mut_slice::<u8>().map_err(BlockError::from)?[0] = self.number;
+            io.outputs[0].push(output);
+        }
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    }
+}
+
+fn port() -> PortType {
+    PortType {
+        dtype: Dtype::U8,
+        axes: vec![Axis::new("sample", 16)],
+        clock: Clock::new(1e6, 1),
+        band: None,
+        validity: ValidityType::flags(vec![]),
+    }
+}
+
+fn part(flaw: Candidate, number: u8, depth: usize) -> Part {
+    let pool = Pool::new(&HostAllocator, 4 * depth, 16, 1).expect("there is memory");
+    Part {
+        name: "block".to_owned(),
+        kind: "copying",
+        block: Box::new(Copying { number, flaw }),
+        counters: Counters::default(),
+        summary: Summary::default(),
+        events: BlockEvents::default(),
+        wake: Waker::default(),
+        inputs: vec![Edge::new(depth)],
+        outputs: vec![PartOutput { edges: vec![Edge::new(depth)], pool: Some(pool) }],
+        ports: Ports { inputs: vec![port()], outputs: vec![port()] },
+        thread: Thread::Shared,
+        on_fault: OnFault::Stop,
+        rebuild: None,
+    }
+}
+
+/// The running block's thread.
+fn drive(mut hosted: Hosted, run: &Run, cell: &Cell, task: &Task) {
+    loop {
+        match hosted.settle(run, cell) {
+            Turn::Lost(fault) => panic!("{}", fault.cause),
+            Turn::Work if hosted.has_ended => return,
+            Turn::Work => {}
+            Turn::Hold => {
+                task.wait();
+                continue;
+            }
+        }
+        hosted.begin_turn();
+        let Hosted { block, inputs, outputs, .. } = &mut hosted;
+        let mut io = Io { inputs, outputs, stopping: false };
+        match block.work(&mut io) {
+            Ok(Next::Finished) if hosted.may_end() => return,
+            Ok(Next::Finished) => task.wait(),
+            Ok(_) if hosted.wants_another_turn() => {}
+            Ok(_) => task.wait(),
+            Err(error) => assert!(hosted.roll_back(&Fault::error(&error)), "{error}"),
+        }
+    }
+}
+
+fn swap(candidate: Candidate, caller: Caller) {
+    let (input, [writes, works], source) = edge(2);
+    let (output, [_, reads], _) = edge(2);
+    // The running block is also woken by readers of its output.
+    let waker = Waker::default();
+    works.wakes_for(&waker);
+    let mut old = part(Candidate::Works, 1, 4);
+    (old.inputs, old.outputs[0].edges) = (vec![Arc::clone(&input)], vec![Arc::clone(&output)]);
+    old.wake = waker.clone();
+    let cell = Cell::new(&old, Instant::now());
+    let run = Run::new(vec![Arc::clone(&cell)], Arc::<Events>::default());
+    let configurations = Arc::default();
+    let heard = || Heard::from_start(0);
+    let pools = [source.clone(), old.outputs[0].pool.clone().expect("it has a pool")];
+    let back = waker.clone();
+    pools[1].on_return(move || back.wake());
+    let mut hosted = Hosted::new(old.block, &old.inputs, &old.outputs, heard, &configurations);
+
+    let new = part(candidate, 2, 4);
+    let link = Link::new(waker);
+    let kept = wire(&new, &link, true);
+    let tees = new.inputs.clone();
+    let hours = Duration::from_hours(1);
+    launch(new, &ConfigIds::from(0), &run, &link).expect("a thread starts");
+    link.wait_started(Instant::now() + hours).expect("it starts");
+    let moment = Undecided::new();
+    let (tie, when) = (Tie(Arc::clone(&link)), moment.when().clone());
+    let newcomer =
+        Newcomer { link: tie, tees, kept, when, samples: vec![1], call: hours, may_hold_up: true };
+    assert!(hosted.put_beside(newcomer));
+    link.order(Order::Work);
+
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let writer = thread::spawn(move || {
+        let mut writer = FrameWriter::new(vec![input], Some(source), 0);
+        let mut left = AFTER;
+        for n in 0..MOST {
+            let mut frame = loop {
+                match writer.take() {
+                    Some(frame) => break frame,
+                    None => writes.wait(),
+                }
+            };
+            frame.header_mut().timestamp = n;
+            frame.fill_validity(1);
+            writer.push(frame);
+            left -= u64::from(over.load(Ordering::SeqCst));
+            if left == 0 {
+                return n + 1;
+            }
+        }
+        MOST
+    });
+    let reader = thread::spawn(move || {
+        let mut reader = FrameReader::new(output);
+        let mut seen = Vec::new();
+        while !reader.ended() {
+            match reader.pop() {
+                Some(frame) => seen.push((
+                    frame.header().timestamp,
+                    frame.as_slice::<u8>().expect("it is on the host")[0],
+                )),
+                None if reader.ended() => {}
+                None => reads.wait(),
+            }
+        }
+        seen
+    });
+    let running = thread::spawn(move || drive(hosted, &run, &cell, &works));
+    let (limit, parting) = (hours, hours);
+    let name = "block".to_owned();
+    let exchange = Exchange { link: Arc::clone(&link), name, limit, parting, is_beside: true };
+    let deadline = Instant::now() + hours;
+    let is_swapped = match caller {
+        Caller::LeavesBefore => false,
+        caller => {
+            exchange.wait_ready(deadline).is_ok() && {
+                moment.decide(0);
+                caller == Caller::Waits && exchange.finish(deadline).is_ok()
+            }
+        }
+    };
+    drop(exchange);
+    is_over.store(true, Ordering::SeqCst);
+    let written = writer.join().expect("the writer ends");
+    running.join().expect("the running block ends");
+    let seen = reader.join().expect("the reader ends");
+    assert!(link.wait_gone(deadline), "the candidate's thread ends");
+    let times: Vec<u64> = seen.iter().map(|(time, _)| *time).collect();
+    assert_eq!(times, (0..written).collect::<Vec<u64>>());
+    let last = seen.last().map(|(_, number)| *number);
+    match caller {
+        Caller::Waits => assert_eq!(last, Some(if is_swapped { 2 } else { 1 })),
+        Caller::LeavesBefore => assert!(seen.iter().all(|(_, number)| *number == 1)),
+        Caller::LeavesAfterTheDecision => {}
+    }
+    assert!(!is_swapped || candidate == Candidate::Works);
+    for pool in pools {
+        assert_eq!(pool.available(), pool.size());
+    }
+}
+
+#[test]
+fn swap_of_any_candidate_under_any_interleaving() {
+    for candidate in [Candidate::Works, Candidate::Fails, Candidate::Swallows] {
+        for caller in [Caller::Waits, Caller::LeavesBefore, Caller::LeavesAfterTheDecision] {
+            let model = move || swap(candidate, caller);
+            shuttle::check_random(model, 1000);
+            shuttle::check_pct(model, 1000, 3);
+        }
+    }
+}
