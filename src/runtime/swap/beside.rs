@@ -65,7 +65,7 @@ enum Phase {
 /// Check of the new block in the slot against the old one.
 struct Check {
     /// For each output: number of frames after which the swap is final, and number of frames that the old block held back
-    /// at the exchange and that the new one has not made yet.
+    /// at the swap's timestamp and that the new one has not made yet.
     outputs: Vec<(u64, usize)>,
     /// Frames that the new block has taken and made, and the wait for the next one.
     seen: u64,

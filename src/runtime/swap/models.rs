@@ -1,6 +1,6 @@
 //! A swap under thousands of orders of its threads: the caller's, the running block's, the candidate's, and those of the
-//! blocks before and after. Whatever the candidate does and whenever the caller leaves, every frame comes once and in
-//! order, all buffers return and all threads end.
+//! blocks before and after. With any candidate and any caller, every frame comes once and in order, all buffers return and
+//! all threads end.
 
 use super::beside::{Newcomer, Tie, Turn};
 use super::companion::{Link, Order, launch};
@@ -31,7 +31,7 @@ const MOST: u64 = 40;
 /// Frames after the end of the swap.
 const AFTER: u64 = 3;
 
-/// What a candidate does in the slot; before, it works as it should.
+/// Behaviour of a candidate in the slot; before, it works as it should.
 #[derive(Clone, Copy, PartialEq)]
 enum Candidate {
     Works,
@@ -40,7 +40,7 @@ enum Candidate {
     Swallows,
 }
 
-/// What the caller does.
+/// Behaviour of the caller.
 #[derive(Clone, Copy, PartialEq)]
 enum Caller {
     Waits,
