@@ -119,7 +119,7 @@ impl Link {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Shared) -> T) -> T {
-        let result = change(&mut *self.shared());
+        let result = change(&mut self.shared());
         self.changed.notify_all();
         result
     }
