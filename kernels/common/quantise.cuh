@@ -68,6 +68,13 @@ template <int bits> __device__ __forceinline__ u32 sum_of_squares(u32 word) {
     return (u32)__dp4a(im, im, __dp4a(re, re, 0)) / 256;
 }
 
+/// Four bytes that threads of this warp have stored before they synchronised.
+__device__ __forceinline__ u32 stored_word(const u8 *at) {
+    u32 word;
+    asm volatile("ld.u32 %0, [%1];" : "=r"(word) : "l"(at) : "memory");
+    return word;
+}
+
 /// Byte that this thread has stored, as part of a larger type or not: the compiler must not move the load before the
 /// store.
 __device__ __forceinline__ u32 stored_byte(const u8 *at) {

@@ -347,19 +347,34 @@ template <bool PART> __device__ __forceinline__ void finish(const Chunk& chunk, 
     if (__any_sync(~0u, may_be_clamped)) count_clamped(chunk, target);
 }
 
-/// Adds the squares of the values that the thread has stored to the sums `squares` [beam], for all beams of the group.
-/// Called by the threads with the first spectra of a heap only.
+/// Adds the squares of the values that the warp has stored at the first spectra of a heap to the sums `squares` [beam], for
+/// all beams of the group. All threads of the warp call it, each for beams of its own; `target` is the thread's.
+template <bool PART>
 __device__ __forceinline__ void measure(const Target& target, const Slot* slots, u64* squares) {
-#pragma unroll 1
-    for (int slot = threadIdx.x % 4; slot < slots_of_group; slot += 4) {
+    const u32 lane = threadIdx.x % 32;
+    // The values are those of other threads.
+    __syncwarp();
+    constexpr int complex_bytes = 2, words = MEASURED_SPECTRA * complex_bytes / 4;
+    static_assert(words == 2, "two spectra of each of two threads");
+    const u32 times = PART ? __shfl_sync(~0u, target.times, 0) | __shfl_sync(~0u, target.times, 4) << 2 : ~0u;
+    const u8* heap_output = target.output - lane / 4 * 4;
+    for (int slot = lane; slot < slots_of_group; slot += 32) {
         const u32 beam = slots[slot].beam;
         if (!all_slots_used && beam >= BEAMS) continue;
-        const u8* from = target.output + (u64)beam * ((u64)CHANNELS * SPECTRA * 2);
-        u32 word = 0;
+        const u8* from = heap_output + (u64)beam * ((u64)CHANNELS * SPECTRA * complex_bytes);
+        u32 stored[words] = {};
 #pragma unroll
-        for (int byte = 0; byte < 4; byte++)
-            if (target.times >> byte / 2 & 1) word |= stored_byte(from + byte) << 8 * byte;
-        const u32 sum = sum_of_squares<8>(word);
+        for (int word = 0; word < words; word++) {
+            if constexpr (!PART) {
+                stored[word] = stored_word(from + 4 * word);
+            } else {
+#pragma unroll
+                for (int byte = 0; byte < 4; byte++)
+                    if (times >> (2 * word + byte / 2) & 1)
+                        stored[word] |= stored_byte(from + 4 * word + byte) << 8 * byte;
+            }
+        }
+        const u32 sum = sum_of_squares<8>(stored[0]) + sum_of_squares<8>(stored[1]);
         if (sum > 0) atomicAdd(squares + beam, (u64)sum);
     }
 }
@@ -528,7 +543,8 @@ __device__ __forceinline__ void beamform_tiles(const u8* __restrict__ input, u16
             }
             finish<PART>({sums[chunk % 2], of_pass.slots + chunk * CHUNK, keys + chunk * CHUNK}, target);
         }
-        if (time < MEASURED_SPECTRA) measure(target, of_pass.slots, squares + heap * BEAMS);
+        // The same for the whole warp.
+        if (time == lane / 4 * 2) measure<PART>(target, of_pass.slots, squares + heap * BEAMS);
         // The next products need whole warps.
         __syncwarp();
     }
