@@ -52,7 +52,8 @@ impl Stream {
     fn name(&self) -> String {
         let Self { antennas, spectra, .. } = self;
         let layout = match (self.pols, self.k_major) {
-            (1, _) => "one polarisation",
+            (1, true) => "one polarisation, K-major",
+            (1, false) => "one polarisation",
             (_, true) => "K-major",
             (_, false) => "standard",
         };
