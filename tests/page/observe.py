@@ -162,7 +162,7 @@ def refusal_of_the_server_stands_at_its_input(page):
     channels = page.get_by_label("channels", exact=True)
     channels.fill("7")
     page.get_by_role("button", name="Try").click()
-    expect(field(page, "channels").locator(".problem")).to_contain_text("power of two")
+    expect(field(page, "channels").locator(".problem")).to_contain_text("prime factors 2, 3 and 5")
     expect(channels).to_be_focused()
     channels.fill("64")
 
