@@ -84,7 +84,7 @@ pub(crate) fn occupant(part: &Part) -> Occupant {
         events: part.events.clone(),
         on_fault: part.on_fault,
         rebuild: part.rebuild.clone(),
-        pools: part.outputs.iter().map(|output| output.pool.clone()).collect(),
+        pools: part.outputs.iter().map(|output| output.pool.as_ref().map(Arc::downgrade)).collect(),
     }
 }
 

@@ -305,7 +305,7 @@ impl Handle {
     /// Pool of output `port` of the block that is in the slot of `block` now.
     pub(crate) fn pool(&self, block: &str, port: usize) -> Option<Arc<Pool>> {
         let cell = self.run.cell(block)?;
-        lock(&cell.tally).occupant.pools.get(port).cloned().flatten()
+        lock(&cell.tally).occupant.pools.get(port)?.as_ref()?.upgrade()
     }
 
     /// See [`Events::watch`](fxgraph_core::event::Events::watch).

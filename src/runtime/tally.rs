@@ -6,7 +6,7 @@ use fxgraph_core::frame::Pool;
 use fxgraph_core::summary::Summary;
 use fxgraph_flowgraph::{OnFault, Rebuild};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::Weak;
 
 /// The block in a slot: everything that moves with it in a swap.
 pub(super) struct Occupant {
@@ -16,8 +16,8 @@ pub(super) struct Occupant {
     pub events: BlockEvents,
     pub on_fault: OnFault,
     pub rebuild: Option<Rebuild>,
-    /// Pool of each output; `None` for an output that passes frames through.
-    pub pools: Vec<Option<Arc<Pool>>>,
+    /// Pool of each output, which ends with its block; `None` for an output that passes frames through.
+    pub pools: Vec<Option<Weak<Pool>>>,
 }
 
 /// Counters of a slot. They never decrease, and do not include the counts of a candidate outside the
