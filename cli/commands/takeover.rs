@@ -426,10 +426,12 @@ impl Steps<'_> {
     /// changed, as one that was `before` must not be.
     fn claim(&self, before: &Value) -> Result<PreparedUpdate, Failure> {
         let claim = self.old.prepare(disabled(self.sinks))?;
-        if self.old.page().and_then(|page| steady(&page))? == *before {
+        let found = self.old.page().and_then(|page| steady(&page));
+        if found.as_ref().is_ok_and(|found| found == before) {
             return Ok(claim);
         }
         self.old.cancel(&claim.id);
+        found?;
         let rule = "was changed during the takeover, or is taken over by another flowgraph";
         let help = "start the second flowgraph again and repeat the takeover";
         Err(self.old.refuse(rule, Some(help)))

@@ -149,9 +149,14 @@ impl Link {
 
     // Called by the running block's thread.
 
-    /// Gives the candidate's thread `order`, and wakes it.
+    /// Gives the candidate's thread `order`, and wakes it. The order to end is final: the running block may end before
+    /// the caller orders to work.
     pub fn order(&self, order: Order) {
-        self.change(|shared| shared.order = order);
+        self.change(|shared| {
+            if shared.order != Order::End {
+                shared.order = order;
+            }
+        });
         self.wake_companion();
     }
 

@@ -159,7 +159,6 @@ fn swap(candidate: Candidate, caller: Caller) {
     let newcomer =
         Newcomer { link: tie, tees, kept, when, samples: vec![1], call: hours, may_hold_up: true };
     assert!(hosted.put_beside(newcomer));
-    link.order(Order::Work);
 
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
@@ -199,6 +198,8 @@ fn swap(candidate: Candidate, caller: Caller) {
         seen
     });
     let running = thread::spawn(move || drive(hosted, &run, &cell, &works));
+    // As in a swap, the running block may have ended before.
+    link.order(Order::Work);
     let (limit, parting) = (hours, hours);
     let name = "block".to_owned();
     let exchange = Exchange { link: Arc::clone(&link), name, limit, parting, is_beside: true };
