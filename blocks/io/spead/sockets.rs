@@ -7,11 +7,14 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
 /// Socket option that reads the memory of a socket (`asm-generic/socket.h`, Linux 4.12).
 const SO_MEMINFO: i32 = 55;
 /// Sockets per system call in [`has_data`].
 const POLLED: usize = 32;
+/// Longest wait for sockets that this program has closed.
+const RELEASE: Duration = Duration::from_secs(1);
 
 /// Opens one socket per address: multicast groups are joined on `interfaces` in turn.
 pub fn open(
@@ -118,8 +121,22 @@ fn bind(address: SocketAddrV4, is_shared: bool) -> io::Result<Socket> {
         socket.set_reuse_address(true)?;
         socket.set_multicast_all_v4(false)?;
     }
-    socket.bind(&address.into())?;
+    once_released(libc::EADDRINUSE, || socket.bind(&address.into()))?;
     Ok(socket)
+}
+
+/// Tries again while `taken`, an error of the system, says that a socket which this program closed is still open: the
+/// kernel ends some later, and a process that this one starts has copies of all until it runs its own program.
+pub(super) fn once_released(taken: i32, bind: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    let deadline = Instant::now() + RELEASE;
+    loop {
+        match bind() {
+            Err(error) if error.raw_os_error() == Some(taken) && Instant::now() < deadline => {
+                std::thread::sleep(RELEASE / 100);
+            }
+            result => return result,
+        }
+    }
 }
 
 fn open_one(

@@ -167,22 +167,6 @@ impl Line {
         Ok(Self { env, harness, frames: Vec::new() })
     }
 
-    /// Starts when the port is free. A process that another test starts has the sockets of an earlier source until it
-    /// runs its own program.
-    fn start_on_free_port(bytes: usize, extra: &Value) -> Self {
-        let deadline = Instant::now() + WAIT;
-        loop {
-            match Self::start(bytes, extra) {
-                Ok(line) => return line,
-                Err(error) => {
-                    let is_taken = error.contains("has this port") && Instant::now() < deadline;
-                    assert!(is_taken, "{error}");
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-            }
-        }
-    }
-
     fn count(&self, name: &str) -> u64 {
         self.env.counters.list().iter().find(|c| c.name == name).unwrap().counter.get()
     }
@@ -227,7 +211,7 @@ fn stream(
 ) -> Vec<(u64, Vec<u32>, Vec<u8>)> {
     let mut parameters = extra.clone();
     parameters["addresses"] = json!(addresses);
-    let mut line = Line::start_on_free_port(bytes, &parameters);
+    let mut line = Line::start(bytes, &parameters).unwrap();
     let (wire, mut sent) = (Wire::new(), 0);
     for frame in 0..frames {
         for h in 0..HEAPS {

@@ -43,6 +43,26 @@ fn unicast_and_multicast_datagrams_arrive_with_their_sender() {
 }
 
 #[test]
+fn address_of_a_socket_that_a_new_process_has_for_a_moment_is_free() {
+    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+    let first = open(&[address], &[], 1 << 16).unwrap();
+    // As a process has it between its fork and its own program.
+    let copy = first[0].try_clone().unwrap();
+    drop(first);
+    let (closed, is_closed) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        closed.send(()).unwrap();
+        drop(copy);
+    });
+    let second = open(&[address], &[], 1 << 16).unwrap();
+    is_closed.try_recv().expect("the copy had the address until then");
+    let error = open(&[address], &[], 1 << 16).unwrap_err().to_string();
+    assert!(error.contains("another program or block has this port"), "{error}");
+    drop(second);
+}
+
+#[test]
 fn several_sockets_are_read_in_step() {
     let addresses = [(); 2].map(|()| SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()));
     let sockets = open(&addresses, &[], 1 << 20).unwrap();

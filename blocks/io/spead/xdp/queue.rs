@@ -3,18 +3,16 @@
 use super::headers::{self, Rejected};
 use super::ring::{Mapping, Ring};
 use crate::io::spead::datagrams::{Datagrams, Place};
+use crate::io::spead::sockets::once_released;
 use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
 
 /// Bytes of a chunk, the unit of memory that the kernel fills: a page, the most that it accepts. A packet with more
 /// bytes than a chunk has room for uses several.
 const CHUNK: usize = 4096;
 const LEAST_CHUNKS: usize = 64;
-/// Time in which the kernel releases the queue of a socket that was closed.
-const RELEASE: Duration = Duration::from_secs(1);
 
 /// Number of chunks for a buffer of `bytes`.
 fn chunks(bytes: usize) -> usize {
@@ -165,14 +163,7 @@ impl Queue {
             sxdp_queue_id: queue,
             sxdp_shared_umem_fd: 0,
         };
-        let began = Instant::now();
-        while let Err(error) = bind(&socket, &address) {
-            let is_busy = error.raw_os_error() == Some(libc::EBUSY);
-            if !is_busy || began.elapsed() > RELEASE {
-                return Err((Step::Bind, error));
-            }
-            std::thread::sleep(RELEASE / 100);
-        }
+        once_released(libc::EBUSY, || bind(&socket, &address)).map_err(of(Step::Bind))?;
         let received = Arc::new(Watched(RwLock::new(received)));
         Ok(Self { socket, received, free, memory })
     }
