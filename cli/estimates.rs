@@ -6,12 +6,11 @@ use crate::table::{Align, Table};
 use crate::units;
 use fxgraph::DeviceName;
 use fxgraph::diagnostic::{Diagnostic, codes};
+use fxgraph::files::read_awaited;
 use fxgraph::flowgraph::{Estimate, Hosts, MeasuredLoad, Plan, estimate};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 /// Limit of a file of results.
@@ -55,14 +54,7 @@ impl Estimates {
     /// Reads results of `fxgraph bench --json`.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let refuse = |why: String| Failure::failed(format!("{}: {why}", path.display()));
-        // Devices and pipes have no size: reading stops one byte above the limit.
-        let mut text = Vec::new();
-        let read =
-            File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut text));
-        read.map_err(|error| refuse(error.to_string()))?;
-        if text.len() as u64 > MAX_BYTES {
-            return Err(refuse(format!("results must have at most {MAX_BYTES} bytes")));
-        }
+        let text = read_awaited(path, MAX_BYTES).map_err(|error| refuse(error.to_string()))?;
         let file: BenchFile = serde_json::from_slice(&text)
             .map_err(|error| refuse(format!("not results of `fxgraph bench --json`: {error}")))?;
         let loads: Vec<MeasuredLoad> = file.results.into_iter().flat_map(|row| row.loads).collect();

@@ -331,5 +331,5 @@ fn plan_expects_the_measured_load_and_rejects_hosts_that_are_too_small() {
     assert!(said.contains("results.json: not results of `fxgraph bench --json`"), "{said}");
     // It has no end.
     let said = rejected("/dev/zero");
-    assert!(said.contains("/dev/zero: results must have at most"), "{said}");
+    assert!(said.contains("/dev/zero: it must have at most"), "{said}");
 }

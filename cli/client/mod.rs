@@ -13,6 +13,7 @@ pub mod stream;
 
 use crate::failure::Failure;
 use crate::serve::{USUAL_ADDRESS, with_host};
+use fxgraph::files::read_awaited;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -29,6 +30,10 @@ use ureq::{Agent, Body, Error};
 const CONNECT: Duration = Duration::from_secs(5);
 /// Time to wait for response headers.
 const ANSWER: Duration = Duration::from_secs(35);
+/// Longest time without a byte of a response; the server sends something every 15 s, also on a stream without events.
+const SILENCE: Duration = Duration::from_mins(1);
+/// Largest file with a token or with certificates.
+const FILE_BYTES: u64 = 4 << 20;
 /// Largest JSON response.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -116,14 +121,20 @@ impl Connection {
             .proxy(None)
             .timeout_connect(Some(CONNECT))
             .timeout_recv_response(Some(limit))
+            .timeout_per_read(Some(SILENCE))
+            .timeout_per_write(Some(SILENCE))
             .tls_config(tls)
             .build();
         Ok(Client { agent: config.into(), url, token })
     }
 }
 
+fn text_of(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
 fn read_token(path: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = read_awaited(path, FILE_BYTES).and_then(text_of).map_err(|error| {
         Failure::because(&format!("cannot read the token file `{}`", path.display()), &error)
     })?;
     let token = text.trim();
@@ -134,7 +145,7 @@ fn read_token(path: &Path) -> Result<String, Failure> {
 }
 
 fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, Failure> {
-    let text = std::fs::read(path).map_err(|error| {
+    let text = read_awaited(path, FILE_BYTES).map_err(|error| {
         Failure::because(&format!("cannot read the certificates `{}`", path.display()), &error)
     })?;
     let items = ureq::tls::parse_pem(&text).filter_map(Result::ok);
@@ -187,11 +198,26 @@ impl Client {
         Ok(Stream::new(answer.into_body().into_with_config().limit(u64::MAX).reader()))
     }
 
+    /// Sends a flowgraph in YAML to `path`, and returns the JSON response.
+    pub fn put_yaml<T: DeserializeOwned>(&self, path: &str, text: String) -> Result<T, Failure> {
+        read(self.ask(Method::PUT, path, Some(("application/yaml", text)))?, path)
+    }
+
     fn answer(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
+    ) -> Result<Response<Body>, Failure> {
+        self.ask(method, path, body.map(|body| ("application/json", body.to_string())))
+    }
+
+    /// Sends `method` to `path`, with an optional body of a media type.
+    fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, String)>,
     ) -> Result<Response<Body>, Failure> {
         let is_repeatable = method == Method::GET;
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url));
@@ -199,13 +225,11 @@ impl Client {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         let answer = match body {
-            Some(body) => {
-                let request = request.header("content-type", "application/json");
-                request
-                    .body(body.to_string())
-                    .map_err(Error::from)
-                    .and_then(|request| self.agent.run(request))
-            }
+            Some((media_type, body)) => request
+                .header("content-type", media_type)
+                .body(body)
+                .map_err(Error::from)
+                .and_then(|request| self.agent.run(request)),
             None => request.body(()).map_err(Error::from).and_then(|request| {
                 let again = is_repeatable.then(|| request.clone());
                 let answer = self.agent.run(request);

@@ -6,6 +6,7 @@ use crate::serve::Serve;
 use crate::signals::Signals;
 use crate::table::{Align, Table};
 use crate::terminal::Terminal;
+use fxgraph::files::read_regular;
 use fxgraph_api::parts::PartInfo;
 use fxgraph_web::fleet::{Deployed, Find, look_once};
 use std::io::ErrorKind;
@@ -32,6 +33,8 @@ pub struct Fleet {
     serve: Serve,
 }
 
+/// Largest file with a token.
+const TOKEN_BYTES: u64 = 4096;
 /// Time between two checks for signals.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -69,8 +72,8 @@ impl Fleet {
 fn deployed(folder: &Path) -> Result<Vec<Deployed>, Failure> {
     let manifest = Manifest::read(folder)?;
     let path = folder.join(&manifest.token_file);
-    let token = match std::fs::read_to_string(&path) {
-        Ok(text) => Some(text.trim().to_owned()),
+    let token = match read_regular(&path, TOKEN_BYTES) {
+        Ok(text) => Some(String::from_utf8_lossy(&text).trim().to_owned()),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => {
             return Err(Failure::because(&format!("cannot read `{}`", path.display()), &error));

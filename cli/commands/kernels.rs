@@ -5,10 +5,14 @@ use crate::flowgraph::registry;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
 use fxgraph::cuda::{self, CudaError, Needs, ProgramSource, Source, compile};
+use fxgraph::files::{open_regular, read_text};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+/// Largest file with an edited kernel.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Compiles every GPU kernel with several sets of parameters; needs NVRTC, but no GPU
 #[derive(Debug, clap::Args)]
@@ -111,7 +115,7 @@ impl Kernels {
     fn compile(&self, job: &Job) -> Result<Vec<Usage>, String> {
         let edited = |source: &Source| {
             let path = self.folder.as_ref().map(|folder| folder.join(&*source.name));
-            match path.and_then(|path| std::fs::read_to_string(path).ok()) {
+            match path.and_then(|path| read_text(open_regular(&path).ok()?, MAX_BYTES).ok()) {
                 Some(text) => Source { text: text.into(), ..source.clone() },
                 None => source.clone(),
             }

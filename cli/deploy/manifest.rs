@@ -1,12 +1,15 @@
 //! `deployment.json`: the parts of a deployment, and where their servers are found.
 
 use crate::failure::Failure;
+use fxgraph::files::read_regular;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Name of the file in the directory of a deployment.
 pub const FILE: &str = "deployment.json";
+
+/// Largest file of a deployment.
+const MAX_BYTES: u64 = 64 << 20;
 
 /// A deployment.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -62,10 +65,10 @@ impl Manifest {
     /// Reads the deployment in `folder`.
     pub fn read(folder: &Path) -> Result<Self, Failure> {
         let path = folder.join(FILE);
-        let text = fs::read_to_string(&path).map_err(|error| {
+        let text = read_regular(&path, MAX_BYTES).map_err(|error| {
             Failure::because(&format!("cannot read `{}`", path.display()), &error)
         })?;
-        serde_json::from_str(&text).map_err(|error| {
+        serde_json::from_slice(&text).map_err(|error| {
             Failure::because(&format!("`{}` is not a deployment", path.display()), &error)
         })
     }
@@ -78,7 +81,8 @@ impl Part {
         match &self.server {
             Server::Address(address) => Some(address.clone()),
             Server::AddressFile(path) => {
-                let text = fs::read_to_string(folder.join(path)).ok()?;
+                let text = read_regular(&folder.join(path), MAX_BYTES).ok()?;
+                let text = String::from_utf8(text).ok()?;
                 let address = text.trim();
                 (!address.is_empty()).then(|| address.to_owned())
             }

@@ -1,5 +1,6 @@
 //! Access to files anywhere, or below one directory only.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::collections::BTreeSet;
@@ -12,7 +13,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+/// Longest wait for the program at the other end of a pipe.
+const OTHER_END: Duration = Duration::from_secs(10);
+/// Interval at which a wait for the other end of a pipe looks.
+const LOOK: Duration = Duration::from_millis(50);
 /// Limit of the links that one path passes through.
 const MAX_LINKS: usize = 40;
 
@@ -115,38 +121,66 @@ impl Files {
         self.place(path).map_or_else(|e| matches!(e.kind(), NotFound | NotADirectory), |_| true)
     }
 
-    /// Opens `path`. Below a directory it must be a regular file; otherwise pipes and devices are allowed, too.
+    /// Opens `path`, without waiting for the other end of a pipe. Below a directory it must be a regular file; otherwise
+    /// pipes and devices are allowed, too.
     fn open_as(&self, path: &Path, flags: OFlags) -> io::Result<File> {
         let place = self.place(path)?;
-        // Follow no link that `walk` has not checked, and do not wait for the other end of a pipe.
-        let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let flags = if self.below.is_some() { flags | careful } else { flags } | OFlags::CLOEXEC;
+        // Follow no link that `walk` has not checked.
+        let link = if self.below.is_some() { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let flags = flags | link | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
         let open = || fs::openat(place.directory(), &place.name, flags, mode);
         let file = File::from(retry_on_intr(open)?);
         if self.below.is_some() { regular(file) } else { Ok(file) }
     }
 
-    /// Opens a regular file for reading. Other files are an error, without waiting for the writer of a pipe.
-    pub fn open(&self, path: &Path) -> io::Result<File> {
-        regular(self.open_as(path, OFlags::RDONLY | OFlags::NONBLOCK)?)
+    /// [`open_as`](Self::open_as) for writing. Waits up to [`OTHER_END`] for the program that reads a pipe.
+    fn open_written(&self, path: &Path, flags: OFlags) -> io::Result<File> {
+        let began = Instant::now();
+        let is_pipe = || self.file_type(path).is_ok_and(FileType::is_fifo);
+        loop {
+            match self.open_as(path, flags | OFlags::WRONLY) {
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) && is_pipe() => {
+                    if began.elapsed() >= OTHER_END {
+                        let text = format!(
+                            "no program has opened the pipe for reading within {} s",
+                            OTHER_END.as_secs()
+                        );
+                        return Err(io::Error::new(ErrorKind::TimedOut, text));
+                    }
+                    std::thread::sleep(LOOK);
+                }
+                Err(error) => return Err(error),
+                Ok(file) => {
+                    // A write waits for room in the pipe.
+                    let flags = fs::fcntl_getfl(&file)?;
+                    fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+                    return Ok(file);
+                }
+            }
+        }
     }
 
-    /// Opens a file for reading it once from its beginning. Without a directory this may be a pipe; the call waits for
-    /// its writer.
+    /// Opens a regular file for reading. Other files are an error, without waiting for the writer of a pipe.
+    pub fn open(&self, path: &Path) -> io::Result<File> {
+        regular(self.open_as(path, OFlags::RDONLY)?)
+    }
+
+    /// Opens a file for reading it once from its beginning. Without a directory this may be a pipe, which is read with
+    /// [`Awaited`].
     pub fn open_once(&self, path: &Path) -> io::Result<File> {
         self.open_as(path, OFlags::RDONLY)
     }
 
     /// Creates a file, or truncates an existing one.
     pub fn create(&self, path: &Path) -> io::Result<File> {
-        self.open_as(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)
+        self.open_written(path, OFlags::CREATE | OFlags::TRUNC)
     }
 
     /// Creates a file, or truncates an existing one. A file that this process has recorded stays, with the error
     /// [`ErrorKind::AlreadyExists`].
     pub fn overwrite(&self, path: &Path) -> io::Result<File> {
-        let file = self.open_as(path, OFlags::WRONLY | OFlags::CREATE)?;
+        let file = self.open_written(path, OFlags::CREATE)?;
         let there = file.metadata()?;
         if is_recorded(&there) {
             return Err(ErrorKind::AlreadyExists.into());
@@ -170,12 +204,12 @@ impl Files {
 
     /// Creates a file that does not exist yet.
     pub fn create_new(&self, path: &Path) -> io::Result<File> {
-        self.open_as(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
+        self.open_written(path, OFlags::CREATE | OFlags::EXCL)
     }
 
     /// Opens an existing file for writing, without truncating it.
     pub fn open_to_write(&self, path: &Path) -> io::Result<File> {
-        self.open_as(path, OFlags::WRONLY)
+        self.open_written(path, OFlags::empty())
     }
 
     /// Type of the file at `path`, after following links.
@@ -244,6 +278,45 @@ impl Files {
             }
         }
         Ok(fs::unlinkat(place.directory(), &place.name, AtFlags::REMOVEDIR)?)
+    }
+}
+
+/// Reader of a file of [`Files::open_once`]: a pipe may have no data, or no writer yet, for any time. `is_over` is asked
+/// at least ten times per second meanwhile, with the time since the last data; once it returns true, the file ends.
+pub struct Awaited<F> {
+    file: File,
+    is_over: F,
+    last: Instant,
+}
+
+impl<F: FnMut(Duration) -> bool> Awaited<F> {
+    /// Reads `file` until `is_over`.
+    pub fn new(file: File, is_over: F) -> Self {
+        Self { file, is_over, last: Instant::now() }
+    }
+}
+
+impl<F: FnMut(Duration) -> bool> Read for Awaited<F> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let look = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+        loop {
+            let mut wanted = [PollFd::new(&self.file, PollFlags::IN)];
+            // Without a writer so far, a pipe is not ready; after its last writer, its end is read.
+            let is_ready = retry_on_intr(|| poll(&mut wanted, Some(&look)))? > 0;
+            if !is_ready {
+                if (self.is_over)(self.last.elapsed()) {
+                    return Ok(0);
+                }
+                continue;
+            }
+            match self.file.read(bytes) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                read => {
+                    self.last = Instant::now();
+                    return read;
+                }
+            }
+        }
     }
 }
 
@@ -346,6 +419,25 @@ pub fn read_text(file: File, most_bytes: u64) -> io::Result<String> {
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let text = format!("it must have at most {most} bytes");
+        return Err(io::Error::new(ErrorKind::FileTooLarge, text));
+    }
+    Ok(bytes)
+}
+
+/// Reads the file or the pipe at `path`, of at most `most` bytes; a pipe must have data at least every 10 s.
+pub fn read_awaited(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let (mut bytes, mut is_late) = (Vec::new(), false);
+    let file = Awaited::new(Files::default().open_once(path)?, |silence| {
+        is_late = silence >= OTHER_END;
+        is_late
+    });
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if is_late {
+        let text = format!("no data came from the pipe for {} s", OTHER_END.as_secs());
+        return Err(io::Error::new(ErrorKind::TimedOut, text));
+    }
     if bytes.len() as u64 > most {
         let text = format!("it must have at most {most} bytes");
         return Err(io::Error::new(ErrorKind::FileTooLarge, text));
@@ -542,6 +634,60 @@ mod tests {
             let said = open_regular(path).unwrap_err().to_string();
             assert_eq!(said, "it is not a regular file", "{}", path.display());
         }
+    }
+
+    fn pipe() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        (folder, pipe)
+    }
+
+    #[test]
+    fn awaited_pipe_is_opened_before_its_writer_and_read_to_its_end() {
+        let (_folder, pipe) = pipe();
+        let file = Files::default().open_once(&pipe).unwrap();
+        let (mut looks, path) = (0, pipe.clone());
+        let mut writer = None;
+        let mut read = Awaited::new(file, |_| {
+            looks += 1;
+            if looks == 2 {
+                let path = path.clone();
+                writer = Some(std::thread::spawn(move || std::fs::write(path, "late").unwrap()));
+            }
+            false
+        });
+        let mut text = String::new();
+        read.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "late");
+        assert!(looks >= 2);
+    }
+
+    #[test]
+    fn awaited_pipe_without_writer_ends_when_its_reader_stops() {
+        let (_folder, pipe) = pipe();
+        let file = Files::default().open_once(&pipe).unwrap();
+        let mut silences = Vec::new();
+        let mut read = Awaited::new(file, |silence| {
+            silences.push(silence);
+            silences.len() == 3
+        });
+        assert_eq!(read.read(&mut [0; 8]).unwrap(), 0);
+        assert!(silences.is_sorted() && silences.len() == 3);
+    }
+
+    #[test]
+    fn written_pipe_waits_for_its_reader_within_a_limit() {
+        let (_folder, pipe) = pipe();
+        let said = Files::default().open_to_write(&pipe).unwrap_err();
+        assert_eq!(said.kind(), ErrorKind::TimedOut);
+        assert!(said.to_string().contains("no program has opened the pipe for reading"), "{said}");
+        let path = pipe.clone();
+        let reader = std::thread::spawn(move || std::fs::read_to_string(path).unwrap());
+        let mut file = Files::default().open_to_write(&pipe).unwrap();
+        io::Write::write_all(&mut file, b"read").unwrap();
+        drop(file);
+        assert_eq!(reader.join().unwrap(), "read");
     }
 
     #[test]

@@ -4,12 +4,15 @@
 use super::compile::{compile_cached, included};
 use super::{CudaError, Device};
 use cudarc::driver::{result, sys};
+use fxgraph_core::files::{open_regular, read_text};
 use fxgraph_core::gpu::{Defines, ProgramSource, Source};
 use std::ffi::{CString, c_void};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Largest file with an edited kernel.
+const MAX_BYTES: u64 = 16 << 20;
 /// Largest number of arguments of a kernel.
 const MAX_ARGUMENTS: usize = 32;
 /// Shared memory available to a kernel without setting an attribute, in bytes.
@@ -133,8 +136,9 @@ impl Program {
 fn edited(folder: &Path, source: &Source) -> Source {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let directories = std::iter::once(folder.to_owned()).chain(entries.map(|entry| entry.path()));
-    let mut texts =
-        directories.map(|directory| directory.join(&*source.name)).map(std::fs::read_to_string);
+    let mut texts = directories.map(|directory| {
+        open_regular(&directory.join(&*source.name)).and_then(|file| read_text(file, MAX_BYTES))
+    });
     match texts.find_map(Result::ok) {
         Some(text) => Source { text: text.into(), ..source.clone() },
         None => source.clone(),

@@ -3,7 +3,7 @@
 use super::pcapng::{SECTION, Sections};
 use fxgraph::access::ReadPath;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read, Seek};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// Longest valid record; longer ones are damaged.
@@ -60,11 +60,14 @@ pub struct Datagram<'a> {
     pub payload: &'a [u8],
 }
 
-impl Capture<BufReader<File>> {
-    /// Opens the file at `path`.
-    pub fn open(path: &ReadPath) -> io::Result<Self> {
-        Self::new(BufReader::with_capacity(1 << 20, path.open_once()?))
+/// Opens the capture file at `path`, and checks its header. A pipe has its header once there is a writer.
+pub fn open(path: &ReadPath) -> io::Result<File> {
+    let mut file = path.open_once()?;
+    if file.metadata()?.is_file() {
+        Capture::new(&file)?;
+        file.rewind()?;
     }
+    Ok(file)
 }
 
 impl<R: Read> Capture<R> {

@@ -66,10 +66,10 @@ impl Source {
             let sockets = sockets::open_divided(threads, &addresses, interfaces, bytes)?;
             return Ok(Input::Network(Network::new(sockets, counters)));
         };
-        let capture = pcap::Capture::open(path).map_err(|error| {
+        let file = pcap::open(path).map_err(|error| {
             BlockError::new(format!("cannot read {path}: {error}")).because(error)
         })?;
-        Ok(Input::file(capture, addresses, path.clone(), counters))
+        Ok(Input::file(file, addresses, path.clone(), counters))
     }
 
     /// Returns the options of the window for `input`.

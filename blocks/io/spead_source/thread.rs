@@ -8,12 +8,18 @@ use super::window::{Outcome, Window};
 use crate::io::spead::link::{Link, Report, TICK};
 use crate::io::spead::pcap::Capture;
 use fxgraph::access::ReadPath;
+use fxgraph::files::Awaited;
 use fxgraph::runtime::EventKind;
 use fxgraph::{BlockError, Counter, Counters, Env};
+use std::cell::Cell;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader};
 use std::net::SocketAddrV4;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+/// Time without data from a pipe after which it is reported.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// Memory that `threads` threads allocate, in bytes.
 pub fn buffer_bytes(threads: usize) -> usize {
@@ -26,8 +32,8 @@ pub enum Input {
     Network(Network),
     /// A capture file.
     File {
-        /// The file.
-        capture: Capture<BufReader<File>>,
+        /// The file, or a pipe.
+        file: File,
         /// Datagrams read.
         packets: Counter,
         /// Payload bytes of these datagrams.
@@ -44,13 +50,13 @@ pub enum Input {
 impl Input {
     /// Creates the input from a capture file.
     pub fn file(
-        capture: Capture<BufReader<File>>,
+        file: File,
         addresses: Vec<SocketAddrV4>,
         path: ReadPath,
         counters: &Counters,
     ) -> Self {
         Self::File {
-            capture,
+            file,
             packets: counters.count("packets_received", "datagrams read from the file"),
             bytes: counters.count("bytes_received", "payload bytes of these datagrams"),
             skipped: counters.count(
@@ -123,8 +129,8 @@ impl Receiving {
         // Datagrams that arrive before the flowgraph runs wait in the socket buffer.
         self.link.wait_for_first();
         match input {
-            Input::File { capture, packets, bytes, skipped, addresses, path } => {
-                let result = self.read(capture, &addresses, [&packets, &bytes, &skipped], &path);
+            Input::File { file, packets, bytes, skipped, addresses, path } => {
+                let result = self.read(file, &addresses, [&packets, &bytes, &skipped], &path);
                 self.conclude(result);
             }
             Input::Network(network) => {
@@ -169,18 +175,38 @@ impl Receiving {
 
     fn read(
         &mut self,
-        mut capture: Capture<BufReader<File>>,
+        file: File,
         addresses: &[SocketAddrV4],
         [packets, bytes, skipped]: [&Counter; 3],
         path: &ReadPath,
     ) -> Result<End, BlockError> {
+        let cannot_read = |error: io::Error| {
+            BlockError::new(format!("cannot read {path}: {error}")).because(error)
+        };
+        let (stop, events, idle) =
+            (self.link.stop_flag(), self.env.events.clone(), self.terms.idle);
+        let (mut is_told, is_silent) = (false, Cell::new(false));
+        // Only a pipe has no data for a while.
+        let file = Awaited::new(file, |silence| {
+            if silence >= SILENCE && !std::mem::replace(&mut is_told, true) {
+                let text = format!("waits for data from the pipe {path}");
+                events.add(EventKind::Warning, text);
+            }
+            is_silent.set(packets.get() > 0 && idle.is_some_and(|idle| silence >= idle));
+            is_silent.get() || stop.load(Ordering::Acquire)
+        });
+        let mut capture = match Capture::new(BufReader::with_capacity(1 << 20, file)) {
+            Err(_) if self.link.stopping() => return Ok(End::Asked),
+            capture => capture.map_err(cannot_read)?,
+        };
         let mut end = End::Asked;
         while !self.link.stopping() {
-            let datagram = capture.next_datagram().map_err(|error| {
-                BlockError::new(format!("cannot read {path}: {error}")).because(error)
-            })?;
-            let Some(datagram) = datagram else {
-                end = End::File;
+            let Some(datagram) = capture.next_datagram().map_err(cannot_read)? else {
+                end = match idle.filter(|_| is_silent.get()) {
+                    Some(idle) => End::Silent(idle),
+                    None if self.link.stopping() => End::Asked,
+                    None => End::File,
+                };
                 break;
             };
             if !(addresses.is_empty() || addresses.contains(&datagram.to)) {

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use fxgraph::Dtype;
 use fxgraph::difference::{Difference, StreamDifference};
 use fxgraph::elements::value;
+use fxgraph::files::open_regular;
 use fxgraph::npy;
 use fxgraph::recording::array::Header;
 use std::fs::File;
@@ -30,7 +31,7 @@ struct Array<'a> {
 impl<'a> Array<'a> {
     fn open(path: &'a Path) -> Result<Self, Failure> {
         let cannot = |error| Failure::because(&format!("cannot read `{}`", path.display()), &error);
-        let file = File::open(path).map_err(cannot)?;
+        let file = open_regular(path).map_err(cannot)?;
         let reject = |why: String| Failure::failed(format!("`{}`: {why}", path.display()));
         let header = Header::read(&file, 0).map_err(reject)?;
         let dtype = npy::dtype(&header.descr).map_err(reject)?;
