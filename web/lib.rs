@@ -43,6 +43,8 @@ mod views;
 
 pub use app::Permission;
 pub use guard::{Token, TokenError};
+pub use handlers::shadows::info as shadow_info;
+pub use handlers::update::info as update_info;
 pub use metrics::{Family, metric_families};
 pub use server::{BindError, Options, Server, Serving};
 pub use tls::{Tls, TlsError};

@@ -246,7 +246,7 @@ enum Rule {
 }
 
 /// Files that clients of a running flowgraph may name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Clients {
     /// Directories for reading and writing.
     allowed: ClientFiles,
@@ -301,6 +301,20 @@ impl FileAccess {
         };
         let included = included.into_iter().collect();
         Self(Some(Arc::new(Rule::Clients(Clients { allowed, authored, folder, included }))))
+    }
+
+    /// This access, in which clients may also name the files noted in `notes` and include those in `included`, because
+    /// the author has named them in a newer flowgraph file.
+    #[must_use]
+    pub fn with_authored(&self, notes: &Self, included: impl IntoIterator<Item = PathBuf>) -> Self {
+        let Some(clients) = self.limits() else { return self.clone() };
+        let mut clients = clients.clone();
+        if let Some(Rule::Noted(noted)) = notes.0.as_deref() {
+            let noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+            clients.authored.extend(noted.iter().cloned());
+        }
+        clients.included.extend(included);
+        Self(Some(Arc::new(Rule::Clients(clients))))
     }
 
     fn limits(&self) -> Option<&Clients> {

@@ -15,6 +15,24 @@ impl Plan {
     /// This plan with restricted file access: updates may name the files that the plan names, and further files as
     /// `allowed`. Flowgraphs that replace it may include files from its directory.
     pub fn limited(&self, allowed: ClientFiles, registry: &Registry) -> io::Result<Self> {
+        let notes = self.notes(registry);
+        let here = Path::new(".");
+        let folder = if self.folder.as_os_str().is_empty() { here } else { &self.folder };
+        let folder = Files::below(&folder.canonicalize()?)?;
+        let access = FileAccess::clients(allowed, &notes, folder, self.included.iter().cloned());
+        Ok(Self { access, ..self.clone() })
+    }
+
+    /// This plan, whose updates may also name the files that `authored` names: a newer flowgraph of the same author.
+    #[must_use]
+    pub fn with_files_of(&self, authored: &Self, registry: &Registry) -> Self {
+        let included = authored.included.iter().cloned();
+        let access = self.access.with_authored(&authored.notes(registry), included);
+        Self { access, ..self.clone() }
+    }
+
+    /// Notes of all files that the blocks name.
+    fn notes(&self, registry: &Registry) -> FileAccess {
         let notes = FileAccess::noted();
         for block in &self.blocks {
             let shadow = block.shadow.as_ref();
@@ -37,10 +55,6 @@ impl Plan {
                 let _ = check::configure(kind, form, &node, Span::default(), &notes);
             }
         }
-        let here = Path::new(".");
-        let folder = if self.folder.as_os_str().is_empty() { here } else { &self.folder };
-        let folder = Files::below(&folder.canonicalize()?)?;
-        let access = FileAccess::clients(allowed, &notes, folder, self.included.iter().cloned());
-        Ok(Self { access, ..self.clone() })
+        notes
     }
 }

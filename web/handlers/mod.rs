@@ -27,10 +27,10 @@ mod ports;
 pub(crate) mod prepared;
 mod recordings;
 pub(crate) mod request;
-mod shadows;
+pub(crate) mod shadows;
 mod snapshot;
 mod stream;
-mod update;
+pub(crate) mod update;
 mod views;
 
 use crate::app::App;

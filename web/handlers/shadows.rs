@@ -18,7 +18,8 @@ use fxgraph::runtime::{Pair, Unanswered};
 use fxgraph_api::shadows::ShadowInfo;
 use std::collections::HashMap;
 
-fn info(report: ShadowReport) -> ShadowInfo {
+/// Describes a shadow with its results so far.
+pub fn info(report: ShadowReport) -> ShadowInfo {
     let finite = |value: f64| value.is_finite().then_some(value);
     let compared = report.compared;
     let StreamDifference { frames, frames_different, frames_alone, values } = compared.difference;

@@ -9,9 +9,11 @@ use axum::body::Bytes;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
-use fxgraph::control::{BlockUpdate, NotStartable, RetuneError, Step, Update, UpdateError, Way};
+use fxgraph::control::{
+    Applied, BlockUpdate, NotStartable, RetuneError, Step, Update, UpdateError, Updated, Way,
+};
 use fxgraph::flowgraph::Setting;
-use fxgraph::runtime::{RunState, with_causes};
+use fxgraph::runtime::with_causes;
 use fxgraph_api::changes::{BlockUpdateInfo, UpdateInfo};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -33,7 +35,8 @@ fn block_info(BlockUpdate { block, differences, step }: &BlockUpdate) -> BlockUp
     BlockUpdateInfo { block: block.clone(), way: way.to_owned(), gap, restart_because, differences }
 }
 
-fn info(update: &Update) -> UpdateInfo {
+/// Describes an update that was not made yet.
+pub fn info(update: &Update) -> UpdateInfo {
     UpdateInfo {
         blocks: update.blocks.iter().map(block_info).collect(),
         restart_because: update.obstacles(),
@@ -62,9 +65,11 @@ impl From<NotStartable> for Problem {
 
 impl From<UpdateError> for Problem {
     fn from(error: UpdateError) -> Self {
-        if let UpdateError::Retune(RetuneError::Busy) = error {
-            return Self::busy(error.to_string());
-        }
+        let error = match error {
+            UpdateError::Retune(RetuneError::Busy) => return Self::busy(error.to_string()),
+            UpdateError::NotStartable(error) => return error.into(),
+            error => error,
+        };
         let UpdateError::Restart(reasons) = error else {
             return Self::new(StatusCode::CONFLICT, with_causes(&error))
                 .help("see `/api/v1/events` for details");
@@ -147,15 +152,14 @@ pub(super) async fn update(
         if is_dry {
             return Ok((StatusCode::OK, info));
         }
-        let state = control.state();
-        let is_still = matches!(state, RunState::Prepared | RunState::Ended | RunState::Failed);
-        if is_still || (may_restart && !update.obstacles().is_empty()) {
-            control.request_other(update.plan().clone())?;
-            return Ok((StatusCode::ACCEPTED, UpdateInfo { is_restarting: true, ..info }));
-        }
-        let updated = control.apply(&update, APPLY, may_hold_up)?;
-        let effective_timestamp = updated.effective_timestamp;
-        Ok((StatusCode::OK, UpdateInfo { is_made: true, effective_timestamp, ..info }))
+        Ok(match control.apply_or_restart(&update, may_restart, APPLY, may_hold_up)? {
+            Applied::Restarting => {
+                (StatusCode::ACCEPTED, UpdateInfo { is_restarting: true, ..info })
+            }
+            Applied::Updated(Updated { effective_timestamp }) => {
+                (StatusCode::OK, UpdateInfo { is_made: true, effective_timestamp, ..info })
+            }
+        })
     };
     let (status, info) = beside(made).await?;
     Ok((status, Json(info)))

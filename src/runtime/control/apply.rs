@@ -2,8 +2,10 @@
 
 use super::swap::{After, NotTogether};
 use super::update::{form, parameters};
-use super::{BlockUpdate, Change, Control, RetuneError, Step, SwapError, Update, Way};
-use crate::Handle;
+use super::{
+    BlockUpdate, Change, Control, NotStartable, RetuneError, Step, SwapError, Update, Way,
+};
+use crate::{Handle, RunState};
 use fxgraph_core::event::EventKind;
 use fxgraph_core::retune::{Undecided, When};
 use fxgraph_flowgraph::request::Request;
@@ -19,6 +21,15 @@ pub struct Updated {
     /// Timestamp from which data are those of the new flowgraph, or `None` if no block differs. A swapped block changes
     /// with its first frame that starts there or later; [`Update::not_atomic`] lists the exceptions.
     pub effective_timestamp: Option<u64>,
+}
+
+/// Way in which an update was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// While frames flow, or nothing differs.
+    Updated(Updated),
+    /// The flowgraph drains, or does not run; the new one follows.
+    Restarting,
 }
 
 /// Blocks that ran temporarily with an update that failed.
@@ -58,6 +69,9 @@ pub enum UpdateError {
         /// Blocks that ran temporarily with the update, if any.
         interim: Option<Box<Interim>>,
     },
+    /// The new flowgraph cannot follow the running one.
+    #[error(transparent)]
+    NotStartable(#[from] NotStartable),
     /// Live parameters were not changed.
     #[error(transparent)]
     Retune(#[from] RetuneError),
@@ -82,6 +96,25 @@ pub enum UpdateError {
 }
 
 impl Control {
+    /// Makes an update as the state of the flowgraph allows: while frames flow, see [`apply`](Self::apply), or by a run of
+    /// the new flowgraph, see [`request_other`](Self::request_other): if the flowgraph does not run, or if it
+    /// `may_restart` and the update needs that.
+    pub fn apply_or_restart(
+        &self,
+        update: &Update,
+        may_restart: bool,
+        limit: Duration,
+        may_hold_up: bool,
+    ) -> Result<Applied, UpdateError> {
+        let is_still =
+            matches!(self.state(), RunState::Prepared | RunState::Ended | RunState::Failed);
+        if is_still || (may_restart && !update.obstacles().is_empty()) {
+            self.request_other(update.plan().clone())?;
+            return Ok(Applied::Restarting);
+        }
+        self.apply(update, limit, may_hold_up).map(Applied::Updated)
+    }
+
     /// Makes an update while frames flow, atomically at one timestamp: new blocks catch up first, then blocks without
     /// outputs are swapped. When all new blocks are ready and the live values are scheduled, the timestamp is decided.
     /// An error before that affects only blocks without outputs, which are swapped back; an error after that lists

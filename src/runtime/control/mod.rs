@@ -32,7 +32,7 @@ mod tap;
 mod turns;
 mod update;
 
-pub use apply::{Interim, UpdateError, Updated};
+pub use apply::{Applied, Interim, UpdateError, Updated};
 pub use change::{Change, Difference, Way};
 pub use fxgraph_core::edge::TapFrame;
 pub use fxgraph_flowgraph::{Refused, Replaced};

@@ -10,7 +10,7 @@ use fxgraph_flowgraph::{Loaded, Plan, PlannedBlock, Refused, ScheduledValue, Set
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// Steps from the running flowgraph to another one, checked but not made yet.
 pub struct Update {
@@ -112,12 +112,32 @@ impl Control {
     /// `set` gives its parameters as at a start. Includes are searched in the directory of the running
     /// flowgraph's file.
     pub fn update(&self, text: &str, set: &[Setting]) -> Result<Update, Refused> {
+        let before = self.plan();
+        let (ground, name) = ((&*before.folder, &before.access), Path::new("flowgraph"));
+        let Loaded { sources, result, .. } = load_with(ground, name, text, set, self.registry());
+        let after = result.map_err(|problems| Refused { sources, problems })?;
+        Ok(self.update_to(after))
+    }
+
+    /// Returns the update to `after`, which the owner of the process has loaded, without making it. The owner may name
+    /// any files, and from now on clients may name these files, too.
+    #[must_use]
+    pub fn owners_update(&self, after: Plan) -> Update {
+        {
+            let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
+            if current.plan.access.is_limited() {
+                current.plan = Arc::new(current.plan.with_files_of(&after, self.registry()));
+            }
+        }
+        self.update_to(after)
+    }
+
+    /// Returns the update to `after`.
+    fn update_to(&self, mut after: Plan) -> Update {
         let current = self.0.current();
         let before = Arc::clone(&current.plan);
         let (in_force, scheduled) = current.in_force(self.registry());
-        let (ground, name) = ((&*before.folder, &before.access), Path::new("flowgraph"));
-        let Loaded { sources, result, .. } = load_with(ground, name, text, set, self.registry());
-        let mut after = result.map_err(|problems| Refused { sources, problems })?;
+        after.access.clone_from(&before.access);
         after.output_folder.clone_from(&before.output_folder);
         after.kernel_folder.clone_from(&before.kernel_folder);
         after.tuning = Arc::clone(&before.tuning);
@@ -148,7 +168,7 @@ impl Control {
             .filter_map(|block| Some(&before.blocks[*known.get(block.block.as_str())?]))
             .collect();
         restart_because.extend(clocks_differ(&timed).map(|problem| problem.message));
-        Ok(Update { blocks, restart_because, before, in_force, scheduled, after })
+        Update { blocks, restart_because, before, in_force, scheduled, after }
     }
 
     fn block_update(
