@@ -25,6 +25,7 @@
 //! - `heap`: configuration of the C library's heap
 //! - `tuning`: file with the fastest launch configurations of GPU kernels
 //! - `signals`: handling of SIGINT, SIGTERM, SIGHUP and SIGXFSZ
+//! - `ending`: limits on the time in which a flowgraph starts and ends
 //! - `failure`: failure of a command, with its exit code
 //!
 //! Stdout carries results only; progress, logs and errors go to stderr.
@@ -34,6 +35,7 @@ mod client;
 mod commands;
 mod deploy;
 mod drawing;
+mod ending;
 mod estimates;
 mod examples;
 mod failure;

@@ -2,6 +2,7 @@
 //! over HTTP.
 
 use crate::commands::run::options;
+use crate::ending::Starting;
 use crate::failure::Failure;
 use crate::flowgraph::registry;
 use crate::signals::Signals;
@@ -95,7 +96,10 @@ impl Runs {
             let plan = self.control.plan();
             let run = prepared.handle();
             let is_running = move || has_begun(run.state());
-            match self.signals.starting(is_running, || prepared.start(options(&plan)))? {
+            let watched = Starting::watch(prepared.handle(), &plan, terminal);
+            let started = self.signals.starting(is_running, || prepared.start(options(&plan)))?;
+            drop(watched);
+            match started {
                 Ok(running) => {
                     self.control.note_started();
                     self.starting += began.elapsed();

@@ -6,6 +6,7 @@ use fxgraph::Control;
 use fxgraph::control::ShadowReport;
 use fxgraph::difference::StreamDifference;
 use fxgraph::runtime::with_causes;
+use fxgraph_api::shadows::ShadowInfo;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub fn start(control: &Control, terminal: &Terminal) {
 }
 
 /// Returns the results of the shadows as a table; empty without shadows.
-pub fn as_text(shadows: &[ShadowReport], terminal: &Terminal) -> String {
+pub fn as_text(shadows: &[ShadowInfo], terminal: &Terminal) -> String {
     use Align::{Left, Right};
     if shadows.is_empty() {
         return String::new();
@@ -44,27 +45,27 @@ pub fn as_text(shadows: &[ShadowReport], terminal: &Terminal) -> String {
         ("shadow time/frame", Right),
     ];
     let mut table = Table::new(terminal.coloured_results, &columns);
-    for ShadowReport { block, kind, implementation, compared, .. } in shadows {
-        let StreamDifference { frames, frames_different, frames_alone, values } =
-            compared.difference;
-        let time = |time: Option<Duration>| {
-            time.map_or("-".to_owned(), |time| format!("{:.3} ms", time.as_secs_f64() * 1e3))
+    for shadow in shadows {
+        let time = |seconds: Option<f64>| {
+            seconds.map_or("-".to_owned(), |seconds| format!("{:.3} ms", seconds * 1e3))
         };
+        // A difference that is not finite has no number.
+        let difference = |value: Option<f64>| format!("{:.3e}", value.unwrap_or(f64::INFINITY));
         table.row([
-            block.clone(),
-            format!("{kind} {implementation}"),
-            frames.to_string(),
-            frames_different.to_string(),
-            format!("{:.4} %", values.share() * 100.0),
-            format!("{:.3e}", values.max),
-            format!("{:.3e}", values.rms()),
-            compared.frames_dropped.to_string(),
-            frames_alone.to_string(),
-            time(compared.block_time),
-            time(compared.shadow_time),
+            shadow.block.clone(),
+            format!("{} {}", shadow.kind, shadow.implementation),
+            shadow.frames_compared.to_string(),
+            shadow.frames_different.to_string(),
+            format!("{:.4} %", shadow.different_fraction * 100.0),
+            difference(shadow.max_difference),
+            difference(shadow.rms_difference),
+            shadow.frames_dropped.to_string(),
+            shadow.frames_alone.to_string(),
+            time(shadow.seconds_per_frame),
+            time(shadow.shadow_seconds_per_frame),
         ]);
     }
-    format!("\n{}", table.finish())
+    table.finish()
 }
 
 /// Returns the results of one shadow as JSON.

@@ -3,7 +3,10 @@
 use crate::examples;
 use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::last_note;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,6 +19,8 @@ pub struct Signals(Arc<Counts>);
 struct Counts {
     came: AtomicUsize,
     seen: AtomicUsize,
+    /// Requests to read the flowgraph file again, if the program does that.
+    reloads: Option<AtomicUsize>,
     starting: Mutex<Option<IsRunning>>,
 }
 
@@ -40,28 +45,44 @@ impl Signals {
     /// The caller must call [`look`](Self::look) often. A block stuck in a system call must not keep the program
     /// alive: a second signal that the caller does not see within [`PATIENCE`], or a third one, ends the program.
     pub fn count() -> Result<Self, Failure> {
+        Self::counting(Counts::default())
+    }
+
+    /// The same for a program that reads its configuration again at SIGHUP, unless its terminal has gone.
+    pub fn count_with_reloads() -> Result<Self, Failure> {
+        Self::counting(Counts { reloads: Some(AtomicUsize::new(0)), ..Counts::default() })
+    }
+
+    fn counting(counts: Counts) -> Result<Self, Failure> {
         // Under `nohup` the program must outlive its terminal.
         let hangs_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         let mut signals =
             signal_hook::iterator::Signals::new([SIGINT, SIGTERM].into_iter().chain(hangs_up))
                 .map_err(|error| Failure::because("cannot listen for signals", &error))?;
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(counts);
+        // Opened now: later there is no telling a terminal that has gone from a program without one.
+        let terminal = File::options().read(true).write(true).open("/dev/tty").ok();
         let counted = Arc::clone(&counts);
         std::thread::spawn(move || {
             for signal in signals.forever() {
-                // When a terminal closes, both the kernel and the shell send SIGHUP.
-                if signal == SIGHUP && counted.came.load(Ordering::SeqCst) > 0 {
-                    continue;
+                if signal == SIGHUP {
+                    // When a terminal closes, both the kernel and the shell send SIGHUP.
+                    if counted.came.load(Ordering::SeqCst) > 0 {
+                        continue;
+                    }
+                    if let Some(reloads) = &counted.reloads
+                        && !terminal.as_ref().is_some_and(has_gone)
+                    {
+                        reloads.fetch_add(1, Ordering::SeqCst);
+                        continue;
+                    }
                 }
                 let came = counted.came.fetch_add(1, Ordering::SeqCst) + 1;
                 if counted.starting().as_ref().is_some_and(|is_running| !is_running()) {
-                    examples::remove();
-                    last_note("interrupted before the flowgraph started");
-                    signal_hook::low_level::exit(INTERRUPTED.into());
+                    end_program(INTERRUPTED, "interrupted before the flowgraph started");
                 }
                 if came > 2 || (came == 2 && !counted.are_seen(came)) {
-                    examples::remove();
-                    signal_hook::low_level::exit(INTERRUPTED.into());
+                    end_program(INTERRUPTED, "ended at once by a further signal");
                 }
             }
         });
@@ -93,6 +114,11 @@ impl Signals {
         self.look() > 0
     }
 
+    /// Returns whether the configuration must be read again, once for all signals so far.
+    pub fn take_reload(&self) -> bool {
+        self.0.reloads.as_ref().is_some_and(|reloads| reloads.swap(0, Ordering::SeqCst) > 0)
+    }
+
     /// Returns the number of signals so far and marks them as seen.
     pub fn look(&self) -> usize {
         let came = self.0.came.load(Ordering::SeqCst);
@@ -116,6 +142,25 @@ impl Counts {
         }
         true
     }
+}
+
+/// Ends the program at once, with `text` as its last line.
+pub fn end_program(status: u8, text: &str) -> ! {
+    examples::remove();
+    last_note(text);
+    signal_hook::low_level::exit(status.into())
+}
+
+/// Whether the `terminal` of this process was closed.
+pub fn has_gone(terminal: impl AsFd) -> bool {
+    let mut polled = [PollFd::new(&terminal, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&now)).is_ok_and(|_| is_end(polled[0].revents()))
+}
+
+/// Whether a terminal with these events was closed.
+pub fn is_end(events: PollFlags) -> bool {
+    events.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
 }
 
 /// Whether `signal` is ignored in this process, according to `/proc/self/status`.

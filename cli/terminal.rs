@@ -81,6 +81,7 @@ pub fn paint(coloured: bool, paint: Paint, text: &str) -> String {
 static PROGRESS: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// The program's stdout and stderr.
+#[derive(Clone)]
 pub struct Terminal {
     /// Whether results have colours.
     pub coloured_results: bool,

@@ -234,3 +234,25 @@ fn flowgraph_without_hosts_is_rejected() {
     assert_eq!(ran.status.code(), Some(1));
     assert!(text(&ran.stderr).contains("`plain` has no `hosts`, so it has no parts"));
 }
+
+#[test]
+fn parts_without_loopback_are_an_error_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("pair.yaml"), PAIR.replace("FAIL", "")).unwrap();
+    // A network namespace of its own, whose loopback interface is down.
+    let alone = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--net"]).args(arguments).current_dir(folder.path());
+        command.output()
+    };
+    if !alone(&["true"]).is_ok_and(|made| made.status.success()) {
+        eprintln!("skipped: no network namespace can be made");
+        return;
+    }
+    let program = env!("CARGO_BIN_EXE_fxgraph");
+    let ran = alone(&[program, "run", "pair.yaml", "--as-parts"]).unwrap();
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot connect to 127.0.0.1"), "{said}");
+    assert!(said.contains("`ip link set lo up`"), "{said}");
+}

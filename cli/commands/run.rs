@@ -3,6 +3,7 @@
 mod as_parts;
 mod child;
 
+use crate::ending::{Ending, within};
 use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, Target};
 use crate::kernel_folder;
@@ -20,7 +21,7 @@ use fxgraph::DeviceName;
 use fxgraph::control::ShadowReport;
 use fxgraph::diagnostic::Severity;
 use fxgraph::flowgraph::Plan;
-use fxgraph::runtime::{self, BlockStats, EventKind, Options, Report};
+use fxgraph::runtime::{self, BlockStats, EventKind, Handle, Options, Report};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -31,9 +32,11 @@ use std::time::{Duration, Instant};
 /// Runs a flowgraph until its sources end, `--duration` expires, or it receives SIGINT, SIGTERM or SIGHUP
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The first SIGINT, SIGTERM or SIGHUP drains the flowgraph: sources stop and queued \
-                  frames are processed. A second signal, or one before the flowgraph has started, \
-                  stops at once with exit status 130."
+    after_help = "The first SIGINT, SIGTERM or SIGHUP drains the flowgraph: sources stop and queued frames are processed. If no \
+                  frame passes for 10 s and two frame intervals, or after `--drain-limit`, the flowgraph is aborted; a \
+                  block that does not end within 10 s after that is named, and the program ends without it, with exit \
+                  status 1. A second signal, or one before the flowgraph has started, stops at once with exit status \
+                  130."
 )]
 pub struct Run {
     #[command(flatten)]
@@ -42,6 +45,11 @@ pub struct Run {
     /// Time after which to stop, like 10s, 5m or 200ms
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     duration: Option<Duration>,
+
+    /// Longest time in which the flowgraph drains, like 20s: then it is aborted. By default it drains as long as
+    /// frames pass
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    drain_limit: Option<Duration>,
 
     /// Directory with edited GPU kernels, which replace the built-in ones of the same file name; a file
     /// changed during the run replaces its kernels if it compiles
@@ -77,6 +85,8 @@ pub struct Run {
     serve: Serve,
 }
 
+/// Time for recorders to write their files after the end of a run.
+const RECORDINGS: Duration = Duration::from_mins(10);
 /// Time between two updates of progress and checks for signals.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -85,18 +95,19 @@ impl Run {
         if let Some(parent) = self.part_of {
             end_with(parent)?;
         }
+        // Before the check, which may take long.
+        let signals = Signals::count()?;
+        let check = || flowgraph::plan(&self.target, Severity::Error, terminal);
+        let mut plan = signals.starting(|| false, check)??;
         if self.as_parts {
-            let plan = flowgraph::plan(&self.target, Severity::Error, terminal)?;
-            return self.parts().run(&plan, terminal);
+            return self.parts().run(&plan, signals, terminal);
         }
-        let mut plan = flowgraph::plan(&self.target, Severity::Error, terminal)?;
         plan.kernel_folder.clone_from(&self.kernels);
         plan.tuning = match &self.tuning {
             Some(path) => tuning::read(path)?,
             None => tuning::usual(terminal),
         };
         let server = self.serve.bind(terminal)?;
-        let signals = Signals::count()?;
         let progress = if self.quiet { None } else { terminal.progress() };
         if let Some(line) = &progress {
             line.follow(building(&plan));
@@ -127,9 +138,20 @@ impl Run {
         let (mut last, mut told) = (None, 0);
         while let Some(running) = runs.next(terminal)? {
             shadows::start(&control, terminal);
-            watch(&control, &mut told, self.duration, &signals, progress.as_ref(), terminal);
+            let watched = Watched {
+                control: &control,
+                run: running.handle(),
+                duration: self.duration,
+                drain_limit: self.drain_limit,
+                signals: &signals,
+                progress: progress.as_ref(),
+            };
+            watch(&watched, &mut told, terminal);
             let report = running.wait();
-            control.finish_recordings();
+            let recorded = control.clone();
+            within(RECORDINGS, "the files of recorders", terminal, move || {
+                recorded.finish_recordings();
+            });
             last = Some(Ran {
                 report,
                 plan: control.plan(),
@@ -153,8 +175,13 @@ impl Run {
         let written = if self.json {
             terminal.json(&as_json(&plan, &report, &shadowed))
         } else if !self.quiet {
-            let text = as_text(&plan, &report, starting, terminal);
-            terminal.results(&(text + &shadows::as_text(&shadowed, terminal)))
+            let mut text = as_text(&plan, &report, starting, terminal);
+            if !shadowed.is_empty() {
+                let shadowed: Vec<_> =
+                    shadowed.iter().cloned().map(fxgraph_web::shadow_info).collect();
+                text += &format!("\n{}", shadows::as_text(&shadowed, terminal));
+            }
+            terminal.results(&text)
         } else {
             Ok(())
         };
@@ -170,6 +197,9 @@ impl Run {
             if let Some(path) = path {
                 arguments.extend([option.into(), path.into()]);
             }
+        }
+        if let Some(limit) = self.drain_limit {
+            arguments.extend(["--drain-limit".into(), format!("{}ms", limit.as_millis()).into()]);
         }
         let Self { output, duration, json, quiet, .. } = self;
         AsParts { output, duration, json, quiet, arguments }
@@ -220,15 +250,20 @@ pub fn options(plan: &Plan) -> Options {
     Options { config_id: plan.config_id(), ..Options::default() }
 }
 
-/// Reports events after number `told`, until the run has ended.
-fn watch(
-    control: &Control,
-    told: &mut u64,
+/// A run with its limits.
+struct Watched<'a> {
+    control: &'a Control,
+    run: Handle,
     duration: Option<Duration>,
-    signals: &Signals,
-    progress: Option<&ProgressLine>,
-    terminal: &Terminal,
-) {
+    drain_limit: Option<Duration>,
+    signals: &'a Signals,
+    progress: Option<&'a ProgressLine>,
+}
+
+/// Reports events after number `told`, until the run has ended.
+fn watch(watched: &Watched<'_>, told: &mut u64, terminal: &Terminal) {
+    let &Watched { control, ref run, duration, drain_limit, signals, progress } = watched;
+    let mut ending = Ending::new(&control.plan(), drain_limit);
     let start = Instant::now();
     let mut last = (start, totals(&control.stats()));
     let (mut stopped, mut limit) = (0, duration);
@@ -260,9 +295,10 @@ fn watch(
                 terminal.note("stopping (press Ctrl-C again to abort)");
                 control.request_stop();
             } else {
-                control.abort();
+                ending.abort(run);
             }
         }
+        ending.look(run, terminal);
         if stopped == 0
             && let Some(limit) = limit.take_if(|limit| start.elapsed() >= *limit)
         {

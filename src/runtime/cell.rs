@@ -1,7 +1,7 @@
 //! State of one block of a run, shared with the handles that monitor the run.
 
 use super::hosted::{Hosted, Mailbox};
-use super::report::{BlockStats, Failure, Queue, State};
+use super::report::{BlockStats, Failure, Queue, State, Unfinished};
 use super::run::{Fault, lock};
 use super::stalls::Progress;
 use super::tally::Tally;
@@ -57,6 +57,7 @@ pub(super) struct Cell {
     /// Sources with the same sample rate, and for each input the number of the block that writes it.
     before: OnceLock<(Vec<Arc<Origin>>, Vec<usize>)>,
     is_stalled: AtomicBool,
+    is_finishing: AtomicBool,
     /// Time spent waiting, by cause.
     pub waits: Waiting,
     /// Push times of the sources of its frames, for a block without outputs.
@@ -132,6 +133,7 @@ impl Cell {
             origin: is_source.then(Origin::new),
             before: OnceLock::new(),
             is_stalled: AtomicBool::new(false),
+            is_finishing: AtomicBool::new(false),
             name: part.name.clone(),
             wake: part.wake.clone(),
             mailbox: Mailbox::default(),
@@ -348,6 +350,18 @@ impl Cell {
 
     pub fn set_stalled(&self, is_stalled: bool) {
         self.is_stalled.store(is_stalled, Ordering::Relaxed);
+    }
+
+    /// Notes whether the call in progress is `finish`.
+    pub fn set_finishing(&self, is_finishing: bool) {
+        self.is_finishing.store(is_finishing, Ordering::Relaxed);
+    }
+
+    /// This block, if it has not ended.
+    pub fn unfinished(&self) -> Option<Unfinished> {
+        let has_ended = matches!(self.state(), State::Finished | State::Failed);
+        let is_finishing = self.is_finishing.load(Ordering::Relaxed);
+        (!has_ended || is_finishing).then(|| Unfinished { block: self.name.clone(), is_finishing })
     }
 
     fn state(&self) -> State {

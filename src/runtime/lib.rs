@@ -43,7 +43,9 @@ pub use fxgraph_core::error::with_causes;
 pub use fxgraph_core::event::{BlockEvents, Event, EventKind};
 pub use fxgraph_flowgraph::{Assembly, OnFault, Part, PartOutput, Rebuild, Thread};
 pub use hosted::Hosted;
-pub use report::{BlockStats, Failure, Queue, Report, RunState, StartError, State, Unanswered};
+pub use report::{
+    BlockStats, Failure, Queue, Report, RunState, StartError, State, Unanswered, Unfinished,
+};
 pub use running::{Handle, Prepared, Running, start};
 pub use shadow::{Compared, Pair};
 pub use swap::NotExchanged;

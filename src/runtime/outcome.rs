@@ -34,7 +34,10 @@ pub(super) async fn attend<T>(
     future: impl Future<Output = Result<T, BlockError>>,
 ) -> Outcome<T> {
     let mut future = pin!(future);
-    std::future::poll_fn(|context| {
+    if call == Call::Finish {
+        cell.set_finishing(true);
+    }
+    let outcome = std::future::poll_fn(|context| {
         let began = Instant::now();
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
         if call == Call::Work {
@@ -52,5 +55,9 @@ pub(super) async fn attend<T>(
             }
         }
     })
-    .await
+    .await;
+    if call == Call::Finish {
+        cell.set_finishing(false);
+    }
+    outcome
 }

@@ -186,6 +186,15 @@ impl std::fmt::Display for Failure {
     }
 }
 
+/// A block that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Name of the block.
+    pub block: String,
+    /// Whether the block finishes its output: it has taken its last frame.
+    pub is_finishing: bool,
+}
+
 /// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {

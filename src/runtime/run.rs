@@ -2,7 +2,7 @@
 
 use super::cell::Cell;
 use super::losses::Losses;
-use super::report::{BlockStats, Failure, Report, RunState, State};
+use super::report::{BlockStats, Failure, Report, RunState, State, Unfinished};
 use super::stalls::Stalls;
 use event_listener::Event;
 use fxgraph_core::error::BlockError;
@@ -253,6 +253,10 @@ impl Run {
 
     pub fn failures(&self) -> Vec<Failure> {
         lock(&self.failures).clone()
+    }
+
+    pub fn unfinished(&self) -> Vec<Unfinished> {
+        self.cells.iter().filter_map(|cell| cell.unfinished()).collect()
     }
 
     pub fn stats(&self) -> Vec<BlockStats> {

@@ -3,7 +3,7 @@
 use super::cell::Cell;
 use super::fsdr;
 use super::hosted::Hosted;
-use super::report::{BlockStats, Failure, Report, RunState, StartError, Unanswered};
+use super::report::{BlockStats, Failure, Report, RunState, StartError, Unanswered, Unfinished};
 use super::run::{Gate, Run, lock};
 use super::tally::Occupant;
 use crate::connections::{Connection, Options, connections};
@@ -186,6 +186,12 @@ impl Handle {
     #[must_use]
     pub fn stats(&self) -> Vec<BlockStats> {
         self.run.stats()
+    }
+
+    /// Blocks that have not ended.
+    #[must_use]
+    pub fn unfinished(&self) -> Vec<Unfinished> {
+        self.run.unfinished()
     }
 
     /// Lifecycle state of the run.

@@ -1,5 +1,6 @@
 //! Loads of all blocks of a running flowgraph, from which `fxgraph plan` estimates those of other flowgraphs.
 
+use crate::ending::aborted;
 use fxgraph::flowgraph::{Load, MeasuredLoad, Plan, PlannedBlock, Work};
 use fxgraph::runtime::{self, BlockStats, with_causes};
 use std::time::Duration;
@@ -13,8 +14,7 @@ pub fn run(plan: &Plan, time: Duration) -> Result<Vec<MeasuredLoad>, String> {
     let before = Totals::of(&running);
     ended = ended || running.wait_timeout(time);
     let after = Totals::of(&running);
-    running.abort();
-    let report = running.wait();
+    let report = aborted(running)?;
     if let Some(failure) = report.failures.first() {
         return Err(failure.to_string());
     }

@@ -2,6 +2,7 @@
 
 use super::loads::{self, Totals};
 use super::state::State;
+use crate::ending::aborted;
 use fxgraph::diagnostic::Diagnostic;
 use fxgraph::flowgraph::{MeasuredLoad, Plan, load_text};
 use fxgraph::runtime::{self, BlockStats, with_causes};
@@ -85,8 +86,7 @@ pub fn measure_plan(plan: &Plan, blocks: &[&str], time: Duration) -> Result<Meas
     let (after, seconds) = (Totals::of(&running), start.elapsed().as_secs_f64());
     // Clocks and power change within milliseconds of the end.
     let state = State::read(plan.blocks[first].device);
-    running.abort();
-    let report = running.wait();
+    let report = aborted(running)?;
     if let Some(failure) = report.failures.first() {
         return Err(failure.to_string());
     }

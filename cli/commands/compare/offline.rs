@@ -5,6 +5,7 @@ use super::pairing::{First, Found, Pairing};
 use super::report::{Report, Side};
 use crate::client::with_help;
 use crate::commands::run::options;
+use crate::ending::Ending;
 use crate::failure::Failure;
 use crate::flowgraph::{self, Target};
 use crate::signals::Signals;
@@ -109,14 +110,16 @@ fn compare(
     let running = prepared.start(options(&plan)).map_err(|error| not_started(&error))?;
     let progress = terminal.progress();
     let start = Instant::now();
+    let (mut ending, run) = (Ending::new(&plan, None), running.handle());
     while !running.wait_timeout(TICK) {
+        ending.look(&run, terminal);
         let is_over = limits.duration.is_some_and(|duration| start.elapsed() >= duration);
         let is_done = pairings.iter().any(|pairing| pairing.is_done());
         match signals.look() {
             0 if is_over || is_done => running.request_stop(),
             0 => {}
             1 => running.request_stop(),
-            _ => running.abort(),
+            _ => ending.abort(&run),
         }
         if let Some(line) = &progress {
             let frames: u64 = pairings.iter().map(|pairing| pairing.frames()).sum();

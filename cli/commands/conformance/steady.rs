@@ -2,6 +2,7 @@
 
 use super::Settings;
 use super::run::plan;
+use crate::ending::aborted;
 use fxgraph::Registry;
 use fxgraph::cuda::{self, Calls};
 use fxgraph::examples::Example;
@@ -33,8 +34,7 @@ pub fn run(example: &Example, registry: &Registry, settings: &Settings) -> Resul
     };
     let before = moved(WARM_UP)?;
     let after = moved(WARM_UP + FRAMES)?;
-    running.abort();
-    if let Some(failure) = running.wait().failures.first() {
+    if let Some(failure) = aborted(running)?.failures.first() {
         return Err(format!("`{}` failed: {}", failure.block, failure.cause));
     }
     let Calls { allocations, waits } = Calls {

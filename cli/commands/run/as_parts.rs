@@ -1,6 +1,7 @@
 //! `fxgraph run --as-parts`: each part of a flowgraph with hosts as a process of this machine.
 
 use super::child::Child;
+use crate::client::with_help;
 use crate::deploy::processes;
 use crate::failure::Failure;
 use crate::parts::{HostPart, levels, parts};
@@ -11,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::{Map, json};
 use std::ffi::OsString;
 use std::fs;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
@@ -19,10 +20,17 @@ use std::time::{Duration, Instant};
 
 /// Time for a part to build its blocks and open its sockets.
 const START: Duration = Duration::from_mins(5);
+/// Time to connect on the loopback interface.
+const LOOPBACK: Duration = Duration::from_secs(5);
+/// Time between two notes about a wait.
+const NOTE: Duration = Duration::from_secs(10);
 /// Time for parts that receive to end by themselves once the parts that send to them have been stopped.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Further time until they are killed.
+/// Further time until parts that do not answer are killed, and between two checks of that. A part that answers ends
+/// within limits of its own.
 const KILL: Duration = Duration::from_secs(10);
+/// Time for parts to end after they were killed.
+const GONE: Duration = Duration::from_secs(10);
 /// Time between two checks.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -42,12 +50,17 @@ pub struct AsParts {
 
 impl AsParts {
     /// Runs the parts of `plan` until all have ended.
-    pub fn run(&self, plan: &Plan, terminal: &Terminal) -> Result<(), Failure> {
+    pub fn run(&self, plan: &Plan, signals: Signals, terminal: &Terminal) -> Result<(), Failure> {
         if plan.hosts.is_none() {
             let message = format!("`{}` has no `hosts`, so it has no parts", plan.name);
             return Err(Failure::failed(message));
         }
         let cannot = |what: &str, error: &std::io::Error| Failure::because(what, error);
+        try_loopback().map_err(|error| {
+            let what = "parts need the loopback interface, but cannot connect to 127.0.0.1";
+            let why = Failure::because(what, &error).first_line();
+            Failure::failed(with_help(&why, ["bring the interface up: `ip link set lo up`"]))
+        })?;
         // A port of its own keeps the groups apart from those of other runs on this machine.
         let port =
             UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| socket.local_addr());
@@ -62,7 +75,6 @@ impl AsParts {
             temporary.path()
         };
         let files = write(&parts, folder)?;
-        let signals = Signals::count()?;
         let (lines, from_parts) = channel();
         let mut run = Run {
             options: self,
@@ -99,6 +111,12 @@ impl AsParts {
     }
 }
 
+/// Connects to a server on the loopback interface, as this process does to each part.
+fn try_loopback() -> std::io::Result<()> {
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    TcpStream::connect_timeout(&server.local_addr()?, LOOPBACK).map(drop)
+}
+
 /// Writes the flowgraph of each part to `folder`.
 fn write(parts: &[HostPart], folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let cannot = |path: &Path, error: &std::io::Error| {
@@ -119,6 +137,8 @@ struct Stopping {
     since: Instant,
     /// Whether also the parts that receive have been stopped.
     is_for_all: bool,
+    /// Number of the next check for parts that do not answer.
+    looks: u32,
 }
 
 struct Run<'a> {
@@ -168,13 +188,19 @@ impl Run<'_> {
         is_done: impl Fn(&Child) -> bool,
     ) -> Result<(), Failure> {
         let began = Instant::now();
+        let mut told = began;
         loop {
             let waits = |part: &&Child| !part.has_ended() && !is_done(part);
             let Some(part) = self.parts[range.clone()].iter().find(waits) else { return Ok(()) };
             if began.elapsed() > START {
-                let limit = START.as_secs();
-                let message = format!("part `{}` must be {what} within {limit} s", part.name());
+                let (limit, name, last) = (START.as_secs(), part.name(), part.last_answer());
+                let message = format!("part `{name}` must be {what} within {limit} s{last}");
                 return Err(Failure::failed(message));
+            }
+            if told.elapsed() > NOTE {
+                told = Instant::now();
+                let (name, last) = (part.name(), part.last_answer());
+                self.terminal.note(&format!("waits until part `{name}` is {what}{last}"));
             }
             self.tick();
             if self.is_over() {
@@ -187,6 +213,9 @@ impl Run<'_> {
         let began = Instant::now();
         while !self.parts.iter().all(Child::has_ended) {
             self.tick();
+            if self.is_stuck() {
+                break;
+            }
             let is_over = self.options.duration.is_some_and(|limit| began.elapsed() >= limit);
             if is_over && self.stopping.is_none() {
                 self.stop();
@@ -230,9 +259,25 @@ impl Run<'_> {
                 .filter(|part| part.receives())
                 .for_each(|part| part.signal(Signal::TERM));
         }
-        if time > DRAIN + KILL {
-            self.parts.iter_mut().for_each(Child::kill);
+        if time > DRAIN + stopping.looks * KILL {
+            stopping.looks += 1;
+            let answers = |part: &Child| part.is_in(&["draining", "ended", "failed"]);
+            for part in self.parts.iter_mut().filter(|part| !part.has_ended()) {
+                let last = part.last_answer();
+                if answers(part) {
+                    self.terminal.note(&format!("waits for the end of part `{}`", part.name()));
+                } else {
+                    self.terminal.warning(&format!("part `{}` is killed{last}", part.name()));
+                    part.kill();
+                }
+            }
         }
+    }
+
+    /// Whether killed parts have not ended, although they had time: the kernel does not let them go.
+    fn is_stuck(&self) -> bool {
+        let mut left = self.parts.iter().filter(|part| !part.has_ended()).peekable();
+        left.peek().is_some() && left.all(|part| part.killed_for() > GONE)
     }
 
     fn take(&mut self, index: usize, line: String) {
@@ -248,7 +293,7 @@ impl Run<'_> {
     fn stop(&mut self) {
         let sources = || self.parts.iter().filter(|part| !part.receives());
         let is_for_all = sources().all(Child::has_ended);
-        self.stopping = Some(Stopping { since: Instant::now(), is_for_all });
+        self.stopping = Some(Stopping { since: Instant::now(), is_for_all, looks: 1 });
         let stopped = self.parts.iter().filter(|part| is_for_all || !part.receives());
         stopped.for_each(|part| part.signal(Signal::TERM));
     }
@@ -256,7 +301,7 @@ impl Run<'_> {
     /// Ends all parts at once.
     fn end_all(&mut self) {
         self.parts.iter_mut().for_each(Child::kill);
-        self.stopping.get_or_insert(Stopping { since: Instant::now(), is_for_all: true });
+        self.stopping.get_or_insert(Stopping { since: Instant::now(), is_for_all: true, looks: 1 });
     }
 
     /// Writes the results of all parts; the error names those that failed.

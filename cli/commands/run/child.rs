@@ -13,12 +13,19 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::Sender;
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 use ureq::http::Method;
 
 /// Number of last lines on stderr that are kept for the error of a part.
 const KEPT: usize = 20;
+/// Time for its server to answer a request.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Time for a killed process to end, and for its last results.
+const END: Duration = Duration::from_secs(10);
+/// Time between two looks at a killed process.
+const TICK: Duration = Duration::from_millis(20);
 /// Beginning of the line with the address of a part.
 const SERVING: &str = "serving ";
 
@@ -30,8 +37,10 @@ pub struct Child {
     client: RefCell<Option<Client>>,
     status: Option<ExitStatus>,
     last: VecDeque<String>,
-    was_killed: bool,
-    stdout: Option<JoinHandle<String>>,
+    killed: Option<Instant>,
+    /// Why its server did not answer the last request; empty if it did.
+    silence: RefCell<String>,
+    stdout: Option<Receiver<String>>,
     results: String,
 }
 
@@ -67,11 +76,13 @@ impl Child {
             });
         }
         let stdout = process.stdout.take().map(|mut stdout| {
+            let (tell, told) = channel();
             thread::spawn(move || {
                 let mut bytes = Vec::new();
                 let _ = stdout.read_to_end(&mut bytes);
-                String::from_utf8_lossy(&bytes).into_owned()
-            })
+                let _ = tell.send(String::from_utf8_lossy(&bytes).into_owned());
+            });
+            told
         });
         Ok(Self {
             process,
@@ -80,7 +91,8 @@ impl Child {
             client: RefCell::new(None),
             status: None,
             last: VecDeque::new(),
-            was_killed: false,
+            killed: None,
+            silence: RefCell::default(),
             stdout,
             results: String::new(),
         })
@@ -138,9 +150,18 @@ impl Child {
         let url = self.url.as_ref()?;
         let mut client = self.client.borrow_mut();
         if client.is_none() {
-            *client = Connection::to(url).client().ok();
+            *client = Connection::to(url).client_within(ANSWER).ok();
         }
-        client.as_ref().map(ask)
+        let answer = client.as_ref().map(ask);
+        let why = answer.as_ref().and_then(|answer| answer.as_ref().err()).map(Failure::first_line);
+        *self.silence.borrow_mut() = why.unwrap_or_default();
+        answer
+    }
+
+    /// Why its server did not answer the last request, to be added to a text; empty if it did.
+    pub fn last_answer(&self) -> String {
+        let silence = self.silence.borrow();
+        if silence.is_empty() { String::new() } else { format!(": {silence}") }
     }
 
     /// Whether its flowgraph is in one of `states`.
@@ -183,7 +204,7 @@ impl Child {
     /// Whether a signal has ended it before its flowgraph had ended.
     pub fn was_ended(&self) -> bool {
         let code = self.status.and_then(|status| status.code());
-        self.was_killed || code == Some(i32::from(INTERRUPTED))
+        self.killed.is_some() || code == Some(i32::from(INTERRUPTED))
     }
 
     /// Sends `signal`, unless it has ended.
@@ -199,9 +220,14 @@ impl Child {
     /// Ends it at once, unless it has ended.
     pub fn kill(&mut self) {
         if self.status.is_none() {
-            self.was_killed = true;
+            self.killed.get_or_insert_with(Instant::now);
             let _ = self.process.kill();
         }
+    }
+
+    /// Time since it was killed; 0 if it was not.
+    pub fn killed_for(&self) -> Duration {
+        self.killed.map_or(Duration::ZERO, |killed| killed.elapsed())
     }
 
     /// Its error, if it has failed by itself.
@@ -216,10 +242,10 @@ impl Child {
         Some(format!("part `{}` failed ({status}): {said}", self.part.name))
     }
 
-    /// Its results on stdout; waits for its end.
+    /// Its results on stdout, after its end. A process that it has started may keep them open.
     pub fn results(&mut self) -> &str {
         if let Some(stdout) = self.stdout.take() {
-            self.results = stdout.join().unwrap_or_default();
+            self.results = stdout.recv_timeout(END).unwrap_or_default();
         }
         &self.results
     }
@@ -235,7 +261,11 @@ impl Drop for Child {
         self.look();
         if self.status.is_none() {
             let _ = self.process.kill();
-            let _ = self.process.wait();
+        }
+        let began = Instant::now();
+        while self.status.is_none() && began.elapsed() < END {
+            thread::sleep(TICK);
+            self.look();
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Start and end of the flowgraphs of a test: the tested one and those in `alongside`.
 
+use crate::ending::aborted;
 use crate::flowgraph::registry;
 use crate::signals::Signals;
 use fxgraph::Control;
@@ -8,8 +9,6 @@ use fxgraph::runtime::{Prepared, Report, Running, with_causes};
 use std::ops::Deref;
 use std::time::{Duration, Instant};
 
-/// Time for a flowgraph to end after an abort.
-const PATIENCE: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_millis(20);
 
 /// A running flowgraph, with the control that makes the live updates that its blocks request.
@@ -41,11 +40,7 @@ pub fn start(plan: &Plan, probes: Vec<Probe>) -> Result<Started, Vec<String>> {
 pub fn end(running: Started, deadline: Instant, signals: &Signals) -> Result<Report, String> {
     while !running.wait_timeout(TICK) {
         if Instant::now() >= deadline || signals.look() > 0 {
-            running.abort();
-            if running.wait_timeout(PATIENCE) {
-                break;
-            }
-            return Err("a block did not end after the abort".to_owned());
+            return aborted(running.running);
         }
     }
     Ok(running.running.wait())
