@@ -1,18 +1,24 @@
 //! A program on a pseudo terminal, with its screen.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A program on its own pseudo terminal.
 pub struct Pty {
     child: Child,
-    master: File,
+    master: Option<File>,
+    reader: Option<JoinHandle<()>>,
+    is_closed: Arc<AtomicBool>,
     written: Receiver<Vec<u8>>,
     screen: vt100::Parser,
     raw: Vec<u8>,
@@ -21,7 +27,8 @@ pub struct Pty {
 impl Pty {
     /// Runs `command` on a terminal with `rows` and `columns`.
     pub fn start(command: &mut Command, rows: u16, columns: u16) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
@@ -42,17 +49,41 @@ impl Pty {
         let master = File::from(master);
         let mut reader = master.try_clone().unwrap();
         let (tell, written) = mpsc::channel();
-        std::thread::spawn(move || {
+        let is_closed = Arc::new(AtomicBool::new(false));
+        let closed = Arc::clone(&is_closed);
+        let look = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // An error means that the terminal is closed.
-            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+            while !closed.load(Ordering::Relaxed) {
+                let mut polled = [PollFd::new(&reader, PollFlags::IN)];
+                if poll(&mut polled, Some(&look)).is_ok_and(|ready| ready == 0) {
+                    continue;
+                }
+                // An error means that the program has closed the terminal.
+                let Ok(count @ 1..) = reader.read(&mut bytes) else { return };
                 if tell.send(bytes[..count].to_vec()).is_err() {
                     return;
                 }
             }
         });
         let screen = vt100::Parser::new(rows, columns, 0);
-        Self { child, master, written, screen, raw: Vec::new() }
+        let (master, reader) = (Some(master), Some(reader));
+        Self { child, master, reader, is_closed, written, screen, raw: Vec::new() }
+    }
+
+    /// Closes the terminal while the program runs, and returns the exit code of the program, which must end then.
+    pub fn hang_up(mut self) -> Option<i32> {
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.reader.take().unwrap().join().unwrap();
+        self.master.take();
+        let deadline = Instant::now() + Duration::from_mins(1);
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < deadline, "the program outlives its terminal");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Waits until the screen satisfies `wanted`, and returns the screen.
@@ -72,11 +103,11 @@ impl Pty {
     }
 
     pub fn type_keys(&mut self, keys: &str) {
-        self.master.write_all(keys.as_bytes()).unwrap();
+        self.master.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
     }
 
     pub fn resize(&mut self, rows: u16, columns: u16) {
-        tcsetwinsize(&self.master, size(rows, columns)).unwrap();
+        tcsetwinsize(self.master.as_ref().unwrap(), size(rows, columns)).unwrap();
         self.screen.screen_mut().set_size(rows, columns);
     }
 
