@@ -21,6 +21,7 @@
 //! - `assignment`: `name=value` on the command line
 //! - `parts`, `deploy`: parts of a flowgraph with hosts, and the files with which an engine runs them
 //! - `kernel_folder`: directories with edited kernels
+//! - `reload`: the flowgraph file of a run, applied again while the flowgraph runs
 //! - `serve`: options of the HTTP server
 //! - `heap`: configuration of the C library's heap
 //! - `tuning`: file with the fastest launch configurations of GPU kernels
@@ -44,6 +45,7 @@ mod heap;
 mod kernel_folder;
 mod parts;
 mod prose;
+mod reload;
 mod runs;
 mod serve;
 mod shadows;

@@ -371,21 +371,61 @@ fn validate_reads_standard_input() {
 }
 
 #[test]
-fn signal_during_a_long_start_ends_the_program() {
-    // Opening a pipe waits for a writer.
-    let text = "flowgraph: stuck
+fn signal_during_the_check_ends_the_program_in_order() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    // The check asks the process of a block in Python for its output.
+    let script = format!("#!/bin/sh\n: > '{}'\nexec sleep 60\n", path("asked").display());
+    std::fs::write(path("slow"), script).unwrap();
+    std::fs::set_permissions(path("slow"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let block = format!(
+        "  f: {{kind: python, input: source, parameters: {{file: f.py, class: F, python: '{}'}}}}\n",
+        path("slow").display()
+    );
+    std::fs::write(path("f.py"), "class F: pass\n").unwrap();
+    std::fs::write(
+        path("stuck.yaml"),
+        ENDLESS.replace("  sink: {kind: null_sink, input: source}\n", &block)
+            + "  sink: {kind: null_sink, input: f}\n",
+    )
+    .unwrap();
+    let mut command = fxgraph();
+    let command = command.args(["run", "stuck.yaml"]).current_dir(folder.path());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let began = Instant::now();
+    while !path("asked").exists() {
+        assert!(began.elapsed() < Duration::from_mins(1), "the check does not ask");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "interrupted before the flowgraph started\n");
+}
+
+#[test]
+fn capture_from_a_pipe_waits_for_its_writer_while_the_flowgraph_runs() {
+    let text = "flowgraph: piped
 blocks:
   source: {kind: spead_source, parameters: {stream: digitiser, pcap: pipe, adc_sample_rate_hz: 1.0e+6}}
   sink: {kind: null_sink, input: source}
 ";
     let folder = tempfile::tempdir().unwrap();
     pipe(folder.path());
-    let program = Program::start(folder.path(), text, &[]);
-    program.wait("starting");
-    program.signal("-INT");
+    let mut program = Program::running(folder.path(), text, &[]);
+    let said = program.until("waits for data from the pipe pipe");
+    assert!(said.contains("warning: `source`: "), "{said}");
+    program.signal("-TERM");
     let output = program.end();
-    assert_eq!(output.status.code(), Some(130));
-    assert_eq!(stderr(&output), "interrupted before the flowgraph started\n");
+    assert!(output.status.success(), "{}", stderr(&output));
+    // A writer that has no capture.
+    let program = Program::running(folder.path(), text, &[]);
+    std::fs::write(folder.path().join("pipe"), "no capture at all, but long enough").unwrap();
+    let output = program.end();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("not a pcap or pcapng file"), "{}", stderr(&output));
 }
 
 #[test]
@@ -490,7 +530,7 @@ fn two_sinks_with_the_same_file_are_rejected() {
 #[test]
 fn signal_drains_the_flowgraph_and_results_are_written() {
     let folder = tempfile::tempdir().unwrap();
-    for signal in ["-INT", "-TERM", "-HUP"] {
+    for signal in ["-INT", "-TERM"] {
         let program = Program::running(folder.path(), ENDLESS, &[]);
         program.signal(signal);
         let output = program.end();
@@ -586,6 +626,88 @@ fn second_signal_aborts_without_draining() {
     assert_eq!(output.status.code(), Some(130), "frames were dropped");
     assert!(stderr(&output).contains("press Ctrl-C again to abort"), "{}", stderr(&output));
     assert!(stdout(&output).contains("spead_sink"), "the results are still written");
+}
+
+#[test]
+fn drain_without_frames_is_aborted_and_names_the_block() {
+    let text = http::FILTERED.replace(
+        "  sink: {kind: null_sink, input: f}",
+        "  hung: {kind: fault_injector, input: f, parameters: {fault: stall, stall_seconds: 3600}}\n  \
+         sink: {kind: null_sink, input: hung}",
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), &text, &[]);
+    let hangs =
+        |counter: &serde_json::Value| counter["name"] == "faults_injected" && counter["count"] == 1;
+    let counters = || program.get("/api/v1/blocks/hung").json()["counters"].clone();
+    while !counters().as_array().unwrap().iter().any(hangs) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    program.signal("-TERM");
+    let output = program.end();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("draining for ") && said.contains("waits for "), "{said}");
+    let aborted = said.lines().find(|line| line.contains("no frame has passed for 10 s"));
+    assert!(aborted.is_some_and(|line| line.contains("`hung`")), "{said}");
+}
+
+#[test]
+fn hangup_signal_applies_the_edited_file_and_reports_its_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut program = Program::running(folder.path(), http::FILTERED, &[]);
+    let file = folder.path().join("flowgraph.yaml");
+    let value = |program: &Program, block: &str, key: &str| {
+        program.get(&format!("/api/v1/blocks/{block}")).json()[key].clone()
+    };
+    let mut edit = |program: &mut Program, text: &str, wanted: &str| {
+        std::fs::write(&file, text).unwrap();
+        program.signal("-HUP");
+        program.until(wanted)
+    };
+    // The owner may name a file that clients may not name.
+    let sink = "sink: {kind: file_sink, input: f, parameters: {path: kept.npy}}";
+    let edited = http::FILTERED
+        .replace("wgn(0.1)", "wgn(0.2)")
+        .replace("sink: {kind: null_sink, input: f}", sink);
+    edit(&mut program, &edited, "applied `flowgraph.yaml`: changed 2 blocks from timestamp ");
+    assert_eq!(value(&program, "source", "parameters")["signals"], "wgn(0.2)");
+    assert_eq!(value(&program, "sink", "kind"), "file_sink");
+    let said = edit(&mut program, &edited.replace("taps", "tapps"), "did you mean `taps`?");
+    assert!(said.contains("`flowgraph.yaml` was not applied"), "{said}");
+    let more = format!("{edited}  more: {{kind: null_sink, input: f}}\n");
+    let said = edit(&mut program, &more, "--restart");
+    assert!(said.contains("needs a restart: `more`: it is new"), "{said}");
+    std::fs::remove_file(&file).unwrap();
+    program.signal("-HUP");
+    program.until("there is no such file");
+    assert_eq!(value(&program, "source", "parameters")["signals"], "wgn(0.2)");
+    program.signal("-TERM");
+    let output = program.end();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(folder.path().join("kept.npy").exists());
+}
+
+#[test]
+fn watched_file_is_applied_when_it_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let included = "templates:\n  t:\n    blocks:\n      source: {kind: null_source, parameters: {dtype: i8, axes: [{name: sample, len: 64}], samples_per_frame: 64}}\n    outputs: {out: source}\n";
+    let text = http::FILTERED.to_owned() + "include: [more.yaml]\n";
+    std::fs::write(folder.path().join("more.yaml"), included).unwrap();
+    let mut program = Program::running(folder.path(), &text, &["--watch"]);
+    // An editor writes another file and renames it.
+    let (draft, file) = (folder.path().join("draft"), folder.path().join("flowgraph.yaml"));
+    std::fs::write(&draft, text.replace("wgn(0.1)", "wgn(0.2)")).unwrap();
+    std::fs::rename(draft, file).unwrap();
+    program.until("applied `flowgraph.yaml`: changed 1 block from timestamp ");
+    std::fs::write(folder.path().join("more.yaml"), "templates: 7\n").unwrap();
+    program.until("`flowgraph.yaml` was not applied");
+    std::fs::write(folder.path().join("more.yaml"), included).unwrap();
+    program.until("applied `flowgraph.yaml`: no block differs");
+    program.signal("-TERM");
+    assert!(program.end().status.success());
+    let refused = run(&["run", "example:01_first_light", "--watch"], folder.path());
+    assert!(stderr(&refused).contains("cannot be read again"), "{}", stderr(&refused));
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod python;
 
 use http::Program;
 use pty::Pty;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -347,5 +348,141 @@ fn tap_and_record_accept_the_block_name_of_a_single_output() {
         let said = refused(&program, &[command, name]);
         assert!(said.contains(help), "{command} {name}: {said}");
     }
+    stop(program);
+}
+
+#[test]
+fn top_and_tap_end_when_their_terminal_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), SIGNAL, &[]);
+    let tap: &[&str] = &["tap", "source.pol0", "--plot", "--follow"];
+    // Under `nohup` no signal says that the terminal has gone.
+    for hangup in ["--default-signal=HUP", "--ignore-signal=HUP"] {
+        for (arguments, wanted) in [(&["top"][..], "source"), (tap, "source.pol0")] {
+            let mut command = Command::new("env");
+            command.arg(hangup).arg(env!("CARGO_BIN_EXE_fxgraph")).args(arguments);
+            command.args(["--connect", &format!("http://{}", program.address)]);
+            let mut pty = Pty::start(&mut command, 24, 80);
+            pty.until(|shown| shown.contains(wanted));
+            pty.hang_up();
+        }
+    }
+    stop(program);
+}
+
+#[test]
+fn run_drains_when_its_terminal_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("signal.yaml");
+    std::fs::write(&path, SIGNAL).unwrap();
+    let script = format!(
+        "exec env --default-signal=HUP '{}' run '{}' --json > '{}'",
+        env!("CARGO_BIN_EXE_fxgraph"),
+        path.display(),
+        folder.path().join("out.json").display()
+    );
+    let mut pty = Pty::start(Command::new("sh").args(["-c", &script]), 24, 80);
+    pty.until(|shown| shown.contains("frames/s"));
+    assert_eq!(pty.hang_up(), Some(0));
+    let result = std::fs::read(folder.path().join("out.json")).unwrap();
+    let result: Value = serde_json::from_slice(&result).unwrap();
+    assert_eq!(result["failures"], json!([]), "{result}");
+    assert!(result["blocks"][1]["frames_in"].as_u64().unwrap() > 0, "{result}");
+}
+
+/// A sink that writes all frames of an endless source.
+const WRITTEN: &str = "flowgraph: written
+blocks:
+  source:
+    kind: null_source
+    parameters:
+      dtype: cf32
+      axes: [{name: sample, len: 2048}]
+      samples_per_frame: 4096
+      adc_sample_rate_hz: 2.0e+6
+      band: {channels: 1, centre_hz: 1.42e+9, bandwidth_hz: 1.0e+6}
+  out: {kind: dada_sink, input: source, parameters: {path: full.dada, sync_time_seconds: 1.8e+9}}
+";
+
+#[test]
+fn block_that_never_returns_is_named_and_left() {
+    // Nothing reads this terminal, so a write to it waits for ever.
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = openpt(flags).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(name.to_str().unwrap(), folder.path().join("full.dada")).unwrap();
+    let program = Program::running(folder.path(), WRITTEN, &["--drain-limit", "500ms"]);
+    let has_begun = || {
+        let out = program.get("/api/v1/blocks/out").json();
+        out["totals"]["frames_in"].as_u64().unwrap() > 0
+    };
+    while !has_begun() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    program.signal("-TERM");
+    let output = program.end();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("not drained within 0.5 s (`--drain-limit`): waits for `"), "{said}");
+    assert!(said.contains("error: `out` does not end after the abort"), "{said}");
+}
+
+#[test]
+fn apply_shows_and_makes_changes_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), SIGNAL, &[]);
+    let edited = folder.path().join("edited.yaml");
+    let path = edited.to_str().unwrap();
+    let write = |text: &str| std::fs::write(&edited, text).unwrap();
+    let signals = || program.get("/api/v1/blocks/source").json()["parameters"]["signals"].clone();
+
+    write(&SIGNAL.replace("cw(0.1, 1000)", "cw(0.2, 2000)"));
+    let said = told(&program, &["apply", path, "--dry-run"]);
+    assert!(said.contains("parameters.signals") && said.contains("live update"), "{said}");
+    assert!(said.contains("would change 1 block (config "), "{said}");
+    assert_eq!(signals(), "cw(0.1, 1000)");
+    let said = told(&program, &["apply", path]);
+    assert!(said.contains("changed 1 block from timestamp "), "{said}");
+    assert_eq!(signals(), "cw(0.2, 2000)");
+    let said = told(&program, &["apply", path]);
+    assert!(said.starts_with("no block differs (config "), "{said}");
+
+    write(&SIGNAL.replace("null_sink, input: source.pol1", "nul_sink, input: source.pol1"));
+    assert!(refused(&program, &["apply", path]).contains("did you mean `null_sink`?"));
+    write(&format!("{SIGNAL}  c: {{kind: null_sink, input: source.pol1}}\n"));
+    let said = told(&program, &["apply", path, "--dry-run"]);
+    assert!(said.contains("needs a restart: `c`: it is new"), "{said}");
+    assert!(refused(&program, &["apply", path]).contains("`c`: it is new"));
+    assert_eq!(signals(), "cw(0.2, 2000)");
+    let said = told(&program, &["apply", path, "--restart"]);
+    assert!(said.contains("the flowgraph drains, then the new one starts"), "{said}");
+    while program.get("/api/v1/blocks/c").status != 200 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    program.wait("running");
+    stop(program);
+}
+
+#[test]
+fn shadow_starts_is_listed_and_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), http::FILTERED, &[]);
+    assert_eq!(told(&program, &["shadow"]), "no shadows\n");
+    assert!(refused(&program, &["shadow", "f"]).contains("`f` has no shadow"));
+    let started = told(&program, &["shadow", "f", "taps=8"]);
+    assert!(started.contains("shadow of") && started.contains("pfb cpu"), "{started}");
+    let compared = || -> u64 {
+        let shadow = told(&program, &["shadow", "f", "--json"]);
+        serde_json::from_str::<Value>(&shadow).unwrap()["frames_compared"].as_u64().unwrap()
+    };
+    while compared() == 0 {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(told(&program, &["shadow"]).contains("pfb cpu"));
+    assert!(told(&program, &["shadow", "f", "--end"]).contains("pfb cpu"));
+    assert_eq!(told(&program, &["shadow"]), "no shadows\n");
     stop(program);
 }

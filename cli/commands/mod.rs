@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub mod apply;
 mod bench;
 mod compare;
 mod completions;
@@ -20,6 +21,7 @@ mod record;
 pub mod run;
 mod schema;
 mod set;
+mod shadow;
 mod stop;
 mod swap;
 mod takeover;
@@ -45,6 +47,8 @@ pub enum Command {
     Tap(tap::Tap),
     Set(set::Set),
     Swap(swap::Swap),
+    Apply(apply::Apply),
+    Shadow(shadow::Shadow),
     Takeover(takeover::Takeover),
     Record(record::Record),
     Compare(compare::Compare),
@@ -81,6 +85,8 @@ impl Command {
             Self::Set(command) => command.execute(terminal),
             Self::Takeover(command) => command.execute(terminal),
             Self::Swap(command) => command.execute(terminal),
+            Self::Apply(command) => command.execute(terminal),
+            Self::Shadow(command) => command.execute(terminal),
             Self::Record(command) => command.execute(terminal),
             Self::Compare(command) => command.execute(terminal),
             Self::Events(command) => command.execute(terminal),

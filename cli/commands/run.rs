@@ -7,6 +7,7 @@ use crate::ending::{Ending, within};
 use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, Target};
 use crate::kernel_folder;
+use crate::reload::{Reload, check_file};
 use crate::runs::{Hold, Runs};
 use crate::serve::Serve;
 use crate::shadows;
@@ -29,14 +30,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Runs a flowgraph until its sources end, `--duration` expires, or it receives SIGINT, SIGTERM or SIGHUP
+/// Runs a flowgraph until its sources end, `--duration` expires, or it receives SIGINT or SIGTERM
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The first SIGINT, SIGTERM or SIGHUP drains the flowgraph: sources stop and queued frames are processed. If no \
+    after_help = "The first SIGINT or SIGTERM drains the flowgraph: sources stop and queued frames are processed. If no \
                   frame passes for 10 s and two frame intervals, or after `--drain-limit`, the flowgraph is aborted; a \
                   block that does not end within 10 s after that is named, and the program ends without it, with exit \
                   status 1. A second signal, or one before the flowgraph has started, stops at once with exit status \
-                  130."
+                  130.\n\n\
+                  SIGHUP applies the edited flowgraph file, like `PUT /api/v1/flowgraph`: all of it at one timestamp, or \
+                  nothing if it has errors or needs a restart. If the terminal of the program has gone, SIGHUP drains \
+                  the flowgraph like SIGTERM; under `nohup` it has no effect."
 )]
 pub struct Run {
     #[command(flatten)]
@@ -72,6 +76,10 @@ pub struct Run {
     #[arg(long, value_name = "PID", hide = true)]
     part_of: Option<i32>,
 
+    /// Applies the flowgraph file, and the files that it includes, whenever they change
+    #[arg(long, conflicts_with = "as_parts")]
+    watch: bool,
+
     /// Writes the results as JSON
     #[arg(long)]
     json: bool,
@@ -95,10 +103,13 @@ impl Run {
         if let Some(parent) = self.part_of {
             end_with(parent)?;
         }
+        if self.watch {
+            check_file(&self.target)?;
+        }
         // Before the check, which may take long.
-        let signals = Signals::count()?;
-        let check = || flowgraph::plan(&self.target, Severity::Error, terminal);
-        let mut plan = signals.starting(|| false, check)??;
+        let signals = if self.as_parts { Signals::count() } else { Signals::count_with_reloads() }?;
+        let check = || flowgraph::plan_and_sources(&self.target, Severity::Error, terminal);
+        let (mut plan, sources) = signals.starting(|| false, check)??;
         if self.as_parts {
             return self.parts().run(&plan, signals, terminal);
         }
@@ -124,6 +135,8 @@ impl Run {
         let mut runs = Runs::new(plan, hold, &signals)?;
         let control = runs.control().clone();
         self.serve.allow_recordings(&control)?;
+        let _reload =
+            Reload::start(&self.target, &sources, self.watch, (&control, &signals), terminal);
         let _serving = match server {
             None => None,
             Some(server) => {

@@ -19,8 +19,11 @@ use ureq::http::Method;
                   fxgraph swap sink kind=file_sink path=out/x.npy"
 )]
 pub struct Swap {
+    /// Block to replace
+    block: String,
+
     #[command(flatten)]
-    form: Form,
+    changes: Changes,
 
     /// Checks the swap and reports its effect without doing it
     #[arg(long)]
@@ -41,12 +44,9 @@ pub struct Swap {
 /// Keys of a block, other than `parameters`, that may change; no kind has a parameter of the same name.
 const OWN_KEYS: [&str; 4] = ["kind", "implementation", "device", "on_fault"];
 
-/// A block and the changes to it.
+/// Changes to a block.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Form {
-    /// Block to replace
-    pub block: String,
-
+pub struct Changes {
     /// Changed parameters, in YAML; an empty value (`taps=`) restores the default. The names
     /// kind, implementation, device and on_fault are keys of the block itself
     #[arg(value_name = "PARAMETER=VALUE", value_parser = Assignment::parse)]
@@ -65,9 +65,9 @@ pub struct Form {
     device: Option<String>,
 }
 
-impl Form {
+impl Changes {
     /// Returns the changed keys of the block.
-    fn entry(&self) -> Result<Value, Failure> {
+    pub fn entry(&self) -> Result<Map<String, Value>, Failure> {
         let (mut entry, mut parameters) = (Map::new(), Map::new());
         let words = [
             ("kind", &self.kind),
@@ -89,7 +89,7 @@ impl Form {
         if !parameters.is_empty() {
             entry.insert("parameters".to_owned(), parameters.into());
         }
-        Ok(entry.into())
+        Ok(entry)
     }
 }
 
@@ -98,14 +98,15 @@ impl Swap {
         let client = self.connection.client()?;
         let path = format!(
             "/api/v1/blocks/{}?dry_run={}&may_hold_up={}",
-            in_path(&self.form.block),
+            in_path(&self.block),
             self.dry_run,
             self.allow_stall
         );
-        let mut answer: Value = client.send(Method::PATCH, &path, Some(&self.form.entry()?))?;
+        let mut answer: Value =
+            client.send(Method::PATCH, &path, Some(&self.changes.entry()?.into()))?;
         if let Some(since) = answer["goes_on_after_event"].as_u64() {
             terminal.note("the swap goes on until its first frames are checked");
-            wait(&client, &self.form.block, since)?;
+            wait(&client, &self.block, since)?;
             answer["is_made"] = true.into();
         }
         if self.json {
@@ -131,7 +132,7 @@ fn wait(client: &Client, block: &str, since: u64) -> Result<(), Failure> {
 }
 
 /// A value of a parameter; none is the default.
-fn shown(value: &Value) -> String {
+pub fn shown(value: &Value) -> String {
     if value.is_null() { "default".to_owned() } else { value.to_string() }
 }
 

@@ -71,6 +71,15 @@ impl Program {
         }
     }
 
+    /// Reads stderr until it contains `wanted`, and returns these lines.
+    pub fn until(&mut self, wanted: &str) -> String {
+        let mut said = String::new();
+        while !said.contains(wanted) {
+            assert!(self.stderr.read_line(&mut said).unwrap() > 0, "no `{wanted}` in:\n{said}");
+        }
+        said
+    }
+
     /// Sends `signal`, like `-INT`, to the program.
     pub fn signal(&self, signal: &str) {
         let id = self.child.id().to_string();
