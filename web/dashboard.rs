@@ -97,6 +97,8 @@ impl Alert {
 fn alerts(queries: &Queries, name: &str) -> [Alert; 14] {
     let select = |family, conditions| queries.select(family, conditions);
     let grown = |family| format!("increase({}[5m]) > 0", select(family, ""));
+    // Side branches drop frames because the flowgraph says so, which is no cause of alarm.
+    let must_keep_up = format!("and on ({PROCESS}, block) {}", select(metrics::EXPECTED, ""));
     let info = select(metrics::INFO, "");
     let known = format!("last_over_time({info}[1d])");
     let delay = format!("fxgraph_pace_delay_seconds{{{}}}", queries.of);
@@ -134,14 +136,14 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 14] {
         ),
         Alert::new(
             "FxgraphDataLost",
-            grown(metrics::LOSSES),
+            format!("{} {must_keep_up}", grown(metrics::LOSSES)),
             "0s",
             "warning",
             "data are missing or dropped at {{ $labels.block }} of {{ $labels.instance }}; its counters name the cause",
         ),
         Alert::new(
             "FxgraphBusy",
-            format!("{} > 0.9", queries.rate(metrics::BUSY, "")),
+            format!("{} > 0.9 {must_keep_up}", queries.rate(metrics::BUSY, "")),
             "5m",
             "warning",
             "{{ $labels.block }} at {{ $labels.instance }} works more than 90 % of the time: it is the next bottleneck",

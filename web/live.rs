@@ -108,6 +108,7 @@ impl Live {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fxgraph::edge::WhenFull;
     use fxgraph::runtime::{Queue, State};
 
     fn stats(frames: u64) -> BlockStats {
@@ -133,7 +134,13 @@ mod tests {
             time_zero: None,
             latencies: None,
             works: frames,
-            queues: vec![Queue { queued: 0, depth: 4, taken: frames }],
+            queues: vec![Queue {
+                queued: 0,
+                depth: 4,
+                taken: frames,
+                when_full: WhenFull::Wait,
+                dropped: 0,
+            }],
             counters: Vec::new(),
             gauges: Vec::new(),
             summary: String::new(),

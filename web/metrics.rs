@@ -92,7 +92,7 @@ families! {
     OUTPUT_BYTES "fxgraph_block_output_bytes_total" BLOCK,
         "Payload bytes of the block's output frames.";
     EXPECTED "fxgraph_block_expected_rate_hertz" BLOCK,
-        "Input frames per second (for a source: output frames) required to keep up with the telescope.";
+        "Input frames per second (for a source: output frames) required to keep up with the telescope; none in a side branch that drops frames.";
     BUSY "fxgraph_block_busy_seconds_total" BLOCK,
         "Time in calls of the block. Above 0.9 s per second, the block is the bottleneck. Its own threads: fxgraph_block_thread_busy_seconds_total.";
     THREAD_BUSY "fxgraph_block_thread_busy_seconds_total" &["block", "kind", "device", "thread"],
@@ -106,7 +106,7 @@ families! {
     BLOCK_LAG "fxgraph_block_lag_seconds" BLOCK,
         "Delay of the block's newest sample relative to real time. If it grows, the block or one upstream is too slow.";
     LAG "fxgraph_flowgraph_lag_seconds" &[],
-        "Largest lag of a block behind real time. If it stays above 2 s, find the block whose lag grows.";
+        "Largest lag of a block behind real time, without side branches that drop frames. If it stays above 2 s, find the block whose lag grows.";
     LATENCY "fxgraph_sink_latency_seconds" BLOCK,
         "Time from the output of a frame's newest sample by the source until the sink has processed the frame.";
     MARGIN "fxgraph_flowgraph_deadline_margin_ratio" &[],
@@ -123,6 +123,8 @@ families! {
         "Frames in the queue of an input. If the queue is always full, the block is too slow.";
     QUEUE_PEAK "fxgraph_queue_peak_frames" &["block", "kind", "device", "input"],
         "Maximum number of frames in the queue of an input in the last second. If it reaches the capacity, there is no reserve.";
+    QUEUE_DROPPED "fxgraph_queue_frames_dropped_total" &["block", "kind", "device", "input"],
+        "Frames that a queue with `when_full: drop_oldest` or `drop_newest` dropped because it was full. If it grows, the branch is slower than the stream.";
     QUEUE_CAPACITY "fxgraph_queue_capacity_frames" &["block", "kind", "device", "input"],
         "Capacity of the queue of an input, in frames.";
 }
@@ -163,12 +165,18 @@ struct Measured {
 /// A block with its statistics and labels.
 struct Row<'a> {
     block: &'a PlannedBlock,
+    /// Whether it is in a side branch that drops frames.
+    is_aside: bool,
     stats: &'a BlockStats,
     labels: Labels,
 }
 
 impl<'a> Row<'a> {
-    fn new(block: &'a PlannedBlock, stats: &'a BlockStats, flowgraph: &str) -> Self {
+    fn new(
+        (block, is_aside): (&'a PlannedBlock, bool),
+        stats: &'a BlockStats,
+        flowgraph: &str,
+    ) -> Self {
         let device = block.device.to_string();
         let labels = Labels::new([
             ("block", &*block.name),
@@ -176,7 +184,7 @@ impl<'a> Row<'a> {
             ("flowgraph", flowgraph),
             ("kind", block.kind),
         ]);
-        Self { block, stats, labels }
+        Self { block, is_aside, stats, labels }
     }
 
     fn with<'l>(&'l self, label: &'l str) -> (&'l Labels, &'l str) {
@@ -197,11 +205,12 @@ fn text(app: &App) -> String {
     let (plan, stats) = (app.control.plan_in_force(), app.control.stats());
     let stats: HashMap<&str, &BlockStats> =
         stats.iter().map(|stats| (stats.name.as_str(), stats)).collect();
-    let row = |block| Some(Row::new(block, stats.get(block.name.as_str())?, &plan.name));
-    let rows: Vec<Row> = plan.blocks.iter().filter_map(row).collect();
+    let blocks = plan.blocks.iter().zip(plan.side_branches());
+    let known = blocks.filter_map(|block| Some((block, *stats.get(block.0.name.as_str())?)));
+    let rows: Vec<Row> = known.map(|(block, stats)| Row::new(block, stats, &plan.name)).collect();
     let mut page = Page::new(Labels::new([("flowgraph", &*plan.name)]));
     flowgraph(&mut page, app, &plan);
-    blocks(&mut page, &rows);
+    self::blocks(&mut page, &rows);
     times(&mut page, app, &plan, &rows);
     queues(&mut page, app, &rows);
     counters(&mut page, &rows);
@@ -232,7 +241,9 @@ fn blocks(page: &mut Page, rows: &[Row]) {
             .map(|known| (row.with(known.name()), f64::from(u8::from(*known == row.stats.state))))
     });
     page.gauge(BLOCK_STATE, states);
-    let expected = rows.iter().map(|row| (&row.labels, expected_rate_hertz(row.block)));
+    // A side branch that drops frames need not keep up.
+    let expected = rows.iter().filter(|row| !row.is_aside);
+    let expected = expected.map(|row| (&row.labels, expected_rate_hertz(row.block)));
     page.gauge(EXPECTED, expected);
     let counters: [(Family, Figure); 11] = [
         (FAULTS, |stats| stats.faults as f64),
@@ -274,7 +285,8 @@ fn times(page: &mut Page, app: &App, plan: &Plan, rows: &[Row]) {
     page.gauge(AGE, ages);
     let lags = || rows.iter().filter_map(|row| Some((&row.labels, row.stats.lag_seconds?)));
     page.gauge(BLOCK_LAG, lags());
-    let lag = lags().map(|(_, lag)| lag).max_by(f64::total_cmp);
+    let of_stream = rows.iter().filter(|row| !row.is_aside);
+    let lag = of_stream.filter_map(|row| row.stats.lag_seconds).max_by(f64::total_cmp);
     page.gauge(LAG, lag.map(|lag| (NONE, lag)).into_iter());
     let latencies =
         rows.iter().filter_map(|row| Some((&row.labels, row.stats.latencies.as_ref()?)));
@@ -312,6 +324,8 @@ fn queues(page: &mut Page, app: &App, rows: &[Row]) {
         Some(row.block.input_names.iter().zip(peaks).map(|(input, peak)| (row.with(input), *peak)))
     });
     page.gauge(QUEUE_PEAK, peaks.flatten().map(|(labels, peak)| (labels, peak as f64)));
+    let dropping = all().filter(|(_, queue)| queue.when_full.drops() || queue.dropped > 0);
+    page.counter(QUEUE_DROPPED, dropping.map(|(labels, queue)| (labels, queue.dropped as f64)));
     page.gauge(QUEUE_CAPACITY, all().map(|(labels, queue)| (labels, queue.depth as f64)));
 }
 

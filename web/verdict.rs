@@ -18,8 +18,10 @@ type Engine = (DeviceName, Option<&'static str>);
 /// Measurements of a block.
 pub(crate) struct Known<'a> {
     name: &'a str,
-    /// Capacity of each of its input queues in frames.
-    queue: usize,
+    /// Capacity of its input queues in frames.
+    queues: Vec<usize>,
+    /// Whether it is in a side branch that drops frames, so that no other block waits for it.
+    is_aside: bool,
     /// Rate as a fraction of real time: 1 keeps up with the telescope.
     real_time: f64,
     /// The part of a GPU that it uses: the GPU, and a kind of copy or `None` for kernels.
@@ -34,7 +36,7 @@ pub(crate) fn known<'a>(plan: &'a Plan, rates: &'a HashMap<String, BlockRates>) 
     let room_wait = |index: usize| {
         rates.get(&plan.blocks[index].name).map_or(0.0, |rates| rates.total.room_wait_fraction)
     };
-    let known = |block: &'a PlannedBlock| {
+    let known = |(block, is_aside): (&'a PlannedBlock, bool)| {
         let rates = rates.get(&block.name)?;
         let total = &rates.total;
         let is_source = block.ports.inputs.is_empty();
@@ -45,9 +47,11 @@ pub(crate) fn known<'a>(plan: &'a Plan, rates: &'a HashMap<String, BlockRates>) 
         let engine = (block.device != DeviceName::Cpu).then_some((block.device, copies));
         let writer_wait = block.inputs.iter().map(|(writer, _)| room_wait(*writer));
         let writer_wait = writer_wait.fold(0.0, f64::max);
-        Some(Known { name: &block.name, queue: block.queue, real_time, engine, writer_wait, rates })
+        let queues = (0..block.inputs.len()).map(|input| block.queue_frames(input)).collect();
+        let name = &block.name;
+        Some(Known { name, queues, is_aside, real_time, engine, writer_wait, rates })
     };
-    plan.blocks.iter().filter_map(known).collect()
+    plan.blocks.iter().zip(plan.side_branches()).filter_map(known).collect()
 }
 
 impl Known<'_> {
@@ -72,7 +76,8 @@ impl Known<'_> {
     /// room: a burst of frames fills queues, too.
     fn holds_up(&self) -> bool {
         let peaks = &self.rates.input_peaks;
-        let is_full = !peaks.is_empty() && peaks.iter().all(|peak| *peak >= self.queue);
+        let mut queues = peaks.iter().zip(&self.queues);
+        let is_full = !peaks.is_empty() && queues.all(|(peak, queue)| peak >= queue);
         is_full && self.writer_wait >= HELD_UP && self.rates.total.room_wait_fraction < HELD_UP
     }
 }
@@ -82,7 +87,8 @@ impl Known<'_> {
 /// block before it waits. `None` until there are rates.
 pub(crate) fn limit(blocks: &[Known]) -> Option<Limit> {
     let by_work = |one: &&Known, other: &&Known| one.busy().total_cmp(&other.busy());
-    let busiest = blocks.iter().max_by(by_work)?;
+    let of_stream = || blocks.iter().filter(|block| !block.is_aside);
+    let busiest = of_stream().max_by(by_work)?;
     let of = |block: &Known, why: String| Limit {
         block: Some(block.name.to_owned()),
         text: format!("limited by {}{why}", block.name),
@@ -98,7 +104,7 @@ pub(crate) fn limit(blocks: &[Known]) -> Option<Limit> {
             },
         ));
     }
-    let overrun = blocks.iter().filter(|block| block.overruns());
+    let overrun = of_stream().filter(|block| block.overruns());
     let most = overrun.max_by(|one, other| one.rates.overruns.total_cmp(&other.rates.overruns));
     if let Some(block) = most {
         let why = format!(", which drops {:.1} packets per second", block.rates.overruns);
@@ -120,7 +126,7 @@ pub(crate) fn limit(blocks: &[Known]) -> Option<Limit> {
         let wait = |block: &Known| block.rates.total.input_wait_fraction;
         wait(one).total_cmp(&wait(other))
     };
-    let held = blocks.iter().filter(|block| block.holds_up()).min_by(by_input_wait);
+    let held = of_stream().filter(|block| block.holds_up()).min_by(by_input_wait);
     Some(match held {
         Some(block) => {
             of(block, ": its input queues are full, its output queues are not".to_owned())
@@ -147,7 +153,7 @@ fn engines<'a>(blocks: &'a [Known]) -> impl Iterator<Item = (Engine, f64)> + use
 /// Headroom of the slowest block as a fraction of signal time; negative if it cannot keep up with the telescope, at most
 /// 0 while data is dropped because a block is too slow. `None` until there are rates.
 pub(crate) fn deadline_margin(blocks: &[Known]) -> Option<f64> {
-    let moving = blocks.iter().filter(|block| block.real_time > 0.0);
+    let moving = blocks.iter().filter(|block| block.real_time > 0.0 && !block.is_aside);
     let loads = moving.map(|block| block.busy() / block.real_time);
     let margin = loads.max_by(f64::total_cmp).map(|most| 1.0 - most);
     // A block that waits has little work, so data that is dropped before it shows in no load.
@@ -177,7 +183,8 @@ mod tests {
     }
 
     fn known_block<'a>(name: &'a str, writer_wait: f64, rates: &'a BlockRates) -> Known<'a> {
-        Known { name, queue: 4, real_time: 0.5, engine: None, writer_wait, rates }
+        let queues = vec![4; rates.input_peaks.len()];
+        Known { name, queues, is_aside: false, real_time: 0.5, engine: None, writer_wait, rates }
     }
 
     #[test]
@@ -196,6 +203,18 @@ mod tests {
         let waits = BlockRates { input_peaks: vec![4, 1], ..idle() };
         assert_eq!(limited([idle(), idle(), waits]), None);
         assert_eq!(limit(&[]), None);
+    }
+
+    #[test]
+    fn side_branch_that_drops_frames_is_no_limit() {
+        let [stream, aside] = [rates(0.3, 0.0, 1), rates(1.0, 0.0, 4)];
+        let mut known = vec![known_block("s", 0.0, &stream), known_block("aside", 0.0, &aside)];
+        known[1].real_time = 0.01;
+        assert_eq!(limit(&known).unwrap().block.as_deref(), Some("aside"));
+        assert!(deadline_margin(&known).unwrap() < 0.0);
+        known[1].is_aside = true;
+        assert_eq!(limit(&known).unwrap().block, None);
+        assert!(deadline_margin(&known).unwrap() > 0.0);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::terminal::{Paint, Terminal};
 use crate::units;
 use fxgraph::DeviceName;
 use fxgraph::diagnostic::{Severity, render_all};
+use fxgraph::edge::WhenFull;
 use fxgraph::flowgraph::{Memory, PartPlan, Thread, Work};
 use fxgraph::kind::{Rounded, four_digits};
 use serde_json::{Value, json};
@@ -90,6 +91,7 @@ struct EdgeRow<'a> {
     to: String,
     port: &'a fxgraph::PortType,
     queue: usize,
+    when_full: WhenFull,
 }
 
 fn edges(plan: &fxgraph::flowgraph::Plan) -> impl Iterator<Item = EdgeRow<'_>> {
@@ -100,7 +102,8 @@ fn edges(plan: &fxgraph::flowgraph::Plan) -> impl Iterator<Item = EdgeRow<'_>> {
                 from: format!("{}.{}", writer.name, writer.output_names[*output]),
                 to: format!("{}.{}", block.name, block.input_names[input]),
                 port: &writer.ports.outputs[*output],
-                queue: block.queue,
+                queue: block.queue_frames(input),
+                when_full: block.when_full[input],
             }
         })
     })
@@ -254,7 +257,10 @@ fn edges_table(plan: &fxgraph::flowgraph::Plan, coloured: bool) -> String {
             units::three_digits(edge.port.clock.frames_per_second()),
             units::three_digits(edge.port.bytes_per_second() / 1e9),
             units::bytes(edge.port.frame_bytes() as f64),
-            edge.queue.to_string(),
+            match edge.when_full {
+                WhenFull::Wait => edge.queue.to_string(),
+                action => format!("{}, {}", edge.queue, action.name()),
+            },
             edge.port.to_string(),
         ]);
     }
@@ -347,6 +353,7 @@ fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
                 "frames_per_second": edge.port.clock.frames_per_second(),
                 "bytes_per_second": edge.port.bytes_per_second(),
                 "queue": edge.queue,
+                "when_full": edge.when_full.name(),
             })
         })
         .collect();

@@ -128,8 +128,9 @@ impl Plan {
             })
             .collect::<Result<Vec<Part>, _>>()?;
         for (reader, block) in self.blocks.iter().enumerate() {
-            for (source, port) in &block.inputs {
-                let edge = Edge::new(block.queue);
+            for (input, (source, port)) in block.inputs.iter().enumerate() {
+                let edge = Edge::new(block.queue_frames(input));
+                edge.set_when_full(block.when_full[input]);
                 parts[reader].inputs.push(Arc::clone(&edge));
                 parts[*source].outputs[*port].edges.push(edge);
             }

@@ -197,7 +197,8 @@ impl Plan {
             inputs: None,
             scope: 0,
             thread: block.thread,
-            queue: block.queue,
+            queue: (block.queue, start),
+            when_full: None,
             latency: Latency::default(),
             own_latency: None,
             frame: block.frame.clone(),
@@ -224,7 +225,8 @@ impl Plan {
             return None;
         };
         // Diagnostics keep the place of the block in the flowgraph file.
-        Some(PlannedBlock { span: block.span, shadow: block.shadow.clone(), pending, ..new })
+        let (shadow, when_full) = (block.shadow.clone(), block.when_full.clone());
+        Some(PlannedBlock { span: block.span, shadow, when_full, pending, ..new })
     }
 
     /// This plan with `new` in the slot of block `index`.
@@ -271,11 +273,19 @@ impl Plan {
         plan
     }
 
-    /// This plan with the description, the parameters and the text of the flowgraph `other`.
+    /// This plan with the description, the parameters and the text of the flowgraph `other`, and the actions of its
+    /// queues when they are full.
     #[must_use]
     pub fn with_head_of(&self, other: &Self) -> Self {
         let (doc, parameters) = (other.doc.clone(), other.parameters.clone());
         let mut plan = Self { doc, parameters, written: other.written.clone(), ..self.clone() };
+        let by_name = other.by_name();
+        for block in &mut plan.blocks {
+            let new = by_name.get(&*block.name).map(|index| &other.blocks[*index].when_full);
+            if let Some(new) = new.filter(|new| new.len() == block.when_full.len()) {
+                block.when_full.clone_from(new);
+            }
+        }
         load::seal(&mut plan);
         plan
     }
@@ -372,7 +382,12 @@ fn given(block: &PlannedBlock, node: Node, problems: &mut Vec<Diagnostic>) -> En
             entries.push((key, value));
         } else {
             let known = super::document::ENTRY_KEYS.contains(&key.text.as_str());
-            problems.push(if known {
+            problems.push(if key.text == "when_full" {
+                let message = format!("`{}` is no part of a swap", key.text);
+                Diagnostic::error(codes::CHANGE, key.span, message)
+                    .label("belongs to the queue, not to the block")
+                    .help("change it with the whole flowgraph: `PUT /api/v1/flowgraph`, or `Update` in the browser")
+            } else if known {
                 let message = format!("`{}` cannot change while the flowgraph runs", key.text);
                 Diagnostic::error(codes::CHANGE, key.span, message)
                     .label("fixed while running")

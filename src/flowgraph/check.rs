@@ -6,6 +6,7 @@ use super::order::Order;
 use super::pending::Pending;
 use super::place::Placement;
 use super::plan::PlannedBlock;
+use super::queue;
 use super::resolve::{Feed, port_name};
 use crate::OnFault;
 use fxgraph_core::access::FileAccess;
@@ -195,8 +196,12 @@ pub(super) fn plan_block<'p>(
             return None;
         }
     }
-    let input_names = (0..inputs.len()).map(|i| port_name(instance.kind.inputs, i)).collect();
+    let input_names: Vec<String> =
+        (0..inputs.len()).map(|i| port_name(instance.kind.inputs, i)).collect();
     let output_names = (0..outputs.len()).map(|i| port_name(instance.kind.outputs, i)).collect();
+    let of_kind = (instance.kind.name, &input_names[..]);
+    let when_full = queue::actions(instance.when_full.as_ref(), of_kind, problems);
+    problems.extend(queue::too_long(instance.queue, &inputs, &input_names));
     let ports = Ports { inputs, outputs };
     let parameters = instance.parameters.as_ref().map(|node| match &node.value {
         Value::Null => serde_json::Value::Object(serde_json::Map::new()),
@@ -227,7 +232,8 @@ pub(super) fn plan_block<'p>(
         input_spans: feeds.iter().map(|feed| feed.span).collect(),
         host: instance.host,
         thread: instance.thread,
-        queue: instance.queue,
+        queue: instance.queue.0,
+        when_full,
         frame: instance.frame.clone(),
         device,
         implementation,

@@ -36,6 +36,7 @@ pub(super) struct Entry {
     pub(super) replicate: Option<Node>,
     pub(super) thread: Option<Node>,
     pub(super) queue: Option<Node>,
+    pub(super) when_full: Option<Node>,
     pub(super) latency_seconds: Option<Node>,
     pub(super) device: Option<Node>,
     pub(super) implementation: Option<Node>,
@@ -336,7 +337,7 @@ fn entries(node: &Node, is_named: fn(&str) -> bool, problems: &mut Problems) -> 
     good
 }
 
-pub(super) const ENTRY_KEYS: [&str; 14] = [
+pub(super) const ENTRY_KEYS: [&str; 15] = [
     "kind",
     "template",
     "input",
@@ -345,6 +346,7 @@ pub(super) const ENTRY_KEYS: [&str; 14] = [
     "replicate",
     "thread",
     "queue",
+    "when_full",
     "latency_seconds",
     "device",
     "implementation",
@@ -364,6 +366,7 @@ pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
         replicate: None,
         thread: None,
         queue: None,
+        when_full: None,
         latency_seconds: None,
         device: None,
         implementation: None,
@@ -425,6 +428,7 @@ pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
             "replicate" => entry.replicate = Some(node.clone()),
             "thread" => entry.thread = Some(node.clone()),
             "queue" => entry.queue = Some(node.clone()),
+            "when_full" => entry.when_full = Some(node.clone()),
             "latency_seconds" => entry.latency_seconds = Some(node.clone()),
             "device" => entry.device = Some(node.clone()),
             "implementation" => entry.implementation = Some(node.clone()),
@@ -448,6 +452,7 @@ pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
         let only_blocks = [
             ("thread", &entry.thread),
             ("queue", &entry.queue),
+            ("when_full", &entry.when_full),
             ("latency_seconds", &entry.latency_seconds),
             ("device", &entry.device),
             ("implementation", &entry.implementation),

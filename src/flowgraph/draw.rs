@@ -2,6 +2,7 @@
 
 use super::{Plan, SourceFrame};
 use fxgraph_core::device::DeviceName;
+use fxgraph_core::edge::WhenFull;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -76,6 +77,17 @@ pub struct Edge {
     pub carries: String,
     /// Bytes per second of real time.
     pub bytes_per_second: f64,
+    /// Action when the queue of the input is full, unless the writer waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when_full: Option<&'static str>,
+}
+
+impl Edge {
+    /// Type of the frames, and the action when the queue is full.
+    fn text(&self) -> String {
+        let when_full = self.when_full.map(|action| format!("; {action}")).unwrap_or_default();
+        format!("{}{when_full}", self.carries)
+    }
 }
 
 impl Drawing {
@@ -113,6 +125,9 @@ impl Drawing {
                     input: block.input_names[input].clone(),
                     carries: carries.to_string(),
                     bytes_per_second: carries.bytes_per_second(),
+                    when_full: Some(block.when_full[input])
+                        .filter(|action| action.drops())
+                        .map(WhenFull::name),
                 });
             }
         }
@@ -139,7 +154,7 @@ impl Drawing {
             }
         });
         for edge in &self.edges {
-            let label = mermaid_text(&edge.carries);
+            let label = mermaid_text(&edge.text());
             let arrow = if self.is_cut(edge) { "-.->" } else { "-->" };
             let _ = writeln!(text, "  b{} {arrow}|\"{label}\"| b{}", edge.from, edge.to);
         }
@@ -168,7 +183,7 @@ impl Drawing {
             }
         });
         for edge in &self.edges {
-            let label = quoted(&edge.carries);
+            let label = quoted(&edge.text());
             let style = if self.is_cut(edge) { ", style=dashed" } else { "" };
             let _ = writeln!(text, "  b{} -> b{} [label={label}{style}];", edge.from, edge.to);
         }

@@ -6,6 +6,7 @@ use super::hosts::{Host, Hosts};
 use super::latency::{Latency, SourceFrame};
 use super::parameters::{Given, evaluate};
 use super::place::{Placement, Wanted};
+use super::queue::{self, QueueLength};
 use super::scope::{Budget, Names, Substitution};
 use crate::{OnFault, Thread};
 use fxgraph_core::device::DeviceName;
@@ -17,9 +18,6 @@ use fxgraph_core::tree::{Key, Node, Value};
 pub(super) const MAX_BLOCKS: usize = 10_000;
 /// Limit of the nesting of templates.
 const MAX_TEMPLATES_DEEP: usize = 32;
-/// Limit of `queue`, in frames.
-const MAX_QUEUE: i128 = 4096;
-const DEFAULT_QUEUE: usize = 4;
 
 /// One expanded block; its references are not resolved yet.
 pub(super) struct Instance<'r> {
@@ -36,7 +34,10 @@ pub(super) struct Instance<'r> {
     pub(super) inputs: Option<Vec<Node>>,
     pub(super) scope: usize,
     pub(super) thread: Thread,
-    pub(super) queue: usize,
+    /// Length of its queues, and the place of `queue` in the file.
+    pub(super) queue: (QueueLength, Span),
+    /// Value of `when_full`, if given, and its place in the file.
+    pub(super) when_full: Option<(queue::Given, Span)>,
     /// Latency target of the flowgraph, or its own.
     pub(super) latency: Latency,
     /// Place of its own `latency_seconds`.
@@ -297,6 +298,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         };
         let thread = self.thread(entry, names);
         let queue = self.queue(entry, names);
+        let when_full = self.when_full(entry, names);
         let own_latency = self.latency(entry.latency_seconds.as_ref(), names);
         let on_fault = self.on_fault(entry, names);
         let shadow = entry.shadow.as_ref().and_then(|node| self.compute(node, names));
@@ -315,7 +317,8 @@ impl<'a, 'r> Expansion<'a, 'r> {
             inputs,
             scope,
             thread: thread.unwrap_or_default(),
-            queue: queue.unwrap_or(DEFAULT_QUEUE),
+            queue: queue.unwrap_or((QueueLength::default(), entry.key.span)),
+            when_full,
             latency: own_latency.unwrap_or(self.latency),
             own_latency: own_latency.and_then(|latency| latency.span),
             frame: None,
@@ -363,19 +366,6 @@ impl<'a, 'r> Expansion<'a, 'r> {
         }
         self.problems.push(wrong_type(node, "`shared`, `own` or `{core: N}`"));
         None
-    }
-
-    fn queue(&mut self, entry: &Entry, names: &Names) -> Option<usize> {
-        let Some(node) = &entry.queue else { return Some(DEFAULT_QUEUE) };
-        let value = self.compute(node, names)?;
-        match value.value.whole() {
-            Some(depth) if (1..=MAX_QUEUE).contains(&depth) => Some(depth as usize),
-            _ => {
-                let expected = format!("an integer from 1 to {MAX_QUEUE}");
-                self.problems.push(wrong_type(&Node::new(value.value, node.span), &expected));
-                None
-            }
-        }
     }
 
     /// Value of `latency_seconds`, if it is given and has no error.

@@ -472,11 +472,14 @@ pub(super) fn resolved_block(block: &PlannedBlock, inputs: &[String]) -> Json {
         "inputs": inputs,
         "parameters": plainly(&block.parameters),
         "thread": thread,
-        "queue": block.queue,
+        "queue": block.queue.to_json(),
         "device": block.device.to_string(),
         "implementation": block.implementation,
         "on_fault": block.on_fault.name(),
     });
+    if let Some(when_full) = block.when_full_json() {
+        value["when_full"] = when_full;
+    }
     if let Some(shadow) = &block.shadow {
         value["shadow"] = plainly(shadow);
     }

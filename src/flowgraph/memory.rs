@@ -257,7 +257,7 @@ impl Plan {
                 let (from, port) = self.known_origin(*source, &mut origins);
                 let holds = block.resources.holds.get(input).copied().unwrap_or(0);
                 // Queued frames, the frame at work, and frames that the block holds.
-                let in_flight = block.queue.saturating_add(1).saturating_add(holds);
+                let in_flight = block.queue_frames(input).saturating_add(1).saturating_add(holds);
                 frames[from][port] = frames[from][port].saturating_add(in_flight);
             }
         }

@@ -6,11 +6,13 @@ use crate::expect::{Check, Tap, TestSpec};
 use crate::hosts::{Host, Hosts};
 use crate::latency::SourceFrame;
 use crate::pending::Pending;
+use crate::queue::QueueLength;
 use crate::source_text::Written;
 use crate::{OnFault, Thread};
 use fxgraph_core::access::FileAccess;
 use fxgraph_core::device::DeviceName;
 use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest};
+use fxgraph_core::edge::WhenFull;
 use fxgraph_core::flowgraph_texts::{FlowgraphText, FlowgraphTexts};
 use fxgraph_core::kind::{AnyConfigured, Ports, Resources};
 use fxgraph_core::live_updates::LiveUpdates;
@@ -54,8 +56,10 @@ pub struct PlannedBlock {
     pub host: Option<Host>,
     /// Thread that it runs on.
     pub thread: Thread,
-    /// Length of the queue before each of its inputs, in frames.
-    pub queue: usize,
+    /// Length of the queue before each of its inputs.
+    pub queue: QueueLength,
+    /// Action of each of its inputs when the queue is full.
+    pub when_full: Vec<WhenFull>,
     /// Frame size and its reason, if it is a source in real time.
     pub frame: Option<SourceFrame>,
     /// Device that it runs on; for a transfer, the GPU.

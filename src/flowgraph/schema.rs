@@ -1,6 +1,7 @@
 //! JSON Schema of flowgraph files, for editors.
 
-use crate::{DEFAULT_LATENCY_SECONDS, OnFault};
+use crate::{DEFAULT_LATENCY_SECONDS, OnFault, queue};
+use fxgraph_core::edge::WhenFull;
 use fxgraph_core::kind::{KindEntry, Registry};
 use serde_json::{Map, Value as Json, json};
 
@@ -152,6 +153,7 @@ fn block(registry: &Registry) -> Json {
     let count = |maximum: u32| {
         or_expression(&json!({ "type": "integer", "minimum": 1, "maximum": maximum }))
     };
+    let action = or_expression(&json!({ "enum": WhenFull::ALL.map(WhenFull::name) }));
     let names: Vec<&str> = registry.iter().map(|kind| kind.name).collect();
     let branches: Vec<Json> = registry
         .iter()
@@ -186,7 +188,19 @@ fn block(registry: &Registry) -> Json {
                 },
                 { "$ref": "#/$defs/expression" },
             ] },
-            "queue": count(4096),
+            "queue": { "anyOf": [
+                count(queue::MAX_FRAMES as u32),
+                {
+                    "type": "object",
+                    "properties": { "seconds": or_expression(&json!({ "type": "number", "exclusiveMinimum": 0 })) },
+                    "required": ["seconds"],
+                    "additionalProperties": false,
+                },
+            ] },
+            "when_full": { "anyOf": [
+                action,
+                { "type": "object", "additionalProperties": action },
+            ], "description": "action when the queue of an input is full: the writer waits, or the oldest or the new frame is dropped; one for all inputs, or by input" },
             "latency_seconds": latency(),
             "device": device(),
             "implementation": { "type": "string" },

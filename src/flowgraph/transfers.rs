@@ -2,8 +2,10 @@
 
 use super::PlannedBlock;
 use super::pending::Pending;
+use super::queue::QueueLength;
 use crate::{OnFault, Thread};
 use fxgraph_core::device::DeviceName;
+use fxgraph_core::edge::WhenFull;
 use fxgraph_core::kind::{AnyConfigured, Ports};
 use fxgraph_cuda::transfer::{Connected, Transfer};
 use fxgraph_cuda::{self as cuda, Link};
@@ -122,7 +124,8 @@ fn transfer(
         input_spans: vec![source.span],
         host: source.host,
         thread: Thread::Shared,
-        queue: QUEUE,
+        queue: QueueLength::Frames(QUEUE),
+        when_full: vec![WhenFull::Wait],
         frame: None,
         device,
         implementation: way.implementation(),

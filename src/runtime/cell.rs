@@ -8,7 +8,7 @@ use super::tally::Tally;
 use super::timing::{Latency, Origin, Pushes, Waiting};
 use crate::connections::occupant;
 use fxgraph_core::counter::{Counter, Named};
-use fxgraph_core::edge::Edge;
+use fxgraph_core::edge::{Edge, WhenFull};
 use fxgraph_core::kind::{Ports, Waker};
 use fxgraph_core::port::PortType;
 use fxgraph_flowgraph::Part;
@@ -20,6 +20,9 @@ use std::time::{Duration, Instant, SystemTime};
 const TELL: Duration = Duration::from_secs(1);
 
 const STATES: [State; 4] = [State::Starting, State::Running, State::Finished, State::Failed];
+
+/// Name of the counter of frames that the queues of a block have dropped because they were full.
+pub(super) const DROPPED_AT_FULL_QUEUE: &str = "frames_dropped_at_full_queue";
 
 /// One block of a run.
 pub(super) struct Cell {
@@ -76,19 +79,25 @@ pub(super) struct Cell {
     pub tally: Mutex<Tally>,
 }
 
-/// Counter of a block with several inputs, see [`Edge::drop_until_read`].
-fn dropped_in_deadlock(frames: u64) -> Named {
+/// Counter of frames that the queues of a block have dropped.
+fn dropped(name: &'static str, help: &'static str, frames: u64) -> Named {
     let counter = Counter::default();
     counter.add(frames);
-    Named {
-        name: "frames_dropped_in_deadlock",
-        help: "input frames dropped because the block waited for frames of another input that came after them; look for \
-               skipped frames upstream, or set a longer `queue`",
-        is_loss: true,
-        is_overrun: false,
-        is_held_up: false,
-        counter,
-    }
+    Named { name, help, is_loss: true, is_overrun: false, is_held_up: false, counter }
+}
+
+/// Counter of a block with several inputs, see [`Edge::drop_until_read`].
+fn dropped_in_deadlock(frames: u64) -> Named {
+    let help = "input frames dropped because the block waited for frames of another input that came after them; look for \
+                skipped frames upstream, or set a longer `queue`";
+    dropped("frames_dropped_in_deadlock", help, frames)
+}
+
+/// Counter of a block with an input whose `when_full` drops frames.
+fn dropped_at_full_queue(frames: u64) -> Named {
+    let help = "input frames dropped because the queue was full and `when_full` drops frames: the block, or one behind it, \
+                is slower than the stream; give it fewer frames or a longer `queue`";
+    dropped(DROPPED_AT_FULL_QUEUE, help, frames)
 }
 
 /// One output port of a block.
@@ -348,6 +357,13 @@ impl Cell {
         self.inputs.iter().zip(before).map(|((edge, _), block)| (edge, *block))
     }
 
+    /// Sets the action of each input when its queue is full.
+    pub fn set_when_full(&self, actions: &[WhenFull]) {
+        for ((edge, _), action) in self.inputs.iter().zip(actions) {
+            edge.set_when_full(*action);
+        }
+    }
+
     pub fn set_stalled(&self, is_stalled: bool) {
         self.is_stalled.store(is_stalled, Ordering::Relaxed);
     }
@@ -395,6 +411,8 @@ impl Cell {
             queued: edge.queued(),
             depth: edge.depth(),
             taken: edge.popped(),
+            when_full: edge.when_full(),
+            dropped: edge.dropped(),
         };
         let tally = lock(&self.tally);
         if let Some(origin) = &self.origin {
@@ -408,8 +426,12 @@ impl Cell {
         let is_running = matches!(state, State::Running | State::Stalled);
         let mut counters = tally.list();
         if self.inputs.len() > 1 {
-            let dropped = self.inputs.iter().map(|(edge, _)| edge.dropped()).sum();
+            let dropped = self.inputs.iter().map(|(edge, _)| edge.dropped_in_deadlock()).sum();
             counters.push(dropped_in_deadlock(dropped));
+        }
+        let dropped = self.inputs.iter().map(|(edge, _)| edge.dropped()).sum();
+        if dropped > 0 || self.inputs.iter().any(|(edge, _)| edge.when_full().drops()) {
+            counters.push(dropped_at_full_queue(dropped));
         }
         BlockStats {
             name: self.name.clone(),

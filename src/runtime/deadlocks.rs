@@ -29,7 +29,7 @@ pub(super) fn resolve(cells: &[Arc<Cell>], idle: &[Option<u64>]) -> Vec<Deadlock
     let mut full = Vec::new();
     for (reader, cell) in cells.iter().enumerate() {
         for (edge, writer) in cell.inputs() {
-            if edge.is_full() && waits(writer, For::Room) {
+            if !edge.has_room() && waits(writer, For::Room) {
                 awaited[writer].push(reader);
                 full.push((edge, writer, reader));
             } else if edge.waiting() == 0 && !edge.has_ended() && waits(reader, For::Input) {

@@ -1,11 +1,16 @@
 //! Events for missing and dropped data, which blocks only count packet by packet.
 
+use super::cell::DROPPED_AT_FULL_QUEUE;
 use super::report::BlockStats;
 use super::run::lock;
 use fxgraph_core::event::{EventKind, Events};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+/// Shortest time between two events of a queue that drops frames as its `when_full` says: a branch that is always too
+/// slow must not displace all other events.
+const BY_INTENTION: Duration = Duration::from_mins(1);
 
 /// Last reported value and time of each counter, by block and counter.
 type Told = HashMap<(String, &'static str), (u64, Instant)>;
@@ -27,6 +32,8 @@ impl Losses {
         for BlockStats { name, counters, .. } in stats() {
             for counter in counters.iter().filter(|counter| counter.is_loss) {
                 let count = counter.counter.get();
+                let is_intended = counter.name == DROPPED_AT_FULL_QUEUE;
+                let interval = if is_intended { interval.max(BY_INTENTION) } else { interval };
                 let known = told.get(&(name.clone(), counter.name)).copied();
                 let before = known.map_or(0, |(before, _)| before);
                 if count == before || known.is_some_and(|(_, when)| when.elapsed() < interval) {

@@ -9,7 +9,7 @@ use super::fsdr::ready::{Ready, SHORT, Taker};
 use super::hosted::{Hosted, Mailbox};
 use fxgraph_core::block::{Block, Io, Next};
 use fxgraph_core::edge::{Decimation, Queued, TapQueue, TapWriter};
-use fxgraph_core::edge::{Edge, FrameReader, FrameWriter};
+use fxgraph_core::edge::{Edge, FrameReader, FrameWriter, WhenFull};
 use fxgraph_core::error::BlockError;
 use fxgraph_core::frame::{HostAllocator, Pool};
 use fxgraph_core::kind::Waker;
@@ -198,7 +198,62 @@ fn frames_without_room_are_dropped_until_the_reader_takes_one() {
         writer.join().unwrap();
         watcher.join().unwrap();
         assert!(taken.is_sorted_by(|a, b| a < b));
-        assert_eq!(taken.len() as u64 + edge.dropped(), FRAMES);
+        assert_eq!(taken.len() as u64 + edge.dropped_in_deadlock(), FRAMES);
+    });
+}
+
+#[test]
+fn edge_that_drops_frames_holds_up_no_writer_and_counts_every_frame() {
+    const FRAMES: u64 = 4;
+    for when_full in [WhenFull::DropOldest, WhenFull::DropNewest] {
+        for depth in [1, 2] {
+            explore(move || {
+                let (edge, [_, reading], pool) = edge(depth);
+                edge.set_when_full(when_full);
+                let home = Arc::clone(&pool);
+                let mut reader = FrameReader::new(Arc::clone(&edge));
+                let mut writer = FrameWriter::new(vec![Arc::clone(&edge)], Some(pool), 0);
+                let writer = thread::spawn(move || {
+                    for n in 0..FRAMES {
+                        // The queue, the frame at work and this one: no frame is waited for.
+                        let mut frame = writer.take().unwrap();
+                        frame.header_mut().timestamp = n;
+                        writer.push(frame);
+                    }
+                });
+                let mut taken = Vec::new();
+                while !reader.ended() {
+                    match reader.pop() {
+                        Some(frame) => taken.push(frame.header().timestamp),
+                        None if reader.ended() => {}
+                        None => reading.wait(),
+                    }
+                }
+                writer.join().unwrap();
+                assert!(taken.is_sorted_by(|a, b| a < b), "{taken:?}");
+                assert_eq!(taken.len() as u64 + edge.dropped(), FRAMES);
+                if when_full == WhenFull::DropOldest {
+                    assert_eq!(taken.last(), Some(&(FRAMES - 1)));
+                }
+                assert_eq!(home.available(), home.size());
+            });
+        }
+    }
+}
+
+#[test]
+fn writer_that_waits_goes_on_when_the_edge_begins_to_drop_frames() {
+    explore(|| {
+        let (edge, [writing, _], pool) = edge(1);
+        let home = Arc::clone(&pool);
+        let reader = FrameReader::new(Arc::clone(&edge));
+        let mut writer = FrameWriter::new(vec![Arc::clone(&edge)], Some(pool), 0);
+        let writer = thread::spawn(move || write(&mut writer, &writing, 3));
+        edge.set_when_full(WhenFull::DropOldest);
+        writer.join().unwrap();
+        assert_eq!((edge.queued(), edge.dropped()), (1, 2));
+        drop(reader);
+        assert_eq!(home.available(), home.size());
     });
 }
 

@@ -3,6 +3,7 @@
 use super::timing::Latencies;
 use fxgraph_core::counter::{Named, NamedGauge};
 use fxgraph_core::device_jobs::JobTimes;
+use fxgraph_core::edge::WhenFull;
 use fxgraph_core::threads::ThreadTime;
 use std::time::Duration;
 
@@ -62,6 +63,10 @@ pub struct Queue {
     pub depth: usize,
     /// Frames consumed from the queue so far.
     pub taken: u64,
+    /// Action when the queue is full.
+    pub when_full: WhenFull,
+    /// Frames dropped by that action so far.
+    pub dropped: u64,
 }
 
 /// Statistics of one block.

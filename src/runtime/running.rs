@@ -8,6 +8,7 @@ use super::run::{Gate, Run, lock};
 use super::tally::Occupant;
 use crate::connections::{Connection, Options, connections};
 use fxgraph_core::counter::Counters;
+use fxgraph_core::edge::WhenFull;
 use fxgraph_core::event::{BlockEvents, Event, EventKind, Events};
 use fxgraph_core::frame::Pool;
 use fxgraph_core::kind::Waker;
@@ -306,6 +307,13 @@ impl Handle {
         let Occupant { counters, summary, events, .. } = &tally.occupant;
         let belongings = (counters.clone(), summary.clone(), events.clone(), cell.wake.clone());
         tally.occupant.rebuild = rebuild(belongings);
+    }
+
+    /// Sets the action of each input of `block` when its queue is full.
+    pub(crate) fn set_when_full(&self, block: &str, actions: &[WhenFull]) {
+        if let Some(cell) = self.run.cell(block) {
+            cell.set_when_full(actions);
+        }
     }
 
     /// Pool of output `port` of the block that is in the slot of `block` now.

@@ -147,6 +147,15 @@ pub struct InputInfo {
     pub queue_peak_frames: Option<usize>,
     /// Capacity of the queue in frames.
     pub queue_frames: usize,
+    /// Action when the queue is full: wait, drop_oldest or drop_newest.
+    #[schema(example = "wait")]
+    #[serde(default)]
+    #[schema(required)]
+    pub when_full: String,
+    /// Frames dropped by that action since the start.
+    #[serde(default)]
+    #[schema(required)]
+    pub frames_dropped: u64,
     /// Input frames per second; `null` in the first second.
     pub frames_per_second: Option<f64>,
 }

@@ -105,7 +105,8 @@ pub struct ChangeInfo {
 pub struct BlockUpdateInfo {
     /// Name of the block.
     pub block: String,
-    /// Way of the change: `nothing`, `retune` (live update), `seamless` or `held` (swap), or `restart`.
+    /// Way of the change: `nothing`, `queue` (`when_full`, at once), `retune` (live update), `seamless` or `held` (swap),
+    /// or `restart`.
     #[schema(example = "retune")]
     pub way: String,
     /// Description of the expected interruption.

@@ -76,6 +76,15 @@ pub struct EdgeInfo {
     pub queue_peak_frames: Option<usize>,
     /// Capacity of the queue in frames.
     pub queue_frames: usize,
+    /// Action when the queue is full: wait, drop_oldest or drop_newest.
+    #[schema(example = "wait")]
+    #[serde(default)]
+    #[schema(required)]
+    pub when_full: String,
+    /// Frames dropped by that action since the start.
+    #[serde(default)]
+    #[schema(required)]
+    pub frames_dropped: u64,
 }
 
 /// Blocks and edges, with data rates.
@@ -152,7 +161,8 @@ pub struct FlowgraphPage {
     pub limited_by: Option<Limit>,
     /// Headroom of the slowest block, as a fraction of signal time; negative if it cannot keep up with the telescope.
     pub deadline_margin_fraction: Option<f64>,
-    /// Largest lag of a block behind real time; `null` before the first frame and after the end.
+    /// Largest lag of a block behind real time, without side branches that drop frames; `null` before the first frame and
+    /// after the end.
     pub lag_seconds: Option<f64>,
     /// Name of the block with the largest lag.
     pub lag_block: Option<String>,

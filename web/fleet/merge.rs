@@ -11,6 +11,7 @@ use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use futures_util::stream;
+use fxgraph::edge::WhenFull;
 use fxgraph_api::blocks::{BlockSummary, Fault};
 use fxgraph_api::events::{EventInfo, EventList};
 use fxgraph_api::flowgraph::{EdgeInfo, FlowgraphPage, Graph, Health, ScheduledValue};
@@ -225,6 +226,8 @@ fn streams(graph: &Graph) -> Vec<EdgeInfo> {
             queued_frames: 0,
             queue_peak_frames: None,
             queue_frames: 0,
+            when_full: WhenFull::Wait.name().to_owned(),
+            frames_dropped: 0,
             ..edge.clone()
         })
     });

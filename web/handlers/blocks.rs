@@ -81,9 +81,13 @@ impl Look {
         self.stats.get(&block.name)
     }
 
-    /// Lag in seconds and name of the block with the largest lag.
-    pub fn lag(&self) -> Option<(f64, String)> {
-        let lags = self.stats.values().filter_map(|stats| Some((stats.lag_seconds?, &stats.name)));
+    /// Lag in seconds and name of the block with the largest lag, without side branches that drop frames.
+    pub fn lag(&self, plan: &Plan) -> Option<(f64, String)> {
+        let blocks = plan.blocks.iter().zip(plan.side_branches()).filter(|(_, is_aside)| !is_aside);
+        let lags = blocks.filter_map(|(block, _)| {
+            let stats = self.stats(block)?;
+            Some((stats.lag_seconds?, &stats.name))
+        });
         let by_lag = |one: &(f64, _), other: &(f64, _)| one.0.total_cmp(&other.0);
         lags.max_by(by_lag).map(|(lag, name)| (lag, name.clone()))
     }
@@ -165,7 +169,13 @@ impl Look {
                     queue_peak_frames: self
                         .rates(block)
                         .and_then(|rates| rates.input_peaks.get(input).copied()),
-                    queue_frames: queue(input).map_or(block.queue, |queue| queue.depth),
+                    queue_frames: queue(input)
+                        .map_or_else(|| block.queue_frames(input), |queue| queue.depth),
+                    when_full: queue(input)
+                        .map_or(block.when_full[input], |queue| queue.when_full)
+                        .name()
+                        .to_owned(),
+                    frames_dropped: queue(input).map_or(0, |queue| queue.dropped),
                     frames_per_second: self
                         .rates(block)
                         .and_then(|rates| rates.inputs.get(input).copied()),

@@ -45,7 +45,12 @@ fn graph(plan: &Plan, look: &Look) -> Graph {
             queue_peak_frames: look
                 .rates(block)
                 .and_then(|rates| rates.input_peaks.get(input).copied()),
-            queue_frames: queue.map_or(block.queue, |queue| queue.depth),
+            queue_frames: queue.map_or_else(|| block.queue_frames(input), |queue| queue.depth),
+            when_full: queue
+                .map_or(block.when_full[input], |queue| queue.when_full)
+                .name()
+                .to_owned(),
+            frames_dropped: queue.map_or(0, |queue| queue.dropped),
         }
     });
     Graph {
@@ -79,7 +84,7 @@ pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
     let (plan, later) = app.control.in_force_and_scheduled();
     let look = Look::at(&app);
     let graph = graph(&plan, &look);
-    let (lag_seconds, lag_block) = look.lag().unzip();
+    let (lag_seconds, lag_block) = look.lag(&plan).unzip();
     let rates = app.live.rates();
     let known = verdict::known(&plan, &rates);
     let parameters = plan.parameters.iter().map(|parameter| ParameterInfo {

@@ -27,6 +27,7 @@ fn block_info(BlockUpdate { block, differences, step }: &BlockUpdate) -> BlockUp
     let none = || "none".to_owned();
     let (way, gap, restart_because) = match step {
         Step::Same => ("nothing", none(), None),
+        Step::Queue => ("queue", none(), None),
         Step::Retune => ("retune", none(), None),
         Step::Swap(way) => (way_name(way), way.gap(), None),
         Step::Restart(why) => ("restart", Way::Restart(String::new()).gap(), Some(why.clone())),

@@ -37,7 +37,7 @@ export function faceOf(edge, unit, isFar) {
   const rate = rates.includes(null) ? null : rates.reduce((sum, one) => sum + one, 0);
   const title = edge.members.slice(0, TOLD).map((one) =>
     `${one.from}.${one.output} → ${one.to}.${one.input}: ${one.carries}; ${format.frames(one.frames_per_second)} of ` +
-    `${format.frames(one.expected_frames_per_second)}; queue ${one.queued_frames}/${one.queue_frames}`).join("\n");
+    `${format.frames(one.expected_frames_per_second)}; queue ${format.queue(one)}`).join("\n");
   return { isFar, level, fill, rate, title, text: unit === "bits" ? format.bits(rate) : format.frames(rate) };
 }
 

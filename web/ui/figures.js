@@ -59,7 +59,7 @@ function told(page) {
     page.inputs.length > 0 && h("h3", {}, "Inputs"),
     page.inputs.map((port) => h("div", { class: "port" },
       h("div", { class: "bar" }, h("strong", {}, port.name), h("span", { class: "to" }, `← ${port.from}`),
-        h("span", { class: "queue" }, `queue ${port.queued_frames}/${port.queue_frames}`)),
+        h("span", { class: "queue" }, `queue ${format.queue(port)}`)),
       carries(port.carries))),
     page.gauges.some((gauge) => gauge.value !== null) && h("h3", {}, "Gauges"),
     page.gauges.some((gauge) => gauge.value !== null) && h("table", { class: "counters" }, h("tbody", {}, page.gauges.filter((gauge) => gauge.value !== null).map((gauge) =>

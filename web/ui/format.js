@@ -30,6 +30,12 @@ export const bits = (bytesPerSecond) => si(bytesPerSecond === null ? null : 8 * 
 export const frames = (perSecond) => si(perSecond, "fr/s");
 export const count = (number) => number.toLocaleString("en").replaceAll(",", "\u202f");
 
+/// Fill of the queue of an edge or input, and what it drops: `4/4, drop_oldest: 12 dropped`.
+export function queue({ queued_frames: queued, queue_frames: length, when_full: action = "wait", frames_dropped: dropped = 0 }) {
+  const drops = action.startsWith("drop") || dropped > 0;
+  return `${queued}/${length}${drops ? `, ${action}: ${count(dropped)} dropped` : ""}`;
+}
+
 export function percent(share) {
   if (share === null || share === undefined || !Number.isFinite(share)) return "-";
   return `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;

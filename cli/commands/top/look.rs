@@ -52,6 +52,8 @@ pub struct Row {
     pub real_time_fraction: Option<f64>,
     /// Frames in its fullest queue, and the capacity of that queue.
     pub queue: Option<(usize, usize)>,
+    /// Action when that queue is full: `wait`, `drop_oldest` or `drop_newest`.
+    pub when_full: Option<String>,
     /// Delay of its newest sample relative to real time.
     pub lag_seconds: Option<f64>,
     pub losses: u64,
@@ -212,6 +214,10 @@ impl Row {
         });
         let rates = rates.as_ref();
         let fill = |(queued, depth): (usize, usize)| queued as f64 / depth.max(1) as f64;
+        let fullest = inputs.iter().max_by(|a, b| {
+            let [a, b] = [a, b].map(|edge| fill((edge.queued_frames, edge.queue_frames)));
+            a.total_cmp(&b)
+        });
         Self {
             frames_per_second: rates.map(|rates| {
                 if is_source { rates.frames_out_per_second } else { rates.frames_in_per_second }
@@ -223,10 +229,8 @@ impl Row {
                 .device_busy_seconds
                 .and_then(|_| rates.map(|rates| rates.device_busy_fraction)),
             real_time_fraction: mean(real_time),
-            queue: inputs
-                .iter()
-                .map(|edge| (edge.queued_frames, edge.queue_frames))
-                .max_by(|a, b| fill(*a).total_cmp(&fill(*b))),
+            queue: fullest.map(|edge| (edge.queued_frames, edge.queue_frames)),
+            when_full: fullest.map(|edge| edge.when_full.clone()),
             lag_seconds,
             losses: totals.losses,
             faults: totals.faults,
@@ -244,6 +248,8 @@ impl Row {
             self.bytes_per_second.map_or("-".to_owned(), |rate| format!("{:.3}", rate / 1e9));
         let queue =
             self.queue.map_or("-".to_owned(), |(queued, depth)| format!("{queued}/{depth}"));
+        let drops = self.when_full.as_deref().is_some_and(|action| action.starts_with("drop"));
+        let queue = if drops { format!("{queue} drop") } else { queue };
         let gpu = has_gpu.then(|| percent(self.device_busy_fraction));
         [rate, bytes, percent(self.busy_fraction)].into_iter().chain(gpu).chain([
             percent(self.real_time_fraction),

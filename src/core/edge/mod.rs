@@ -8,6 +8,7 @@ mod reader;
 mod tap;
 mod tap_frame;
 mod tee;
+mod when_full;
 mod writer;
 
 pub use harness::Harness;
@@ -15,6 +16,7 @@ pub use reader::FrameReader;
 pub use tap::{Decimation, Queued, TapQueue, TapWriter};
 pub use tap_frame::TapFrame;
 pub use tee::Tee;
+pub use when_full::WhenFull;
 pub use writer::FrameWriter;
 
 use crate::frame::Frame;
@@ -37,6 +39,10 @@ pub struct Edge {
     /// Number of frames that the reader had removed when the last call of `drop_until_read` was made, plus 1; 0 before.
     drops_at: AtomicU64,
     /// Number of frames dropped after that call.
+    dropped_in_deadlock: AtomicU64,
+    /// Index of the [`WhenFull`] in its list.
+    when_full: AtomicUsize,
+    /// Number of frames dropped because of `when_full`.
     dropped: AtomicU64,
     /// Largest number of queued frames since the last call of `take_peak`.
     peak: AtomicUsize,
@@ -47,7 +53,7 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// An edge with a queue of `depth` frames.
+    /// An edge with a queue of `depth` frames, whose writer waits for room.
     #[must_use]
     pub fn new(depth: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -57,6 +63,8 @@ impl Edge {
             popped: AtomicU64::new(0),
             held: AtomicUsize::new(0),
             drops_at: AtomicU64::new(0),
+            dropped_in_deadlock: AtomicU64::new(0),
+            when_full: AtomicUsize::new(WhenFull::Wait as usize),
             dropped: AtomicU64::new(0),
             peak: AtomicUsize::new(0),
             reader: Waker::default(),
@@ -103,6 +111,24 @@ impl Edge {
 
     /// Number of frames dropped because of [`drop_until_read`](Self::drop_until_read).
     #[must_use]
+    pub fn dropped_in_deadlock(&self) -> u64 {
+        self.dropped_in_deadlock.load(Ordering::Relaxed)
+    }
+
+    /// Action when the queue is full.
+    #[must_use]
+    pub fn when_full(&self) -> WhenFull {
+        WhenFull::ALL[self.when_full.load(Ordering::Acquire)]
+    }
+
+    /// Sets the action when the queue is full, also while frames flow.
+    pub fn set_when_full(&self, when_full: WhenFull) {
+        self.when_full.store(when_full as usize, Ordering::Release);
+        self.writer.wake();
+    }
+
+    /// Number of frames dropped because the queue was full, see [`when_full`](Self::when_full).
+    #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -145,7 +171,7 @@ impl Edge {
     /// Whether there is room for one more frame.
     pub fn has_room(&self) -> bool {
         step();
-        !self.is_full() || self.is_closed() || self.drops()
+        !self.is_full() || self.when_full().drops() || self.is_closed() || self.drops()
     }
 
     fn discard(&self) {
@@ -157,9 +183,17 @@ impl Edge {
         if self.is_closed() {
             return;
         }
-        if self.queue.push(frame).is_err() {
-            debug_assert!(self.drops_at.load(Ordering::Acquire) > 0, "a writer checks for room");
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        if self.when_full() == WhenFull::DropOldest {
+            // The displaced frame returns to its pool here, so the queue never has more frames than its length.
+            if !matches!(self.queue.force_push(frame), Ok(None)) {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        } else if self.queue.push(frame).is_err() {
+            // A writer that waits checks for room before, unless the edge dropped frames at that time.
+            let is_deadlock =
+                !self.when_full().drops() && self.drops_at.load(Ordering::Acquire) > 0;
+            let dropped = if is_deadlock { &self.dropped_in_deadlock } else { &self.dropped };
+            dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         self.peak.fetch_max(self.queued(), Ordering::Relaxed);

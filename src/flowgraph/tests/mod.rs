@@ -7,3 +7,4 @@ mod latency;
 mod limits;
 mod messages;
 mod properties;
+mod queues;

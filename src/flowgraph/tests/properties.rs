@@ -298,7 +298,7 @@ fn include_adds_templates_and_parameters() {
     );
     let loaded = crate::load(&folder.path().join("main.yaml"), &[], &registry());
     let plan = loaded.result.unwrap();
-    assert_eq!(plan.blocks[1].queue, 4);
+    assert_eq!(plan.blocks[1].queue_frames(0), 4);
     assert_eq!(loaded.sources.iter().count(), 3);
 }
 
@@ -422,7 +422,9 @@ fn build_makes_planned_edges_and_pools() {
     assert_eq!(assembly.parts.len(), plan.blocks.len());
     for (index, part) in assembly.parts.iter().enumerate() {
         assert_eq!(part.name, plan.blocks[index].name);
-        assert!(part.inputs.iter().all(|edge| edge.depth() == plan.blocks[index].queue));
+        for (input, edge) in part.inputs.iter().enumerate() {
+            assert_eq!(edge.depth(), plan.blocks[index].queue_frames(input));
+        }
         for (port, output) in part.outputs.iter().enumerate() {
             assert_eq!(output.edges.len(), plan.readers(index, port).count());
             let frames = output.pool.as_ref().map(|pool| pool.size());

@@ -1,5 +1,6 @@
 //! Atomic updates: another flowgraph replaces the running one at one timestamp, completely or not at all.
 
+use super::change::WHEN_FULL;
 use super::swap::{After, NotTogether};
 use super::update::{form, parameters};
 use super::{
@@ -171,6 +172,20 @@ impl Control {
                 let begun = update.clock().map(|clock| (clock, at));
                 if !self.0.commit_begun(&update.before, Arc::new(after), at, begun) {
                     return Err(UpdateError::Outdated);
+                }
+                for block in &update.blocks {
+                    let new = update.after.block(&block.block);
+                    let new =
+                        new.filter(|_| block.differences.iter().any(|one| one.key == WHEN_FULL));
+                    if let Some(new) = new {
+                        let actions = &update.after.blocks[new].when_full;
+                        current.run.set_when_full(&block.block, actions);
+                        let text = match update.after.blocks[new].when_full_json() {
+                            Some(actions) => format!("`{WHEN_FULL}` is {actions}"),
+                            None => format!("`{WHEN_FULL}` is wait"),
+                        };
+                        current.run.tell(EventKind::Retuned, Some(&block.block), text);
+                    }
                 }
                 let names = update.blocks.iter().filter(|block| block.step == Step::Retune);
                 let names: Vec<String> = names.map(|block| format!("`{}`", block.block)).collect();

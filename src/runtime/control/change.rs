@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Key of the action when a queue is full, which belongs to the edges and changes without the block.
+pub(super) const WHEN_FULL: &str = "when_full";
 /// Longest frame interval assumed in time limits.
 const LONGEST: Duration = Duration::from_hours(24);
 /// Shortest time limit for a block to finish a frame, on a busy machine, too.
@@ -164,6 +166,7 @@ pub(super) fn differences(old: &PlannedBlock, new: &PlannedBlock) -> Vec<Differe
     compare("implementation".to_owned(), json!(old.implementation), json!(new.implementation));
     compare("device".to_owned(), json!(old.device.to_string()), json!(new.device.to_string()));
     compare("on_fault".to_owned(), json!(old.on_fault.name()), json!(new.on_fault.name()));
+    compare(WHEN_FULL.to_owned(), json!(old.when_full_json()), json!(new.when_full_json()));
     compare("content".to_owned(), json!(old.configured.content()), json!(new.configured.content()));
     let keys = |block: &PlannedBlock| -> Vec<String> {
         block.parameters.as_object().into_iter().flat_map(|all| all.keys().cloned()).collect()

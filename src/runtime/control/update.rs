@@ -1,6 +1,6 @@
 //! Differences between a whole flowgraph and the running one, and the step for each block.
 
-use super::change::differences;
+use super::change::{WHEN_FULL, differences};
 use super::retune::clocks_differ;
 use super::{Change, Control, Difference, Way};
 use fxgraph_core::port::Clock;
@@ -44,6 +44,8 @@ pub struct BlockUpdate {
 pub enum Step {
     /// No change.
     Same,
+    /// Only the action of full queues changes, at once.
+    Queue,
     /// Live update of parameters, at the timestamp of the whole update.
     Retune,
     /// Swap by this method.
@@ -179,6 +181,8 @@ impl Control {
         new: &PlannedBlock,
     ) -> BlockUpdate {
         let differences = differences(old, new);
+        let of_block = differences.iter().filter(|difference| difference.key != WHEN_FULL);
+        let of_block: Vec<Difference> = of_block.cloned().collect();
         let fixed = [
             (feeds(before, old) != feeds(after, new), "its inputs are connected differently"),
             (old.thread != new.thread, "its `thread` differs"),
@@ -188,9 +192,9 @@ impl Control {
         ];
         let step = if let Some((_, why)) = fixed.iter().find(|(is_other, _)| *is_other) {
             Step::Restart((*why).to_owned())
-        } else if differences.is_empty() {
-            Step::Same
-        } else if self.is_live(before, old, &differences) {
+        } else if of_block.is_empty() {
+            if differences.is_empty() { Step::Same } else { Step::Queue }
+        } else if self.is_live(before, old, &of_block) {
             Step::Retune
         } else {
             match self.change(&old.name, form(old, new)) {

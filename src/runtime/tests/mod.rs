@@ -3,6 +3,7 @@
 mod ends;
 mod faults;
 mod flow;
+mod queues;
 mod survival;
 mod swap;
 mod threads;

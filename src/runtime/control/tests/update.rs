@@ -3,6 +3,8 @@
 use super::kinds::totals;
 use super::*;
 use crate::control::{Step, Update, UpdateError};
+use fxgraph_core::edge::WhenFull;
+use serde_json::json;
 
 /// Text of a flowgraph with two totals, `f` and `g`, and a level, whose sinks collect into names that begin with
 /// `name`.
@@ -213,6 +215,61 @@ fn slow_candidate_is_dropped_before_the_next_one_is_built() {
     }
     assert_eq!(totals(71).at_once, 2, "the running block and one candidate");
     stop(&control, running);
+}
+
+#[test]
+fn update_changes_the_action_of_full_queues_and_swaps_keep_it() {
+    // Each frame takes the block a hundred frame intervals.
+    let text = |more: &str| {
+        format!(
+            "flowgraph: g
+blocks:
+  s: {{kind: ticks, parameters: {{period_microseconds: 300}}}}
+  f: {{kind: total, input: s, queue: 2, parameters: {{frames: 2, flaw: slow}}{more}}}
+  o: {{kind: collect, input: f, parameters: {{into: queued}}}}
+  m: {{kind: collect, input: s, parameters: {{into: queued_main}}}}
+"
+        )
+    };
+    let plan = load_text("g.yaml", &text(""), &[], &registry()).result.ok().unwrap();
+    let (control, prepared) = Control::prepared(plan, registry()).unwrap();
+    let running = prepared.start(Options::default()).unwrap();
+    flow(&control);
+    let queue = || control.stats()[1].queues[0];
+    assert_eq!((queue().when_full, queue().dropped), (WhenFull::Wait, 0));
+    let wanted = text(", when_full: drop_oldest");
+    let dropping = update(&control, &wanted);
+    let steps = steps(&dropping);
+    assert_eq!(steps[1], ("f", &Step::Queue));
+    assert!(steps.iter().filter(|step| step.0 != "f").all(|(_, step)| **step == Step::Same));
+    let [difference] = &dropping.blocks[1].differences[..] else { panic!("{:?}", dropping.blocks) };
+    assert_eq!((difference.key.as_str(), &difference.to), ("when_full", &json!("drop_oldest")));
+    control.apply(&dropping, LIMIT, false).unwrap();
+    assert_eq!(queue().when_full, WhenFull::DropOldest);
+    assert_eq!(control.plan().config_hash, dropping.plan().config_hash);
+    assert_eq!(events(&control, EventKind::Retuned), ["`when_full` is \"drop_oldest\""]);
+    flow(&control);
+    assert!(queue().dropped > 0);
+    // The candidate gets the frames that the slow block gets.
+    swap(&control, "f", "kind: tenfold").unwrap();
+    assert_eq!(queue().when_full, WhenFull::DropOldest);
+    flow(&control);
+    // Together with a swap, and back again.
+    let total = ", parameters: {frames: 2}";
+    let other = text("").replace(", parameters: {frames: 2, flaw: slow}", total);
+    let back = update(&control, &other);
+    assert_eq!(back.blocks[1].step, Step::Swap(Way::Seamless));
+    control.apply(&back, LIMIT, false).unwrap();
+    assert_eq!(queue().when_full, WhenFull::Wait);
+    assert_eq!(control.plan().config_hash, back.plan().config_hash);
+    flow(&control);
+    let report = stop(&control, running);
+    assert_eq!(report.failures, []);
+    let main: Vec<u64> = rows("queued_main").iter().map(|row| row.0).collect();
+    assert_eq!(main, (0..report.stats[0].frames_out).collect::<Vec<_>>());
+    let seen = rows("queued");
+    assert!(seen.is_sorted_by(|a, b| a.0 < b.0));
+    assert_eq!(seen.len() as u64 + report.stats[1].queues[0].dropped, main.len() as u64);
 }
 
 #[test]
