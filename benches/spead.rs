@@ -461,7 +461,7 @@ impl Stream {
             }
             let packet = |i| Outgoing { to: *to, head: case.head(*next + i as u64), payload };
             let batch: [_; MAX_PACKETS] = std::array::from_fn(packet);
-            let sent = sender.send(&batch).unwrap() as u64;
+            let sent = sender.send(&batch).unwrap().packets as u64;
             *next += sent;
             packets += sent;
             bytes += sent * case.packet_bytes as u64;

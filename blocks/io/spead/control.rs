@@ -34,12 +34,17 @@ pub struct Control {
     destination: usize,
     number: u64,
     done: usize,
+    /// Whether the network dropped a part of what was sent to this destination, and the destinations before it of which
+    /// it dropped none.
+    is_cut: bool,
+    told: usize,
 }
 
 impl Control {
     /// Creates a heap of which nothing is sent yet.
     pub fn new(items: Vec<Pointer>, payload: Vec<u8>, counter: &mut HeapCounter) -> Self {
-        Self { items, payload, destination: 0, number: counter.take(), done: 0 }
+        let number = counter.take();
+        Self { items, payload, destination: 0, number, done: 0, is_cut: false, told: 0 }
     }
 
     /// Sends as much as fits the socket buffer, with at most `size` bytes of payload per packet; returns whether all of
@@ -58,13 +63,16 @@ impl Control {
         while let Some(&to) = destinations.get(self.destination) {
             let payload = &self.payload[self.done..all.min(self.done + size)];
             let head = Head::new(self.number, all, self.done, payload.len(), &self.items);
-            if send(sender.as_deref_mut(), &[Outgoing { to, head, payload }])? == 0 {
+            let burst = send(sender.as_deref_mut(), &[Outgoing { to, head, payload }])?;
+            if burst.packets == 0 {
                 return Ok(false);
             }
+            self.is_cut |= burst.dropped > 0;
             self.done += payload.len();
             if self.done == all {
                 self.destination += 1;
                 self.done = 0;
+                self.told += usize::from(!std::mem::take(&mut self.is_cut));
                 if self.destination < destinations.len() {
                     self.number = counter.take();
                 }
@@ -76,7 +84,7 @@ impl Control {
     /// Number of destinations that all of it was sent to.
     #[must_use]
     pub fn told(&self) -> usize {
-        self.destination
+        self.told
     }
 
     /// Whether a packet of it was sent.

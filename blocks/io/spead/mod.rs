@@ -9,8 +9,11 @@
 //! - [`timestamp`]: timestamps of which 48 bits are on the wire
 //! - [`descriptor`]: heaps that describe the items of a stream
 //! - [`control`]: heaps without data, and the numbers of heaps
-//! - [`address`]: `a.b.c.d+N:port` and network interfaces
+//! - [`address`]: `a.b.c.d+N:port`
+//! - [`interface`]: network interfaces of this host
 //! - [`sockets`]: UDP sockets of receivers
+//! - [`membership`]: multicast groups, joined again when an interface is made again
+//! - [`outage`]: packets that are dropped while the network takes none
 //! - [`receive`], [`send`]: batched UDP; [`datagrams`]: those that were received together
 //! - [`xdp`]: datagrams from AF_XDP sockets, which bypass the kernel's network stack
 //! - [`port`]: sockets of a receiving thread, of either
@@ -21,8 +24,15 @@ pub mod address;
 pub mod control;
 pub mod datagrams;
 pub mod descriptor;
+pub mod interface;
 pub mod item;
 pub mod link;
+pub mod membership;
+#[cfg(test)]
+pub(crate) mod namespace;
+pub mod outage;
+#[cfg(test)]
+mod outage_tests;
 pub mod packet;
 pub mod pcap;
 mod pcapng;

@@ -1,7 +1,8 @@
 //! Sockets of a receiving thread, of the network stack or of AF_XDP, with one interface for both.
 
+use super::membership::Reports;
 use super::receive::{Batch, Reader, Received};
-use super::sockets;
+use super::sockets::{self, Listener};
 use super::xdp::queue::{Queue, Watched};
 use super::xdp::{self, Causes};
 use socket2::Socket;
@@ -13,7 +14,7 @@ use std::time::Duration;
 /// The sockets of a thread.
 pub enum Port {
     /// UDP sockets.
-    Sockets(Vec<Socket>),
+    Sockets(Vec<Listener>),
     /// AF_XDP sockets, and the addresses of the source.
     Queues(Vec<Queue>, Arc<[SocketAddrV4]>),
 }
@@ -32,7 +33,9 @@ impl Port {
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
         match self {
-            Self::Sockets(sockets) => sockets.iter().map(sockets::buffer_bytes).sum(),
+            Self::Sockets(sockets) => {
+                sockets.iter().map(|socket| sockets::buffer_bytes(socket)).sum()
+            }
             Self::Queues(queues, _) => queues.iter().map(Queue::buffer_bytes).sum(),
         }
     }
@@ -43,18 +46,21 @@ impl Port {
     /// If no descriptor is left.
     pub fn watch(&self) -> io::Result<View> {
         Ok(match self {
-            Self::Sockets(sockets) => {
-                View::Sockets(sockets.iter().map(Socket::try_clone).collect::<io::Result<_>>()?)
-            }
+            Self::Sockets(sockets) => View::Sockets(
+                sockets.iter().map(|socket| socket.try_clone()).collect::<io::Result<_>>()?,
+            ),
             Self::Queues(queues, _) => View::Queues(queues.iter().map(Queue::watch).collect()),
         })
     }
 
-    /// Returns the receiver, whose streams get out of step by at most about `in_step_bytes` in total.
+    /// Returns the receiver, whose streams get out of step by at most about `in_step_bytes` in total. Interfaces that are
+    /// gone or back are reported with `reports`.
     #[must_use]
-    pub fn receiver(self, in_step_bytes: usize) -> Receiver {
+    pub fn receiver(self, in_step_bytes: usize, reports: Reports) -> Receiver {
         match self {
-            Self::Sockets(sockets) => Receiver::Sockets(Batch::new(sockets, in_step_bytes)),
+            Self::Sockets(sockets) => {
+                Receiver::Sockets(Batch::new(sockets, in_step_bytes).reporting(reports))
+            }
             Self::Queues(queues, addresses) => {
                 Receiver::Queues(xdp::Batch::new(queues, addresses, in_step_bytes))
             }

@@ -2,9 +2,9 @@
 #![allow(unsafe_code)] // recvmmsg, poll and their control messages have no safe interface.
 
 use super::datagrams::{Datagrams, Message};
+use super::membership::{Keeper, Reports};
 use super::packet::Packet;
-use super::sockets;
-use socket2::Socket;
+use super::sockets::{self, Listener};
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -96,7 +96,9 @@ pub struct Batch {
     /// Last drop count from the kernel, per socket; and recent mean number of datagrams per message.
     drops: Vec<u32>,
     run_datagrams: Vec<f64>,
-    sockets: Vec<Socket>,
+    sockets: Vec<Listener>,
+    /// Keeps their multicast groups.
+    keeper: Keeper,
     /// Used fraction of the receive buffers, 0 for a socket that was read until it was empty.
     fills: Vec<f32>,
     /// Whether only the heads of the next datagrams are needed, per socket.
@@ -139,12 +141,12 @@ impl Batch {
     /// Creates buffers for `sockets`. When several sockets are read after a pause, their streams get out
     /// of step by at most about `in_step_bytes` in total.
     #[must_use]
-    pub fn new(sockets: Vec<Socket>, in_step_bytes: usize) -> Self {
+    pub fn new(sockets: Vec<Listener>, in_step_bytes: usize) -> Self {
         // SAFETY: a sockaddr_in is plain integers, for which all zeros is a value.
         let name: libc::sockaddr_in = unsafe { zeroed() };
         let room = sockets.iter().map(|s| s.recv_buffer_size().unwrap_or(0)).min().unwrap_or(0);
         let poll =
-            |s: &Socket| libc::pollfd { fd: s.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            |s: &Listener| libc::pollfd { fd: s.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let polls = sockets.iter().map(poll).collect();
         Self {
             buffers: vec![0; BATCH * STRIDE],
@@ -156,6 +158,7 @@ impl Batch {
             fills: vec![0.0; sockets.len()],
             skims: vec![false; sockets.len()],
             sockets,
+            keeper: Keeper::new(),
             messages: Vec::with_capacity(BATCH),
             limits: Vec::with_capacity(BATCH),
             polls,
@@ -164,6 +167,13 @@ impl Batch {
             emptied: false,
             next_count: Instant::now() + COUNT_INTERVAL,
         }
+    }
+
+    /// Reports interfaces that are gone or back with `reports`.
+    #[must_use]
+    pub fn reporting(mut self, reports: Reports) -> Self {
+        self.keeper.report(reports);
+        self
     }
 
     /// Reads the sockets as soon as they have data, at the cost of more system calls: for measurements of latency.
@@ -178,7 +188,7 @@ impl Batch {
     /// # Errors
     /// If the operating system does not report an address.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddrV4>> {
-        let address = |socket: &Socket| {
+        let address = |socket: &Listener| {
             let address = socket.local_addr()?;
             address.as_socket_ipv4().ok_or_else(|| io::ErrorKind::Unsupported.into())
         };
@@ -192,6 +202,8 @@ impl Batch {
             reader.waiting();
             std::thread::sleep(nap);
         }
+        let groups = self.sockets.iter_mut().filter_map(Listener::group);
+        self.keeper.look(Instant::now(), groups);
         let mut total = Received::default();
         if self.sockets.len() == 1 {
             // One socket: read without polling first, which saves a system call for every batch of a
@@ -392,13 +404,16 @@ impl Batch {
     }
 }
 
-/// Ignores errors after which receiving continues: no data, a signal, or an error caused by an earlier
-/// datagram that this host sent.
+/// Ignores errors after which receiving continues: no data, a signal, an error caused by an earlier datagram that this
+/// host sent, or the state of the network.
 fn retry_later(error: io::Error) -> io::Result<()> {
     match error.kind() {
         io::ErrorKind::WouldBlock
         | io::ErrorKind::Interrupted
-        | io::ErrorKind::ConnectionRefused => Ok(()),
+        | io::ErrorKind::ConnectionRefused
+        | io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::NetworkDown => Ok(()),
         _ => Err(error),
     }
 }

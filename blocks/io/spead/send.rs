@@ -2,21 +2,25 @@
 //! supported.
 #![allow(unsafe_code)] // sendmmsg and its control messages have no safe interface.
 
-use super::address;
+use super::outage::{Cause, Exit};
 use super::packet::Head;
-use fxgraph::BlockError;
+use fxgraph::{BlockError, Env, Patience};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Largest number of packets in one call of [`Sender::send`]; older kernels do not segment 64 at once.
 pub const MAX_PACKETS: usize = 60;
 /// Largest number of bytes that the kernel segments at once.
 const MAX_COALESCED: usize = 65_000;
-/// Control words of a message: a header and one 16-bit segment size.
-const CONTROL_WORDS: usize = 4;
+/// Control words of a message: source address and interface, and one 16-bit segment size, each with a header.
+const CONTROL_WORDS: usize = 8;
+/// Longest time for which the send buffer may be full before packets are dropped.
+const FULL: Duration = Duration::from_secs(1);
 
 /// Bytes of packets of one heap sent at once, between two readings of the clock.
 const BURST_BYTES: usize = 1 << 16;
@@ -48,12 +52,12 @@ impl Outgoing<'_> {
     }
 }
 
-/// Sends `packets` with the socket of a started sink; returns the number that the kernel accepted, 0 if the socket buffer
-/// is full.
+/// Sends `packets` with the socket of a started sink; returns those that the kernel accepted or that were dropped, none
+/// if the socket buffer is full.
 ///
 /// # Errors
 /// If the sink was not started, or if the socket fails.
-pub fn send(sender: Option<&mut Sender>, packets: &[Outgoing<'_>]) -> Result<usize, BlockError> {
+pub fn send(sender: Option<&mut Sender>, packets: &[Outgoing<'_>]) -> Result<Burst, BlockError> {
     let sender = sender.ok_or_else(|| BlockError::new("the sink was not started"))?;
     sender.send(packets).map_err(|error| {
         let to = packets.first().map(|packet| packet.to.to_string()).unwrap_or_default();
@@ -61,24 +65,33 @@ pub fn send(sender: Option<&mut Sender>, packets: &[Outgoing<'_>]) -> Result<usi
     })
 }
 
-/// Packets that were sent together.
+/// Packets that were sent, or dropped, together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Burst {
-    /// Their number.
+    /// Number of packets sent and dropped.
     pub packets: usize,
-    /// Bytes, headers included.
+    /// Number of packets dropped because the network takes none.
+    pub dropped: usize,
+    /// Bytes sent, headers included.
     pub bytes: usize,
-    /// Bytes of payload.
+    /// Bytes of payload sent and dropped.
     pub payload_bytes: usize,
 }
 
 impl Burst {
-    /// Sums up `packets`.
+    /// Number of packets sent.
     #[must_use]
-    pub fn of(packets: &[Outgoing<'_>]) -> Self {
-        Self {
-            packets: packets.len(),
-            bytes: packets.iter().map(Outgoing::len).sum(),
-            payload_bytes: packets.iter().map(|packet| packet.payload.len()).sum(),
+    pub fn sent(&self) -> usize {
+        self.packets - self.dropped
+    }
+
+    fn add(&mut self, packets: &[Outgoing<'_>], are_sent: bool) {
+        self.packets += packets.len();
+        self.payload_bytes += packets.iter().map(|packet| packet.payload.len()).sum::<usize>();
+        if are_sent {
+            self.bytes += packets.iter().map(Outgoing::len).sum::<usize>();
+        } else {
+            self.dropped += packets.len();
         }
     }
 }
@@ -101,25 +114,41 @@ pub fn send_burst<'a>(
         *slot = packet(at);
         count += 1;
     }
-    let sent = send(sender, &packets[..count])?;
-    Ok(Burst::of(&packets[..sent]))
+    send(sender, &packets[..count])
 }
 
-/// A socket that sends to any destination.
+/// A socket that sends to any destination. Source address and interface are given with each message: the socket keeps
+/// its port, by which receivers know the sender, when the interface is made again or gets another address.
 pub struct Sender {
     socket: Socket,
     coalesce: bool,
+    exit: Arc<Exit>,
+    /// Counts the time in which the socket buffer is full.
+    full: Patience,
 }
 
 impl Sender {
-    /// Opens a socket that sends from `interface`, with `ttl` for multicast.
+    /// Opens a socket that sends from `interface`, with `ttl` for multicast. Every error of the network ends it.
+    ///
+    /// # Errors
+    /// If the interface does not exist or has no IPv4 address.
     pub fn open(interface: Option<&str>, ttl: u32) -> Result<Self, BlockError> {
-        let ip = interface
-            .map(|name| address::interface(name).map_err(|e| BlockError::new(e.to_string())))
-            .transpose()?;
-        let socket = open(ip, ttl)
+        Self::of(Exit::new(interface, None)?, ttl)
+    }
+
+    /// Opens the socket of the block of `env`, which survives outages of the network: packets are dropped meanwhile, counted
+    /// and reported.
+    ///
+    /// # Errors
+    /// If the interface does not exist or has no IPv4 address.
+    pub fn lasting(interface: Option<&str>, ttl: u32, env: &Env) -> Result<Self, BlockError> {
+        Self::of(Exit::new(interface, Some(env))?, ttl)
+    }
+
+    fn of(exit: Exit, ttl: u32) -> Result<Self, BlockError> {
+        let socket = open(ttl)
             .map_err(|error| BlockError::new("cannot open a socket to send from").because(error))?;
-        Ok(Self { socket, coalesce: true })
+        Ok(Self { socket, coalesce: true, exit: Arc::new(exit), full: Patience::new(FULL) })
     }
 
     /// Duplicates the socket for another thread: receivers see one sender.
@@ -130,7 +159,8 @@ impl Sender {
         let socket = self.socket.try_clone();
         let socket =
             socket.map_err(|error| BlockError::new("cannot duplicate a socket").because(error))?;
-        Ok(Self { socket, coalesce: self.coalesce })
+        let exit = Arc::clone(&self.exit);
+        Ok(Self { socket, coalesce: self.coalesce, exit, full: Patience::new(FULL) })
     }
 
     /// Disables segmentation by the kernel: every packet is sent as a datagram of its own, as from a sender
@@ -139,17 +169,50 @@ impl Sender {
         self.coalesce = false;
     }
 
-    /// Sends up to [`MAX_PACKETS`] of `packets`; returns the number that the kernel accepted, 0 if the socket buffer is
-    /// full. Packets of equal length that follow each other to one destination cost little more than one.
-    pub fn send(&mut self, packets: &[Outgoing<'_>]) -> io::Result<usize> {
-        loop {
-            match self.try_send(&packets[..packets.len().min(MAX_PACKETS)]) {
+    /// Sends up to [`MAX_PACKETS`] of `packets`; returns those that the kernel accepted, none if the socket buffer is
+    /// full, and those that were dropped before them. Packets of equal length that follow each other to one destination
+    /// cost little more than one.
+    pub fn send(&mut self, packets: &[Outgoing<'_>]) -> io::Result<Burst> {
+        let packets = &packets[..packets.len().min(MAX_PACKETS)];
+        let mut burst = Burst::default();
+        while burst.packets < packets.len() {
+            let rest = &packets[burst.packets..];
+            let error = match self.try_send(rest) {
+                Ok(count) => {
+                    self.full.renew();
+                    self.exit.sent();
+                    burst.add(&rest[..count], true);
+                    break;
+                }
+                Err(error) => error,
+            };
+            let now = Instant::now();
+            if no_room(&error) {
+                if self.full.left(now).is_none() && self.exit.survives() {
+                    self.exit.dropped(rest.len() as u64, Cause::Full, now, || error.to_string());
+                    burst.add(rest, false);
+                }
+                break;
+            }
+            if self.exit.has_moved(now) {
+                continue;
+            }
+            match self.exit.passes(&error) {
+                Some(cause) => {
+                    // The error is that of the first message: others may have another destination.
+                    let lost = &rest[..self.run(rest)];
+                    let why = || format!("cannot send to {}: {error}", rest[0].to);
+                    self.exit.dropped(lost.len() as u64, cause, now, why);
+                    burst.add(lost, false);
+                }
                 // Without support for segmentation, the kernel returns one of these errors.
-                Err(error) if self.coalesce && cannot_coalesce(&error) => self.coalesce = false,
-                Err(error) if no_room(&error) => return Ok(0),
-                result => return result,
+                None if self.coalesce && cannot_coalesce(&error) => self.coalesce = false,
+                // The next call reports it.
+                None if burst.packets > 0 => break,
+                None => return Err(error),
             }
         }
+        Ok(burst)
     }
 
     fn try_send(&self, packets: &[Outgoing<'_>]) -> io::Result<usize> {
@@ -167,6 +230,7 @@ impl Sender {
                 iovec.iov_len = part.len();
             }
         }
+        let source = self.exit.source();
         let (mut messages, mut first) = (0, 0);
         while first < packets.len() {
             let run = self.run(&packets[first..]);
@@ -182,9 +246,12 @@ impl Sender {
             header.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
             header.msg_iov = iovecs[2 * first..].as_mut_ptr();
             header.msg_iovlen = (2 * run) as _;
-            if run > 1 {
-                set_segment(header, &mut control[messages], packets[first].len() as u16);
-            }
+            let segment = (run > 1).then_some(packets[first].len() as u16);
+            let source = source.map(|(ip, index)| {
+                // The route chooses the interface to a host.
+                (ip, if to.ip().is_multicast() { index } else { 0 })
+            });
+            set_control(header, &mut control[messages], source, segment);
             counts[messages] = run;
             messages += 1;
             first += run;
@@ -216,12 +283,9 @@ impl Sender {
     }
 }
 
-fn open(interface: Option<Ipv4Addr>, ttl: u32) -> io::Result<Socket> {
+fn open(ttl: u32) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
-    if let Some(ip) = interface {
-        socket.bind(&SocketAddrV4::new(ip, 0).into())?;
-        socket.set_multicast_if_v4(&ip)?;
-    }
+    socket.bind(&SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0).into())?;
     socket.set_multicast_ttl_v4(ttl)?;
     socket.set_multicast_loop_v4(true)?;
     // A smaller buffer still works, with more waiting.
@@ -229,19 +293,46 @@ fn open(interface: Option<Ipv4Addr>, ttl: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn set_segment(header: &mut libc::msghdr, control: &mut [u64; CONTROL_WORDS], bytes: u16) {
-    header.msg_control = control.as_mut_ptr().cast();
-    // SAFETY: `control` has room for one message with a 16-bit value (24 of its 32 bytes), is
-    // aligned for its header, and outlives `header`'s use.
-    unsafe {
-        header.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as _;
-        if let Some(message) = libc::CMSG_FIRSTHDR(header).as_mut() {
-            message.cmsg_level = libc::SOL_UDP;
-            message.cmsg_type = libc::UDP_SEGMENT;
-            message.cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
-            *libc::CMSG_DATA(message).cast::<[u8; 2]>() = bytes.to_ne_bytes();
-        }
+/// Gives `header` the source address and interface, and the bytes of a segment, of its packets.
+fn set_control(
+    header: &mut libc::msghdr,
+    control: &mut [u64; CONTROL_WORDS],
+    source: Option<(Ipv4Addr, u32)>,
+    segment: Option<u16>,
+) {
+    let mut used = 0;
+    if let Some((ip, index)) = source {
+        let source = libc::in_pktinfo {
+            ipi_ifindex: index.cast_signed(),
+            ipi_spec_dst: libc::in_addr { s_addr: u32::from(ip).to_be() },
+            ipi_addr: libc::in_addr { s_addr: 0 },
+        };
+        used += put(&mut control[used..], (libc::IPPROTO_IP, libc::IP_PKTINFO), source);
     }
+    if let Some(bytes) = segment {
+        used += put(&mut control[used..], (libc::SOL_UDP, libc::UDP_SEGMENT), bytes);
+    }
+    if used > 0 {
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = size_of_val(&control[..used]) as _;
+    }
+}
+
+/// Writes a control message with `value`, a structure without padding; returns the words that it takes.
+fn put<T>(control: &mut [u64], (level, kind): (i32, i32), value: T) -> usize {
+    let bytes = size_of::<T>() as u32;
+    // SAFETY: no pointers.
+    let (len, space) = unsafe { (libc::CMSG_LEN(bytes), libc::CMSG_SPACE(bytes) as usize) };
+    assert!(space <= size_of_val(control) && space.is_multiple_of(8));
+    let message = control.as_mut_ptr().cast::<libc::cmsghdr>();
+    // SAFETY: `control` has room for the message with its header, and is aligned for both.
+    unsafe {
+        (*message).cmsg_len = len as _;
+        (*message).cmsg_level = level;
+        (*message).cmsg_type = kind;
+        libc::CMSG_DATA(message).cast::<T>().write_unaligned(value);
+    }
+    space / 8
 }
 
 fn cannot_coalesce(error: &io::Error) -> bool {

@@ -1,12 +1,15 @@
 //! UDP sockets of receivers: opening them, and the state of their buffers.
 #![allow(unsafe_code)] // Socket options and poll have no safe interface.
 
-use super::address;
+use super::interface::Interface;
+use super::membership::Membership;
 use fxgraph::BlockError;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::Deref;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Socket option that reads the memory of a socket (`asm-generic/socket.h`, Linux 4.12).
@@ -16,25 +19,62 @@ const POLLED: usize = 32;
 /// Longest wait for sockets that this program has closed.
 const RELEASE: Duration = Duration::from_secs(1);
 
-/// Opens one socket per address: multicast groups are joined on `interfaces` in turn.
+/// A socket of a receiver.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    /// The multicast group that it has joined.
+    pub(super) membership: Option<Membership>,
+}
+
+impl Listener {
+    /// The socket, and the multicast group that it has joined.
+    pub(super) fn group(&mut self) -> Option<(&Socket, &mut Membership)> {
+        self.membership.as_mut().map(|membership| (&self.socket, membership))
+    }
+}
+
+impl Deref for Listener {
+    type Target = Socket;
+
+    fn deref(&self) -> &Socket {
+        &self.socket
+    }
+}
+
+/// Options of the sockets of a receiver.
+#[derive(Clone, Debug, Default)]
+pub struct Listening {
+    /// Interfaces on which multicast groups are joined in turn, by name or address.
+    pub interfaces: Vec<String>,
+    /// Senders whose packets to multicast groups are received; empty: all.
+    pub sources: Arc<[Ipv4Addr]>,
+    /// Size of the receive buffer of each socket.
+    pub buffer_bytes: usize,
+}
+
+impl Listening {
+    /// Options of sockets without source-specific groups.
+    #[must_use]
+    pub fn on(interfaces: &[String], buffer_bytes: usize) -> Self {
+        Self { interfaces: interfaces.to_vec(), sources: Arc::default(), buffer_bytes }
+    }
+}
+
+/// Opens one socket per address.
 pub fn open(
     addresses: &[SocketAddrV4],
-    interfaces: &[String],
-    buffer_bytes: usize,
-) -> Result<Vec<Socket>, BlockError> {
-    let interfaces = interfaces
-        .iter()
-        .map(|name| address::interface(name).map_err(|e| BlockError::new(e.to_string())))
-        .collect::<Result<Vec<_>, _>>()?;
-    let open = |(i, address): (usize, &SocketAddrV4)| {
-        let interface = match interfaces.len() {
-            0 => Ipv4Addr::UNSPECIFIED,
-            n => interfaces[i % n],
-        };
-        open_one(*address, interface, buffer_bytes, false)
+    listening: &Listening,
+) -> Result<Vec<Listener>, BlockError> {
+    for name in &listening.interfaces {
+        Interface::with_address(name).map_err(|error| BlockError::new(error.to_string()))?;
+    }
+    let mut interfaces = listening.interfaces.iter().cycle();
+    let open = |address: &SocketAddrV4| {
+        open_one(*address, interfaces.next().map(String::as_str), listening, false)
             .map_err(|error| BlockError::new(cannot_listen(*address, &error)).because(error))
     };
-    addresses.iter().enumerate().map(open).collect()
+    addresses.iter().map(open).collect()
 }
 
 /// Opens the sockets of `threads` threads, at most one per address and thread: with fewer threads than
@@ -45,20 +85,19 @@ pub fn open(
 pub fn open_divided(
     threads: usize,
     addresses: &[SocketAddrV4],
-    interfaces: &[String],
-    buffer_bytes: usize,
-) -> Result<Vec<Vec<Socket>>, BlockError> {
+    listening: &Listening,
+) -> Result<Vec<Vec<Listener>>, BlockError> {
     let threads = threads.max(1);
-    let mut divided: Vec<Vec<Socket>> = (0..threads).map(|_| Vec::new()).collect();
+    let mut divided: Vec<Vec<Listener>> = (0..threads).map(|_| Vec::new()).collect();
     if threads <= addresses.len() {
-        for (i, socket) in open(addresses, interfaces, buffer_bytes)?.into_iter().enumerate() {
+        for (i, socket) in open(addresses, listening)?.into_iter().enumerate() {
             divided[i % threads].push(socket);
         }
         return Ok(divided);
     }
     for (i, address) in addresses.iter().enumerate() {
         let sharing = (i..threads).step_by(addresses.len());
-        let sockets = open_shared(*address, sharing.len(), buffer_bytes)
+        let sockets = open_shared(*address, sharing.len(), listening)
             .map_err(|error| BlockError::new(cannot_listen(*address, &error)).because(error))?;
         for (thread, socket) in sharing.zip(sockets) {
             divided[thread].push(socket);
@@ -71,18 +110,18 @@ pub fn open_divided(
 fn open_shared(
     address: SocketAddrV4,
     count: usize,
-    buffer_bytes: usize,
-) -> io::Result<Vec<Socket>> {
+    listening: &Listening,
+) -> io::Result<Vec<Listener>> {
     if count > 1 && address.ip().is_multicast() {
         return Err(io::Error::other("a multicast group cannot be divided among sockets"));
     }
     // Fails if another program has the port: it could share the port, and get part of the stream.
-    let alone = open_one(address, Ipv4Addr::UNSPECIFIED, buffer_bytes, false)?;
+    let alone = open_one(address, None, listening, false)?;
     if count == 1 {
         return Ok(vec![alone]);
     }
     drop(alone);
-    (0..count).map(|_| open_one(address, Ipv4Addr::UNSPECIFIED, buffer_bytes, true)).collect()
+    (0..count).map(|_| open_one(address, None, listening, true)).collect()
 }
 
 fn cannot_listen(address: SocketAddrV4, error: &io::Error) -> String {
@@ -93,6 +132,13 @@ fn cannot_listen(address: SocketAddrV4, error: &io::Error) -> String {
         io::ErrorKind::AddrNotAvailable if !address.ip().is_multicast() => {
             format!("cannot listen on {address}: no interface of this host has that address")
         }
+        _ if error.raw_os_error() == Some(libc::ENODEV) && address.ip().is_multicast() => format!(
+            "cannot join the multicast group {address}: no route leads to it; name the interface on which its packets arrive"
+        ),
+        _ if error.raw_os_error() == Some(libc::ENOBUFS) && address.ip().is_multicast() => format!(
+            "cannot join the multicast group {address}: the kernel allows a socket fewer sources; name fewer, or raise \
+             net.ipv4.igmp_max_msf"
+        ),
         _ => format!("cannot listen on {address}: {error}"),
     }
 }
@@ -141,19 +187,18 @@ pub(super) fn once_released(taken: i32, bind: impl Fn() -> io::Result<()>) -> io
 
 fn open_one(
     address: SocketAddrV4,
-    interface: Ipv4Addr,
-    buffer_bytes: usize,
+    interface: Option<&str>,
+    listening: &Listening,
     is_shared: bool,
-) -> io::Result<Socket> {
+) -> io::Result<Listener> {
     let socket = bind(address, is_shared)?;
-    if address.ip().is_multicast() {
-        socket.join_multicast_v4(address.ip(), &interface)?;
-    }
-    set_receive_buffer(&socket, buffer_bytes);
+    let join = || Membership::join(&socket, *address.ip(), interface, &listening.sources);
+    let membership = address.ip().is_multicast().then(join).transpose()?;
+    set_receive_buffer(&socket, listening.buffer_bytes);
     // Without these two options packets still arrive, at a higher cost and without the drop count.
     let _ = set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
     let _ = set_option(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
-    Ok(socket)
+    Ok(Listener { socket, membership })
 }
 
 fn set_receive_buffer(socket: &Socket, bytes: usize) {

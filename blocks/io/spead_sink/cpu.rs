@@ -76,7 +76,7 @@ impl Sink {
             stop_heaps: if parameters.stop_heaps { StopHeaps::Due } else { StopHeaps::None },
             stops_lost: env.counters.loss(
                 "heaps_stop_not_sent",
-                "stop heaps not sent because the socket send buffer was full",
+                "stop heaps not sent because the network took no packets",
             ),
             env: env.clone(),
             terms,
@@ -92,8 +92,16 @@ impl Sink {
         let Some(mut control) = self.control.take() else { return Ok(true) };
         let is_out = self.share.send_control(&mut control)?;
         self.has_sent |= control.has_begun();
+        if is_out && self.stop_heaps == StopHeaps::Begun {
+            self.count_stops(&control);
+        }
         self.control = (!is_out).then_some(control);
         Ok(is_out)
+    }
+
+    /// Counts the destinations that did not get all of a stop heap.
+    fn count_stops(&self, stop: &Control) {
+        self.stops_lost.add((self.terms.destinations.len() - stop.told()) as u64);
     }
 
     fn begin_descriptors(&mut self, now: Instant) {
@@ -153,7 +161,7 @@ impl Sink {
 
 impl Block for Sink {
     fn start(&mut self) -> Result<(), BlockError> {
-        let sender = self.share.open()?;
+        let sender = self.share.open(&self.env)?;
         for share in &mut self.others {
             share.start(sender.duplicate()?);
         }
@@ -210,9 +218,10 @@ impl Block for Sink {
         let began = Instant::now();
         while !self.send_stop()? {
             if began.elapsed() > STOP_TIME {
-                let told = self.control.take().filter(|_| self.stop_heaps == StopHeaps::Begun);
-                let told = told.as_ref().map_or(0, Control::told);
-                self.stops_lost.add((self.terms.destinations.len() - told) as u64);
+                match self.control.take().filter(|_| self.stop_heaps == StopHeaps::Begun) {
+                    Some(stop) => self.count_stops(&stop),
+                    None => self.stops_lost.add(self.terms.destinations.len() as u64),
+                }
                 break;
             }
             std::thread::sleep(RETRY);

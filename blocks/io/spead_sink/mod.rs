@@ -9,7 +9,7 @@ mod threads;
 
 use crate::common::axes;
 use crate::io::pace::{default_catch_up, refuse_catch_up};
-use crate::io::spead::address;
+use crate::io::spead::address::{self, Address};
 use crate::io::spead::descriptor::Elements;
 use crate::io::spead::packet::VALUE_BITS;
 use fxgraph::diagnostic::codes;
@@ -22,7 +22,6 @@ use partial::{Partial, PartialDumps};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use share::{Share, Terms};
-use std::net::SocketAddrV4;
 
 /// Type of the stream that a sink sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -49,7 +48,7 @@ pub enum StreamName {
 pub struct SpeadSink {
     /// Type of the stream: `digitiser`, `f_engine`, `x_engine` or `b_engine`.
     pub stream: StreamName,
-    /// Destinations: `a.b.c.d:port` or, for N + 1 consecutive groups, `a.b.c.d+N:port`. Each group gets an
+    /// Destinations: `a.b.c.d:port`, `name:port` or, for N + 1 consecutive groups, `a.b.c.d+N:port`. Each group gets an
     /// equal block of channels. `b_engine`: one entry per beam.
     pub destinations: Vec<String>,
     /// Network interface, by name or address, to send from.
@@ -118,7 +117,7 @@ impl SpeadSink {
             let help = "give addresses such as 239.10.0.0+7:7148, which is 8 groups";
             refusals.push(parameter("destinations", error.to_string(), help));
         }
-        let mut groups = addresses.iter().filter_map(|a| a.as_ref().ok().map(Vec::len));
+        let mut groups = addresses.iter().filter_map(|a| a.as_ref().ok().map(Address::count));
         let first = groups.next();
         if self.stream == StreamName::BEngine && groups.any(|n| Some(n) != first) {
             refusals.push(parameter(
@@ -187,11 +186,6 @@ impl SpeadSink {
         refusals
     }
 
-    /// Returns all destinations; for beams, those of beam 0 first.
-    fn addresses(&self) -> Vec<SocketAddrV4> {
-        address::parse_all(&self.destinations).unwrap_or_default()
-    }
-
     fn heaps(&self, input: &PortType) -> Result<Heaps, Vec<Refusal>> {
         let mut refusals = self.check();
         let wanted: (&[&str], &[Dtype]) = match self.stream {
@@ -221,7 +215,7 @@ impl SpeadSink {
             ]);
         }
         let beams = input.axis_len("beam").unwrap_or(1);
-        let addresses = self.addresses().len();
+        let addresses = address::count(&self.destinations);
         if self.stream == StreamName::BEngine && beams != self.destinations.len() {
             let message = format!(
                 "`destinations` must have one entry per beam ({beams}), got {}",
@@ -413,7 +407,7 @@ impl KindSpec for SpeadSink {
         let input = &ports.inputs[0];
         let counters = parameters.counters(input, heaps);
         let pace = (parameters.rate, parameters.catch_up);
-        let terms = Terms::new(parameters, heaps.clone(), &env.counters);
+        let terms = Terms::new(parameters, heaps.clone(), &env.counters)?;
         let share = |index| Share::new(index, terms.clone(), pace, counters, input, env);
         let shares = (1..parameters.threads).map(share).collect();
         Ok(Box::new(cpu::Sink::new(parameters, terms.clone(), (share(0), shares), env)))

@@ -2,9 +2,10 @@
 
 use super::heaps::{Heap, Heaps};
 use super::pace::Pace;
+use crate::io::spead::address;
 use crate::io::spead::control::{Control, HeapCounter};
 use crate::io::spead::packet::Head;
-use crate::io::spead::send::{Burst, MAX_PACKETS, Outgoing, Sender, send, send_burst};
+use crate::io::spead::send::{MAX_PACKETS, Outgoing, Sender, send, send_burst};
 use fxgraph::retune::Timed;
 use fxgraph::{BlockError, Counter, Counters, Env, Frame, Gauge, PortType};
 use std::net::SocketAddrV4;
@@ -81,16 +82,22 @@ impl Counts {
 }
 
 impl Terms {
-    pub fn new(parameters: &super::SpeadSink, heaps: Heaps, counters: &Counters) -> Self {
-        Self {
+    /// Looks destinations up that are names.
+    pub fn new(
+        parameters: &super::SpeadSink,
+        heaps: Heaps,
+        counters: &Counters,
+    ) -> Result<Self, BlockError> {
+        Ok(Self {
             heaps: Arc::new(heaps),
-            destinations: parameters.addresses().into(),
+            // For beams, those of beam 0 first.
+            destinations: address::resolve(&parameters.destinations)?.into(),
             packet_payload_bytes: parameters.packet_payload_bytes,
             interface: parameters.interface.clone(),
             ttl: parameters.ttl,
             shares: parameters.threads,
             counts: Counts::new(counters),
-        }
+        })
     }
 }
 
@@ -115,8 +122,9 @@ pub struct Share {
     current: Option<(Job, usize)>,
     /// Heaps being sent: one of several packets, or several of one packet each, those to one destination together.
     sending: Vec<Sending>,
-    /// Payload bytes already sent of a heap of several packets.
+    /// Payload bytes already sent of a heap of several packets, and whether the network dropped one of its packets.
     done: usize,
+    is_cut: bool,
     /// Largest number of heaps that are sent together.
     heaps_together: usize,
     /// Payload of the heap being sent, if it differs from that in the frame.
@@ -165,14 +173,15 @@ impl Share {
             current: None,
             sending: Vec::with_capacity(MAX_PACKETS),
             done: 0,
+            is_cut: false,
             heaps_together: if is_one_packet { heaps_together } else { 1 },
             terms,
         }
     }
 
-    /// Opens the socket of the sink.
-    pub fn open(&self) -> Result<Sender, BlockError> {
-        Sender::open(self.terms.interface.as_deref(), self.terms.ttl)
+    /// Opens the socket of the sink, the block of `env`.
+    pub fn open(&self, env: &Env) -> Result<Sender, BlockError> {
+        Sender::lasting(self.terms.interface.as_deref(), self.terms.ttl, env)
     }
 
     /// Sends with `sender`.
@@ -287,26 +296,31 @@ impl Share {
             }
         };
         let first = &self.sending[0];
-        let (burst, sent) = if self.sending.len() == 1 {
+        let (burst, done, sent) = if self.sending.len() == 1 {
             let range = (self.done, bytes, size);
             let burst = send_burst(self.sender.as_mut(), range, |at| packet(first, at))?;
-            let is_whole = self.done + burst.payload_bytes == bytes;
-            self.done = if is_whole { 0 } else { self.done + burst.payload_bytes };
-            (burst, usize::from(is_whole))
+            self.is_cut |= burst.dropped > 0;
+            self.done += burst.payload_bytes;
+            let is_whole = self.done == bytes;
+            let is_sent = is_whole && !self.is_cut;
+            if is_whole {
+                (self.done, self.is_cut) = (0, false);
+            }
+            (burst, usize::from(is_whole), usize::from(is_sent))
         } else {
             let mut packets = [packet(first, 0); MAX_PACKETS];
             for (slot, sending) in packets.iter_mut().zip(&self.sending) {
                 *slot = packet(sending, 0);
             }
-            let sent = send(self.sender.as_mut(), &packets[..self.sending.len()])?;
-            (Burst::of(&packets[..sent]), sent)
+            let burst = send(self.sender.as_mut(), &packets[..self.sending.len()])?;
+            (burst, burst.packets, burst.sent())
         };
         let counts = &self.terms.counts;
-        counts.packets.add(burst.packets as u64);
+        counts.packets.add(burst.sent() as u64);
         counts.bytes.add(burst.bytes as u64);
         counts.heaps.add(sent as u64);
-        self.sending.drain(..sent);
-        if self.sending.is_empty() {
+        self.sending.drain(..done);
+        if self.sending.is_empty() && sent > 0 {
             // All heaps up to the last one that was begun are sent.
             let last = *next - self.terms.shares;
             let timestamp = self.terms.heaps.timestamp(job.frame.header().timestamp, last);

@@ -4,7 +4,7 @@ use super::layout::{Layout, Stream};
 use super::{Receive, SpeadSource, StreamName};
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::common::flagged_antennas;
-use crate::io::spead::address;
+use crate::io::spead::address::{self, Address};
 use fxgraph::{Dtype, Refusal};
 
 const MAX_HEAP_BYTES: usize = 1 << 30;
@@ -58,6 +58,14 @@ impl SpeadSource {
                 problems.add("addresses", error.to_string(), help);
             }
         }
+        let are_groups = address::parse_all(&self.addresses)
+            .is_ok_and(|all| all.iter().all(Address::is_multicast));
+        problems.0.extend(address::refuse_sources(&self.sources, ("addresses", are_groups)));
+        if !self.sources.is_empty() && (self.pcap.is_some() || self.receive == Receive::AfXdp) {
+            let message = "`sources` needs `receive: socket` and no `pcap`";
+            let help = "remove `sources`, or receive from sockets: only these drop the packets of other senders";
+            problems.add("sources", message, help);
+        }
         self.check_threads(problems);
         if self.receive == Receive::AfXdp {
             self.check_af_xdp(problems);
@@ -91,8 +99,8 @@ impl SpeadSource {
             return;
         }
         let addresses = address::parse_all(&self.addresses).unwrap_or_default();
-        let count = addresses.len();
-        if count > 0 && threads > count && addresses.iter().any(|a| a.ip().is_multicast()) {
+        let count = address::count(&self.addresses);
+        if count > 0 && threads > count && addresses.iter().any(Address::is_multicast) {
             let message = format!(
                 "`threads` must be at most the number of `addresses`, {count}, because they have \
                  multicast groups, got {threads}"
@@ -124,7 +132,8 @@ impl SpeadSource {
             problems.add("interfaces", message, "name each interface once");
         }
         let addresses = address::parse_all(&self.addresses).unwrap_or_default();
-        if let Some(any) = addresses.iter().find(|address| address.ip().is_unspecified()) {
+        let mut listed = addresses.iter().filter_map(Address::listed).flatten();
+        if let Some(any) = listed.find(|address| address.ip().is_unspecified()) {
             let message =
                 format!("`addresses` must be those of packets with `receive: af_xdp`, got {any}");
             let help = "give the address of the interface, such as 10.0.0.1:7148";
@@ -286,8 +295,7 @@ impl SpeadSource {
     }
 
     fn substreams(&self) -> usize {
-        let addresses = address::parse_all(&self.addresses).map_or(1, |all| all.len());
-        self.substreams.unwrap_or(addresses.max(1))
+        self.substreams.unwrap_or(address::count(&self.addresses).max(1))
     }
 
     pub(super) fn dtype(&self) -> Option<Dtype> {

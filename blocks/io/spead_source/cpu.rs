@@ -7,7 +7,8 @@ use super::window::{Options, Window};
 use super::{OnRestart, Receive, SpeadSource};
 use crate::common::flagged_antennas::Flagging;
 use crate::io::spead::link::Lender;
-use crate::io::spead::{address, pcap, receive, sockets, xdp};
+use crate::io::spead::sockets::{self, Listening};
+use crate::io::spead::{address, interface, pcap, receive, xdp};
 use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Counters, Env, Io, Next, Time};
 use std::time::Duration;
@@ -53,17 +54,18 @@ impl Source {
 
     fn input(&self, counters: &Counters) -> Result<Input, BlockError> {
         let parameters = &self.parameters;
-        let addresses = address::parse_all(&parameters.addresses).map_err(|errors| {
-            BlockError::new(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
-        })?;
+        let addresses = address::resolve(&parameters.addresses)?;
         let Some(path) = &parameters.pcap else {
-            let bytes = parameters.receive_buffer_bytes;
+            let buffer_bytes = parameters.receive_buffer_bytes;
             let (threads, interfaces) = (parameters.threads, &parameters.interfaces);
+            interface::report_faults(interfaces, &self.env.events);
             if parameters.receive == Receive::AfXdp {
-                let queues = xdp::open(threads, &addresses, interfaces, bytes)?;
+                let queues = xdp::open(threads, &addresses, interfaces, buffer_bytes)?;
                 return Ok(Input::Network(Network::of_queues(queues, addresses, counters)));
             }
-            let sockets = sockets::open_divided(threads, &addresses, interfaces, bytes)?;
+            let sources = address::sources(&parameters.sources)?;
+            let listening = Listening { interfaces: interfaces.clone(), sources, buffer_bytes };
+            let sockets = sockets::open_divided(threads, &addresses, &listening)?;
             return Ok(Input::Network(Network::new(sockets, counters)));
         };
         let file = pcap::open(path).map_err(|error| {
@@ -76,8 +78,7 @@ impl Source {
     fn options(&self, input: &Input) -> Result<Options, BlockError> {
         let parameters = &self.parameters;
         let is_digitiser = matches!(self.layout.stream, Stream::Digitiser { .. });
-        let addresses = address::parse_all(&parameters.addresses);
-        let addresses = addresses.map_err(|_| BlockError::new("`addresses` are not valid"))?.len();
+        let addresses = address::count(&parameters.addresses);
         // Each antenna has one sender.
         let senders = match parameters.stop_after_senders {
             Some(senders) if is_digitiser => senders.clamp(1, MAX_SENDERS),

@@ -112,7 +112,7 @@ impl InStep {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::io::spead::sockets::open_divided;
+    use crate::io::spead::sockets::{Listening, open_divided};
     use std::net::{SocketAddrV4, UdpSocket};
     use std::sync::mpsc::{Receiver, channel};
 
@@ -123,7 +123,7 @@ mod tests {
     fn two() -> (InStep, Vec<Port>, Vec<SocketAddrV4>) {
         let free = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         let addresses = free.map(|s| s.local_addr().unwrap().to_string().parse().unwrap());
-        let sockets = open_divided(2, &addresses, &[], 1 << 16).unwrap();
+        let sockets = open_divided(2, &addresses, &Listening::on(&[], 1 << 16)).unwrap();
         let sockets: Vec<Port> = sockets.into_iter().map(Port::Sockets).collect();
         let in_step = InStep::new(&sockets, WINDOW).unwrap();
         in_step.reading(0);

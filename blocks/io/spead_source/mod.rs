@@ -16,7 +16,7 @@ pub mod window;
 
 use crate::common::flagged_antennas;
 use crate::common::nyquist::{self, MAX_NYQUIST_ZONE};
-use crate::io::spead::{address, xdp};
+use crate::io::spead::{address, interface, xdp};
 use fxgraph::access::ReadPath;
 use fxgraph::kind::{slow_digitiser, unlikely_band};
 use fxgraph::{
@@ -77,7 +77,7 @@ pub enum Receive {
 pub struct SpeadSource {
     /// Type of the stream: `digitiser` or `f_engine`.
     pub stream: StreamName,
-    /// Addresses to receive on: `a.b.c.d:port` or, for N + 1 consecutive groups, `a.b.c.d+N:port`.
+    /// Addresses to receive on: `a.b.c.d:port`, `name:port` or, for N + 1 consecutive groups, `a.b.c.d+N:port`.
     /// With `pcap`, the destinations to accept; empty accepts all.
     #[param(default)]
     pub addresses: Vec<String>,
@@ -85,6 +85,10 @@ pub struct SpeadSource {
     /// uses interface i mod n.
     #[param(default)]
     pub interfaces: Vec<String>,
+    /// Addresses of the senders whose packets are received (source-specific multicast); empty receives those of all. The
+    /// `addresses` must then be multicast groups.
+    #[param(default)]
+    pub sources: Vec<String>,
     /// Capture file (pcap or pcapng) to read instead of the network.
     pub pcap: Option<ReadPath>,
     /// Samples per second of the ADC.
@@ -267,28 +271,29 @@ impl KindSpec for SpeadSource {
     fn resources(block: &Configured<Self>) -> Resources {
         let Configured { parameters, shape: layout, .. } = block;
         let window = parameters.window(layout);
-        let unicast = |address: &std::net::SocketAddrV4| !address.ip().is_multicast();
-        let addresses = match parameters.pcap {
-            None => address::parse_all(&parameters.addresses).unwrap_or_default(),
+        let parsed: Vec<_> = match parameters.pcap {
+            None => parameters.addresses.iter().map(|text| (text, address::parse(text))).collect(),
             Some(_) => Vec::new(),
         };
-        let grouped = |text: &&String| {
-            parameters.pcap.is_none()
-                && address::parse(text).is_ok_and(|all| all.first().is_some_and(|a| !unicast(a)))
-        };
+        let valid =
+            || parsed.iter().filter_map(|(text, parsed)| Some((*text, parsed.as_ref().ok()?)));
+        let unicast = valid().filter(|(_, address)| !address.is_multicast());
+        let bound = unicast.flat_map(|(text, address)| match address.listed() {
+            Some(all) => all.iter().map(|address| format!("udp {address}")).collect(),
+            None => vec![format!("udp {text}")],
+        });
+        let groups = valid().filter(|(_, address)| address.is_multicast());
         let is_xdp = parameters.receive == Receive::AfXdp && parameters.pcap.is_none();
         let redirected = parameters.interfaces.iter().filter(|_| is_xdp);
-        let queues: usize = redirected.clone().map(|name| xdp::interface::queues(name)).sum();
+        let queues: usize = redirected.clone().map(|name| interface::queues(name)).sum();
         Resources {
             host_bytes: thread::buffer_bytes(parameters.threads)
                 + window * layout.slots() * window::SLOT_BYTES
                 + queues * xdp::queue::allocated_bytes(parameters.receive_buffer_bytes),
             fills: vec![cpu::lent_frames(window)],
             // Several receivers, and several blocks, may share a group.
-            binds: (addresses.iter().filter(|a| unicast(a)).map(|a| format!("udp {a}")))
-                .chain(redirected.map(|name| format!("AF_XDP on {name}")))
-                .collect(),
-            sockets: parameters.addresses.iter().filter(|text| grouped(text)).cloned().collect(),
+            binds: bound.chain(redirected.map(|name| format!("AF_XDP on {name}"))).collect(),
+            sockets: groups.map(|(text, _)| text.clone()).collect(),
             ..Resources::default()
         }
     }

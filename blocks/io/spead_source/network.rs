@@ -9,13 +9,14 @@ use super::thread::{End, Receiving};
 use super::window::{Copies, MAX_THREADS, Outcome};
 use crate::io::spead::datagrams::Datagrams;
 use crate::io::spead::link::TICK;
+use crate::io::spead::membership::Reports;
 use crate::io::spead::port::{Port, View};
 use crate::io::spead::receive::Reader;
+use crate::io::spead::sockets::Listener;
 use crate::io::spead::xdp::queue::Queue;
 use crate::io::spead::xdp::{self, Redirection};
 use fxgraph::overload::{Fill, Overload};
 use fxgraph::{BlockError, Counter, Counters};
-use socket2::Socket;
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -111,7 +112,7 @@ impl XdpCounts {
 
 impl Network {
     /// Creates the input from the UDP sockets of each thread.
-    pub fn new(sockets: Vec<Vec<Socket>>, counters: &Counters) -> Self {
+    pub fn new(sockets: Vec<Vec<Listener>>, counters: &Counters) -> Self {
         let counts = Counts::new(
             counters,
             "datagrams dropped by the kernel because a socket buffer was full; raise receive_buffer_bytes and net.core.rmem_max, or give the block a core",
@@ -174,6 +175,7 @@ impl Network {
             in_step,
             turn_bytes,
             counts: self.counts,
+            reports: Reports::new(&env.events),
         });
         let mut ports = self.ports.into_iter();
         let own = ports.next().unwrap_or_else(|| Port::Sockets(Vec::new()));
@@ -218,6 +220,7 @@ struct Team {
     /// Bytes that a thread reads from one of its sockets before the next one.
     turn_bytes: usize,
     counts: Counts,
+    reports: Reports,
 }
 
 /// Ends the stream for all threads when one thread ends, also by a panic.
@@ -252,7 +255,7 @@ impl Team {
     fn receive(&self, index: usize, port: Port, fill: Fill) {
         let _end = EndOfAll(&self.is_over);
         let count = port.sockets();
-        let mut receiver = port.receiver(self.turn_bytes * count);
+        let mut receiver = port.receiver(self.turn_bytes * count, self.reports.clone());
         let (copies, notes) = (Copies::new(), Notes::default());
         let mut inlet = Inlet { team: self, index, copies, notes, fill };
         while !self.is_over() {

@@ -1,11 +1,10 @@
-//! `receive: af_xdp` on virtual interfaces, in network namespaces of their own.
-//!
-//! The tests need root and `ip`, and are skipped with a reason on stderr without them.
-#![allow(unsafe_code)] // unshare, capset and packet sockets have no safe interface.
+//! `receive: af_xdp` on virtual interfaces, and interfaces that are made again, in network namespaces of their own.
+#![allow(unsafe_code)] // capset and packet sockets have no safe interface.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
 use crate::io::spead::item;
+use crate::io::spead::namespace::{interface, ip, on_host, unshare};
 use crate::io::spead::packet::{Head, Pointer};
 use crate::io::spead::xdp::headers::tests::{packet, seal};
 use fxgraph::edge::Harness;
@@ -13,7 +12,6 @@ use fxgraph::{Env, Next, Ports};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
-use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -28,53 +26,6 @@ const GROUP: &str = "239.77.0.1:7148";
 /// Ethernet, IPv4.
 const IP: usize = 14;
 const UDP: usize = 34;
-
-fn skip(reason: &str) {
-    let thread = std::thread::current();
-    // Not `eprintln`, which the test runner keeps to itself.
-    let name = thread.name().unwrap_or_default();
-    let _ = writeln!(std::io::stderr(), "test {name} skipped: {reason}");
-}
-
-/// Gives this thread, and its threads, a new network namespace.
-fn unshare() -> bool {
-    // SAFETY: no pointers; only this thread is affected.
-    unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 }
-}
-
-fn ip(arguments: &str) -> String {
-    let output = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {arguments}: {error}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Runs `test` on a thread in a namespace with the interface `rx0`, which has 10.77.0.1 and `queues` receive queues; its
-/// peer is `tx0`.
-fn on_host(queues: usize, test: impl FnOnce() + Send) {
-    if !std::env::split_paths("/usr/sbin:/usr/bin:/sbin:/bin").any(|p| p.join("ip").exists()) {
-        return skip("there is no `ip`");
-    }
-    let run = || {
-        if !unshare() {
-            return false;
-        }
-        let of = format!("numrxqueues {queues} numtxqueues {queues}");
-        ip(&format!(
-            "link add rx0 address 02:00:00:00:00:01 mtu 9000 {of} type veth peer name tx0 mtu 9000 {of}"
-        ));
-        ip("address add 10.77.0.1/24 dev rx0");
-        ["lo", "rx0", "tx0"].iter().for_each(|name| _ = ip(&format!("link set {name} up")));
-        test();
-        true
-    };
-    let ran = std::thread::scope(|scope| scope.spawn(run).join());
-    match ran {
-        Ok(true) => {}
-        Ok(false) => skip("network namespaces need root"),
-        Err(panic) => std::panic::resume_unwind(panic),
-    }
-}
 
 /// Socket that sends packets with their headers on an interface.
 struct Wire {
@@ -438,6 +389,63 @@ fn packets_without_room_are_counted() {
     });
 }
 
+/// Runs `line` while `wire` sends heaps of the frames from `from` on, until a frame of one of them is complete; returns
+/// the number of the next frame.
+fn pass_frames(line: &mut Line, wire: &Wire, from: u64) -> u64 {
+    let mut next = from;
+    let deadline = Instant::now() + WAIT;
+    while !line.frames.iter().any(|(timestamp, validity, _)| {
+        *timestamp >= from * HEAPS * SHORT as u64 && *validity == [1; HEAPS as usize]
+    }) {
+        assert!(Instant::now() < deadline, "no frame arrives");
+        (0..HEAPS).for_each(|h| wire.send(&framed(GROUP, &heap(SHORT, next, h))));
+        next += 1;
+        assert_eq!(line.run(), Next::Wait);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    next
+}
+
+#[test]
+fn group_is_joined_again_on_an_interface_that_is_made_again() {
+    on_host(1, || {
+        for named in ["rx0", "10.77.0.1"] {
+            let extra = json!({"receive": "socket", "addresses": [GROUP], "interfaces": [named]});
+            let mut line = Line::start(SHORT, &extra).unwrap();
+            let events = std::sync::Arc::new(fxgraph::event::Events::default());
+            line.env.events.redirect(Some((std::sync::Arc::clone(&events), "source".to_owned())));
+            let next = pass_frames(&mut line, &Wire::new(), 0);
+            ip("link delete rx0");
+            line.run_until("no event", |_| {
+                events
+                    .since(0)
+                    .iter()
+                    .any(|event| event.text.contains(&format!("`{named}` is gone")))
+            });
+            interface(1);
+            let next = pass_frames(&mut line, &Wire::new(), next);
+            let texts: Vec<_> = events.since(0).into_iter().map(|event| event.text).collect();
+            assert!(texts.iter().any(|text| text.contains("is there again")), "{texts:?}");
+            // Down and up again, the kernel keeps the group.
+            ip("link set rx0 down");
+            ip("link set rx0 up");
+            pass_frames(&mut line, &Wire::new(), next);
+        }
+    });
+}
+
+#[test]
+fn af_xdp_survives_an_interface_that_is_down_for_a_time() {
+    on_host(1, || {
+        let extra = json!({"receive": "af_xdp", "addresses": [GROUP]});
+        let mut line = Line::start(SHORT, &extra).unwrap();
+        let next = pass_frames(&mut line, &Wire::new(), 0);
+        ip("link set rx0 down");
+        ip("link set rx0 up");
+        pass_frames(&mut line, &Wire::new(), next);
+    });
+}
+
 fn has_program() -> bool {
     ip("link show rx0").contains("xdp")
 }
@@ -537,6 +545,18 @@ fn parameters_that_af_xdp_does_not_support_are_rejected() {
     assert!(xdp(json!({"interfaces": ["a", "b", "a"]})).contains("got `a` twice"));
     assert!(xdp(json!({"addresses": ["0.0.0.0:7148"]})).contains("got 0.0.0.0:7148"));
     assert!(xdp(json!({"pcap": "x.pcap"})).contains("must be `socket` with `pcap`"));
+    let sources =
+        |addresses: &str, source: &str| json!({"addresses": [addresses], "sources": [source]});
+    assert!(xdp(sources(GROUP, "10.0.0.1")).contains("`sources` needs `receive: socket`"));
+    assert!(
+        errors(sources(UNICAST, "10.0.0.1"))
+            .contains("`sources` needs multicast groups in `addresses`")
+    );
+    assert!(
+        errors(sources(GROUP, "x"))
+            .contains("`sources` must be IPv4 addresses of senders, got `x`")
+    );
+    assert!(parameters(SHORT, &sources(GROUP, "10.0.0.1")).layout().is_ok());
     let several = json!({"receive": "af_xdp", "threads": 2, "addresses": [GROUP]});
     assert!(parameters(SHORT, &several).layout().is_ok());
 }

@@ -71,6 +71,7 @@ pub struct Sink {
     unsent_annotations: Counter,
     stops_lost: Counter,
     last_sent: Gauge,
+    env: Env,
 }
 
 /// The frame that is being sent.
@@ -82,20 +83,27 @@ struct Sending {
     length: usize,
     before_tail: usize,
     done: usize,
+    /// Whether the network dropped one of its packets.
+    is_cut: bool,
 }
 
 /// Item pointers of a heap with data.
 const ITEMS: usize = 11;
 
 impl Sink {
-    pub(super) fn new(parameters: StreamSink, described: Described, pace: Pace, env: &Env) -> Self {
+    /// Looks the destination up if it is a name.
+    pub(super) fn new(
+        parameters: StreamSink,
+        described: Described,
+        pace: Pace,
+        env: &Env,
+    ) -> Result<Self, BlockError> {
         let counters = &env.counters;
-        let destination = address::parse(&parameters.destination).ok();
-        let destination = destination.and_then(|all| all.first().copied());
+        let destination = address::resolve([&parameters.destination])?;
         let run = run_identifier();
-        Self {
-            // The parameters were checked.
-            destination: destination.unwrap_or(SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 9)),
+        Ok(Self {
+            // The parameters were checked: it is one.
+            destination: destination[0],
             descriptors: described.heap(run),
             enabled: Timed::new(parameters.enabled),
             changes: Changes::default(),
@@ -128,13 +136,14 @@ impl Sink {
             ),
             stops_lost: counters.loss(
                 "heaps_stop_not_sent",
-                "stop heaps not sent because the socket send buffer was full",
+                "stop heaps not sent because the network took no packets",
             ),
             last_sent: counters.gauge(
                 "last_sent_timestamp_samples",
                 "timestamp, in ADC samples, of the last heap sent",
             ),
-        }
+            env: env.clone(),
+        })
     }
 
     /// Begins to send a heap without data.
@@ -148,6 +157,9 @@ impl Sink {
         let size = self.parameters.packet_payload_bytes;
         let to = std::slice::from_ref(&self.destination);
         let is_out = control.send(self.sender.as_mut(), to, size, &mut self.counter)?;
+        if is_out && self.stops > 0 {
+            self.stops_lost.add((to.len() - control.told()) as u64);
+        }
         self.control = (!is_out).then_some(control);
         Ok(is_out)
     }
@@ -229,7 +241,8 @@ impl Sink {
         ];
         let (length, counter) = (before_tail + self.tail.len(), self.counter.take());
         self.sequence += 1;
-        self.current = Some(Sending { frame, items, counter, length, before_tail, done: 0 });
+        self.current =
+            Some(Sending { frame, items, counter, length, before_tail, done: 0, is_cut: false });
         Ok(())
     }
 
@@ -249,10 +262,11 @@ impl Sink {
         };
         let range = (sending.done, sending.length, size);
         let burst = send_burst(self.sender.as_mut(), range, packet)?;
-        self.sent_packets.add(burst.packets as u64);
+        self.sent_packets.add(burst.sent() as u64);
         self.sent_bytes.add(burst.bytes as u64);
         sending.done += burst.payload_bytes;
-        if sending.done == sending.length {
+        sending.is_cut |= burst.dropped > 0;
+        if sending.done == sending.length && !sending.is_cut {
             self.sent_heaps.add(1);
             self.last_sent.set(sending.frame.header().timestamp as f64);
         }
@@ -285,7 +299,7 @@ impl Sink {
 impl Block for Sink {
     fn start(&mut self) -> Result<(), BlockError> {
         let interface = self.parameters.interface.as_deref();
-        self.sender = Some(Sender::open(interface, self.parameters.ttl)?);
+        self.sender = Some(Sender::lasting(interface, self.parameters.ttl, &self.env)?);
         Ok(())
     }
 

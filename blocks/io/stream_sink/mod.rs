@@ -16,7 +16,7 @@ use fxgraph::{
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "stream_sink", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct StreamSink {
-    /// Destination: `a.b.c.d:port`, a host or a multicast group.
+    /// Destination: `a.b.c.d:port` or `name:port`, a host or a multicast group.
     pub destination: String,
     /// Network interface, by name or address, to send from.
     pub interface: Option<String>,
@@ -52,9 +52,9 @@ impl StreamSink {
             Err(error) => {
                 refusals.push(Refusal::parameter("destination", error.to_string()).help(help));
             }
-            Ok(all) if all.len() > 1 => {
+            Ok(all) if all.count() > 1 => {
                 let message =
-                    format!("`destination` must be one address, got {} groups", all.len());
+                    format!("`destination` must be one address, got {} groups", all.count());
                 refusals.push(Refusal::parameter("destination", message).help(help));
             }
             Ok(_) => {}
@@ -88,7 +88,7 @@ impl KindSpec for StreamSink {
         let input = &ports.inputs[0];
         let (bytes, hz) = (input.bytes_per_second(), input.clock.adc_sample_rate_hz);
         let pace = Pace::new(bytes, hz, parameters.rate, parameters.catch_up, Some(env));
-        Ok(Box::new(cpu::Sink::new(parameters.clone(), described.clone(), pace, env)))
+        Ok(Box::new(cpu::Sink::new(parameters.clone(), described.clone(), pace, env)?))
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Described> {

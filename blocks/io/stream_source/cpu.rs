@@ -4,12 +4,13 @@ use super::window::{Options, Window};
 use super::{OnStop, StreamSource};
 use crate::io::spead::datagrams::Datagrams;
 use crate::io::spead::link::{Frames, Lender, Link, Report, TICK};
+use crate::io::spead::membership::Reports;
 use crate::io::spead::port::Port;
-use crate::io::spead::{address, sockets};
+use crate::io::spead::sockets::{self, Listener, Listening};
+use crate::io::spead::{address, interface};
 use crate::io::stream::Described;
 use fxgraph::runtime::EventKind;
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next};
-use socket2::Socket;
 use std::time::{Duration, Instant};
 
 /// Frames that the thread may have at once.
@@ -36,10 +37,12 @@ impl Source {
 impl Block for Source {
     fn start(&mut self) -> Result<(), BlockError> {
         let parameters = &self.parameters;
-        let addresses = address::parse(&parameters.source)
-            .map_err(|error| BlockError::new(error.to_string()))?;
+        let addresses = address::resolve([&parameters.source])?;
         let interfaces: Vec<String> = parameters.interface.iter().cloned().collect();
-        let sockets = sockets::open(&addresses, &interfaces, parameters.receive_buffer_bytes)?;
+        interface::report_faults(&interfaces, &self.env.events);
+        let sources = address::sources(&parameters.sources)?;
+        let buffer_bytes = parameters.receive_buffer_bytes;
+        let sockets = sockets::open(&addresses, &Listening { interfaces, sources, buffer_bytes })?;
         let options = parameters.options(&self.described);
         let receiving = Receiving::new(self, options);
         let run = move |link| receiving.run(sockets, link);
@@ -119,7 +122,7 @@ impl Receiving {
     }
 
     /// Runs until the stream ends.
-    fn run(mut self, sockets: Vec<Socket>, mut link: Link) {
+    fn run(mut self, sockets: Vec<Listener>, mut link: Link) {
         // Datagrams that arrive before the flowgraph runs wait in the socket buffer.
         link.wait_for_first();
         let port = Port::Sockets(sockets);
@@ -146,7 +149,7 @@ impl Receiving {
 
     /// Receives until the stream ends; returns the reason.
     fn listen(&mut self, port: Port, link: &mut Link) -> Result<String, BlockError> {
-        let mut receiver = port.receiver(TURN_BYTES);
+        let mut receiver = port.receiver(TURN_BYTES, Reports::new(&self.env.events));
         let mut frames = Timed { link, waited: Duration::ZERO };
         while !frames.link.stopping() {
             let Self { window, .. } = self;

@@ -38,10 +38,14 @@ pub enum OnStop {
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "stream_source", page = "README.md", examples("example.yaml"), outputs("output"))]
 pub struct StreamSource {
-    /// Address to receive on: `a.b.c.d:port`, an address of this host or a multicast group.
+    /// Address to receive on: `a.b.c.d:port` or `name:port`, an address of this host or a multicast group.
     pub source: String,
     /// Network interface, by name or address, on which a multicast group is joined.
     pub interface: Option<String>,
+    /// Addresses of the senders whose packets are received (source-specific multicast); empty receives those of all.
+    /// `source` must then be a multicast group.
+    #[param(default)]
+    pub sources: Vec<String>,
     /// Type of the stream, as in the side file of a recording and in the item `type` of the stream.
     pub r#type: StreamType,
     /// Heaps that are assembled at the same time, for packets that overtake others; by default 50 ms of frames,
@@ -72,12 +76,14 @@ impl StreamSource {
         let help = "give one address, such as 239.10.0.0:7148";
         match address::parse(&self.source) {
             Err(error) => refusals.push(Refusal::parameter("source", error.to_string()).help(help)),
-            Ok(all) if all.len() > 1 => {
-                let message = format!("`source` must be one address, got {} groups", all.len());
+            Ok(all) if all.count() > 1 => {
+                let message = format!("`source` must be one address, got {} groups", all.count());
                 refusals.push(Refusal::parameter("source", message).help(help));
             }
             Ok(_) => {}
         }
+        let is_group = address::parse(&self.source).is_ok_and(|address| address.is_multicast());
+        refusals.extend(address::refuse_sources(&self.sources, ("source", is_group)));
         if let Some(idle) = self.finish_after_seconds
             && !(idle > 0.0 && idle <= 1e9)
         {
@@ -148,8 +154,8 @@ impl KindSpec for StreamSource {
 
     fn resources(block: &Configured<Self>) -> Resources {
         let Configured { parameters, shape: described, .. } = block;
-        let is_group = address::parse(&parameters.source)
-            .is_ok_and(|all| all.first().is_some_and(|address| address.ip().is_multicast()));
+        let is_group =
+            address::parse(&parameters.source).is_ok_and(|address| address.is_multicast());
         let name = parameters.source.clone();
         Resources {
             host_bytes: (4 << 20) + window::host_bytes(parameters.window(described), described),

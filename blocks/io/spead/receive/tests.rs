@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::io::spead::sockets::{open, set_option};
-use socket2::{Domain, Protocol, Type};
+use crate::io::spead::sockets::{Listening, open, set_option};
+use socket2::{Domain, Protocol, Socket, Type};
 use std::net::UdpSocket;
 
 fn free_port() -> u16 {
@@ -14,7 +14,8 @@ fn free_port() -> u16 {
 fn unicast_and_multicast_datagrams_arrive_with_their_sender() {
     let unicast = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
     let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, 71, 48), free_port());
-    let sockets = open(&[unicast, group], &["127.0.0.1".to_owned()], 1 << 16).unwrap();
+    let sockets =
+        open(&[unicast, group], &Listening::on(&["127.0.0.1".to_owned()], 1 << 16)).unwrap();
     let mut batch = Batch::new(sockets, 1 << 20);
     let sender = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
     sender.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into()).unwrap();
@@ -45,7 +46,7 @@ fn unicast_and_multicast_datagrams_arrive_with_their_sender() {
 #[test]
 fn address_of_a_socket_that_a_new_process_has_for_a_moment_is_free() {
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
-    let first = open(&[address], &[], 1 << 16).unwrap();
+    let first = open(&[address], &Listening::on(&[], 1 << 16)).unwrap();
     // As a process has it between its fork and its own program.
     let copy = first[0].try_clone().unwrap();
     drop(first);
@@ -55,9 +56,9 @@ fn address_of_a_socket_that_a_new_process_has_for_a_moment_is_free() {
         closed.send(()).unwrap();
         drop(copy);
     });
-    let second = open(&[address], &[], 1 << 16).unwrap();
+    let second = open(&[address], &Listening::on(&[], 1 << 16)).unwrap();
     is_closed.try_recv().expect("the copy had the address until then");
-    let error = open(&[address], &[], 1 << 16).unwrap_err().to_string();
+    let error = open(&[address], &Listening::on(&[], 1 << 16)).unwrap_err().to_string();
     assert!(error.contains("another program or block has this port"), "{error}");
     drop(second);
 }
@@ -65,7 +66,7 @@ fn address_of_a_socket_that_a_new_process_has_for_a_moment_is_free() {
 #[test]
 fn several_sockets_are_read_in_step() {
     let addresses = [(); 2].map(|()| SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()));
-    let sockets = open(&addresses, &[], 1 << 20).unwrap();
+    let sockets = open(&addresses, &Listening::on(&[], 1 << 20)).unwrap();
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     for (socket, address) in addresses.iter().enumerate() {
         for _ in 0..100 {
@@ -95,7 +96,7 @@ fn several_sockets_are_read_in_step() {
 fn flood_of_tiny_datagrams_does_not_block_the_thread() {
     for len in [0, 1] {
         let addresses = [(); 2].map(|()| SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()));
-        let sockets = open(&addresses, &[], 1 << 20).unwrap();
+        let sockets = open(&addresses, &Listening::on(&[], 1 << 20)).unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         for address in &addresses {
             for _ in 0..200 {
@@ -140,7 +141,7 @@ impl Reader for Skimming {
 /// A socket, and a sender to it that sends runs of datagrams of 1000 bytes.
 fn runs_of_1000() -> (Batch, Socket) {
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
-    let sockets = open(&[address], &[], 1 << 20).unwrap();
+    let sockets = open(&[address], &Listening::on(&[], 1 << 20)).unwrap();
     let sender = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
     set_option(&sender, libc::SOL_UDP, libc::UDP_SEGMENT, 1000).unwrap();
     sender.connect(&address.into()).unwrap();
@@ -195,7 +196,7 @@ fn datagrams_that_may_not_be_payload_are_read_whole_while_others_are_skimmed() {
 fn drops_of_coalesced_runs_count_datagrams() {
     for (segments, tolerance) in [(1_u64, 0.0), (12, 0.1)] {
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
-        let sockets = open(&[address], &[], 1 << 17).unwrap();
+        let sockets = open(&[address], &Listening::on(&[], 1 << 17)).unwrap();
         let mut batch = Batch::new(sockets, 1 << 20);
         let sender = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
         if segments > 1 {
@@ -228,7 +229,7 @@ fn drops_of_coalesced_runs_count_datagrams() {
 #[test]
 fn drops_of_a_silent_socket_are_counted_while_another_one_continues() {
     let addresses = [(); 2].map(|()| SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()));
-    let sockets = open(&addresses, &[], 1 << 17).unwrap();
+    let sockets = open(&addresses, &Listening::on(&[], 1 << 17)).unwrap();
     let mut batch = Batch::new(sockets, 8 << 20);
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     let sent = 1000;

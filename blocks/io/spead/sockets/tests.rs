@@ -15,8 +15,8 @@ fn free_port() -> u16 {
 fn addresses_are_divided_among_threads_and_threads_among_addresses() {
     let addresses = [(); 3].map(|()| SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()));
     let ports = |threads: usize| -> Vec<Vec<usize>> {
-        let sockets = open_divided(threads, &addresses, &[], 1 << 16).unwrap();
-        let of = |socket: &Socket| {
+        let sockets = open_divided(threads, &addresses, &Listening::on(&[], 1 << 16)).unwrap();
+        let of = |socket: &Listener| {
             let at = socket.local_addr().unwrap().as_socket_ipv4().unwrap();
             addresses.iter().position(|address| *address == at).unwrap()
         };
@@ -31,7 +31,7 @@ fn addresses_are_divided_among_threads_and_threads_among_addresses() {
 #[test]
 fn datagrams_of_a_sender_come_to_one_of_several_sockets_in_order() {
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
-    let sockets = open_divided(4, &[address], &[], 1 << 20).unwrap();
+    let sockets = open_divided(4, &[address], &Listening::on(&[], 1 << 20)).unwrap();
     let senders = [(); 8].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
     for i in 0..20_u8 {
         for sender in &senders {
@@ -63,15 +63,17 @@ fn datagrams_of_a_sender_come_to_one_of_several_sockets_in_order() {
 #[test]
 fn address_of_several_threads_is_not_shared_with_another_program() {
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
-    let first = open_divided(2, &[address], &[], 1 << 16).unwrap();
+    let first = open_divided(2, &[address], &Listening::on(&[], 1 << 16)).unwrap();
     for threads in [1, 2] {
-        let error = open_divided(threads, &[address], &[], 1 << 16).unwrap_err().to_string();
+        let error = open_divided(threads, &[address], &Listening::on(&[], 1 << 16))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("has this port"), "{error}");
     }
     drop(first);
-    open_divided(2, &[address], &[], 1 << 16).unwrap();
+    open_divided(2, &[address], &Listening::on(&[], 1 << 16)).unwrap();
     let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, 71, 49), free_port());
-    let error = open_divided(2, &[group], &[], 1 << 16).unwrap_err().to_string();
+    let error = open_divided(2, &[group], &Listening::on(&[], 1 << 16)).unwrap_err().to_string();
     assert!(error.contains("239.255.71.49") && error.contains("divided"), "{error}");
 }
 
@@ -80,11 +82,12 @@ fn errors_name_the_port_the_address_and_the_interface() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-    let error = open(&[address], &[], 4096).unwrap_err().to_string();
+    let error = open(&[address], &Listening::on(&[], 4096)).unwrap_err().to_string();
     assert!(error.contains(&address.to_string()) && error.contains("has this port"), "{error}");
     let foreign = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 7), 7148);
-    let error = open(&[foreign], &[], 4096).unwrap_err().to_string();
+    let error = open(&[foreign], &Listening::on(&[], 4096)).unwrap_err().to_string();
     assert!(error.contains("203.0.113.7"), "{error}");
-    let error = open(&[address], &["no-such0".to_owned()], 4096).unwrap_err().to_string();
+    let error =
+        open(&[address], &Listening::on(&["no-such0".to_owned()], 4096)).unwrap_err().to_string();
     assert!(error.contains("no-such0"), "{error}");
 }

@@ -8,20 +8,18 @@
 //! - `program`: the XDP program, and its link to an interface
 //! - [`queue`]: the socket of a receive queue; `ring`: what it shares with the kernel
 //! - [`headers`]: Ethernet, IPv4 and UDP
-//! - [`interface`]: interfaces and their queues
 #![allow(unsafe_code)] // AF_XDP and bpf have no safe interface.
 
 pub mod headers;
-pub mod interface;
 mod program;
 pub mod queue;
 mod ring;
 
 use super::datagrams::Datagrams;
+use super::interface::Interface;
 use super::receive::{self, Reader, Received};
 use super::sockets;
 use fxgraph::BlockError;
-use interface::Interface;
 use program::Program;
 use queue::{Dropped, Queue, Rejections, Step, Taken};
 use socket2::Socket;

@@ -147,7 +147,8 @@ impl Task<'_> {
             }
             let accepted = sender
                 .send(&packets)
-                .map_err(|error| format!("cannot send to {}: {error}", self.to))?;
+                .map_err(|error| format!("cannot send to {}: {error}", self.to))?
+                .packets;
             done += accepted as u64;
             if accepted == 0 {
                 sleep(RETRY);

@@ -12,7 +12,9 @@ use crate::units;
 use fxgraph::flowgraph::Plan;
 use fxgraph::runtime::{self, BlockStats, Report, Running, with_causes};
 use fxgraph::{BlockError, DeviceName};
-use fxgraph_blocks::io::spead::{address, receive, sockets};
+use fxgraph_blocks::io::spead::interface::Interface;
+use fxgraph_blocks::io::spead::receive;
+use fxgraph_blocks::io::spead::sockets::{self, Listening};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,7 +57,7 @@ impl Addresses {
     /// loopback interface, else multicast groups, whose packets leave the host and return to it.
     pub fn open(name: &str) -> Result<(Self, receive::Batch), Failure> {
         let interface =
-            address::interface(name).map_err(|error| Failure::failed(error.to_string()))?;
+            Interface::with_address(name).map_err(|error| Failure::failed(error.to_string()))?.1;
         let is_loopback = interface.is_loopback();
         let group = |last| if is_loopback { interface } else { Ipv4Addr::new(239, 255, 77, last) };
         let failed = |error: io::Error| Failure::because("no free UDP port", &error);
@@ -75,9 +77,8 @@ impl Addresses {
 /// Opens the receiver of [`CHANNEL_BLOCKS`] consecutive addresses from `first` on, with one free port, and returns them
 /// as a flowgraph names them.
 fn receiver(first: Ipv4Addr, interface: Ipv4Addr) -> Result<(String, receive::Batch), BlockError> {
-    let interfaces = [interface.to_string()];
-    let open =
-        |addresses: &[SocketAddrV4]| sockets::open(addresses, &interfaces, RECEIVE_BUFFER_BYTES);
+    let listening = Listening::on(&[interface.to_string()], RECEIVE_BUFFER_BYTES);
+    let open = |addresses: &[SocketAddrV4]| sockets::open(addresses, &listening);
     let mut opened = open(&[SocketAddrV4::new(first, 0)])?;
     let address = opened.first().and_then(|socket| socket.local_addr().ok()?.as_socket_ipv4());
     let port =

@@ -1,0 +1,258 @@
+//! Multicast groups of receivers, which are joined again when an interface is made again or its address moves.
+//!
+//! A group is joined on an interface by its number. The kernel forgets the groups of an interface that is removed, such as
+//! by a driver that is loaded again or a virtual function that is made again, and the interface that follows it has another
+//! number. Notices of the kernel (rtnetlink) say when to look: addresses and names are read only then.
+#![allow(unsafe_code)] // Source-specific groups have no safe interface by number.
+
+use super::interface::Interfaces;
+use fxgraph::event::{BlockEvents, EventKind};
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
+use socket2::{InterfaceIndexOrAddress, Socket};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Interval at which a thread reads the notices of the kernel.
+const LOOK: Duration = Duration::from_millis(20);
+/// Time after which a group that could not be joined is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// Notices read at once: a flood of them does not hold the thread.
+const MOST_NOTICES: usize = 64;
+
+/// A multicast group that a socket has joined.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    group: Ipv4Addr,
+    /// Senders whose packets are received; empty: all.
+    sources: Arc<[Ipv4Addr]>,
+    /// Name or address of the interface; without it the route to the group decides.
+    interface: Option<String>,
+    /// Number of the interface on which the group is joined; 0 if the kernel has chosen it.
+    index: u32,
+}
+
+impl Membership {
+    /// Joins `group` with `socket`, for packets of `sources` only if there are any.
+    ///
+    /// # Errors
+    /// If no interface is found, or if the kernel does not join the group.
+    pub fn join(
+        socket: &Socket,
+        group: Ipv4Addr,
+        interface: Option<&str>,
+        sources: &Arc<[Ipv4Addr]>,
+    ) -> io::Result<Self> {
+        let (interface, sources) = (interface.map(str::to_owned), Arc::clone(sources));
+        let mut membership = Self { group, sources, interface, index: 0 };
+        membership.index = membership.present(&Interfaces::read()).unwrap_or(0);
+        membership.enter(socket)?;
+        Ok(membership)
+    }
+
+    /// Number of the interface that the group belongs on now.
+    fn present(&self, all: &Interfaces) -> Option<u32> {
+        match &self.interface {
+            Some(asked) => all.find(asked).map(|found| found.index),
+            None => {
+                let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+                probe.connect((self.group, 9)).ok()?;
+                match probe.local_addr().ok()?.ip() {
+                    std::net::IpAddr::V4(ip) => all.index_of(ip),
+                    std::net::IpAddr::V6(_) => None,
+                }
+            }
+        }
+    }
+
+    fn enter(&self, socket: &Socket) -> io::Result<()> {
+        if self.sources.is_empty() {
+            let interface = InterfaceIndexOrAddress::Index(self.index);
+            return socket.join_multicast_v4_n(&self.group, &interface);
+        }
+        self.sources.iter().try_for_each(|source| {
+            let request = libc::group_source_req {
+                gsr_interface: self.index,
+                gsr_group: storage(self.group),
+                gsr_source: storage(*source),
+            };
+            // SAFETY: the option's value is this structure, which outlives the call, and its size is given.
+            let rc = unsafe {
+                libc::setsockopt(
+                    socket.as_raw_fd(),
+                    libc::IPPROTO_IP,
+                    libc::MCAST_JOIN_SOURCE_GROUP,
+                    (&raw const request).cast(),
+                    size_of_val(&request) as libc::socklen_t,
+                )
+            };
+            if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        })
+    }
+
+    /// Joins the group again if its interface is another one now. Returns whether it is joined.
+    fn follow(&mut self, socket: &Socket, all: &Interfaces, reports: &Reports) -> bool {
+        let present = self.present(all);
+        if let Some(name) = &self.interface {
+            reports.note(name, self.index, present);
+        }
+        let Some(index) = present else { return true };
+        // A group without a named interface stays where it is as long as there is one.
+        let stays = self.interface.is_none() && (self.index == 0 || exists(self.index));
+        if index == self.index || stays {
+            return true;
+        }
+        // The socket has the group also on an interface that is gone, and the kernel limits the groups of a socket.
+        self.leave(socket);
+        let old = std::mem::replace(&mut self.index, index);
+        let Err(error) = self.enter(socket) else { return true };
+        tracing::warn!(group = %self.group, interface = index, "cannot join again: {error}");
+        self.leave(socket);
+        self.index = old;
+        false
+    }
+
+    fn leave(&self, socket: &Socket) {
+        let interface = InterfaceIndexOrAddress::Index(self.index);
+        let _ = socket.leave_multicast_v4_n(&self.group, &interface);
+    }
+}
+
+/// Returns whether this host has an interface with the number `index`.
+fn exists(index: u32) -> bool {
+    let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) else { return true };
+    rustix::net::netdevice::index_to_name(&socket, index).is_ok()
+}
+
+fn storage(ip: Ipv4Addr) -> libc::sockaddr_storage {
+    // SAFETY: a sockaddr_storage is plain integers, for which all zeros is a value.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: 0,
+        sin_addr: libc::in_addr { s_addr: u32::from(ip).to_be() },
+        sin_zero: [0; 8],
+    };
+    // SAFETY: a sockaddr_storage has room for every address, and the alignment of all.
+    unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(address) };
+    storage
+}
+
+/// Reports interfaces of multicast groups that are gone, back or others, once for all threads of a source.
+#[derive(Clone, Default)]
+pub struct Reports {
+    events: BlockEvents,
+    /// Number of each interface at the last report.
+    known: Arc<Mutex<BTreeMap<String, Option<u32>>>>,
+}
+
+impl Reports {
+    /// Reports to `events`.
+    #[must_use]
+    pub fn new(events: &BlockEvents) -> Self {
+        Self { events: events.clone(), known: Arc::default() }
+    }
+
+    /// Notes that the interface `name` has the number `present` now; a group was joined when it had the number `joined`.
+    fn note(&self, name: &str, joined: u32, present: Option<u32>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known.entry(name.to_owned()).or_insert(Some(joined));
+        if std::mem::replace(before, present) == present {
+            return;
+        }
+        drop(known);
+        let text = match present {
+            None => format!(
+                "network interface `{name}` is gone; its multicast groups are joined again when it is back"
+            ),
+            Some(_) => format!(
+                "network interface `{name}` is there again; its multicast groups are joined on it"
+            ),
+        };
+        self.events.add(EventKind::Warning, text);
+    }
+}
+
+/// Keeps the multicast groups of the sockets of a thread.
+pub struct Keeper {
+    /// Notices of the kernel about interfaces and their addresses; `None` if it gives none.
+    notices: Option<OwnedFd>,
+    reports: Reports,
+    next: Instant,
+    /// Whether the interfaces must be looked at without a notice.
+    is_due: bool,
+}
+
+impl Keeper {
+    /// Begins to keep groups. Changes since they were joined show in the first look.
+    #[must_use]
+    pub fn new() -> Self {
+        let notices = subscribe().map_err(|error| {
+            tracing::warn!("the kernel gives no notices of interfaces, multicast groups are not joined again: {error}");
+        });
+        Self {
+            notices: notices.ok(),
+            reports: Reports::default(),
+            next: Instant::now(),
+            is_due: true,
+        }
+    }
+
+    /// Reports interfaces with `reports`.
+    pub fn report(&mut self, reports: Reports) {
+        self.reports = reports;
+    }
+
+    /// Joins groups again whose interface has changed, if a look is due.
+    pub fn look<'a>(
+        &mut self,
+        now: Instant,
+        groups: impl Iterator<Item = (&'a Socket, &'a mut Membership)>,
+    ) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + LOOK;
+        let Some(notices) = &self.notices else { return };
+        if !(has_notices(notices) | std::mem::take(&mut self.is_due)) {
+            return;
+        }
+        let all = Interfaces::read();
+        for (socket, membership) in groups {
+            if !membership.follow(socket, &all, &self.reports) {
+                (self.is_due, self.next) = (true, now + RETRY);
+            }
+        }
+    }
+}
+
+impl Default for Keeper {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn subscribe() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    let groups = (libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR) as u32;
+    rustix::net::bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+    Ok(socket)
+}
+
+/// Reads the notices that have come: whether there are any, also if the kernel had to drop some.
+fn has_notices(socket: &OwnedFd) -> bool {
+    let mut any = false;
+    for _ in 0..MOST_NOTICES {
+        let mut notice = [0_u8; 64];
+        match rustix::net::recv(socket, &mut notice, RecvFlags::DONTWAIT) {
+            Ok(_) | Err(rustix::io::Errno::NOBUFS | rustix::io::Errno::INTR) => any = true,
+            Err(_) => break,
+        }
+    }
+    any
+}
