@@ -5,9 +5,10 @@ use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
 use crate::units;
 use fxgraph::cuda::{self, CudaError};
+use fxgraph_blocks::io::spead::interface::{Interface, Interfaces};
 use serde_json::json;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
@@ -23,9 +24,9 @@ const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 42, 42);
 /// Checks this machine (GPU, NVRTC, socket buffers, cores, huge pages, clock, multicast, disk) and says how to mend what is wrong
 #[derive(Debug, clap::Args)]
 pub struct Doctor {
-    /// IPv4 address of the network interface that streams use; without it all interfaces are tried
-    #[arg(long, value_name = "ADDRESS")]
-    interface: Option<Ipv4Addr>,
+    /// Network interface that streams use, by name or IPv4 address; without it all interfaces are tried
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
 
     /// Directory that results are written to
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -88,7 +89,7 @@ impl Doctor {
             huge_pages(read("/sys/kernel/mm/transparent_hugepage/enabled").as_deref()),
             clock(),
         ];
-        checks.extend(multicast(self.interface));
+        checks.extend(multicast(self.interface.as_deref()));
         checks.push(disk(&self.directory));
         checks.extend(gpus());
 
@@ -202,78 +203,60 @@ fn clock() -> Check {
     Check::advice("clock", "not known on this system", "synchronise it with NTP or PTP")
 }
 
-/// Joins a group on each interface.
-fn multicast(interface: Option<Ipv4Addr>) -> Vec<Check> {
-    let addresses = match interface {
-        Some(address) => vec![(String::new(), address)],
-        None => interfaces(),
-    };
-    if addresses.is_empty() {
+/// Joins a group on the interface `asked`, or on each one.
+fn multicast(asked: Option<&str>) -> Vec<Check> {
+    let Some(asked) = asked else {
+        let all: Vec<Check> =
+            Interfaces::read().all().map(|(interface, ip)| joined(&interface, ip)).collect();
+        if !all.is_empty() {
+            return all;
+        }
         let found = "no interface has an IPv4 address";
         let fix =
             "streams use IPv4: give an interface an address, or bring it up (`ip -4 address`)";
         return vec![Check::problem("multicast", found, fix)];
-    }
-    let check = |(interface, address): (String, Ipv4Addr)| {
-        let name = format!("multicast {address}");
-        let found = if interface.is_empty() {
-            "joined".to_owned()
-        } else {
-            format!("joined on {interface}")
-        };
-        let joined = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
-            .and_then(|socket| socket.join_multicast_v4(&GROUP, &address));
-        match joined {
-            Ok(()) if flags(&interface).is_some_and(|flags| flags & IFF_UP == 0) => Check::advice(
-                &name,
-                format!("{interface} is down"),
-                format!("if streams use it: `sudo ip link set dev {interface} up`"),
-            ),
-            // The kernel joins on any interface; loopback delivers multicast without the flag.
-            Ok(())
-                if flags(&interface)
-                    .is_some_and(|flags| flags & (IFF_MULTICAST | IFF_LOOPBACK) == 0) =>
-            {
-                Check::advice(
-                    &name,
-                    format!("multicast is off on {interface}"),
-                    format!("if streams use it: `sudo ip link set dev {interface} multicast on`"),
-                )
-            }
-            Ok(()) => Check::good(&name, found),
-            Err(error) => Check::problem(
-                &name,
-                format!("cannot join {GROUP}: {error}"),
-                "name the address of an interface that is up (`ip -4 address`), and switch multicast on: \
-                 `sudo ip link set dev INTERFACE multicast on`",
-            ),
-        }
     };
-    addresses.into_iter().map(check).collect()
+    match Interface::with_address(asked) {
+        Ok((interface, ip)) => vec![joined(&interface, ip)],
+        Err(error) => {
+            let fix =
+                "name an interface that has an IPv4 address, or its address (`ip -4 address`)";
+            vec![Check::problem(&format!("multicast {asked}"), error.to_string(), fix)]
+        }
+    }
+}
+
+fn joined(interface: &Interface, address: Ipv4Addr) -> Check {
+    let (check, name) = (format!("multicast {address}"), &interface.name);
+    let joined = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
+        .and_then(|socket| socket.join_multicast_v4(&GROUP, &address));
+    if let Err(error) = joined {
+        let fix = format!("switch multicast on: `sudo ip link set dev {name} multicast on`");
+        return Check::problem(&check, format!("cannot join {GROUP} on {name}: {error}"), fix);
+    }
+    if let Some(fault) = interface.fault() {
+        let fix = match fault {
+            "is down" => format!("if streams use it: `sudo ip link set dev {name} up`"),
+            _ => "if streams use it: look at its cable and the other end".to_owned(),
+        };
+        return Check::advice(&check, format!("{name} {fault}"), fix);
+    }
+    // The kernel joins on any interface; loopback delivers multicast without the flag.
+    if flags(name).is_some_and(|flags| flags & (IFF_MULTICAST | IFF_LOOPBACK) == 0) {
+        let fix = format!("if streams use it: `sudo ip link set dev {name} multicast on`");
+        return Check::advice(&check, format!("multicast is off on {name}"), fix);
+    }
+    Check::good(&check, format!("joined on {name}"))
 }
 
 /// Flags of an interface, from the kernel's `if.h`.
-const IFF_UP: u32 = 1;
 const IFF_LOOPBACK: u32 = 1 << 3;
 const IFF_MULTICAST: u32 = 1 << 12;
 
 /// Flags of the interface `name`, on Linux.
 fn flags(name: &str) -> Option<u32> {
-    if name.is_empty() {
-        return None;
-    }
     let text = read(&format!("/sys/class/net/{name}/flags"))?;
     u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
-}
-
-/// Names and IPv4 addresses of the interfaces.
-fn interfaces() -> Vec<(String, Ipv4Addr)> {
-    let all = if_addrs::get_if_addrs().unwrap_or_default();
-    let ipv4 = all.into_iter().filter_map(|interface| match interface.ip() {
-        IpAddr::V4(address) => Some((interface.name, address)),
-        IpAddr::V6(_) => None,
-    });
-    ipv4.collect()
 }
 
 fn disk(directory: &Path) -> Check {
@@ -358,7 +341,7 @@ mod tests {
 
     #[test]
     fn address_of_no_interface_is_a_problem_with_a_fix() {
-        let checks = multicast(Some(Ipv4Addr::new(203, 0, 113, 9)));
+        let checks = multicast(Some("203.0.113.9"));
         assert_eq!(checks[0].state, State::Problem);
         assert!(checks[0].fix.contains("ip -4 address"));
     }
