@@ -4,18 +4,21 @@ use crate::signals::end_program;
 use crate::terminal::Terminal;
 use crate::units;
 use fxgraph::flowgraph::Plan;
-use fxgraph::runtime::{Handle, Report, RunState, Running, State, Unfinished};
+use fxgraph::runtime::{BlockStats, Handle, Report, RunState, Running, State, Unfinished};
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// A program that computes for less than this fraction of the time waits.
+const IDLE: u32 = 50;
 /// Time for blocks to end after an abort.
 const ABORT: Duration = Duration::from_secs(10);
 
 /// Limits of a run.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// For all blocks to start.
+    /// For all blocks to start, while the program waits: it may simulate samples for longer.
     start: Duration,
     /// For a drain, if the user has set one.
     drain: Option<Duration>,
@@ -103,7 +106,11 @@ impl Ending {
         if run.state() != RunState::Draining {
             return;
         }
-        let frames = run.stats().iter().map(|block| block.frames_in + block.frames_out).sum();
+        let stats = run.stats();
+        if self.draining.is_none() {
+            self.limits.quiet = self.limits.quiet.saturating_add(2 * slowest(&stats));
+        }
+        let frames = stats.iter().map(|block| block.frames_in + block.frames_out).sum();
         match self.step(frames, &run.unfinished(), self.clock) {
             Step::Wait => {}
             Step::Note(text) => terminal.note(&text),
@@ -117,6 +124,7 @@ impl Ending {
 
     /// Returns the next step of a run that drains, through which `frames` have passed.
     fn step(&mut self, frames: u64, unfinished: &[Unfinished], now: Duration) -> Step {
+        let since = |then: Duration| now.saturating_sub(then);
         let limits = self.limits;
         let progress = (frames, unfinished.len());
         let draining = self.draining.get_or_insert(Draining {
@@ -131,11 +139,11 @@ impl Ending {
         }
         let waits = || waits_for(unfinished);
         let is_finishing = unfinished.iter().any(|block| block.is_finishing);
-        let drained = now - draining.since;
+        let drained = since(draining.since);
         if let Some(aborted) = draining.aborted {
             let is_patient = is_finishing && limits.drain.is_none();
             let limit = if is_patient { limits.finish } else { limits.abort };
-            if now - aborted > limit {
+            if since(aborted) > limit {
                 let text = "does not end after the abort; the program ends without it, and files may be incomplete";
                 return Step::Leave(format!("{} {text}", names(unfinished)));
             }
@@ -147,7 +155,7 @@ impl Ending {
             ));
         } else {
             let limit = if is_finishing { limits.finish } else { limits.quiet };
-            if now - draining.moved > limit {
+            if since(draining.moved) > limit {
                 let limit = units::elapsed(limit);
                 return Step::Abort(format!(
                     "no frame has passed for {limit} while the flowgraph drains: {}; queued frames are dropped",
@@ -155,7 +163,7 @@ impl Ending {
                 ));
             }
         }
-        if now - draining.told >= limits.note {
+        if since(draining.told) >= limits.note {
             draining.told = now;
             return Step::Note(format!("draining for {}: {}", units::elapsed(drained), waits()));
         }
@@ -170,6 +178,15 @@ pub fn aborted(running: Running) -> Result<Report, String> {
         return Ok(running.wait());
     }
     Err(format!("{} does not end after the abort", names(&running.handle().unfinished())))
+}
+
+/// Longest mean time that a block works on a frame, on a CPU or a GPU. A call that does not return does not count.
+fn slowest(stats: &[BlockStats]) -> Duration {
+    let time = |block: &BlockStats| {
+        let frames = u32::try_from(block.frames_in.max(block.frames_out)).unwrap_or(u32::MAX);
+        block.longest_busy().max(block.device_busy).checked_div(frames).unwrap_or_default()
+    };
+    stats.iter().map(time).max().unwrap_or_default()
 }
 
 /// Names of at most four blocks.
@@ -191,6 +208,12 @@ fn waits_for(unfinished: &[Unfinished]) -> String {
     }
 }
 
+/// Time that all threads of this process have computed.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
 /// Thread that says which blocks do not start, and ends the program after a time limit. Ends when this is dropped.
 pub struct Starting {
     started: Option<Sender<()>>,
@@ -204,6 +227,7 @@ impl Starting {
         let (started, is_started) = mpsc::channel();
         let thread = thread::spawn(move || {
             let began = Instant::now();
+            let (mut computed, mut waited) = (cpu_time(), Duration::ZERO);
             while is_started.recv_timeout(limits.note) == Err(RecvTimeoutError::Timeout) {
                 let stats = run.stats();
                 let starting = stats.iter().filter(|block| block.state == State::Starting);
@@ -214,7 +238,12 @@ impl Starting {
                     continue;
                 }
                 let names = names(&starting);
-                if began.elapsed() > limits.start {
+                let now = cpu_time();
+                if now.saturating_sub(computed) < limits.note / IDLE {
+                    waited += limits.note;
+                }
+                computed = now;
+                if waited > limits.start {
                     let limit = units::elapsed(limits.start);
                     end_program(1, &format!("error: {names} must start within {limit}"));
                 }

@@ -660,7 +660,7 @@ fn hangup_signal_applies_the_edited_file_and_reports_its_errors() {
     let value = |program: &Program, block: &str, key: &str| {
         program.get(&format!("/api/v1/blocks/{block}")).json()[key].clone()
     };
-    let mut edit = |program: &mut Program, text: &str, wanted: &str| {
+    let edit = |program: &mut Program, text: &str, wanted: &str| {
         std::fs::write(&file, text).unwrap();
         program.signal("-HUP");
         program.until(wanted)

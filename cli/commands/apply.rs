@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
                   Examples: fxgraph apply array.yaml --dry-run\n          \
                   fxgraph apply array.yaml --set antennas=4 --restart"
 )]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Apply {
     /// Flowgraph file; `-` reads standard input
     file: PathBuf,

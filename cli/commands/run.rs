@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The first SIGINT or SIGTERM drains the flowgraph: sources stop and queued frames are processed. If no \
-                  frame passes for 10 s and two frame intervals, or after `--drain-limit`, the flowgraph is aborted; a \
+                  frame passes for 10 s and the time of two frames, or after `--drain-limit`, the flowgraph is aborted; a \
                   block that does not end within 10 s after that is named, and the program ends without it, with exit \
                   status 1. A second signal, or one before the flowgraph has started, stops at once with exit status \
                   130.\n\n\
@@ -42,6 +42,7 @@ use std::time::{Duration, Instant};
                   nothing if it has errors or needs a restart. If the terminal of the program has gone, SIGHUP drains \
                   the flowgraph like SIGTERM; under `nohup` it has no effect."
 )]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Run {
     #[command(flatten)]
     target: Target,

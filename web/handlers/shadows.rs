@@ -19,6 +19,7 @@ use fxgraph_api::shadows::ShadowInfo;
 use std::collections::HashMap;
 
 /// Describes a shadow with its results so far.
+#[must_use]
 pub fn info(report: ShadowReport) -> ShadowInfo {
     let finite = |value: f64| value.is_finite().then_some(value);
     let compared = report.compared;

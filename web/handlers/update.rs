@@ -37,6 +37,7 @@ fn block_info(BlockUpdate { block, differences, step }: &BlockUpdate) -> BlockUp
 }
 
 /// Describes an update that was not made yet.
+#[must_use]
 pub fn info(update: &Update) -> UpdateInfo {
     UpdateInfo {
         blocks: update.blocks.iter().map(block_info).collect(),
