@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Result of an update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Updated {
-    /// Timestamp from which data are those of the new flowgraph, or `None` if no block differs. A swapped block changes
+    /// Timestamp from which data are those of the new flowgraph, or `None` if no block differs, or only in its queues. A swapped block changes
     /// with its first frame that starts there or later; [`Update::not_atomic`] lists the exceptions.
     pub effective_timestamp: Option<u64>,
 }
@@ -94,6 +94,18 @@ pub enum UpdateError {
         /// Reason why the block was not swapped back.
         source: SwapError,
     },
+}
+
+/// Sets the action of full queues where `update` changes it.
+fn set_queues(update: &Update, run: &Handle) {
+    for block in &update.blocks {
+        let is_changed = block.differences.iter().any(|difference| difference.key == WHEN_FULL);
+        let Some(index) = update.after.block(&block.block).filter(|_| is_changed) else { continue };
+        let new = &update.after.blocks[index];
+        run.set_when_full(&new.name, &new.when_full);
+        let actions = new.when_full_json().unwrap_or_else(|| json!("wait"));
+        run.tell(EventKind::Retuned, Some(&new.name), format!("`{WHEN_FULL}` is {actions}"));
+    }
 }
 
 impl Control {
@@ -173,27 +185,17 @@ impl Control {
                 if !self.0.commit_begun(&update.before, Arc::new(after), at, begun) {
                     return Err(UpdateError::Outdated);
                 }
-                for block in &update.blocks {
-                    let new = update.after.block(&block.block);
-                    let new =
-                        new.filter(|_| block.differences.iter().any(|one| one.key == WHEN_FULL));
-                    if let Some(new) = new {
-                        let actions = &update.after.blocks[new].when_full;
-                        current.run.set_when_full(&block.block, actions);
-                        let text = match update.after.blocks[new].when_full_json() {
-                            Some(actions) => format!("`{WHEN_FULL}` is {actions}"),
-                            None => format!("`{WHEN_FULL}` is wait"),
-                        };
-                        current.run.tell(EventKind::Retuned, Some(&block.block), text);
-                    }
-                }
+                set_queues(update, &current.run);
                 let names = update.blocks.iter().filter(|block| block.step == Step::Retune);
                 let names: Vec<String> = names.map(|block| format!("`{}`", block.block)).collect();
                 if !names.is_empty() {
                     let text = format!("{} from timestamp {at} on", names.join(", "));
                     current.run.tell(EventKind::Retuned, None, text);
                 }
-                return Ok(Updated { effective_timestamp: Some(at) });
+                let is_timed =
+                    |block: &BlockUpdate| matches!(block.step, Step::Retune | Step::Swap(_));
+                let is_timed = update.blocks.iter().any(is_timed);
+                return Ok(Updated { effective_timestamp: is_timed.then_some(at) });
             }
             (Ok(_), None) => return Err(UpdateError::Outdated),
             (Err(NotTogether::Before(cause)), _) => {

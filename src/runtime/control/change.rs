@@ -37,6 +37,9 @@ pub struct Change {
     pub(super) after: Plan,
     /// Index of the block in both flowgraphs.
     pub(super) index: usize,
+    /// Mean time between two frames of the running block, if it is in a side branch, which drops the frames that it cannot
+    /// take.
+    pace: Duration,
 }
 
 /// One changed value.
@@ -119,8 +122,9 @@ impl Control {
             Way::Seamless => after.swap_memory(index, &after.memory()),
             _ => BTreeMap::new(),
         };
+        let pace = if before.side_branches()[index] { pace(&run, old) } else { Duration::ZERO };
         let block = block.to_owned();
-        Ok(Change { block, differences, way, memory, before, run, after, index })
+        Ok(Change { block, differences, way, memory, before, run, after, index, pace })
     }
 }
 
@@ -133,7 +137,7 @@ impl Change {
 
     /// Time between frames of the block's slowest output.
     pub(super) fn frame_period(&self) -> Duration {
-        frame_period(&self.after.blocks[self.index])
+        frame_period(&self.after.blocks[self.index]).max(self.pace)
     }
 
     /// Time limit for the swap after its timestamp is decided.
@@ -152,6 +156,20 @@ fn frame_period(block: &PlannedBlock) -> Duration {
     let rates = block.ports.outputs.iter().map(|port| port.clock.frames_per_second());
     let slowest = rates.fold(f64::INFINITY, f64::min);
     Duration::try_from_secs_f64(1.0 / slowest).map_or(LONGEST, |period| period.min(LONGEST))
+}
+
+/// Mean time between two frames of `block` so far; 0 before the first one.
+fn pace(run: &Handle, block: &PlannedBlock) -> Duration {
+    let frames =
+        run.stats().iter().find(|stats| stats.name == block.name).map(|stats| stats.frames_out);
+    mean_period(run.elapsed(), frames.unwrap_or_default(), block.ports.outputs.len())
+}
+
+fn mean_period(elapsed: Duration, frames: u64, outputs: usize) -> Duration {
+    if frames == 0 {
+        return Duration::ZERO;
+    }
+    elapsed.mul_f64(outputs as f64 / frames as f64).min(LONGEST)
 }
 
 /// Returns the values of `new` that differ from those of `old`.
@@ -195,5 +213,20 @@ fn way(old: &PlannedBlock, new: &PlannedBlock, is_same: bool) -> Way {
         Way::Held { ends_first: shares_socket || shares_file }
     } else {
         Way::Seamless
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_limits_of_a_side_branch_follow_the_frames_that_it_takes() {
+        let second = Duration::from_secs(1);
+        assert_eq!(mean_period(60 * second, 20, 1), 3 * second);
+        assert_eq!(mean_period(60 * second, 20, 2), 6 * second, "two outputs");
+        assert_eq!(mean_period(60 * second, 0, 1), Duration::ZERO);
+        assert_eq!(mean_period(60 * second, 9, 0), Duration::ZERO);
+        assert_eq!(mean_period(u32::MAX * second, 1, 9), LONGEST);
     }
 }

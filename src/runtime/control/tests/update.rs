@@ -244,7 +244,8 @@ blocks:
     assert!(steps.iter().filter(|step| step.0 != "f").all(|(_, step)| **step == Step::Same));
     let [difference] = &dropping.blocks[1].differences[..] else { panic!("{:?}", dropping.blocks) };
     assert_eq!((difference.key.as_str(), &difference.to), ("when_full", &json!("drop_oldest")));
-    control.apply(&dropping, LIMIT, false).unwrap();
+    let made = control.apply(&dropping, LIMIT, false).unwrap();
+    assert_eq!(made.effective_timestamp, None, "it takes effect at once");
     assert_eq!(queue().when_full, WhenFull::DropOldest);
     assert_eq!(control.plan().config_hash, dropping.plan().config_hash);
     assert_eq!(events(&control, EventKind::Retuned), ["`when_full` is \"drop_oldest\""]);
