@@ -30,8 +30,11 @@ export function route(corners) {
 
 /// Everything that is drawn of `edge` from `fold`, as plain values that can be compared; `unit` is `bits` or `frames`.
 export function faceOf(edge, unit, isFar) {
-  const fill = Math.max(...edge.members.map((one) => one.queued_frames / Math.max(1, one.queue_frames)));
-  const level = fill >= 0.99 ? "full" : fill >= 0.5 ? "filling" : "";
+  const fillOf = (edges) => Math.max(0, ...edges.map((one) => one.queued_frames / Math.max(1, one.queue_frames)));
+  const fill = fillOf(edge.members);
+  // A full queue that drops frames holds up no block.
+  const isFull = fillOf(edge.members.filter((one) => !format.drops(one))) >= 0.99;
+  const level = isFull ? "full" : fill >= 0.5 ? "filling" : "";
   if (isFar) return { isFar, level };
   const rates = edge.members.map((one) => (unit === "bits" ? one.bytes_per_second : one.frames_per_second));
   const rate = rates.includes(null) ? null : rates.reduce((sum, one) => sum + one, 0);

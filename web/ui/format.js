@@ -30,10 +30,13 @@ export const bits = (bytesPerSecond) => si(bytesPerSecond === null ? null : 8 * 
 export const frames = (perSecond) => si(perSecond, "fr/s");
 export const count = (number) => number.toLocaleString("en").replaceAll(",", "\u202f");
 
+/// Whether the queue of an edge or input drops frames when it is full.
+export const drops = ({ when_full: action = "wait" }) => action.startsWith("drop");
+
 /// Fill of the queue of an edge or input, and what it drops: `4/4, drop_oldest: 12 dropped`.
-export function queue({ queued_frames: queued, queue_frames: length, when_full: action = "wait", frames_dropped: dropped = 0 }) {
-  const drops = action.startsWith("drop") || dropped > 0;
-  return `${queued}/${length}${drops ? `, ${action}: ${count(dropped)} dropped` : ""}`;
+export function queue(edge) {
+  const { queued_frames: queued, queue_frames: length, when_full: action, frames_dropped: dropped = 0 } = edge;
+  return `${queued}/${length}${drops(edge) || dropped > 0 ? `, ${action}: ${count(dropped)} dropped` : ""}`;
 }
 
 export function percent(share) {
