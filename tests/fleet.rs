@@ -287,8 +287,8 @@ fn fleet_metrics_have_the_part_and_are_valid() {
     assert_eq!(targets.as_array().unwrap().len(), 2);
     let (_, text) = ask(&address, "GET", "/metrics", "");
     for sample in [
-        "fxgraph_part_up{part=\"a\"} 1",
-        "fxgraph_part_refused_lines{part=\"b\"} 0",
+        "fxgraph_part_up{part=\"a\",flowgraph=\"pair\"} 1",
+        "fxgraph_part_refused_lines{part=\"b\",flowgraph=\"pair\"} 0",
         "fxgraph_block_input_frames_total{part=\"b\",block=\"sink\"",
         "fxgraph_block_output_frames_total{part=\"a\",block=\"source\"",
     ] {
@@ -341,7 +341,11 @@ fn part_that_hangs_is_named_and_delays_no_other() {
     assert_eq!(get(&address, "/api/v1/blocks/source")["name"], "source");
     let (status, body) = ask(&address, "GET", "/api/v1/blocks/sink", "");
     assert!(status == 503 && body.contains("these do not answer: b"), "{status} {body}");
-    assert!(ask(&address, "GET", "/metrics", "").1.contains("fxgraph_part_up{part=\"b\"} 0"));
+    assert!(
+        ask(&address, "GET", "/metrics", "")
+            .1
+            .contains("fxgraph_part_up{part=\"b\",flowgraph=\"pair\"} 0")
+    );
     let table = fxgraph(folder.path(), &["fleet", "parts"]).output().unwrap();
     assert_eq!(table.status.code(), Some(1));
     let shown = String::from_utf8_lossy(&table.stdout).into_owned();

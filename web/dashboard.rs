@@ -11,8 +11,10 @@ const BEHIND: f64 = 0.98;
 /// Smallest frame rate in frames per second for which a rate over a minute is meaningful.
 const MEASURABLE: f64 = 0.2;
 
-/// Labels that identify a process in Prometheus.
-const PROCESS: &str = "job, instance";
+/// Labels that identify a process in Prometheus; `part` if a fleet answers for it.
+const PROCESS: &str = "job, instance, part";
+/// Paragraph of the manual about the alerts, on the server of each process.
+const ABOUT: &str = "how_to/monitoring.html#3-alerts";
 
 /// An alert.
 struct Alert {
@@ -87,19 +89,27 @@ impl Alert {
             "expr": self.query,
             "for": self.lasting,
             "labels": labels,
-            "annotations": {"summary": self.summary},
+            "annotations": {
+                "summary": self.summary,
+                "page_url": "http://{{ $labels.instance }}/",
+                "runbook_url": format!("http://{{{{ $labels.instance }}}}/docs/{ABOUT}"),
+            },
         })
     }
 }
 
 /// Alerts about a flowgraph of any size: each query finds the processes and blocks concerned.
 #[allow(clippy::too_many_lines, reason = "a list of alerts")]
-fn alerts(queries: &Queries, name: &str) -> [Alert; 14] {
+fn alerts(queries: &Queries, name: &str) -> [Alert; 15] {
     let select = |family, conditions| queries.select(family, conditions);
     let grown = |family| format!("increase({}[5m]) > 0", select(family, ""));
     // Side branches drop frames because the flowgraph says so, which is no cause of alarm.
     let must_keep_up = format!("and on ({PROCESS}, block) {}", select(metrics::EXPECTED, ""));
     let info = select(metrics::INFO, "");
+    // Stalls explain what else is wrong with a process.
+    let stall = select(metrics::STALL, "");
+    let without_stall = format!("unless on ({PROCESS}) {stall}");
+    let failed = format!("{} == 1", select(metrics::STATE, ",state=\"failed\""));
     let known = format!("last_over_time({info}[1d])");
     let delay = format!("fxgraph_pace_delay_seconds{{{}}}", queries.of);
     let level = queries.output_rms();
@@ -120,7 +130,7 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 14] {
         ),
         Alert::new(
             "FxgraphFailed",
-            format!("{} == 1", select(metrics::STATE, ",state=\"failed\"")),
+            failed.clone(),
             "0s",
             "critical",
             format!(
@@ -164,32 +174,44 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 14] {
                 "flowgraph {name} at {{{{ $labels.instance }}}} has less than 10 % headroom to real time"
             ),
         ),
+        // One alert per process and reason: with the last digitiser all its sources fall silent.
         Alert::new(
             "FxgraphStalled",
-            format!("{} == 1", select(metrics::BLOCK_STATE, ",state=\"stalled\"")),
+            format!("max by ({PROCESS}, reason) ({stall})"),
             "30s",
             "critical",
-            "no frames pass {{ $labels.block }} at {{ $labels.instance }}: its event `stalled` names the block that delays them",
+            "no frames pass {{ $labels.instance }} for {{ $value | humanizeDuration }}: {{ $labels.reason }}; its events `stalled` name the blocks",
         ),
         Alert::new(
             "FxgraphBehind",
             format!(
-                "{} < {BEHIND} * ({} > {MEASURABLE})",
+                "min by ({PROCESS}) ({} / ({} > {MEASURABLE})) < {BEHIND} {without_stall}",
                 queries.frames(),
                 select(metrics::EXPECTED, "")
             ),
             "2m",
             "warning",
-            "{{ $labels.block }} at {{ $labels.instance }} moves {{ $value }} frames/s, less than real time",
+            "a block of {{ $labels.instance }} moves {{ $value | humanizePercentage }} of the frames of real time",
         ),
         Alert::new(
             "FxgraphLagging",
-            format!("{} > 2", select(metrics::LAG, "")),
+            format!("{} > 2 {without_stall}", select(metrics::LAG, "")),
             "1m",
             "warning",
             format!(
                 "flowgraph {name} at {{{{ $labels.instance }}}} is {{{{ $value }}}} s behind real time"
             ),
+        ),
+        Alert::new(
+            "FxgraphPartUnhealthy",
+            format!(
+                "{}{{{}}} == 0 {without_stall} unless on ({PROCESS}) ({failed})",
+                metrics::PART_HEALTHY,
+                queries.of
+            ),
+            "1m",
+            "critical",
+            "part {{ $labels.part }} of the fleet at {{ $labels.instance }} does not answer: its host, its process or the network between is down",
         ),
         Alert::new(
             "FxgraphSenderBehind",

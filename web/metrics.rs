@@ -54,6 +54,8 @@ impl From<Family> for Head<'static> {
 }
 
 const BLOCK: &[&str] = &["block", "kind", "device"];
+/// Name of the metric of a fleet with the health of each part.
+pub(crate) const PART_HEALTHY: &str = "fxgraph_part_healthy";
 /// Label values of a family without labels.
 const NONE: [&str; 0] = [];
 
@@ -77,6 +79,8 @@ families! {
         "Number of events by kind. The events are at /api/v1/events.";
     BLOCK_STATE "fxgraph_block_state" &["block", "kind", "device", "state"],
         "1 for the current state of the block. failed: the cause is at /api/v1/blocks/{name}. stalled: no frame passes.";
+    STALL "fxgraph_block_stall_seconds" &["block", "kind", "device", "reason"],
+        "Time without a frame of a block that no frame passes, and that is the cause itself; no metric while frames pass. See its event `stalled`.";
     FAULTS "fxgraph_block_faults_total" BLOCK,
         "Number of faults of the block, including those that it survived. If it grows, see the cause in the events.";
     RESTARTS "fxgraph_block_restarts_total" BLOCK,
@@ -211,6 +215,7 @@ fn text(app: &App) -> String {
     let mut page = Page::new(Labels::new([("flowgraph", &*plan.name)]));
     flowgraph(&mut page, app, &plan);
     self::blocks(&mut page, &rows);
+    stalls(&mut page, app, &rows);
     times(&mut page, app, &plan, &rows);
     queues(&mut page, app, &rows);
     counters(&mut page, &rows);
@@ -275,6 +280,15 @@ fn blocks(page: &mut Page, rows: &[Row]) {
             .map(|(percentile, time)| (row.with(percentile), time.as_secs_f64()))
     });
     page.gauge(DEVICE_JOB, percentiles);
+}
+
+fn stalls(page: &mut Page, app: &App, rows: &[Row]) {
+    let stalls = app.control.stalls();
+    let of_rows = stalls.iter().filter_map(|stall| {
+        let row = rows.iter().find(|row| row.block.name == stall.block)?;
+        Some((row.with(stall.reason.text()), stall.silent.as_secs_f64()))
+    });
+    page.gauge(STALL, of_rows);
 }
 
 /// Writes lag, latency and headroom.

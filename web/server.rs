@@ -189,6 +189,8 @@ impl Server {
         let Self { runtime, listener, guard, tls, permission, .. } = self;
         let fleet = Fleet::new(name, find, permission);
         let router = router(fleet::router(fleet.clone()), fleet::description(), guard);
+        // The first client gets the answers of the parts, not those of a fleet that has not asked them yet.
+        runtime.block_on(fleet.look());
         runtime.spawn(async move { fleet.watch().await });
         begin(runtime, listener, tls.as_ref(), router)
     }

@@ -14,6 +14,7 @@ mod explain;
 mod fleet;
 mod generate;
 mod graph;
+mod health;
 mod kernels;
 mod list;
 mod plan;
@@ -44,6 +45,7 @@ pub enum Command {
     Plan(plan::Plan),
     Graph(graph::Graph),
     Top(top::Top),
+    Health(health::Health),
     Tap(tap::Tap),
     Set(set::Set),
     Swap(swap::Swap),
@@ -81,6 +83,7 @@ impl Command {
             Self::Plan(command) => command.execute(terminal),
             Self::Graph(command) => command.execute(terminal),
             Self::Top(command) => command.execute(terminal),
+            Self::Health(command) => command.execute(terminal),
             Self::Tap(command) => command.execute(terminal),
             Self::Set(command) => command.execute(terminal),
             Self::Takeover(command) => command.execute(terminal),

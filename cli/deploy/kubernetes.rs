@@ -206,9 +206,9 @@ impl Pod<'_> {
 
     fn container(&self) -> Value {
         let port = self.part.port;
-        let probe = |period: u32, failures: u32| {
+        let probe = |check: &[&str], period: u32, failures: u32| {
             json!({
-                "exec": {"command": asks(&format!("localhost:{port}"))},
+                "exec": {"command": asks(check, &format!("localhost:{port}"))},
                 "periodSeconds": period,
                 "timeoutSeconds": 5,
                 "failureThreshold": failures,
@@ -227,10 +227,10 @@ impl Pod<'_> {
             "workingDir": OUTPUT,
             "ports": [{"name": "http", "containerPort": port, "hostPort": port}],
             // A GPU program takes a while to compile its kernels.
-            "startupProbe": probe(2, 150),
-            "readinessProbe": probe(5, 2),
-            // Only for a process that hangs: a machine that is busy delays answers for seconds.
-            "livenessProbe": probe(20, 3),
+            "startupProbe": probe(&["--live"], 2, 150),
+            "readinessProbe": probe(&[], 5, 2),
+            // For a process that hangs or holds its frames: a machine that is busy delays answers for seconds.
+            "livenessProbe": probe(&["--live"], 20, 3),
             "securityContext": {"allowPrivilegeEscalation": false},
             "volumeMounts": mounts(),
         });
@@ -243,7 +243,7 @@ impl Pod<'_> {
     /// Waits for the servers of the receivers, for a limited time: a receiver that is down must not keep its senders down.
     fn wait(&self) -> Value {
         let ask = |server: &String| {
-            let words = asks(server).join(" ");
+            let words = asks(&["--live"], server).join(" ");
             format!(
                 "until {words} >/dev/null 2>&1 || [ $SECONDS -ge {WAIT_SECONDS} ]; do sleep 1; done\n"
             )
@@ -257,13 +257,16 @@ impl Pod<'_> {
     }
 }
 
-/// Command that succeeds if the server of a part answers.
-fn asks(server: &str) -> Vec<String> {
-    let url = format!("http://{server}");
-    let token = format!("{SECRET}/{TOKEN}");
-    ["fxgraph", "top", "--once", "--connect", &url, "--token-file", &token]
-        .map(str::to_owned)
-        .into()
+/// Command that succeeds if the part passes a check of its health.
+fn asks(check: &[&str], server: &str) -> Vec<String> {
+    let (url, token) = (format!("http://{server}"), format!("{SECRET}/{TOKEN}"));
+    let connection = ["--connect", &url, "--token-file", &token];
+    ["fxgraph", "health"]
+        .iter()
+        .chain(check)
+        .chain(&connection)
+        .map(|word| word.to_string())
+        .collect()
 }
 
 fn mounts() -> Value {

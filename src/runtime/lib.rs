@@ -48,6 +48,7 @@ pub use report::{
 };
 pub use running::{Handle, Prepared, Running, start};
 pub use shadow::{Compared, Pair};
+pub use stalls::{Reason, Stall};
 pub use swap::NotExchanged;
 pub use timing::{LATENCY_BOUNDS_SECONDS, Latencies};
 

@@ -3,7 +3,7 @@
 use super::cell::Cell;
 use super::losses::Losses;
 use super::report::{BlockStats, Failure, Report, RunState, State, Unfinished};
-use super::stalls::Stalls;
+use super::stalls::{Stall, Stalls};
 use event_listener::Event;
 use fxgraph_core::error::BlockError;
 use fxgraph_core::error::{panic_text, with_causes};
@@ -275,6 +275,14 @@ impl Run {
         let state = self.state();
         if matches!(state, RunState::Running | RunState::Draining) {
             self.stalls.look(&self.cells, &self.events, state);
+        }
+    }
+
+    /// Blocks that cause a stall.
+    pub fn stalls(&self) -> Vec<Stall> {
+        match self.state() {
+            RunState::Running => self.stalls.list(&self.cells),
+            _ => Vec::new(),
         }
     }
 

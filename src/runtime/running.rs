@@ -5,6 +5,7 @@ use super::fsdr;
 use super::hosted::Hosted;
 use super::report::{BlockStats, Failure, Report, RunState, StartError, Unanswered, Unfinished};
 use super::run::{Gate, Run, lock};
+use super::stalls::Stall;
 use super::tally::Occupant;
 use crate::connections::{Connection, Options, connections};
 use fxgraph_core::counter::Counters;
@@ -211,6 +212,12 @@ impl Handle {
     #[must_use]
     pub fn faults(&self) -> u64 {
         self.run.faults()
+    }
+
+    /// Blocks that no frame passes and that are the cause themselves, while the run runs.
+    #[must_use]
+    pub fn stalls(&self) -> Vec<Stall> {
+        self.run.stalls()
     }
 
     /// Time from the first call of `work` to the end, or to now.

@@ -50,7 +50,8 @@ struct Known {
     taken_seconds: f64,
     /// Time at which `pushed` last grew.
     pushed_at: Instant,
-    is_stalled: bool,
+    /// Cause, while the block is stalled.
+    stalled: Option<Cause>,
     /// Whether the stall was reported as an event, and whether as a deadlock.
     is_told: bool,
     is_told_as_deadlock: bool,
@@ -63,10 +64,59 @@ pub(super) struct Stalls(Mutex<Vec<Known>>);
 /// Cause of a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// The block, or the input of a source, for this reason.
-    Itself(&'static str),
+    /// The block, or the input of a source.
+    Itself(Reason),
     /// Downstream blocks, or a stalled upstream block.
     Others,
+}
+
+/// Reason for which no frame passes the block that causes a stall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It is a source, and its data do not come.
+    WaitsForData,
+    /// One of its inputs gets no frames, and no upstream block says why.
+    NoInputFrames,
+    /// It has frames at its inputs, and does not take them.
+    InputWaits,
+    /// One call of `work` does not return.
+    IsBusy,
+    /// It takes frames and pushes none, although several are due.
+    PushesNothing,
+}
+
+impl Reason {
+    /// Description, as in "no frame for 3 s: the block is busy".
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::WaitsForData => "the source waits for data",
+            Self::NoInputFrames => "no input frames",
+            Self::InputWaits => "input frames are waiting",
+            Self::IsBusy => "the block is busy",
+            Self::PushesNothing => "the block consumes frames and pushes none",
+        }
+    }
+
+    /// Whether the block holds frames that it has got: a restart may help. It does not help against data that do not
+    /// come.
+    #[must_use]
+    pub fn holds_frames(self) -> bool {
+        !matches!(self, Self::WaitsForData | Self::NoInputFrames)
+    }
+}
+
+/// A block that no frame passes, and that is the cause itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stall {
+    /// Name of the block.
+    pub block: String,
+    /// Time since the last frame.
+    pub silent: Duration,
+    /// Reason.
+    pub reason: Reason,
+    /// Names of the upstream blocks from which it has no frame.
+    pub lacks: Vec<String>,
 }
 
 /// Shortest time without a frame after which a block with this mean frame interval is stalled.
@@ -86,11 +136,11 @@ fn judge(
         Some(For::Room) => (Cause::Others, patience),
         _ if progress.lacks_input && has_stalled_before => (Cause::Others, patience),
         _ if progress.lacks_input => {
-            (Cause::Itself("no input frames"), patience.saturating_mul(MORE_PATIENCE))
+            (Cause::Itself(Reason::NoInputFrames), patience.saturating_mul(MORE_PATIENCE))
         }
-        None => (Cause::Itself("the block is busy"), patience.saturating_mul(MORE_PATIENCE)),
-        Some(For::Input) => (Cause::Itself("the source waits for data"), patience),
-        Some(For::Itself) => (Cause::Itself("input frames are waiting"), patience),
+        None => (Cause::Itself(Reason::IsBusy), patience.saturating_mul(MORE_PATIENCE)),
+        Some(For::Input) => (Cause::Itself(Reason::WaitsForData), patience),
+        Some(For::Itself) => (Cause::Itself(Reason::InputWaits), patience),
     };
     (silent >= patience).then_some(cause)
 }
@@ -104,7 +154,7 @@ impl Known {
             pushed: 0,
             taken_seconds: 0.0,
             pushed_at: now,
-            is_stalled: false,
+            stalled: None,
             is_told: false,
             is_told_as_deadlock: false,
         }
@@ -134,6 +184,23 @@ impl Known {
 }
 
 impl Stalls {
+    /// Blocks that cause a stall, as of the last check.
+    pub fn list(&self, cells: &[Arc<Cell>]) -> Vec<Stall> {
+        let now = Instant::now();
+        let all = lock(&self.0);
+        let stalls = cells.iter().zip(&*all).filter_map(|(cell, known)| {
+            let Some(Cause::Itself(reason)) = known.stalled else { return None };
+            let lacks = cell.inputs().filter(|(edge, _)| edge.waiting() == 0);
+            Some(Stall {
+                block: cell.name.clone(),
+                silent: now.saturating_duration_since(known.since),
+                reason,
+                lacks: lacks.map(|(_, writer)| cells[writer].name.clone()).collect(),
+            })
+        });
+        stalls.collect()
+    }
+
     /// Checks all blocks, and resolves deadlocks. Adds events for the begin and the end of a stall that the block itself
     /// causes. While the run drains, only deadlocks count: blocks without frames then wait for the end.
     pub fn look(&self, cells: &[Arc<Cell>], events: &Events, state: RunState) {
@@ -145,7 +212,8 @@ impl Stalls {
         let mut idle = vec![None; cells.len()];
         for (number, cell) in cells.iter().enumerate() {
             let progress = cell.progress();
-            let has_stalled_before = progress.before.iter().any(|before| all[*before].is_stalled);
+            let has_stalled_before =
+                progress.before.iter().any(|before| all[*before].stalled.is_some());
             let known = &mut all[number];
             let swallows = state == RunState::Running && known.swallows(&progress, now);
             if swallows {
@@ -160,7 +228,7 @@ impl Stalls {
                     let text = format!("frames pass again after {:.1} s", silent.as_secs_f64());
                     events.add(EventKind::Resumed, Some(&cell.name), text);
                 }
-                if std::mem::take(&mut known.is_stalled) {
+                if known.stalled.take().is_some() {
                     cell.set_stalled(false);
                 }
                 continue;
@@ -175,22 +243,17 @@ impl Stalls {
                 continue;
             }
             let cause = if swallows {
-                Some(Cause::Itself("the block consumes frames and pushes none"))
+                Some(Cause::Itself(Reason::PushesNothing))
             } else {
                 judge(&progress, silent, patience, has_stalled_before)
             };
             let Some(cause) = cause else { continue };
-            if !std::mem::replace(&mut known.is_stalled, true) {
+            if known.stalled.replace(cause).is_none() {
                 cell.set_stalled(true);
             }
-            if let (Cause::Itself(why), false) = (cause, known.is_told) {
-                known.tell(
-                    cell,
-                    events,
-                    if swallows { known.pushed } else { known.frames },
-                    silent,
-                    why,
-                );
+            if let (Cause::Itself(reason), false) = (cause, known.is_told) {
+                let passed = if swallows { known.pushed } else { known.frames };
+                known.tell(cell, events, passed, silent, reason.text());
             }
         }
         for Deadlock { reader, writer, lacked } in deadlocks::resolve(cells, &idle) {
@@ -234,7 +297,7 @@ mod tests {
             judge(&source, Duration::from_secs_f64(silent), patience(&source, mean), false)
         };
         assert_eq!(at(1.9, 0.0), None);
-        assert_eq!(at(2.0, 0.0), Some(Cause::Itself("the source waits for data")));
+        assert_eq!(at(2.0, 0.0), Some(Cause::Itself(Reason::WaitsForData)));
         assert_eq!(at(2.0, 1.0), None);
         let fast = Progress { frame_seconds: 1e-4, ..progress(Some(For::Input), false, &[]) };
         let least = patience(&fast, 0.0);
@@ -279,12 +342,12 @@ mod tests {
         assert_eq!(cause(&starving, true), Some(Cause::Others));
         assert_eq!(cause(&starving, false), None, "the upstream block may still push a frame");
         let hung = progress(Some(For::Itself), false, &[0]);
-        assert_eq!(cause(&hung, false), Some(Cause::Itself("input frames are waiting")));
+        assert_eq!(cause(&hung, false), Some(Cause::Itself(Reason::InputWaits)));
         let works = progress(None, false, &[0]);
         assert_eq!(cause(&works, false), None);
         assert_eq!(
             judge(&works, Duration::from_secs(20), patience(&works, 0.0), false),
-            Some(Cause::Itself("the block is busy"))
+            Some(Cause::Itself(Reason::IsBusy))
         );
     }
 }

@@ -2,6 +2,7 @@
 
 use super::TUNABLE;
 use super::http::{self, Program, Response};
+use std::process::Command;
 use std::time::Duration;
 
 fn put(program: &Program, query: &str, flowgraph: &str) -> Response {
@@ -132,4 +133,97 @@ fn simultaneous_restarts_are_answered_correctly() {
     let runs = program.get("/api/v1/flowgraph").json()["written_yaml"].as_str().unwrap().to_owned();
     assert!(accepted.contains(&runs), "{runs}");
     super::stop(program);
+}
+
+fn health(program: &Program, arguments: &[&str]) -> (bool, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    command.arg("health").args(arguments).args(["--connect", &program.address.to_string()]);
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+fn wait_for(program: &Program, path: &str, status: u16) -> Response {
+    loop {
+        let response = program.get(path);
+        if response.status == status {
+            return response;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn block_that_holds_its_frames_is_neither_ready_nor_alive() {
+    let folder = tempfile::tempdir().unwrap();
+    let flowgraph = "flowgraph: drill
+blocks:
+  source:
+    kind: digitiser_simulator
+    parameters: {adc_sample_rate_hz: 1.0e+6, samples_per_frame: 8192, paced: true, signals: wgn(0.1)}
+  drill: {kind: fault_injector, input: source.pol0, parameters: {stall_seconds: 3600}}
+  sink: {kind: null_sink, input: drill}
+  other: {kind: null_sink, input: source.pol1}
+";
+    let program = Program::running(folder.path(), flowgraph, &[]);
+    wait_for(&program, "/api/v1/health/ready", 200);
+    assert_eq!(health(&program, &[]), (true, "running\n".to_owned()));
+    let set = super::patch(&program, "/api/v1/blocks", r#"{"drill": {"fault": "stall"}}"#);
+    assert_eq!(set.status, 200, "{set:?}");
+    let said = wait_for(&program, "/api/v1/health/ready", 503).problem(503);
+    assert!(said.contains(" s: drill (input frames are waiting)"), "{said}");
+    let (is_ready, said) = health(&program, &[]);
+    assert!(!is_ready && said.contains("drill (input frames are waiting)"), "{said}");
+    // A minute has not passed yet, a second has.
+    assert!(health(&program, &["--live", "--limit", "86000"]).0);
+    let (is_alive, said) = health(&program, &["--live", "--limit", "1"]);
+    assert!(!is_alive && said.contains("drill (input frames are waiting)"), "{said}");
+    program.get("/api/v1/health/live?limit_seconds=-1").problem(400);
+    let stalls = program.get("/api/v1/health").json()["stalls"].clone();
+    assert_eq!((&stalls[0]["block"], &stalls[1]), (&"drill".into(), &serde_json::Value::Null));
+    assert_eq!(stalls[0]["holds_frames"], true);
+    let top = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
+        .args(["top", "--once", "--connect", &program.address.to_string()])
+        .output()
+        .unwrap();
+    let top = String::from_utf8_lossy(&top.stdout).into_owned();
+    assert!(top.contains("s: drill (input frames are waiting)"), "{top}");
+    let metrics = program.get("/metrics").body;
+    let stall = "fxgraph_block_stall_seconds{block=\"drill\",device=\"cpu\",flowgraph=\"drill\",kind=\"fault_injector\",reason=\"input frames are waiting\"}";
+    assert!(metrics.contains(stall), "{metrics}");
+    assert_eq!(program.post("/api/v1/flowgraph/abort").status, 202);
+    program.end();
+}
+
+#[test]
+fn source_without_data_is_alive_and_not_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let free = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+    let port = |n: usize| free[n].local_addr().unwrap().port();
+    let blocks: String = (0..2)
+        .map(|n| {
+            format!(
+                "  pol{n}:
+    kind: spead_source
+    parameters: {{stream: digitiser, addresses: ['127.0.0.1:{}'], adc_sample_rate_hz: 1.0e+6, \
+samples_per_frame: 32768}}
+  sink{n}: {{kind: null_sink, input: pol{n}}}\n",
+                port(n)
+            )
+        })
+        .collect();
+    drop(free);
+    let program =
+        Program::running(folder.path(), &format!("flowgraph: silent\nblocks:\n{blocks}"), &[]);
+    let said = loop {
+        let said = wait_for(&program, "/api/v1/health/ready", 503).problem(503);
+        if said.contains("pol0") && said.contains("pol1") {
+            break said;
+        }
+    };
+    assert!(said.ends_with(" s: waits for data: pol0, pol1"), "{said}");
+    assert_eq!(program.get("/api/v1/health/live?limit_seconds=0").status, 200);
+    assert!(health(&program, &["--live", "--limit", "0"]).0);
+    assert!(!health(&program, &[]).0);
+    interrupt(program);
 }

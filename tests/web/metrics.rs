@@ -158,7 +158,7 @@ fn dashboard_writes_rules_that_promtool_accepts() {
     promtool.args(["check", "rules", "rules.yaml"]).current_dir(folder.path());
     let output = promtool.output().expect(PROMETHEUS);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("SUCCESS: 14 rules found"), "{said}");
+    assert!(output.status.success() && said.contains("SUCCESS: 15 rules found"), "{said}");
     // The number of rules does not depend on the number of blocks.
     let sinks = (0..20).map(|n| format!("  more{n}: {{kind: null_sink, input: source}}\n"));
     let larger = ENDLESS.to_owned() + &sinks.collect::<String>();
@@ -169,7 +169,8 @@ fn dashboard_writes_rules_that_promtool_accepts() {
     let panels = dashboard["panels"].as_array().unwrap();
     assert!(panels.iter().any(|panel| panel["title"] == "Share of real time"));
     // Every query uses existing metrics, some of which are not always present.
-    const NOW_AND_THEN: [&str; 7] = [
+    const NOW_AND_THEN: [&str; 8] = [
+        "fxgraph_block_stall_seconds",
         "fxgraph_block_thread_busy_seconds_total",
         "fxgraph_block_lag_seconds",
         "fxgraph_block_sample_age_seconds",
@@ -193,9 +194,10 @@ fn dashboard_writes_rules_that_promtool_accepts() {
     stop(program);
 }
 
-/// Metrics of four processes of one flowgraph: the third one dies after ten minutes, the fourth one stalls,
-/// lags, sends late, and its level falls.
-const FOUR_PROCESSES: &str = r#"
+/// Metrics of five processes of one flowgraph and of a fleet: the third one dies after ten minutes, the fourth one lags,
+/// sends late, and its level falls, the digitisers of the fifth one end, which must be one alert; a part of the fleet dies,
+/// and another one stalls.
+const PROCESSES: &str = r#"
 rule_files: [rules.yaml]
 evaluation_interval: 15s
 tests:
@@ -206,8 +208,15 @@ tests:
       - {series: 'fxgraph_flowgraph_info{flowgraph="endless",job="f",instance="b:1",config_id="2"}', values: '_x21 1x79'}
       - {series: 'fxgraph_flowgraph_info{flowgraph="endless",job="f",instance="c:1",config_id="1"}', values: '1x40 stale'}
       - {series: 'fxgraph_flowgraph_info{flowgraph="endless",job="f",instance="d:1",config_id="1"}', values: '1x100'}
-      - {series: 'fxgraph_block_state{flowgraph="endless",job="f",instance="d:1",block="source",state="stalled"}', values: '0x20 1x80'}
-      - {series: 'fxgraph_block_state{flowgraph="endless",job="f",instance="a:1",block="source",state="stalled"}', values: '0x100'}
+      - {series: 'fxgraph_flowgraph_info{flowgraph="endless",job="f",instance="e:1",config_id="1"}', values: '1x100'}
+      - {series: 'fxgraph_block_stall_seconds{flowgraph="endless",job="f",instance="e:1",block="pol[0]",reason="the source waits for data"}', values: '_x20 15+15x80'}
+      - {series: 'fxgraph_block_stall_seconds{flowgraph="endless",job="f",instance="e:1",block="pol[1]",reason="the source waits for data"}', values: '_x20 10+15x80'}
+      - {series: 'fxgraph_flowgraph_lag_seconds{flowgraph="endless",job="f",instance="e:1"}', values: '0x20 0+15x80'}
+      - {series: 'fxgraph_block_expected_rate_hertz{flowgraph="endless",job="f",instance="e:1",block="sink"}', values: '100x100'}
+      - {series: 'fxgraph_block_input_frames_total{flowgraph="endless",job="f",instance="e:1",block="sink"}', values: '0+1500x20 30000x80'}
+      - {series: 'fxgraph_part_healthy{flowgraph="endless",job="f",instance="fleet:1",part="x"}', values: '1x20 0x80'}
+      - {series: 'fxgraph_part_healthy{flowgraph="endless",job="f",instance="fleet:1",part="y"}', values: '1x20 0x80'}
+      - {series: 'fxgraph_block_stall_seconds{flowgraph="endless",job="f",instance="fleet:1",part="y",block="sink",reason="input frames are waiting"}', values: '_x20 15+15x80'}
       - {series: 'fxgraph_flowgraph_lag_seconds{flowgraph="endless",job="f",instance="d:1"}', values: '0x20 0+15x80'}
       - {series: 'fxgraph_flowgraph_lag_seconds{flowgraph="endless",job="f",instance="a:1"}', values: '0.1x100'}
       - {series: 'fxgraph_pace_delay_seconds{flowgraph="endless",job="f",instance="d:1",block="sink"}', values: '0x20 3x80'}
@@ -229,42 +238,49 @@ tests:
         alertname: FxgraphGone
         exp_alerts:
           - exp_labels: {severity: critical, flowgraph: endless, job: f, instance: 'c:1'}
-            exp_annotations: {summary: 'flowgraph endless at c:1 does not respond: it has ended or is unreachable'}
+            exp_annotations: {summary: 'flowgraph endless at c:1 does not respond: it has ended or is unreachable', page_url: 'http://c:1/', runbook_url: 'http://c:1/docs/how_to/monitoring.html#3-alerts'}
       - eval_time: 15m
         alertname: FxgraphStalled
         exp_alerts:
-          - exp_labels: {severity: critical, flowgraph: endless, job: f, instance: 'd:1', block: source, state: stalled}
-            exp_annotations: {summary: 'no frames pass source at d:1: its event `stalled` names the block that delays them'}
+          - exp_labels: {severity: critical, flowgraph: endless, job: f, instance: 'e:1', reason: the source waits for data}
+            exp_annotations: {summary: 'no frames pass e:1 for 10m 15s: the source waits for data; its events `stalled` name the blocks', page_url: 'http://e:1/', runbook_url: 'http://e:1/docs/how_to/monitoring.html#3-alerts'}
+          - exp_labels: {severity: critical, flowgraph: endless, job: f, instance: 'fleet:1', part: 'y', reason: input frames are waiting}
+            exp_annotations: {summary: 'no frames pass fleet:1 for 10m 15s: input frames are waiting; its events `stalled` name the blocks', page_url: 'http://fleet:1/', runbook_url: 'http://fleet:1/docs/how_to/monitoring.html#3-alerts'}
+      - eval_time: 15m
+        alertname: FxgraphPartUnhealthy
+        exp_alerts:
+          - exp_labels: {severity: critical, flowgraph: endless, job: f, instance: 'fleet:1', part: x}
+            exp_annotations: {summary: 'part x of the fleet at fleet:1 does not answer: its host, its process or the network between is down', page_url: 'http://fleet:1/', runbook_url: 'http://fleet:1/docs/how_to/monitoring.html#3-alerts'}
       - eval_time: 15m
         alertname: FxgraphBehind
         exp_alerts:
-          - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'd:1', block: sink}
-            exp_annotations: {summary: 'sink at d:1 moves 50 frames/s, less than real time'}
+          - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'd:1'}
+            exp_annotations: {summary: 'a block of d:1 moves 50% of the frames of real time', page_url: 'http://d:1/', runbook_url: 'http://d:1/docs/how_to/monitoring.html#3-alerts'}
       - eval_time: 15m
         alertname: FxgraphLagging
         exp_alerts:
           - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'd:1'}
-            exp_annotations: {summary: 'flowgraph endless at d:1 is 585 s behind real time'}
+            exp_annotations: {summary: 'flowgraph endless at d:1 is 585 s behind real time', page_url: 'http://d:1/', runbook_url: 'http://d:1/docs/how_to/monitoring.html#3-alerts'}
       - eval_time: 15m
         alertname: FxgraphSenderBehind
         exp_alerts:
           - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'd:1', block: sink}
-            exp_annotations: {summary: 'sink at d:1 sends 3 s later than its schedule: the machine is too busy'}
+            exp_annotations: {summary: 'sink at d:1 sends 3 s later than its schedule: the machine is too busy', page_url: 'http://d:1/', runbook_url: 'http://d:1/docs/how_to/monitoring.html#3-alerts'}
       - eval_time: 15m
         alertname: FxgraphLevelLow
         exp_alerts:
           - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'd:1', block: f, output: pol1}
-            exp_annotations: {summary: 'pol1 of f at d:1 has an rms of 0.25 steps of the quantiser, nearly all values are 0: raise its gain, or look for an input without signal'}
+            exp_annotations: {summary: 'pol1 of f at d:1 has an rms of 0.25 steps of the quantiser, nearly all values are 0: raise its gain, or look for an input without signal', page_url: 'http://d:1/', runbook_url: 'http://d:1/docs/how_to/monitoring.html#3-alerts'}
       - eval_time: 15m
         alertname: FxgraphClockWrong
         exp_alerts:
           - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'd:1', block: source}
-            exp_annotations: {summary: 'the stream of source at d:1 differs by 120 s from the clock of the host: check its sync time and both clocks'}
+            exp_annotations: {summary: 'the stream of source at d:1 differs by 120 s from the clock of the host: check its sync time and both clocks', page_url: 'http://d:1/', runbook_url: 'http://d:1/docs/how_to/monitoring.html#3-alerts'}
       - eval_time: 15m
         alertname: FxgraphDelayModelExpired
         exp_alerts:
           - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'd:1', block: f}
-            exp_annotations: {summary: '2 delay models of f at d:1 are from before a restart of the sender: send new ones'}
+            exp_annotations: {summary: '2 delay models of f at d:1 are from before a restart of the sender: send new ones', page_url: 'http://d:1/', runbook_url: 'http://d:1/docs/how_to/monitoring.html#3-alerts'}
 "#;
 
 #[test]
@@ -277,7 +293,7 @@ fn alerts_name_dead_and_lagging_processes() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
     command.args(["dashboard", "flowgraph.yaml", "--rules"]).current_dir(folder.path());
     std::fs::write(folder.path().join("rules.yaml"), command.output().unwrap().stdout).unwrap();
-    std::fs::write(folder.path().join("test.yaml"), FOUR_PROCESSES).unwrap();
+    std::fs::write(folder.path().join("test.yaml"), PROCESSES).unwrap();
     let mut promtool = Command::new("promtool");
     promtool.args(["test", "rules", "test.yaml"]).current_dir(folder.path());
     let output = promtool.output().expect(PROMETHEUS);

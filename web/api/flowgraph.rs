@@ -168,12 +168,33 @@ pub struct FlowgraphPage {
     pub lag_block: Option<String>,
     /// Faults that ended the flowgraph, in order.
     pub faults: Vec<Fault>,
+    /// Blocks that no frame passes, and that are the cause themselves; only while the flowgraph runs.
+    #[serde(default)]
+    #[schema(required)]
+    pub stalls: Vec<StallInfo>,
     /// Blocks and edges, with data rates.
     pub graph: Graph,
     /// The flowgraph with all parameters and templates resolved and the values in force, as YAML.
     pub resolved_yaml: String,
     /// Original text with its comments; `null` if parameters were set at the start or the flowgraph was changed since.
     pub written_yaml: Option<String>,
+}
+
+/// Block that no frame passes for ten frame intervals and more, and that is the cause itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct StallInfo {
+    /// Name of the block.
+    #[schema(example = "disk")]
+    pub block: String,
+    /// Time since the last frame.
+    pub silent_seconds: f64,
+    /// Reason.
+    #[schema(example = "input frames are waiting")]
+    pub reason: String,
+    /// Whether the block has frames that it does not process: a restart may help. It does not help if data do not come.
+    pub holds_frames: bool,
+    /// Names of the upstream blocks from which it has no frame.
+    pub lacks: Vec<String>,
 }
 
 /// Health of the flowgraph.
@@ -188,4 +209,25 @@ pub struct Health {
     pub survived_faults: u64,
     /// Time since the first frame.
     pub elapsed_seconds: f64,
+    /// Blocks that no frame passes, and that are the cause themselves; only while the flowgraph runs.
+    #[serde(default)]
+    #[schema(required)]
+    pub stalls: Vec<StallInfo>,
+}
+
+impl StallInfo {
+    /// Description of `stalls` in one line: "no frame for 12 s: disk (input frames are waiting), waits for data: pol[0],
+    /// pol[1]"; `None` without one.
+    #[must_use]
+    pub fn describe(stalls: &[Self]) -> Option<String> {
+        let longest = stalls.iter().map(|stall| stall.silent_seconds).reduce(f64::max)?;
+        let (held, silent): (Vec<_>, Vec<_>) = stalls.iter().partition(|stall| stall.holds_frames);
+        let mut said: Vec<String> =
+            held.iter().map(|stall| format!("{} ({})", stall.block, stall.reason)).collect();
+        if !silent.is_empty() {
+            let names: Vec<&str> = silent.iter().map(|stall| stall.block.as_str()).collect();
+            said.push(format!("waits for data: {}", names.join(", ")));
+        }
+        Some(format!("no frame for {longest:.0} s: {}", said.join(", ")))
+    }
 }

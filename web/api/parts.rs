@@ -14,7 +14,7 @@ pub struct PartInfo {
     pub address: Option<String>,
     /// Whether it answers.
     pub answers: bool,
-    /// Whether it answers and has not failed.
+    /// Whether it answers, has not failed, and frames pass all its blocks.
     pub is_healthy: bool,
     /// Everything that is wrong with it, one line per element.
     pub troubles: Vec<String>,

@@ -4,6 +4,7 @@ use super::Fleet;
 use super::metrics::Federation;
 use super::parts::{Part, full_name};
 use crate::guard::Peer;
+use crate::handlers::flowgraph::{alive, passing};
 use crate::problem::Problem;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -12,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use futures_util::stream;
 use fxgraph::edge::WhenFull;
+use fxgraph::runtime::RunState;
 use fxgraph_api::blocks::{BlockSummary, Fault};
 use fxgraph_api::events::{EventInfo, EventList};
 use fxgraph_api::flowgraph::{EdgeInfo, FlowgraphPage, Graph, Health, ScheduledValue};
@@ -49,9 +51,35 @@ pub(super) async fn targets(State(fleet): State<Fleet>) -> Json<Vec<TargetGroup>
 
 /// 503 if a part does not answer or has failed.
 pub(super) async fn health(State(fleet): State<Fleet>) -> Result<Json<Health>, Problem> {
+    Ok(Json(health_of(&fleet).await?))
+}
+
+pub(super) async fn live(
+    State(fleet): State<Fleet>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Result<Json<Health>, Problem> {
+    alive(health_of(&fleet).await?, &query)
+}
+
+pub(super) async fn ready(
+    State(fleet): State<Fleet>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Result<Json<Health>, Problem> {
+    let health = health_of(&fleet).await?;
+    let idle = fleet.parts().into_iter().find_map(|part| {
+        let state = part.info().state.filter(|state| state != RunState::Running.name())?;
+        Some(format!("part `{}`: the state of its flowgraph is `{state}`", part.name))
+    });
+    match idle {
+        Some(detail) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)),
+        None => passing(health, &query),
+    }
+}
+
+async fn health_of(fleet: &Fleet) -> Result<Health, Problem> {
     let answers = fleet.ask(|part| async move { part.get::<Health>("/api/v1/health").await }).await;
     let parts: Vec<PartInfo> = answers.iter().map(|(part, _)| part.info()).collect();
-    let bad = parts.iter().filter(|part| !part.is_healthy);
+    let bad = parts.iter().filter(|part| part.state.as_deref().is_none_or(|it| it == "failed"));
     let said: Vec<String> =
         bad.map(|part| format!("part `{}`: {}", part.name, part.troubles.join("; "))).collect();
     if !said.is_empty() || parts.is_empty() {
@@ -61,13 +89,19 @@ pub(super) async fn health(State(fleet): State<Fleet>) -> Result<Json<Health>, P
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).help("see `GET /api/v1/parts`")
         );
     }
+    let stalls = answers.iter().flat_map(|(part, answer)| {
+        let stalls = answer.iter().flat_map(|health| health.stalls.iter().cloned());
+        stalls.map(|stall| part.named(stall))
+    });
+    let stalls = stalls.collect();
     let all: Vec<Health> = answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect();
-    Ok(Json(Health {
+    Ok(Health {
         state: state(all.iter().map(|one| one.state.as_str())),
         faults: all.iter().map(|one| one.faults).fold(0, u64::saturating_add),
         survived_faults: all.iter().map(|one| one.survived_faults).fold(0, u64::saturating_add),
         elapsed_seconds: all.iter().map(|one| one.elapsed_seconds).fold(0.0, f64::max),
-    }))
+        stalls,
+    })
 }
 
 fn state<'a>(states: impl Iterator<Item = &'a str> + Clone) -> String {
@@ -83,8 +117,9 @@ pub(super) async fn flowgraph(State(fleet): State<Fleet>) -> Result<Json<Flowgra
     for (part, answer) in fleet.ask(ask).await {
         hash.update(part.name.as_bytes());
         match answer {
-            Ok(page) => {
+            Ok(mut page) => {
                 hash.update(page.config_hash.as_bytes());
+                page.stalls = page.stalls.into_iter().map(|stall| part.named(stall)).collect();
                 pages.push((part.name.clone(), page));
             }
             Err(why) => faults.push(Fault {
@@ -131,6 +166,7 @@ fn one_page(
         }
     }
     faults.extend(all().flat_map(|page| page.faults.iter().cloned()));
+    let stalls = all().flat_map(|page| page.stalls.iter().cloned()).collect();
     let of_part = |(part, page): &(String, FlowgraphPage)| -> Vec<ScheduledValue> {
         let kinds: HashMap<&str, &str> =
             page.graph.blocks.iter().map(|block| (&*block.name, &*block.kind)).collect();
@@ -163,6 +199,7 @@ fn one_page(
         lag_seconds,
         lag_block,
         faults,
+        stalls,
         resolved_yaml: yaml,
         written_yaml: None,
         graph: one_graph(pages),
@@ -276,7 +313,7 @@ pub(super) async fn metrics(State(fleet): State<Fleet>) -> Response {
         let refused = answer.map(|body| all.add(&part.name, &String::from_utf8_lossy(&body)));
         parts.push((part.info(), refused.unwrap_or_default()));
     }
-    all.add_parts(&parts);
+    all.add_parts(&fleet.0.name, &parts);
     let media_type = "text/plain; version=0.0.4; charset=utf-8";
     ([(header::CONTENT_TYPE, media_type)], all.finish()).into_response()
 }

@@ -1,5 +1,6 @@
 //! Metrics of all parts, each with the label `part`.
 
+use crate::metrics::PART_HEALTHY;
 use fxgraph_api::parts::PartInfo;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
@@ -134,20 +135,25 @@ impl Federation {
     }
 
     /// Adds whether each part answers and is healthy, and the number of its lines that were rejected.
-    pub fn add_parts(&mut self, parts: &[(PartInfo, usize)]) {
+    pub fn add_parts(&mut self, flowgraph: &str, parts: &[(PartInfo, usize)]) {
+        let flowgraph = escape(flowgraph);
         let mut add = |name: &str, help: &str, value: &dyn Fn(&(PartInfo, usize)) -> usize| {
             let mut samples = String::new();
             for part in parts {
                 let label = escape(&part.0.name);
-                let _ = writeln!(samples, "{name}{{part=\"{label}\"}} {}", value(part));
+                let _ = writeln!(
+                    samples,
+                    "{name}{{part=\"{label}\",flowgraph=\"{flowgraph}\"}} {}",
+                    value(part)
+                );
             }
             let family = Family { help: help.to_owned(), kind: "gauge".to_owned(), samples };
             self.families.insert(name.to_owned(), family);
         };
         let up = "1 if the part answers. 0: its host, its process or the network between is down, see /api/v1/parts.";
         add("fxgraph_part_up", up, &|(part, _)| usize::from(part.answers));
-        let healthy = "1 if the part answers, has not failed, and runs the deployed configuration. 0: see /api/v1/parts.";
-        add("fxgraph_part_healthy", healthy, &|(part, _)| usize::from(part.is_healthy));
+        let healthy = "1 if the part answers, has not failed, and frames pass all its blocks. 0: see /api/v1/parts.";
+        add(PART_HEALTHY, healthy, &|(part, _)| usize::from(part.is_healthy));
         let refused = "Lines of the part's metrics that are no samples, at this scrape. If not 0, its server is not fxgraph.";
         add("fxgraph_part_refused_lines", refused, &|(_, refused)| *refused);
     }

@@ -92,6 +92,12 @@ impl Fleet {
             .collect();
     }
 
+    /// Looks at all parts, and waits for their answers or their time limits.
+    pub async fn look(&self) {
+        self.deployed().await;
+        join_all(self.parts().iter().map(|part| part.look(&self.0.log))).await;
+    }
+
     /// Looks at the parts twice a second, for ever.
     pub async fn watch(&self) {
         loop {

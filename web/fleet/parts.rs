@@ -4,7 +4,7 @@ use super::client::Asked;
 use super::log::Log;
 use axum::body::Bytes;
 use fxgraph_api::events::EventList;
-use fxgraph_api::flowgraph::FlowgraphPage;
+use fxgraph_api::flowgraph::{FlowgraphPage, StallInfo};
 use fxgraph_api::parts::PartInfo;
 use serde::de::DeserializeOwned;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,6 +73,19 @@ impl Part {
     /// Its flowgraph at the last look; the reason if it does not answer.
     pub fn page(&self) -> Result<Arc<FlowgraphPage>, String> {
         self.seen().page.clone()
+    }
+
+    /// `stall` with the name of its block in the fleet.
+    pub fn named(&self, mut stall: StallInfo) -> StallInfo {
+        if let Ok(page) = self.page() {
+            let named = |name: &str| {
+                let node = page.graph.blocks.iter().find(|block| block.name == name);
+                full_name(&self.name, node.map_or("", |node| &node.kind), name)
+            };
+            stall.block = named(&stall.block);
+            stall.lacks.iter_mut().for_each(|name| *name = named(name));
+        }
+        stall
     }
 
     /// Notes that it does not answer.
@@ -163,6 +176,7 @@ impl Part {
             let cause = page.faults.first().map_or("", |fault| &fault.cause);
             troubles.push(format!("its flowgraph has failed: {cause}"));
         }
+        troubles.extend(page.and_then(|page| StallInfo::describe(&page.stalls)));
         PartInfo {
             name: self.name.clone(),
             address: deployed.address.clone(),

@@ -87,6 +87,14 @@ fn shared(method: &Method, path: &str) -> Option<Shared> {
                  running, starting, prepared, ended.",
             )
         },
+        ("GET", "/api/v1/health/live") => Shared {
+            statuses: &[("503", "a part does not answer")],
+            ..Shared::merged(on(filter, merge::live), "For all parts.")
+        },
+        ("GET", "/api/v1/health/ready") => Shared {
+            statuses: &[("503", "a part does not answer")],
+            ..Shared::merged(on(filter, merge::ready), "For all parts.")
+        },
         ("GET", "/api/v1/flowgraph") => Shared {
             statuses: &[("503", "no part answers")],
             ..Shared::merged(

@@ -1,17 +1,27 @@
 //! The flowgraph as a whole: state, graph, configuration, start and stop.
 
 use super::blocks::{Look, fault};
+use super::request::within;
 use crate::app::App;
 use crate::problem::Problem;
 use crate::verdict;
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use fxgraph::flowgraph::Plan;
 use fxgraph::flowgraph::draw::Drawing;
+use fxgraph::runtime::RunState;
 use fxgraph_api::flowgraph::{
     EdgeInfo, FlowgraphPage, Graph, GroupInfo, Health, NodeInfo, ParameterInfo, ScheduledValue,
+    StallInfo,
 };
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+/// Range of `limit_seconds`.
+const LIMITS: RangeInclusive<f64> = 0.0..=86_400.0;
+/// Default of `limit_seconds` of the liveness check: a restart costs data, and disks and GPUs may be busy for seconds.
+const LIVE_SECONDS: f64 = 60.0;
 
 fn graph(plan: &Plan, look: &Look) -> Graph {
     let drawing = Drawing::of(plan);
@@ -111,6 +121,7 @@ pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
         lag_seconds,
         lag_block,
         faults: app.control.failures().into_iter().map(fault).collect(),
+        stalls: stalls(&app),
         graph,
         resolved_yaml: plan.resolved_yaml.to_string(),
         written_yaml: plan.written_yaml().map(str::to_owned),
@@ -126,7 +137,92 @@ fn health_of(app: &App) -> Health {
         faults: fatal + survived_faults,
         survived_faults,
         elapsed_seconds: app.control.elapsed().as_secs_f64(),
+        stalls: stalls(app),
     }
+}
+
+fn stalls(app: &App) -> Vec<StallInfo> {
+    let stalls = app.control.stalls().into_iter().map(|stall| StallInfo {
+        block: stall.block,
+        silent_seconds: stall.silent.as_secs_f64(),
+        reason: stall.reason.text().to_owned(),
+        holds_frames: stall.reason.holds_frames(),
+        lacks: stall.lacks,
+    });
+    stalls.collect()
+}
+
+/// `health`, or a problem: if its state is none of `states`, or if one of `stalls` is longer than `limit_seconds` of the
+/// query, or than `default_seconds`.
+fn checked(
+    health: Health,
+    states: &[RunState],
+    stalls: impl Fn(&StallInfo) -> bool,
+    query: &HashMap<String, String>,
+    default_seconds: f64,
+) -> Result<Json<Health>, Problem> {
+    let limit = within(query, "limit_seconds", &LIMITS)?.unwrap_or(default_seconds);
+    let unavailable = |detail| Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail);
+    if !states.iter().any(|state| state.name() == health.state) {
+        return Err(unavailable(format!("the state of the flowgraph is `{}`", health.state)));
+    }
+    let is_long = |stall: &&StallInfo| stalls(stall) && stall.silent_seconds >= limit;
+    let long: Vec<StallInfo> = health.stalls.iter().filter(is_long).cloned().collect();
+    match StallInfo::describe(&long) {
+        Some(said) => {
+            Err(unavailable(said).help("see the event `stalled` at `GET /api/v1/events`"))
+        }
+        None => Ok(Json(health)),
+    }
+}
+
+/// The answer of [`live`] for `health`.
+pub(crate) fn alive(
+    health: Health,
+    query: &HashMap<String, String>,
+) -> Result<Json<Health>, Problem> {
+    use RunState::{Draining, Ended, Prepared, Running, Starting};
+    let states = [Prepared, Starting, Running, Draining, Ended];
+    checked(health, &states, |stall| stall.holds_frames, query, LIVE_SECONDS)
+}
+
+/// The answer of [`ready`] for `health`.
+pub(crate) fn passing(
+    health: Health,
+    query: &HashMap<String, String>,
+) -> Result<Json<Health>, Problem> {
+    checked(health, &[RunState::Running], |_| true, query, 0.0)
+}
+
+/// Liveness: whether a restart would not help
+///
+/// Fails if the flowgraph has failed, or if a block has had frames for `limit_seconds` and processed none. A source whose
+/// data do not come is alive.
+#[utoipa::path(get, path = "/health/live", tag = "flowgraph", operation_id = "get_liveness",
+    params(("limit_seconds" = Option<f64>, Query, minimum = 0, maximum = 86_400,
+        description = "time without a frame from which the check fails; default: 60")),
+    responses((status = 200, description = "the flowgraph is alive", body = Health),
+        (status = 503, description = "the flowgraph has failed, or a block holds its frames")))]
+pub(super) async fn live(
+    State(app): State<App>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Result<Json<Health>, Problem> {
+    alive(health_of(&app), &query)
+}
+
+/// Readiness: whether frames pass all blocks
+///
+/// Fails if the flowgraph does not run, or if no frame has passed a block although ten were due.
+#[utoipa::path(get, path = "/health/ready", tag = "flowgraph", operation_id = "get_readiness",
+    params(("limit_seconds" = Option<f64>, Query, minimum = 0, maximum = 86_400,
+        description = "time without a frame from which the check fails, above ten frame intervals; default: 0")),
+    responses((status = 200, description = "the flowgraph runs, and frames pass", body = Health),
+        (status = 503, description = "the flowgraph does not run, or no frame passes a block")))]
+pub(super) async fn ready(
+    State(app): State<App>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Result<Json<Health>, Problem> {
+    passing(health_of(&app), &query)
 }
 
 /// Health check

@@ -20,7 +20,7 @@
 mod blocks;
 mod changes;
 mod events;
-mod flowgraph;
+pub(crate) mod flowgraph;
 mod kinds;
 mod output;
 mod ports;
@@ -71,6 +71,8 @@ pub(crate) fn described() -> OpenApiRouter<App> {
         OpenApiRouter::new()
             .routes(routes!(flowgraph::get, update::update))
             .routes(routes!(flowgraph::health))
+            .routes(routes!(flowgraph::live))
+            .routes(routes!(flowgraph::ready))
             .routes(routes!(flowgraph::start))
             .routes(routes!(flowgraph::stop))
             .routes(routes!(flowgraph::abort))

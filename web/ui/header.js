@@ -40,7 +40,7 @@ export function show(flowgraph, blocks) {
   at("stop").hidden = at("abort").hidden = isStill && isHeld;
   at("stop").disabled = !ends;
   at("abort").disabled = !(ends || flowgraph.state === "draining");
-  morph(at("summary"), [...rates(flowgraph), ...margins(flowgraph, blocks), losses(blocks),
+  morph(at("summary"), [...stalls(flowgraph), ...rates(flowgraph), ...margins(flowgraph, blocks), losses(blocks),
     item("for", flowgraph.elapsed_seconds > 0 ? format.seconds(flowgraph.elapsed_seconds) : "-", "time since the first frame"),
     item("config", flowgraph.config_id.slice(0, 8), `configuration id ${flowgraph.config_id}, as in frame headers`, "id"),
   ]);
@@ -55,6 +55,14 @@ export function showState(state) {
 
 function item(name, value, title, level = "") {
   return h("div", { title, class: level }, h("dt", {}, name), h("dd", { "data-figure": name }, value));
+}
+
+/// Blocks that no frame passes, and why; nothing while frames pass.
+function stalls({ stalls }) {
+  if (!stalls.length) return [];
+  const why = stalls.map(({ block, reason, silent_seconds: silent }) => `${block}: no frame for ${format.seconds(silent)}, ${reason}`);
+  const more = stalls.length > 1 ? ` and ${stalls.length - 1} more` : "";
+  return [item("no frames", `${format.short(stalls[0].block, 18)}${more}`, why.join("\n"), "bad")];
 }
 
 function rates(flowgraph) {

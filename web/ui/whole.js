@@ -71,6 +71,8 @@ function state(onOpen) {
         tile("lag", format.lag(flowgraph.lag_seconds),
           flowgraph.lag_block ? `behind real time, at ${flowgraph.lag_block}` : "no frame so far", flowgraph.lag_seconds > 2 ? "bad" : ""),
         tile("deadline margin", format.margin(margin), "headroom of the slowest block", margin !== null && margin < 0 ? "bad" : "")),
+      flowgraph.stalls.map(({ block, reason, silent_seconds: silent }) =>
+        h("p", { class: "verdict" }, "No frame for ", format.seconds(silent), ": ", lead(block, "statistics"), ` (${reason}).`)),
       flowgraph.limited_by && h("p", { class: "verdict" }, `The flowgraph is ${flowgraph.limited_by.text}.`),
       sinks.length > 0 && h("h3", {}, "From source to sink"),
       sinks.length > 0 && h("table", {},

@@ -7,7 +7,7 @@ use crate::terminal::{Paint, Terminal};
 use crate::units;
 use fxgraph_api::blocks::BlockSummary;
 use fxgraph_api::events::{EventInfo, EventList};
-use fxgraph_api::flowgraph::{FlowgraphPage, ScheduledValue};
+use fxgraph_api::flowgraph::{FlowgraphPage, ScheduledValue, StallInfo};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -99,6 +99,16 @@ impl Look {
         self.rows.iter().map(|row| row.faults).sum()
     }
 
+    /// Describes everything for which frames do not pass, or for which blocks are missing here; `None` if all is well.
+    pub fn trouble(&self) -> Option<String> {
+        // At a fleet: parts that do not answer. Their blocks have no rows.
+        let has_row = |block: &str| self.rows.iter().any(|row| row.name == block);
+        let absent = self.flowgraph.faults.iter().filter(|fault| !has_row(&fault.block));
+        let said = absent.map(|fault| fault.cause.clone());
+        let said: Vec<String> = said.chain(StallInfo::describe(&self.flowgraph.stalls)).collect();
+        (!said.is_empty()).then(|| said.join("; "))
+    }
+
     /// Describes the bottleneck, once known.
     pub fn limit(&self) -> Option<&str> {
         self.flowgraph.limited_by.as_ref().map(|limit| limit.text.as_str())
@@ -139,6 +149,8 @@ impl Look {
             "losses": self.losses(),
             "faults": self.faults(),
             "limited_by": self.limit(),
+            "stalls": self.flowgraph.stalls,
+            "trouble": self.trouble(),
             "blocks": self.rows,
         })
     }
@@ -175,7 +187,7 @@ impl Look {
     /// State, time, rate and drops in one line.
     pub fn summary(&self) -> String {
         format!(
-            "{} {}, {} of real time{}, {} drops, {} faults{}",
+            "{} {}, {} of real time{}, {} drops, {} faults{}{}",
             self.flowgraph.state,
             self.elapsed(),
             percent(self.real_time_fraction()),
@@ -183,6 +195,7 @@ impl Look {
             self.losses(),
             self.faults(),
             self.limit().map(|limit| format!(", {limit}")).unwrap_or_default(),
+            self.trouble().map(|trouble| format!(", {trouble}")).unwrap_or_default(),
         )
     }
 

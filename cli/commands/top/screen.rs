@@ -210,7 +210,9 @@ impl Screen {
             Span::raw(between),
             Span::raw(self.look.limit().unwrap_or_default()),
         ]);
-        frame.render_widget(Paragraph::new(vec![first, second, third]), area);
+        let trouble = self.look.trouble().unwrap_or_default();
+        let fourth = Line::styled(trouble, self.state("failed"));
+        frame.render_widget(Paragraph::new(vec![first, second, third, fourth]), area);
         let place = Paragraph::new(self.url.as_str()).alignment(Alignment::Right);
         let room = Rect { y: area.y + 1, height: 1, ..area };
         frame.render_widget(place, room);

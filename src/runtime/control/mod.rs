@@ -45,7 +45,7 @@ pub use take_back::TakenBack;
 pub use tap::{Tap, TapError, TapOptions, Tapped};
 pub use update::{BlockUpdate, Step, Update};
 
-use crate::{BlockStats, Failure, Handle, RunState};
+use crate::{BlockStats, Failure, Handle, RunState, Stall};
 use fxgraph_core::access::ClientFiles;
 use fxgraph_core::event::{Event, EventKind};
 use fxgraph_core::kind::{Refusal, Registry};
@@ -236,6 +236,12 @@ impl Control {
     #[must_use]
     pub fn faults(&self) -> u64 {
         self.0.run().faults()
+    }
+
+    /// Blocks that no frame passes and that are the cause themselves, while the flowgraph runs.
+    #[must_use]
+    pub fn stalls(&self) -> Vec<Stall> {
+        self.0.run().stalls()
     }
 
     /// Time from the first frame to the end, or to now.

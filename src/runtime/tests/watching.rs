@@ -247,10 +247,13 @@ fn block_that_consumes_but_does_not_push_is_stalled_until_it_pushes() {
             && text.ends_with(" s: the block consumes frames and pushes none")
     };
     assert!(is_said(&stalled.text), "{}", stalled.text);
+    let [cause] = &handle.stalls()[..] else { panic!("{:?}", handle.stalls()) };
+    assert_eq!((&*cause.block, cause.reason), ("swallow", crate::Reason::PushesNothing));
     released.store(1, Ordering::SeqCst);
     until(&|| states() == [State::Running; 3]);
     let resumed: Vec<_> = told(EventKind::Resumed).into_iter().map(|event| event.block).collect();
     assert_eq!(resumed, [Some("swallow".to_owned())]);
+    assert_eq!(handle.stalls(), []);
     running.request_stop();
     ended(running);
 }
