@@ -178,6 +178,10 @@ fn client_sends_token_and_checks_certificate() {
     assert!(well.status.success(), "{}", stderr(&well));
     let unknown = stderr(&events(&["--ca", &ca]));
     assert!(unknown.contains("requires a token") && unknown.contains("--token-file"), "{unknown}");
+    let plain = ["--connect", &format!("http://localhost:{}", program.address.port())];
+    let mut client = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    let plain = stderr(&client.arg("events").args(plain).output().unwrap());
+    assert!(plain.contains(&format!("give `--connect {url}`")), "{plain}");
     let distrusted = stderr(&events(&["--token-file", &token]));
     assert!(distrusted.contains("with `--ca FILE`"), "{distrusted}");
     let no_certificate = stderr(&events(&["--ca", &token]));

@@ -129,7 +129,12 @@ pub(crate) async fn ask_token(
     next: Next,
 ) -> Result<Response, Response> {
     if guard.token.as_ref().is_some_and(|token| !token.is_in(request.headers())) {
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, "this flowgraph requires a token")
+        let detail = if request.headers().contains_key(header::AUTHORIZATION) {
+            "the token is wrong: it is not that of this flowgraph"
+        } else {
+            "this flowgraph requires a token"
+        };
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, detail)
             .help("send it as `Authorization: Bearer TOKEN`");
         return Err(([(header::WWW_AUTHENTICATE, "Bearer")], problem).into_response());
     }

@@ -262,6 +262,13 @@ impl Client {
                 "start a flowgraph with `fxgraph run FILE --listen`",
                 "connect to another address with `--connect URL`",
             ],
+            // For example the alert of a TLS server.
+            Error::Protocol(_) if !self.url.starts_with("https:") => {
+                let what = format!("no flowgraph answers at {} without TLS", self.url);
+                let url = self.url.replacen("http:", "https:", 1);
+                let help = format!("if it was started with `--tls-cert`, give `--connect {url}`");
+                return Failure::failed(with_help(&what, [&*help]));
+            }
             _ => return self.lost(error),
         };
         let reason = match error {

@@ -250,7 +250,11 @@ impl Files {
     pub fn make_directories_to(&self, path: &Path) -> io::Result<()> {
         match &self.below {
             Some(root) => walk(root, path, true).map(drop),
-            None => path.parent().map_or(Ok(()), std::fs::create_dir_all),
+            None => path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(|error| {
+                // A file is in the place of a directory.
+                let is_file = error.kind() == ErrorKind::AlreadyExists;
+                if is_file { ErrorKind::NotADirectory.into() } else { error }
+            }),
         }
     }
 

@@ -327,9 +327,13 @@ pub(super) fn doubled(what: &str, key: &Key, first: Span) -> Diagnostic {
 }
 
 fn entries(node: &Node, is_named: fn(&str) -> bool, problems: &mut Problems) -> Vec<Entry> {
-    let entries = map(node, problems);
+    if let Value::List(_) = node.value {
+        let help = "write `NAME: {kind: ...}` for each block, without `-`: the name is the key";
+        problems.push(wrong_type(node, "a mapping").help(help));
+        return Vec::new();
+    }
     let mut good = Vec::new();
-    for (key, node) in entries {
+    for (key, node) in map(node, problems) {
         if is_named(&key.text) || name(key, problems) {
             good.push(entry(key, node, problems));
         }

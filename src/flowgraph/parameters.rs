@@ -72,7 +72,12 @@ fn is_typed(set: &[Setting], name: &str) -> bool {
     last.is_some_and(|set| matches!(set.value, SetTo::Typed(_)))
 }
 
-/// Names in `problem` each `--set` whose value the expressions at the place of `problem` use.
+fn is_set(set: &[Setting], name: &str) -> bool {
+    set.iter().any(|set| set.name == name)
+}
+
+/// Names in `problem` each `--set` whose value the expressions at the place of `problem` use, also by defaults of other
+/// parameters.
 pub(super) fn note_set(
     problem: &mut Diagnostic,
     document: &Document,
@@ -82,6 +87,17 @@ pub(super) fn note_set(
     let Some(span) = problem.span else { return };
     let mut used = Vec::new();
     names_used(&Node::new(Value::Text(sources.text(span).to_owned()), span), &mut used);
+    let mut known = 0;
+    while let Some(name) = used.get(known).cloned() {
+        known += 1;
+        let is_it = |parameter: &&Declared| parameter.key.text == name;
+        let declared = document.parameters.iter().find(is_it).filter(|_| !is_set(set, &name));
+        let mut by_default = Vec::new();
+        if let Some(default) = declared.and_then(|parameter| parameter.default.as_ref()) {
+            names_used(default, &mut by_default);
+        }
+        used.extend(by_default.into_iter().filter(|name| !used.contains(name)).collect::<Vec<_>>());
+    }
     for parameter in &document.parameters {
         let name = &parameter.key.text;
         // A parameter of a template may hide that of the flowgraph.

@@ -89,7 +89,7 @@ pub(super) fn parse(file: u32, text: &str) -> Result<Node, Vec<Diagnostic>> {
             Err(error) => {
                 let at = error.marker().index();
                 let span = builder.span(at, at + 1);
-                builder.problems.push(not_yaml(error.info(), span));
+                builder.problems.push(not_yaml(error.info(), span, text));
                 return Err(builder.problems);
             }
         }
@@ -259,7 +259,7 @@ impl Builder<'_> {
 }
 
 /// Diagnostic for an error of the YAML parser.
-fn not_yaml(said: &str, span: Span) -> Diagnostic {
+fn not_yaml(said: &str, span: Span, text: &str) -> Diagnostic {
     if said.contains("recursion limit") {
         return too_deep(span);
     }
@@ -268,11 +268,52 @@ fn not_yaml(said: &str, span: Span) -> Diagnostic {
         .help(
             "check indentation (spaces, no tabs), quotes and brackets here and in the lines before",
         );
-    // `{input: t[3]}`
-    if said.contains("expected ',' or") {
-        return problem.help("put quotes around references inside braces: `\"f[0]\"`, `\"f[*]\"`");
+    match unquoted(line_at(text, span.start as usize)) {
+        Some(word) => problem.help(format!("put quotes around `{word}`: `\"{word}\"`")),
+        None => problem,
     }
-    problem
+}
+
+/// The line of `text` with the byte number `at`.
+fn line_at(text: &str, at: usize) -> &str {
+    let lines = text.split_inclusive('\n').scan(0, |end, line| {
+        *end += line.len();
+        Some((*end, line))
+    });
+    let line = lines.into_iter().find(|(end, _)| at < *end).map(|(_, line)| line);
+    line.or(text.lines().last()).unwrap_or_default()
+}
+
+/// The first expression or reference of `line` without the quotes that YAML needs inside braces and brackets: `${n}`,
+/// `f[*]`, `t[3].pol0`.
+fn unquoted(line: &str) -> Option<&str> {
+    let is_name = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '.';
+    let mut quote = None;
+    for (at, letter) in line.char_indices() {
+        match quote {
+            Some(end) if letter == end => quote = None,
+            Some(_) => {}
+            None if letter == '"' || letter == '\'' => quote = Some(letter),
+            None if letter == '#' => return None,
+            None if line[at..].starts_with("${") => {
+                return line[at..].find('}').map(|end| &line[at..=at + end]);
+            }
+            None if letter == '[' => {
+                let name = line[..at].rfind(|letter| !is_name(letter)).map_or(0, |at| at + 1);
+                let Some(len) = line[at..].find(']') else { continue };
+                let index = &line[at + 1..at + len];
+                let is_index =
+                    index == "*" || !index.is_empty() && index.chars().all(|c| c.is_ascii_digit());
+                if is_index && name < at {
+                    let rest = &line[at + len + 1..];
+                    let more = rest.find(|letter| !is_name(letter)).unwrap_or(rest.len());
+                    return Some(&line[name..at + len + 1 + more]);
+                }
+            }
+            None => {}
+        }
+    }
+    None
 }
 
 pub(super) fn too_large(file: u32, text: &str) -> Diagnostic {

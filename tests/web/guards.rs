@@ -360,6 +360,9 @@ fn token_is_required_for_everything_about_the_flowgraph() {
     for path in ["/api/v1/flowgraph", "/api/v1/blocks/sink", "/api/v1/events", "/metrics"] {
         let refused = program.get(path);
         assert_eq!(refused.problem(401), "this flowgraph requires a token");
+        let wrong = [("Authorization", "Bearer 0123456789abcdef")];
+        let refused = http::request(program.address, "GET", path, &wrong, b"");
+        assert_eq!(refused.problem(401), "the token is wrong: it is not that of this flowgraph");
         assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
     }
     for path in ["/", "/docs/", "/docs/api/", "/api/v1/openapi.json"] {

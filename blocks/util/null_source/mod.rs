@@ -170,7 +170,12 @@ impl NullSource {
         let mut refusals = Vec::new();
         let dtype = self.dtype.parse::<Dtype>().unwrap_or_else(|unknown| {
             let names = Dtype::WHOLE_BYTES.map(|dtype| dtype.to_string()).join(", ");
-            let help = format!("use one of i10p (packed, 2 to 16 bits), {names}");
+            let help = if self.dtype.starts_with("cu") {
+                "read complex samples of unsigned integers, as of an RTL-SDR, with `sigmf_source`"
+                    .to_owned()
+            } else {
+                format!("use one of i10p (packed, 2 to 16 bits), {names}")
+            };
             refusals.push(Refusal::parameter("dtype", unknown.to_string()).help(help));
             Dtype::U8
         });

@@ -87,6 +87,14 @@ fn has_unit(text: &str) -> bool {
         && !unit.contains(char::is_whitespace)
 }
 
+/// Whether `text` may be the name of a parameter.
+fn is_name(text: &str) -> bool {
+    let mut letters = text.chars();
+    let is_letter = |letter: char| letter.is_ascii_alphabetic() || letter == '_';
+    letters.next().is_some_and(is_letter)
+        && letters.all(|letter| is_letter(letter) || letter.is_ascii_digit())
+}
+
 impl Reader<'_> {
     /// Error "expected `expected`, found ..." for this value.
     #[must_use]
@@ -98,6 +106,8 @@ impl Reader<'_> {
             if has_unit(text) {
                 let help = "give the number without a unit; the name of the parameter has the unit";
                 error.help = Some(help.to_owned());
+            } else if let Some(name) = text.strip_prefix('$').filter(|name| is_name(name)) {
+                error.help = Some(format!("a reference to a parameter is `\"${{{name}}}\"`"));
             } else if has_leading_zero(text) {
                 error.help = Some("give the number without leading zeros".to_owned());
             }

@@ -336,6 +336,7 @@ fn ledger_of_values_that_cannot_be_read() {
         "{taps: [1]}",
         "{taps: \"16\"}",
         "{taps: 16 taps}",
+        "{taps: $taps}",
         "{taps: 1e3}",
         "{taps: 16, window: han}",
         "{taps: 16, window: 3}",
@@ -382,6 +383,9 @@ fn ledger_of_files_that_cannot_be_read() {
         ("a name of a later default", format!("flowgraph: g\nparameters:\n  a: \"${{c + \\\"x\\\"}}\"\n{blocks}\n")),
         ("deep nesting", "[".repeat(5000)),
         ("a reference without quotes", "flowgraph: g\nblocks: {o: {kind: sink, input: t[3]}}\n".to_owned()),
+        ("references without quotes", "flowgraph: g\nblocks: {o: {kind: sink, inputs: [\"a\", f[*].pol0, 'b']}}\n".to_owned()),
+        ("an expression without quotes", "flowgraph: g\nblocks: {o: {kind: sink, parameters: {taps: ${taps + 1}}}}\n".to_owned()),
+        ("a list of blocks", "flowgraph: g\nblocks:\n  - name: s\n    kind: source\n".to_owned()),
         (
             "an output that is a number",
             "flowgraph: g\ntemplates: {t: {outputs: {o: \"${1}\"}}}\nblocks: {u: {template: t}, o: {kind: sink, input: u}}\n".to_owned(),
@@ -436,6 +440,20 @@ parameters: {{channels: {{default: 16}}, frames: {{default: 1}}}}
     };
     let zero = || Setting::typed("channels", "0");
     assert_eq!(notes("", zero()), ["channels: set by `--set channels`"]);
+    let by_default = load_text(
+        "example.yaml",
+        "flowgraph: g
+parameters: {channels: {default: 16}, all: {default: \"${channels * 2}\"}, more: {default: \"${all}\"}}
+blocks:
+  s: {kind: source, parameters: {channels: \"${more}\"}}
+  o: {kind: sink, input: s.pol0}
+  p: {kind: sink, input: s.pol1}
+",
+        &[zero()],
+        &registry(),
+    );
+    let [problem] = &by_default.result.err().unwrap()[..] else { panic!("one error") };
+    assert_eq!(problem.notes[0].1, "set by `--set channels`");
     let of_test = Setting { name: "channels".to_owned(), value: SetTo::Value(Value::Int(0)) };
     assert!(notes("", of_test).is_empty());
     assert!(notes("", Setting::text("channels", "0")).is_empty());
