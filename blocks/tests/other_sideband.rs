@@ -150,7 +150,7 @@ fn compare(
 /// Tests the block; returns the number of values compared.
 fn test(plan: &Plan, folder: &Path, schema: &Value) -> Result<usize, String> {
     let block = &plan.blocks[plan.block("block").unwrap()];
-    let mut given = block.parameters.clone();
+    let mut given = Value::clone(&block.parameters);
     if schema["properties"].get("dither").is_some() {
         // Noise has the same sign in both sidebands.
         given["dither"] = json!("none");

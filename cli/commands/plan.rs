@@ -125,7 +125,7 @@ fn about(plan: &fxgraph::flowgraph::Plan, terminal: &Terminal) -> String {
         ("description", Align::Left),
     ];
     let mut table = Table::new(terminal.coloured_results, &columns);
-    for parameter in &plan.parameters {
+    for parameter in plan.parameters.iter() {
         let value = match &parameter.value {
             Value::String(text) => text.clone(),
             other => other.to_string(),

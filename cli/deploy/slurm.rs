@@ -83,8 +83,8 @@ fn obstacle(plan: &Plan) -> Option<String> {
     let kinds = registry();
     let mut sends = false;
     for (index, block) in plan.blocks.iter().enumerate() {
-        let PlannedBlock { name, kind, .. } = block;
-        let begins_again = *kind != RECEIVER && block.configured.cannot_restart().is_some();
+        let (name, kind) = (&block.name, block.kind);
+        let begins_again = kind != RECEIVER && block.configured.cannot_restart().is_some();
         if block.inputs.is_empty() && begins_again {
             return Some(format!("its source `{name}` of kind `{kind}` is not a stream"));
         }
@@ -94,7 +94,7 @@ fn obstacle(plan: &Plan) -> Option<String> {
         }
         if kinds.get(kind).is_some_and(|entry| entry.live.contains(&ENABLED)) {
             sends = true;
-        } else if *kind != "null_sink" {
+        } else if kind != "null_sink" {
             return Some(format!("its sink `{name}` of kind `{kind}` sends no stream"));
         }
     }

@@ -1,12 +1,12 @@
 //! Files that updates of a flowgraph may name.
 
 use super::change::laid_over;
-use super::parse::parse;
 use super::{Plan, check};
 use fxgraph_core::access::{ClientFiles, FileAccess};
 use fxgraph_core::diagnostic::Span;
 use fxgraph_core::files::Files;
 use fxgraph_core::kind::Registry;
+use fxgraph_core::tree::Node;
 use serde_json::Value as Json;
 use std::io;
 use std::path::Path;
@@ -36,7 +36,7 @@ impl Plan {
         let notes = FileAccess::noted();
         for block in &self.blocks {
             let shadow = block.shadow.as_ref();
-            let mut forms = vec![(block.kind, Some(&block.parameters))];
+            let mut forms = vec![(block.kind, Some(&*block.parameters))];
             forms.extend(shadow.map(|shadow| {
                 let kind = shadow.get("kind").and_then(Json::as_str);
                 (kind.unwrap_or(block.kind), shadow.get("parameters"))
@@ -45,9 +45,8 @@ impl Plan {
                 let (Some(kind), Some(parameters)) = (registry.get(name), parameters) else {
                     continue;
                 };
-                let read = |json: &Json| parse(0, &json.to_string()).ok();
-                let nodes = read(&block.parameters).zip(read(parameters));
-                let Some((base, given)) = nodes else { continue };
+                let read = |json: &Json| Node::of_json(json, Span::default());
+                let (base, given) = (read(&block.parameters), read(parameters));
                 let is_same = name == block.kind;
                 let node = if is_same { laid_over(base, given, Some(kind)) } else { given };
                 // Only the noted file names count; these parameters were checked when the plan was made.

@@ -284,8 +284,7 @@ impl Plan {
         Ok(Env {
             name: block.name.clone(),
             device: self.device(block)?.map(|device| device as Arc<dyn Any + Send + Sync>),
-            config_hash: self.config_hash.clone(),
-            resolved_yaml: Arc::clone(&self.resolved_yaml),
+            flowgraph: self.text.clone(),
             output_folder: self.output_folder.clone(),
             texts: self.texts.clone(),
             recorders: self.recorders.clone(),

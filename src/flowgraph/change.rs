@@ -16,6 +16,7 @@ use fxgraph_core::diagnostic::Sources;
 use fxgraph_core::diagnostic::{Diagnostic, Severity, Span, codes, suggest, tidy};
 use fxgraph_core::kind::{CPU, KindEntry, PortNames, Registry};
 use fxgraph_core::tree::{Key, Node, Value};
+use std::sync::{Arc, OnceLock};
 
 /// Keys of a block that a swap may change.
 const KEYS: [&str; 5] = ["kind", "parameters", "device", "implementation", "on_fault"];
@@ -92,7 +93,9 @@ impl Plan {
         let node = form.map_err(|wrong| problems.extend(wrong)).ok()?;
         let in_force = block.parameters.to_string();
         let in_force_file = sources.add(format!("{name} as it runs"), &in_force);
-        let in_force = parse(in_force_file, &in_force).ok()?;
+        // Text that is too long to parse has no places.
+        let in_force = parse(in_force_file, &in_force);
+        let in_force = in_force.unwrap_or_else(|_| Node::of_json(&block.parameters, start));
         let entry = (index, old_kind);
         let new = self.with_entry(entry, node, in_force, registry, sources, problems)?;
         Some((index, new))
@@ -226,7 +229,10 @@ impl Plan {
         };
         // Diagnostics keep the place of the block in the flowgraph file.
         let (shadow, when_full) = (block.shadow.clone(), block.when_full.clone());
-        Some(PlannedBlock { span: block.span, shadow, when_full, pending, ..new })
+        let mut new = new;
+        (new.span, new.shadow, new.when_full, new.pending) =
+            (block.span, shadow, when_full, pending);
+        Some(new)
     }
 
     /// This plan with `new` in the slot of block `index`.
@@ -267,7 +273,9 @@ impl Plan {
         problems.extend(claimed_twice(self.blocks.iter(), &new, span));
         let mut plan = self.clone();
         // Names in files have no spaces, so this name is free.
-        plan.blocks.push(PlannedBlock { name: format!("{} (b)", old.name), shadow: None, ..new });
+        let mut new = new;
+        (new.name, new.shadow) = (format!("{} (b)", old.name), None);
+        plan.blocks.push(new);
         transfers::feed(&mut plan.blocks, self.blocks.len());
         load::seal(&mut plan);
         plan
@@ -277,12 +285,15 @@ impl Plan {
     /// queues when they are full.
     #[must_use]
     pub fn with_head_of(&self, other: &Self) -> Self {
-        let (doc, parameters) = (other.doc.clone(), other.parameters.clone());
-        let mut plan = Self { doc, parameters, written: other.written.clone(), ..self.clone() };
+        let (doc, parameters) = (other.doc.clone(), Arc::clone(&other.parameters));
+        let (written, head) = (other.written.clone(), OnceLock::new());
+        let mut plan = Self { doc, parameters, written, head, ..self.clone() };
         let by_name = other.by_name();
         for block in &mut plan.blocks {
             let new = by_name.get(&*block.name).map(|index| &other.blocks[*index].when_full);
-            if let Some(new) = new.filter(|new| new.len() == block.when_full.len()) {
+            let is_other =
+                |new: &&Vec<_>| new.len() == block.when_full.len() && **new != block.when_full;
+            if let Some(new) = new.filter(is_other) {
                 block.when_full.clone_from(new);
             }
         }
@@ -293,7 +304,7 @@ impl Plan {
     /// Parameters of the flowgraph, for expressions.
     fn names(&self) -> Names {
         let mut names = Names::default();
-        for parameter in &self.parameters {
+        for parameter in self.parameters.iter() {
             let node = parse(0, &parameter.value.to_string()).ok();
             names.set(&parameter.name, node.and_then(|node| to_scalar(&node)));
         }

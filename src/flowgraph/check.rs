@@ -5,7 +5,7 @@ use super::expand::Instance;
 use super::order::Order;
 use super::pending::Pending;
 use super::place::Placement;
-use super::plan::PlannedBlock;
+use super::plan::{Planned, PlannedBlock};
 use super::queue;
 use super::resolve::{Feed, port_name};
 use crate::OnFault;
@@ -217,11 +217,11 @@ pub(super) fn plan_block<'p>(
     let device_bytes = if on_host { 0 } else { configured.device_bytes() };
     let resources = configured.resources();
     let resources = if on_host { resources } else { on_device(resources, &ports) };
-    Some(PlannedBlock {
+    let planned = Planned {
         name: instance.name.clone(),
         kind: instance.kind.name,
         templates: instance.templates.clone(),
-        parameters: parameters.unwrap_or_default(),
+        parameters: parameters.unwrap_or_default().into(),
         configured,
         pending: Pending::default(),
         resources,
@@ -241,7 +241,8 @@ pub(super) fn plan_block<'p>(
         shadow: instance.shadow.as_ref().map(|node| node.value.to_json()),
         device_bytes,
         span: instance.key,
-    })
+    };
+    Some(planned.into())
 }
 
 /// Diagnostic for an `on_fault` policy that the block does not support.

@@ -1,7 +1,8 @@
 //! Values of live parameters in force at a timestamp, while others are scheduled.
 
-use super::load::{seal, text_of};
+use super::load::seal;
 use super::pending::{Form, Pending};
+use super::plan::config_id;
 use super::retune::take_labels;
 use super::{Plan, PlannedBlock};
 use fxgraph_core::kind::Registry;
@@ -69,40 +70,19 @@ impl Plan {
         timestamps.sort_unstable();
         timestamps.dedup();
         // The earliest configuration is added last, because the oldest texts are dropped first.
-        let mut settled = self.without_scheduled();
-        let mut later: Vec<(u64, u64)> = timestamps
-            .iter()
-            .rev()
-            .map(|timestamp| (*timestamp, self.state(&mut settled, *timestamp)))
-            .collect();
+        let later = timestamps.iter().rev().map(|at| (*at, self.config_id_at(*at)));
+        let mut later: Vec<(u64, u64)> = later.collect();
         later.reverse();
-        ConfigIds::new(self.state(&mut settled, from), later)
+        ConfigIds::new(self.config_id_at(from), later)
     }
 
-    /// `config_id` of the values in force at timestamp `at`, in ADC samples since sync time.
+    /// `config_id` of the values in force at timestamp `at`, in ADC samples since sync time. Their text is added to
+    /// [`texts`](Self::texts).
     #[must_use]
     pub fn config_id_at(&self, at: u64) -> u64 {
-        self.state(&mut self.without_scheduled(), at)
-    }
-
-    /// This plan without what is known of scheduled values, which is much larger than the plan if there are many.
-    fn without_scheduled(&self) -> Self {
-        let mut plan = self.clone();
-        plan.blocks.iter_mut().for_each(|block| block.pending = Pending::default());
-        plan
-    }
-
-    /// Gives `plan`, which is this one without scheduled values, the values in force at timestamp `at`. Adds its text,
-    /// and returns its `config_id`.
-    fn state(&self, plan: &mut Self, at: u64) -> u64 {
-        if !self.is_settled() {
-            for (block, own) in plan.blocks.iter_mut().zip(&self.blocks) {
-                block.parameters = own.pending.parameters_at(&own.parameters, at);
-            }
-            (plan.resolved_yaml, plan.config_hash) = text_of(plan);
-        }
-        let config_id = plan.config_id();
-        self.texts.add(config_id, plan.text());
+        let text = if self.is_settled() { self.text.clone() } else { self.text_at(at) };
+        let config_id = config_id(&text.config_hash);
+        self.texts.add(config_id, text);
         config_id
     }
 
@@ -157,7 +137,7 @@ mod tests {
         assert_eq!(changed.config_ids(150).at(150), second);
         assert_eq!(changed.config_id(), third);
         let text = changed.texts.get(default).unwrap();
-        assert_eq!(*text.yaml, *plans[2].resolved_yaml);
+        assert_eq!(text.yaml(), plans[2].resolved_yaml());
         let in_force = changed.in_force(&registry(), |_| 250);
         assert_eq!((in_force.config_id(), in_force.is_settled()), (default, true));
         let values = changed.scheduled(|_| 100);

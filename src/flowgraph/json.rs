@@ -17,12 +17,32 @@ pub(super) enum JsonError {
     Problems(Vec<Diagnostic>),
 }
 
-/// Returns the tree of `text`, which is file `file` of the sources.
-pub(super) fn json(file: u32, text: &str) -> Result<Node, JsonError> {
-    if text.len() > MAX_BYTES {
-        return Err(JsonError::Problems(vec![too_large(file, text)]));
+/// Limits of a text.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    bytes: usize,
+    values: usize,
+}
+
+impl Limits {
+    /// Limits of a file.
+    pub const FILE: Self = Self { bytes: MAX_BYTES, values: MAX_NODES };
+    /// For texts that the program has written.
+    pub const NONE: Self = Self { bytes: usize::MAX, values: usize::MAX };
+
+    /// Limits of a text of `bytes` bytes, with as many values per byte as a file.
+    pub fn of_bytes(bytes: usize) -> Self {
+        Self { bytes, values: MAX_NODES.max(bytes.div_ceil(MAX_BYTES).saturating_mul(MAX_NODES)) }
     }
-    let mut parser = Parser { file, text, at: 0, nodes: 0, problems: Vec::new() };
+}
+
+/// Returns the tree of `text`, which is file `file` of the sources.
+pub(super) fn json(file: u32, text: &str, limits: &Limits) -> Result<Node, JsonError> {
+    if text.len() > limits.bytes {
+        return Err(JsonError::Problems(vec![too_large(file, text, limits.bytes)]));
+    }
+    let mut parser =
+        Parser { file, text, at: 0, left: limits.values, limits: *limits, problems: Vec::new() };
     let node = parser.value(0)?;
     parser.space();
     if parser.at < text.len() {
@@ -36,7 +56,9 @@ struct Parser<'a> {
     text: &'a str,
     /// Byte offset of the next character.
     at: usize,
-    nodes: usize,
+    /// Number of values that may follow.
+    left: usize,
+    limits: Limits,
     problems: Vec<Diagnostic>,
 }
 
@@ -93,8 +115,11 @@ impl Parser<'_> {
 
     /// Counts a value or key that began at `start`.
     fn count(&mut self, start: usize) -> Result<(), JsonError> {
-        self.nodes += 1;
-        if self.nodes > MAX_NODES { Err(Self::limit(too_many(self.since(start)))) } else { Ok(()) }
+        let Some(left) = self.left.checked_sub(1) else {
+            return Err(Self::limit(too_many(self.since(start), self.limits.values)));
+        };
+        self.left = left;
+        Ok(())
     }
 
     fn word(&mut self, word: &str, value: Value) -> Result<Value, JsonError> {
@@ -268,14 +293,14 @@ mod tests {
     proptest! {
         #[test]
         fn json_has_the_values_that_serde_json_wrote(value in values(".*")) {
-            let node = json(0, &value.to_string()).unwrap();
+            let node = json(0, &value.to_string(), &Limits::FILE).unwrap();
             prop_assert_eq!(node.value.to_json(), value);
         }
 
         #[test]
         fn json_has_the_places_of_the_same_text_as_yaml(value in values("[ -~]{0,12}"), is_pretty: bool) {
             let text = if is_pretty { format!("{value:#}") } else { value.to_string() };
-            prop_assert_eq!(json(0, &text).unwrap(), parse(0, &text).unwrap());
+            prop_assert_eq!(json(0, &text, &Limits::FILE).unwrap(), parse(0, &text).unwrap());
         }
 
         #[test]
@@ -286,19 +311,19 @@ mod tests {
             let at = at.index(text.chars().count() + 1);
             let before = text.chars().take(at);
             let text: String = before.chain(other.chars()).chain(text.chars().skip(at + 1)).collect();
-            let is_json = !matches!(json(0, &text), Err(JsonError::Syntax));
+            let is_json = !matches!(json(0, &text, &Limits::FILE), Err(JsonError::Syntax));
             prop_assert_eq!(is_json, serde_json::from_str::<Json>(&text).is_ok(), "{}", text);
         }
     }
 
     #[test]
     fn json_reads_pairs_of_escapes_and_tabs() {
-        let node = json(0, "{\t\"name\": \"\\ud83d\\ude00\\/\"}").unwrap();
+        let node = json(0, "{\t\"name\": \"\\ud83d\\ude00\\/\"}", &Limits::FILE).unwrap();
         assert_eq!(node.value.to_json(), serde_json::json!({"name": "\u{1f600}/"}));
         for wrong in
             ["\"\\ud83d\"", "\"\\ude00\"", "\"\\ud83d\\u0041\"", "01", "1e999", "{} {}", ""]
         {
-            assert!(matches!(json(0, wrong), Err(JsonError::Syntax)), "{wrong}");
+            assert!(matches!(json(0, wrong, &Limits::FILE), Err(JsonError::Syntax)), "{wrong}");
         }
     }
 
@@ -308,9 +333,15 @@ mod tests {
         let many = format!("[{}1]", "1,".repeat(MAX_NODES));
         let large = format!("\"{}\"", "a".repeat(MAX_BYTES));
         for text in [deep, many, large, "{\"a\": 1, \"a\": 2}".to_owned()] {
-            let Err(JsonError::Problems(problems)) = json(0, &text) else { panic!("accepted") };
+            let Err(JsonError::Problems(problems)) = json(0, &text, &Limits::FILE) else {
+                panic!("accepted")
+            };
             assert_eq!(problems.len(), 1);
         }
-        assert!(json(0, &format!("{}1{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH))).is_ok());
+        let deepest = format!("{}1{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
+        assert!(json(0, &deepest, &Limits::FILE).is_ok());
+        let many = format!("[{}1]", "1,".repeat(3 * MAX_NODES));
+        assert!(json(0, &many, &Limits::of_bytes(2 * MAX_BYTES)).is_err());
+        assert!(json(0, &many, &Limits::of_bytes(4 * MAX_BYTES)).is_ok());
     }
 }

@@ -4,27 +4,24 @@ use super::document::{Document, doubled};
 use super::expand::{Expansion, Instance};
 use super::expect::{TestHead, TestSpec};
 use super::parameters::{Given, Setting, evaluate, note_set};
-use super::plan::{ParameterInfo, Plan, PlannedBlock};
+use super::plan::{ParameterInfo, Plan, Planned, PlannedBlock};
 use super::resolve::Resolver;
 use super::scope::{Budget, Names, Substitution, to_value};
 use super::{Loaded, check, cut, expect, hosts, include, latency, targets, transfers};
-use crate::Thread;
 use fxgraph_core::access::{self, FileAccess};
 use fxgraph_core::diagnostic::Sources;
 use fxgraph_core::diagnostic::{Diagnostic, SHOWN, Severity, Span, codes, suggest_after, tidy};
 use fxgraph_core::files::open_regular;
-use fxgraph_core::flowgraph_texts::FlowgraphTexts;
+use fxgraph_core::flowgraph_texts::{FlowgraphText, FlowgraphTexts};
 use fxgraph_core::live_updates::LiveUpdates;
 use fxgraph_core::overload::Overloads;
 use fxgraph_core::recorders::Recorders;
 use fxgraph_core::tree::{Key, Node, Value};
 use fxgraph_core::{Registry, Resources};
-use serde_json::{Map, Value as Json, json};
-use sha2::{Digest, Sha256};
+use serde_json::{Value as Json, json};
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Reads, expands and checks the flowgraph at `path`; `set` overrides its parameters.
 #[must_use]
@@ -195,8 +192,10 @@ fn plan(
         hosts,
         tests,
         warnings: Vec::new(),
-        resolved_yaml: "".into(),
         config_hash: String::new(),
+        text: FlowgraphText::default(),
+        printed: Arc::default(),
+        head: OnceLock::new(),
         written: None,
         folder: PathBuf::new(),
         output_folder: PathBuf::new(),
@@ -369,20 +368,10 @@ fn unread(plan: &Plan, problems: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Updates bands, resolved YAML and configuration hash of `plan` after a change.
+/// Updates bands and identity of `plan` after a change.
 pub(super) fn seal(plan: &mut Plan) {
     carry_bands(&mut plan.blocks);
-    (plan.resolved_yaml, plan.config_hash) = text_of(plan);
-}
-
-/// The whole flowgraph as YAML, and the SHA-256 of this text in hexadecimal.
-pub(super) fn text_of(plan: &Plan) -> (Arc<str>, String) {
-    let resolved = serde_yaml::to_string(&resolved(plan)).unwrap_or_default();
-    let mut hash = String::new();
-    for byte in Sha256::digest(resolved.as_bytes()) {
-        let _ = write!(hash, "{byte:02x}");
-    }
-    (Arc::from(resolved), hash)
+    plan.identify();
 }
 
 /// Propagates bands along the edges, after a block's parameters and with them its output band changed.
@@ -394,10 +383,9 @@ fn carry_bands(blocks: &mut [PlannedBlock]) {
             for input in 0..blocks[index].inputs.len() {
                 let (from, port) = blocks[index].inputs[input];
                 let band = blocks[from].ports.outputs[port].band;
-                let of_input = &mut blocks[index].ports.inputs[input].band;
-                is_settled &= *of_input == band;
-                if *of_input != band {
-                    *of_input = band;
+                if blocks[index].ports.inputs[input].band != band {
+                    is_settled = false;
+                    blocks[index].ports.inputs[input].band = band;
                     carry_band(&mut blocks[index]);
                 }
             }
@@ -409,7 +397,7 @@ fn carry_bands(blocks: &mut [PlannedBlock]) {
 }
 
 /// Gives the outputs of a block the bands that follow from its inputs.
-fn carry_band(block: &mut PlannedBlock) {
+fn carry_band(block: &mut Planned) {
     // Inputs that do not fit each other yet may fit once the next one has changed.
     let Ok(configured) = block.configured.connect(&block.ports.inputs) else { return };
     for (port, other) in block.ports.outputs.iter_mut().zip(&configured.ports().outputs) {
@@ -421,35 +409,6 @@ fn carry_band(block: &mut PlannedBlock) {
     block.pending.connect(&block.ports.inputs);
 }
 
-/// The resolved flowgraph: expressions computed, templates expanded, defaults written out. Loading it gives the same
-/// plan.
-fn resolved(plan: &Plan) -> Json {
-    // Copies between devices follow from the devices of the blocks.
-    let written = plan.blocks.iter().filter(|block| !block.is_transfer());
-    let blocks: Map<String, Json> = written
-        .map(|block| {
-            let sources = (0..block.inputs.len()).map(|input| plan.source(block, input));
-            let inputs: Vec<String> =
-                sources.map(|(source, port)| plan.output_name(source, port)).collect();
-            let mut value = resolved_block(block, &inputs);
-            if let (Some(hosts), Some(host)) = (&plan.hosts, block.host) {
-                value["host"] = json!(hosts.name(host));
-            }
-            (block.name.clone(), value)
-        })
-        .collect();
-    let mut resolved = json!({ "flowgraph": plan.name });
-    if let Some(hosts) = &plan.hosts {
-        resolved["hosts"] = hosts.to_json();
-        if let Some(network) = &hosts.network {
-            resolved["network"] = network.to_json();
-        }
-    }
-    resolved["parameters"] = resolved_parameters(plan);
-    resolved["blocks"] = Json::Object(blocks);
-    resolved
-}
-
 /// Values of the flowgraph's parameters, as in a file.
 pub(super) fn resolved_parameters(plan: &Plan) -> Json {
     let value = |parameter: &ParameterInfo| match plainly(&parameter.value) {
@@ -458,32 +417,6 @@ pub(super) fn resolved_parameters(plan: &Plan) -> Json {
         other => other,
     };
     Json::Object(plan.parameters.iter().map(|p| (p.name.clone(), value(p))).collect())
-}
-
-/// A block as in a file, with all of its keys except `host`; `inputs` are its references.
-pub(super) fn resolved_block(block: &PlannedBlock, inputs: &[String]) -> Json {
-    let thread = match block.thread {
-        Thread::Shared => json!("shared"),
-        Thread::Own { core: None } => json!("own"),
-        Thread::Own { core: Some(core) } => json!({ "core": core }),
-    };
-    let mut value = json!({
-        "kind": block.kind,
-        "inputs": inputs,
-        "parameters": plainly(&block.parameters),
-        "thread": thread,
-        "queue": block.queue.to_json(),
-        "device": block.device.to_string(),
-        "implementation": block.implementation,
-        "on_fault": block.on_fault.name(),
-    });
-    if let Some(when_full) = block.when_full_json() {
-        value["when_full"] = when_full;
-    }
-    if let Some(shadow) = &block.shadow {
-        value["shadow"] = plainly(shadow);
-    }
-    value
 }
 
 /// `value` with `${` escaped in all texts, so that none is read as an expression.

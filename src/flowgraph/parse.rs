@@ -55,7 +55,7 @@ pub fn read_value(text: &str) -> Result<Value, String> {
 /// Returns the tree of `text`, or the diagnostics.
 pub(super) fn parse(file: u32, text: &str) -> Result<Node, Vec<Diagnostic>> {
     if text.len() > MAX_BYTES {
-        return Err(vec![too_large(file, text)]);
+        return Err(vec![too_large(file, text, MAX_BYTES)]);
     }
     if let Some(at) = text.find('\0') {
         let span = Span { file, start: at as u32, end: at as u32 + 1 };
@@ -203,7 +203,7 @@ impl Builder<'_> {
         }
         self.anchored += done.count;
         if self.anchored > MAX_NODES {
-            return Err(Box::new(too_many(done.node.span)));
+            return Err(Box::new(too_many(done.node.span, MAX_NODES)));
         }
         self.anchors.insert(anchor, done.clone());
         Ok(())
@@ -213,7 +213,7 @@ impl Builder<'_> {
     fn add(&mut self, done: Done) -> Result<(), Box<Diagnostic>> {
         let total = done.count + self.open.iter().map(|open| open.count).sum::<usize>();
         if total > MAX_NODES {
-            return Err(Box::new(too_many(done.node.span)));
+            return Err(Box::new(too_many(done.node.span, MAX_NODES)));
         }
         if self.open.len() + done.depth > MAX_DEPTH + 1 {
             return Err(Box::new(too_deep(done.node.span)));
@@ -316,8 +316,8 @@ fn unquoted(line: &str) -> Option<&str> {
     None
 }
 
-pub(super) fn too_large(file: u32, text: &str) -> Diagnostic {
-    let message = format!("the file must have at most {MAX_BYTES} bytes, got {}", text.len());
+pub(super) fn too_large(file: u32, text: &str, most: usize) -> Diagnostic {
+    let message = format!("the file must have at most {most} bytes, got {}", text.len());
     Diagnostic::error(codes::LIMIT, Span { file, start: 0, end: 0 }, message)
 }
 
@@ -335,9 +335,8 @@ pub(super) fn too_deep(span: Span) -> Diagnostic {
         .help("see `fxgraph explain E0102` for all limits")
 }
 
-pub(super) fn too_many(span: Span) -> Diagnostic {
-    let message =
-        format!("a file must have at most {MAX_NODES} values, including those of aliases");
+pub(super) fn too_many(span: Span, most: usize) -> Diagnostic {
+    let message = format!("a file must have at most {most} values, including those of aliases");
     Diagnostic::error(codes::LIMIT, span, message)
         .help("see `fxgraph explain E0102` for all limits")
 }

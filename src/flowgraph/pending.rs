@@ -1,6 +1,7 @@
 //! Scheduled values of live parameters, kept for the next block in the slot: a block that is restarted after a fault,
 //! or swapped in, applies them at the same timestamps as the block before it.
 
+use super::identity::{Parameters, Printed};
 use super::{PlannedBlock, check};
 use fxgraph_core::access::FileAccess;
 use fxgraph_core::block::Block;
@@ -13,10 +14,10 @@ use fxgraph_core::tree::Node;
 use serde_json::Value as Json;
 use std::sync::Arc;
 
-/// Parameters of a block, as given (JSON) and as read.
+/// Parameters of a block, as given and as read.
 #[derive(Clone)]
 pub(super) struct Form {
-    pub parameters: Json,
+    pub parameters: Parameters,
     pub configured: Arc<dyn AnyConfigured>,
 }
 
@@ -25,7 +26,7 @@ impl Form {
     pub(super) fn read(
         kind: &KindEntry,
         block: &PlannedBlock,
-        parameters: Json,
+        parameters: Parameters,
         access: &FileAccess,
     ) -> Option<Self> {
         let nowhere = Span::default();
@@ -58,8 +59,6 @@ struct PendingChange {
     names: Vec<&'static str>,
     /// All parameters, with the new values.
     form: Form,
-    /// Length of the parameters as JSON text.
-    bytes: usize,
 }
 
 impl PendingChange {
@@ -95,7 +94,7 @@ impl Pending {
 
     /// Length of the scheduled parameters as JSON text.
     pub(super) fn bytes(&self) -> usize {
-        self.changes.iter().map(|change| change.bytes).sum()
+        self.changes.iter().map(|change| change.form.parameters.bytes()).sum()
     }
 
     /// Returns these and, for the parameters `names` of `block`, the values of `form` from `when` on.
@@ -105,7 +104,6 @@ impl Pending {
         when: &When,
         names: Vec<&'static str>,
         form: Form,
-        bytes: usize,
     ) -> Self {
         let mut pending = self.clone();
         if !names.is_empty() {
@@ -113,7 +111,7 @@ impl Pending {
                 parameters: block.parameters.clone(),
                 configured: Arc::clone(&block.configured),
             });
-            pending.changes.push(PendingChange { when: when.clone(), names, form, bytes });
+            pending.changes.push(PendingChange { when: when.clone(), names, form });
         }
         pending
     }
@@ -129,21 +127,42 @@ impl Pending {
         }
     }
 
-    /// Parameters of a block whose parameters after all scheduled values are `newest`, with the values in force at
-    /// timestamp `at`. A value whose effective timestamp is not decided yet counts as in force.
-    pub(super) fn parameters_at(&self, newest: &Json, at: u64) -> Json {
-        let Some(base) = &self.base else { return newest.clone() };
-        let is_in_force = |change: &&PendingChange| match change.when.known() {
+    /// Changes in force at timestamp `at`: of two changes of a value, the later one replaced the other or followed it. A
+    /// change whose effective timestamp is not decided yet counts as in force.
+    fn in_force(&self, at: u64) -> impl Iterator<Item = &PendingChange> {
+        self.changes.iter().filter(move |change| match change.when.known() {
             Known::From(from) => from <= at,
             Known::Open => true,
             Known::Never => false,
-        };
-        let mut parameters = base.parameters.clone();
-        // Of two values in force, that of the later request replaced the other or followed it.
-        for change in self.changes.iter().filter(is_in_force) {
-            lay(&mut parameters, &change.names, &change.form);
+        })
+    }
+
+    /// Parameters of a block whose parameters after all scheduled values are `newest`, with the values in force at
+    /// timestamp `at`.
+    pub(super) fn parameters_at(&self, newest: &Parameters, at: u64) -> Parameters {
+        let Some(base) = &self.base else { return newest.clone() };
+        let mut values = Json::clone(&base.parameters);
+        let mut changed = Vec::new();
+        for change in self.in_force(at) {
+            lay(&mut values, &change.names, &change.form);
+            changed.extend(&change.names);
         }
-        parameters
+        base.parameters.with(values, &changed)
+    }
+
+    /// The value that `name` has among [`parameters_at`](Self::parameters_at).
+    pub(super) fn value_at(&self, newest: &Parameters, at: u64, name: &str) -> Json {
+        let newest_change = self.in_force(at).filter(|change| change.names.contains(&name)).last();
+        let form = newest_change.map(|change| &change.form).or(self.base.as_ref());
+        let parameters = form.map_or(newest, |form| &form.parameters);
+        parameters.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Texts of the values in force at timestamp `at`; `None` if no value is scheduled.
+    pub(super) fn printed_at(&self, at: u64) -> Option<Vec<Printed>> {
+        let base = self.base.as_ref()?;
+        let changes = self.in_force(at).map(|change| (&*change.names, &change.form.parameters));
+        Some(base.parameters.printed_with(changes))
     }
 
     /// Values with a decided effective timestamp that no later request has replaced: timestamp, parameter and value. The
@@ -219,9 +238,9 @@ impl Pending {
         let Some(base) = &self.base else { return Some(Self::default()) };
         let is_kept = |name: &&'static str| new.parameters.get(name) == old.parameters.get(name);
         let with = |names: &[&'static str], form: &Form| {
-            let mut parameters = new.parameters.clone();
+            let mut parameters = Json::clone(&new.parameters);
             lay(&mut parameters, names, form);
-            Form::read(kind, new, parameters, access)
+            Form::read(kind, new, new.parameters.with(parameters, names), access)
         };
         let mut pending = Self::default();
         let mut changing = Vec::new();
@@ -232,8 +251,7 @@ impl Pending {
             }
             changing.extend(&names);
             let form = with(&names, &change.form)?;
-            let bytes = change.bytes;
-            pending.changes.push(PendingChange { when: change.when.clone(), names, form, bytes });
+            pending.changes.push(PendingChange { when: change.when.clone(), names, form });
         }
         if !changing.is_empty() {
             pending.base = Some(with(&changing, base)?);
@@ -294,7 +312,7 @@ mod tests {
             parameters: block.parameters.clone(),
             configured: Arc::clone(&block.configured),
         };
-        let pending = block.pending.with(block, &When::at(100), vec!["taps"], form, 1);
+        let pending = block.pending.with(block, &When::at(100), vec!["taps"], form);
         plan.blocks[at].pending = pending;
         let band = Band::signed(16, 0, 1e9, 1e8);
         let source = plan.block("s").unwrap();

@@ -4,6 +4,7 @@ use crate::assemble::BuildProgress;
 use crate::beside_frames;
 use crate::expect::{Check, Tap, TestSpec};
 use crate::hosts::{Host, Hosts};
+use crate::identity::{Identified, Parameters};
 use crate::latency::SourceFrame;
 use crate::pending::Pending;
 use crate::queue::QueueLength;
@@ -22,11 +23,15 @@ use fxgraph_cuda::Tuning;
 use fxgraph_cuda::transfer::Transfer;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-/// One block of the plan.
+/// One block of the plan. Plans share it; a plan that changes it gets a block of its own.
 #[derive(Clone)]
-pub struct PlannedBlock {
+pub struct PlannedBlock(pub(super) Arc<Identified>);
+
+/// Properties of a block of the plan.
+#[derive(Clone)]
+pub struct Planned {
     /// Name in the expanded flowgraph: `f[0].pfb`.
     pub name: String,
     /// Its kind.
@@ -34,7 +39,7 @@ pub struct PlannedBlock {
     /// Templates that it comes from, outermost first: (name of the use, name of the template).
     pub templates: Vec<(String, String)>,
     /// Its parameters as given, with computed expressions.
-    pub parameters: serde_json::Value,
+    pub parameters: Parameters,
     /// Its parameters as read, with its ports.
     pub configured: Arc<dyn AnyConfigured>,
     /// Scheduled values of live parameters; `parameters` and `configured` include them already.
@@ -128,7 +133,7 @@ pub struct Plan {
     /// Its description.
     pub doc: Option<String>,
     /// Its parameters in order of definition.
-    pub parameters: Vec<ParameterInfo>,
+    pub parameters: Arc<[ParameterInfo]>,
     /// Its blocks in order of the file, then the transfers; inputs refer to blocks by index.
     pub blocks: Vec<PlannedBlock>,
     /// Hosts that it is divided among, if any.
@@ -137,10 +142,14 @@ pub struct Plan {
     pub tests: Vec<TestSpec>,
     /// Warnings.
     pub warnings: Vec<Diagnostic>,
-    /// The whole flowgraph, expanded, as YAML.
-    pub resolved_yaml: Arc<str>,
-    /// SHA-256 over [`resolved_yaml`](Self::resolved_yaml), in hexadecimal.
+    /// SHA-256 over the hashes of the head and of each block of [`resolved_yaml`](Self::resolved_yaml), in hexadecimal.
     pub config_hash: String,
+    /// The whole flowgraph, expanded.
+    pub(super) text: FlowgraphText,
+    /// `text` as YAML, once it was read.
+    pub(super) printed: Arc<OnceLock<String>>,
+    /// The expanded flowgraph without its blocks, once it was printed.
+    pub(super) head: OnceLock<Arc<str>>,
     pub(super) written: Option<Written>,
     /// Directory of its file; empty for the working directory.
     pub folder: PathBuf,
@@ -167,20 +176,23 @@ pub struct Plan {
     pub(super) included: Vec<PathBuf>,
 }
 
+/// The first 64 bits of a configuration hash.
+pub(super) fn config_id(config_hash: &str) -> u64 {
+    let start = config_hash.get(..16).unwrap_or_default();
+    u64::from_str_radix(start, 16).unwrap_or_default()
+}
+
 impl Plan {
     /// `config_id` of frame headers: the first 64 bits of the configuration hash.
     #[must_use]
     pub fn config_id(&self) -> u64 {
-        let start = self.config_hash.get(..16).unwrap_or_default();
-        u64::from_str_radix(start, 16).unwrap_or_default()
+        config_id(&self.config_hash)
     }
 
-    /// [`resolved_yaml`](Self::resolved_yaml) and its hash.
-    pub(super) fn text(&self) -> FlowgraphText {
-        FlowgraphText {
-            config_hash: self.config_hash.clone(),
-            yaml: Arc::clone(&self.resolved_yaml),
-        }
+    /// The whole flowgraph with its hash, cheap to clone.
+    #[must_use]
+    pub fn flowgraph_text(&self) -> &FlowgraphText {
+        &self.text
     }
 
     /// Index of the block `name`.

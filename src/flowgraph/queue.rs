@@ -2,7 +2,7 @@
 
 use super::document::{Entry, wrong_type};
 use super::expand::Expansion;
-use super::plan::{Plan, PlannedBlock};
+use super::plan::{Plan, Planned};
 use super::scope::Names;
 use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest};
 use fxgraph_core::edge::WhenFull;
@@ -172,7 +172,7 @@ pub(super) fn too_long(
     Some(Diagnostic::error(codes::LIMIT, span, message).label("too long").help(help))
 }
 
-impl PlannedBlock {
+impl Planned {
     /// Length of the queue before input `input`, in frames.
     #[must_use]
     pub fn queue_frames(&self, input: usize) -> usize {

@@ -4,7 +4,7 @@ use super::Refused;
 use super::change::laid_over;
 use super::check::refusal;
 use super::document::wrong_type;
-use super::json::{JsonError, json};
+use super::json::{JsonError, Limits, json};
 use super::parse::parse;
 use fxgraph_core::diagnostic::Sources;
 use fxgraph_core::diagnostic::{Diagnostic, Span, tidy};
@@ -25,12 +25,28 @@ impl Request {
     /// Reads JSON, or returns `None` if `text` is not JSON.
     #[must_use]
     pub fn json(text: &str) -> Option<Self> {
-        let read = match json(0, text) {
+        Self::json_of(text.to_owned(), &Limits::FILE)
+    }
+
+    /// Reads JSON of at most `bytes` bytes, or returns `None` if `text` is not JSON.
+    #[must_use]
+    pub fn json_within(text: String, bytes: usize) -> Option<Self> {
+        Self::json_of(text, &Limits::of_bytes(bytes))
+    }
+
+    /// Reads the text of `values`, which may be large.
+    #[must_use]
+    pub fn printed(values: &serde_json::Value) -> Self {
+        Self::json_of(values.to_string(), &Limits::NONE).unwrap_or_else(|| values.into())
+    }
+
+    fn json_of(text: String, limits: &Limits) -> Option<Self> {
+        let read = match json(0, &text, limits) {
             Ok(node) => Ok(node),
             Err(JsonError::Problems(problems)) => Err(problems),
             Err(JsonError::Syntax) => return None,
         };
-        Some(Self { text: text.to_owned(), read })
+        Some(Self { text, read })
     }
 
     /// Returns the tree, and sources with the text as file `name`.

@@ -128,12 +128,13 @@ impl Plan {
                 continue;
             }
             let names: Vec<_> = values.iter().map(|(name, _)| *name).collect();
-            let form = Form { parameters: parameters.value.to_json(), configured };
-            let bytes = form.parameters.to_string().len();
+            let parameters =
+                running.parameters.with(parameters.value.to_json(), &given_names(&given));
+            let form = Form { parameters, configured };
             let pending = plan.blocks.iter().map(|block| block.pending.bytes()).sum::<usize>();
             // The first scheduled update of a block is at most as large as the parameters that the block has anyway.
             let waits = !names.is_empty() && running.pending.bytes() > 0;
-            if waits && pending + bytes > MAX_PENDING_BYTES {
+            if waits && pending + form.parameters.bytes() > MAX_PENDING_BYTES {
                 problems.push(too_large(running, pending, key));
                 continue;
             }
@@ -141,7 +142,7 @@ impl Plan {
             take_labels(&mut block.ports.outputs, &form.configured.ports().outputs);
             (block.parameters, block.configured) =
                 (form.parameters.clone(), Arc::clone(&form.configured));
-            block.pending = running.pending.with(running, when, names, form, bytes);
+            block.pending = running.pending.with(running, when, names, form);
             blocks.push((key.text.clone(), values));
         }
         if blocks.is_empty() && problems.is_empty() {
@@ -168,6 +169,12 @@ impl Plan {
     }
 }
 
+/// Names of the parameters in a request.
+fn given_names(given: &Node) -> Vec<&str> {
+    let Value::Map(entries) = &given.value else { return Vec::new() };
+    entries.iter().map(|(name, _)| name.text.as_str()).collect()
+}
+
 /// Copies the labels of axes and the bands from `others`, which are compatible with `ports`.
 pub(super) fn take_labels(ports: &mut [PortType], others: &[PortType]) {
     for (port, other) in ports.iter_mut().zip(others) {
@@ -189,12 +196,14 @@ fn may_change(
         problems.push(wrong_type(given, "a mapping of parameters to values"));
         return None;
     };
-    let known = (kind.schema)();
     let may_change = |(name, value): &&(Key, Node)| {
         // Clients may send all parameters of a block; unchanged ones are accepted.
-        let is_same = running.parameters.get(&name.text) == Some(&value.value.to_json());
-        let is_known = known.pointer(&format!("/properties/{}", name.text)).is_some();
-        let is_fixed = !is_same && is_known && !kind.live.contains(&&*name.text);
+        if kind.live.contains(&&*name.text)
+            || running.parameters.get(&name.text) == Some(&value.value.to_json())
+        {
+            return true;
+        }
+        let is_fixed = (kind.schema)().pointer(&format!("/properties/{}", name.text)).is_some();
         if is_fixed {
             problems.push(not_live(kind, name));
         }

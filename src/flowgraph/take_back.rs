@@ -75,20 +75,17 @@ impl Plan {
     pub fn replaced(&self, before: &Self, when: &When) -> Option<Replaced> {
         let Known::From(at) = when.known() else { return None };
         let mut parameters = Vec::new();
-        for block in &self.blocks {
-            let Some(old) = before.block(&block.name).map(|index| &before.blocks[index]) else {
-                continue;
-            };
-            let in_force = old.pending.parameters_at(&old.parameters, at);
+        for (index, block) in self.blocks.iter().enumerate() {
+            let old = before.blocks.get(index).filter(|old| old.name == block.name);
+            let Some(old) = old else { continue };
             for name in block.pending.names_at(when) {
-                let value = |all: &Json| all.get(name).cloned().unwrap_or_default();
-                let mut values = vec![(at, value(&in_force))];
+                let mut values = vec![(at, old.pending.value_at(&old.parameters, at, name))];
                 let later = old.pending.values().filter(|(from, of, _)| *of == name && *from > at);
                 values.extend(
                     later.map(|(from, _, value)| (from, value.cloned().unwrap_or_default())),
                 );
                 values.sort_by_key(|(from, _)| *from);
-                let new = value(&block.parameters);
+                let new = block.parameters.get(name).cloned().unwrap_or_default();
                 parameters.push(ReplacedParameter { block: block.name.clone(), name, new, values });
             }
         }
@@ -115,8 +112,7 @@ impl Plan {
             }
             let Some(later) = later else {
                 let is_new = found.is_some_and(|block| {
-                    let in_force = block.pending.parameters_at(&block.parameters, newest);
-                    in_force.get(name).unwrap_or(&Json::Null) == new
+                    block.pending.value_at(&block.parameters, newest, name) == *new
                 });
                 if is_new && newest >= *at {
                     return None;

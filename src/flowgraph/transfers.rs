@@ -1,8 +1,8 @@
 //! Inserts transfers where an edge crosses between host and GPU, or between two GPUs.
 
-use super::PlannedBlock;
 use super::pending::Pending;
 use super::queue::QueueLength;
+use super::{Planned, PlannedBlock};
 use crate::{OnFault, Thread};
 use fxgraph_core::device::DeviceName;
 use fxgraph_core::edge::WhenFull;
@@ -100,7 +100,7 @@ fn transfer(
     let carries = source.ports.outputs[port].clone();
     let ports = Ports { inputs: vec![carries.clone()], outputs: vec![carries] };
     let configured: Arc<dyn AnyConfigured> = Arc::new(Connected { way, ports: ports.clone() });
-    PlannedBlock {
+    let planned = Planned {
         // Names in files have no `>`, so this name is free.
         name: format!(
             "{}.{}>{}",
@@ -113,7 +113,7 @@ fn transfer(
         ),
         kind: way.kind(),
         templates: source.templates.clone(),
-        parameters: serde_json::Value::Object(serde_json::Map::new()),
+        parameters: serde_json::Value::Object(serde_json::Map::new()).into(),
         resources: configured.resources(),
         configured,
         pending: Pending::default(),
@@ -133,7 +133,8 @@ fn transfer(
         shadow: None,
         device_bytes: 0,
         span: source.span,
-    }
+    };
+    planned.into()
 }
 
 #[cfg(test)]

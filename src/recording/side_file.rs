@@ -220,12 +220,7 @@ impl SideFile {
     /// Adds the origin: the block of `env` and its flowgraph.
     #[must_use]
     pub fn made_by(self, env: &Env) -> Self {
-        Self {
-            block: env.name.clone(),
-            config_hash: env.config_hash.clone(),
-            flowgraph: env.resolved_yaml.to_string(),
-            ..self
-        }
+        Self { block: env.name.clone(), ..self.of_flowgraph(&env.flowgraph) }
     }
 
     /// Sets the clock of the frames.
@@ -238,8 +233,7 @@ impl SideFile {
     /// Sets the flowgraph that made the frames to `text`.
     #[must_use]
     pub fn of_flowgraph(self, text: &FlowgraphText) -> Self {
-        let FlowgraphText { config_hash, yaml } = text;
-        Self { config_hash: config_hash.clone(), flowgraph: yaml.to_string(), ..self }
+        Self { config_hash: text.config_hash.clone(), flowgraph: text.yaml(), ..self }
     }
 
     /// Reads the text of a side file; the error names the invalid value and the reason.

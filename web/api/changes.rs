@@ -125,7 +125,7 @@ pub struct UpdateInfo {
     pub blocks: Vec<BlockUpdateInfo>,
     /// Reasons for a restart.
     pub restart_because: Vec<String>,
-    /// SHA-256 of the resolved new flowgraph, in hexadecimal.
+    /// Configuration hash of the new flowgraph, in hexadecimal.
     #[schema(pattern = "^[0-9a-f]{64}$")]
     pub config_hash: String,
     /// Whether the update is done; false with `dry_run`, and for a restart, which follows later.

@@ -145,7 +145,7 @@ pub struct FlowgraphPage {
     /// Configuration id in the headers of the newest frames, in hexadecimal.
     #[schema(example = "9f2c0d4be1a7583d", pattern = "^[0-9a-f]{16}$")]
     pub config_id: String,
-    /// SHA-256 over `resolved_yaml`, in hexadecimal.
+    /// SHA-256 over the hashes of the blocks of `resolved_yaml`, in hexadecimal.
     #[schema(pattern = "^[0-9a-f]{64}$")]
     pub config_hash: String,
     /// Timestamp (ADC samples since the sync time) from which data reflect all changes so far.

@@ -188,7 +188,7 @@ impl Look {
                     carries: carries(port_type),
                 })
                 .collect(),
-            parameters: block.parameters.clone(),
+            parameters: serde_json::Value::clone(&block.parameters),
             parameters_schema: app
                 .control
                 .registry()

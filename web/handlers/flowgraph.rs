@@ -123,7 +123,7 @@ pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
         faults: app.control.failures().into_iter().map(fault).collect(),
         stalls: stalls(&app),
         graph,
-        resolved_yaml: plan.resolved_yaml.to_string(),
+        resolved_yaml: plan.resolved_yaml().to_owned(),
         written_yaml: plan.written_yaml().map(str::to_owned),
     })
 }

@@ -142,9 +142,9 @@ fn incomplete_stream_is_readable_and_marked_incomplete() {
 fn side_file_has_flowgraph_of_first_frame() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vis.npy").display().to_string();
-    let env = Env { config_hash: "built".to_owned(), ..Env::detached("out") };
+    let env = Env { flowgraph: FlowgraphText::plain("built", ""), ..Env::detached("out") };
     let stated = |config_id| {
-        let text = FlowgraphText { config_hash: "in force".to_owned(), yaml: "a: 1".into() };
+        let text = FlowgraphText::plain("in force", "a: 1");
         env.texts.add(config_id, text);
         let sink = FileSink { overwrite: true, ..sink(&path) };
         record_in(&env, sink, 1, None, true).unwrap();

@@ -113,7 +113,8 @@ impl Sink {
         let time = self.shape.clock.signal_time(samples);
         let tstart_mjd = time.ok_or_else(beyond)?.to_mjd_f64();
         let env = self.env.of_configuration(config_id);
-        let hash = env.config_hash.get(..16).unwrap_or(&env.config_hash);
+        let hash = &env.flowgraph.config_hash;
+        let hash = hash.get(..16).unwrap_or(hash);
         let version = env!("CARGO_PKG_VERSION");
         let rawdatafile = format!("fxgraph {version} {} {hash}", env.name);
         let mut files = Vec::with_capacity(self.shape.beams.len());

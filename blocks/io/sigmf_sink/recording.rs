@@ -49,8 +49,8 @@ pub fn global(parameters: &SigmfSink, shape: &Shape, env: &Env) -> Global {
         samples: Some(0),
         complete: Some(false),
         block: of_text(&env.name),
-        config_hash: of_text(&env.config_hash),
-        flowgraph: of_text(&env.resolved_yaml),
+        config_hash: of_text(&env.flowgraph.config_hash),
+        flowgraph: of_text(&env.flowgraph.yaml()),
         ..Global::default()
     }
 }

@@ -42,13 +42,13 @@ pub fn description(
         "Written by fxgraph {}, block {}, configuration {}.",
         env!("CARGO_PKG_VERSION"),
         env.name,
-        env.config_hash
+        env.flowgraph.config_hash
     );
     let scale = if parameters.normalise { "mean" } else { "sum" };
     let keywords = vec![
         ("FXVER", Values::text(env!("CARGO_PKG_VERSION"))),
         ("FXBLOCK", Values::text(&env.name)),
-        ("FXCONFIG", Values::text(&env.config_hash)),
+        ("FXCONFIG", Values::text(&env.flowgraph.config_hash)),
         ("FXSCALE", Values::text(scale)),
         ("FXNSAMP", Values::float(samples_per_dump(ports))),
         ("ADCRATE", Values::float(clock.adc_sample_rate_hz)),
@@ -79,7 +79,7 @@ pub fn description(
             || parameters.earth_orientation_file.is_some(),
         history,
         keywords,
-        texts: vec![("flowgraph", Values::text(&env.resolved_yaml))],
+        texts: vec![("flowgraph", Values::text(&env.flowgraph.yaml()))],
     }
 }
 

@@ -85,7 +85,7 @@ fn load(
     Some(MeasuredLoad {
         kind: block.kind.to_owned(),
         implementation: block.implementation.to_owned(),
-        parameters: block.parameters.clone(),
+        parameters: serde_json::Value::clone(&block.parameters),
         work: Work::of(block),
         load: Load {
             cores: scale * (own + threads.iter().sum::<f64>()),

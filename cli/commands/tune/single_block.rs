@@ -103,7 +103,7 @@ fn flowgraph(block: &PlannedBlock, frames: Option<u64>) -> String {
         block.kind,
         block.implementation,
         json!(inputs),
-        block.parameters
+        *block.parameters
     );
     for name in &block.output_names {
         text += &format!("  {name}_sink: {{kind: null_sink, input: block.{name}}}\n");

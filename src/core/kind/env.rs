@@ -28,11 +28,9 @@ pub struct Env {
     pub device: Option<Arc<dyn Any + Send + Sync>>,
     /// Wakes the block from any thread: sockets, devices, helper threads.
     pub wake: Waker,
-    /// Hash over the resolved flowgraph with which the block was built. The configuration of a frame may differ: see
+    /// The resolved flowgraph with which the block was built, and its hash. The configuration of a frame may differ: see
     /// [`of_configuration`](Self::of_configuration).
-    pub config_hash: String,
-    /// The resolved flowgraph with which the block was built, as YAML.
-    pub resolved_yaml: Arc<str>,
+    pub flowgraph: FlowgraphText,
     /// Texts of the flowgraph by `config_id`.
     pub texts: FlowgraphTexts,
     /// Directory for relative paths of files that the block writes.
@@ -58,8 +56,7 @@ impl Env {
             events: BlockEvents::default(),
             device: None,
             wake: Waker::default(),
-            config_hash: String::new(),
-            resolved_yaml: Arc::from(""),
+            flowgraph: FlowgraphText::default(),
             texts: FlowgraphTexts::default(),
             output_folder: PathBuf::new(),
             recorders: Recorders::default(),
@@ -73,10 +70,8 @@ impl Env {
     /// unknown.
     #[must_use]
     pub fn of_configuration(&self, config_id: u64) -> Self {
-        let Some(FlowgraphText { config_hash, yaml }) = self.texts.get(config_id) else {
-            return self.clone();
-        };
-        Self { config_hash, resolved_yaml: yaml, ..self.clone() }
+        let Some(flowgraph) = self.texts.get(config_id) else { return self.clone() };
+        Self { flowgraph, ..self.clone() }
     }
 }
 

@@ -5,7 +5,8 @@ use super::{
     sink_parameters, source_parameters,
 };
 use crate::hosts::{Host, Hosts};
-use crate::load::{plainly, resolved_block, resolved_parameters};
+use crate::identity::resolved_block;
+use crate::load::{plainly, resolved_parameters};
 use crate::{Plan, PlannedBlock};
 use serde_json::{Map, Value as Json, json};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -45,7 +46,10 @@ impl Cut<'_> {
                     }
                 })
                 .collect();
-            blocks.insert(block.name.clone(), resolved_block(block, &inputs));
+            blocks.insert(
+                block.name.clone(),
+                resolved_block(block, json!(inputs), plainly(&block.parameters)),
+            );
         }
         for stream in &sent {
             blocks.insert(sender(&stream.output), self.sender(stream, host));

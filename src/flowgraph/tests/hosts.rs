@@ -170,7 +170,7 @@ fn host_of_a_template_is_that_of_its_blocks_unless_they_have_their_own() {
 #[test]
 fn resolved_flowgraph_with_hosts_gives_the_same_plan() {
     let first = plan(ARRAY);
-    let again = plan(&first.resolved_yaml);
+    let again = plan(first.resolved_yaml());
     assert_eq!(again.config_hash, first.config_hash);
     assert_eq!(again.streams().unwrap().len(), first.streams().unwrap().len());
 }
@@ -179,7 +179,7 @@ fn resolved_flowgraph_with_hosts_gives_the_same_plan() {
 fn plan_without_hosts_has_neither_parts_nor_streams() {
     let plan = plan("flowgraph: g\nblocks:\n  s: {kind: source}\n  o: {kind: sink, input: s}\n");
     assert_eq!(plan.hosts, None);
-    assert!(!plan.resolved_yaml.contains("host"));
+    assert!(!plan.resolved_yaml().contains("host"));
     assert_eq!(plan.parts(None).unwrap(), []);
 }
 

@@ -51,7 +51,7 @@ fn resolved_flowgraph_has_chosen_frames() {
     let plan = planned("latency_seconds: 0.001\n", "parameters: {heap: 1000}");
     // Powers of two of a heap: 128 heaps last 128 us, 256 heaps would last 256 us.
     assert_eq!(frame(&plan), (128_000, FrameReason::Latency));
-    let again = load_text("resolved.yaml", &plan.resolved_yaml, &[], &registry()).result;
+    let again = load_text("resolved.yaml", plan.resolved_yaml(), &[], &registry()).result;
     let again = again.unwrap_or_else(|problems| panic!("{:?}", problems[0]));
     assert_eq!(again.config_hash, plan.config_hash);
     assert_eq!(frame(&again), (128_000, FrameReason::Given));

@@ -233,7 +233,7 @@ blocks:
     let plan = graph("", ", shadow: {parameters: {taps: \"${taps}\"}}", "").result.unwrap();
     let shadow = plan.blocks[1].shadow.as_ref().unwrap();
     assert_eq!(*shadow, serde_json::json!({"parameters": {"taps": 16}}));
-    assert!(plan.resolved_yaml.contains("shadow"));
+    assert!(plan.resolved_yaml().contains("shadow"));
     let Err(problems) = graph(
         ", shadow: {}",
         ", shadow: {parameters: {taps: 3}, queue: 4}",

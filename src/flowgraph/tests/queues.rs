@@ -34,7 +34,7 @@ fn action_of_full_queues_is_for_all_inputs_or_single_ones() {
     let usual = plan(&text("", ""), &[]);
     assert_eq!((actions(&usual, "o"), actions(&usual, "f")), (vec![Wait], vec![Wait; 2]));
     assert!(
-        !usual.resolved_yaml.contains("when_full"),
+        !usual.resolved_yaml().contains("when_full"),
         "the text of other flowgraphs is as before"
     );
     let names = usual.blocks[usual.block("f").unwrap()].input_names.clone();
@@ -46,7 +46,7 @@ fn action_of_full_queues_is_for_all_inputs_or_single_ones() {
     );
     let sink = &given.blocks[given.block("o").unwrap()];
     assert_eq!(sink.when_full_json(), Some(json!("drop_newest")));
-    let again = plan(&given.resolved_yaml, &[]);
+    let again = plan(given.resolved_yaml(), &[]);
     assert_eq!(again.config_hash, given.config_hash);
     for block in ["o", "f", "e"] {
         assert_eq!(actions(&again, block), actions(&given, block));
@@ -73,7 +73,7 @@ fn queue_in_seconds_has_frames_for_the_rate_of_each_input() {
         // The frame being filled, the one at work, and queue, frame at work and held frames of the filter.
         assert_eq!(plan.pool_frames()[0][0], 1 + (depth + 1) + (4 + 1 + 2));
         assert_eq!(
-            crate::tests::properties::plan(&plan.resolved_yaml, &[]).config_hash,
+            crate::tests::properties::plan(plan.resolved_yaml(), &[]).config_hash,
             plan.config_hash
         );
         depth

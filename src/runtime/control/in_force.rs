@@ -74,11 +74,13 @@ impl Current {
         if self.plan.is_settled() {
             return Arc::clone(&self.plan);
         }
+        let stats = self.run.stats().into_iter();
+        let newest: HashMap<String, u64> =
+            stats.map(|stats| (stats.name, stats.newest_timestamp.unwrap_or_default())).collect();
         let mut settled = Plan::clone(&self.plan);
-        for stats in self.run.stats() {
-            let block = settled.blocks.iter_mut().find(|block| block.name == stats.name);
-            if let Some(block) = block {
-                block.pending.settle(stats.newest_timestamp.unwrap_or_default());
+        for block in settled.blocks.iter_mut().filter(|block| !block.pending.is_empty()) {
+            if let Some(newest) = newest.get(&block.name) {
+                block.pending.settle(*newest);
             }
         }
         Arc::new(settled)

@@ -129,8 +129,9 @@ impl Inner {
 /// Adds an event for each warning about values of `after` that `before` does not have: those of a flowgraph file are
 /// shown when it is read.
 fn tell_warnings(run: &Handle, before: &Plan, after: &Plan) {
-    for block in &after.blocks {
-        let old = before.block(&block.name).map(|index| &before.blocks[index].configured);
+    for (index, block) in after.blocks.iter().enumerate() {
+        let old = before.blocks.get(index).filter(|old| old.name == block.name);
+        let old = old.map(|old| &old.configured);
         if old.is_some_and(|old| Arc::ptr_eq(old, &block.configured)) {
             continue;
         }

@@ -175,12 +175,8 @@ impl Control {
         let path = place.folder.join(options.path.path()).display().to_string();
         options.path = WrittenPath::new(place.files.clone(), path);
         options.budget = Some(Arc::clone(&place.budget));
-        let blank = SideFile {
-            block: tap.output().to_owned(),
-            config_hash: plan.config_hash.clone(),
-            flowgraph: plan.resolved_yaml.to_string(),
-            ..SideFile::of(&port)
-        };
+        let blank = SideFile { block: tap.output().to_owned(), ..SideFile::of(&port) };
+        let blank = blank.of_flowgraph(plan.flowgraph_text());
         let name = (self.0.recorders_made.fetch_add(1, Ordering::Relaxed) + 1).to_string();
         let counters = fxgraph_core::Counters::default();
         let names = (name.as_str(), tap.output());

@@ -80,7 +80,7 @@ impl Control {
             block: change.block.clone(),
             kind: block.kind,
             implementation: block.implementation,
-            parameters: block.parameters.clone(),
+            parameters: serde_json::Value::clone(&block.parameters),
             bytes: change.memory.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
             block_bytes: change.before.memory().blocks[index].bytes(),
             shadow_bytes: change.after.memory().blocks[index].bytes(),

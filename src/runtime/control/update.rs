@@ -102,7 +102,7 @@ impl Update {
             (block.block.clone(), parameters(&block.differences, |found| &found.to))
         };
         let request: HashMap<String, Map<String, Json>> = retuned.map(parameters).collect();
-        (!request.is_empty()).then(|| (&json!(request).to_string()).into())
+        (!request.is_empty()).then(|| Request::printed(&json!(request)))
     }
 }
 
@@ -225,7 +225,7 @@ impl Control {
         let Some(changed) = differences.iter().map(parameter).collect::<Option<Map<_, _>>>() else {
             return false;
         };
-        let request = json!({ &block.name: changed }).to_string();
+        let request = json!({ &block.name: changed });
         plan.retune(self.registry(), &request, Undecided::new().when()).is_ok()
     }
 }
@@ -282,5 +282,5 @@ pub(super) fn form(old: &PlannedBlock, new: &PlannedBlock) -> Request {
         "on_fault": new.on_fault.name(),
         "parameters": parameters,
     });
-    (&form.to_string()).into()
+    Request::printed(&form)
 }

@@ -87,7 +87,7 @@ impl Bench {
     /// Number of the configuration, and levels of both blocks, that the control states now.
     fn stated(&self) -> (u64, i64, i64) {
         let plan = self.control.plan_in_force();
-        let text: serde_json::Value = yaml(&plan.resolved_yaml);
+        let text: serde_json::Value = yaml(plan.resolved_yaml());
         let level = |name: &str| {
             let index = plan.block(name).unwrap();
             let level = plan.blocks[index].parameters["level"].as_i64().unwrap();

@@ -142,7 +142,7 @@ fn swapped_block_continues_where_the_old_one_ended() {
     swap(&control, "f", "implementation: running").unwrap();
     let after = control.plan();
     assert_ne!(before.config_hash, after.config_hash);
-    assert!(after.resolved_yaml.contains("implementation: running"));
+    assert!(after.resolved_yaml().contains("implementation: running"));
     assert!(matches!(control.swap(&stale, LIMIT, false), Err(SwapError::Outdated)));
     let between = rows("swapped").len();
     flow(&control);
