@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 use fxgraph::Control;
-use fxgraph_web::{Options, Permission, Server, Tls, Token};
+use fxgraph_web::{BODY_BYTES, Options, Permission, Server, Tls, Token};
 use std::error::Error;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
@@ -85,6 +85,13 @@ pub struct Serve {
     #[arg(long, value_name = "DIR", requires = "listen")]
     write_files: Option<PathBuf>,
 
+    /// Largest body of a request, such as new gains of all channels of an array, in MiB
+    #[arg(
+        long, value_name = "MIB", requires = "listen", default_value_t = (BODY_BYTES >> 20) as u16,
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
+    max_body: u16,
+
     /// Allows requests from pages of another origin, like https://board.example; may be given several times
     #[arg(long, value_name = "ORIGIN", requires = "listen")]
     cors_origin: Vec<String>,
@@ -113,9 +120,17 @@ impl Serve {
         let make = |folder: &Path| fs::create_dir_all(folder);
         // If this fails, binding the server reports the directory as unusable.
         let _ = write_files.as_deref().map(make);
-        let permission = self.control;
-        let options =
-            Options { listen, token, tls, cors_origins, permission, read_files, write_files };
+        let (permission, body_bytes) = (self.control, usize::from(self.max_body) << 20);
+        let options = Options {
+            listen,
+            token,
+            tls,
+            cors_origins,
+            permission,
+            read_files,
+            write_files,
+            body_bytes,
+        };
         let server = Server::bind(options);
         Ok(Some(server.map_err(|error| refused(&error))?))
     }

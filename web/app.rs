@@ -16,9 +16,9 @@ use tokio::time::timeout;
 
 /// Maximum number of open streams of events; each keeps a connection until the client closes it.
 const STREAMS: usize = 16;
-/// Maximum number of waiting changes, and how long each may wait.
-const CHANGES: usize = 32;
-const TURN: Duration = Duration::from_secs(8);
+/// Maximum number of waiting changes, half of it for one client, and how long each may wait.
+const CHANGES: usize = 1024;
+const TURN: Duration = Duration::from_secs(20);
 
 /// Permission of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +46,8 @@ impl Permission {
 pub(crate) struct App {
     pub control: Control,
     pub permission: Permission,
+    /// Largest body of a request, in bytes.
+    pub body_bytes: usize,
     pub live: Arc<Live>,
     pub events: Arc<EventCounts>,
     pub streams: Shares,
@@ -56,10 +58,11 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub fn new(control: Control, permission: Permission) -> Self {
+    pub fn new(control: Control, permission: Permission, body_bytes: usize) -> Self {
         Self {
             control,
             permission,
+            body_bytes,
             live: Arc::default(),
             events: Arc::default(),
             streams: Shares::new(STREAMS),
@@ -90,11 +93,19 @@ pub(crate) struct Turn {
 impl App {
     /// Waits until `client` may make a change; requests are served in order of arrival. Waiting blocks no thread.
     pub async fn turn(&self, client: IpAddr) -> Result<Turn, Problem> {
-        let busy =
-            || Problem::busy("other changes are in progress, and this one had no turn in time");
-        let share = self.changes.take(client, 1).ok_or_else(busy)?;
+        let many = || {
+            let most = CHANGES / 2;
+            Problem::busy(format!("at most {most} changes of one client may wait for their turn"))
+        };
+        let late = || {
+            let seconds = TURN.as_secs();
+            Problem::busy(format!(
+                "other changes are in progress: this one had no turn in {seconds} s"
+            ))
+        };
+        let share = self.changes.take(client, 1).ok_or_else(many)?;
         let turn = timeout(TURN, Arc::clone(&self.turns).acquire_owned()).await;
-        let turn = turn.ok().and_then(Result::ok).ok_or_else(busy)?;
+        let turn = turn.ok().and_then(Result::ok).ok_or_else(late)?;
         Ok(Turn { _share: share, _turn: turn })
     }
 }

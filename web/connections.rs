@@ -4,21 +4,48 @@
 //! keep others out: at the limit, the server ends a connection of the client with the most new connections, the oldest
 //! silent one, or the oldest one if all have sent something. Known connections have a limit of their own.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// Maximum number of new connections, and of new connections of one client.
-const NEW: usize = 96;
-const NEW_OF_CLIENT: usize = 64;
-/// Maximum number of known connections.
-const KNOWN: usize = 128;
+/// Limits of the connections.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// New connections, and new connections of one client.
+    new: usize,
+    new_of_client: usize,
+    known: usize,
+}
+
+impl Limits {
+    /// Limits for a process that may open `files` files, of which connections leave half to the flowgraph. A new
+    /// connection takes two.
+    fn of_files(files: usize) -> Self {
+        let known = (files / 4).clamp(64, 1024);
+        let new = (known / 2).max(96);
+        Self { new, new_of_client: new * 3 / 4, known }
+    }
+}
+
+/// Files that the process may open, after raising the limit as far as the system allows.
+pub(crate) fn open_files() -> usize {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: maximum, maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!("cannot raise the limit of open files: {error}");
+    }
+    let files = getrlimit(Resource::Nofile).current;
+    files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX))
+}
 
 /// All connections.
-#[derive(Default)]
-pub(crate) struct Connections(Mutex<Table>);
+pub(crate) struct Connections {
+    table: Mutex<Table>,
+    limits: Limits,
+}
 
 #[derive(Default)]
 struct Table {
@@ -46,6 +73,11 @@ impl New {
     }
 }
 
+/// Whether the client of a connection, whose socket is non-blocking, has ended it without a request.
+pub(crate) fn has_ended(stream: &TcpStream) -> bool {
+    matches!(stream.peek(&mut [0]), Ok(0))
+}
+
 /// One connection, counted until dropped.
 pub(crate) struct Connection {
     all: Arc<Connections>,
@@ -65,15 +97,20 @@ pub(crate) fn client(address: IpAddr) -> IpAddr {
 }
 
 impl Connections {
+    /// No connections yet, of a process that may open `files` files.
+    pub fn new(files: usize) -> Self {
+        Self { table: Mutex::default(), limits: Limits::of_files(files) }
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a new connection of `client`; another one may have to end for it. `stream` is a non-blocking handle on
     /// its socket; without `stream` the connection counts as silent.
     pub fn begin(self: &Arc<Self>, client: IpAddr, stream: Option<TcpStream>) -> Connection {
         let mut table = self.table();
-        if let Some(number) = table.surplus(client)
+        if let Some(number) = table.surplus(client, self.limits)
             && let Some(New { end, .. }) = table.new.remove(&number)
         {
             end.notify_one();
@@ -87,12 +124,15 @@ impl Connections {
 
 impl Table {
     /// Returns the new connection that must end for another one of `client`.
-    fn surplus(&self, client: IpAddr) -> Option<u64> {
+    fn surplus(&self, client: IpAddr, limits: Limits) -> Option<u64> {
+        if self.new.len() < limits.new_of_client {
+            return None;
+        }
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         self.new.values().for_each(|new| *counts.entry(new.client).or_default() += 1);
-        let most = if counts.get(&client).is_some_and(|count| *count >= NEW_OF_CLIENT) {
+        let most = if counts.get(&client).is_some_and(|count| *count >= limits.new_of_client) {
             client
-        } else if self.new.len() >= NEW {
+        } else if self.new.len() >= limits.new {
             counts.into_iter().max_by_key(|(_, count)| *count)?.0
         } else {
             return None;
@@ -110,7 +150,7 @@ impl Connection {
             return true;
         }
         let mut table = self.all.table();
-        if table.known >= KNOWN || table.new.remove(&self.number).is_none() {
+        if table.known >= self.all.limits.known || table.new.remove(&self.number).is_none() {
             return false;
         }
         table.known += 1;
@@ -141,6 +181,12 @@ mod tests {
     use std::io::Write;
     use std::net::TcpListener;
 
+    const FILES: usize = 1024;
+    const LIMITS: Limits = Limits { new: 128, new_of_client: 96, known: 256 };
+    const NEW: usize = LIMITS.new;
+    const NEW_OF_CLIENT: usize = LIMITS.new_of_client;
+    const KNOWN: usize = LIMITS.known;
+
     fn has_ended(connection: &Connection) -> bool {
         let waiting = std::pin::pin!(connection.ended());
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -149,7 +195,7 @@ mod tests {
 
     #[test]
     fn new_connection_beyond_the_limit_ends_the_oldest_of_the_largest_client() {
-        let all = Arc::new(Connections::default());
+        let all = Arc::new(Connections::new(FILES));
         let [large, small] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap());
         let one = all.begin(small, None);
         let many: Vec<_> = (0..NEW_OF_CLIENT).map(|_| all.begin(large, None)).collect();
@@ -166,7 +212,7 @@ mod tests {
 
     #[test]
     fn silent_connection_ends_before_one_with_a_request() {
-        let all = Arc::new(Connections::default());
+        let all = Arc::new(Connections::new(FILES));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let connect = || {
             let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -190,13 +236,21 @@ mod tests {
 
     #[test]
     fn known_connections_are_kept_and_counted() {
-        let all = Arc::new(Connections::default());
+        let all = Arc::new(Connections::new(FILES));
         let client = IpAddr::from([127, 0, 0, 1]);
-        let known: Vec<_> = (0..KNOWN).map(|_| all.begin(client, None)).collect();
-        assert!(known[KNOWN - 1].is_admitted() && known[KNOWN - 1].is_admitted());
-        assert!(!known[0].is_admitted(), "it had ended");
+        let many: Vec<_> = (0..NEW).map(|_| all.begin(client, None)).collect();
+        assert!(many[NEW - 1].is_admitted() && many[NEW - 1].is_admitted());
+        assert!(!many[0].is_admitted(), "it had ended");
         let flood: Vec<_> = (0..1000).map(|_| all.begin(client, None)).collect();
-        assert!(!has_ended(&known[KNOWN - 1]) && flood[999].is_admitted());
+        assert!(!has_ended(&many[NEW - 1]) && flood[999].is_admitted());
+        let admitted = |_| {
+            let connection = all.begin(client, None);
+            assert!(connection.is_admitted());
+            connection
+        };
+        let known: Vec<_> = (2..KNOWN).map(admitted).collect();
+        assert!(!all.begin(client, None).is_admitted(), "too many");
+        drop(many);
         drop((known, flood));
         assert_eq!(all.table().known, 0);
     }

@@ -1,9 +1,11 @@
 //! Admission of requests: rate, host, origin and token.
 
+use crate::bodies::{Bodies, Received};
 use crate::connections::Connection;
 use crate::problem::Problem;
+use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use fxgraph::files::read_regular;
@@ -16,9 +18,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use subtle::ConstantTimeEq;
 
-/// Limit on the requests per second of one client, and on the size of a burst.
+/// Limit on the requests per second of one client, and on the size of a burst with and without the token: the
+/// controller of an array sends requests for all of its antennas at once.
 const RATE_HZ: f64 = 100.0;
-const BURST: f64 = 200.0;
+const BURST: f64 = 512.0;
+const BURST_WITHOUT_TOKEN: f64 = 200.0;
 /// Maximum number of clients with counted requests; beyond it, idle clients are removed.
 const CLIENTS: usize = 1024;
 /// Minimum length of a token; a shorter one can be guessed.
@@ -94,6 +98,7 @@ pub(crate) struct Guard {
     /// Origins whose pages may send requests.
     pub origins: Vec<HeaderValue>,
     pub rates: Rates,
+    pub bodies: Bodies,
 }
 
 /// Layer for all requests: admits a request or returns an error.
@@ -113,16 +118,25 @@ pub(crate) async fn admit(
         return Err(([(header::RETRY_AFTER, "1")], problem).into_response());
     }
     guard.check(headers, request.uri()).map_err(IntoResponse::into_response)?;
-    let connection: Option<&Arc<Connection>> = request.extensions().get();
-    if has_token && connection.is_some_and(|connection| !connection.is_admitted()) {
-        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many connections at once");
-        let headers = [(header::RETRY_AFTER, "5"), (header::CONNECTION, "close")];
-        return Err((headers, problem).into_response());
+    // If no client has a token, a request tells what its client is only once it has arrived as a whole.
+    if has_token && (guard.token.is_some() || request.body().is_end_stream()) {
+        know(request.extensions())?;
     }
     Ok(next.run(request).await)
 }
 
-/// Layer for all requests that read or change the flowgraph: requires the token.
+/// Marks the connection of a request as known.
+fn know(extensions: &Extensions) -> Result<(), Response> {
+    let connection: Option<&Arc<Connection>> = extensions.get();
+    if connection.is_none_or(|connection| connection.is_admitted()) {
+        return Ok(());
+    }
+    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many connections at once");
+    let headers = [(header::RETRY_AFTER, "5"), (header::CONNECTION, "close")];
+    Err((headers, problem).into_response())
+}
+
+/// Layer for all requests that read or change the flowgraph: requires the token, then receives the body.
 pub(crate) async fn ask_token(
     State(guard): State<Arc<Guard>>,
     request: Request,
@@ -138,7 +152,20 @@ pub(crate) async fn ask_token(
             .help("send it as `Authorization: Bearer TOKEN`");
         return Err(([(header::WWW_AUTHENTICATE, "Bearer")], problem).into_response());
     }
-    Ok(next.run(request).await)
+    let (Some(Peer(client)), false) =
+        (request.extensions().get().copied(), request.body().is_end_stream())
+    else {
+        return Ok(next.run(request).await);
+    };
+    let (head, body) = request.into_parts();
+    let length = head.headers.get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    let received = guard.bodies.receive(client, length, body).await;
+    let Received { bytes, memory } = received.map_err(IntoResponse::into_response)?;
+    know(&head.extensions)?;
+    let response = next.run(Request::from_parts(head, Body::from(bytes))).await;
+    drop(memory);
+    Ok(response)
 }
 
 impl Guard {
@@ -209,14 +236,18 @@ pub(crate) struct Rates(Mutex<HashMap<(IpAddr, bool), (f64, Instant)>>);
 
 impl Rates {
     fn admit(&self, client: (IpAddr, bool), now: Instant) -> bool {
-        let left = |(left, then): (f64, Instant)| {
-            BURST.min(left + now.saturating_duration_since(then).as_secs_f64() * RATE_HZ)
+        let burst = |(_, has_token): (IpAddr, bool)| {
+            if has_token { BURST } else { BURST_WITHOUT_TOKEN }
+        };
+        let left = |client, (left, then): (f64, Instant)| {
+            let more = now.saturating_duration_since(then).as_secs_f64() * RATE_HZ;
+            burst(client).min(left + more)
         };
         let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if clients.len() >= CLIENTS && !clients.contains_key(&client) {
-            clients.retain(|_, known| left(*known) < BURST);
+            clients.retain(|client, known| left(*client, *known) < burst(*client));
         }
-        let left = clients.get(&client).map_or(BURST, |known| left(*known));
+        let left = clients.get(&client).map_or(burst(client), |known| left(client, *known));
         let is_admitted = left >= 1.0;
         clients.insert(client, (if is_admitted { left - 1.0 } else { left }, now));
         is_admitted
@@ -226,6 +257,7 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bodies::BODY_BYTES;
     use std::net::{Ipv4Addr, Ipv6Addr};
     use std::time::Duration;
 
@@ -238,7 +270,8 @@ mod tests {
 
     fn guard(is_local: bool) -> Guard {
         let origins = vec![HeaderValue::from_static("https://board.example")];
-        Guard { is_local, token: None, origins, rates: Rates::default() }
+        let (rates, bodies) = (Rates::default(), Bodies::new(BODY_BYTES));
+        Guard { is_local, token: None, origins, rates, bodies }
     }
 
     #[test]
@@ -361,9 +394,9 @@ mod tests {
         let other = (Ipv6Addr::LOCALHOST.into(), false);
         let start = Instant::now();
         let admitted = |client, now, count| (0..count).filter(|_| rates.admit(client, now)).count();
-        assert_eq!(admitted(one, start, 1000), BURST as usize);
+        assert_eq!(admitted(one, start, 1000), BURST_WITHOUT_TOKEN as usize);
         assert_eq!(admitted(other, start, 10), 10);
-        assert_eq!(admitted((one.0, true), start, 10), 10, "it has the token");
+        assert_eq!(admitted((one.0, true), start, 1000), BURST as usize, "it has the token");
         let later = start + Duration::from_millis(500);
         assert_eq!(admitted(one, later, 1000), (RATE_HZ / 2.0) as usize);
     }

@@ -22,6 +22,7 @@
 //! - `pages`: the web page at `/`, and Swagger UI at `/docs/api/`; `manual`: the manual at `/docs/`
 
 mod app;
+mod bodies;
 mod connections;
 pub mod dashboard;
 mod exposition;
@@ -42,6 +43,7 @@ mod verdict;
 mod views;
 
 pub use app::Permission;
+pub use bodies::BODY_BYTES;
 pub use guard::{Token, TokenError};
 pub use handlers::shadows::info as shadow_info;
 pub use handlers::update::info as update_info;

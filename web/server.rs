@@ -1,6 +1,7 @@
 //! Sockets, connections and their limits.
 
 use crate::app::{App, Permission};
+use crate::bodies::Bodies;
 use crate::connections::{self, Connection, Connections};
 use crate::fleet::{self, Find, Fleet};
 use crate::guard::{self, Guard, Peer, Rates, Token};
@@ -12,6 +13,7 @@ use crate::problem;
 use crate::taps::TAPS;
 use crate::tls::Tls;
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
@@ -33,14 +35,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower_http::cors::CorsLayer;
-use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::timeout::TimeoutLayer;
 use utoipa::openapi::OpenApi;
@@ -49,6 +50,10 @@ use utoipa::openapi::OpenApi;
 const THREADS: usize = 2;
 /// Niceness of these threads, so that blocks come first when cores are scarce.
 const NICENESS: i32 = 10;
+/// Connections that wait until the server accepts them; the system may have a lower limit.
+const BACKLOG: u32 = 4096;
+/// Connections that are accepted before other work of the server has its turn.
+const ACCEPTED: u32 = 32;
 /// Time limit for the head of a request, and for the next request on a kept connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for a client to accept sent bytes.
@@ -58,8 +63,6 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Largest head of a request, in bytes.
 const HEAD_BYTES: usize = 16 * 1024;
 
-/// Largest body of a request, in bytes.
-const BODY_BYTES: usize = 1024 * 1024;
 /// Time limit for a request with its body; a stream of events counts as answered when it begins.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
 
@@ -80,6 +83,8 @@ pub struct Options {
     pub read_files: Option<PathBuf>,
     /// Directory in which clients may name files to write.
     pub write_files: Option<PathBuf>,
+    /// Largest body of a request, in bytes.
+    pub body_bytes: usize,
 }
 
 /// Error while starting the server.
@@ -130,6 +135,15 @@ pub struct Server {
     tls: Option<Tls>,
     permission: Permission,
     files: ClientFiles,
+    body_bytes: usize,
+}
+
+/// Opens the listening socket.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Opens the directory for files of clients.
@@ -150,7 +164,9 @@ impl Server {
             read: options.read_files.as_deref().map(files).transpose()?,
             write: options.write_files.as_deref().map(files).transpose()?,
         };
-        let guard = Guard { is_local, token: options.token, origins, rates: Rates::default() };
+        let bodies = Bodies::new(options.body_bytes);
+        let guard =
+            Guard { is_local, token: options.token, origins, rates: Rates::default(), bodies };
         let runtime = Builder::new_multi_thread()
             .worker_threads(THREADS)
             .max_blocking_threads(THREADS + TAPS)
@@ -160,10 +176,10 @@ impl Server {
             .build()
             .map_err(BindError::Threads)?;
         let refused = |said| BindError::Address { address: options.listen, said };
-        let listener = runtime.block_on(TcpListener::bind(options.listen)).map_err(refused)?;
+        let listener = runtime.block_on(async { listen(options.listen) }).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
-        let (tls, permission) = (options.tls, options.permission);
-        Ok(Self { runtime, listener, address, guard, tls, permission, files })
+        let Options { tls, permission, body_bytes, .. } = options;
+        Ok(Self { runtime, listener, address, guard, tls, permission, files, body_bytes })
     }
 
     /// URL of the server: `http://127.0.0.1:8080`.
@@ -175,9 +191,9 @@ impl Server {
 
     /// Serves `control` until the result is dropped. From now on, changes may name only files that clients may use.
     pub fn serve(self, control: Control) -> io::Result<Serving> {
-        let Self { runtime, listener, guard, tls, permission, files, .. } = self;
+        let Self { runtime, listener, guard, tls, permission, files, body_bytes, .. } = self;
         control.limit_files(files)?;
-        let app = App::new(control, permission);
+        let app = App::new(control, permission, body_bytes);
         let router = router(handlers::router(app.clone()), handlers::of_flowgraph(), guard);
         runtime.spawn(async move { app.live.watch(&app.control, &app.events).await });
         Ok(begin(runtime, listener, tls.as_ref(), router))
@@ -263,11 +279,11 @@ fn router(api: Router, description: OpenApi, guard: Guard) -> Router {
         HeaderValue::from_static("same-origin"),
     );
     // The layer added last is the first that a request passes.
-    api.layer(from_fn_with_state(Arc::clone(&guard), guard::ask_token))
+    api.layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(Arc::clone(&guard), guard::ask_token))
         .merge(handlers::description_router(description))
         .merge(manual::router())
         .merge(pages::router())
-        .layer(RequestBodyLimitLayer::new(BODY_BYTES))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_TIMEOUT))
         .layer(cors)
         .layer(from_fn_with_state(guard, guard::admit))
@@ -283,8 +299,9 @@ async fn accept(
     router: Router,
     mut stopped: oneshot::Receiver<()>,
 ) {
-    let connections = Arc::<Connections>::default();
+    let connections = Arc::new(Connections::new(connections::open_files()));
     let graceful = GracefulShutdown::new();
+    let mut accepted_now = 0;
     loop {
         let accepted = tokio::select! {
             _ = &mut stopped => break,
@@ -294,7 +311,12 @@ async fn accept(
             Ok((stream, address)) => {
                 let client = connections::client(address.ip());
                 let handle = stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from);
-                let connection = Arc::new(connections.begin(client, handle.ok()));
+                let handle = handle.ok();
+                // A client that opens and closes many connections takes no place.
+                if handle.as_ref().is_some_and(connections::has_ended) {
+                    continue;
+                }
+                let connection = Arc::new(connections.begin(client, handle));
                 let service = OfConnection {
                     router: TowerToHyperService::new(router.clone()),
                     peer: Peer(client),
@@ -309,7 +331,10 @@ async fn accept(
                 });
                 // Otherwise a burst of connections would be accepted at once, and connections with a request would
                 // end for later ones before their request is read.
-                tokio::task::yield_now().await;
+                accepted_now = (accepted_now + 1) % ACCEPTED;
+                if accepted_now == 0 {
+                    tokio::task::yield_now().await;
+                }
             }
             // Out of file descriptors, or the client is gone: the next connection may succeed.
             Err(error) => {

@@ -81,6 +81,112 @@ fn idle_connections_do_not_block_clients_with_a_token() {
     assert!(program.end().status.success());
 }
 
+const TOKEN: &str = "f2c1a97be0d94c55";
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+const UPDATE: &str = r#"{"source": {"signals": "cw(0.2, 1000)"}}"#;
+
+/// A flowgraph that leaves the cores to others.
+fn paced() -> String {
+    TUNABLE.replace("signals:", "paced: true, signals:")
+}
+
+/// Sends `requests` live updates, one after the other, while `flood` runs again and again in another thread; all must
+/// be made.
+fn update_during(program: &Program, requests: usize, flood: impl FnMut() + Send) {
+    let stop = AtomicBool::new(false);
+    let bearer = format!("Bearer {TOKEN}");
+    std::thread::scope(|scope| {
+        let (mut flood, stop) = (flood, &stop);
+        scope.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                flood();
+            }
+        });
+        // Set even if a request fails, since the scope waits for its threads.
+        let _ending = Ending(stop);
+        std::thread::sleep(Duration::from_millis(500));
+        for _ in 0..requests {
+            let headers = [JSON, ("Authorization", bearer.as_str())];
+            let body = UPDATE.as_bytes();
+            let made = http::request(program.address, "PATCH", "/api/v1/blocks", &headers, body);
+            assert_eq!(made.status, 200, "{made:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+}
+
+/// Programs that require a token, and not.
+fn with_token_and_without(run: impl Fn(&Program)) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("token"), TOKEN).unwrap();
+    for arguments in [&["--token-file", "token"][..], &[]] {
+        let program = Program::start(folder.path(), &paced(), arguments);
+        let bearer = format!("Bearer {TOKEN}");
+        let with = [("Authorization", bearer.as_str())];
+        let state = || http::request(program.address, "GET", "/api/v1/health", &with, b"").json();
+        while state()["state"] != "running" {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        run(&program);
+        let stop = http::request(program.address, "POST", "/api/v1/flowgraph/stop", &with, b"");
+        assert_eq!(stop.status, 202, "{stop:?}");
+        assert!(program.end().status.success());
+    }
+}
+
+#[test]
+fn slow_bodies_do_not_keep_others_from_being_served() {
+    with_token_and_without(|program| {
+        let head = format!(
+            "PATCH /api/v1/blocks HTTP/1.1\r\nHost: localhost\r\n{}: {}\r\nContent-Length: 1000\r\n\r\n{{",
+            JSON.0, JSON.1
+        );
+        let begin = || {
+            let mut stream = TcpStream::connect(program.address).ok()?;
+            stream.write_all(head.as_bytes()).ok()?;
+            Some(stream)
+        };
+        let mut slow: Vec<Option<TcpStream>> = (0..200).map(|_| begin()).collect();
+        update_during(program, 20, || {
+            for stream in &mut slow {
+                if stream.as_mut().is_none_or(|stream| stream.write_all(b" ").is_err()) {
+                    *stream = begin();
+                }
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        });
+    });
+}
+
+#[test]
+fn connections_that_are_closed_at_once_do_not_keep_others_from_being_served() {
+    with_token_and_without(|program| {
+        update_during(program, 6, || {
+            let second = Duration::from_secs(1);
+            let connect = |_| TcpStream::connect_timeout(&program.address, second).ok();
+            drop((0..1000).map_while(connect).collect::<Vec<_>>());
+        });
+    });
+}
+
+#[test]
+fn changes_for_all_antennas_at_once_wait_for_their_turns() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), &paced(), &[]);
+    let (address, ready) = (program.address, std::sync::Barrier::new(256));
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let update = || {
+            ready.wait();
+            let body = UPDATE.as_bytes();
+            http::request(address, "PATCH", "/api/v1/blocks", &[JSON], body).status
+        };
+        let all: Vec<_> = (0..256).map(|_| scope.spawn(update)).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert_eq!(statuses, [200; 256]);
+    stop(program);
+}
+
 #[test]
 fn requests_without_token_do_not_use_the_limit_of_others() {
     let folder = tempfile::tempdir().unwrap();

@@ -41,7 +41,7 @@ use std::time::Duration;
 /// Time between two looks at the parts.
 const LOOK: Duration = Duration::from_millis(500);
 /// Maximum number of requests that are passed to parts at once, half of it for one client.
-const FORWARDED: usize = 64;
+const FORWARDED: usize = 1024;
 
 /// The parts of a deployment; cheap to clone.
 #[derive(Clone)]

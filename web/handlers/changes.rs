@@ -2,6 +2,7 @@
 
 use super::request::{asked, beside, lost};
 use crate::app::App;
+use crate::bodies::BODY_BYTES;
 use crate::guard::Peer;
 use crate::problem::Problem;
 use axum::body::Bytes;
@@ -100,12 +101,23 @@ pub(super) fn media_type(headers: &HeaderMap) -> String {
 
 /// Reads the JSON object in the body of a request.
 pub(super) fn json_object(headers: &HeaderMap, body: &Bytes) -> Result<Request, Problem> {
-    if media_type(headers) != "application/json" {
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not JSON")
-            .help("send `Content-Type: application/json`"));
+    expect_json(headers)?;
+    read_object(body, BODY_BYTES)
+}
+
+pub(super) fn expect_json(headers: &HeaderMap) -> Result<(), Problem> {
+    if media_type(headers) == "application/json" {
+        return Ok(());
     }
+    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not JSON")
+        .help("send `Content-Type: application/json`"))
+}
+
+/// Reads a JSON object of at most `most_bytes` bytes.
+pub(super) fn read_object(body: &Bytes, most_bytes: usize) -> Result<Request, Problem> {
     let text = std::str::from_utf8(body).ok();
-    let Some((text, request)) = text.and_then(|text| Some((text, Request::json(text)?))) else {
+    let read = |text: &str| Request::json_within(text.to_owned(), most_bytes);
+    let Some((text, request)) = text.and_then(|text| Some((text, read(text)?))) else {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "the body is not JSON"));
     };
     if !text.trim_start().starts_with('{') {
@@ -139,10 +151,13 @@ pub(super) async fn retune(
     body: Bytes,
 ) -> Result<Json<Retuned>, Problem> {
     let at = asked::<u64>(&query, "at", "123456")?;
-    let request = json_object(&headers, &body)?;
+    expect_json(&headers)?;
     let turn = app.turn(client).await?;
     let made = beside(move || {
         let _turn = turn;
+        // Values take many times the memory of their text, so that only the request with the turn has them.
+        let request = read_object(&body, app.body_bytes)?;
+        drop(body);
         app.control.retune(request, at, RETUNE).map_err(Problem::from)
     });
     Ok(Json(retuned(&made.await?)))
@@ -194,10 +209,11 @@ pub(super) async fn swap(
     let is_dry = asked::<bool>(&query, "dry_run", "true")?.unwrap_or_default();
     let may_hold_up = asked::<bool>(&query, "may_hold_up", "true")?.unwrap_or_default();
     super::blocks::find(&app, &name)?;
-    let form = json_object(&headers, &body)?;
+    expect_json(&headers)?;
     let turn = if is_dry { None } else { Some(app.turn(client).await?) };
-    let control = app.control.clone();
-    let change = beside(move || Ok(control.change(&name, form)?)).await?;
+    let (control, most_bytes) = (app.control.clone(), app.body_bytes);
+    let change =
+        beside(move || Ok(control.change(&name, read_object(&body, most_bytes)?)?)).await?;
     if is_dry {
         return Ok((StatusCode::OK, Json(info(&change, false))));
     }

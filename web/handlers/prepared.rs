@@ -1,6 +1,6 @@
 //! Live updates in two steps, for updates of several flowgraphs at one timestamp.
 
-use super::changes::{RETUNE, json_object, retuned};
+use super::changes::{RETUNE, expect_json, read_object, retuned};
 use super::request::{asked, beside, lost};
 use crate::app::App;
 use crate::guard::Peer;
@@ -166,8 +166,10 @@ pub(super) async fn prepare(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<PreparedUpdate>, Problem> {
-    let request = json_object(&headers, &body)?;
+    expect_json(&headers)?;
     let turn = app.turn(client).await?;
+    let most_bytes = app.body_bytes;
+    let request = beside(move || read_object(&body, most_bytes)).await?;
     let id = format!("{:016x}", RandomState::new().hash_one(()));
     let (offer, offered) = oneshot::channel();
     let (decide, decided) = channel();
