@@ -257,6 +257,17 @@ def test_set_changes_the_power_from_its_timestamp_on(fresh: fxgraph.Run) -> None
     assert late.seconds_ahead == 0
 
 
+def test_large_arrays_are_parameters(fresh: fxgraph.Run) -> None:
+    block = fresh["f[0].postproc"]
+    channels = next(axis.len for axis in block.output.type.axes if axis.name == "channel")
+    gains = (np.linspace(0.1, 0.5, 2 * channels).reshape(2, channels) * 1j).astype(np.complex64)
+    assert gains.size >= 256
+    assert not block.set({"gains": gains}).is_late
+    assert np.array_equal(block.parameters["gains"], gains)
+    with pytest.raises(fxgraph.Error, match=r"`<c8` and shape \(1, "):
+        block.set({"gains": np.tile(gains, 2)[:1]})
+
+
 def test_swap_changes_the_block_unless_it_is_a_trial(fresh: fxgraph.Run) -> None:
     block = fresh["f[0].pfb"]
     trial = block.swap(taps=8, dry_run=True)

@@ -2,7 +2,7 @@
 
 use super::change::laid_over;
 use super::{Plan, check};
-use fxgraph_core::access::{ClientFiles, FileAccess};
+use fxgraph_core::access::{ClientFiles, FileAccess, FileUse};
 use fxgraph_core::diagnostic::Span;
 use fxgraph_core::files::Files;
 use fxgraph_core::kind::Registry;
@@ -34,6 +34,9 @@ impl Plan {
     /// Notes of all files that the blocks name.
     fn notes(&self, registry: &Registry) -> FileAccess {
         let notes = FileAccess::noted();
+        for file in &self.array_files {
+            let _ = notes.check(FileUse::Read, file);
+        }
         for block in &self.blocks {
             let shadow = block.shadow.as_ref();
             let mut forms = vec![(block.kind, Some(&*block.parameters))];

@@ -1,6 +1,7 @@
 //! Candidates: one block of a flowgraph with another kind, parameters or implementation, for a swap or a comparison.
 //! They are checked like a file.
 
+use super::arrays;
 use super::document::{Document, Entry, What, entry, map, unknown_key};
 use super::expand::{Expansion, Instance};
 use super::latency::Latency;
@@ -160,7 +161,11 @@ impl Plan {
         let placement = expansion.place(&entry, &names, kind);
         let on_fault = expansion.on_fault(&entry, &names);
         let given = match &entry.parameters {
-            Some((_, node)) => Some(expansion.compute(node, &names)?),
+            Some((_, node)) => {
+                let mut given = expansion.compute(node, &names)?;
+                arrays::load(&mut given, &self.access, expansion.problems);
+                Some(given)
+            }
             None => None,
         };
         let parameters = match given {

@@ -1,5 +1,6 @@
 //! Checks expanded blocks: reads their parameters and computes their ports, from sources to sinks.
 
+use super::arrays;
 use super::document::ENTRY_KEYS;
 use super::expand::Instance;
 use super::order::Order;
@@ -71,7 +72,8 @@ pub(super) fn configure(
     owner: Span,
     access: &FileAccess,
 ) -> Result<Box<dyn AnyParameters>, Vec<Diagnostic>> {
-    let reader = Reader::new(node, owner).with_access(access);
+    let expanded = arrays::expanded(node)?;
+    let reader = Reader::new(&expanded, owner).with_access(access);
     let errors = match (kind.read)(reader, implementation) {
         Ok(parameters) => return Ok(parameters),
         Err(errors) => errors,

@@ -8,6 +8,7 @@
 extern crate fxgraph_core as fxgraph;
 
 mod access;
+mod arrays;
 mod assemble;
 mod assembly;
 mod available;

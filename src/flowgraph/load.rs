@@ -7,7 +7,7 @@ use super::parameters::{Given, Setting, evaluate, note_set};
 use super::plan::{ParameterInfo, Plan, Planned, PlannedBlock};
 use super::resolve::Resolver;
 use super::scope::{Budget, Names, Substitution, to_value};
-use super::{Loaded, check, cut, expect, hosts, include, latency, targets, transfers};
+use super::{Loaded, arrays, check, cut, expect, hosts, include, latency, targets, transfers};
 use fxgraph_core::access::{self, FileAccess};
 use fxgraph_core::diagnostic::Sources;
 use fxgraph_core::diagnostic::{Diagnostic, SHOWN, Severity, Span, codes, suggest_after, tidy};
@@ -160,6 +160,10 @@ fn plan(
     let (mut blocks, scopes, hosts) = (expansion.blocks, expansion.scopes, expansion.hosts);
     hosts::check_placement(&blocks, hosts.as_ref(), problems);
     named_twice(&blocks, problems);
+    let mut array_files = Vec::new();
+    for parameters in blocks.iter_mut().filter_map(|block| block.parameters.as_mut()) {
+        array_files.extend(arrays::load(parameters, access, problems));
+    }
     latency::choose_frames(&mut blocks, access, problems);
     let feeds = Resolver::new(&blocks, &scopes, &budget, problems).run();
     let shadows: Vec<(usize, Node, Option<Node>)> = blocks
@@ -168,6 +172,9 @@ fn plan(
         .filter_map(|(index, block)| Some((index, block.shadow.clone()?, block.parameters.clone())))
         .collect();
     let planned = check::check(&blocks, &feeds, access, problems);
+    for parameters in blocks.iter().filter_map(|block| block.parameters.as_ref()) {
+        arrays::describe(parameters, problems);
+    }
     claimed_twice(&planned, &blocks, problems);
     targets::unknown(&planned, &blocks, registry, problems);
     let tests = tests(document, &names, ground, (access, folder), problems);
@@ -208,6 +215,7 @@ fn plan(
         updates: LiveUpdates::default(),
         access: access.clone(),
         included: Vec::new(),
+        array_files,
     };
     seal(&mut plan);
     if problems.iter().any(|problem| problem.severity == Severity::Error) {

@@ -174,6 +174,8 @@ pub struct Plan {
     pub access: FileAccess,
     /// Files that were included.
     pub(super) included: Vec<PathBuf>,
+    /// Names of the files of arrays.
+    pub(super) array_files: Vec<String>,
 }
 
 /// The first 64 bits of a configuration hash.

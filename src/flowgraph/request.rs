@@ -1,16 +1,17 @@
 //! Requests to a running flowgraph. They are read like a file.
 
-use super::Refused;
 use super::change::laid_over;
 use super::check::refusal;
 use super::document::wrong_type;
-use super::json::{JsonError, Limits, json};
+use super::json::{self, JsonError, Limits};
 use super::parse::parse;
+use super::{Refused, arrays};
 use fxgraph_core::diagnostic::Sources;
 use fxgraph_core::diagnostic::{Diagnostic, Span, tidy};
 use fxgraph_core::kind::{At, Refusal};
 use fxgraph_core::tree::{Node, Reader, Value};
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use std::path::PathBuf;
 
 /// A request, read once: YAML or JSON, with its text for diagnostics.
@@ -34,6 +35,12 @@ impl Request {
         Self::json_of(text, &Limits::of_bytes(bytes))
     }
 
+    /// The content of a NumPy file for `parameter` of `block`.
+    #[must_use]
+    pub fn array(block: &str, parameter: &str, file: &[u8]) -> Self {
+        (&json!({ block: { parameter: arrays::of_content(file) } })).into()
+    }
+
     /// Reads the text of `values`, which may be large.
     #[must_use]
     pub fn printed(values: &serde_json::Value) -> Self {
@@ -41,7 +48,7 @@ impl Request {
     }
 
     fn json_of(text: String, limits: &Limits) -> Option<Self> {
-        let read = match json(0, &text, limits) {
+        let read = match json::json(0, &text, limits) {
             Ok(node) => Ok(node),
             Err(JsonError::Problems(problems)) => Err(problems),
             Err(JsonError::Syntax) => return None,

@@ -1,5 +1,6 @@
 //! Live updates of a running flowgraph: new values of live parameters, read and checked like those of a file.
 
+use super::arrays;
 use super::change::laid_over;
 use super::check::{configure, refusal};
 use super::document::wrong_type;
@@ -105,7 +106,8 @@ impl Plan {
                 continue;
             };
             let running = &self.blocks[index];
-            let Some(given) = may_change(running, kind, node, problems) else { continue };
+            let Some(mut given) = may_change(running, kind, node, problems) else { continue };
+            arrays::load(&mut given, &self.access, problems);
             let in_force = match &mut sources {
                 Some(sources) => {
                     let text = running.parameters.to_string();
@@ -117,9 +119,11 @@ impl Plan {
                 None => Node::of_json(&running.parameters, key.span),
             };
             let parameters = laid_over(in_force, given.clone(), Some(kind));
+            let before = problems.len();
             let Some(configured) =
                 checked(running, kind, key.span, (&parameters, &self.access), problems)
             else {
+                arrays::describe(&given, &mut problems[before..]);
                 continue;
             };
             let values = live_values(configured.as_ref(), running, kind, &given, problems);

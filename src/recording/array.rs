@@ -3,7 +3,7 @@
 use fxgraph_core::files::{self, Files};
 use fxgraph_core::npy::{self, MAGIC};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -119,13 +119,23 @@ pub struct Header {
 impl Header {
     /// Reads the header of the array that begins at `offset` of `file`.
     pub fn read(file: &File, offset: u64) -> Result<Self, String> {
+        let header =
+            Self::read_with(|bytes, at| file.read_exact_at(bytes, offset.saturating_add(at)))?;
+        Ok(Self { data_offset: offset.saturating_add(header.data_offset), ..header })
+    }
+
+    /// Reads the header at the start of `array`.
+    pub fn of_bytes(array: &[u8]) -> Result<Self, String> {
+        Self::read_with(|bytes, at| array.get(at as usize..).unwrap_or_default().read_exact(bytes))
+    }
+
+    /// Reads a header whose bytes `read` gives from an offset on.
+    fn read_with(read: impl Fn(&mut [u8], u64) -> io::Result<()>) -> Result<Self, String> {
         let mut start = [0u8; 12];
         let read = |bytes: &mut [u8], at: u64| {
-            file.read_exact_at(bytes, offset.saturating_add(at)).map_err(|error| {
-                match error.kind() {
-                    io::ErrorKind::UnexpectedEof => "the array ends within its header".to_owned(),
-                    _ => files::reason(&error),
-                }
+            read(bytes, at).map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => "the array ends within its header".to_owned(),
+                _ => files::reason(&error),
             })
         };
         read(&mut start[..10], 0)?;
@@ -150,7 +160,7 @@ impl Header {
         read(&mut text, at)?;
         let text = String::from_utf8(text).map_err(|_| "the header is not text".to_owned())?;
         let (descr, shape) = parse_dictionary(&text)?;
-        Ok(Self { descr, shape, data_offset: offset.saturating_add(at + len as u64) })
+        Ok(Self { descr, shape, data_offset: at + len as u64 })
     }
 }
 

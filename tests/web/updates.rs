@@ -140,3 +140,55 @@ fn committed_update_is_taken_back_except_where_a_later_change_has_set_a_value() 
     assert_eq!(gains(&program).last(), Some(&(at, json!(2))));
     super::stop(program);
 }
+
+/// A `.npy` file with complex gains, all `gain`.
+fn npy(shape: &[u64], gain: f32) -> Vec<u8> {
+    let elements = shape.iter().product::<u64>() as usize;
+    let element = [gain.to_le_bytes(), 0_f32.to_le_bytes()].concat();
+    [fxgraph::npy::header("<c8", shape, 0), element.repeat(elements)].concat()
+}
+
+#[test]
+fn array_in_a_body_or_a_file_sets_gains_and_errors_state_its_shape() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("gains.npy"), npy(&[1, 16], 0.5)).unwrap();
+    let text = SPECTRA.replace("gains: 1", "gains: {npy: gains.npy}");
+    let program = Program::running(folder.path(), &text, &["--max-body", "3"]);
+    let gains = || program.get("/api/v1/blocks/p").json()["parameters"]["gains"].clone();
+    let first = gains();
+    assert!(first["npy_base64"].is_string(), "{first}");
+    let put = |body: &[u8], media_type| {
+        let path = "/api/v1/blocks/p/parameters/gains";
+        request(program.address, "PUT", path, &[("Content-Type", media_type)], body)
+    };
+    let made = put(&npy(&[1, 16], 2.0), "application/x-npy");
+    assert_eq!(made.status, 200, "{made:?}");
+    assert_ne!(gains(), first);
+    put(&npy(&[1, 16], 2.0), "text/plain").problem(415);
+    for shape in [&[2, 16][..], &[1, 15], &[1, 16, 1]] {
+        let rejected = put(&npy(shape, 2.0), "application/octet-stream");
+        rejected.problem(422);
+        assert!(
+            rejected.body.contains(
+                &format!("NumPy type `<c8` and shape {shape:?}")
+                    .replace('[', "(")
+                    .replace(']', ")")
+            ),
+            "{rejected:?}"
+        );
+    }
+    put(b"no array", "application/x-npy").problem(422);
+    // A request beyond the default limit, with more values than a file may have.
+    let many = json!({"p": {"gains": vec![vec![1; 400_000]]}}).to_string() + &" ".repeat(1 << 20);
+    let rejected = send(&program, "PATCH", "blocks", &many);
+    rejected.problem(422);
+    assert!(!rejected.body.contains("E0102"), "{rejected:?}");
+    let detail = send(&program, "PATCH", "blocks", &" ".repeat(4 << 20)).problem(413);
+    assert_eq!(detail, "the body of a request must have at most 3145728 bytes");
+    // The original text names the file of its author.
+    let yaml = [("Content-Type", "application/yaml")];
+    let path = "/api/v1/flowgraph?dry_run=true";
+    let again = request(program.address, "PUT", path, &yaml, text.as_bytes());
+    assert_eq!(again.status, 200, "{again:?}");
+    super::stop(program);
+}

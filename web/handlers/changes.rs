@@ -163,6 +163,54 @@ pub(super) async fn retune(
     Ok(Json(retuned(&made.await?)))
 }
 
+/// Media types of NumPy files.
+const ARRAYS: [&str; 2] = ["application/octet-stream", "application/x-npy"];
+
+/// Sets a live parameter of a block to an array, the content of a NumPy file
+#[utoipa::path(put, path = "/blocks/{name}/parameters/{parameter}", tag = "blocks", operation_id = "set_array",
+    params(
+        ("name" = String, Path, description = "name of the block, like `f[0].pfb`", example = "source"),
+        ("parameter" = String, Path, description = "name of the live parameter", example = "signals"),
+        ("at" = Option<i64>, Query, minimum = 0,
+            description = "effective timestamp, in ADC samples since the sync time; by default the earliest possible"),
+    ),
+    request_body(description = "a `.npy` file: integers, `<f4`, `<f8`, `<c8` or `<c16` in C order; its axes are those of \
+        the lists that the parameter takes, and complex elements are `{re, im}`",
+        content((Vec<u8> = "application/octet-stream"), (Vec<u8> = "application/x-npy"))),
+    responses(
+        (status = 200, description = "the values are scheduled", body = Retuned),
+        (status = 400, description = "`at` is not a timestamp"),
+        (status = 404, description = "unknown block"),
+        (status = 409, description = "the change is not possible now; nothing has changed"),
+        (status = 415, description = "the `Content-Type` is not that of a NumPy file"),
+        (status = 422, description = "rejected, with type and shape of the array; nothing has changed"),
+        (status = 503, description = "other changes are in progress: retry after `Retry-After`"),
+    ))]
+pub(super) async fn set_array(
+    State(app): State<App>,
+    Extension(Peer(client)): Extension<Peer>,
+    Path((name, parameter)): Path<(String, String)>,
+    Query(query): Query<HashMap<String, String>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<Retuned>, Problem> {
+    let at = asked::<u64>(&query, "at", "123456")?;
+    if !ARRAYS.contains(&media_type(&headers).as_str()) {
+        let detail = "the body must be a NumPy file";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
+            .help(format!("send `Content-Type: {}`", ARRAYS[1])));
+    }
+    super::blocks::find(&app, &name)?;
+    let turn = app.turn(client).await?;
+    let made = beside(move || {
+        let _turn = turn;
+        let request = Request::array(&name, &parameter, &body);
+        drop(body);
+        app.control.retune(request, at, RETUNE).map_err(Problem::from)
+    });
+    Ok(Json(retuned(&made.await?)))
+}
+
 pub(super) fn retuned(made: &control::Retuned) -> Retuned {
     Retuned {
         effective_timestamp: made.effective_timestamp,

@@ -78,6 +78,7 @@ pub(crate) fn described() -> OpenApiRouter<App> {
             .routes(routes!(flowgraph::abort))
             .routes(routes!(blocks::list, changes::retune))
             .routes(routes!(blocks::get, changes::swap))
+            .routes(routes!(changes::set_array))
             .routes(routes!(prepared::prepare))
             .routes(routes!(prepared::commit))
             .routes(routes!(prepared::cancel))

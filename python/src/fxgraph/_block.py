@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ._array_values import unpacked
 from ._errors import Error
 from ._frame import Frame
 from ._html import table
@@ -123,8 +124,8 @@ class Block:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Current parameters."""
-        return object_of(self.info.get("parameters"), "`parameters`")
+        """Current parameters; those that were set to large arrays are arrays."""
+        return unpacked(object_of(self.info.get("parameters"), "`parameters`"))
 
     @property
     def newest_timestamp(self) -> int | None:

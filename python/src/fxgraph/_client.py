@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ._array_values import packed
 from ._block import Block, Blocks, Update
 from ._errors import Error, UnknownName
 from ._events import Event, Sample, samples
@@ -137,7 +138,8 @@ class Client:
         Parameters
         ----------
         values : mapping
-            New values by block and parameter. NumPy scalars and arrays and complex numbers are converted.
+            New values by block and parameter. NumPy scalars and arrays and complex numbers are converted; large
+            arrays are sent as the content of a NumPy file.
         at : int, optional
             Effective timestamp in ADC samples since the sync time; by default the earliest possible.
 
@@ -148,9 +150,11 @@ class Client:
         """
         # NumPy integers are valid timestamps.
         query = {"at": None if at is None else int(at)}
-        answer = object_of(
-            self._http.json("PATCH", API + "/blocks", query=query, body=encoded(values)), "the update"
-        )
+        body = encoded({
+            block: {name: packed(value) for name, value in new.items()} if isinstance(new, Mapping) else new
+            for block, new in values.items()
+        })
+        answer = object_of(self._http.json("PATCH", API + "/blocks", query=query, body=body), "the update")
         ahead = answer.get("seconds_ahead")
         return Update(
             integer(answer.get("effective_timestamp"), "effective_timestamp"),
