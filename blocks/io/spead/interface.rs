@@ -7,9 +7,10 @@ use std::ffi::CString;
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 
-/// Request of the numbers of queues (`linux/ethtool.h`, `linux/sockios.h`).
-const GET_CHANNELS: u32 = 0x3c;
+/// Requests of flags and of the numbers of queues (`linux/ethtool.h`, `linux/sockios.h`).
+const SIOCGIFFLAGS: u64 = 0x8913;
 const SIOCETHTOOL: u64 = 0x8946;
+const GET_CHANNELS: u32 = 0x3c;
 
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,7 +187,7 @@ fn index(name: &str) -> Option<u32> {
 
 fn flags(name: &str) -> Option<i32> {
     let mut request = request(name)?;
-    ask(libc::SIOCGIFFLAGS as u64, &mut request).ok()?;
+    ask(SIOCGIFFLAGS, &mut request).ok()?;
     // SAFETY: the call has written the flags.
     Some(i32::from(unsafe { request.ifr_ifru.ifru_flags }))
 }

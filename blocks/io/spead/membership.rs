@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use socket2::{InterfaceIndexOrAddress, Socket};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -56,16 +56,14 @@ impl Membership {
 
     /// Number of the interface that the group belongs on now.
     fn present(&self, all: &Interfaces) -> Option<u32> {
-        match &self.interface {
-            Some(asked) => all.find(asked).map(|found| found.index),
-            None => {
-                let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-                probe.connect((self.group, 9)).ok()?;
-                match probe.local_addr().ok()?.ip() {
-                    std::net::IpAddr::V4(ip) => all.index_of(ip),
-                    std::net::IpAddr::V6(_) => None,
-                }
-            }
+        if let Some(asked) = &self.interface {
+            return all.find(asked).map(|found| found.index);
+        }
+        let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+        probe.connect((self.group, 9)).ok()?;
+        match probe.local_addr().ok()? {
+            SocketAddr::V4(of_route) => all.index_of(*of_route.ip()),
+            SocketAddr::V6(_) => None,
         }
     }
 
@@ -98,7 +96,8 @@ impl Membership {
     fn follow(&mut self, socket: &Socket, all: &Interfaces, reports: &Reports) -> bool {
         let present = self.present(all);
         if let Some(name) = &self.interface {
-            reports.note(name, self.index, present);
+            let state = all.find(name).map(|found| (found.index, found.fault()));
+            reports.note(name, self.index, state);
         }
         let Some(index) = present else { return true };
         // A group without a named interface stays where it is as long as there is one.
@@ -142,12 +141,15 @@ fn storage(ip: Ipv4Addr) -> libc::sockaddr_storage {
     storage
 }
 
-/// Reports interfaces of multicast groups that are gone, back or others, once for all threads of a source.
+/// Number of an interface, and the reason why it passes no packets; `None` if it is gone.
+type InterfaceState = Option<(u32, Option<&'static str>)>;
+
+/// Reports interfaces of multicast groups that are gone, back, down or others, once for all threads of a source.
 #[derive(Clone, Default)]
 pub struct Reports {
     events: BlockEvents,
-    /// Number of each interface at the last report.
-    known: Arc<Mutex<BTreeMap<String, Option<u32>>>>,
+    /// State of each interface at the last report.
+    known: Arc<Mutex<BTreeMap<String, InterfaceState>>>,
 }
 
 impl Reports {
@@ -157,10 +159,10 @@ impl Reports {
         Self { events: events.clone(), known: Arc::default() }
     }
 
-    /// Notes that the interface `name` has the number `present` now; a group was joined when it had the number `joined`.
-    fn note(&self, name: &str, joined: u32, present: Option<u32>) {
+    /// Notes the present state of the interface `name`, which had the number `joined` when a group was joined.
+    fn note(&self, name: &str, joined: u32, present: InterfaceState) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = known.entry(name.to_owned()).or_insert(Some(joined));
+        let before = known.entry(name.to_owned()).or_insert(Some((joined, None)));
         if std::mem::replace(before, present) == present {
             return;
         }
@@ -169,7 +171,12 @@ impl Reports {
             None => format!(
                 "network interface `{name}` is gone; its multicast groups are joined again when it is back"
             ),
-            Some(_) => format!(
+            Some((_, Some(fault))) => {
+                format!(
+                    "network interface `{name}` {fault}; its multicast groups receive no packets meanwhile"
+                )
+            }
+            Some((_, None)) => format!(
                 "network interface `{name}` is there again; its multicast groups are joined on it"
             ),
         };

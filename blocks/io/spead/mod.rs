@@ -9,7 +9,7 @@
 //! - [`timestamp`]: timestamps of which 48 bits are on the wire
 //! - [`descriptor`]: heaps that describe the items of a stream
 //! - [`control`]: heaps without data, and the numbers of heaps
-//! - [`address`]: `a.b.c.d+N:port`
+//! - [`address`]: addresses such as `a.b.c.d+N:port`
 //! - [`interface`]: network interfaces of this host
 //! - [`sockets`]: UDP sockets of receivers
 //! - [`membership`]: multicast groups, joined again when an interface is made again

@@ -155,8 +155,9 @@ impl Exit {
         is_given.then(|| (Ipv4Addr::from_bits((packed >> 32) as u32), packed as u32))
     }
 
-    /// Looks for the interface again after `error`: returns whether it has another number or address now.
-    pub fn has_moved(&self, now: Instant) -> bool {
+    /// Looks for the interface again after an error: returns whether it has another number or address now, or passes packets
+    /// again.
+    pub fn has_changed(&self, now: Instant) -> bool {
         let Some(asked) = &self.interface else { return false };
         let mut state = self.state();
         if state.looked.is_some_and(|looked| now.duration_since(looked) < LOOK) {
@@ -175,12 +176,13 @@ impl Exit {
             return false;
         };
         let fault = found.fault().map(|fault| format!("network interface `{asked}` {fault}"));
-        state.fault = fault;
+        let is_mended =
+            std::mem::replace(&mut state.fault, fault).is_some() && state.fault.is_none();
         // One of several addresses is kept as long as the interface has it.
         let ip = if all.index_of(old) == Some(found.index) { old } else { first };
         let packed = pack(ip, found.index);
         self.source.store(packed, Ordering::Relaxed);
-        packed != before
+        packed != before || is_mended
     }
 
     /// Whether errors that pass are outages.

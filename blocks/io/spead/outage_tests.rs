@@ -45,6 +45,11 @@ fn count(env: &Env, name: &str) -> u64 {
     env.counters.list().iter().find(|named| named.name == name).unwrap().counter.get()
 }
 
+/// Packets dropped in an outage of the interface. While it comes back, the kernel finds no route.
+fn dropped(count: impl Fn(&str) -> u64) -> u64 {
+    count("packets_dropped_interface") + count("packets_dropped_route")
+}
+
 /// A receiver of the group on `rx0`, for packets of `sources`.
 fn receiver(sources: &[Ipv4Addr]) -> Batch {
     let listening =
@@ -113,7 +118,7 @@ fn sender_goes_on_with_its_port_when_the_interface_is_made_again() {
                 sender.send(&[packet(TO, 1)]).unwrap();
                 std::thread::sleep(Duration::from_millis(5));
             }
-            let dropped = count(&env, "packets_dropped_interface");
+            let dropped = dropped(|name| count(&env, name));
             let end = format!("the network takes packets again: {dropped} were dropped in ");
             assert!(texts(&events)[1].starts_with(&end), "{:?}", texts(&events));
             ip("link delete rx0");
@@ -377,7 +382,7 @@ blocks:
     let sent = count("packets_sent");
     wait_for("the sender does not go on", &|| count("packets_sent") > sent + 20);
     wait_for("the end of the outage is not reported", &|| warnings().len() == 2);
-    let dropped = count("packets_dropped_interface");
+    let dropped = dropped(count);
     assert!(warnings()[0].ends_with("network interface `rx0` is down"), "{:?}", warnings());
     assert!(warnings()[1].contains(&format!(": {dropped} were dropped in")), "{:?}", warnings());
     // The stop heaps are dropped, too.

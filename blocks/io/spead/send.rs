@@ -194,7 +194,7 @@ impl Sender {
                 }
                 break;
             }
-            if self.exit.has_moved(now) {
+            if self.exit.has_changed(now) {
                 continue;
             }
             match self.exit.passes(&error) {

@@ -75,7 +75,7 @@ impl Source {
     }
 
     /// Returns the options of the window for `input`.
-    fn options(&self, input: &Input) -> Result<Options, BlockError> {
+    fn options(&self, input: &Input) -> Options {
         let parameters = &self.parameters;
         let is_digitiser = matches!(self.layout.stream, Stream::Digitiser { .. });
         let addresses = address::count(&parameters.addresses);
@@ -100,7 +100,7 @@ impl Source {
         let interval = buffered.map(|seconds| LONGEST_DROP_SECONDS.min(seconds / 4.0));
         let frame_bytes = self.layout.slots() * self.layout.heap_bytes;
         let sockets = addresses.max(parameters.threads);
-        Ok(Options {
+        Options {
             // A socket has a part of the stream, so what is skimmed of one spans more frames.
             frames_ahead: 1 + (sockets * receive::MOST_SKIMMED / frame_bytes) as u64,
             interval_frames: interval.map(|seconds| ((seconds / frame_seconds) as u64).max(1)),
@@ -111,7 +111,7 @@ impl Source {
             resyncs: parameters.on_restart == OnRestart::Resync,
             sync_time: Some(parameters.sync_time_seconds).filter(|sync| *sync != Time::default()),
             ..Options::new(self.window, parameters.adc_sample_rate_hz)
-        })
+        }
     }
 
     fn terms(&self) -> Terms {
@@ -129,7 +129,7 @@ impl Block for Source {
     fn start(&mut self) -> Result<(), BlockError> {
         let counters = &self.env.counters;
         let input = self.input(counters)?;
-        let window = Window::new(self.layout, self.options(&input)?, &self.env);
+        let window = Window::new(self.layout, self.options(&input), &self.env);
         let (terms, env) = (self.terms(), self.env.clone());
         let run = move |link| Receiving::new(window, link, terms, env).run(input);
         self.running = Some(Lender::start(&self.env, lent_frames(self.window), run)?);
