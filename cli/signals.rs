@@ -61,7 +61,9 @@ impl Signals {
                 .map_err(|error| Failure::because("cannot listen for signals", &error))?;
         let counts = Arc::new(counts);
         // Opened now: later there is no telling a terminal that has gone from a program without one.
-        let terminal = File::options().read(true).write(true).open("/dev/tty").ok();
+        let asks = hangs_up.is_some() && counts.reloads.is_some();
+        let terminal = asks.then(|| File::options().read(true).write(true).open("/dev/tty").ok());
+        let terminal = terminal.flatten();
         let counted = Arc::clone(&counts);
         std::thread::spawn(move || {
             for signal in signals.forever() {
