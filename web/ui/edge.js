@@ -32,7 +32,7 @@ export function route(corners) {
 export function faceOf(edge, unit, isFar) {
   const fillOf = (edges) => Math.max(0, ...edges.map((one) => one.queued_frames / Math.max(1, one.queue_frames)));
   const fill = fillOf(edge.members);
-  // A full queue that drops frames holds up no block.
+  // A full queue that drops frames delays no block.
   const isFull = fillOf(edge.members.filter((one) => !format.drops(one))) >= 0.99;
   const level = isFull ? "full" : fill >= 0.5 ? "filling" : "";
   if (isFar) return { isFar, level };

@@ -102,8 +102,8 @@ fn wrong_queues_are_rejected() {
         let expected = "expected `wait`, `drop_oldest` or `drop_newest`";
         assert!(found[0].0 == "E0108" && found[0].1.starts_with(expected), "{action}: {found:?}");
     }
-    let found = messages(&text(", when_full: {inptu: wait}", ""));
-    assert_eq!(found, [("E0119", "`sink` has no input `inptu`".to_owned())]);
+    let found = messages(&text(", when_full: {source: wait}", ""));
+    assert_eq!(found, [("E0119", "`sink` has no input `source`".to_owned())]);
     let source = text("", "").replace("kind: source", "kind: source, when_full: drop_oldest");
     let message = "`source` must have inputs to have `when_full`";
     assert_eq!(messages(&source), [("E0119", message.to_owned())]);
