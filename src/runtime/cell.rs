@@ -204,6 +204,12 @@ impl Cell {
         }
     }
 
+    /// See [`BlockStats::newest_timestamp`].
+    pub fn newest_timestamp(&self) -> Option<u64> {
+        let newest = self.newest.load(Ordering::Relaxed);
+        (newest != u64::MAX).then_some(newest)
+    }
+
     fn set_newest(&self, until: u64, now: u64) {
         self.newest.store(until, Ordering::Relaxed);
         self.newest_at.store(now, Ordering::Relaxed);
@@ -406,7 +412,6 @@ impl Cell {
             self.outputs.iter().map(move |output| (pushed(output), output.frame_bytes))
         };
         let [input_wait, room_wait] = self.waits.totals();
-        let newest = self.newest.load(Ordering::Relaxed);
         let queue = |edge: &Edge| Queue {
             queued: edge.queued(),
             depth: edge.depth(),
@@ -450,7 +455,7 @@ impl Cell {
             device_jobs: tally.occupant.counters.device_jobs().times(),
             input_wait,
             room_wait,
-            newest_timestamp: (newest != u64::MAX).then_some(newest),
+            newest_timestamp: self.newest_timestamp(),
             lag_seconds: self.lag_seconds().filter(|_| is_running),
             time_zero: self.time_zero().map(|zero| zero + self.epoch_unix),
             latencies: self.sources.get().map(|_| self.latency.get()),

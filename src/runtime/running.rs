@@ -190,6 +190,11 @@ impl Handle {
         self.run.stats()
     }
 
+    /// Name and newest timestamp of every block, see [`BlockStats::newest_timestamp`]; all statistics cost much more.
+    pub fn newest_timestamps(&self) -> impl Iterator<Item = (&str, Option<u64>)> {
+        self.run.newest_timestamps()
+    }
+
     /// Blocks that have not ended.
     #[must_use]
     pub fn unfinished(&self) -> Vec<Unfinished> {

@@ -47,11 +47,11 @@ impl Current {
     /// Newest timestamps of the data: those of the block that is furthest.
     pub(super) fn newest(&self) -> Newest {
         let mut newest = self.begun.clone();
-        let (known, stats) = (self.plan.by_name(), self.run.stats());
-        for stats in &stats {
-            let block = known.get(stats.name.as_str()).map(|index| &self.plan.blocks[*index]);
+        let known = self.plan.by_name();
+        for (name, until) in self.run.newest_timestamps() {
+            let block = known.get(name).map(|index| &self.plan.blocks[*index]);
             let clock = block.and_then(|block| block.ports.clock());
-            if let (Some(clock), Some(until)) = (clock, stats.newest_timestamp) {
+            if let (Some(clock), Some(until)) = (clock, until) {
                 newest.reach(clock, until);
             }
         }
@@ -74,13 +74,11 @@ impl Current {
         if self.plan.is_settled() {
             return Arc::clone(&self.plan);
         }
-        let stats = self.run.stats().into_iter();
-        let newest: HashMap<String, u64> =
-            stats.map(|stats| (stats.name, stats.newest_timestamp.unwrap_or_default())).collect();
+        let newest: HashMap<&str, Option<u64>> = self.run.newest_timestamps().collect();
         let mut settled = Plan::clone(&self.plan);
         for block in settled.blocks.iter_mut().filter(|block| !block.pending.is_empty()) {
-            if let Some(newest) = newest.get(&block.name) {
-                block.pending.settle(*newest);
+            if let Some(newest) = newest.get(block.name.as_str()) {
+                block.pending.settle(newest.unwrap_or_default());
             }
         }
         Arc::new(settled)
@@ -88,10 +86,12 @@ impl Current {
 
     /// Largest effective timestamp of a value that has taken effect in its block.
     pub(super) fn passed(&self) -> u64 {
-        let stats = self.run.stats().into_iter().map(|stats| (stats.name, stats.newest_timestamp));
-        let newest: HashMap<String, Option<u64>> = stats.collect();
+        if self.plan.is_settled() {
+            return 0;
+        }
+        let newest: HashMap<&str, Option<u64>> = self.run.newest_timestamps().collect();
         let has_passed = |(block, from): &(&PlannedBlock, u64)| {
-            newest.get(&block.name).copied().flatten().is_some_and(|newest| *from <= newest)
+            newest.get(block.name.as_str()).copied().flatten().is_some_and(|newest| *from <= newest)
         };
         self.plan.effective_timestamps().filter(has_passed).map(|(_, from)| from).max().unwrap_or(0)
     }

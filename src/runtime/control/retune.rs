@@ -148,9 +148,10 @@ impl Control {
             .iter()
             .filter_map(|name| settled.blocks.get(settled.block(name)?))
             .collect();
-        let newest = run.stats().into_iter().filter(|stats| offered.names.contains(&stats.name));
+        let is_named = |name: &str| offered.names.iter().any(|named| named == name);
+        let newest = run.newest_timestamps().filter(|(name, _)| is_named(name));
         let prepared = Prepared {
-            newest_timestamp: newest.filter_map(|stats| stats.newest_timestamp).max(),
+            newest_timestamp: newest.filter_map(|(_, newest)| newest).max(),
             clock: named.first().and_then(|block| block.ports.clock().copied()),
         };
         let decided = match decide(prepared) {

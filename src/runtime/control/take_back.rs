@@ -41,8 +41,8 @@ impl Control {
             return Err(RetuneError::NotStarted);
         }
         let at = replaced.at();
-        let of_update = run.stats().into_iter().filter(|stats| replaced.has_block(&stats.name));
-        let newest = of_update.filter_map(|stats| stats.newest_timestamp).max().unwrap_or_default();
+        let of_update = run.newest_timestamps().filter(|(name, _)| replaced.has_block(name));
+        let newest = of_update.filter_map(|(_, newest)| newest).max().unwrap_or_default();
         let restored = current.plan.without(replaced, newest);
         let restored = restored.ok_or(RetuneError::Unclear { at })?;
         let settled = current.settled();
