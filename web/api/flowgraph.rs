@@ -193,6 +193,10 @@ pub struct StallInfo {
     pub reason: String,
     /// Whether the block has frames that it does not process: a restart may help. It does not help if data do not come.
     pub holds_frames: bool,
+    /// Whether the block is in a side branch that drops frames, for which no other block waits.
+    #[serde(default)]
+    #[schema(required)]
+    pub is_aside: bool,
     /// Names of the upstream blocks from which it has no frame.
     pub lacks: Vec<String>,
 }

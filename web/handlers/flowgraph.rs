@@ -15,7 +15,7 @@ use fxgraph_api::flowgraph::{
     EdgeInfo, FlowgraphPage, Graph, GroupInfo, Health, NodeInfo, ParameterInfo, ScheduledValue,
     StallInfo,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 /// Range of `limit_seconds`.
@@ -142,7 +142,15 @@ fn health_of(app: &App) -> Health {
 }
 
 fn stalls(app: &App) -> Vec<StallInfo> {
-    let stalls = app.control.stalls().into_iter().map(|stall| StallInfo {
+    let stalls = app.control.stalls();
+    if stalls.is_empty() {
+        return Vec::new();
+    }
+    let plan = app.control.plan();
+    let aside = plan.blocks.iter().zip(plan.side_branches()).filter(|(_, is_aside)| *is_aside);
+    let aside: HashSet<&str> = aside.map(|(block, _)| block.name.as_str()).collect();
+    let stalls = stalls.into_iter().map(|stall| StallInfo {
+        is_aside: aside.contains(&*stall.block),
         block: stall.block,
         silent_seconds: stall.silent.as_secs_f64(),
         reason: stall.reason.text().to_owned(),
@@ -166,7 +174,8 @@ fn checked(
     if !states.iter().any(|state| state.name() == health.state) {
         return Err(unavailable(format!("the state of the flowgraph is `{}`", health.state)));
     }
-    let is_long = |stall: &&StallInfo| stalls(stall) && stall.silent_seconds >= limit;
+    let is_long =
+        |stall: &&StallInfo| stalls(stall) && !stall.is_aside && stall.silent_seconds >= limit;
     let long: Vec<StallInfo> = health.stalls.iter().filter(is_long).cloned().collect();
     match StallInfo::describe(&long) {
         Some(said) => {
@@ -197,7 +206,7 @@ pub(crate) fn passing(
 /// Liveness: whether a restart would not help
 ///
 /// Fails if the flowgraph has failed, or if a block has had frames for `limit_seconds` and processed none. A source whose
-/// data do not come is alive.
+/// data do not come is alive, and so is a flowgraph with a side branch that drops frames and does not move.
 #[utoipa::path(get, path = "/health/live", tag = "flowgraph", operation_id = "get_liveness",
     params(("limit_seconds" = Option<f64>, Query, minimum = 0, maximum = 86_400,
         description = "time without a frame from which the check fails; default: 60")),
@@ -212,7 +221,8 @@ pub(super) async fn live(
 
 /// Readiness: whether frames pass all blocks
 ///
-/// Fails if the flowgraph does not run, or if no frame has passed a block although ten were due.
+/// Fails if the flowgraph does not run, or if no frame has passed a block although ten were due. Side branches that drop
+/// frames do not count.
 #[utoipa::path(get, path = "/health/ready", tag = "flowgraph", operation_id = "get_readiness",
     params(("limit_seconds" = Option<f64>, Query, minimum = 0, maximum = 86_400,
         description = "time without a frame from which the check fails, above ten frame intervals; default: 0")),
@@ -260,4 +270,30 @@ pub(super) async fn stop(State(app): State<App>) -> (StatusCode, Json<Health>) {
 pub(super) async fn abort(State(app): State<App>) -> (StatusCode, Json<Health>) {
     app.control.abort();
     (StatusCode::ACCEPTED, Json(health_of(&app)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stall_of_a_side_branch_fails_no_check() {
+        let health = |is_aside| Health {
+            state: "running".to_owned(),
+            faults: 0,
+            survived_faults: 0,
+            elapsed_seconds: 100.0,
+            stalls: vec![StallInfo {
+                block: "look".to_owned(),
+                silent_seconds: 90.0,
+                reason: "the block is busy".to_owned(),
+                holds_frames: true,
+                is_aside,
+                lacks: Vec::new(),
+            }],
+        };
+        let query = HashMap::new();
+        assert!(alive(health(false), &query).is_err() && passing(health(false), &query).is_err());
+        assert!(alive(health(true), &query).is_ok() && passing(health(true), &query).is_ok());
+    }
 }
