@@ -226,8 +226,8 @@ fn update_changes_the_action_of_full_queues_and_swaps_keep_it() {
 blocks:
   s: {{kind: ticks, parameters: {{period_microseconds: 300}}}}
   f: {{kind: total, input: s, queue: 2, parameters: {{frames: 2, flaw: slow}}{more}}}
-  o: {{kind: collect, input: f, parameters: {{into: queued}}}}
-  m: {{kind: collect, input: s, parameters: {{into: queued_main}}}}
+  o: {{kind: collect, input: f, parameters: {{into: full_queue}}}}
+  m: {{kind: collect, input: s, parameters: {{into: full_queue_main}}}}
 "
         )
     };
@@ -266,9 +266,9 @@ blocks:
     flow(&control);
     let report = stop(&control, running);
     assert_eq!(report.failures, []);
-    let main: Vec<u64> = rows("queued_main").iter().map(|row| row.0).collect();
+    let main: Vec<u64> = rows("full_queue_main").iter().map(|row| row.0).collect();
     assert_eq!(main, (0..report.stats[0].frames_out).collect::<Vec<_>>());
-    let seen = rows("queued");
+    let seen = rows("full_queue");
     assert!(seen.is_sorted_by(|a, b| a.0 < b.0));
     assert_eq!(seen.len() as u64 + report.stats[1].queues[0].dropped, main.len() as u64);
 }
