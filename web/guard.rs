@@ -119,21 +119,23 @@ pub(crate) async fn admit(
     }
     guard.check(headers, request.uri()).map_err(IntoResponse::into_response)?;
     // If no client has a token, a request tells what its client is only once it has arrived as a whole.
-    if has_token && (guard.token.is_some() || request.body().is_end_stream()) {
-        know(request.extensions())?;
+    let is_whole = guard.token.is_some() || request.body().is_end_stream();
+    if has_token && is_whole && !know(request.extensions()) {
+        return Err(crowded());
     }
     Ok(next.run(request).await)
 }
 
-/// Marks the connection of a request as known.
-fn know(extensions: &Extensions) -> Result<(), Response> {
+/// Marks the connection of a request as known, if there is room for one more.
+fn know(extensions: &Extensions) -> bool {
     let connection: Option<&Arc<Connection>> = extensions.get();
-    if connection.is_none_or(|connection| connection.is_admitted()) {
-        return Ok(());
-    }
+    connection.is_none_or(|connection| connection.is_admitted())
+}
+
+fn crowded() -> Response {
     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many connections at once");
     let headers = [(header::RETRY_AFTER, "5"), (header::CONNECTION, "close")];
-    Err((headers, problem).into_response())
+    (headers, problem).into_response()
 }
 
 /// Layer for all requests that read or change the flowgraph: requires the token, then receives the body.
@@ -162,7 +164,9 @@ pub(crate) async fn ask_token(
     let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
     let received = guard.bodies.receive(client, length, body).await;
     let Received { bytes, memory } = received.map_err(IntoResponse::into_response)?;
-    know(&head.extensions)?;
+    if !know(&head.extensions) {
+        return Err(crowded());
+    }
     let response = next.run(Request::from_parts(head, Body::from(bytes))).await;
     drop(memory);
     Ok(response)

@@ -261,12 +261,7 @@ impl Pod<'_> {
 fn asks(check: &[&str], server: &str) -> Vec<String> {
     let (url, token) = (format!("http://{server}"), format!("{SECRET}/{TOKEN}"));
     let connection = ["--connect", &url, "--token-file", &token];
-    ["fxgraph", "health"]
-        .iter()
-        .chain(check)
-        .chain(&connection)
-        .map(|word| word.to_string())
-        .collect()
+    ["fxgraph", "health"].iter().chain(check).chain(&connection).map(ToString::to_string).collect()
 }
 
 fn mounts() -> Value {

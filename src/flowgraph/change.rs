@@ -292,7 +292,7 @@ impl Plan {
     pub fn with_head_of(&self, other: &Self) -> Self {
         let (doc, parameters) = (other.doc.clone(), Arc::clone(&other.parameters));
         let (written, head) = (other.written.clone(), OnceLock::new());
-        let mut plan = Self { doc, parameters, written, head, ..self.clone() };
+        let mut plan = Self { doc, parameters, head, written, ..self.clone() };
         let by_name = other.by_name();
         for block in &mut plan.blocks {
             let new = by_name.get(&*block.name).map(|index| &other.blocks[*index].when_full);

@@ -288,7 +288,7 @@ fn print(parts: &[TextPart]) -> String {
         return String::new();
     };
     let heads: Vec<Json> = blocks.iter().map(|block| read(&block[0])).collect();
-    let blocks = Blocks { edges, heads: &heads, blocks };
+    let blocks = Blocks { edges, heads: &heads, texts: blocks };
     serde_yaml::to_string(&Whole { head: read(head), blocks }).unwrap_or_default()
 }
 
@@ -316,7 +316,7 @@ impl Serialize for Whole<'_> {
 struct Blocks<'a> {
     edges: &'a str,
     heads: &'a [Json],
-    blocks: &'a [TextPart],
+    texts: &'a [TextPart],
 }
 
 impl Blocks<'_> {
@@ -331,8 +331,8 @@ impl Blocks<'_> {
 
 impl Serialize for Blocks<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(Some(self.blocks.len()))?;
-        for ((head, texts), edges) in self.heads.iter().zip(self.blocks).zip(self.edges.lines()) {
+        let mut map = to.serialize_map(Some(self.texts.len()))?;
+        for ((head, texts), edges) in self.heads.iter().zip(self.texts).zip(self.edges.lines()) {
             let inputs = edges.split_terminator(',').filter_map(|edge| self.output(edge)).collect();
             let block = OneBlock { keys: &head["block"], inputs, parameters: &texts[1..] };
             map.serialize_entry(&head["name"], &block)?;

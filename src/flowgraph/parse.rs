@@ -292,7 +292,6 @@ fn unquoted(line: &str) -> Option<&str> {
     for (at, letter) in line.char_indices() {
         match quote {
             Some(end) if letter == end => quote = None,
-            Some(_) => {}
             None if letter == '"' || letter == '\'' => quote = Some(letter),
             None if letter == '#' => return None,
             None if line[at..].starts_with("${") => {
@@ -310,7 +309,7 @@ fn unquoted(line: &str) -> Option<&str> {
                     return Some(&line[name..at + len + 1 + more]);
                 }
             }
-            None => {}
+            _ => {}
         }
     }
     None

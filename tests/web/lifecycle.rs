@@ -200,21 +200,19 @@ fn source_without_data_is_alive_and_not_ready() {
     let folder = tempfile::tempdir().unwrap();
     let free = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
     let port = |n: usize| free[n].local_addr().unwrap().port();
-    let blocks: String = (0..2)
-        .map(|n| {
-            format!(
-                "  pol{n}:
+    let block = |n: usize| {
+        format!(
+            "  pol{n}:
     kind: spead_source
     parameters: {{stream: digitiser, addresses: ['127.0.0.1:{}'], adc_sample_rate_hz: 1.0e+6, \
 samples_per_frame: 32768}}
   sink{n}: {{kind: null_sink, input: pol{n}}}\n",
-                port(n)
-            )
-        })
-        .collect();
+            port(n)
+        )
+    };
+    let flowgraph = format!("flowgraph: silent\nblocks:\n{}{}", block(0), block(1));
     drop(free);
-    let program =
-        Program::running(folder.path(), &format!("flowgraph: silent\nblocks:\n{blocks}"), &[]);
+    let program = Program::running(folder.path(), &flowgraph, &[]);
     let said = loop {
         let said = wait_for(&program, "/api/v1/health/ready", 503).problem(503);
         if said.contains("pol0") && said.contains("pol1") {

@@ -1,6 +1,7 @@
 //! Tests of queues that drop frames when they are full.
 
 use super::*;
+use crate::BlockStats;
 use fxgraph_core::edge::WhenFull;
 use fxgraph_core::event::EventKind;
 use std::sync::atomic::AtomicBool;
@@ -126,7 +127,7 @@ fn writer_waits_again_after_a_queue_stopped_dropping_frames() {
     until(|| main.get().len() as u64 > FRAMES);
     handle.set_when_full("aside", &[WhenFull::Wait]);
     may_go_on.store(true, Ordering::SeqCst);
-    let dropped = || handle.stats().iter().map(|block| block.losses()).sum::<u64>();
+    let dropped = || handle.stats().iter().map(BlockStats::losses).sum::<u64>();
     until(|| aside.get().len() > 10 * DEPTH);
     let (before, taken) = (dropped(), aside.get().len());
     until(|| aside.get().len() > taken + 100);
