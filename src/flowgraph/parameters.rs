@@ -8,7 +8,7 @@ use super::parse::parse;
 use super::scope::{Budget, Names, Substitution, names_used, to_scalar};
 use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest, suggest_after};
 use fxgraph_core::tree::{Key, Node, Value};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Limit of the parameters of one flowgraph or template.
 const MAX_PARAMETERS: usize = 1000;
@@ -87,6 +87,10 @@ pub(super) fn note_set(
     let Some(span) = problem.span else { return };
     let mut used = Vec::new();
     names_used(&Node::new(Value::Text(sources.text(span).to_owned()), span), &mut used);
+    // A parameter of a template may hide that of the flowgraph, but not from defaults of the flowgraph.
+    let of_templates = document.templates.iter().flat_map(|template| &template.parameters);
+    let hiding: HashSet<&str> = of_templates.map(|parameter| &*parameter.key.text).collect();
+    used.retain(|name| !hiding.contains(&**name));
     let mut known = 0;
     while let Some(name) = used.get(known).cloned() {
         known += 1;
@@ -100,12 +104,7 @@ pub(super) fn note_set(
     }
     for parameter in &document.parameters {
         let name = &parameter.key.text;
-        // A parameter of a template may hide that of the flowgraph.
-        let mut hiding = document.templates.iter().flat_map(|template| &template.parameters);
-        if used.contains(name)
-            && is_typed(set, name)
-            && !hiding.any(|parameter| parameter.key.text == *name)
-        {
+        if used.contains(name) && is_typed(set, name) {
             let note = format!("set by `--set {name}`");
             problem.notes.push((parameter.key.span, note));
         }

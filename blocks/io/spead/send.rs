@@ -61,7 +61,14 @@ pub fn send(sender: Option<&mut Sender>, packets: &[Outgoing<'_>]) -> Result<Bur
     let sender = sender.ok_or_else(|| BlockError::new("the sink was not started"))?;
     sender.send(packets).map_err(|error| {
         let to = packets.first().map(|packet| packet.to.to_string()).unwrap_or_default();
-        BlockError::new(format!("cannot send to {to}: {error}")).because(error)
+        // The kernel sends nothing from a loopback address to another host.
+        let message = match (error.raw_os_error(), sender.exit.source()) {
+            (Some(libc::EINVAL), Some((from, _))) => format!(
+                "cannot send to {to} from {from}: its interface does not lead there; set `interface` to one that does"
+            ),
+            _ => format!("cannot send to {to}: {error}"),
+        };
+        BlockError::new(message).because(error)
     })
 }
 

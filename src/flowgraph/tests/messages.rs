@@ -444,6 +444,7 @@ parameters: {{channels: {{default: 16}}, frames: {{default: 1}}}}
         "example.yaml",
         "flowgraph: g
 parameters: {channels: {default: 16}, all: {default: \"${channels * 2}\"}, more: {default: \"${all}\"}}
+templates: {t: {parameters: {channels: {default: 1}}, blocks: {a: {kind: sink, input: x}}, inputs: [x]}}
 blocks:
   s: {kind: source, parameters: {channels: \"${more}\"}}
   o: {kind: sink, input: s.pol0}
