@@ -22,6 +22,8 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(100);
 /// Number of ticks between two looks at the files: an editor writes within one interval.
 const LOOK: u32 = 5;
+/// Number of looks after which a file that is not there counts as removed.
+const MISSING: u32 = 6;
 /// Help for an update that is not possible while frames flow.
 const RESTART: &str =
     "start the program again, or use `fxgraph apply FILE --restart` (with `run --listen`)";
@@ -95,11 +97,13 @@ struct Files {
     applied: Vec<Option<Stamp>>,
     /// Stamps at the last look.
     seen: Vec<Option<Stamp>>,
+    /// Number of looks since the last one with other stamps.
+    alike: u32,
 }
 
 impl Files {
     fn new(target: &Target, sources: &Sources) -> Self {
-        let mut files = Self { paths: Vec::new(), applied: Vec::new(), seen: Vec::new() };
+        let mut files = Self { paths: Vec::new(), applied: Vec::new(), seen: Vec::new(), alike: 0 };
         files.are_those_of(target, sources);
         files.note();
         files
@@ -127,11 +131,13 @@ impl Files {
         self.seen.clone_from(&self.applied);
     }
 
-    /// Whether the files differ from those that were read, and all are there as they were at the last look: an editor
-    /// may remove a file before it writes the new one.
+    /// Whether the files differ from those that were read, and are as they were at the last look. An editor may remove a
+    /// file before it writes the new one: a missing file counts after several looks.
     fn have_changed(&mut self) -> bool {
         let now = self.stamps();
-        let is_settled = now == self.seen && now.iter().all(Option::is_some);
+        self.alike = if now == self.seen { self.alike + 1 } else { 0 };
+        let looks = if now.iter().all(Option::is_some) { 1 } else { MISSING };
+        let is_settled = self.alike >= looks;
         let is_changed = is_settled && now != self.applied;
         self.seen = now;
         is_changed
@@ -179,7 +185,8 @@ impl Source {
         if !plan.warnings.is_empty() {
             self.terminal.note(render_all(&plan.warnings, &loaded.sources, style).trim_end());
         }
-        let update = self.control.owners_update(plan);
+        let update =
+            self.control.owners_update(plan, APPLY).map_err(|error| with_causes(&error))?;
         let made = self.control.apply_or_restart(&update, false, APPLY, false);
         let mut info = fxgraph_web::update_info(&update);
         let refused = |error: UpdateError| match error {

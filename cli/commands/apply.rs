@@ -73,7 +73,7 @@ impl Apply {
 fn read(file: &Path) -> Result<String, Failure> {
     let read = if file == Path::new("-") {
         let mut text = Vec::new();
-        io::stdin().lock().take(MAX_BYTES as u64).read_to_end(&mut text).map(|_| text)
+        io::stdin().lock().take(MAX_BYTES as u64 + 1).read_to_end(&mut text).map(|_| text)
     } else {
         read_awaited(file, MAX_BYTES as u64)
     };

@@ -2,7 +2,7 @@
 
 use super::change::{WHEN_FULL, differences};
 use super::retune::clocks_differ;
-use super::{Change, Control, Difference, Way};
+use super::{Change, Control, Difference, UpdateError, Way};
 use fxgraph_core::port::Clock;
 use fxgraph_core::retune::Undecided;
 use fxgraph_flowgraph::request::Request;
@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Steps from the running flowgraph to another one, checked but not made yet.
 pub struct Update {
@@ -122,16 +123,21 @@ impl Control {
     }
 
     /// Returns the update to `after`, which the owner of the process has loaded, without making it. The owner may name
-    /// any files, and from now on clients may name these files, too.
-    #[must_use]
-    pub fn owners_update(&self, after: Plan) -> Update {
+    /// any files, and from now on clients may name these files, too. Waits up to `limit` for the end of another change.
+    ///
+    /// # Errors
+    /// If the other change does not end in time.
+    pub fn owners_update(&self, after: Plan, limit: Duration) -> Result<Update, UpdateError> {
         {
-            let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
-            if current.plan.access.is_limited() {
-                current.plan = Arc::new(current.plan.with_files_of(&after, self.registry()));
+            // A change compares the plan when it ends with the one when it began.
+            let _turn = self.begin_change(Instant::now() + limit)?;
+            let plan = self.plan();
+            if plan.access.is_limited() {
+                let named = Arc::new(plan.with_files_of(&after, self.registry()));
+                self.0.current.write().unwrap_or_else(PoisonError::into_inner).plan = named;
             }
         }
-        self.update_to(after)
+        Ok(self.update_to(after))
     }
 
     /// Returns the update to `after`.
