@@ -154,9 +154,13 @@ impl Array {
                 ));
             }
         };
-        let lens = header.shape.iter().map(|len| usize::try_from(*len).ok());
-        let elements = lens.into_iter().try_fold(1_usize, |all, len| all.checked_mul(len?));
-        let elements = elements.filter(|elements| *elements <= MAX_ELEMENTS).ok_or_else(|| {
+        // The lists count, too: a long axis before one of length 0 or 1 makes as many lists.
+        let mut lens = header.shape.iter().map(|len| usize::try_from(*len).ok());
+        let counted = lens.try_fold((1_usize, 0_usize), |(all, lists), len| {
+            let (all, lists) = (all.checked_mul(len?)?, lists.checked_add(all)?);
+            (all <= MAX_ELEMENTS && lists <= 2 * MAX_ELEMENTS).then_some((all, lists))
+        });
+        let (elements, _) = counted.ok_or_else(|| {
             format!("an array must have at most {MAX_ELEMENTS} elements, got {}", shape(&header))
         })?;
         let data = bytes.len() - (header.data_offset as usize).min(bytes.len());
@@ -266,7 +270,8 @@ mod tests {
         assert!(why(&file("<M8", &[1], &[0; 8])).contains("`<M8` is not supported"));
         let said = why(&file("<c8", &[2, 3], &[0; 40]));
         assert_eq!(said, "an array of `<c8` shape (2, 3) must have 48 bytes of data, got 40");
-        for shape in [&[u64::MAX, 2][..], &[1 << 30], &[1 << 20, 2]] {
+        let lists = [1 << 20, 1, 1, 1];
+        for shape in [&[u64::MAX, 2][..], &[1 << 30], &[1 << 20, 2], &[1 << 40, 0], &lists] {
             assert!(why(&file("<f4", shape, &[])).contains("at most 1048576 elements"));
         }
         let node = given(json!({ CONTENT: "?" }));
