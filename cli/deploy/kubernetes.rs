@@ -158,6 +158,8 @@ impl Pod<'_> {
             "kind": "Service",
             "metadata": {"name": self.name, "labels": self.labels()},
             "spec": {
+                // A part without data is not ready, and must be looked at all the more.
+                "publishNotReadyAddresses": true,
                 "selector": {"app.kubernetes.io/component": self.name},
                 "ports": [{"name": "http", "port": self.part.port, "targetPort": self.part.port}],
             },
