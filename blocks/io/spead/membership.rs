@@ -32,8 +32,11 @@ pub struct Membership {
     sources: Arc<[Ipv4Addr]>,
     /// Name or address of the interface; without it the route to the group decides.
     interface: Option<String>,
-    /// Number of the interface on which the group is joined; 0 if the kernel has chosen it.
+    /// Number of the interface on which the group is joined; 0 if it is not known. Without a named interface the kernel
+    /// chooses it by the route, and this is the one with the source address of that route.
     index: u32,
+    /// Whether the route to the group has moved to another interface: it may move back.
+    is_moved: bool,
 }
 
 impl Membership {
@@ -48,7 +51,7 @@ impl Membership {
         sources: &Arc<[Ipv4Addr]>,
     ) -> io::Result<Self> {
         let (interface, sources) = (interface.map(str::to_owned), Arc::clone(sources));
-        let mut membership = Self { group, sources, interface, index: 0 };
+        let mut membership = Self { group, sources, interface, index: 0, is_moved: false };
         membership.index = membership.present(&Interfaces::read()).unwrap_or(0);
         membership.enter(socket)?;
         Ok(membership)
@@ -67,14 +70,19 @@ impl Membership {
         }
     }
 
+    /// Number of the interface for the kernel; 0: by the route.
+    fn on(&self) -> u32 {
+        if self.interface.is_some() { self.index } else { 0 }
+    }
+
     fn enter(&self, socket: &Socket) -> io::Result<()> {
         if self.sources.is_empty() {
-            let interface = InterfaceIndexOrAddress::Index(self.index);
+            let interface = InterfaceIndexOrAddress::Index(self.on());
             return socket.join_multicast_v4_n(&self.group, &interface);
         }
         self.sources.iter().try_for_each(|source| {
             let request = libc::group_source_req {
-                gsr_interface: self.index,
+                gsr_interface: self.on(),
                 gsr_group: storage(self.group),
                 gsr_source: storage(*source),
             };
@@ -99,16 +107,23 @@ impl Membership {
             let state = all.find(name).map(|found| (found.index, found.fault()));
             reports.note(name, self.index, state);
         }
-        let Some(index) = present else { return true };
+        let Some(index) = present else {
+            // The route may come some time after its interface.
+            return self.interface.is_some() || self.index == 0 || exists(self.index);
+        };
         // A group without a named interface stays where it is as long as there is one.
-        let stays = self.interface.is_none() && (self.index == 0 || exists(self.index));
+        let is_there = self.index == 0 || exists(self.index);
+        let stays = self.interface.is_none() && !self.is_moved && is_there;
         if index == self.index || stays {
             return true;
         }
         // The socket has the group also on an interface that is gone, and the kernel limits the groups of a socket.
         self.leave(socket);
         let old = std::mem::replace(&mut self.index, index);
-        let Err(error) = self.enter(socket) else { return true };
+        let Err(error) = self.enter(socket) else {
+            self.is_moved = true;
+            return true;
+        };
         tracing::warn!(group = %self.group, interface = index, "cannot join again: {error}");
         self.leave(socket);
         self.index = old;
@@ -116,7 +131,7 @@ impl Membership {
     }
 
     fn leave(&self, socket: &Socket) {
-        let interface = InterfaceIndexOrAddress::Index(self.index);
+        let interface = InterfaceIndexOrAddress::Index(self.on());
         let _ = socket.leave_multicast_v4_n(&self.group, &interface);
     }
 }
@@ -234,6 +249,8 @@ impl Keeper {
                 (self.is_due, self.next) = (true, now + RETRY);
             }
         }
+        // Many groups take long to look at, and many notices may come, also of interfaces of containers.
+        self.next = self.next.max(Instant::now() + 20 * now.elapsed());
     }
 }
 
@@ -246,7 +263,7 @@ impl Default for Keeper {
 fn subscribe() -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-    let groups = (libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR) as u32;
+    let groups = (libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV4_ROUTE) as u32;
     rustix::net::bind(&socket, &SocketAddrNetlink::new(0, groups))?;
     Ok(socket)
 }

@@ -236,6 +236,8 @@ impl Exit {
     fn end(&self, state: &mut State) {
         let (Some(outage), Some(losses)) = (state.outage.take(), &self.losses) else { return };
         self.is_out.store(false, Ordering::Relaxed);
+        // The cause of the next outage may be another one.
+        state.fault = None;
         let seconds = outage.newest.duration_since(outage.began).as_secs_f64();
         losses.report(format!(
             "the network takes packets again: {} were dropped in {seconds:.1} s",
