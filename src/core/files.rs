@@ -140,7 +140,12 @@ impl Files {
         let is_pipe = || self.file_type(path).is_ok_and(FileType::is_fifo);
         loop {
             match self.open_as(path, flags | OFlags::WRONLY) {
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) && is_pipe() => {
+                // Clients, who name files below a directory, must not make anybody wait.
+                Err(error)
+                    if self.below.is_none()
+                        && Errno::from_io_error(&error) == Some(Errno::NXIO)
+                        && is_pipe() =>
+                {
                     if began.elapsed() >= OTHER_END {
                         let text = format!(
                             "no program has opened the pipe for reading within {} s",

@@ -92,19 +92,30 @@ struct Texts {
     bytes: usize,
 }
 
+impl Texts {
+    /// Removes a text. What the next one shared with it counts for the next one from then on.
+    fn remove(&mut self, at: usize) {
+        self.bytes -= self.kept.remove(at).map_or(0, |(.., bytes)| bytes);
+        let before = at.checked_sub(1).map(|before| &self.kept[before].1);
+        let Some((_, text, counted)) = self.kept.get(at) else { return };
+        let (more, counted) = (text.bytes_beyond(before), *counted);
+        self.kept[at].2 = more;
+        self.bytes = self.bytes + more - counted;
+    }
+}
+
 impl FlowgraphTexts {
     /// Adds the text of `config_id` as the newest one.
     pub fn add(&self, config_id: u64, text: FlowgraphText) {
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Texts { kept, bytes } = &mut *texts;
-        if let Some(known) = kept.iter().position(|(known, ..)| *known == config_id) {
-            *bytes -= kept.remove(known).map_or(0, |(.., bytes)| bytes);
+        if let Some(known) = texts.kept.iter().position(|(known, ..)| *known == config_id) {
+            texts.remove(known);
         }
-        let more = text.bytes_beyond(kept.back().map(|(_, newest, _)| newest));
-        kept.push_back((config_id, text, more));
-        *bytes += more;
-        while (*bytes > MAX_BYTES && kept.len() > 1) || kept.len() > MAX_TEXTS {
-            *bytes -= kept.pop_front().map_or(0, |(.., bytes)| bytes);
+        let more = text.bytes_beyond(texts.kept.back().map(|(_, newest, _)| newest));
+        texts.kept.push_back((config_id, text, more));
+        texts.bytes += more;
+        while (texts.bytes > MAX_BYTES && texts.kept.len() > 1) || texts.kept.len() > MAX_TEXTS {
+            texts.remove(0);
         }
     }
 

@@ -33,7 +33,10 @@ impl Losses {
             for counter in counters.iter().filter(|counter| counter.is_loss) {
                 let count = counter.counter.get();
                 let is_intended = counter.name == DROPPED_AT_FULL_QUEUE;
-                let interval = if is_intended { interval.max(BY_INTENTION) } else { interval };
+                // The end of the run reports the rest of each counter.
+                let is_end = interval.is_zero();
+                let interval =
+                    if is_intended && !is_end { interval.max(BY_INTENTION) } else { interval };
                 let known = told.get(&(name.clone(), counter.name)).copied();
                 let before = known.map_or(0, |(before, _)| before);
                 if count == before || known.is_some_and(|(_, when)| when.elapsed() < interval) {

@@ -23,6 +23,7 @@ use crate::frame::Frame;
 use crate::kind::Waker;
 use crate::steps::step;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, ConcurrentQueue, Ordering, fence};
+use concurrent_queue::PushError;
 use std::sync::Arc;
 
 /// The queue of one edge.
@@ -178,6 +179,19 @@ impl Edge {
         while self.queue.pop().is_ok() {}
     }
 
+    /// Queues a frame that the queue did not take; returns `false` if it is full. A queue of one frame takes none while
+    /// its reader takes the last one, although it is not full any more.
+    fn push_beside_pop(&self, mut frame: PushError<Arc<Frame>>) -> bool {
+        while !self.queue.is_full() {
+            match self.queue.push(frame.into_inner()) {
+                Ok(()) => return true,
+                Err(again) => frame = again,
+            }
+            std::thread::yield_now();
+        }
+        false
+    }
+
     /// Queues a frame and wakes the reader.
     pub fn push(&self, frame: Arc<Frame>) {
         if self.is_closed() {
@@ -188,7 +202,9 @@ impl Edge {
             if !matches!(self.queue.force_push(frame), Ok(None)) {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
             }
-        } else if self.queue.push(frame).is_err() {
+        } else if let Err(frame) = self.queue.push(frame)
+            && !self.push_beside_pop(frame)
+        {
             // A writer that waits checks for room before, unless the edge dropped frames at that time.
             let is_deadlock =
                 !self.when_full().drops() && self.drops_at.load(Ordering::Acquire) > 0;

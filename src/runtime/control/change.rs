@@ -158,7 +158,11 @@ fn frame_period(block: &PlannedBlock) -> Duration {
     Duration::try_from_secs_f64(1.0 / slowest).map_or(LONGEST, |period| period.min(LONGEST))
 }
 
-/// Mean time between two frames of `block` so far; 0 before the first one.
+/// Largest mean time between two frames that a time limit follows.
+const SLOWEST: Duration = Duration::from_mins(1);
+
+/// Mean time between two frames of `block` so far; 0 before the first one. At most a minute: a block may have waited for
+/// data for hours.
 fn pace(run: &Handle, block: &PlannedBlock) -> Duration {
     let frames =
         run.stats().iter().find(|stats| stats.name == block.name).map(|stats| stats.frames_out);
@@ -169,7 +173,7 @@ fn mean_period(elapsed: Duration, frames: u64, outputs: usize) -> Duration {
     if frames == 0 {
         return Duration::ZERO;
     }
-    elapsed.mul_f64(outputs as f64 / frames as f64).min(LONGEST)
+    elapsed.mul_f64(outputs as f64 / frames as f64).min(SLOWEST)
 }
 
 /// Returns the values of `new` that differ from those of `old`.
@@ -227,6 +231,6 @@ mod tests {
         assert_eq!(mean_period(60 * second, 20, 2), 6 * second, "two outputs");
         assert_eq!(mean_period(60 * second, 0, 1), Duration::ZERO);
         assert_eq!(mean_period(60 * second, 9, 0), Duration::ZERO);
-        assert_eq!(mean_period(u32::MAX * second, 1, 9), LONGEST);
+        assert_eq!(mean_period(u32::MAX * second, 1, 9), SLOWEST);
     }
 }
