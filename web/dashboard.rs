@@ -107,7 +107,7 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 15] {
     let must_keep_up = format!("and on ({PROCESS}, block) {}", select(metrics::EXPECTED, ""));
     let info = select(metrics::INFO, "");
     // Stalls explain what else is wrong with a process.
-    let stall = select(metrics::STALL, "");
+    let stall = format!("({} {must_keep_up})", select(metrics::STALL, ""));
     let without_stall = format!("unless on ({PROCESS}) {stall}");
     let failed = format!("{} == 1", select(metrics::STATE, ",state=\"failed\""));
     let known = format!("last_over_time({info}[1d])");

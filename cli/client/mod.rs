@@ -29,7 +29,7 @@ use ureq::{Agent, Body, Error};
 /// Time to connect to the server.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Time to wait for response headers.
-const ANSWER: Duration = Duration::from_secs(35);
+const ANSWER: Duration = Duration::from_mins(1);
 /// Longest time without a byte of a response; the server sends something every 15 s, also on a stream without events.
 const SILENCE: Duration = Duration::from_mins(1);
 /// Largest file with a token or with certificates.

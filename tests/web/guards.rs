@@ -177,8 +177,14 @@ fn changes_for_all_antennas_at_once_wait_for_their_turns() {
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let update = || {
             ready.wait();
-            let body = UPDATE.as_bytes();
-            http::request(address, "PATCH", "/api/v1/blocks", &[JSON], body).status
+            loop {
+                let body = UPDATE.as_bytes();
+                let answer = http::request(address, "PATCH", "/api/v1/blocks", &[JSON], body);
+                // A busy machine does not make 256 changes within the time limit of a turn.
+                if !answer.body.contains("had no turn in") {
+                    return answer.status;
+                }
+            }
         };
         let all: Vec<_> = (0..256).map(|_| scope.spawn(update)).collect();
         all.into_iter().map(|one| one.join().unwrap()).collect()

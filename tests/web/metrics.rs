@@ -196,7 +196,7 @@ fn dashboard_writes_rules_that_promtool_accepts() {
 
 /// Metrics of five processes of one flowgraph and of a fleet: the third one dies after ten minutes, the fourth one lags,
 /// sends late, and its level falls, the digitisers of the fifth one end, which must be one alert; a part of the fleet dies,
-/// and another one stalls.
+/// and another one stalls. A side branch of the fourth one is stalled, which is no alert.
 const PROCESSES: &str = r#"
 rule_files: [rules.yaml]
 evaluation_interval: 15s
@@ -217,6 +217,10 @@ tests:
       - {series: 'fxgraph_part_healthy{flowgraph="endless",job="f",instance="fleet:1",part="x"}', values: '1x20 0x80'}
       - {series: 'fxgraph_part_healthy{flowgraph="endless",job="f",instance="fleet:1",part="y"}', values: '1x20 0x80'}
       - {series: 'fxgraph_block_stall_seconds{flowgraph="endless",job="f",instance="fleet:1",part="y",block="sink",reason="input frames are waiting"}', values: '_x20 15+15x80'}
+      - {series: 'fxgraph_block_expected_rate_hertz{flowgraph="endless",job="f",instance="e:1",block="pol[0]"}', values: '100x100'}
+      - {series: 'fxgraph_block_expected_rate_hertz{flowgraph="endless",job="f",instance="e:1",block="pol[1]"}', values: '100x100'}
+      - {series: 'fxgraph_block_expected_rate_hertz{flowgraph="endless",job="f",instance="fleet:1",part="y",block="sink"}', values: '100x100'}
+      - {series: 'fxgraph_block_stall_seconds{flowgraph="endless",job="f",instance="d:1",block="quick_look",reason="the block is busy"}', values: '15+15x100'}
       - {series: 'fxgraph_flowgraph_lag_seconds{flowgraph="endless",job="f",instance="d:1"}', values: '0x20 0+15x80'}
       - {series: 'fxgraph_flowgraph_lag_seconds{flowgraph="endless",job="f",instance="a:1"}', values: '0.1x100'}
       - {series: 'fxgraph_pace_delay_seconds{flowgraph="endless",job="f",instance="d:1",block="sink"}', values: '0x20 3x80'}

@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// Time limit of a part for the head of its answer: a swap or a frame of a slow output takes this long.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 /// Largest answer whose names are replaced, in bytes.
 const MOST_BYTES: usize = 16 << 20;
 /// Maximum number of blocks in one request.
@@ -144,7 +144,8 @@ pub(super) async fn block(
     let bad = || Problem::new(StatusCode::BAD_REQUEST, "the path is not percent-encoded text");
     let full = decoded(name).ok_or_else(bad)?;
     let is_recording = rest.ends_with("/recordings");
-    if fleet.0.permission != Permission::Full && method != Method::GET && !is_recording {
+    let is_live = is_recording || method == Method::PUT && rest.starts_with("/parameters/");
+    if fleet.0.permission != Permission::Full && method != Method::GET && !is_live {
         let detail = "clients may change live parameters only";
         return Err(Problem::new(StatusCode::FORBIDDEN, detail)
             .help("start the fleet with `--control full` to allow other changes"));

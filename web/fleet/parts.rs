@@ -176,7 +176,9 @@ impl Part {
             let cause = page.faults.first().map_or("", |fault| &fault.cause);
             troubles.push(format!("its flowgraph has failed: {cause}"));
         }
-        troubles.extend(page.and_then(|page| StallInfo::describe(&page.stalls)));
+        let stalls = page.iter().flat_map(|page| &page.stalls);
+        let of_main: Vec<StallInfo> = stalls.filter(|stall| !stall.is_aside).cloned().collect();
+        troubles.extend(StallInfo::describe(&of_main));
         PartInfo {
             name: self.name.clone(),
             address: deployed.address.clone(),

@@ -260,8 +260,9 @@ pub(super) async fn swap(
     expect_json(&headers)?;
     let turn = if is_dry { None } else { Some(app.turn(client).await?) };
     let (control, most_bytes) = (app.control.clone(), app.body_bytes);
-    let change =
-        beside(move || Ok(control.change(&name, read_object(&body, most_bytes)?)?)).await?;
+    // The turn stays with the body if the client leaves.
+    let read = move || Ok((turn, control.change(&name, read_object(&body, most_bytes)?)?));
+    let (turn, change) = beside(read).await?;
     if is_dry {
         return Ok((StatusCode::OK, Json(info(&change, false))));
     }

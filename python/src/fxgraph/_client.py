@@ -256,7 +256,7 @@ def connect(
     token: str | None = None,
     *,
     context: ssl.SSLContext | None = None,
-    timeout: float = 35.0,
+    timeout: float = 60.0,
 ) -> Client:
     """Connect to a running flowgraph.
 

@@ -260,7 +260,7 @@ def run(
     directory: str | os.PathLike[str] | None = None,
     duration: str | None = None,
     arguments: Sequence[str] = (),
-    timeout: float = 35.0,
+    timeout: float = 60.0,
     start_timeout: float = 120.0,
 ) -> Run:
     """Run a flowgraph in a program of its own, which listens on a free loopback port.
