@@ -298,7 +298,7 @@ fn unquoted(line: &str) -> Option<&str> {
                 return line[at..].find('}').map(|end| &line[at..=at + end]);
             }
             None if letter == '[' => {
-                let name = line[..at].rfind(|letter| !is_name(letter)).map_or(0, |at| at + 1);
+                let name = line[..at].trim_end_matches(is_name).len();
                 let Some(len) = line[at..].find(']') else { continue };
                 let index = &line[at + 1..at + len];
                 let is_index =

@@ -385,6 +385,7 @@ fn ledger_of_files_that_cannot_be_read() {
         ("a reference without quotes", "flowgraph: g\nblocks: {o: {kind: sink, input: t[3]}}\n".to_owned()),
         ("references without quotes", "flowgraph: g\nblocks: {o: {kind: sink, inputs: [\"a\", f[*].pol0, 'b']}}\n".to_owned()),
         ("an expression without quotes", "flowgraph: g\nblocks: {o: {kind: sink, parameters: {taps: ${taps + 1}}}}\n".to_owned()),
+        ("letters of several bytes", "flowgraph: g\nblocks: {o: {kind: sink, input: \u{3bb}\u{2192}f[*]}}\n".to_owned()),
         ("a list of blocks", "flowgraph: g\nblocks:\n  - name: s\n    kind: source\n".to_owned()),
         (
             "an output that is a number",
