@@ -211,6 +211,7 @@ pub(crate) fn passing(
     params(("limit_seconds" = Option<f64>, Query, minimum = 0, maximum = 86_400,
         description = "time without a frame from which the check fails; default: 60")),
     responses((status = 200, description = "the flowgraph is alive", body = Health),
+        (status = 400, description = "`limit_seconds` is out of range"),
         (status = 503, description = "the flowgraph has failed, or a block holds its frames")))]
 pub(super) async fn live(
     State(app): State<App>,
@@ -227,6 +228,7 @@ pub(super) async fn live(
     params(("limit_seconds" = Option<f64>, Query, minimum = 0, maximum = 86_400,
         description = "time without a frame from which the check fails, above ten frame intervals; default: 0")),
     responses((status = 200, description = "the flowgraph runs, and frames pass", body = Health),
+        (status = 400, description = "`limit_seconds` is out of range"),
         (status = 503, description = "the flowgraph does not run, or no frame passes a block")))]
 pub(super) async fn ready(
     State(app): State<App>,
