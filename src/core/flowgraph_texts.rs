@@ -93,7 +93,7 @@ struct Texts {
 }
 
 impl Texts {
-    /// Removes a text. What the next one shared with it counts for the next one from then on.
+    /// Removes a text. The parts that the next one shared with it count for the next one from then on.
     fn remove(&mut self, at: usize) {
         self.bytes -= self.kept.remove(at).map_or(0, |(.., bytes)| bytes);
         let before = at.checked_sub(1).map(|before| &self.kept[before].1);

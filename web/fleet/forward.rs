@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// Time limit of a part for the head of its answer: a swap or a frame of a slow output takes this long.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 /// Largest answer whose names are replaced, in bytes.
 const MOST_BYTES: usize = 16 << 20;
 /// Maximum number of blocks in one request.
