@@ -220,8 +220,8 @@ pub struct Health {
 }
 
 impl StallInfo {
-    /// Description of `stalls` in one line: "no frame for 12 s: disk (input frames are waiting), waits for data: pol[0],
-    /// pol[1]"; `None` without one.
+    /// Description of `stalls` in one line: "no frame for 12 s: disk (input frames are waiting), waits for data: pol0,
+    /// pol1"; `None` without one.
     #[must_use]
     pub fn describe(stalls: &[Self]) -> Option<String> {
         let longest = stalls.iter().map(|stall| stall.silent_seconds).reduce(f64::max)?;
