@@ -131,8 +131,11 @@ impl Membership {
     }
 
     fn leave(&self, socket: &Socket) {
-        let interface = InterfaceIndexOrAddress::Index(self.on());
-        let _ = socket.leave_multicast_v4_n(&self.group, &interface);
+        let leave = |index| {
+            socket.leave_multicast_v4_n(&self.group, &InterfaceIndexOrAddress::Index(index))
+        };
+        // By the number first: the route may lead elsewhere by now, and that would leave another membership, or none.
+        let _ = leave(self.index).or_else(|_| leave(self.on()));
     }
 }
 
