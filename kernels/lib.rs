@@ -23,6 +23,7 @@ pub const HEADERS: &[Source] = &[
     source!("common/quantise.cuh"),
     source!("common/short_fft.cuh"),
     source!("common/types.cuh"),
+    source!("f_engine/ddc.cuh"),
     source!("f_engine/f_engine.cuh"),
     source!("f_engine/f_engine_combs.cuh"),
     source!("f_engine/f_engine_filter.cuh"),

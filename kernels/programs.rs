@@ -126,6 +126,18 @@ pub static PROGRAMS: &[ProgramSource] = &[
         ],
     },
     ProgramSource {
+        source: source!("f_engine/ddc_complex.cu"),
+        headers: HEADERS,
+        needs: Needs::Ampere,
+        cases: &[
+            "SUBSAMPLING=2 TAPS=2 ROW=64 THREADS=128",
+            "SUBSAMPLING=3 TAPS=50 ROW=128 THREADS=128",
+            "SUBSAMPLING=8 TAPS=128 ROW=256 THREADS=128",
+            "SUBSAMPLING=16 TAPS=256 ROW=256 THREADS=256",
+            "SUBSAMPLING=64 TAPS=1280 ROW=256 THREADS=256",
+        ],
+    },
+    ProgramSource {
         source: source!("util/matrix_peak.cu"),
         headers: HEADERS,
         needs: Needs::Ampere,

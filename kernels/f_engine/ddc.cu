@@ -21,6 +21,7 @@
 // needs it for the product, and is multiplied there by all of its weights. Therefore sums for several output
 // samples are in progress at a time.
 #include "async_copy.cuh"
+#include "ddc.cuh"
 #include "half_matrix.cuh"
 #include "packed_halves.cuh"
 #include "types.cuh"
@@ -32,7 +33,7 @@
 #error "ddc.cu needs ROW and WARPS"
 #endif
 
-constexpr u32 HEAP = 256, THREADS = 32 * WARPS;
+constexpr u32 THREADS = 32 * WARPS;
 /// Rows of a product: places in the stream of the left operand.
 constexpr u32 ROWS = 16;
 /// Output samples per tile, which are the columns of a product; tiles per hop, the output samples of each row
@@ -87,30 +88,6 @@ constexpr u32 RESIDENT = IS_HELD && MOST_PIECES > 5 ? 384 : 512;
 /// Units whose samples are present or in flight, as many as fit in shared memory.
 constexpr u32 STAGE_WORDS = ROWS * PITCH;
 constexpr u32 STAGES = 3 * WARPS * STAGE_WORDS + 2 * WEIGHTS <= 12 * 1024 ? 3 : 2;
-
-/// Adjacent heaps of output samples, at most those of the rows of a block.
-struct Run {
-    /// Address of the memory with the samples, a multiple of 4.
-    u64 samples;
-    /// Offset of the first heap's samples from `samples` in bits, a multiple of 8.
-    u64 first_bit;
-    /// Oscillator phase at the frame's first output sample, and phase step from one input sample to the next,
-    /// in units of 2^-64 turns.
-    u64 phase, turn;
-    /// Index of the first heap within the frame.
-    u32 heap;
-    u32 count;
-    /// 0 filters the heaps; other values clear them, because there are no samples.
-    u32 what;
-    u32 unused;
-};
-
-/// e^{-2 pi i phase}. The upper 32 bits of the phase, signed, are more than the precision of a float.
-__device__ __forceinline__ c32 phasor(u64 phase) {
-    float sin, cos;
-    sincospif(static_cast<float>(static_cast<i32>(phase >> 32)) * 0x1p-31f, &sin, &cos);
-    return {cos, -sin};
-}
 
 __shared__ struct {
     /// Packed samples of each warp. A thread may read one word beyond those that it needs.

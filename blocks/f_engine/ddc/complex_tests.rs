@@ -1,13 +1,12 @@
 //! Complex samples, in both sidebands, against the equations in double precision.
 
-use super::cuda::refuse_complex;
 use super::filter_tests::low_pass;
 use super::{Ddc, HEAP_SAMPLES};
 use crate::f_engine::fft::Fft;
 use crate::f_engine::pfb::Pfb;
 use crate::tests::chain::{self, Out, Plain, kind, then};
 use fxgraph::frame::Annotations;
-use fxgraph::{Axis, Band, Clock, Dtype, KindSpec, PortType, Ports, ValidityType};
+use fxgraph::{Axis, Band, Clock, Dtype, KindSpec, PortType, ValidityType};
 use fxgraph_dsp::low_pass::Mode;
 use fxgraph_dsp::random::Random;
 use num_complex::{Complex32, Complex64};
@@ -139,7 +138,7 @@ fn wave_on_the_sky_is_in_its_channel_in_both_sidebands() {
 }
 
 #[test]
-fn ddc_rejects_bands_beyond_complex_samples_and_a_gpu() {
+fn ddc_rejects_bands_beyond_complex_samples() {
     let input = port(1, RATE_HZ as f64);
     let first = |parameters: Value| {
         let ddc = kind::<Ddc>(parameters);
@@ -162,7 +161,4 @@ fn ddc_rejects_bands_beyond_complex_samples_and_a_gpu() {
         let refused = first(json!({"centre_hz": 0.0, "decimation": decimation, "mode": mode}));
         assert_eq!(refused.message, format!("`decimation` must be {rule}, got {decimation}"));
     }
-    let ports = Ports { inputs: vec![input], outputs: vec![] };
-    let gpu = refuse_complex(&ports).unwrap();
-    assert_eq!(gpu.message, "`implementation: cuda` of `ddc` cannot read complex samples");
 }

@@ -24,8 +24,11 @@ fn lossy(
     parameters: &Value,
     device: DeviceName,
 ) -> Case {
+    // Complex samples of a lower sideband.
+    let band = (dtype == "cf32")
+        .then(|| json!({"channels": 1, "centre_hz": 1e9, "bandwidth_hz": -1.712e9}));
     let source = json!({
-        "dtype": dtype, "axes": [{"name": "sample", "len": frame_samples}],
+        "dtype": dtype, "band": band, "axes": [{"name": "sample", "len": frame_samples}],
         "validity_axes": [{"name": "heap", "len": 4}], "samples_per_frame": frame_samples,
         "first_timestamp": frame_samples * ((1 << 30) + 3), "frames": frames, "pattern": "random",
         "adc_sample_rate_hz": 1.712e9, "missing_every": missing_every,
@@ -80,24 +83,74 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         cases.push(case(name, ("i10p", 1 << 22, 10), &parameters, device));
     }
     for (mode, decimation, taps) in [("discard", 8, 128), ("no_discard", 4, 61)] {
-        cases.push(retuned(mode, decimation, taps, device));
+        cases.push(retuned("i10p", mode, decimation, taps, device));
     }
+    cases.extend(complex_cases(device));
+    cases
+}
+
+/// Cases of complex samples, with frequencies of either sign.
+fn complex_cases(device: DeviceName) -> Vec<Case> {
+    const RATE_HZ: f64 = 1.712e9;
+    let mut cases = Vec::new();
+    for (mode, decimation, taps, turns) in [
+        ("discard", 4, 32, -0.31),
+        ("discard", 6, 50, 0.0),
+        ("discard", 16, 128, 0.234_567_891),
+        ("discard", 32, 256, -0.456_789_123),
+        ("discard", 100, 999, 0.123_456_789),
+        ("discard", 128, 1280, -0.001_234_567),
+        ("no_discard", 2, 2, 0.2),
+        ("no_discard", 5, 80, -0.345_678_912),
+        ("no_discard", 43, 43, 0.4),
+        ("no_discard", 64, 1000, -0.4),
+    ] {
+        let parameters = json!({
+            "centre_hz": turns * RATE_HZ, "decimation": decimation, "mode": mode, "taps": taps,
+            "samples_per_frame": 1280,
+        });
+        let name = format!("complex samples, {mode}, decimation {decimation}, {taps} taps");
+        cases.push(case(name, ("cf32", 1 << 16, 16), &parameters, device));
+    }
+    for (frame_samples, samples) in [(1024, 2048), (1 << 13, 256), (1 << 18, 1 << 16)] {
+        let parameters = json!({"centre_hz": -2e8, "decimation": 16, "samples_per_frame": samples});
+        let name = format!("frames of {frame_samples} complex samples and of {samples}");
+        let source = ("cf32", frame_samples, (1 << 19) / frame_samples + 8);
+        cases.push(case(name, source, &parameters, device));
+    }
+    let parameters = json!({"centre_hz": -2e8, "decimation": 16, "samples_per_frame": 1024});
+    cases.push(lossy(
+        "missing heaps of complex samples",
+        ("cf32", 1 << 14, 24),
+        Some(7),
+        &parameters,
+        device,
+    ));
+    // Large enough for longer rows of the kernel.
+    for log2_samples in [19, 20] {
+        let parameters =
+            json!({"centre_hz": 3e8, "decimation": 8, "samples_per_frame": 1 << log2_samples});
+        let name = format!("complex samples, frames of 2^{log2_samples}");
+        cases.push(case(name, ("cf32", 1 << 20, 16), &parameters, device));
+    }
+    cases.push(retuned("cf32", "no_discard", 8, 128, device));
     cases
 }
 
 /// A case in which `centre_hz` changes within a heap, at the start of a heap, twice within a frame, and at the
 /// start of a frame.
-fn retuned(mode: &str, decimation: usize, taps: usize, device: DeviceName) -> Case {
+fn retuned(dtype: &str, mode: &str, decimation: usize, taps: usize, device: DeviceName) -> Case {
     let (frame_samples, samples) = (1 << 15, 4096);
     let parameters = json!({
         "centre_hz": 434_567_891, "decimation": decimation, "mode": mode, "taps": taps,
         "samples_per_frame": samples,
     });
-    let name = format!("a centre that changes, {mode}, decimation {decimation}, {taps} taps");
+    let name =
+        format!("{dtype}, a centre that changes, {mode}, decimation {decimation}, {taps} taps");
     let first = (frame_samples * ((1 << 30) + 3)) as u64;
     let heaps = |count: usize| first + (count * decimation * HEAP_SAMPLES) as u64;
     let heaps_per_frame = samples / HEAP_SAMPLES;
-    case(name, ("i10p", frame_samples, 24), &parameters, device)
+    case(name, (dtype, frame_samples, 24), &parameters, device)
         .change(heaps(5) + 1, json!({"centre_hz": 300_000_001.5}))
         .change(heaps(9), json!({"centre_hz": 512_345_678}))
         .change(heaps(heaps_per_frame + 7) - 1, json!({"centre_hz": 298_765_432.1}))

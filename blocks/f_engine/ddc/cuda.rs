@@ -12,9 +12,8 @@ use crate::f_engine::samples::packed_input::Lending;
 use crate::f_engine::samples::schedule::{Fate, Run, Schedule, Sizes, rate_hz};
 use bytemuck::{Pod, Zeroable};
 use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Tunable};
-use fxgraph::diagnostic::codes;
 use fxgraph::retune::Timed;
-use fxgraph::{At, BlockError, Dtype, Env, Header, Ports, Refusal};
+use fxgraph::{BlockError, Dtype, Env, Header, PortType, Ports};
 use fxgraph_dsp::mixer::Frequency;
 use std::sync::Arc;
 
@@ -24,12 +23,14 @@ const WARP: usize = 32;
 const ROWS: usize = 16;
 /// Output samples per row; longer rows compute fewer overlapping samples twice.
 const ROW_SAMPLES: [usize; 3] = [256, 128, 64];
+/// Threads per block of the kernel for complex samples: the default, and alternatives for tuning.
+const COMPLEX_THREADS: [usize; 2] = [128, 256];
 /// Number of warps per frame that keeps the GPU busy.
 const ENOUGH_WARPS: usize = 2048;
 /// Log2 of the largest weight on the device; the range of `f16` ends at 65504.
 const LARGEST_LOG2: i32 = 13;
 
-/// Adjacent heaps, in the memory layout of `ddc.cu`.
+/// Adjacent heaps, in the memory layout of `ddc.cu` and `ddc_complex.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Entry {
@@ -56,42 +57,70 @@ pub fn device_bytes(ddc: &Ddc, sizes: &Sizes, ports: &Ports) -> usize {
         + size_of::<f32>() * ddc.taps(&ports.inputs[0])
 }
 
-/// Diagnostic for complex samples, which the kernel does not read.
-pub fn refuse_complex(ports: &Ports) -> Option<Refusal> {
-    is_complex(&ports.inputs[0]).then(|| {
-        let message = "`implementation: cuda` of `ddc` cannot read complex samples";
-        let refusal = Refusal::new(codes::IMPLEMENTATION, At::Input(0), message);
-        refusal.help("set `implementation: cpu`")
-    })
-}
-
 /// The kernel, with its launch configurations.
 pub fn tunable(ddc: &Ddc, ports: &Ports) -> Tunable {
     let input = &ports.inputs[0];
-    let mut rows = ROW_SAMPLES;
-    // The longest rows with enough warps come first.
-    let warps = |row: &usize| ddc.frame_samples() / (ROWS * row);
-    let first = rows.iter().position(|row| warps(row) >= ENOUGH_WARPS);
-    let first = first.unwrap_or(ROW_SAMPLES.len() - 1);
-    rows[..=first].rotate_right(1);
+    let (subsampling, taps) = (ddc.subsampling(input), ddc.taps(input));
+    let rows = |row: usize| ddc.frame_samples() / row;
+    if is_complex(input) {
+        // A thread for each of the S phases of a row.
+        let ways = longest_first(|row| rows(row) * subsampling / WARP).into_iter();
+        let of_row = |row| COMPLEX_THREADS.map(|threads| [("ROW", row), ("THREADS", threads)]);
+        return Tunable {
+            program: "ddc_complex.cu",
+            shape: gpu::numbers([("SUBSAMPLING", subsampling), ("TAPS", taps)]),
+            ways: ways.flat_map(of_row).map(gpu::numbers).collect(),
+        };
+    }
     Tunable {
         program: "ddc.cu",
         shape: gpu::numbers([
-            ("SUBSAMPLING", ddc.subsampling(input)),
-            ("TAPS", ddc.taps(input)),
+            ("SUBSAMPLING", subsampling),
+            ("TAPS", taps),
             ("BITS", input.dtype.bits()),
             ("NATIVE", usize::from(input.dtype == Dtype::I16)),
         ]),
-        ways: rows.map(|row| gpu::numbers([("ROW", row), ("WARPS", WARPS)])).to_vec(),
+        ways: longest_first(|row| rows(row) / ROWS)
+            .map(|row| gpu::numbers([("ROW", row), ("WARPS", WARPS)]))
+            .to_vec(),
+    }
+}
+
+/// Output samples per row; the longest rows that make enough `warps` come first.
+fn longest_first(warps: impl Fn(usize) -> usize) -> [usize; 3] {
+    let mut rows = ROW_SAMPLES;
+    let first = rows.iter().position(|row| warps(*row) >= ENOUGH_WARPS);
+    let first = first.unwrap_or(ROW_SAMPLES.len() - 1);
+    rows[..=first].rotate_right(1);
+    rows
+}
+
+/// Division of a frame among thread blocks.
+struct Division {
+    /// Largest number of heaps per entry.
+    most: usize,
+    /// Thread blocks per entry.
+    blocks: usize,
+    threads: usize,
+}
+
+impl Division {
+    fn new(ddc: &Ddc, input: &PortType, tunable: &Tunable, way: usize) -> Self {
+        let row = tunable.number(way, "ROW");
+        if is_complex(input) {
+            let threads = tunable.number(way, "THREADS");
+            let most = threads / ddc.subsampling(input);
+            return Self { most, blocks: HEAP_SAMPLES / row, threads };
+        }
+        Self { most: WARPS * ROWS * row / HEAP_SAMPLES, blocks: 1, threads: WARPS * WARP }
     }
 }
 
 /// Launches the kernel for each output frame.
 pub struct Converter {
     kernel: Kernel,
-    /// Largest number of heaps per thread block.
-    most: usize,
-    /// Weights of the low-pass filter, scaled to the largest values that `f16` allows.
+    division: Division,
+    /// Weights of the low-pass filter, scaled by a power of two to the largest values that `f16` allows.
     filter: DeviceArray<f32>,
     /// Factor from the kernel's sums to output samples.
     scale: f32,
@@ -131,14 +160,17 @@ impl Converter {
         let largest = weights.iter().fold(f64::MIN_POSITIVE, |most, h| most.max(h.abs()));
         let scale = 2.0_f64.powi(LARGEST_LOG2 - 1 - largest.log2().floor() as i32);
         let filter: Vec<f32> = weights.iter().map(|h| (scale * h) as f32).collect();
-        // As in `packed_halves.cuh`.
-        let sample_scale = 2.0_f64.powi(if input.dtype.bits() > 10 { 12 } else { 10 });
+        let sample_scale = match input.dtype.bits() {
+            _ if is_complex(input) => 1.0,
+            // As in `packed_halves.cuh`.
+            bits => 2.0_f64.powi(if bits > 10 { 12 } else { 10 }),
+        };
         Ok(Self {
             kernel: program.kernel("ddc", 0)?,
-            most: WARPS * ROWS * tunable.number(way, "ROW") / HEAP_SAMPLES,
+            division: Division::new(ddc, input, &tunable, way),
             filter: DeviceArray::from_slice(device, &filter)?,
             scale: (sample_scale / scale) as f32,
-            frequency: Timed::new(Frequency::new(ddc.centre_hz, rate_hz)),
+            frequency: Timed::new(Frequency::aliased(ddc.centre_hz, rate_hz)),
             sample_bits: input.dtype.bits() as u64,
             entries: Table::new(device, sizes.spectra)?,
             count: 0,
@@ -158,7 +190,7 @@ impl Maker for Converter {
         self.count = 0;
         self.start = schedule.timestamp();
         self.frequency.advance(self.start);
-        self.most
+        self.division.most
     }
 
     fn add(
@@ -219,7 +251,7 @@ impl Maker for Converter {
             output.into(),
             self.scale.into(),
         ];
-        let grid = Grid::new([self.count, 1, 1], WARPS * WARP);
+        let grid = Grid::new([self.count, self.division.blocks, 1], self.division.threads);
         // SAFETY: the arguments match the kernel; the job owns the frames, and the block all other memory.
         unsafe { self.kernel.launch(lane.stream(), grid, &arguments) }?;
         lane.results()

@@ -295,7 +295,7 @@ impl KindSpec for Ddc {
         }),
         Implementation::<Self>::cuda(
             "cuda",
-            "half-precision matrix products on tensor cores",
+            "half-precision matrix products on tensor cores; for complex samples single-precision arithmetic",
             |block, env| {
                 show_group_delay(block, env);
                 let Configured { parameters, ports, shape, .. } = block;
@@ -306,7 +306,6 @@ impl KindSpec for Ddc {
             ddc.samples_per_frame.get_or_insert(GPU_FRAME_SAMPLES);
             ddc
         })
-        .check(|block, _| Vec::from_iter(cuda::refuse_complex(&block.ports)))
         .tunable(|block| Some(cuda::tunable(&block.parameters, &block.ports)))
         .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.shape, &block.ports)),
     ];
