@@ -290,30 +290,45 @@ __device__ __forceinline__ void store(u8 *out, const Place &at, const Spectra &s
     }
 }
 
-/// Adds the squares of the measured values that the thread has stored, those of the heap's first spectra within the
-/// piece, to `squares` [pol] of the heap. To read them again needs fewer registers than to keep them.
-__device__ __forceinline__ void measure(const u8 *out, const Place &at, const Spectra &spectra,
-                                        u32 first_pol, u64 *squares) {
+/// Bits of word `word` of each channel whose values are measured: those of the heap's first spectra, in the piece.
+__device__ __forceinline__ u32 measured_bits(const Spectra &spectra, u32 word) {
+    constexpr u32 VALUE_BITS = 8 * VALUE_BYTES;
+    u32 bits = 0;
+#pragma unroll
+    for (u32 v = 0; v < VALUES_PER_WORD; v++) {
+        const i32 spectrum = (word * VALUES_PER_WORD + v) / MIXED_POLS;
+        const bool is_measured = spectra.begin <= spectrum && spectrum < spectra.end &&
+                                 static_cast<i32>(spectra.in_heap) + spectrum < MEASURED_SPECTRA;
+        bits |= is_measured ? ((1u << VALUE_BITS) - 1) << (v * VALUE_BITS) : 0;
+    }
+    return bits;
+}
+
+/// Adds the squares of the measured values to `squares` [pol] of the heap. All threads of the warp call it, for the
+/// heap's first tile.
+__device__ __forceinline__ void measure(const Place &at, const Spectra &spectra, const u32 (&words)[AT_ONCE][4],
+                                        u64 *squares) {
     static_assert(MEASURED_SPECTRA <= THREAD_SPECTRA, "measured by the threads with the first spectra");
-    constexpr u32 SPECTRUM_BYTES = MIXED_POLS * VALUE_BYTES;
-    const u8 *from = out + static_cast<u64>(spectra.heap) * CHANNELS * CHANNEL_BYTES + first_pol * ADJACENT_BYTES;
-    const u32 begin = spectra.begin * SPECTRUM_BYTES;
-    const u32 end = min(static_cast<u32>(spectra.end), static_cast<u32>(MEASURED_SPECTRA)) * SPECTRUM_BYTES;
+    constexpr u32 MEASURED_WORDS = (MEASURED_SPECTRA * MIXED_POLS + VALUES_PER_WORD - 1) / VALUES_PER_WORD;
+    // Values of the first polarisation.
+    constexpr u32 FIRST = MIXED_POLS == 1 ? ~0u : VALUE_BYTES == 2 ? 0x0000ffff : 0x00ff00ff;
     u32 sums[MIXED_POLS] = {};
-#pragma unroll 1
-    for (u32 i = 0; i < AT_ONCE; i++) {
-        if (UNZIP > 1 && i >= UNZIP && !at.is_mirrored()) continue;
-        const u8 *of_channel = from + static_cast<u64>(at.channel(i)) * CHANNEL_BYTES;
-#pragma unroll 1
-        for (u32 byte = begin; byte < end; byte++) {
-            const u32 square = sum_of_squares<BITS>(stored_byte(of_channel + byte));
-            if (MIXED_POLS == 1 || byte / VALUE_BYTES % 2 == 0) sums[0] += square;
-            else sums[MIXED_POLS - 1] += square;
+#pragma unroll
+    for (u32 word = 0; word < MEASURED_WORDS; word++) {
+        const u32 bits = measured_bits(spectra, word);
+#pragma unroll
+        for (u32 i = 0; i < AT_ONCE; i++) {
+            if (UNZIP > 1 && i >= UNZIP && !at.is_mirrored()) continue;
+            const u32 values = words[i][word] & bits;
+            sums[0] += sum_of_squares<BITS>(values & FIRST);
+            if (MIXED_POLS == 2) sums[MIXED_POLS - 1] += sum_of_squares<BITS>(values & ~FIRST);
         }
     }
 #pragma unroll
-    for (u32 p = 0; p < MIXED_POLS; p++)
-        if (sums[p] > 0) atomicAdd(squares + p, static_cast<u64>(sums[p]));
+    for (u32 p = 0; p < MIXED_POLS; p++) {
+        const u32 sum = __reduce_add_sync(0xffffffff, sums[p]);
+        if (threadIdx.x % 32 == 0 && sum > 0) atomicAdd(squares + p, static_cast<u64>(sum));
+    }
 }
 
 /// Computes the values of a piece of an input frame.
@@ -344,10 +359,10 @@ postproc(const c32 *__restrict__ input, const Row *__restrict__ rows,
     const Piece piece = {from, place, count};
     for (u32 t = 0; t < tiles; t++) {
         // Tiles beyond the piece have no spectra.
-        const Spectra spectra(first_tile + blockIdx.x * tiles + t, lane / 16, piece);
-        u32 clamped[MIXED_POLS] = {};
+        const u32 tile = first_tile + blockIdx.x * tiles + t;
+        const Spectra spectra(tile, lane / 16, piece);
+        u32 clamped[MIXED_POLS] = {}, words[AT_ONCE][4] = {};
         if (at.s < PLACES && spectra.begin < spectra.end) {
-            u32 words[AT_ONCE][4] = {};
             make_values(what, piece, at, spectra, first_pol, words, clamped);
             store(out, at, spectra, first_pol, words);
         }
@@ -359,11 +374,6 @@ postproc(const c32 *__restrict__ input, const Row *__restrict__ rows,
                           static_cast<u64>(of_warp));
             }
         }
-    }
-    for (u32 t = 0; t < tiles; t++) {
-        const Spectra spectra(first_tile + blockIdx.x * tiles + t, lane / 16, piece);
-        if (at.s < PLACES && spectra.in_heap == 0 && spectra.begin < spectra.end) {
-            measure(out, at, spectra, first_pol, squares + spectra.heap * POLS + first_pol);
-        }
+        if (tile % TILES_PER_HEAP == 0) measure(at, spectra, words, squares + spectra.heap * POLS + first_pol);
     }
 }
