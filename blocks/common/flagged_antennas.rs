@@ -1,21 +1,17 @@
 //! Live list of flagged antennas: their heaps count as missing for all blocks downstream.
 
+use super::antenna_numbers;
 use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{BlockError, Counter, Counters, FrameMut, Refusal};
 
-/// Returns whether each of `antennas` antennas is in `list`.
-pub fn mask(list: &[usize], antennas: usize) -> Vec<bool> {
-    (0..antennas).map(|antenna| list.contains(&antenna)).collect()
+/// Returns whether each of the antennas with these `numbers` is in `list`.
+pub fn mask(list: &[u32], numbers: &[u32]) -> Vec<bool> {
+    numbers.iter().map(|number| list.contains(number)).collect()
 }
 
-/// Returns the diagnostic for a `list` that names other antennas than `antennas`.
-pub fn refusal(list: &[usize], antennas: usize) -> Option<Refusal> {
-    let antenna = list.iter().find(|antenna| **antenna >= antennas)?;
-    let message = format!(
-        "`flagged_antennas` must have numbers below the number of antennas, {antennas}, got {antenna}"
-    );
-    let refusal = Refusal::parameter("flagged_antennas", message);
-    Some(refusal.help("give the indices of antennas, for example `[2, 5]`, or `[]` for none"))
+/// Returns the diagnostic for a `list` that names other antennas than those with these `numbers`.
+pub fn refusal(list: &[u32], numbers: &[u32]) -> Option<Refusal> {
+    antenna_numbers::refusal("flagged_antennas", list, numbers)
 }
 
 /// Flags of the heaps of a stream, which apply to whole heaps.

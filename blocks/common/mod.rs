@@ -1,6 +1,7 @@
 //! Code shared by several families.
 
 pub(crate) mod annotations;
+pub(crate) mod antenna_numbers;
 pub(crate) mod axes;
 pub(crate) mod bench;
 pub mod delay;

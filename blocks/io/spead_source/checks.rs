@@ -2,11 +2,14 @@
 
 use super::layout::{Layout, Stream};
 use super::{Receive, SpeadSource, StreamName};
+use crate::common::antenna_numbers::default_numbers;
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::common::flagged_antennas;
 use crate::io::spead::address::{self, Address};
 use fxgraph::{Dtype, Refusal};
 
+/// Largest number of antennas.
+const MOST_ANTENNAS: usize = 4096;
 const MAX_HEAP_BYTES: usize = 1 << 30;
 /// Default window: its duration, its largest size in bytes, and its least number of frames and heaps.
 const WINDOW_SECONDS: f64 = 0.05;
@@ -71,7 +74,8 @@ impl SpeadSource {
             self.check_af_xdp(problems);
         }
         let antennas = if self.stream == StreamName::FEngine { self.antennas } else { 0 };
-        problems.0.extend(flagged_antennas::refusal(&self.flagged_antennas, antennas));
+        let numbers = default_numbers(antennas.min(MOST_ANTENNAS));
+        problems.0.extend(flagged_antennas::refusal(&self.flagged_antennas, &numbers));
         let rate = self.adc_sample_rate_hz;
         if !(rate.is_finite() && rate > 0.0) {
             let message = format!("`adc_sample_rate_hz` must be positive and finite, got {rate}");
@@ -237,7 +241,7 @@ impl SpeadSource {
             return None;
         };
         problems.within("channels", channels, (1, 1 << 24));
-        problems.within("antennas", self.antennas, (1, 4096));
+        problems.within("antennas", self.antennas, (1, MOST_ANTENNAS));
         problems.within("spectra_per_heap", self.spectra_per_heap, (1, 1 << 20));
         let substreams = self.substreams();
         problems.within("substreams", substreams, (1, 4096));

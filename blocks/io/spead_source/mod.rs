@@ -14,6 +14,7 @@ mod thread;
 mod timeline;
 pub mod window;
 
+use crate::common::antenna_numbers::default_numbers;
 use crate::common::flagged_antennas;
 use crate::common::nyquist::{self, MAX_NYQUIST_ZONE};
 use crate::io::spead::{address, interface, xdp};
@@ -149,7 +150,7 @@ pub struct SpeadSource {
     pub antennas: usize,
     /// `f_engine`: numbers of flagged antennas. Their heaps are output as missing ones: zeros with validity 0.
     #[param(default, live)]
-    pub flagged_antennas: Vec<usize>,
+    pub flagged_antennas: Vec<u32>,
     /// `f_engine`: number of channels of the whole band.
     pub channels: Option<usize>,
     /// `f_engine`: index, in the whole band, of the first channel received.
@@ -188,7 +189,7 @@ impl SpeadSource {
         match layout.stream {
             Stream::Digitiser { .. } => None,
             Stream::FEngine { antennas, .. } => {
-                Some(flagged_antennas::mask(&self.flagged_antennas, antennas))
+                Some(flagged_antennas::mask(&self.flagged_antennas, &default_numbers(antennas)))
             }
         }
     }

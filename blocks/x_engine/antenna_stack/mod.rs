@@ -5,6 +5,7 @@ mod cpu;
 mod cuda;
 mod matching;
 
+use crate::common::antenna_numbers::default_numbers;
 use crate::common::flagged_antennas::{self, Flagging};
 use crate::common::units::Units;
 use fxgraph::DeviceName;
@@ -49,15 +50,28 @@ pub struct AntennaStack {
     /// `uvh5_sink` writes them. By default the antennas have the numbers of their inputs.
     #[param(default)]
     pub antenna_numbers: Vec<u32>,
-    /// Flagged antennas, by the number of their input. Their heaps are output as missing ones: zeros with validity 0.
+    /// Numbers of flagged antennas. Their heaps are output as missing ones: zeros with validity 0.
     #[param(default, live)]
-    pub flagged_antennas: Vec<usize>,
+    pub flagged_antennas: Vec<u32>,
 }
 
 impl AntennaStack {
     /// Number of selected channels of `all`.
     fn channels_of(&self, all: usize) -> usize {
         self.channels.unwrap_or_else(|| all.saturating_sub(self.first_channel))
+    }
+
+    /// Number of each antenna of `inputs`.
+    fn numbers(&self, inputs: usize) -> Vec<u32> {
+        if self.antenna_numbers.is_empty() {
+            return default_numbers(inputs);
+        }
+        self.antenna_numbers.clone()
+    }
+
+    /// Whether each antenna is flagged.
+    fn flagged(&self, inputs: usize) -> Vec<bool> {
+        flagged_antennas::mask(&self.flagged_antennas, &self.numbers(inputs))
     }
 
     fn check_numbers(&self, inputs: usize, refusals: &mut Vec<Refusal>) {
@@ -135,7 +149,7 @@ fn check_first(input: &PortType, refusals: &mut Vec<Refusal>) {
 /// Flags of the antennas of a checked block.
 fn flagging(block: &Configured<AntennaStack>, counters: &Counters) -> Flagging {
     let Configured { parameters, ports, shape, .. } = block;
-    let mask = flagged_antennas::mask(&parameters.flagged_antennas, ports.inputs.len());
+    let mask = parameters.flagged(ports.inputs.len());
     Flagging::new(mask, shape.count, ports.outputs[0].clock.samples_per_frame, counters)
 }
 
@@ -179,7 +193,8 @@ impl KindSpec for AntennaStack {
             }
         }
         self.check_numbers(inputs.len(), &mut refusals);
-        refusals.extend(flagged_antennas::refusal(&self.flagged_antennas, inputs.len()));
+        refusals
+            .extend(flagged_antennas::refusal(&self.flagged_antennas, &self.numbers(inputs.len())));
         if let Some(all) = first.axis_len("channel") {
             self.check_channels(all, &mut refusals);
         }
@@ -226,7 +241,7 @@ impl LiveKind for AntennaStack {
         AntennaStackLive::FlaggedAntennas: AntennaStackLive,
         _: &Configured<Self>,
     ) -> Result<Vec<bool>, BlockError> {
-        Ok(flagged_antennas::mask(&new.parameters.flagged_antennas, new.ports.inputs.len()))
+        Ok(new.parameters.flagged(new.ports.inputs.len()))
     }
 }
 

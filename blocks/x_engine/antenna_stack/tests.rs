@@ -55,7 +55,7 @@ impl Bench {
         let ports = Ports { inputs, outputs };
         let counters = Counters::default();
         let heaps = Heaps::new(parameters, &ports.inputs[0], &ports.outputs[0]);
-        let mask = flagged_antennas::mask(&parameters.flagged_antennas, antennas);
+        let mask = parameters.flagged(antennas);
         let flagging = Flagging::new(mask, HEAPS, 48, &counters);
         let mut stack = Box::new(Stack::new(parameters, heaps, &ports, flagging, &counters));
         for (from, mask) in updates {
@@ -396,11 +396,34 @@ fn live_update_flags_and_unflags_from_the_heap_at_its_timestamp() {
 }
 
 #[test]
+fn flagged_antennas_are_those_with_the_numbers() {
+    let of = |flagged_antennas: Vec<u32>| AntennaStack {
+        antenna_numbers: vec![12, 3, 7],
+        flagged_antennas,
+        ..AntennaStack::default()
+    };
+    assert_eq!(of(vec![]).flagged(3), [false, false, false]);
+    assert_eq!(of(vec![7, 12]).flagged(3), [true, false, true]);
+    let inputs = [port(), port(), port()];
+    of(vec![3]).outputs(&inputs).unwrap();
+    let refusals = of(vec![7, 1]).outputs(&inputs).unwrap_err();
+    assert_eq!(
+        refusals[0].message,
+        "`flagged_antennas` must name antennas of the array by their numbers, got 1"
+    );
+    assert_eq!(refusals[0].help.as_deref(), Some("use the numbers 12, 3, 7"));
+    // A live update.
+    let [new, old] = [of(vec![3]), of(vec![])].map(|kind| Configured::new(kind, &inputs).unwrap());
+    let mask = LiveKind::live_value(&new, AntennaStackLive::FlaggedAntennas, &old).unwrap();
+    assert_eq!(mask, [false, true, false]);
+}
+
+#[test]
 fn stack_rejects_flags_of_antennas_that_do_not_exist() {
     let parameters = AntennaStack { flagged_antennas: vec![0, 2], ..AntennaStack::default() };
     let refusals = parameters.outputs(&[port(), port()]).unwrap_err();
     assert_eq!(
         refusals[0].message,
-        "`flagged_antennas` must have numbers below the number of antennas, 2, got 2"
+        "`flagged_antennas` must name antennas of the array by their numbers, got 2"
     );
 }

@@ -54,7 +54,7 @@ pub(super) struct Solver {
     residuals: Vec<f64>,
     corrections: Corrections,
     health: Health,
-    /// Antennas that the request flags.
+    /// Places of the antennas that the request flags.
     flagging: Vec<usize>,
     /// Errors of a solution that is not output yet.
     solved: Option<Errors>,
@@ -70,7 +70,13 @@ pub(super) struct Solver {
 }
 
 impl Solver {
-    pub(super) fn new(parameters: &GainSolver, shape: &Shape, env: &Env) -> Self {
+    /// The block for antennas with these `numbers`.
+    pub(super) fn new(
+        parameters: &GainSolver,
+        shape: &Shape,
+        numbers: Vec<u32>,
+        env: &Env,
+    ) -> Self {
         let counters = &env.counters;
         let figures = Figures {
             solutions: counters
@@ -101,14 +107,14 @@ impl Solver {
                 "live updates that were not made, with the reason as a warning; look at the targets",
             ),
         };
+        let (reference, after) = (parameters.reference(&numbers), parameters.silent_solutions);
         let limits = Limits {
-            reference: parameters.reference_antenna,
+            reference,
             min_antennas: parameters.min_antennas,
             iterations: parameters.iterations,
             tolerance: parameters.tolerance,
         };
         let false_detection = parameters.false_detection_probability;
-        let (reference, after) = (parameters.reference_antenna, parameters.silent_solutions);
         Self {
             targets: parameters.targets_of(shape.antennas),
             sums: Sums::new(parameters, *shape),
@@ -119,7 +125,7 @@ impl Solver {
             estimates: vec![UNKNOWN; shape.groups() * shape.pols * shape.antennas],
             residuals: vec![f64::NAN; shape.groups() * shape.pols],
             corrections: Corrections::new(parameters, shape),
-            health: Health::new([shape.antennas, shape.pols], reference, after, env),
+            health: Health::new((numbers, shape.pols), reference, after, env),
             flagging: Vec::with_capacity(shape.antennas),
             solved: None,
             last_reason: String::new(),
@@ -154,7 +160,8 @@ impl Solver {
                 let block = self.parameters.flag_antennas_in.as_deref().unwrap_or_default();
                 for antenna in self.flagging.drain(..) {
                     self.health.to_flag[antenna] = false;
-                    let text = format!("antenna {antenna} is flagged in `{block}`");
+                    let number = self.health.numbers[antenna];
+                    let text = format!("antenna {number} is flagged in `{block}`");
                     self.env.events.add(EventKind::Warning, text);
                 }
             }
@@ -310,16 +317,17 @@ impl Solver {
         let in_force =
             in_force.ok_or("`flag_antennas_in` does not exist, or there is no control")?;
         let flagged = in_force.values.into_iter().flatten().next();
-        let flagged = flagged.map_or(Ok(Vec::new()), serde_json::from_value::<Vec<usize>>);
+        let flagged = flagged.map_or(Ok(Vec::new()), serde_json::from_value::<Vec<u32>>);
         let mut flagged =
             flagged.map_err(|error| format!("`{FLAGGED}` cannot be read: {error}"))?;
-        let antennas = (0..self.shape.antennas).filter(|a| self.health.to_flag[*a]);
-        self.flagging.extend(antennas.filter(|a| !flagged.contains(a)));
+        let Health { numbers, to_flag, .. } = &mut self.health;
+        let antennas = (0..self.shape.antennas).filter(|a| to_flag[*a]);
+        self.flagging.extend(antennas.filter(|a| !flagged.contains(&numbers[*a])));
         if self.flagging.is_empty() {
-            self.health.to_flag.fill(false);
+            to_flag.fill(false);
             return Ok(());
         }
-        flagged.extend(&self.flagging);
+        flagged.extend(self.flagging.iter().map(|antenna| numbers[*antenna]));
         flagged.sort_unstable();
         parameters.insert(block.clone(), json!({ FLAGGED: flagged }));
         Ok(())

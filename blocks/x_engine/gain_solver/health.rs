@@ -34,13 +34,15 @@ struct Observed {
 
 /// State of the antennas.
 pub(super) struct Health {
+    /// Number of each antenna.
+    pub(super) numbers: Vec<u32>,
     /// Solutions in a row after which an antenna counts as one without a signal.
     after: usize,
     /// `[pol][antenna]`.
     antennas: Vec<Vec<Steady>>,
     /// Whether there is a correlated signal.
     sources: Vec<Steady>,
-    /// Reference antenna of each polarisation.
+    /// Place of the reference antenna of each polarisation.
     pub(super) references: Vec<usize>,
     /// Antennas of the polarisation at work.
     observed: Vec<Observed>,
@@ -51,12 +53,14 @@ pub(super) struct Health {
 
 impl Health {
     pub(super) fn new(
-        [antennas, pols]: [usize; 2],
+        (numbers, pols): (Vec<u32>, usize),
         reference: usize,
         after: usize,
         env: &Env,
     ) -> Self {
+        let antennas = numbers.len();
         Self {
+            numbers,
             after,
             antennas: vec![vec![Steady::default(); antennas]; pols],
             sources: vec![Steady::default(); pols],
@@ -105,10 +109,11 @@ impl Health {
             }
             let is_silent = significance <= 0.0;
             if self.antennas[pol][antenna].add(is_silent, self.after) {
+                let number = self.numbers[antenna];
                 self.say(if is_silent {
-                    format!("antenna {antenna} has no signal in polarisation {pol}: its gains stay")
+                    format!("antenna {number} has no signal in polarisation {pol}: its gains stay")
                 } else {
-                    format!("antenna {antenna} has a signal again in polarisation {pol}")
+                    format!("antenna {number} has a signal again in polarisation {pol}")
                 });
                 self.to_flag[antenna] = self.antennas.iter().all(|pol| pol[antenna].is_bad);
             }
@@ -126,6 +131,7 @@ impl Health {
         let best = antennas.max_by(|(_, a), (_, b)| a.significance.total_cmp(&b.significance));
         if let Some((new, _)) = best.filter(|(_, best)| best.significance > 0.0) {
             self.references[pol] = new;
+            let [old, new] = [old, new].map(|antenna| self.numbers[antenna]);
             self.say(format!(
                 "the reference antenna {old} has no signal in polarisation {pol}: antenna {new} replaces it"
             ));

@@ -11,7 +11,7 @@ mod sums;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-use crate::common::visibilities;
+use crate::common::{antenna_numbers, visibilities};
 use fxgraph::diagnostic::codes;
 use fxgraph::live_updates::Target;
 use fxgraph::{
@@ -50,7 +50,7 @@ pub enum Mode {
 )]
 pub struct GainSolver {
     /// Block of each antenna whose live parameter `gains` is changed, such as a `postproc`; or one name in which the
-    /// number of the antenna replaces `*`: `f[*].postproc`.
+    /// place of the antenna replaces `*`: `f[*].postproc`.
     pub targets: Vec<String>,
     /// Adjacent channels with a common gain; must divide the channels of the input. By default all channels.
     #[param(range = 1..)]
@@ -58,9 +58,9 @@ pub struct GainSolver {
     /// Dumps that are summed for a solution.
     #[param(default = 1, range = 1..=1_000_000)]
     pub dumps: usize,
-    /// Antenna whose phase stays as it is. If it has no signal, another one replaces it.
-    #[param(default)]
-    pub reference_antenna: usize,
+    /// Number of the antenna whose phase stays as it is, by default the first one. If it has no signal, another one replaces
+    /// it.
+    pub reference_antenna: Option<u32>,
     /// Probability that an antenna without a signal, or an array without a source, counts as one with a signal in a
     /// solution.
     #[param(default = 1e-5, range = 1e-12..=0.5)]
@@ -120,7 +120,15 @@ impl GainSolver {
         }
     }
 
-    fn check_antennas(&self, antennas: usize, refusals: &mut Vec<Refusal>) {
+    /// Place of the reference antenna among those with these `numbers`.
+    fn reference(&self, numbers: &[u32]) -> usize {
+        self.reference_antenna
+            .and_then(|number| antenna_numbers::place(numbers, number))
+            .unwrap_or_default()
+    }
+
+    fn check_antennas(&self, numbers: &[u32], refusals: &mut Vec<Refusal>) {
+        let antennas = numbers.len();
         let note = (At::InputAxis(0, "baseline"), "baselines are set here");
         let mut refuse = |name, message: String| {
             refusals.push(Refusal::parameter(name, message).note(note.0.clone(), note.1));
@@ -138,13 +146,6 @@ impl GainSolver {
             let message =
                 format!("`targets` must be different blocks, got `{name}` again as number {n}");
             refuse("targets", message);
-        }
-        if self.reference_antenna >= antennas {
-            let message = format!(
-                "`reference_antenna` must be below the number of antennas, {antennas}, got {}",
-                self.reference_antenna
-            );
-            refuse("reference_antenna", message);
         }
         if self.min_antennas > antennas {
             let message = format!(
@@ -169,6 +170,9 @@ impl GainSolver {
                 "azimuth of `source` must be finite, and elevation from -90 to 90 degrees";
             refusals.push(Refusal::parameter("source", message));
         }
+        let reference = self.reference_antenna.as_slice();
+        let refusal = antenna_numbers::refusal("reference_antenna", reference, numbers);
+        refusals.extend(refusal.map(|refusal| refusal.note(note.0.clone(), note.1)));
     }
 
     fn check_channels(&self, input: &PortType, channels: usize, refusals: &mut Vec<Refusal>) {
@@ -200,7 +204,8 @@ impl GainSolver {
 impl KindSpec for GainSolver {
     type Shape = Shape;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        Ok(Box::new(cpu::Solver::new(&block.parameters, &block.shape, env)))
+        let numbers = visibilities::antennas(&block.ports.inputs[0]).unwrap_or_default();
+        Ok(Box::new(cpu::Solver::new(&block.parameters, &block.shape, numbers, env)))
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
@@ -215,13 +220,14 @@ impl KindSpec for GainSolver {
             let help = "connect a `correlator`: ci32 or cf32 [channel][baseline][product]";
             return Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
         };
-        let Some(antennas) = visibilities::antennas(input).map(|numbers| numbers.len()) else {
+        let Some(numbers) = visibilities::antennas(input) else {
             let message = format!("{baselines} baselines are not those of all pairs of antennas");
             let at = At::InputAxis(0, "baseline");
             return Err(vec![Refusal::new(codes::INPUT_AXIS, at, message)]);
         };
         let mut refusals = Vec::new();
-        self.check_antennas(antennas, &mut refusals);
+        let antennas = numbers.len();
+        self.check_antennas(&numbers, &mut refusals);
         self.check_channels(input, channels, &mut refusals);
         refusals.extend(sums::refuse_validity(input));
         let samples = input.clock.samples_per_frame.checked_mul(self.dumps as u64);
@@ -235,7 +241,10 @@ impl KindSpec for GainSolver {
         };
         let shape = Shape::new(self, input, antennas);
         let pol = Axis::labelled("pol", ["0", "1"].iter().take(products.isqrt()).copied());
-        let axes = vec![Axis::new("antenna", antennas), pol, Axis::new("channel", shape.groups())];
+        let is_labelled = !input.axes[1].labels.is_empty();
+        let labels = numbers.iter().filter(|_| is_labelled).map(u32::to_string).collect();
+        let antenna = Axis { labels, ..Axis::new("antenna", antennas) };
+        let axes = vec![antenna, pol, Axis::new("channel", shape.groups())];
         let band = input.band.map(|band| {
             let channel_hz = band.step_hz();
             // Mean frequency of the group in the middle.

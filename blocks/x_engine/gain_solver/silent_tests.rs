@@ -1,6 +1,7 @@
 //! Antennas without a signal, no source, and limits of the corrections.
 
 use super::*;
+use crate::common::visibilities;
 
 /// Sends dumps until an update was made, `number` times.
 fn updates(bench: &mut Bench, number: usize) {
@@ -121,4 +122,36 @@ fn antenna_without_signal_is_flagged_once_in_the_block_that_is_named() {
     bench.engines.flagged.lock().unwrap().clear();
     updates(&mut bench, 3);
     assert!(bench.engines.flagged.lock().unwrap().is_empty());
+}
+
+#[test]
+fn antennas_are_named_by_their_numbers() {
+    let numbers = [12_u32, 3, 5, 8];
+    let pairs = (0..4).flat_map(|two| (0..=two).map(move |one| (numbers[one], numbers[two])));
+    let mut input = input();
+    let labels = pairs.map(|(one, two)| visibilities::label(one, two));
+    input.axes[1] = Axis::labelled("baseline", labels);
+    input.validity.axes = vec![input.axes[1].clone()];
+    let kind = GainSolver {
+        reference_antenna: Some(3),
+        flag_antennas_in: Some("array".to_owned()),
+        ..parameters()
+    };
+    let solver = GainSolver { reference_antenna: Some(1), ..kind.clone() };
+    let refusals = solver.outputs(std::slice::from_ref(&input)).unwrap_err();
+    assert_eq!(refusals[0].help.as_deref(), Some("use the numbers 12, 3, 5, 8"));
+    let outputs = kind.outputs(std::slice::from_ref(&input)).unwrap();
+    assert_eq!(outputs[0].axes[0].labels, ["12", "3", "5", "8"]);
+    let mut bench = Bench::of(input, 2, &kind, dead_3);
+    *bench.engines.flagged.lock().unwrap() = vec![5];
+    updates(&mut bench, 3);
+    assert_eq!(*bench.engines.flagged.lock().unwrap(), [5, 8]);
+    assert!(bench.engines.gain(1, 0, 0).arg().abs() < 1e-6, "the reference antenna has number 3");
+    assert!(bench.engines.gain(0, 0, 0).arg().abs() > 0.1);
+    let expected = [
+        "antenna 8 has no signal in polarisation 0: its gains stay",
+        "antenna 8 has no signal in polarisation 1: its gains stay",
+        "antenna 8 is flagged in `array`",
+    ];
+    assert_eq!(bench.texts(), expected);
 }

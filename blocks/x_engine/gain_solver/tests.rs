@@ -34,7 +34,7 @@ fn parameters() -> GainSolver {
         targets: vec!["f[*]".to_owned()],
         channels: None,
         dumps: 1,
-        reference_antenna: 0,
+        reference_antenna: None,
         false_detection_probability: 1e-5,
         silent_solutions: 3,
         flag_antennas_in: None,
@@ -57,7 +57,7 @@ fn parameters() -> GainSolver {
 struct Engines {
     gains: Mutex<BTreeMap<String, Value>>,
     /// Flagged antennas of the block `array`.
-    flagged: Mutex<Vec<usize>>,
+    flagged: Mutex<Vec<u32>>,
     from: Mutex<u64>,
     /// Effective timestamp of the next update, or the reason why it is rejected.
     next: Mutex<Option<Result<u64, String>>>,
@@ -133,6 +133,15 @@ impl Bench {
     ) -> Self {
         let mut input = input();
         input.axes[2].len = pols * pols;
+        Self::of(input, pols, kind, truth)
+    }
+
+    fn of(
+        input: PortType,
+        pols: usize,
+        kind: &GainSolver,
+        truth: fn(usize, usize, usize) -> Complex64,
+    ) -> Self {
         let outputs = kind.outputs(std::slice::from_ref(&input)).unwrap();
         let ports = Ports { inputs: vec![input], outputs };
         let (env, engines) = (Env::detached("solver"), Arc::<Engines>::default());
@@ -446,10 +455,14 @@ fn gain_solver_rejects_targets_and_antennas_that_do_not_fit() {
     };
     let targets = ["a", "b", "a"].map(str::to_owned).to_vec();
     assert_eq!(
-        messages(GainSolver { targets: targets.clone(), reference_antenna: 4, ..parameters() }),
+        messages(GainSolver {
+            targets: targets.clone(),
+            reference_antenna: Some(4),
+            ..parameters()
+        }),
         [
             "`targets` must have 4 blocks, one for each antenna, got 3",
-            "`reference_antenna` must be below the number of antennas, 4, got 4"
+            "`reference_antenna` must name antennas of the array by their numbers, got 4"
         ]
     );
     let targets = [targets, vec!["c".to_owned()]].concat();
