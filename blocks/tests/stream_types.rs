@@ -18,6 +18,21 @@ const REARRANGE: [&str; 2] = ["convert", "transpose"];
 const ANY_OUTPUT: [&str; 4] = ["file_source", "null_source", "python", "stream_source"];
 const NOTE: &str =
     "<!-- Made from the kinds by blocks/tests/stream_types.rs; UPDATE_MANUAL=1 writes it. -->\n";
+/// Types that no kind reads but those that read every type, each with the reason.
+const RECORDED: [(&str, &str); 4] = [
+    ("cf16 [spectrum][channel][pol][beam]", VOLTAGES_OF_BEAMS),
+    (
+        "cf32 [antenna][pol][channel]",
+        "to watch and record the gains: `gain_solver` sets them in the F-engines itself",
+    ),
+    (
+        "cf32 [epoch][satellite][antenna][tap]",
+        "for programs that track: `gnss_tracker` correlates by itself",
+    ),
+    ("cf32 [spectrum][channel][pol][beam]", VOLTAGES_OF_BEAMS),
+];
+const VOLTAGES_OF_BEAMS: &str =
+    "for programs that read voltages of beams: `frb_beamformer` computes intensities by itself";
 /// Types of each name that are tried: one of them has lengths that fit.
 const TRIED: usize = 6;
 
@@ -128,7 +143,7 @@ fn page() -> String {
     let mut page = format!(
         "# Types of streams\n\n{NOTE}\nEvery output has a type: the type of its elements, and its axes, the slowest first \
          (`packed`: integers of 2 to 16 bits without padding).\nThe table lists the types that kinds write in their \
-         examples and conformance cases, and for each the kinds that read it.\nLengths and rates must fit as well: \
+         examples and conformance cases, and for each the kinds that read it, or its purpose if no other kind than those below reads it.\nLengths and rates must fit as well: \
          `fxgraph validate` names those that do not.\n\nThese kinds read every type: {}, and [`python`](kinds/python.md) \
          with a class for it.\n{} change the type of the elements and the order of the axes of nearly every type, and are \
          not repeated, either.\nThe types of {} are those that their parameters state.\n\n\
@@ -139,7 +154,16 @@ fn page() -> String {
     );
     of_all.extend(REARRANGE);
     for (name, of_type, kinds) in &rows {
-        let readers = links(&mut kinds.iter().filter(|kind| !of_all.contains(*kind)));
+        let mut readers = links(&mut kinds.iter().filter(|kind| !of_all.contains(*kind)));
+        let reason = RECORDED.iter().find(|(recorded, _)| recorded == name);
+        assert_eq!(
+            reason.is_some(),
+            readers == "-",
+            "{name}: a kind reads it, or there is a reason"
+        );
+        if let Some((_, reason)) = reason {
+            readers = (*reason).to_owned();
+        }
         let _ = writeln!(page, "| `{name}` | {} | {readers} |", links(&mut of_type.kinds.iter()));
     }
     assert!(rows.len() > 20, "{} types", rows.len());

@@ -35,8 +35,8 @@ impl Stack {
     pub(super) fn of_antennas(detect: &Detect, port: &PortType) -> Checked<Self> {
         let input = Stacked::of_port(port, DTYPES)?;
         let of_sum = if detect.antennas == Antennas::Sum { input.antennas } else { 1 };
-        let outer =
-            (detect.antennas == Antennas::Separate).then(|| Axis::new("antenna", input.antennas));
+        // With the numbers of the antennas.
+        let outer = (detect.antennas == Antennas::Separate).then(|| port.axes[1].clone());
         Self::checked(detect, port, (input, false), of_sum, outer)
     }
 

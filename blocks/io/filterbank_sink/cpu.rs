@@ -119,9 +119,9 @@ impl Sink {
         let rawdatafile = format!("fxgraph {version} {} {hash}", env.name);
         let mut files = Vec::with_capacity(self.shape.beams.len());
         for beam in 0..self.shape.beams.len() {
-            let path = self.parameters.file(timestamp, beam);
+            let path = self.parameters.file(&self.shape, timestamp, beam);
             let overwrites = self.parameters.overwrite;
-            let ibeam = if self.shape.has_beams { beam as i32 + 1 } else { 0 };
+            let ibeam = if self.shape.header.nbeams > 0 { beam as i32 + 1 } else { 0 };
             let rawdatafile = rawdatafile.clone();
             let of_file = self.shape.header.clone();
             let header = Header { tstart_mjd, ibeam, rawdatafile, ..of_file }.to_bytes();
@@ -343,7 +343,7 @@ impl Block for Sink {
         // Reports a path that cannot be written before the flowgraph runs. Nothing is written yet: if another block
         // fails to start, an earlier file must survive.
         for beam in 0..self.shape.beams.len() {
-            let path = self.parameters.path.replace(super::BEAM, &beam.to_string());
+            let path = self.shape.path(&self.parameters.path, beam);
             try_to_write(&self.parameters.path.with(path), self.parameters.overwrite)?;
         }
         Ok(())

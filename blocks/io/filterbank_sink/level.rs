@@ -42,7 +42,10 @@ impl Level {
             // The difference of two values has twice their variance.
             levels: OutputLevels::measuring(
                 ("the changes between spectra of ", help),
-                (0..beams).map(|beam| format!("beam{beam}")),
+                (0..beams).map(|beam| {
+                    let axis = shape.file_axis.as_ref().map_or("beam", |axis| axis.name);
+                    format!("{axis}{}", shape.number(beam).unwrap_or_else(|| "0".to_owned()))
+                }),
                 (2 * measured * pairs, units_per_second),
                 "raise `scale`",
                 env,

@@ -18,11 +18,9 @@ use fxgraph::{
 use fxgraph_formats::filterbank::{Header, Quantiser, declination, right_ascension};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use shape::Shape;
+use shape::{FILE_AXES, Shape, placeholder};
 
-/// Placeholder of the number of the beam in a path.
-const BEAM: &str = "{beam}";
-/// Largest number of beams, which are files that are open at the same time.
+/// Largest number of beams or antennas, which are files that are open at the same time.
 const MOST_BEAMS: usize = 4096;
 
 /// Values that are written for missing data.
@@ -40,8 +38,8 @@ pub enum Fill {
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "filterbank_sink", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct FilterbankSink {
-    /// File to write, ending in `.fil`; `{beam}` is replaced by the number of the beam, `{timestamp}` by the timestamp
-    /// of the first spectrum. Directories are created. If the file exists, the next free name is used: `x_2.fil`,
+    /// File to write, ending in `.fil`; `{beam}` or `{antenna}` is replaced by the number of the beam or antenna, `{timestamp}`
+    /// by the timestamp of the first spectrum. Directories are created. If the file exists, the next free name is used: `x_2.fil`,
     /// `x_3.fil`, ...
     pub path: WrittenPath,
     /// Overwrites an existing file, unless this process has recorded it.
@@ -88,10 +86,10 @@ impl FilterbankSink {
         Quantiser { nbits: self.bits, scale: self.scale, offset: self.offset }
     }
 
-    /// File of a beam that begins with the spectrum at `timestamp`.
-    fn file(&self, timestamp: u128, beam: usize) -> WrittenPath {
+    /// File of a beam or antenna that begins with the spectrum at `timestamp`.
+    fn file(&self, shape: &Shape, timestamp: u128, beam: usize) -> WrittenPath {
         let path = self.path.replace(PLACEHOLDER, &timestamp.to_string());
-        self.path.with(path.replace(BEAM, &beam.to_string()))
+        self.path.with(shape.path(&path, beam))
     }
 
     /// Right ascension and declination as in a header.
@@ -160,8 +158,7 @@ impl KindSpec for FilterbankSink {
     fn resources(block: &Configured<Self>) -> Resources {
         let (parameters, shape) = (&block.parameters, &block.shape);
         let beams = shape.beams.len();
-        let path =
-            |beam: usize| parameters.path.with(parameters.path.replace(BEAM, &beam.to_string()));
+        let path = |beam: usize| parameters.path.with(shape.path(&parameters.path, beam));
         Resources {
             host_bytes: shape.scratch_bytes(),
             fixes_band: true,
@@ -174,14 +171,21 @@ impl KindSpec for FilterbankSink {
 impl FilterbankSink {
     fn refuse_beams(&self, shape: &Shape) -> Option<Refusal> {
         let beams = shape.beams.len();
-        if beams > 1 && !self.path.contains(BEAM) {
-            let message = format!("`path` must contain {{beam}} for {beams} beams");
-            let help = "write a name such as beam_{beam}.fil";
-            return Some(Refusal::parameter("path", message).help(help));
-        }
-        if !shape.has_beams && self.path.contains(BEAM) {
-            let message = "`path` must not contain {beam}, because the input has no axis `beam`";
-            return Some(Refusal::parameter("path", message));
+        let of_files = shape.file_axis.as_ref().map(|axis| axis.name);
+        for axis in FILE_AXES {
+            let placeholder = placeholder(axis);
+            let is_there = self.path.contains(&placeholder);
+            if of_files == Some(axis) && beams > 1 && !is_there {
+                let message = format!("`path` must contain {placeholder} for {beams} {axis}s");
+                let help = format!("write a name such as {axis}_{placeholder}.fil");
+                return Some(Refusal::parameter("path", message).help(help));
+            }
+            if of_files != Some(axis) && is_there {
+                let message = format!(
+                    "`path` must not contain {placeholder}, because the input has no axis `{axis}`"
+                );
+                return Some(Refusal::parameter("path", message));
+            }
         }
         None
     }

@@ -4,7 +4,7 @@ use super::MOST_BEAMS;
 use crate::io::validity_counts::{Place, places};
 use bytemuck::AnyBitPattern;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Clock, Dtype, Frame, NotOnHost, PortType, Refusal};
+use fxgraph::{At, Axis, Clock, Dtype, Frame, NotOnHost, PortType, Refusal};
 use fxgraph_formats::filterbank::Header;
 use half::f16;
 
@@ -39,14 +39,14 @@ impl Offsets {
 pub struct Shape {
     /// Spectra of a frame.
     pub spectra: Offsets,
-    /// Beams, each with a file of its own.
+    /// Beams or antennas, each with a file of its own.
     pub beams: Offsets,
     /// Products of polarisations: IFs of the file.
     pub products: Offsets,
     /// Channels.
     pub channels: Offsets,
-    /// Whether the input has an axis of beams.
-    pub has_beams: bool,
+    /// Axis of these beams or antennas, if the input has one.
+    pub file_axis: Option<Axis>,
     /// Number of values in a complete sum; 1 if the values are no sums.
     pub full: u32,
     /// Header without the time of the first spectrum.
@@ -63,8 +63,15 @@ pub struct Shape {
 /// Element types of the values.
 const DTYPES: [Dtype; 8] =
     [Dtype::F32, Dtype::F64, Dtype::F16, Dtype::U8, Dtype::I8, Dtype::I16, Dtype::I32, Dtype::I64];
+/// Axes along which each element has a file of its own.
+pub(super) const FILE_AXES: [&str; 2] = ["beam", "antenna"];
 const HELP: &str = "connect the output of `detect`, f32 [spectrum][product][channel], or intensities of beams, \
                     f32 [spectrum][channel][beam]";
+
+/// Placeholder of the number of an element of a file axis in a path.
+pub(super) fn placeholder(axis: &str) -> String {
+    format!("{{{axis}}}")
+}
 
 fn refuse_axes(message: impl Into<String>) -> Vec<Refusal> {
     vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(HELP)]
@@ -77,10 +84,13 @@ impl Shape {
             let message = format!("`filterbank_sink` writes real numbers, got `{input}`");
             return Err(vec![Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(HELP)]);
         }
-        let is_known =
-            |name: &str| ["spectrum", "channel", "product", "pol", "beam"].contains(&name);
+        let is_known = |name: &str| {
+            ["spectrum", "channel", "product", "pol", "beam", "antenna"].contains(&name)
+        };
         let len = |name| input.axis_len(name);
-        let is_double = len("product").is_some() && len("pol").is_some();
+        let is_double = [["product", "pol"], FILE_AXES]
+            .iter()
+            .any(|names| names.iter().all(|name| len(name).is_some()));
         if len("channel").is_none() || is_double || !input.axes.iter().all(|a| is_known(a.name)) {
             return Err(refuse_axes(format!(
                 "`filterbank_sink` cannot read the axes of `{input}`"
@@ -96,11 +106,13 @@ impl Shape {
                 |n| Offsets::new(places[n], input.axes[n].len),
             )
         };
-        let (spectra, beams) = (offsets(&["spectrum"]), offsets(&["beam"]));
+        let (spectra, beams) = (offsets(&["spectrum"]), offsets(&FILE_AXES));
         let (products, channels) = (offsets(&["product", "pol"]), offsets(&["channel"]));
         if beams.len() > MOST_BEAMS {
-            let message =
-                format!("the input must have at most {MOST_BEAMS} beams, got {}", beams.len());
+            let message = format!(
+                "the input must have at most {MOST_BEAMS} beams or antennas, got {}",
+                beams.len()
+            );
             return Err(refuse_axes(message));
         }
         let clock = &input.clock;
@@ -127,6 +139,7 @@ impl Shape {
             all
         });
         let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let file_axis = input.axes.iter().find(|axis| FILE_AXES.contains(&axis.name)).cloned();
         let has_beams = len("beam").is_some();
         let header = Header {
             nchans: whole(channels.len()),
@@ -147,7 +160,7 @@ impl Shape {
             beams,
             products,
             channels,
-            has_beams,
+            file_axis,
             full: input.validity.full,
             header,
             step,
@@ -155,6 +168,20 @@ impl Shape {
             dtype: input.dtype,
             distinct,
         })
+    }
+
+    /// Number of beam `beam`, or number of the antenna; `None` without such an axis.
+    pub fn number(&self, beam: usize) -> Option<String> {
+        let axis = self.file_axis.as_ref()?;
+        Some(axis.labels.get(beam).cloned().unwrap_or_else(|| beam.to_string()))
+    }
+
+    /// `path` with the number of the beam or antenna in its place.
+    pub fn path(&self, path: &str, beam: usize) -> String {
+        match (&self.file_axis, self.number(beam)) {
+            (Some(axis), Some(number)) => path.replace(&placeholder(axis.name), &number),
+            _ => path.to_owned(),
+        }
     }
 
     /// Number of values of a spectrum of one beam.

@@ -320,6 +320,31 @@ fn beams_have_a_file_each() {
 }
 
 #[test]
+fn antennas_have_a_file_each_with_their_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("{antenna}_{timestamp}.fil");
+    let antenna = Axis::labelled("antenna", ["7", "3"]);
+    let axes =
+        vec![antenna.clone(), Axis::new("spectrum", SPECTRA), Axis::new("channel", CHANNELS)];
+    let axes_of_counts = vec![antenna, Axis::new("spectrum", SPECTRA)];
+    let validity = ValidityType { axes: axes_of_counts, full: 4 };
+    let port = PortType { axes, validity, ..port() };
+    // The payload counts 0, 1, 2, 10, 11, 12, 100, ...: antenna 3 begins with element 12.
+    write(&sink(&path), &port, &[(0, &[4, 4, 4, 4, 1, 1, 0, 1])]).unwrap();
+    let values = |antenna: u32| {
+        let (header, data) = load(&folder.path().join(format!("{antenna}_1000.fil")));
+        assert_eq!((header.nifs, header.nbeams, header.ibeam), (1, 0, 0));
+        let values = data.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b));
+        values.collect::<Vec<f32>>()
+    };
+    let sums = [0, 1, 2, 10, 11, 12, 100, 101, 102, 110, 111, 112].map(|n: u16| f32::from(n));
+    assert_eq!(values(7), sums.map(|sum| sum / 4.0));
+    let mut means = sums.map(|sum| sum + 200.0);
+    means[6..9].fill(0.0);
+    assert_eq!(values(3), means);
+}
+
+#[test]
 fn files_are_rotated_and_named_by_their_first_timestamp() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x_{timestamp}.fil");
@@ -381,7 +406,15 @@ fn stream_without_frequencies_or_other_axes_is_rejected() {
         ..port()
     };
     assert!(message(&axes(&["spectrum", "product"])).contains("cannot read the axes"));
-    assert!(message(&axes(&["spectrum", "antenna", "channel"])).contains("cannot read the axes"));
+    assert!(message(&axes(&["spectrum", "tap", "channel"])).contains("cannot read the axes"));
+    assert!(
+        message(&axes(&["antenna", "beam", "spectrum", "channel"]))
+            .contains("cannot read the axes")
+    );
+    assert_eq!(
+        message(&axes(&["antenna", "spectrum", "channel"])),
+        "`path` must contain {antenna} for 4 antennas"
+    );
     assert!(
         message(&axes(&["spectrum", "channel", "beam"])).contains("`path` must contain {beam}")
     );
