@@ -54,7 +54,17 @@ fn run_flowgraph(directory: &Path, yaml: &str) {
 /// Runs the Python script `tests/formats/SCRIPT` with `arguments` in `directory`, checks that it succeeds, and
 /// returns what it printed.
 fn script(directory: &Path, script: &str, arguments: &[&str]) -> String {
-    let interpreter = python::environment("tests-formats", "tests/formats/requirements.txt");
+    script_in(("tests-formats", "tests/formats/requirements.txt"), directory, script, arguments)
+}
+
+/// Like [`script`], with the packages of an environment.
+fn script_in(
+    (name, requirements): (&str, &str),
+    directory: &Path,
+    script: &str,
+    arguments: &[&str],
+) -> String {
+    let interpreter = python::environment(name, requirements);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/formats").join(script);
     let mut command = Command::new(interpreter.unwrap());
     command.arg(path).args(arguments).current_dir(directory);

@@ -1,12 +1,10 @@
-//! From samples that NumPy makes to an image of WSClean, which must have the source at its place.
+//! From samples that NumPy makes to images of WSClean and CASA, which must have the source at its place.
 
-use super::{needs, run_flowgraph, script};
+use super::{needs, run_flowgraph, script, script_in};
 
-/// Images an array of eight antennas that sample in `zone`.
-fn source_is_at_its_place(zone: u32) {
-    if !needs::formats() || !needs::wsclean() {
-        return;
-    }
+/// A directory with the visibilities of an array of eight antennas that sample in `zone` and count from
+/// `first_antenna_number`, in `sky.uvh5`.
+fn visibilities(zone: u32, first_antenna_number: u32) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let places = script(folder.path(), "uvh5_image.py", &["make", &zone.to_string()]);
     let places = places.trim();
@@ -44,11 +42,21 @@ blocks:
     input: x
     parameters:
       path: sky.uvh5
+      first_antenna_number: {first_antenna_number}
       telescope: {{name: laboratory, latitude_degrees: -30.7, longitude_degrees: 21.4, height_metres: 1000}}
       antennas_enu_metres: {places}
 "#
         ),
     );
+    folder
+}
+
+/// Images an array of eight antennas that sample in `zone`, with WSClean.
+fn source_is_at_its_place(zone: u32) {
+    if !needs::formats() || !needs::wsclean() {
+        return;
+    }
+    let folder = visibilities(zone, 0);
     let said = script(folder.path(), "uvh5_image.py", &["image", "sky.uvh5"]);
     assert!(said.contains("degrees from the source"), "{said}");
 }
@@ -61,4 +69,20 @@ fn source_is_at_its_place_in_an_image() {
 #[test]
 fn source_of_an_inverted_spectrum_is_at_its_place_in_an_image() {
     source_is_at_its_place(2);
+}
+
+#[test]
+fn casa_imports_uvfits_and_images_the_source_at_its_place() {
+    if !needs::formats() || !needs::casa() {
+        return;
+    }
+    for zone in [1, 2] {
+        // UVFITS counts antennas from 1; CASA fails at an antenna 0.
+        let folder = visibilities(zone, 1);
+        let place = script(folder.path(), "uvh5_image.py", &["uvfits", "sky.uvh5"]);
+        let place = Vec::from_iter(place.split_whitespace());
+        let arguments = [&["field.uvfits"][..], &place].concat();
+        let said = script_in(needs::CASA, folder.path(), "uvh5_casa.py", &arguments);
+        assert!(said.contains("degrees from the source"), "zone {zone}: {said}");
+    }
 }

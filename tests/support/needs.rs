@@ -22,6 +22,14 @@ pub fn formats() -> bool {
     is_met(python::environment("tests-formats", "tests/formats/requirements.txt").map(drop))
 }
 
+/// CASA, of tests/formats/casa.txt.
+pub const CASA: (&str, &str) = ("tests-casa", "tests/formats/casa.txt");
+
+/// CASA, which imports and images files.
+pub fn casa() -> bool {
+    is_met(python::environment(CASA.0, CASA.1).map(drop))
+}
+
 /// The schemas of Kubernetes, of tests/kubernetes.txt.
 pub fn kubernetes() -> bool {
     is_met(python::environment("tests-kubernetes", "tests/kubernetes.txt").map(drop))
