@@ -20,6 +20,9 @@ const TURN_BYTES: usize = 4 << 20;
 /// Time after the stop heap in which packets that it overtook arrive.
 const AFTER_STOP: Duration = Duration::from_millis(100);
 
+/// Longest time between two looks at the clock in which the thread listens.
+const MOST_STEP: Duration = TICK.saturating_mul(2);
+
 /// A running source.
 pub struct Source {
     parameters: StreamSource,
@@ -63,26 +66,31 @@ impl Block for Source {
     }
 }
 
-/// A link, and the time by which the silence of the sender is judged: it stands still while the thread waits for a frame,
-/// because packets that come meanwhile are read later.
+/// A link, and the time by which the silence of the sender is judged. Packets that come while the thread waits for a frame,
+/// or while the program is stopped, are read later: such a time counts as [`MOST_STEP`].
 struct Timed<'a> {
     link: &'a mut Link,
-    waited: Duration,
+    time: Instant,
+    looked: Instant,
 }
 
-impl Timed<'_> {
-    fn now(&self) -> Instant {
+impl<'a> Timed<'a> {
+    fn new(link: &'a mut Link) -> Self {
         let now = Instant::now();
-        now.checked_sub(self.waited).unwrap_or(now)
+        Self { link, time: now, looked: now }
+    }
+
+    fn now(&mut self) -> Instant {
+        let now = Instant::now();
+        self.time += now.saturating_duration_since(self.looked).min(MOST_STEP);
+        self.looked = now;
+        self.time
     }
 }
 
 impl Frames for Timed<'_> {
     fn take(&mut self) -> Option<FrameMut> {
-        let began = Instant::now();
-        let frame = self.link.take();
-        self.waited += began.elapsed();
-        frame
+        self.link.take()
     }
 
     fn push(&mut self, frame: FrameMut) {
@@ -150,7 +158,7 @@ impl Receiving {
     /// Receives until the stream ends; returns the reason.
     fn listen(&mut self, port: Port, link: &mut Link) -> Result<String, BlockError> {
         let mut receiver = port.receiver(TURN_BYTES, Reports::new(&self.env.events));
-        let mut frames = Timed { link, waited: Duration::ZERO };
+        let mut frames = Timed::new(link);
         while !frames.link.stopping() {
             let Self { window, .. } = self;
             let mut now = None;

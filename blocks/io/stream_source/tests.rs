@@ -533,6 +533,28 @@ fn heap_of_a_slow_stream_does_not_wait_for_the_window() {
 }
 
 #[test]
+fn rest_of_a_heap_comes_after_its_sender_was_stopped() {
+    let port = voltages();
+    let all = packets(&port, &in_a_row(0..2), json!({"packet_payload_bytes": 64}));
+    let data: Vec<Vec<u8>> = all.into_iter().filter(|packet| is_data(packet)).collect();
+    let mut bench = Bench::new(&port);
+    bench.receive(&data[..data.len() - 2], SENDER);
+    bench.wait(2);
+    bench.receive(&data[data.len() - 2..data.len() - 1], SENDER);
+    assert_eq!(bench.out.frames.len(), 1);
+    // A sender that does not come back.
+    bench.wait(4);
+    assert_eq!(bench.out.frames.len(), 2);
+    assert_eq!((bench.counter("heaps_incomplete"), bench.counter("heaps_stray")), (1, 0));
+
+    let mut bench = Bench::new(&port);
+    bench.receive(&data[..data.len() - 2], SENDER);
+    bench.wait(2);
+    bench.receive(&data[data.len() - 2..], SENDER);
+    in_a_row(0..2).iter().for_each(|sent| bench.assert_whole(sent.number as usize, *sent));
+}
+
+#[test]
 fn items_that_come_after_other_packets_of_their_heap_are_used() {
     let port = voltages();
     let all = packets(&port, &in_a_row(0..2), json!({"packet_payload_bytes": 64}));

@@ -19,10 +19,11 @@ use run::{Run, Stopped};
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
-/// Least and largest time without packets of the stream after which a heap does not wait any longer, and after which an
-/// earlier run or an earlier position of the sender may take the stream over. Between them it is two frames: a sender
-/// spreads the packets of a frame over its duration.
+/// Least and largest time without packets of the stream after which heaps do not wait any longer, and an earlier run or an earlier position of the sender
+/// may take the stream over. Between them it is two frames: a sender spreads the packets of a frame over its duration.
 const SILENCE_SECONDS: (f64, f64) = (1.0, 3600.0);
+/// Least such time after which the newest heap does not wait any longer for its rest: the sender may have been stopped.
+const STOPPED: Duration = Duration::from_secs(3);
 /// Heaps outside the stream that are assembled at a time: descriptors, and other runs of the sender.
 const CANDIDATES: usize = 2;
 
@@ -184,10 +185,15 @@ impl Window {
 
     /// Completes heaps that have waited for too long at the time `now`.
     pub fn tick(&mut self, now: Instant, frames: &mut dyn Frames) {
-        if self.is_silent(now) {
-            while let Some(index) = self.first() {
-                self.emit(index, frames);
+        while let Some(index) = self.first() {
+            let has_later =
+                (0..self.open.len()).any(|other| other != index && self.is_current(other));
+            let may_go_on = !has_later && !self.open[index].is_whole();
+            let least = if may_go_on { STOPPED } else { Duration::ZERO };
+            if self.silence(now).is_some_and(|silence| silence <= self.patience.max(least)) {
+                break;
             }
+            self.emit(index, frames);
         }
         let patience = self.patience;
         let is_old = |heap: &Heap| now.saturating_duration_since(heap.heard) > patience;
