@@ -5,6 +5,8 @@
 mod needs;
 #[path = "support/python.rs"]
 mod python;
+#[path = "support/stops.rs"]
+mod stops;
 
 use std::fs;
 use std::net::UdpSocket;
@@ -36,11 +38,11 @@ fn fxgraph() -> Command {
 }
 
 #[test]
-fn every_flowgraph_passes_its_own_tests() {
+fn every_flowgraph_passes_its_own_tests_while_it_is_stopped_again_and_again() {
     let folder = tempfile::tempdir().unwrap();
-    let said = succeeds(
-        fxgraph().args(["test", "--timeout", "10m"]).args(flowgraphs()).current_dir(folder.path()),
-    );
+    let mut command = fxgraph();
+    command.args(["test", "--timeout", "10m"]).args(flowgraphs()).current_dir(folder.path());
+    let said = stops::run(&mut command, folder.path(), |program| vec![program]);
     assert!(said.contains(" 0 failed"), "{said}");
     assert!(!folder.path().join("out").exists(), "tests do not write to the user's directory");
     for file in flowgraphs() {

@@ -3,6 +3,8 @@
 
 #[path = "support/dumps.rs"]
 mod dumps;
+#[path = "support/stops.rs"]
+mod stops;
 
 use dumps::dumps;
 use std::fs;
@@ -98,6 +100,28 @@ fn array_of_two_x_engines_gives_the_same_visibilities_in_one_process_and_in_part
         let whole = whole.inspect(|(time, dump)| assert!(**dump == one[*time], "dump at {time}"));
         let whole = whole.count();
         assert!(whole >= 5, "{whole} of {} dumps of X-engine {engine} are whole", parts.len());
+    }
+}
+
+/// The hosts send samples and spectra to each other by multicast. At this rate their sockets hold what arrives while they are
+/// stopped.
+#[test]
+fn array_of_processes_loses_nothing_while_each_of_them_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = ["--set", "dumps=40", "--set", "adc_sample_rate_hz=214000", "--set", "antennas=2"];
+    let one = [&["run", "example:20_array"][..], &set, &["--set", "out=one"]].concat();
+    let done = run(&one, folder.path());
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let parts = ["--set", "out=parts", "--as-parts", "-o", "run"];
+    let parts = [&["run", "example:20_array"][..], &set, &parts].concat();
+    let mut parts_run = fxgraph();
+    parts_run.args(parts).current_dir(folder.path());
+    let said = stops::run(&mut parts_run, folder.path(), stops::children);
+    for engine in ["0", "1"] {
+        let one = dumps(&folder.path().join("one").join(engine), "visibilities");
+        let parts = dumps(&folder.path().join("parts").join(engine), "visibilities");
+        assert_eq!(one.len(), 40);
+        assert!(one == parts, "X-engine {engine}: {} dumps\n{said}", parts.len());
     }
 }
 
