@@ -10,7 +10,7 @@ use fxgraph::Control;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -45,6 +45,8 @@ impl Permission {
 #[derive(Clone)]
 pub(crate) struct App {
     pub control: Control,
+    /// When the server was made.
+    pub began: SystemTime,
     pub permission: Permission,
     /// Largest body of a request, in bytes.
     pub body_bytes: usize,
@@ -61,6 +63,7 @@ impl App {
     pub fn new(control: Control, permission: Permission, body_bytes: usize) -> Self {
         Self {
             control,
+            began: SystemTime::now(),
             permission,
             body_bytes,
             live: Arc::default(),

@@ -100,7 +100,7 @@ impl Alert {
 
 /// Alerts about a flowgraph of any size: each query finds the processes and blocks concerned.
 #[allow(clippy::too_many_lines, reason = "a list of alerts")]
-fn alerts(queries: &Queries, name: &str) -> [Alert; 15] {
+fn alerts(queries: &Queries, name: &str) -> [Alert; 16] {
     let select = |family, conditions| queries.select(family, conditions);
     let grown = |family| format!("increase({}[5m]) > 0", select(family, ""));
     // Side branches drop frames because the flowgraph says so, which is no cause of alarm.
@@ -145,11 +145,12 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 15] {
             "{{ $labels.block }} at {{ $labels.instance }} failed; see the cause in the events",
         ),
         Alert::new(
+            // With all blocks that lack data because another one does.
             "FxgraphDataLost",
-            format!("{} {must_keep_up}", grown(metrics::LOSSES)),
+            format!("count by ({PROCESS}) ({} {must_keep_up})", grown(metrics::LOSSES)),
             "0s",
             "warning",
-            "data are missing or dropped at {{ $labels.block }} of {{ $labels.instance }}; its counters name the cause",
+            "{{ $value }} blocks of {{ $labels.instance }} lack or drop data; its events `data_lost` name them and the cause",
         ),
         Alert::new(
             "FxgraphBusy",
@@ -172,6 +173,16 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 15] {
             "warning",
             format!(
                 "flowgraph {name} at {{{{ $labels.instance }}}} has less than 10 % headroom to real time"
+            ),
+        ),
+        // A process that fails soon after each start is scraped now and then, too seldom or too often for the others.
+        Alert::new(
+            "FxgraphRestarting",
+            format!("changes({}[10m]) > 2", select(metrics::START, "")),
+            "0s",
+            "critical",
+            format!(
+                "flowgraph {name} at {{{{ $labels.instance }}}} was started again {{{{ $value }}}} times within 10 minutes: the last lines of its log name the cause"
             ),
         ),
         // One alert per process and reason: with the last digitiser all its sources fall silent.

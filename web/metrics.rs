@@ -73,6 +73,8 @@ families! {
         "1 for the current state of the flowgraph. failed: a fault of a block ended it, see its event.";
     ELAPSED "fxgraph_flowgraph_elapsed_seconds" &[],
         "Time since the first frame. If it decreases, the flowgraph was started again.";
+    START "fxgraph_process_start_time_seconds" &[],
+        "Unix time at which the process began to serve. If it changes again and again, the process fails and is started again.";
     MEMORY "fxgraph_process_resident_memory_bytes" &[],
         "Resident memory of the process. Constant while frames flow: if it grows, report a bug.";
     EVENTS "fxgraph_events_total" &["kind"],
@@ -233,6 +235,8 @@ fn flowgraph(page: &mut Page, app: &App, plan: &Plan) {
     page.gauge(STATE, states);
     let elapsed = app.control.elapsed().as_secs_f64();
     page.gauge(ELAPSED, [(NONE, elapsed)].into_iter());
+    let began = app.began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    page.gauge(START, [(NONE, began)].into_iter());
     let memory = resident_bytes().map(|bytes| (NONE, bytes as f64));
     page.gauge(MEMORY, memory.into_iter());
     let events = app.events.counts(&app.control).into_iter();

@@ -158,7 +158,7 @@ fn dashboard_writes_rules_that_promtool_accepts() {
     promtool.args(["check", "rules", "rules.yaml"]).current_dir(folder.path());
     let output = promtool.output().expect(PROMETHEUS);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("SUCCESS: 15 rules found"), "{said}");
+    assert!(output.status.success() && said.contains("SUCCESS: 16 rules found"), "{said}");
     // The number of rules does not depend on the number of blocks.
     let sinks = (0..20).map(|n| format!("  more{n}: {{kind: null_sink, input: source}}\n"));
     let larger = ENDLESS.to_owned() + &sinks.collect::<String>();
@@ -196,7 +196,8 @@ fn dashboard_writes_rules_that_promtool_accepts() {
 
 /// Metrics of five processes of one flowgraph and of a fleet: the third one dies after ten minutes, the fourth one lags,
 /// sends late, and its level falls, the digitisers of the fifth one end, which must be one alert; a part of the fleet dies,
-/// and another one stalls. A side branch of the fourth one is stalled, which is no alert.
+/// and another one stalls. A side branch of the fourth one is stalled, which is no alert. Two blocks of the first one lose
+/// data, which is one alert, and the second one is started again and again.
 const PROCESSES: &str = r#"
 rule_files: [rules.yaml]
 evaluation_interval: 15s
@@ -230,6 +231,11 @@ tests:
       - {series: 'fxgraph_clock_difference_seconds{flowgraph="endless",job="f",instance="a:1",block="source"}', values: '-0.1x100'}
       - {series: 'fxgraph_delay_models_expired{flowgraph="endless",job="f",instance="d:1",block="f"}', values: '0x20 2x80'}
       - {series: 'fxgraph_delay_models_expired{flowgraph="endless",job="f",instance="a:1",block="f"}', values: '0x100'}
+      - {series: 'fxgraph_process_start_time_seconds{flowgraph="endless",job="f",instance="a:1"}', values: '1x20 2x80'}
+      - {series: 'fxgraph_process_start_time_seconds{flowgraph="endless",job="f",instance="b:1"}', values: '1x30 2 _ 3 _ 4x60'}
+      - {series: 'fxgraph_block_losses_total{flowgraph="endless",job="f",instance="a:1",block="sink"}', values: '0x50 3x50'}
+      - {series: 'fxgraph_block_losses_total{flowgraph="endless",job="f",instance="a:1",block="source"}', values: '0x50 2x50'}
+      - {series: 'fxgraph_block_expected_rate_hertz{flowgraph="endless",job="f",instance="a:1",block="source"}', values: '100x100'}
       - {series: 'fxgraph_block_expected_rate_hertz{flowgraph="endless",job="f",instance="a:1",block="sink"}', values: '100x100'}
       - {series: 'fxgraph_block_input_frames_total{flowgraph="endless",job="f",instance="a:1",block="sink"}', values: '0+1500x100'}
       - {series: 'fxgraph_block_output_frames_total{flowgraph="endless",job="f",instance="a:1",block="sink"}', values: '0x100'}
@@ -250,6 +256,17 @@ tests:
             exp_annotations: {summary: 'no frames pass e:1 for 10m 15s: the source waits for data; its events `stalled` name the blocks', page_url: 'http://e:1/', runbook_url: 'http://e:1/docs/how_to/monitoring.html#3-alerts'}
           - exp_labels: {severity: critical, flowgraph: endless, job: f, instance: 'fleet:1', part: 'y', reason: input frames are waiting}
             exp_annotations: {summary: 'no frames pass fleet:1 for 10m 15s: input frames are waiting; its events `stalled` name the blocks', page_url: 'http://fleet:1/', runbook_url: 'http://fleet:1/docs/how_to/monitoring.html#3-alerts'}
+      - {eval_time: 12m, alertname: FxgraphDataLost, exp_alerts: []}
+      - eval_time: 15m
+        alertname: FxgraphDataLost
+        exp_alerts:
+          - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'a:1'}
+            exp_annotations: {summary: '2 blocks of a:1 lack or drop data; its events `data_lost` name them and the cause', page_url: 'http://a:1/', runbook_url: 'http://a:1/docs/how_to/monitoring.html#3-alerts'}
+      - eval_time: 15m
+        alertname: FxgraphRestarting
+        exp_alerts:
+          - exp_labels: {severity: critical, flowgraph: endless, job: f, instance: 'b:1'}
+            exp_annotations: {summary: 'flowgraph endless at b:1 was started again 3 times within 10 minutes: the last lines of its log name the cause', page_url: 'http://b:1/', runbook_url: 'http://b:1/docs/how_to/monitoring.html#3-alerts'}
       - eval_time: 15m
         alertname: FxgraphPartUnhealthy
         exp_alerts:
