@@ -36,6 +36,7 @@ mod lane;
 mod map;
 mod memory;
 mod nvml;
+mod payload;
 mod readout;
 mod status;
 pub mod transfer;
@@ -50,10 +51,9 @@ pub use fxgraph_core::gpu::{Defines, Needs, ProgramSource, Properties, Source, T
 pub use kernel::{Arg, Grid, Kernel, Program};
 pub use lane::{IN_FLIGHT, Lane};
 pub use map::{Frames, GpuJob, GpuMap, GpuMapped};
-pub use memory::{
-    DeviceAllocator, DeviceArray, InUse, Pinned, PinnedAllocator, SLACK_BYTES, frame_address,
-};
+pub use memory::{DeviceArray, InUse, Pinned, SLACK_BYTES};
 pub use nvml::GpuState;
+pub use payload::{DeviceAllocator, PinnedAllocator, frame_address, pool_bytes};
 pub use readout::Readout;
 pub use readout::payload;
 pub use tuning::{Choice, Tuning, TuningError};

@@ -9,8 +9,6 @@ use super::{CudaError, Device, calls};
 use bytemuck::Pod;
 use cudarc::driver::{result, sys};
 use fxgraph_core::error::BlockError;
-use fxgraph_core::frame::{Allocator, DeviceBuffer, Frame, HostBuffer, OutOfMemory, Storage};
-use std::any::Any;
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -35,7 +33,7 @@ impl<M> Shared<M> {
 }
 
 /// Allocator of memory, which frees it.
-enum Owner {
+pub(super) enum Owner {
     Device(Arc<Device>),
     /// The host's heap, in tests without a GPU.
     #[cfg(test)]
@@ -44,13 +42,13 @@ enum Owner {
 
 impl Owner {
     #[cfg(test)]
-    fn heap(bytes: usize) -> (Self, *mut c_void) {
+    pub(super) fn heap(bytes: usize) -> (Self, *mut c_void) {
         let layout = std::alloc::Layout::from_size_align(bytes.max(1), 64).unwrap();
         // SAFETY: the size is not 0.
         (Self::Heap(layout), unsafe { std::alloc::alloc_zeroed(layout) }.cast())
     }
 
-    fn device(&self) -> &Arc<Device> {
+    pub(super) fn device(&self) -> &Arc<Device> {
         match self {
             Self::Device(device) => device,
             #[cfg(test)]
@@ -61,20 +59,19 @@ impl Owner {
 
 /// Device memory, freed on drop.
 pub(super) struct Allocation {
-    owner: Owner,
-    address: u64,
-    bytes: usize,
+    pub owner: Owner,
+    pub address: u64,
 }
 
 impl Allocation {
-    fn new(device: &Arc<Device>, bytes: usize) -> Result<Self, CudaError> {
+    pub fn new(device: &Arc<Device>, bytes: usize) -> Result<Self, CudaError> {
         device.bind()?;
         calls::count_allocation();
         let failed = CudaError::driver("allocating GPU memory");
         let whole = bytes + SLACK_BYTES;
         // SAFETY: the memory is owned by the result, which frees it once.
         let address = unsafe { result::malloc_sync(whole) }.map_err(&failed)?;
-        let allocation = Self { owner: Owner::Device(Arc::clone(device)), address, bytes };
+        let allocation = Self { owner: Owner::Device(Arc::clone(device)), address };
         // SAFETY: exactly the bytes just allocated.
         unsafe { result::memset_d8_sync(address, POISON, whole) }.map_err(&failed)?;
         device.synchronise()?;
@@ -123,11 +120,10 @@ impl<T: Pod> DeviceArray<T> {
     /// Allocates an array on the host's heap, for a test driver without a GPU.
     #[cfg(test)]
     pub(super) fn on_heap(len: usize) -> Self {
-        let bytes = len * size_of::<T>();
-        let (owner, memory) = Owner::heap(bytes);
+        let (owner, memory) = Owner::heap(len * size_of::<T>());
         let address = memory.expose_provenance() as u64;
         Self {
-            memory: Shared::new(Allocation { owner, address, bytes }),
+            memory: Shared::new(Allocation { owner, address }),
             len,
             element: PhantomData,
         }
@@ -403,73 +399,5 @@ impl<T: Pod> Pinned<T> {
             (self.sent, self.fetched) = (0, 0);
             self.progress = Some(Arc::clone(progress));
         }
-    }
-}
-
-/// Payload of a frame in pinned host memory. The one job or block that owns a frame writes it; others read it only
-/// afterwards.
-struct PinnedPayload(HostMemory);
-
-impl HostBuffer for PinnedPayload {
-    fn words(&self) -> &[u128] {
-        let words = self.0.len() / size_of::<u128>();
-        // SAFETY: whole words of memory that `self` owns, whose frame is shared for reading.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), words) }
-    }
-    fn words_mut(&mut self) -> &mut [u128] {
-        let words = self.0.len() / size_of::<u128>();
-        // SAFETY: as above, and the frame is borrowed exclusively: no job owns it.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr(), words) }
-    }
-}
-
-/// Allocator of frame payloads in device memory.
-pub struct DeviceAllocator(pub Arc<Device>);
-
-/// Payload of a frame in device memory.
-struct Payload(Allocation);
-
-impl DeviceBuffer for Payload {
-    fn len_bytes(&self) -> usize {
-        self.0.bytes
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
-impl Allocator for DeviceAllocator {
-    fn allocate(&self, bytes: usize) -> Result<Storage, OutOfMemory> {
-        let memory = Allocation::new(&self.0, bytes)
-            .map_err(|_| OutOfMemory { bytes, memory: format!("cuda:{}", self.0.ordinal()) })?;
-        Ok(Storage::Device(Box::new(Payload(memory))))
-    }
-}
-
-/// Allocator of frame payloads in pinned host memory.
-pub struct PinnedAllocator(pub Arc<Device>);
-
-impl Allocator for PinnedAllocator {
-    fn allocate(&self, bytes: usize) -> Result<Storage, OutOfMemory> {
-        let memory = HostMemory::new(&self.0, bytes.next_multiple_of(size_of::<u128>()))
-            .map_err(|_| OutOfMemory { bytes, memory: "pinned".to_owned() })?;
-        Ok(Storage::Host(Box::new(PinnedPayload(memory))))
-    }
-}
-
-/// Returns the address of the payload of `frame` on `device`.
-///
-/// # Errors
-/// If the payload is not in the memory of `device`.
-pub fn frame_address(frame: &Frame, device: &Device) -> Result<u64, BlockError> {
-    let payload = match frame.storage() {
-        Storage::Device(buffer) => buffer.as_any().downcast_ref::<Payload>(),
-        Storage::Host(_) => None,
-    };
-    match payload {
-        Some(Payload(memory)) if memory.owner.device().ordinal() == device.ordinal() => {
-            Ok(memory.address)
-        }
-        _ => Err(BlockError::new(format!("the frame is not on cuda:{}", device.ordinal()))),
     }
 }

@@ -21,6 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 struct Slot {
     storage: Storage,
     header: Header,
+    /// Whether it was added after the pool was made, with an allocation of its own.
+    is_added: bool,
 }
 
 /// A fixed set of equal buffers.
@@ -32,6 +34,7 @@ pub struct Pool {
 }
 
 /// Free buffers of a pool, and its size.
+#[derive(Default)]
 struct Stock {
     /// Free buffers; the last one is taken next.
     #[allow(clippy::vec_box, reason = "slots move to frames and back; a box is one word")]
@@ -40,6 +43,47 @@ struct Stock {
     size: usize,
     /// Number of buffers that are freed when they return.
     surplus: usize,
+    /// Number of buffers in flight that were added.
+    added_in_flight: usize,
+}
+
+impl Stock {
+    /// Takes the buffer that returned last.
+    fn take(&mut self) -> Option<Box<Slot>> {
+        let slot = self.free.pop()?;
+        self.added_in_flight += usize::from(slot.is_added);
+        Some(slot)
+    }
+
+    /// Takes back a buffer, unless it is to be freed. Added buffers are freed first: the others may share an allocation,
+    /// which only the last of them frees.
+    fn put(&mut self, slot: Box<Slot>) -> Option<Box<Slot>> {
+        self.added_in_flight -= usize::from(slot.is_added);
+        if self.surplus > 0 && (slot.is_added || self.surplus > self.added_in_flight) {
+            self.surplus -= 1;
+            self.size -= 1;
+            return Some(slot);
+        }
+        self.free.push(slot);
+        None
+    }
+
+    /// Removes up to `count` free buffers, added ones first and then those that would be taken last.
+    fn remove(&mut self, count: usize) -> Vec<Box<Slot>> {
+        let mut removed: Vec<Box<Slot>> = Vec::with_capacity(count.min(self.free.len()));
+        for only_added in [true, false] {
+            let mut at = 0;
+            while at < self.free.len() && removed.len() < count {
+                if self.free[at].is_added || !only_added {
+                    removed.push(self.free.remove(at));
+                } else {
+                    at += 1;
+                }
+            }
+        }
+        self.size -= removed.len();
+        removed
+    }
 }
 
 impl Pool {
@@ -51,40 +95,38 @@ impl Pool {
         validity_units: usize,
     ) -> Result<Arc<Self>, OutOfMemory> {
         let pool = Arc::new(Self {
-            stock: Mutex::new(Stock { free: Vec::new(), size: 0, surplus: 0 }),
+            stock: Mutex::default(),
             frame_bytes,
             validity_units,
             owner: OnceLock::new(),
         });
-        pool.grow(allocator, count)?;
+        pool.add(allocator.allocate_pool(count, frame_bytes)?, false);
         Ok(pool)
     }
 
     /// Adds `count` buffers from `allocator`; none on an error.
     pub fn grow(&self, allocator: &dyn Allocator, count: usize) -> Result<(), OutOfMemory> {
-        let slot = |_| {
-            let storage = allocator.allocate(self.frame_bytes)?;
-            Ok(Box::new(Slot { storage, header: Header::default() }))
-        };
         // Outside the lock, because allocation is slow.
-        let slots = (0..count).map(slot).collect::<Result<Vec<_>, _>>()?;
+        let each = (0..count).map(|_| allocator.allocate(self.frame_bytes));
+        self.add(each.collect::<Result<Vec<_>, _>>()?, true);
+        self.wake_owner();
+        Ok(())
+    }
+
+    fn add(&self, buffers: Vec<Storage>, is_added: bool) {
         let mut stock = self.stock();
-        stock.size += count;
+        stock.size += buffers.len();
         // Reserve for all buffers, so that the return of a buffer never allocates.
         let more = stock.size - stock.free.len();
         stock.free.reserve(more);
-        stock.free.extend(slots);
-        drop(stock);
-        self.wake_owner();
-        Ok(())
+        let slot = |storage| Box::new(Slot { storage, header: Header::default(), is_added });
+        stock.free.extend(buffers.into_iter().map(slot));
     }
 
     /// Frees `count` buffers: free ones now, the others when they return.
     pub fn shrink(&self, count: usize) {
         let mut stock = self.stock();
-        let left = stock.free.len().saturating_sub(count);
-        let freed = stock.free.split_off(left);
-        stock.size -= freed.len();
+        let freed = stock.remove(count);
         stock.surplus += (count - freed.len()).min(stock.size - stock.surplus);
         drop(stock);
         drop(freed);
@@ -107,14 +149,7 @@ impl Pool {
 
     fn take_home(&self, slot: Box<Slot>) {
         let mut stock = self.stock();
-        let freed = if stock.surplus > 0 {
-            stock.surplus -= 1;
-            stock.size -= 1;
-            Some(slot)
-        } else {
-            stock.free.push(slot);
-            None
-        };
+        let freed = stock.put(slot);
         drop(stock);
         drop(freed);
         self.wake_owner();
@@ -125,7 +160,7 @@ impl Pool {
     /// The buffer that returned last is taken first, because it is most likely still in the CPU's caches.
     #[must_use]
     pub fn take(self: &Arc<Self>) -> Option<FrameMut> {
-        let mut slot = self.stock().free.pop()?;
+        let mut slot = self.stock().take()?;
         slot.header.sequence = 0;
         slot.header.timestamp = 0;
         slot.header.base = TimeBase::default();
@@ -354,6 +389,35 @@ mod tests {
         assert_eq!((pool.size(), pool.available()), (1, 1));
         pool.shrink(5);
         assert_eq!((pool.size(), pool.available()), (0, 0));
+    }
+
+    #[test]
+    fn pool_frees_added_buffers_before_those_of_its_first_allocation() {
+        let pool = Pool::new(&HostAllocator, 2, 64, 0).unwrap();
+        let own = [pool.take().unwrap(), pool.take().unwrap()];
+        let address = |frame: &FrameMut| frame.as_slice::<u8>().unwrap().as_ptr();
+        let mut first: Vec<_> = own.iter().map(address).collect();
+        for _ in 0..3 {
+            pool.grow(&HostAllocator, 2).unwrap();
+            let added = pool.take().unwrap();
+            // One added buffer is free, one is in flight.
+            pool.shrink(2);
+            assert_eq!((pool.size(), pool.available()), (3, 0));
+            drop(added);
+            assert_eq!((pool.size(), pool.available()), (2, 0));
+        }
+        pool.grow(&HostAllocator, 1).unwrap();
+        let added = pool.take().unwrap();
+        pool.shrink(1);
+        drop(own);
+        assert_eq!((pool.size(), pool.available()), (3, 2));
+        drop(added);
+        assert_eq!((pool.size(), pool.available()), (2, 2));
+        let own = [pool.take().unwrap(), pool.take().unwrap()];
+        let mut last: Vec<_> = own.iter().map(address).collect();
+        first.sort_unstable();
+        last.sort_unstable();
+        assert_eq!(last, first);
     }
 
     #[test]

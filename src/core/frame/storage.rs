@@ -49,6 +49,12 @@ pub enum Storage {
 pub trait Allocator: Send + Sync {
     /// Allocates storage of at least `bytes` bytes.
     fn allocate(&self, bytes: usize) -> Result<Storage, OutOfMemory>;
+
+    /// Allocates the storage of a new pool: `count` buffers of at least `bytes` bytes each, in one allocation where
+    /// allocations are rounded up to large pages. Such memory is freed with the last of the buffers.
+    fn allocate_pool(&self, count: usize, bytes: usize) -> Result<Vec<Storage>, OutOfMemory> {
+        (0..count).map(|_| self.allocate(bytes)).collect()
+    }
 }
 
 /// Error: an allocation of storage failed.
