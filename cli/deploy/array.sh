@@ -32,24 +32,65 @@ own_name=$flowgraph-$(pwd | cksum | cut -d ' ' -f 1)
 jobs_name=$(read_file run/jobs || echo "$own_name")
 token=token
 
-# Job of class $1; empty if it has none.
-job_of() { timeout 30 squeue -h -u "$(id -un)" -n "$jobs_name-$1" -t RUNNING -o %i | head -n 1; }
-# Step that runs part $1 of directory $2; empty if there is none. Each start of a part has a step name of its own: an old
-# version and a new one may run on the same host.
-step_of() {
-  local step; step=$(read_file "${2:-.}/run/${file[$1]}.step") || return
-  timeout 30 squeue -h -s -j "$(job_of "${class[$1]}")" -o '%i %j' 2>/dev/null |
-    awk -v n="$step" '$2 == n {print $1; exit}'
+# Questions to Slurm have three answers: 0 yes, 1 no, 2 Slurm does not answer, such as while its controller starts again.
+# Without an answer nothing is started, ended or forgotten.
+
+# Job of class $1.
+job_of() {
+  local jobs
+  jobs=$(timeout 30 squeue -h -u "$(id -un)" -n "$jobs_name-$1" -t RUNNING -o %i) || return 2
+  [ -n "$jobs" ] && head -n 1 <<<"$jobs"
 }
-# A star after the state marks a host that does not answer.
-is_up() { [[ $(timeout 30 sinfo -h -N -n "$1" -o %T | head -n 1) =~ ^(allocated|mixed|idle|completing)$ ]]; }
+# Step that runs part $1 of directory $2. Each start of a part has a step name of its own: an old version and a new one
+# may run on the same host.
+step_of() {
+  local step job steps
+  step=$(read_file "${2:-.}/run/${file[$1]}.step") || return 1
+  job=$(job_of "${class[$1]}") || return
+  steps=$(timeout 30 squeue -h -s -j "$job" -o '%i %j') || return 2
+  awk -v n="$step" '$2 == n {print $1; found = 1; exit} END {exit !found}' <<<"$steps"
+}
+# Whether host $1 is up. A star after the state marks a host that does not answer to Slurm.
+is_up() {
+  local now; now=$(timeout 30 sinfo -h -N -n "$1" -o %T) || return 2
+  [[ ${now%%$'\n'*} =~ ^(allocated|mixed|idle|completing)$ ]]
+}
+# Address of host $1.
+address_of() {
+  local node; node=$(timeout 30 scontrol show node "$1") || return 2
+  sed -n 's/.*NodeAddr=\([^ ]*\).*/\1/p' <<<"$node" | grep .
+}
+# Asks a question until Slurm answers, for up to 2 minutes.
+answer() {
+  local end=$((SECONDS + 120)) code
+  while "$@"; code=$?; [ $code = 2 ] && [ $SECONDS -lt $end ]; do sleep 2; done
+  [ $code != 2 ] || say "Slurm does not answer"
+  return $code
+}
+# Runs a command of Slurm until it succeeds, for up to 2 minutes.
+insist() {
+  local end=$((SECONDS + 120))
+  until timeout 30 "$@"; do [ $SECONDS -lt $end ] || { say "$1 fails"; return 1; }; sleep 2; done
+}
+# Sends signal $1 to the step of part $2 in directory $3, until Slurm has taken it or the step has ended.
+signal_step() {
+  local step end=$((SECONDS + 120))
+  while step=$(answer step_of "$2" "${3:-.}"); do
+    timeout 30 scancel --signal="$1" "$step" 2>/dev/null && return
+    [ $SECONDS -lt $end ] || return
+    sleep 1
+  done
+}
 # Whether this process still supervises the array: an update removes the lock that it holds.
 is_current() { [ run/lock -ef /dev/fd/9 ]; }
 
 allocate() {
   local c=$1 job options
-  job=$(set -o pipefail; job_of "${classes[c]}") || fail "Slurm does not answer: squeue failed"
-  [ -n "$job" ] && { say "class ${classes[c]}: job $job goes on"; return; }
+  job=$(answer job_of "${classes[c]}")
+  case $? in
+  0) say "class ${classes[c]}: job $job goes on"; return ;;
+  2) fail "class ${classes[c]}: squeue must answer" ;;
+  esac
   options=(--no-kill --no-shell --immediate=60 --exclusive --ntasks-per-node=1)
   [ -n "${constraint[c]}" ] && options+=("--constraint=${constraint[c]}")
   [ "${gpus[c]}" -gt 0 ] && options+=("--gpus-per-node=${gpus[c]}")
@@ -59,15 +100,17 @@ allocate() {
 
 # Host for part $1: that of before if it is up, otherwise one that no part has. Parts are placed one at a time.
 place() {
-  local host job before peer
+  local host job hosts before peer
   exec 8>run/place.lock; flock -w 60 8 || return 1
   before=$(read_file "run/${file[$1]}.host")
   # During an update the parts are in two directories.
   peer=$(read_file run/peer)
-  job=$(job_of "${class[$1]}"); [ -n "$job" ] || return 1
-  for host in $before $(scontrol show hostnames "$(squeue -h -j "$job" -o %N)"); do
+  job=$(job_of "${class[$1]}") || return
+  hosts=$(timeout 30 squeue -h -j "$job" -o %N) && hosts=$(timeout 30 scontrol show hostnames "$hosts") || return 2
+  for host in $before $hosts; do
     [ "$host" != "$before" ] && grep -qx "$host" run/*.host ${peer:+"$peer"/run/*.host} 2>/dev/null && continue
-    is_up "$host" || continue
+    is_up "$host"
+    case $? in 1) continue ;; 2) return 2 ;; esac
     put "run/${file[$1]}.host" "$host"; echo "$job $host"; return
   done
   return 1
@@ -76,26 +119,30 @@ place() {
 # Keeps part $1 running. The first process waits to be started in order, later ones start at once. An update gives parts
 # away (`away`: the directory that has the part), and starts new versions (`beside`: host, port and flowgraph).
 supervise() {
-  local i=$1 f=${file[$1]} hold=--hold-once delay=0.2 job host at yaml address step began code placed
+  local i=$1 f=${file[$1]} hold=--hold-once delay=0.2 job host at yaml address step began code placed up
   while [ ! -e run/stop ] && [ ! -e "run/$f.over" ] && is_current; do
     at=${port[i]} yaml=parts/$f.yaml
     # `ended` is that of an earlier process as long as `beside` exists.
     if [ -e "run/$f.beside" ] && rm -f "run/$f.ended" && mv "run/$f.beside" "run/$f.begun" 2>/dev/null; then
       read -r host at yaml <"run/$f.begun"
-      job=$(job_of "${class[i]}") hold=--hold-once
+      hold=--hold-once
+      job=$(answer job_of "${class[i]}") || { put "run/$f.ended" 1; continue; }
     elif [ -e "run/$f.away" ]; then
       hold=; sleep 0.5; continue
     else
       host=$(read_file "run/$f.host")
       # A step of an earlier supervisor goes on.
-      if [ -n "$host" ] && [ -n "$(step_of "$i")" ] && is_up "$host"; then hold=; sleep 1; continue; fi
+      if [ -n "$host" ]; then
+        step_of "$i" >/dev/null && is_up "$host"
+        case $? in 0) hold=; sleep 1; continue ;; 2) sleep 2; continue ;; esac
+      fi
       rm -f "run/$f.again"
       placed=$(place "$i") || { sleep 2; continue; }
       read -r job host <<<"$placed"
     fi
-    address=$(timeout 30 scontrol show node "$host" | sed -n 's/.*NodeAddr=\([^ ]*\).*/\1/p')
+    address=$(answer address_of "$host") || address=$host
     step=$f-$(date +%s%N)
-    put "run/$f.host" "$host"; put "run/$f.address" "${address:-$host}:$at"; put "run/$f.step" "$step"
+    put "run/$f.host" "$host"; put "run/$f.address" "$address:$at"; put "run/$f.step" "$step"
     say "${name[i]}: starts on $host"; began=$SECONDS
     # shellcheck disable=SC2086 # empty `hold` is no argument
     srun --jobid="$job" --overlap --no-kill --immediate=30 -N 1 -n 1 -w "$host" -J "$step" --cpu-bind=none \
@@ -107,7 +154,9 @@ supervise() {
     [ -e "run/$f.again" ] && continue
     # With --no-kill srun returns 0 also if the host has failed.
     case $code in
-    0) is_up "$host" && { : >"run/$f.over"; say "${name[i]}: has ended"; return; } ;;
+    0) up=2
+      until [ $up != 2 ] || [ -e run/stop ]; do answer is_up "$host"; up=$?; done
+      [ $up = 0 ] && { : >"run/$f.over"; say "${name[i]}: has ended"; return; } ;;
     2 | 78) : >"run/$f.over"; say "${name[i]}: rejected (exit $code), see log/$f.log"; return ;;
     esac
     say "${name[i]}: ended on $host (exit $code), see log/$f.log"
@@ -124,6 +173,11 @@ state_at() { ask "http://$1/api/v1/health" 2>/dev/null | sed -n 's/.*"state": *"
 state() {
   local address; address=$(read_file "${2:-.}/run/${file[$1]}.address") || return
   state_at "$address"
+}
+# State of part $1 for users: `-` if it has no address, `no_answer` if it does not answer.
+shown_state() {
+  local now; now=$(state "$1") || { echo -; return; }
+  echo "${now:-no_answer}"
 }
 request_start() { ask -o /dev/null -X POST "http://$(cat "run/${file[$1]}.address")/api/v1/flowgraph/start"; }
 # Waits up to 5 minutes until part $1 is in a state that matches $2.
@@ -145,10 +199,10 @@ index_of() {
 }
 # Whether a job of the array runs.
 is_allocated() {
-  local c job
+  local c
   for c in "${classes[@]}"; do
-    job=$(set -o pipefail; job_of "$c") || fail "Slurm does not answer: squeue failed"
-    [ -n "$job" ] && return
+    answer job_of "$c" >/dev/null
+    case $? in 0) return ;; 2) fail "class $c: squeue must answer" ;; esac
   done
   return 1
 }
@@ -174,7 +228,11 @@ start() {
   rm -f run/stop run/*.over run/*.beside run/*.again run/peer
   for c in "${!classes[@]}"; do allocate "$c" 9>&-; done
   for i in "${!name[@]}"; do
-    [ -n "$(step_of "$i")" ] || rm -f "run/${file[i]}.address" "run/${file[i]}.host" "run/${file[i]}.step"
+    answer step_of "$i" >/dev/null
+    case $? in
+    1) rm -f "run/${file[i]}.address" "run/${file[i]}.host" "run/${file[i]}.step" ;;
+    2) fail "${name[i]}: squeue must answer" ;;
+    esac
   done
   for i in "${!name[@]}"; do supervise "$i" & done
   for i in "${!name[@]}"; do [ -e "run/${file[i]}.away" ] || await "$i" 'prepared|running|draining'; done
@@ -191,20 +249,25 @@ start() {
 }
 
 stop() {
-  local i step end c job other
+  local i end c job other
   check_no_update
   other=$(given_to); [ -z "$other" ] || fail "the parts run from $other: use $other/array.sh"
   : >run/stop
   # Senders first; the others process what has arrived.
   for i in $(for n in "${!name[@]}"; do echo "${level[n]} $n"; done | sort -k1,1nr -k2,2n | cut -d ' ' -f 2); do
-    step=$(step_of "$i"); end=$((SECONDS + 20))
-    [ -n "$step" ] && timeout 30 scancel --signal=INT "$step" 2>/dev/null
-    while [ -n "$(step_of "$i")" ]; do
+    signal_step INT "$i"; end=$((SECONDS + 20))
+    while answer step_of "$i" >/dev/null; do
       [ $SECONDS -lt $end ] || { say "${name[i]}: does not end, and is killed"; break; }
       sleep 0.5
     done
   done
-  for c in "${classes[@]}"; do job=$(job_of "$c"); [ -n "$job" ] && timeout 30 scancel "$job"; done
+  for c in "${classes[@]}"; do
+    job=$(answer job_of "$c")
+    case $? in
+    0) insist scancel "$job" || fail "class $c: job $job must end; call \`array.sh stop\` again" ;;
+    2) fail "class $c: squeue must answer; call \`array.sh stop\` again" ;;
+    esac
+  done
   rm -f run/*.address run/*.host run/*.step run/*.away run/jobs
 }
 
@@ -212,20 +275,21 @@ status() {
   local i
   for i in "${!name[@]}"; do
     printf '%s %s %s %s\n' "${name[i]}" "$(read_file "run/${file[i]}.host" || echo -)" \
-      "$(read_file "run/${file[i]}.address" || echo -)" "$(state "$i" || echo -)"
+      "$(read_file "run/${file[i]}.address" || echo -)" "$(shown_state "$i")"
   done
 }
 
 restart() {
-  local part i step end
+  local part i end
   check_no_update
   [ $# -gt 0 ] || usage
   for part in "$@"; do index_of "$part" >/dev/null || fail "there is no part \`$part\`"; done
   for part in "$@"; do
-    i=$(index_of "$part") step=$(step_of "$i") end=$((SECONDS + 300))
-    [ -n "$step" ] || fail "$part: must run"
+    i=$(index_of "$part") end=$((SECONDS + 300))
+    answer step_of "$i" >/dev/null
+    case $? in 1) fail "$part: must run" ;; 2) fail "$part: squeue must answer" ;; esac
     : >"run/${file[i]}.again"
-    timeout 30 scancel --signal=INT "$step"
+    signal_step INT "$i"
     until [ ! -e "run/${file[i]}.again" ] && [ "$(state "$i")" = running ]; do
       [ -e run/stop ] && fail "$part: the array was stopped"
       [ $SECONDS -lt $end ] || fail "$part: must run again within 5 minutes; does \`array.sh start\` run?"
@@ -264,13 +328,13 @@ blocks_of() { sed -n '/^blocks:/,$p' "$1"; }
 
 # Waits until the step of part $1 in directory $2 has ended; interrupts it after $3 s, and kills it 20 s later.
 end_step() {
-  local i=$1 from=$2 interrupt=$((SECONDS + $3)) step
+  local i=$1 from=$2 interrupt=$((SECONDS + $3))
   local limit=$((interrupt + 20))
-  while step=$(step_of "$i" "$from"); [ -n "$step" ]; do
+  while answer step_of "$i" "$from" >/dev/null; do
     if [ $SECONDS -ge $limit ]; then
-      timeout 30 scancel --signal=KILL "$step"; return
+      signal_step KILL "$i" "$from"; return
     elif [ $SECONDS -ge $interrupt ]; then
-      timeout 30 scancel --signal=INT "$step"; interrupt=$limit
+      signal_step INT "$i" "$from"; interrupt=$limit
     fi
     sleep 0.5
   done

@@ -1,0 +1,174 @@
+//! The supervisor of an array under Slurm, while one command of Slurm after the other fails once.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const COMMANDS: [&str; 7] = ["squeue", "sinfo", "scontrol", "salloc", "scancel", "srun", "curl"];
+/// Longest wait for a state of the array.
+const LIMIT: Duration = Duration::from_mins(2);
+/// Two parts on one class of two hosts; `b` sends to `a`.
+const PARTS: &str = "flowgraph='fake'\nprogram='true'\nversion='1'\nname=('a' 'b')\nfile=('a' 'b')\nclass=('x' 'x')\n\
+    port=('7001' '7002')\nlevel=('0' '1')\nsent=('' '')\nobstacle=('' '')\nclasses=('x')\nsize=('2')\n\
+    constraint=('')\ngpus=('0')\n";
+
+/// A deployed array and a Slurm of files.
+struct Site {
+    folder: tempfile::TempDir,
+    /// Command and number of its call that fails.
+    fails: String,
+}
+
+impl Site {
+    fn new(fails: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for directory in ["slurm/calls", "slurm/jobs", "slurm/steps", "bin", "array/parts"] {
+            fs::create_dir_all(folder.path().join(directory)).unwrap();
+        }
+        for command in COMMANDS.iter().chain(&["sleep"]) {
+            let fake = root.join("../tests/slurm/fake.sh").canonicalize().unwrap();
+            symlink(fake, folder.path().join("bin").join(command)).unwrap();
+        }
+        let script = folder.path().join("array/array.sh");
+        fs::copy(root.join("deploy/array.sh"), &script).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(folder.path().join("array/parts.sh"), PARTS).unwrap();
+        fs::write(folder.path().join("array/token"), "0123456789abcdef\n").unwrap();
+        Self { folder, fails: fails.to_owned() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn script(&self, arguments: &[&str]) -> Command {
+        let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new(self.path("array/array.sh"));
+        command.args(arguments).env("PATH", path).env("FAKE", self.path("slurm"));
+        command.env("FAIL", &self.fails).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the supervisor and waits until both parts run. A start that says why it failed is repeated.
+    fn start(&self) -> Child {
+        let began = Instant::now();
+        loop {
+            let log = fs::File::create(self.path("log")).unwrap();
+            let mut script = self.script(&["start"]);
+            script.stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
+            let mut script = script.spawn().unwrap();
+            loop {
+                let said = fs::read_to_string(self.path("log")).unwrap();
+                if said.contains("a: runs\n") && said.contains("b: runs\n") {
+                    return script;
+                }
+                if let Some(status) = script.try_wait().unwrap() {
+                    assert!(!status.success() && said.contains("must"), "{}: {said}", self.fails);
+                    assert!(self.steps().is_empty(), "{}: {said}", self.fails);
+                    break;
+                }
+                assert!(began.elapsed() < LIMIT, "{}: {said}", self.fails);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+
+    /// Runs a command of the script until it succeeds: it may say once why it failed.
+    fn run(&self, arguments: &[&str]) -> Output {
+        for _ in 0..2 {
+            let output = self.script(arguments).output().unwrap();
+            if output.status.success() {
+                return output;
+            }
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(said.contains("must"), "{} of {arguments:?}: {said}", self.fails);
+        }
+        panic!("{}: {arguments:?} fails again", self.fails);
+    }
+
+    /// Name of the running step of each port.
+    fn steps(&self) -> BTreeMap<String, String> {
+        let files = fs::read_dir(self.path("slurm/steps")).unwrap().flatten();
+        let words = files.filter_map(|file| {
+            let text = fs::read_to_string(file.path()).ok()?;
+            let mut words = text.split(' ').map(str::to_owned);
+            let name = words.next()?;
+            Some((words.next()?, name))
+        });
+        words.collect()
+    }
+
+    fn calls(&self, command: &str) -> usize {
+        let count = fs::read_to_string(self.path("slurm/calls").join(command));
+        count.map_or(0, |count| count.trim().parse().unwrap())
+    }
+}
+
+/// Kills a supervisor and its `srun`s; the steps go on.
+fn kill(mut supervisor: Child) {
+    let group = format!("-{}", supervisor.id());
+    assert!(Command::new("kill").args(["-9", "--", &group]).status().unwrap().success());
+    supervisor.wait().unwrap();
+}
+
+/// The life of an array whose supervisor is killed and started again; returns the site.
+fn live(fails: &str) -> Site {
+    let site = Site::new(fails);
+    kill(site.start());
+    let before = site.steps();
+    assert_eq!(before.len(), 2, "{fails}");
+    let mut supervisor = site.start();
+    assert_eq!(site.steps(), before, "{fails}: parts that run are not started again");
+    site.run(&["restart", "a"]);
+    let after = site.steps();
+    assert!(after["7001"] != before["7001"] && after["7002"] == before["7002"], "{fails}");
+    let listed = site.run(&["status"]);
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    for (line, name) in listed.lines().zip(["a", "b"]) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [part, "h0" | "h1", address, "running" | "no_answer"] = words[..] else {
+            panic!("{fails}: {listed}")
+        };
+        let port = if name == "a" { "7001" } else { "7002" };
+        assert_eq!((part, address), (name, &*format!("127.0.0.1:{port}")), "{fails}");
+    }
+    site.run(&["stop"]);
+    let began = Instant::now();
+    while supervisor.try_wait().unwrap().is_none() {
+        assert!(began.elapsed() < LIMIT, "{fails}: `array.sh start` does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(site.steps().is_empty(), "{fails}");
+    assert_eq!(fs::read_dir(site.path("slurm/jobs")).unwrap().count(), 0, "{fails}: a job is left");
+    let doubled = fs::read_to_string(site.path("slurm/doubled")).unwrap_or_default();
+    assert_eq!(doubled, "", "{fails}: a part was started beside itself");
+    site
+}
+
+#[test]
+fn each_command_of_slurm_may_fail_once_at_each_call() {
+    let site = live("");
+    let calls = COMMANDS.iter().flat_map(|command| {
+        (1..=site.calls(command)).map(move |call| format!("{command} {call}"))
+    });
+    let calls: Vec<String> = calls.collect();
+    let next = AtomicUsize::new(0);
+    // The scripts mostly wait.
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(fails) = calls.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    live(fails);
+                }
+            });
+        }
+    });
+    assert!(calls.len() > 50, "{calls:?}");
+}
