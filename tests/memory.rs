@@ -4,7 +4,7 @@
 #[path = "../cli/heap.rs"]
 mod heap;
 
-use fxgraph::Control;
+use fxgraph::{Control, DeviceName};
 use fxgraph::flowgraph::load_text;
 use fxgraph::runtime::{Options, Prepared};
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ fn process_with_many_swaps_stays_within_the_planned_memory() {
     let registry = || fxgraph_blocks::kinds();
     let plan = load_text("swapped.yaml", FLOWGRAPH, &[], &registry()).result.unwrap();
     let memory = plan.memory();
-    let (planned, during_swap) = (memory.host_bytes(), plan.swap_bytes(&memory));
+    let (planned, during_swap) = (memory.host_bytes(), plan.swap_bytes(&memory)[&DeviceName::Cpu]);
     let prepared = Prepared::new(plan.build().unwrap()).unwrap();
     let control = Control::new(plan.clone(), registry(), prepared.handle());
     let running = prepared.start(Options { config_id: plan.config_id(), workers: 2 }).unwrap();

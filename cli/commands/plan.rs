@@ -14,6 +14,7 @@ use fxgraph::edge::WhenFull;
 use fxgraph::flowgraph::{Memory, PartPlan, Thread, Work};
 use fxgraph::kind::{Rounded, four_digits};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Shows the resources of a flowgraph without running it: memory, data rates, operations/s, sockets
@@ -147,7 +148,7 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
         plan.blocks.iter().map(|block| Work::of(block).operations_per_second).sum();
     format!(
         "{} {}\n\n{}{}{}{}\n{}\n{}\nmemory {}, {} operations/s at full rate\n\
-         including {} for the program; swapping a block needs up to {} more\n",
+         including {} for the program{}; swapping a block needs up to {} more\n",
         terminal.paint(Paint::Bold, &plan.name),
         terminal.paint(Paint::Dim, &format!("configuration {hash}")),
         about(plan, terminal),
@@ -156,10 +157,11 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
         rounded_table(plan, coloured),
         edges_table(plan, coloured),
         pools_table(plan, memory, coloured),
-        memory_by_device(memory, terminal),
+        by_device(&all_bytes(memory), terminal),
         units::count(operations),
         units::bytes(memory.process_bytes as f64),
-        units::bytes(plan.swap_bytes(memory) as f64),
+        contexts(memory),
+        by_device(&plan.swap_bytes(memory), terminal),
     )
 }
 
@@ -289,14 +291,31 @@ fn bytes_on(memory: &Memory, device: DeviceName) -> usize {
     if device == DeviceName::Cpu { memory.host_bytes() } else { memory.bytes_on(device) }
 }
 
-/// `1.2 GB`, or `1.2 GB, 3 GB on cuda:0`.
-fn memory_by_device(memory: &Memory, terminal: &Terminal) -> String {
-    let one = |device: DeviceName| {
-        let bytes = units::bytes(bytes_on(memory, device) as f64);
-        let bytes = terminal.paint(Paint::Bold, &bytes);
-        if device == DeviceName::Cpu { bytes } else { format!("{bytes} on {device}") }
+/// Bytes of the process on each device.
+fn all_bytes(memory: &Memory) -> BTreeMap<DeviceName, usize> {
+    memory.devices().into_iter().map(|device| (device, bytes_on(memory, device))).collect()
+}
+
+/// `, 560 MB for the CUDA context of cuda:0`, for each GPU.
+fn contexts(memory: &Memory) -> String {
+    let one = |(device, bytes): (&DeviceName, &usize)| {
+        format!(", {} for the CUDA context of {device}", units::bytes(*bytes as f64))
     };
-    memory.devices().into_iter().map(one).collect::<Vec<_>>().join(", ")
+    memory.contexts.iter().map(one).collect()
+}
+
+/// `1.2 GB`, or `1.2 GB, 3 GB on cuda:0`.
+fn by_device(all: &BTreeMap<DeviceName, usize>, terminal: &Terminal) -> String {
+    let one = |(device, bytes): (&DeviceName, &usize)| {
+        let bytes = terminal.paint(Paint::Bold, &units::bytes(*bytes as f64));
+        if *device == DeviceName::Cpu { bytes } else { format!("{bytes} on {device}") }
+    };
+    all.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn by_device_as_json(all: &BTreeMap<DeviceName, usize>) -> Value {
+    let one = |(device, bytes): (&DeviceName, &usize)| (device.to_string(), (*bytes).into());
+    Value::Object(all.iter().map(one).collect())
 }
 
 fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
@@ -359,19 +378,15 @@ fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
         .collect();
     let parameters: serde_json::Map<String, Value> =
         plan.parameters.iter().map(|p| (p.name.clone(), p.value.clone())).collect();
-    let by_device: serde_json::Map<String, Value> = memory
-        .devices()
-        .into_iter()
-        .map(|device| (device.to_string(), bytes_on(memory, device).into()))
-        .collect();
     json!({
         "flowgraph": plan.name,
         "config_hash": plan.config_hash,
         "doc": plan.doc,
         "parameters": parameters,
-        "memory_bytes": by_device,
+        "memory_bytes": by_device_as_json(&all_bytes(memory)),
+        "context_bytes": by_device_as_json(&memory.contexts),
         "process_bytes": memory.process_bytes,
-        "swap_bytes": plan.swap_bytes(memory),
+        "swap_bytes": by_device_as_json(&plan.swap_bytes(memory)),
         "blocks": blocks,
         "edges": edges,
     })

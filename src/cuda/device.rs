@@ -3,15 +3,43 @@
 
 use super::kernel::Program;
 use super::status::Status;
-use super::{CudaError, Tuning, calls};
+use super::{CudaError, Tuning, calls, nvml};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::{CudaContext, result, sys};
 use fxgraph_core::Env;
 use fxgraph_core::gpu::{Properties, Tunable};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
+
+/// Memory that a CUDA context takes on a GPU in bytes, where it was not measured.
+pub const CONTEXT_BYTES: usize = 560 << 20;
+/// Plausible sizes of a context in bytes. Another program may allocate or free memory while a context is opened.
+const PLAUSIBLE_CONTEXT: std::ops::RangeInclusive<u64> = 64 << 20..=4 << 30;
+
+/// Measured sizes of contexts in bytes, by the number of the GPU.
+static CONTEXTS: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+
+/// Memory of the CUDA context of this process on GPU number `ordinal`, in bytes: the difference of the free memory before
+/// and after it was opened, or [`CONTEXT_BYTES`] if it has not been opened.
+#[must_use]
+pub fn context_bytes(ordinal: usize) -> usize {
+    lock(&CONTEXTS).get(&ordinal).copied().unwrap_or(CONTEXT_BYTES)
+}
+
+/// Opens a context on GPU number `ordinal` and notes its size.
+fn open_context(ordinal: usize) -> Result<Arc<CudaContext>, CudaError> {
+    let before = nvml::free_bytes(ordinal);
+    let context = CudaContext::new(ordinal).map_err(CudaError::driver("opening the GPU"))?;
+    let taken = before.zip(nvml::free_bytes(ordinal)).map(|(was, is)| was.saturating_sub(is));
+    if let Some(bytes) = taken.filter(|bytes| PLAUSIBLE_CONTEXT.contains(bytes)) {
+        tracing::debug!(ordinal, bytes, "size of the CUDA context");
+        lock(&CONTEXTS).insert(ordinal, bytes as usize);
+    }
+    Ok(context)
+}
 
 /// Interval between checks whether a device still works.
 const WATCH_PERIOD: Duration = Duration::from_millis(300);
@@ -177,7 +205,7 @@ impl Device {
         if let Some(device) = known {
             return Ok(device);
         }
-        let context = CudaContext::new(ordinal).map_err(CudaError::driver("opening the GPU"))?;
+        let context = open_context(ordinal)?;
         let device = Arc::new(Self {
             ordinal,
             context,

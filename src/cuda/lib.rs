@@ -45,7 +45,7 @@ mod tuning;
 pub use calls::{Calls, calls};
 pub use compile::{compile, compiler_version};
 pub use cudarc::{cufft, driver};
-pub use device::{Device, Link, count, link, properties};
+pub use device::{CONTEXT_BYTES, Device, Link, context_bytes, count, link, properties};
 pub use error::CudaError;
 pub use fxgraph_core::gpu::{Defines, Needs, ProgramSource, Properties, Source, Tunable};
 pub use kernel::{Arg, Grid, Kernel, Program};

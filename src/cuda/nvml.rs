@@ -41,20 +41,7 @@ impl GpuState {
     #[must_use]
     pub fn read(ordinal: usize) -> Option<Self> {
         let library = library()?;
-        let address = pci_address(ordinal)?;
-        let mut device: Handle = null_mut();
-        // SAFETY: the type is that of NVML's header; the address ends with a zero, and `device` lives during the call.
-        let found = unsafe {
-            let find = library
-                .get::<unsafe extern "C" fn(*const c_char, *mut Handle) -> c_int>(
-                    b"nvmlDeviceGetHandleByPciBusId_v2\0",
-                )
-                .ok()?;
-            find(address.as_ptr(), &raw mut device)
-        };
-        if found != 0 {
-            return None;
-        }
+        let device = find(library, ordinal)?;
         let number = |name: &[u8]| number(library, name, device);
         let number_of = |name: &[u8], which| number_of(library, name, device, which);
         let watts = |milliwatts: u32| f64::from(milliwatts) / 1000.0;
@@ -71,8 +58,48 @@ impl GpuState {
     }
 }
 
+/// Free memory of GPU number `ordinal` in bytes, without a context on it; `None` without NVML or without that GPU.
+pub(super) fn free_bytes(ordinal: usize) -> Option<u64> {
+    let library = library()?;
+    let device = find(library, ordinal)?;
+    let mut memory = Memory::default();
+    // SAFETY: the types are those of NVML's header; `memory` lives during the call.
+    let result = unsafe {
+        let get = library
+            .get::<unsafe extern "C" fn(Handle, *mut Memory) -> c_int>(b"nvmlDeviceGetMemoryInfo\0")
+            .ok()?;
+        get(device, &raw mut memory)
+    };
+    (result == 0).then_some(memory.free)
+}
+
 /// `nvmlDevice_t`
 type Handle = *mut c_void;
+
+/// `nvmlMemory_t`, in bytes.
+#[derive(Default)]
+#[repr(C)]
+struct Memory {
+    total: u64,
+    free: u64,
+    used: u64,
+}
+
+/// Finds GPU number `ordinal`.
+fn find(library: &Library, ordinal: usize) -> Option<Handle> {
+    let address = pci_address(ordinal)?;
+    let mut device: Handle = null_mut();
+    // SAFETY: the type is that of NVML's header; the address ends with a zero, and `device` lives during the call.
+    let found = unsafe {
+        let find = library
+            .get::<unsafe extern "C" fn(*const c_char, *mut Handle) -> c_int>(
+                b"nvmlDeviceGetHandleByPciBusId_v2\0",
+            )
+            .ok()?;
+        find(address.as_ptr(), &raw mut device)
+    };
+    (found == 0).then_some(device)
+}
 
 /// Loads and initialises the library, once for the process.
 fn library() -> Option<&'static Library> {
@@ -119,5 +146,6 @@ mod tests {
     fn state_of_a_gpu_that_does_not_exist_is_none() {
         assert_eq!(GpuState::read(usize::MAX), None);
         assert_eq!(GpuState::read(4096), None);
+        assert_eq!(free_bytes(4096), None);
     }
 }

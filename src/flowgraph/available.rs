@@ -3,15 +3,22 @@
 use crate::Plan;
 use fxgraph_core::device::DeviceName;
 use fxgraph_core::diagnostic::Diagnostic;
-use fxgraph_cuda::Device;
+use fxgraph_cuda::{self as cuda, Device};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Diagnostic for a plan that needs more memory than is available on the host or on a GPU.
 #[must_use]
 pub fn shortage(plan: &Plan) -> Option<Diagnostic> {
-    let devices = plan.memory().devices();
-    devices.into_iter().find_map(|device| plan.shortage(device, available_on(device)?))
+    let available = |device: &DeviceName| match *device {
+        DeviceName::Cpu => available_on(*device),
+        // The plan counts the context, which this process has opened to ask.
+        DeviceName::Cuda(ordinal) => Some(available_on(*device)? + cuda::context_bytes(ordinal)),
+    };
+    // Opens the GPUs, so that the plan counts their contexts as measured.
+    let available: Vec<_> =
+        plan.memory().devices().into_iter().map(|device| (device, available(&device))).collect();
+    available.into_iter().find_map(|(device, bytes)| plan.shortage(device, bytes?))
 }
 
 /// Bytes available on `device`; `None` if unknown or if the device does not exist, which `Plan::build` reports.

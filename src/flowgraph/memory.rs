@@ -19,13 +19,15 @@ pub struct PoolMemory {
     pub frame_bytes: usize,
     /// Size of the validity counts of each frame in bytes.
     pub validity_bytes: usize,
+    /// Size of all payloads in bytes, as allocated.
+    pub payload_bytes: usize,
 }
 
 impl PoolMemory {
     /// Total size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.frames.saturating_mul(self.frame_bytes.saturating_add(self.validity_bytes))
+        self.payload_bytes.saturating_add(self.frames.saturating_mul(self.validity_bytes))
     }
 }
 
@@ -55,6 +57,8 @@ impl BlockMemory {
 pub struct Memory {
     /// Memory of each block, in the plan's order.
     pub blocks: Vec<BlockMemory>,
+    /// Memory of the CUDA context on each GPU in bytes, as measured if this process has opened the GPU.
+    pub contexts: BTreeMap<DeviceName, usize>,
     /// Other host memory of the process in bytes: code, threads, the server, and the runtime's state of each block.
     pub process_bytes: usize,
 }
@@ -74,19 +78,29 @@ impl Memory {
         self.bytes_on(DeviceName::Cpu).saturating_add(self.process_bytes)
     }
 
-    /// Memory of the blocks on `device`, in bytes.
+    /// Memory of the blocks on `device`, and of the CUDA context of a GPU, in bytes.
     #[must_use]
     pub fn bytes_on(&self, device: DeviceName) -> usize {
+        let context = self.contexts.get(&device).copied().unwrap_or_default();
         let there = self.blocks.iter().filter(|block| block.device == device);
-        there.fold(0usize, |sum, block| sum.saturating_add(block.bytes()))
+        there.fold(context, |sum, block| sum.saturating_add(block.bytes()))
     }
 
     /// Devices whose memory the flowgraph uses, the CPU first.
     #[must_use]
     pub fn devices(&self) -> Vec<DeviceName> {
         let others = self.blocks.iter().map(|block| block.device);
+        let others = others.chain(self.contexts.keys().copied());
         let all: BTreeSet<DeviceName> = others.chain([DeviceName::Cpu]).collect();
         all.into_iter().collect()
+    }
+}
+
+/// Memory that `frames` payloads of `bytes` bytes in one pool take on `device`.
+fn payload_bytes(device: DeviceName, frames: usize, bytes: usize) -> usize {
+    match device {
+        DeviceName::Cpu => frames.saturating_mul(bytes),
+        DeviceName::Cuda(_) => fxgraph_cuda::pool_bytes(frames, bytes),
     }
 }
 
@@ -111,9 +125,10 @@ impl Plan {
         let frames = self.pool_frames();
         let blocks = self.blocks.iter().zip(frames).enumerate().map(|(index, (block, frames))| {
             let pools = block.ports.outputs.iter().zip(frames).enumerate();
+            let device = block.output_device();
             BlockMemory {
                 block: index,
-                device: block.output_device(),
+                device,
                 own_bytes: block.resources.host_bytes.saturating_add(block.device_bytes),
                 pools: pools
                     .filter(|(port, _)| self.pool_of(index, *port) == PortPool::Own)
@@ -122,6 +137,7 @@ impl Plan {
                         frames,
                         frame_bytes: kind.frame_bytes(),
                         validity_bytes: size_of::<u32>() * kind.validity.units(),
+                        payload_bytes: payload_bytes(device, frames, kind.frame_bytes()),
                     })
                     .collect(),
             }
@@ -130,7 +146,11 @@ impl Plan {
         let outputs: usize = sources.map(|block| block.ports.outputs.len()).sum();
         let process_bytes =
             PROGRAM_BYTES + BLOCK_BYTES * self.blocks.len() + SOURCE_OUTPUT_BYTES * outputs;
-        Memory { blocks: blocks.collect(), process_bytes }
+        let gpus = self.blocks.iter().filter_map(|block| match block.device {
+            DeviceName::Cpu => None,
+            gpu @ DeviceName::Cuda(ordinal) => Some((gpu, fxgraph_cuda::context_bytes(ordinal))),
+        });
+        Memory { contexts: gpus.collect(), blocks: blocks.collect(), process_bytes }
     }
 
     /// Bytes by device that the candidate of a swap of block `index` takes: its own memory, its pools and, until the
@@ -158,30 +178,38 @@ impl Plan {
         }
         for (port, kind) in block.ports.outputs.iter().enumerate() {
             if self.pool_of(index, port) == PortPool::Own {
-                add(block.output_device(), beside_frames(kind.frame_bytes()) * kind.frame_bytes());
+                let (device, bytes) = (block.output_device(), kind.frame_bytes());
+                add(device, payload_bytes(device, beside_frames(bytes), bytes));
             }
         }
         for (input, source) in block.inputs.iter().enumerate() {
             let (origin, port) = self.known_origin(*source, origins);
             let source = &self.blocks[origin];
-            let bytes = source.ports.outputs[port].frame_bytes();
-            add(source.output_device(), block.lent_frames(input).saturating_mul(bytes));
+            let (device, bytes) = (source.output_device(), source.ports.outputs[port].frame_bytes());
+            // Each of these frames has an allocation of its own.
+            let one = payload_bytes(device, 1, bytes);
+            add(device, block.lent_frames(input).saturating_mul(one));
         }
         all
     }
 
-    /// Largest additional host memory of a swap of one block, in bytes, until the swap is done.
+    /// Largest additional memory of a swap of one block on each device, in bytes, until the swap is done.
     #[must_use]
-    pub fn swap_bytes(&self, memory: &Memory) -> usize {
+    pub fn swap_bytes(&self, memory: &Memory) -> BTreeMap<DeviceName, usize> {
         let can_swap = |block: &PlannedBlock| {
             !block.inputs.is_empty() && !block.ports.outputs.is_empty() && !block.is_transfer()
         };
         let blocks = self.blocks.iter().enumerate().filter(|(_, block)| can_swap(block));
         let mut origins = Origins::new();
-        let bytes = |(index, _)| {
-            self.swap_memory_of(index, memory, &mut origins).get(&DeviceName::Cpu).copied()
-        };
-        blocks.filter_map(bytes).max().unwrap_or_default()
+        let mut largest: BTreeMap<DeviceName, usize> =
+            memory.devices().into_iter().map(|device| (device, 0)).collect();
+        for (index, _) in blocks {
+            for (device, bytes) in self.swap_memory_of(index, memory, &mut origins) {
+                let most = largest.entry(device).or_default();
+                *most = bytes.max(*most);
+            }
+        }
+        largest
     }
 
     /// Diagnostic if the flowgraph needs more than `available` bytes of memory on `device`. It names the largest
@@ -196,6 +224,9 @@ impl Plan {
             return None;
         }
         let mut pools: Vec<(usize, String)> = Vec::new();
+        if let Some(context) = memory.contexts.get(&device) {
+            pools.push((*context, "the CUDA context".to_owned()));
+        }
         for block in &memory.blocks {
             let name = &self.blocks[block.block].name;
             pools.push((block.own_bytes, format!("`{name}` itself")));

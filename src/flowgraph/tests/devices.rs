@@ -86,17 +86,35 @@ fn memory_is_counted_per_device() {
     let memory = plan.memory();
     assert_eq!(memory.devices(), [DeviceName::Cpu, gpu]);
     // Frames of 16 x 2 x 2 bytes and a validity count.
-    let frame = 16 * 2 * 2 + 4;
+    let pool = |frames| fxgraph_cuda::pool_bytes(frames, 16 * 2 * 2) + 4 * frames;
+    let context = memory.contexts[&gpu];
     let upload = 3 + (4 + 1 + 3);
     // 3 frames being filled; queue, frame at work and held frames of the readers b and download.
     let a = 3 + (4 + 1 + 3) + (2 + 1 + 2);
     let b = 3 + (2 + 1 + 2);
-    assert_eq!(memory.bytes_on(gpu), 7 + 70 + (upload + a + b) * frame);
-    let problem = plan.shortage(gpu, 100).unwrap();
-    assert_eq!(
-        problem.message,
-        "the flowgraph needs 2.5 kB of memory on cuda:0, 100 B are available"
-    );
+    let needed = context + 7 + 70 + pool(upload) + pool(a) + pool(b);
+    assert_eq!(memory.bytes_on(gpu), needed);
+    assert_eq!(plan.shortage(gpu, needed), None);
+    let problem = plan.shortage(gpu, needed - 1).unwrap();
+    let rule = "the flowgraph needs 587.2 MB of memory on cuda:0, 587.2 MB are available";
+    assert!(fxgraph_cuda::CONTEXT_BYTES != context || problem.message == rule, "{problem:?}");
+    assert!(problem.help[0].contains("for the CUDA context"), "{problem:?}");
+}
+
+#[test]
+fn swap_needs_memory_on_the_devices_of_the_block_and_of_its_inputs() {
+    let plan = plan(GRAPH, "cuda:0");
+    let gpu = DeviceName::Cuda(0);
+    let needed = plan.swap_bytes(&plan.memory());
+    assert!(needed[&gpu] > 0 && needed[&DeviceName::Cpu] > 0, "{needed:?}");
+    for (index, block) in plan.blocks.iter().enumerate().filter(|(_, block)| !block.is_transfer()) {
+        if block.inputs.is_empty() || block.ports.outputs.is_empty() {
+            continue;
+        }
+        for (device, bytes) in plan.swap_memory(index, &plan.memory()) {
+            assert!(bytes <= needed[&device], "{}: {bytes} on {device}", block.name);
+        }
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::kinds::registry;
 use crate::{Loaded, load_text};
+use fxgraph_core::device::DeviceName;
 use fxgraph_core::diagnostic::{SHOWN, Style, first, render_all};
 #[cfg(debug_assertions)]
 use fxgraph_core::steps::steps;
@@ -142,7 +143,7 @@ fn steps_of_chain(blocks: usize) -> usize {
     steps(|| {
         let plan = load_text("chain.yaml", &text, &[], &registry()).result.unwrap();
         assert_eq!(plan.pool_frames().len(), blocks);
-        assert!(plan.swap_bytes(&plan.memory()) > 0);
+        assert!(plan.swap_bytes(&plan.memory())[&DeviceName::Cpu] > 0);
     })
 }
 
