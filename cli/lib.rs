@@ -18,6 +18,7 @@
 //! - `flowgraph`: loads a file or prints its diagnostics
 //! - `examples`: flowgraphs inside the program
 //! - `client`: REST client for a running flowgraph
+//! - `chosen`: parameters that blocks have chosen themselves
 //! - `assignment`: `name=value` on the command line
 //! - `parts`, `deploy`: parts of a flowgraph with hosts, and the files with which an engine runs them
 //! - `kernel_folder`: directories with edited kernels
@@ -32,6 +33,7 @@
 //! Stdout carries results only; progress, logs and errors go to stderr.
 
 mod assignment;
+mod chosen;
 mod client;
 mod commands;
 mod deploy;

@@ -4,9 +4,9 @@
 #[path = "../cli/heap.rs"]
 mod heap;
 
-use fxgraph::{Control, DeviceName};
 use fxgraph::flowgraph::load_text;
 use fxgraph::runtime::{Options, Prepared};
+use fxgraph::{Control, DeviceName};
 use std::time::{Duration, Instant};
 
 /// Frames of 256 KiB and of 32 KiB, and long queues before the sinks.

@@ -155,9 +155,9 @@ fn live(fails: &str) -> Site {
 #[test]
 fn each_command_of_slurm_may_fail_once_at_each_call() {
     let site = live("");
-    let calls = COMMANDS.iter().flat_map(|command| {
-        (1..=site.calls(command)).map(move |call| format!("{command} {call}"))
-    });
+    let calls = COMMANDS
+        .iter()
+        .flat_map(|command| (1..=site.calls(command)).map(move |call| format!("{command} {call}")));
     let calls: Vec<String> = calls.collect();
     let next = AtomicUsize::new(0);
     // The scripts mostly wait.

@@ -1,5 +1,6 @@
 //! `fxgraph plan`
 
+use crate::chosen;
 use crate::estimates::{self, Estimates};
 use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, Target};
@@ -147,13 +148,14 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
     let operations: f64 =
         plan.blocks.iter().map(|block| Work::of(block).operations_per_second).sum();
     format!(
-        "{} {}\n\n{}{}{}{}\n{}\n{}\nmemory {}, {} operations/s at full rate\n\
+        "{} {}\n\n{}{}{}{}{}\n{}\n{}\nmemory {}, {} operations/s at full rate\n\
          including {} for the program{}; swapping a block needs up to {} more\n",
         terminal.paint(Paint::Bold, &plan.name),
         terminal.paint(Paint::Dim, &format!("configuration {hash}")),
         about(plan, terminal),
         blocks_table(plan, memory, coloured),
         frames_table(plan, coloured),
+        chosen_table(plan, coloured),
         rounded_table(plan, coloured),
         edges_table(plan, coloured),
         pools_table(plan, memory, coloured),
@@ -215,6 +217,19 @@ fn frames_table(plan: &fxgraph::flowgraph::Plan, coloured: bool) -> String {
         table.row([name.clone(), frame.samples.to_string(), duration, frame.why()]);
     }
     if is_empty { String::new() } else { format!("\n{}", table.finish()) }
+}
+
+/// Parameters that blocks have chosen themselves, with their reasons. Equal ones of replicated blocks are one row.
+fn chosen_table(plan: &fxgraph::flowgraph::Plan, coloured: bool) -> String {
+    use Align::Left;
+    let columns = [("chosen for", Left), ("parameter", Left), ("value", Left), ("why", Left)];
+    let mut table = Table::new(coloured, &columns);
+    let all = chosen::all(plan);
+    for (blocks, each) in &all {
+        let parameter = each.parameter.to_owned();
+        table.row([blocks.clone(), parameter, chosen::value(each), each.why.clone()]);
+    }
+    if all.is_empty() { String::new() } else { format!("\n{}", table.finish()) }
 }
 
 /// Parameters in physical units that blocks round to a grid.
@@ -351,6 +366,10 @@ fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
             });
             if let Some(frame) = &block.frame {
                 value["frame"] = json!(frame);
+            }
+            let chosen = block.configured.chosen();
+            if !chosen.is_empty() {
+                value["chosen"] = json!(chosen);
             }
             let rounded = block.configured.rounded();
             if !rounded.is_empty() {

@@ -3,6 +3,7 @@
 mod as_parts;
 mod child;
 
+use crate::chosen;
 use crate::ending::{Ending, within};
 use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, Target};
@@ -120,6 +121,9 @@ impl Run {
             None => tuning::usual(terminal),
         };
         let server = self.serve.bind(terminal)?;
+        if !self.quiet {
+            chosen::lines(&plan).for_each(|line| terminal.note(&line));
+        }
         let progress = if self.quiet { None } else { terminal.progress() };
         if let Some(line) = &progress {
             line.follow(building(&plan));

@@ -122,11 +122,7 @@ impl<T: Pod> DeviceArray<T> {
     pub(super) fn on_heap(len: usize) -> Self {
         let (owner, memory) = Owner::heap(len * size_of::<T>());
         let address = memory.expose_provenance() as u64;
-        Self {
-            memory: Shared::new(Allocation { owner, address }),
-            len,
-            element: PhantomData,
-        }
+        Self { memory: Shared::new(Allocation { owner, address }), len, element: PhantomData }
     }
 
     pub(super) fn shared(&self) -> &Shared<Allocation> {

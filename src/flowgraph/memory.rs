@@ -185,7 +185,8 @@ impl Plan {
         for (input, source) in block.inputs.iter().enumerate() {
             let (origin, port) = self.known_origin(*source, origins);
             let source = &self.blocks[origin];
-            let (device, bytes) = (source.output_device(), source.ports.outputs[port].frame_bytes());
+            let (device, bytes) =
+                (source.output_device(), source.ports.outputs[port].frame_bytes());
             // Each of these frames has an allocation of its own.
             let one = payload_bytes(device, 1, bytes);
             add(device, block.lent_frames(input).saturating_mul(one));

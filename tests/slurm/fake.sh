@@ -1,6 +1,6 @@
 #!/bin/bash
-# Stands in for squeue, sinfo, scontrol, salloc, scancel and srun on hosts h0 and h1, for the parts' servers (curl), and
-# for `sleep`, by the name that it is called by. Jobs and steps are files in $FAKE. Call number N of command COMMAND
+# Replaces squeue, sinfo, scontrol, salloc, scancel and srun on hosts h0 and h1, the parts' servers (curl), and `sleep`,
+# by the name of the call. Jobs and steps are files in $FAKE. Call number N of command COMMAND
 # fails if $FAIL is `COMMAND N`, as every command does while the controller of Slurm starts again.
 set -u
 me=${0##*/}

@@ -132,6 +132,14 @@ impl Interface {
         }
     }
 
+    /// Rate of its link in bytes per second; `None` if the driver does not report it, as that of loopback.
+    #[must_use]
+    pub fn bytes_per_second(&self) -> Option<f64> {
+        let text = std::fs::read_to_string(format!("/sys/class/net/{}/speed", self.name)).ok()?;
+        let megabits = text.trim().parse::<i64>().ok().filter(|megabits| *megabits > 0)?;
+        Some(megabits as f64 * 1e6 / 8.0)
+    }
+
     /// Number of its receive queues: 1 if the driver does not report it.
     #[must_use]
     pub fn queues(&self) -> usize {

@@ -8,6 +8,7 @@
 //! - [`item`]: the item identifiers of the streams
 //! - [`timestamp`]: timestamps of which 48 bits are on the wire
 //! - [`descriptor`]: heaps that describe the items of a stream
+//! - [`chosen`]: threads and buffers that are chosen from the rate of a stream
 //! - [`control`]: heaps without data, and the numbers of heaps
 //! - [`address`]: addresses such as `a.b.c.d+N:port`
 //! - [`interface`]: network interfaces of this host
@@ -21,6 +22,7 @@
 //! - [`pcap`]: datagrams from a capture file; `pcapng`: its newer format
 
 pub mod address;
+pub mod chosen;
 pub mod control;
 pub mod datagrams;
 pub mod descriptor;

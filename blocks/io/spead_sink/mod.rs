@@ -2,22 +2,25 @@
 
 mod cpu;
 pub mod heaps;
+mod means;
 pub(crate) mod pace;
 pub mod partial;
 mod share;
 mod threads;
 
 use crate::common::axes;
-use crate::io::pace::{default_catch_up, refuse_catch_up};
+use crate::io::pace::refuse_catch_up;
 use crate::io::spead::address::{self, Address};
 use crate::io::spead::descriptor::Elements;
 use crate::io::spead::packet::VALUE_BITS;
 use fxgraph::diagnostic::codes;
+use fxgraph::kind::Chosen;
 use fxgraph::{
     At, BlockError, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     LiveKind, PortType, Refusal, Resources,
 };
 use heaps::{Heaps, Stream};
+use means::Means;
 use partial::{Partial, PartialDumps};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -62,15 +65,16 @@ pub struct SpeadSink {
     /// Rate of sending, as a multiple of the stream's rate; 0 sends as fast as possible.
     #[param(default = 1.1)]
     pub rate: f64,
-    /// Rate at which a sink behind schedule catches up, as a multiple of the stream's rate; at least `rate`.
-    #[param(default = default_catch_up())]
-    pub catch_up: f64,
+    /// Rate at which a sink behind schedule catches up, as a multiple of the stream's rate; at least `rate`. By default 2,
+    /// or less if `interface` has a slower link.
+    pub catch_up: Option<f64>,
     /// Whether the sink sends; live. While it is false, frames are consumed at the same pace and dropped.
     #[param(default = true, live)]
     pub enabled: bool,
-    /// Sending threads, which send the heaps of each frame in turn; at most the number of heaps of a frame.
-    #[param(default = 1, range = 1..=8)]
-    pub threads: usize,
+    /// Sending threads, which send the heaps of each frame in turn; at most the number of heaps of a frame. By default one
+    /// for each 2.5 GB/s of the stream, up to half of the cores and so that each destination gets its heaps in order.
+    #[param(range = 1..=8)]
+    pub threads: Option<usize>,
     /// Time between descriptors.
     #[param(default = 5.0)]
     pub descriptor_seconds: f64,
@@ -139,7 +143,7 @@ impl SpeadSink {
             let help = "1.1 is the default; 0 sends as fast as possible";
             refusals.push(parameter("rate", message, help));
         }
-        refusals.extend(refuse_catch_up(self.catch_up));
+        refusals.extend(self.catch_up.and_then(refuse_catch_up));
         if !(0.01..=1e6).contains(&self.descriptor_seconds) {
             let message = format!(
                 "`descriptor_seconds` must be between 0.01 and 1e6, got {}",
@@ -406,20 +410,20 @@ impl KindSpec for SpeadSink {
         let Configured { parameters, shape: heaps, ports, .. } = block;
         let input = &ports.inputs[0];
         let counters = parameters.counters(input, heaps);
-        let pace = (parameters.rate, parameters.catch_up);
-        let terms = Terms::new(parameters, heaps.clone(), &env.counters)?;
+        let means = Means::of(parameters, heaps, input.bytes_per_second());
+        let pace = (parameters.rate, means.catch_up);
+        let terms = Terms::new(parameters, heaps.clone(), means.threads, &env.counters)?;
         let share = |index| Share::new(index, terms.clone(), pace, counters, input, env);
-        let shares = (1..parameters.threads).map(share).collect();
+        let shares = (1..means.threads).map(share).collect();
         Ok(Box::new(cpu::Sink::new(parameters, terms.clone(), (share(0), shares), env)))
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Heaps> {
         let heaps = self.heaps(&inputs[0])?;
-        if self.threads > heaps.per_frame() {
+        if let Some(threads) = self.threads.filter(|threads| *threads > heaps.per_frame()) {
             let message = format!(
-                "`threads` must be at most the number of heaps of a frame ({}), got {}",
-                heaps.per_frame(),
-                self.threads
+                "`threads` must be at most the number of heaps of a frame ({}), got {threads}",
+                heaps.per_frame()
             );
             let help = "lower `threads`, or give longer frames";
             return Err(vec![parameter("threads", message, help)]);
@@ -427,11 +431,17 @@ impl KindSpec for SpeadSink {
         Ok((heaps, Vec::new()))
     }
 
+    fn chosen(block: &Configured<Self>) -> Vec<Chosen> {
+        let rate = block.ports.inputs[0].bytes_per_second();
+        Means::of(&block.parameters, &block.shape, rate).chosen
+    }
+
     fn resources(block: &Configured<Self>) -> Resources {
         let heaps = &block.shape;
         let sockets = block.parameters.destinations.iter().map(|to| format!("to {to}")).collect();
         let rewritten = if heaps.rewrites() { heaps.heap_bytes } else { 0 };
-        let threads = block.parameters.threads;
+        let rate = block.ports.inputs[0].bytes_per_second();
+        let Means { threads, .. } = Means::of(&block.parameters, heaps, rate);
         Resources {
             host_bytes: threads * ((1 << 16) + rewritten),
             sockets,

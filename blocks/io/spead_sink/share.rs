@@ -82,10 +82,11 @@ impl Counts {
 }
 
 impl Terms {
-    /// Looks destinations up that are names.
+    /// Terms of `threads` shares. Looks destinations up that are names.
     pub fn new(
         parameters: &super::SpeadSink,
         heaps: Heaps,
+        threads: usize,
         counters: &Counters,
     ) -> Result<Self, BlockError> {
         Ok(Self {
@@ -95,7 +96,7 @@ impl Terms {
             packet_payload_bytes: parameters.packet_payload_bytes,
             interface: parameters.interface.clone(),
             ttl: parameters.ttl,
-            shares: parameters.threads,
+            shares: threads,
             counts: Counts::new(counters),
         })
     }

@@ -11,12 +11,6 @@ use fxgraph::{Dtype, Refusal};
 /// Largest number of antennas.
 const MOST_ANTENNAS: usize = 4096;
 const MAX_HEAP_BYTES: usize = 1 << 30;
-/// Default window: its duration, its largest size in bytes, and its least number of frames and heaps.
-const WINDOW_SECONDS: f64 = 0.05;
-const WINDOW_BYTES: usize = 256 << 20;
-pub(super) const MIN_WINDOW: usize = 4;
-const MIN_WINDOW_HEAPS: usize = 16;
-const MAX_WINDOW: usize = 64;
 
 /// Collects diagnostics about the parameters.
 #[derive(Default)]
@@ -81,7 +75,9 @@ impl SpeadSource {
             let message = format!("`adc_sample_rate_hz` must be positive and finite, got {rate}");
             problems.add("adc_sample_rate_hz", message, "give samples per second, such as 1.712e9");
         }
-        problems.within("receive_buffer_bytes", self.receive_buffer_bytes, (4096, 1 << 30));
+        if let Some(bytes) = self.receive_buffer_bytes {
+            problems.within("receive_buffer_bytes", bytes, (4096, 1 << 30));
+        }
         if let Some(idle) = self.finish_after_seconds
             && !(idle > 0.0 && idle <= 1e9)
         {
@@ -92,7 +88,7 @@ impl SpeadSource {
     }
 
     fn check_threads(&self, problems: &mut Problems) {
-        let threads = self.threads;
+        let Some(threads) = self.threads else { return };
         if threads > 1 && self.pcap.is_some() {
             let message = format!("`threads` must be 1 with `pcap`, got {threads}");
             problems.add("threads", message, "remove `threads`: one thread reads a capture file");
@@ -180,18 +176,6 @@ impl SpeadSource {
             );
         }
         if problems.0.is_empty() { Ok(layout) } else { Err(problems.0) }
-    }
-
-    /// Returns the number of frames in the window.
-    pub(super) fn window(&self, layout: &Layout) -> usize {
-        self.window.unwrap_or_else(|| {
-            let frame_seconds = layout.samples_per_frame() as f64 / self.adc_sample_rate_hz;
-            let by_time = (WINDOW_SECONDS / frame_seconds).ceil() as usize;
-            // A few heaps do not show reliably where a stream begins.
-            let by_heaps = MIN_WINDOW_HEAPS.div_ceil(layout.slots());
-            let by_memory = WINDOW_BYTES / (layout.slots() * layout.heap_bytes).max(1);
-            by_time.max(by_heaps).min(by_memory).clamp(MIN_WINDOW, MAX_WINDOW)
-        })
     }
 
     fn digitiser_heap(&self, problems: &mut Problems) -> Option<(Stream, usize, u64)> {

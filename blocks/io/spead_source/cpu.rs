@@ -1,6 +1,7 @@
 //! The block: lends empty frames to the receiving threads and sends filled frames to the flowgraph.
 
 use super::layout::{Layout, Stream};
+use super::means::Means;
 use super::network::Network;
 use super::thread::{Input, Receiving, Terms};
 use super::window::{Options, Window};
@@ -28,8 +29,8 @@ const MAX_SENDERS: usize = 64;
 pub struct Source {
     parameters: SpeadSource,
     layout: Layout,
-    /// Frames in the window, and bytes per second of the stream.
-    window: usize,
+    means: Means,
+    /// Bytes per second of the stream.
     bytes_per_second: f64,
     env: Env,
     /// Flags of the antennas of F-engine heaps.
@@ -41,7 +42,7 @@ impl Source {
     pub(super) fn new(
         parameters: SpeadSource,
         layout: Layout,
-        window: usize,
+        means: Means,
         bytes_per_second: f64,
         env: &Env,
     ) -> Self {
@@ -49,15 +50,15 @@ impl Source {
             Flagging::new(mask, layout.heaps_per_frame, layout.samples_per_frame(), &env.counters)
         });
         let env = env.clone();
-        Self { parameters, layout, window, bytes_per_second, env, flagging, running: None }
+        Self { parameters, layout, means, bytes_per_second, env, flagging, running: None }
     }
 
     fn input(&self, counters: &Counters) -> Result<Input, BlockError> {
         let parameters = &self.parameters;
         let addresses = address::resolve(&parameters.addresses)?;
         let Some(path) = &parameters.pcap else {
-            let buffer_bytes = parameters.receive_buffer_bytes;
-            let (threads, interfaces) = (parameters.threads, &parameters.interfaces);
+            let Means { threads, receive_buffer_bytes: buffer_bytes, .. } = self.means;
+            let interfaces = &parameters.interfaces;
             interface::report_faults(interfaces, &self.env.events);
             if parameters.receive == Receive::AfXdp {
                 let queues = xdp::open(threads, &addresses, interfaces, buffer_bytes)?;
@@ -76,7 +77,7 @@ impl Source {
 
     /// Returns the options of the window for `input`.
     fn options(&self, input: &Input) -> Options {
-        let parameters = &self.parameters;
+        let (parameters, threads) = (&self.parameters, self.means.threads);
         let is_digitiser = matches!(self.layout.stream, Stream::Digitiser { .. });
         let addresses = address::count(&parameters.addresses);
         // Each antenna has one sender.
@@ -87,7 +88,7 @@ impl Source {
         // A digitiser sends one heap after the other to its addresses in turn. Threads that share an address
         // have the heaps of different senders, and so have receive queues.
         let is_xdp = parameters.receive == Receive::AfXdp;
-        let shared = if is_xdp || parameters.threads > addresses { senders } else { 1 };
+        let shared = if is_xdp || threads > addresses { senders } else { 1 };
         let stride = if is_digitiser { addresses.max(1) * shared } else { 1 };
         let buffered = match input {
             Input::Network(network) if parameters.live => {
@@ -99,18 +100,18 @@ impl Source {
         let frame_seconds = self.layout.samples_per_frame() as f64 / parameters.adc_sample_rate_hz;
         let interval = buffered.map(|seconds| LONGEST_DROP_SECONDS.min(seconds / 4.0));
         let frame_bytes = self.layout.slots() * self.layout.heap_bytes;
-        let sockets = addresses.max(parameters.threads);
+        let sockets = addresses.max(threads);
         Options {
             // A socket has a part of the stream, so what is skimmed of one spans more frames.
             frames_ahead: 1 + (sockets * receive::MOST_SKIMMED / frame_bytes) as u64,
             interval_frames: interval.map(|seconds| ((seconds / frame_seconds) as u64).max(1)),
             stride: stride as u64,
             senders_per_part: senders,
-            threads: parameters.threads,
+            threads,
             max_gap_seconds: parameters.max_gap_seconds,
             resyncs: parameters.on_restart == OnRestart::Resync,
             sync_time: Some(parameters.sync_time_seconds).filter(|sync| *sync != Time::default()),
-            ..Options::new(self.window, parameters.adc_sample_rate_hz)
+            ..Options::new(self.means.window, parameters.adc_sample_rate_hz)
         }
     }
 
@@ -132,7 +133,7 @@ impl Block for Source {
         let window = Window::new(self.layout, self.options(&input), &self.env);
         let (terms, env) = (self.terms(), self.env.clone());
         let run = move |link| Receiving::new(window, link, terms, env).run(input);
-        self.running = Some(Lender::start(&self.env, lent_frames(self.window), run)?);
+        self.running = Some(Lender::start(&self.env, lent_frames(self.means.window), run)?);
         Ok(())
     }
 

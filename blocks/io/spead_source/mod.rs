@@ -6,6 +6,7 @@ mod checks;
 mod cpu;
 mod in_step;
 pub mod layout;
+mod means;
 mod network;
 mod pace;
 mod senders;
@@ -19,12 +20,13 @@ use crate::common::flagged_antennas;
 use crate::common::nyquist::{self, MAX_NYQUIST_ZONE};
 use crate::io::spead::{address, interface, xdp};
 use fxgraph::access::ReadPath;
-use fxgraph::kind::{slow_digitiser, unlikely_band};
+use fxgraph::kind::{Chosen, slow_digitiser, unlikely_band};
 use fxgraph::{
     Axis, Band, BlockError, Checked, Clock, Configured, Dtype, FrameSizes, Implementation,
     Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, Time, ValidityType,
 };
 use layout::{Layout, Stream};
+use means::Means;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use window::MAX_THREADS;
@@ -104,8 +106,8 @@ pub struct SpeadSource {
     /// ADC samples from one frame to the next, a multiple of the samples of a heap. By default the plan chooses it from
     /// `latency_seconds` (`digitiser`), 256 heaps from a `pcap`, or 1 heap (`f_engine`).
     pub samples_per_frame: Option<u64>,
-    /// Frames that are filled at the same time, for late and overtaken heaps; by default 50 ms of frames,
-    /// but at least 16 heaps and at most 256 MiB.
+    /// Frames that are filled at the same time, for late and overtaken heaps. By default frames of 125 ms (`digitiser`)
+    /// or 50 ms (`f_engine`), but at least 16 heaps and at most 512 MiB (`f_engine`: 256 MiB).
     #[param(range = 2..=64)]
     pub window: Option<usize>,
     /// Whether the source drops (and counts) whole frames when the flowgraph does not keep up; if false,
@@ -118,12 +120,13 @@ pub struct SpeadSource {
     pub receive: Receive,
     /// Receiving threads. With at least as many `addresses`, the addresses are divided among the threads.
     /// With fewer, which must then be unicast, the threads divide the datagrams to each address by sender.
-    /// With `receive: af_xdp` the receive queues of the interfaces are divided among the threads.
-    #[param(default = 1, range = 1..=MAX_THREADS)]
-    pub threads: usize,
-    /// Bytes of the kernel's receive buffer, per socket; with `receive: af_xdp` per receive queue of the interfaces.
-    #[param(default = 32 << 20)]
-    pub receive_buffer_bytes: usize,
+    /// With `receive: af_xdp` the receive queues of the interfaces are divided among the threads. By default one for each
+    /// 1.5 GB/s of the stream, up to the number of `addresses` and to half of the cores; 1 with `receive: af_xdp`.
+    #[param(range = 1..=MAX_THREADS)]
+    pub threads: Option<usize>,
+    /// Bytes of the kernel's receive buffer, per socket; with `receive: af_xdp` per receive queue of the interfaces. By
+    /// default 125 ms of the stream, but at least 32 MiB and at most 1 GiB; 32 MiB with `receive: af_xdp`.
+    pub receive_buffer_bytes: Option<usize>,
     /// Ends the stream after this long without data.
     pub finish_after_seconds: Option<f64>,
     /// Ends the stream when this many of its senders sent a stop heap; 0 (the default) ignores stop heaps.
@@ -243,11 +246,12 @@ impl KindSpec for SpeadSource {
     type Shape = Layout;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
         let Configured { parameters, shape: layout, ports, .. } = block;
-        let (window, rate) = (parameters.window(layout), ports.outputs[0].bytes_per_second());
+        let rate = ports.outputs[0].bytes_per_second();
+        let means = Means::of(parameters, layout, rate);
         if let Some(sync_time) = ports.outputs[0].clock.known_sync_time() {
             env.counters.real_time().set_sync_time(sync_time);
         }
-        Ok(Box::new(cpu::Source::new(parameters.clone(), *layout, window, rate, env)))
+        Ok(Box::new(cpu::Source::new(parameters.clone(), *layout, means, rate, env)))
     })];
 
     fn ports(&self, _inputs: &[PortType]) -> Checked<Layout> {
@@ -260,6 +264,11 @@ impl KindSpec for SpeadSource {
         rate.into_iter().chain(band).collect()
     }
 
+    fn chosen(block: &Configured<Self>) -> Vec<Chosen> {
+        let rate = block.ports.outputs[0].bytes_per_second();
+        Means::of(&block.parameters, &block.shape, rate).chosen
+    }
+
     fn frame_sizes(&self) -> Option<FrameSizes> {
         // The frames of F-engine heaps set the dumps of a correlator, so their size stays one heap.
         if self.stream != StreamName::Digitiser || self.pcap.is_some() {
@@ -270,8 +279,9 @@ impl KindSpec for SpeadSource {
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
-        let Configured { parameters, shape: layout, .. } = block;
-        let window = parameters.window(layout);
+        let Configured { parameters, shape: layout, ports, .. } = block;
+        let Means { window, threads, receive_buffer_bytes, .. } =
+            Means::of(parameters, layout, ports.outputs[0].bytes_per_second());
         let parsed: Vec<_> = match parameters.pcap {
             None => parameters.addresses.iter().map(|text| (text, address::parse(text))).collect(),
             Some(_) => Vec::new(),
@@ -288,9 +298,9 @@ impl KindSpec for SpeadSource {
         let redirected = parameters.interfaces.iter().filter(|_| is_xdp);
         let queues: usize = redirected.clone().map(|name| interface::queues(name)).sum();
         Resources {
-            host_bytes: thread::buffer_bytes(parameters.threads)
+            host_bytes: thread::buffer_bytes(threads)
                 + window * layout.slots() * window::SLOT_BYTES
-                + queues * xdp::queue::allocated_bytes(parameters.receive_buffer_bytes),
+                + queues * xdp::queue::allocated_bytes(receive_buffer_bytes),
             fills: vec![cpu::lent_frames(window)],
             // Several receivers, and several blocks, may share a group.
             binds: bound.chain(redirected.map(|name| format!("AF_XDP on {name}"))).collect(),

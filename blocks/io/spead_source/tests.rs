@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
+use super::means::Means;
 use super::*;
 use crate::io::spead::item;
 use crate::io::spead::packet::{Head, Pointer};
@@ -356,10 +357,10 @@ fn capture_records_that_are_not_datagrams_are_counted() {
 }
 
 #[test]
-fn default_window_covers_50_ms_within_its_limits() {
+fn default_window_covers_125_ms_of_samples_and_50_ms_of_antennas_within_its_limits() {
     let frames = |extra: serde_json::Value| {
         let parameters = source(extra);
-        parameters.window(&parameters.layout().unwrap())
+        Means::of(&parameters, &parameters.layout().unwrap(), 0.0).window
     };
     let f = |antennas: usize, channels: usize| {
         serde_json::json!({

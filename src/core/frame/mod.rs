@@ -55,7 +55,7 @@ impl Stock {
         Some(slot)
     }
 
-    /// Takes back a buffer, unless it is to be freed. Added buffers are freed first: the others may share an allocation,
+    /// Takes back a buffer, unless it must be freed. Added buffers are freed first: the others may share an allocation,
     /// which only the last of them frees.
     fn put(&mut self, slot: Box<Slot>) -> Option<Box<Slot>> {
         self.added_in_flight -= usize::from(slot.is_added);

@@ -2,8 +2,8 @@
 //! the next one, so that nothing is computed twice and the shape stays typed.
 
 use super::{
-    Configured, Effect, Env, FrameSizes, Implementation, KindSpec, Ports, Refusal, Resources,
-    Rounded, parameters,
+    Chosen, Configured, Effect, Env, FrameSizes, Implementation, KindSpec, Ports, Refusal,
+    Resources, Rounded, parameters,
 };
 use crate::block::Block;
 use crate::error::BlockError;
@@ -38,6 +38,10 @@ pub trait AnyConfigured: Any + Send + Sync {
     fn resources(&self) -> Resources;
     /// See [`KindSpec::rounded`].
     fn rounded(&self) -> Vec<Rounded> {
+        Vec::new()
+    }
+    /// See [`KindSpec::chosen`].
+    fn chosen(&self) -> Vec<Chosen> {
         Vec::new()
     }
     /// See [`KindSpec::warnings`]; includes the warnings about rounded values.
@@ -148,6 +152,10 @@ impl<K: KindSpec> AnyConfigured for Connected<K> {
 
     fn rounded(&self) -> Vec<Rounded> {
         K::rounded(&self.block)
+    }
+
+    fn chosen(&self) -> Vec<Chosen> {
+        K::chosen(&self.block)
     }
 
     fn warnings(&self) -> Vec<Refusal> {

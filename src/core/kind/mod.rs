@@ -3,6 +3,7 @@
 //! A kind is a struct of parameters with `#[derive(Kind)]`, which writes [`Parameters`] and [`Kind`], and an
 //! implementation of [`KindSpec`] with types of its ports, implementations and resources.
 
+mod chosen;
 mod configured;
 mod env;
 mod erased;
@@ -16,6 +17,7 @@ mod registry;
 #[cfg(test)]
 mod tests;
 
+pub use chosen::{Chosen, cores};
 pub use configured::{Configured, deserialize, read};
 pub use env::{Env, Waker};
 pub use erased::{AnyConfigured, AnyParameters};
@@ -117,6 +119,12 @@ pub trait KindSpec: Kind {
     /// Parameters in physical units that the block rounds to a grid. `fxgraph plan` shows them; a difference of more
     /// than 10 % is a warning.
     fn rounded(_block: &Configured<Self>) -> Vec<Rounded> {
+        Vec::new()
+    }
+
+    /// Parameters that the flowgraph does not give and that the block has chosen from the rate of its stream and from the
+    /// machine. `fxgraph plan` and `fxgraph run` show them.
+    fn chosen(_block: &Configured<Self>) -> Vec<Chosen> {
         Vec::new()
     }
 

@@ -116,8 +116,8 @@ mod tests {
 
     #[test]
     fn layout_of_the_flowgraph_counts_complete_heaps_of_spectra() {
-        let registry = fxgraph_blocks::kinds();
-        let plan = load_text("network.yaml", super::super::FLOWGRAPH, &[], &registry);
+        let file = std::path::Path::new(super::super::FLOWGRAPH);
+        let plan = crate::flowgraph::load_file(file, &[]);
         let layout = Layout::of(&plan.result.unwrap()).unwrap();
         assert_eq!((layout.bits, layout.samples_per_heap), (10, 4096));
         assert_eq!(layout.heap_bytes(), 5120);

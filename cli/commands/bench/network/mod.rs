@@ -24,20 +24,16 @@ use crate::terminal::{Paint, Terminal};
 use crate::units;
 use fxgraph::DeviceName;
 use fxgraph::diagnostic::render_all;
-use fxgraph::flowgraph::{Loaded, Plan, SetTo, Setting, load_text};
+use fxgraph::flowgraph::{Loaded, Plan, SetTo, Setting};
 use layout::Layout;
 use search::{Verdict, highest_lossless};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trial::{Addresses, Heaps, Latency, OWN_THREADS, Times, Trial};
 
 /// The default flowgraph.
-const FLOWGRAPH: &str = include_str!("flowgraph.yaml");
-/// Duration of an input frame of the default flowgraph: 2^22 samples at 1712 MS/s.
-const FRAME_SECONDS: f64 = 2.45e-3;
-/// Shortest and longest input frame of the default flowgraph, in samples.
-const FRAME_SAMPLES: (u64, u64) = (1 << 12, 1 << 22);
+const FLOWGRAPH: &str = "example:02_f_engine";
 /// Shortest warm-up: the first frames on a GPU load its kernels.
 const LEAST_WARM_UP: Duration = Duration::from_millis(500);
 /// Longest trial. Its heaps are kept in memory.
@@ -50,13 +46,12 @@ const RATES: std::ops::RangeInclusive<f64> = 1e4..=1e11;
 #[command(next_help_heading = "Network")]
 pub struct Options {
     /// Measures from network to network instead: sends digitiser heaps of two polarisations, receives heaps of spectra,
-    /// and finds the highest rate without missing data, with latencies and cores. FILE needs the parameters of
-    /// `example:02_f_engine`; without FILE it is an `f_engine` between `spead_source` and `spead_sink`
+    /// and finds the highest rate without missing data, with latencies and cores. FILE, `example:02_f_engine` by default,
+    /// needs the parameters of that example
     #[arg(long, conflicts_with_all = ["only", "runs", "time"])]
     pub network: bool,
 
-    /// Flowgraph with the parameters of `example:02_f_engine`; by default `f_engine` between `spead_source` and
-    /// `spead_sink`.
+    /// Flowgraph with the parameters of `example:02_f_engine`, by default that one.
     #[arg(skip)]
     pub flowgraph: Option<PathBuf>,
 
@@ -190,24 +185,21 @@ impl Options {
             set("interface", addresses.interface.to_string()),
             set("stop_after_senders", "1".to_owned()),
         ];
-        let is_set = |name: &str| self.set.iter().any(|set| set.name == name);
-        if self.flowgraph.is_none() && !is_set("samples_per_frame") {
-            settings.push(set("samples_per_frame", frame_samples(rate).to_string()));
-        }
         settings.extend(self.set.iter().cloned());
-        let default = || load_text("network.yaml", FLOWGRAPH, &settings, &flowgraph::registry());
-        let file = self.flowgraph.as_ref();
-        let Loaded { sources, result, .. } =
-            file.map_or_else(default, |file| flowgraph::load_file(file, &settings));
+        let Loaded { sources, result, .. } = flowgraph::load_file(self.file(), &settings);
         result.map_err(|diagnostics| {
             Failure::Configuration(render_all(&diagnostics, &sources, flowgraph::style(terminal)))
         })
     }
 
+    fn file(&self) -> &Path {
+        self.flowgraph.as_deref().unwrap_or(Path::new(FLOWGRAPH))
+    }
+
     fn as_json(&self, device: DeviceName, found: Option<f64>, trials: &[Trial]) -> Value {
         let times = self.times();
         json!({
-            "flowgraph": self.flowgraph.as_ref().map(|file| file.display().to_string()),
+            "flowgraph": self.file().display().to_string(),
             "set": self.set.iter().map(setting_json).collect::<serde_json::Map<_, _>>(),
             "device": device.to_string(),
             "interface": self.interface,
@@ -232,13 +224,6 @@ fn machine(device: DeviceName) -> Result<String, Failure> {
             .map(|properties| properties.name)
             .map_err(|error| Failure::failed(error.to_string())),
     }
-}
-
-/// Samples of an input frame of the default flowgraph: a power of two, so that the receiver fills about 400 frames per
-/// second at any rate.
-fn frame_samples(rate: f64) -> u64 {
-    let samples = (rate * FRAME_SECONDS) as u64;
-    samples.next_power_of_two().clamp(FRAME_SAMPLES.0, FRAME_SAMPLES.1)
 }
 
 /// The trial at the highest lossless rate.
@@ -418,15 +403,6 @@ fn trial_json(trial: &Trial) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn input_frames_last_some_milliseconds_at_any_rate() {
-        assert_eq!(frame_samples(1712e6), 1 << 22);
-        assert_eq!(frame_samples(4e9), 1 << 22);
-        assert_eq!(frame_samples(1e5), 1 << 12);
-        let seconds = frame_samples(1e8) as f64 / 1e8;
-        assert!((0.00245..0.005).contains(&seconds), "{seconds}");
-    }
 
     #[test]
     fn rates_and_times_beyond_the_limits_are_errors() {

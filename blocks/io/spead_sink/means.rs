@@ -1,0 +1,85 @@
+//! Threads and pace of a sink, given or chosen.
+
+use super::heaps::{Heaps, Stream};
+use super::{SpeadSink, threads};
+use crate::io::spead::chosen::{Threads, Work, gigabytes};
+use crate::io::spead::interface::Interface;
+use fxgraph::kind::Chosen;
+
+/// Rate at which a sink makes up for a delay, as a multiple of the stream's rate: as fast as a delay began.
+const CATCH_UP: f64 = 2.0;
+/// Lowest rate that is chosen, and the share of the rate of a link that a stream may take to get it.
+const LEAST_CATCH_UP: f64 = 1.05;
+const SHARE_OF_LINK: f64 = 0.95;
+
+/// Means of a sink to send its stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Means {
+    /// Sending threads.
+    pub threads: usize,
+    /// Rate at which the sink makes up for a delay, as a multiple of the stream's rate.
+    pub catch_up: f64,
+    /// Those of them that the flowgraph does not give.
+    pub chosen: Vec<Chosen>,
+}
+
+impl Means {
+    /// Means of a sink for a stream of `bytes_per_second`: as given, and chosen otherwise.
+    pub fn of(parameters: &SpeadSink, heaps: &Heaps, bytes_per_second: f64) -> Self {
+        let mut chosen = Vec::new();
+        let threads = parameters.threads.unwrap_or_else(|| {
+            let Threads { count, why } =
+                Threads::choose(Work::Send, bytes_per_second, in_order(heaps));
+            chosen.push(Chosen::new("threads", count, why));
+            count
+        });
+        let catch_up = parameters.catch_up.unwrap_or_else(|| {
+            let interface =
+                parameters.interface.as_deref().and_then(|name| Interface::find(name).ok());
+            let link = interface.and_then(|interface| interface.bytes_per_second());
+            let (rate, why) = catch_up(bytes_per_second, link);
+            chosen.push(Chosen::new("catch_up", rate, why));
+            rate
+        });
+        Self { threads, catch_up, chosen }
+    }
+}
+
+/// Numbers of threads with which every destination gets its heaps in order.
+fn in_order(heaps: &Heaps) -> impl Iterator<Item = usize> {
+    let (groups, per_frame) = (heaps.groups, heaps.per_frame());
+    let is_digitiser = matches!(heaps.stream, Stream::Digitiser { .. });
+    let divides = move |n: &usize| {
+        groups.is_multiple_of(*n) && (!is_digitiser || per_frame.is_multiple_of(*n))
+    };
+    (1..=threads::MAX_THREADS.min(per_frame.max(1))).filter(divides)
+}
+
+/// Rate at which a sink makes up for a delay, over a link of `link` bytes per second, with the reason.
+fn catch_up(bytes_per_second: f64, link: Option<f64>) -> (f64, String) {
+    let free = link.map(|link| SHARE_OF_LINK * link / bytes_per_second.max(1.0));
+    match free.zip(link).filter(|(free, _)| *free < CATCH_UP) {
+        None => (CATCH_UP, "a delay is made up for within its own length".to_owned()),
+        Some((free, link)) => {
+            let rate = ((free * 100.0).floor() / 100.0).max(LEAST_CATCH_UP);
+            (rate, format!("{} on a link of {}", gigabytes(bytes_per_second), gigabytes(link)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn catch_up_leaves_the_link_some_room() {
+        assert_eq!(catch_up(3.424e9, None).0, 2.0);
+        // 100 Gbit/s.
+        assert_eq!(catch_up(3.424e9, Some(12.5e9)).0, 2.0);
+        // 40 Gbit/s.
+        let (rate, why) = catch_up(3.424e9, Some(5e9));
+        assert_eq!((rate, why.as_str()), (1.38, "3.42 GB/s on a link of 5.00 GB/s"));
+        assert_eq!(catch_up(3.424e9, Some(1.25e9)).0, 1.05);
+        assert_eq!(catch_up(0.0, Some(0.0)).0, 1.05);
+    }
+}
