@@ -2,17 +2,19 @@
 #![allow(unsafe_code)] // calls of the driver, whose handles this file owns
 
 use super::kernel::Program;
-use super::status::Status;
+use super::status::{self, AtWork, Status};
 use super::{CudaError, Tuning, calls, nvml};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::{CudaContext, result, sys};
 use fxgraph_core::Env;
+use fxgraph_core::error::{BlockError, SharedFault};
 use fxgraph_core::gpu::{Properties, Tunable};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Memory that a CUDA context takes on a GPU in bytes, where it was not measured.
 pub const CONTEXT_BYTES: usize = 560 << 20;
@@ -29,6 +31,14 @@ pub fn context_bytes(ordinal: usize) -> usize {
     lock(&CONTEXTS).get(&ordinal).copied().unwrap_or(CONTEXT_BYTES)
 }
 
+/// GPUs that are open.
+static OPENED: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// Number of the GPU that the thread's calls of the driver go to.
+    static SELECTED: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
 /// Opens a context on GPU number `ordinal` and notes its size.
 fn open_context(ordinal: usize) -> Result<Arc<CudaContext>, CudaError> {
     let before = nvml::free_bytes(ordinal);
@@ -41,6 +51,8 @@ fn open_context(ordinal: usize) -> Result<Arc<CudaContext>, CudaError> {
     Ok(context)
 }
 
+/// Time within which sources of kernels are replaced together, as by a header that several of them include.
+const TOGETHER: Duration = Duration::from_secs(10);
 /// Interval between checks whether a device still works.
 const WATCH_PERIOD: Duration = Duration::from_millis(300);
 
@@ -54,6 +66,10 @@ pub struct Device {
     /// Programs in use, for reloading edited sources.
     programs: Mutex<Vec<Weak<Program>>>,
     kernel_folder: Mutex<Option<PathBuf>>,
+    /// Sources of kernels that were replaced last, and when.
+    replaced: Mutex<Vec<(Instant, String)>>,
+    /// First fault after which the GPU cannot be used any more.
+    fault: OnceLock<(String, SharedFault)>,
     tuning: Mutex<Arc<Tuning>>,
 }
 
@@ -197,7 +213,6 @@ impl Device {
     /// # Errors
     /// If there is no CUDA driver or no such GPU, or if it cannot be opened.
     pub fn open(ordinal: usize) -> Result<Arc<Self>, CudaError> {
-        static OPENED: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
         let properties = properties(ordinal)?;
         let mut opened = lock(&OPENED);
         opened.retain(|device| device.strong_count() > 0);
@@ -213,6 +228,8 @@ impl Device {
             statuses: Mutex::default(),
             programs: Mutex::default(),
             kernel_folder: Mutex::default(),
+            replaced: Mutex::default(),
+            fault: OnceLock::new(),
             tuning: Mutex::default(),
         });
         opened.push(Arc::downgrade(&device));
@@ -255,6 +272,7 @@ impl Device {
 
     /// Selects this device for the following driver calls of the calling thread.
     pub(crate) fn bind(&self) -> Result<(), CudaError> {
+        SELECTED.set(Some(self.ordinal));
         // SAFETY: the context lives as long as `self`.
         let bound = unsafe { result::ctx::set_current(self.context.cu_ctx()) };
         bound.map_err(CudaError::driver("selecting the GPU"))
@@ -320,9 +338,36 @@ impl Device {
         statuses.push(Arc::downgrade(status));
     }
 
-    /// Returns the first unfinished job of each CUDA pipeline, as text.
-    pub(super) fn at_work(&self) -> Vec<String> {
+    /// Returns the first unfinished job of each CUDA pipeline.
+    fn at_work(&self) -> Vec<AtWork> {
         let statuses: Vec<_> = lock(&self.statuses).iter().filter_map(Weak::upgrade).collect();
         statuses.iter().filter_map(|status| status.at_work()).collect()
+    }
+
+    /// Notes that the source `name` of kernels was replaced.
+    pub(super) fn note_replaced(&self, name: &str) {
+        let mut replaced = lock(&self.replaced);
+        replaced.retain(|(when, known)| when.elapsed() < TOGETHER && known != name);
+        replaced.push((Instant::now(), name.to_owned()));
+    }
+
+    /// Returns the GPU that the thread's calls of the driver go to.
+    pub(crate) fn selected() -> Option<Arc<Self>> {
+        let ordinal = SELECTED.get()?;
+        lock(&OPENED).iter().filter_map(Weak::upgrade).find(|device| device.ordinal == ordinal)
+    }
+
+    /// Error of a block on a GPU that has failed. The text is that of the first call: all blocks of the GPU report the
+    /// same fault.
+    pub fn fault(&self, error: CudaError) -> BlockError {
+        let (text, fault) = self.fault.get_or_init(|| {
+            let replaced = lock(&self.replaced);
+            let ago = replaced.last().map(|(when, _)| when.elapsed()).unwrap_or_default();
+            let names: Vec<&str> = replaced.iter().map(|(_, name)| name.as_str()).collect();
+            let of = format!("cuda:{}", self.ordinal);
+            let (text, block) = status::text(&of, &self.at_work(), &names, ago);
+            (text, SharedFault { of, block })
+        });
+        BlockError::new(text).because(error).shared(fault.clone())
     }
 }

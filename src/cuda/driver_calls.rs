@@ -162,7 +162,6 @@ impl Marks {
 /// Driver of a GPU for one CUDA pipeline.
 pub struct Cuda {
     device: Arc<Device>,
-    block: String,
     marks: Vec<Marks>,
     tables: Stream,
     work: Stream,
@@ -179,7 +178,6 @@ impl Cuda {
         device.bind()?;
         let driver = Self {
             device: Arc::clone(device),
-            block: env.name.clone(),
             marks: (0..IN_FLIGHT).map(|_| Marks::new()).collect::<Result<_, _>>()?,
             tables: Stream::new()?,
             work: Stream::new()?,
@@ -227,8 +225,14 @@ impl Cuda {
         &self.device
     }
 
+    /// Returns the CUDA handle of a stream, for a launch.
+    pub(super) fn launch_stream(&self, queue: Queue) -> sys::CUstream {
+        self.status.launches();
+        self.stream(queue)
+    }
+
     /// Returns the CUDA handle of a stream.
-    pub(super) fn stream(&self, queue: Queue) -> sys::CUstream {
+    fn stream(&self, queue: Queue) -> sys::CUstream {
         match queue {
             Queue::Tables => self.tables.0,
             Queue::Work => self.work.0,
@@ -323,16 +327,7 @@ impl Driver for Cuda {
     }
 
     fn fault(&self, error: CudaError) -> BlockError {
-        let at_work = self.device.at_work();
-        let device = self.device.ordinal();
-        let text = match at_work.as_slice() {
-            [] => format!("cuda:{device} failed, detected by `{}`", self.block),
-            [one] => format!("cuda:{device} failed during a job of {one}"),
-            several => {
-                format!("cuda:{device} failed during a job of one of {}", several.join(", "))
-            }
-        };
-        BlockError::new(text).because(error)
+        self.device.fault(error)
     }
 }
 

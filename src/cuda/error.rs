@@ -1,5 +1,6 @@
 //! Errors of CUDA devices.
 
+use super::Device;
 use cudarc::driver::{DriverError, sys::CUresult};
 use fxgraph_core::error::BlockError;
 
@@ -95,8 +96,35 @@ impl CudaError {
     }
 }
 
+/// Errors of the driver after which every call on the device fails until the process ends.
+const STICKY: [&str; 13] = [
+    "CUDA_ERROR_ILLEGAL_ADDRESS",
+    "CUDA_ERROR_LAUNCH_FAILED",
+    "CUDA_ERROR_LAUNCH_TIMEOUT",
+    "CUDA_ERROR_ASSERT",
+    "CUDA_ERROR_HARDWARE_STACK_ERROR",
+    "CUDA_ERROR_ILLEGAL_INSTRUCTION",
+    "CUDA_ERROR_MISALIGNED_ADDRESS",
+    "CUDA_ERROR_INVALID_ADDRESS_SPACE",
+    "CUDA_ERROR_INVALID_PC",
+    "CUDA_ERROR_ECC_UNCORRECTABLE",
+    "CUDA_ERROR_NVLINK_UNCORRECTABLE",
+    "CUDA_ERROR_CONTAINED",
+    "CUDA_ERROR_CONTEXT_IS_DESTROYED",
+];
+
+impl CudaError {
+    /// Whether the device has failed permanently, so that all its blocks fail.
+    pub(crate) fn is_sticky(&self) -> bool {
+        matches!(self, Self::Driver { name, .. } if STICKY.contains(&name.as_str()))
+    }
+}
+
 impl From<CudaError> for BlockError {
     fn from(error: CudaError) -> Self {
-        Self::new(error.to_string())
+        match error.is_sticky().then(Device::selected).flatten() {
+            Some(device) => device.fault(error),
+            None => Self::new(error.to_string()),
+        }
     }
 }

@@ -87,7 +87,9 @@ impl Program {
         // Constants of the program are copied on a stream for which CUDA pipelines do not wait.
         self.device.synchronise()?;
         self.modules.lock().unwrap_or_else(PoisonError::into_inner).push(Module(module));
-        self.generation.fetch_add(1, Ordering::Release);
+        if self.generation.fetch_add(1, Ordering::Release) > 0 {
+            self.device.note_replaced(&source.name);
+        }
         Ok(())
     }
 

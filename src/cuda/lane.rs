@@ -132,7 +132,7 @@ impl<J> Lane<J> {
     /// Returns the stream for launches, between [`begin`](Self::begin) and [`submit`](Self::submit).
     #[must_use]
     pub fn stream(&self) -> sys::CUstream {
-        self.driver.stream(self.queue())
+        self.driver.launch_stream(self.queue())
     }
 
     /// Returns the device address of the payload of `frame`, which the open job keeps.
@@ -441,6 +441,9 @@ impl<J, D: Driver> Lane<J, D> {
             // SAFETY: the caller's promise.
             let queued = unsafe { self.driver.copy(self.queue(), to, from, bytes) };
             queued.map_err(|error| {
+                if error.is_sticky() {
+                    return self.driver.fault(error);
+                }
                 let what = format!("cannot copy {bytes} bytes from {from:#x} to {to:#x}");
                 BlockError::new(what).because(error)
             })?;

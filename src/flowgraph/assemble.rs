@@ -358,9 +358,9 @@ fn rebuild(block: &PlannedBlock, env: Env) -> Option<Rebuild> {
         if let Some(device) = Device::of(&env) {
             // If a fault has destroyed the CUDA context, every call on the device fails.
             device.free_bytes().map_err(|error| {
-                let device = DeviceName::Cuda(device.ordinal());
-                let message = format!("{device} is unusable after a fault: restart the process");
-                BlockError::new(message).because(error)
+                let name = DeviceName::Cuda(device.ordinal());
+                let message = format!("{name} is unusable after a fault: restart the process");
+                BlockError::new(message).because(device.fault(error))
             })?;
         }
         guarded(configured.as_ref(), &pending, &env, begun)

@@ -331,7 +331,7 @@ impl Cell {
     }
 
     /// Counts a fault and stores it as the block's last one.
-    pub fn note_fault(&self, Fault { cause, panic }: Fault) -> Failure {
+    pub fn note_fault(&self, Fault { cause, panic, .. }: Fault) -> Failure {
         let failure = Failure { block: self.name.clone(), cause, panic };
         self.faults.fetch_add(1, Ordering::Relaxed);
         lock(&self.last_fault).replace(failure.clone());

@@ -5,12 +5,11 @@ use super::losses::Losses;
 use super::report::{BlockStats, Failure, Report, RunState, State, Unfinished};
 use super::stalls::{Stall, Stalls};
 use event_listener::Event;
-use fxgraph_core::error::BlockError;
-use fxgraph_core::error::{panic_text, with_causes};
+use fxgraph_core::error::{BlockError, SharedFault, panic_text, with_causes};
 use fxgraph_core::event::{EventKind, Events};
 use fxgraph_core::retune::Configurations;
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -45,6 +44,8 @@ pub(super) struct Run {
     /// Candidates and shadows, which an abort has to interrupt too.
     companions: Mutex<Vec<Weak<Cell>>>,
     failures: Mutex<Vec<Failure>>,
+    /// Shared faults that are in `failures`.
+    told: Mutex<BTreeSet<String>>,
     losses: Losses,
     stalls: Stalls,
     /// Wakes a worker if blocks are ready to run: see [`Self::wake_workers`].
@@ -58,15 +59,23 @@ pub(super) struct Run {
 pub(super) struct Fault {
     pub cause: String,
     pub panic: bool,
+    /// Fault that other blocks report too.
+    pub shared: Option<SharedFault>,
 }
 
 impl Fault {
     pub fn error(error: &BlockError) -> Self {
-        Self { cause: with_causes(error), panic: false }
+        let shared = error.shared_fault().cloned();
+        Self { cause: with_causes(error), panic: false, shared }
     }
 
     pub fn panic(panic: &(dyn Any + Send)) -> Self {
-        Self { cause: panic_text(panic), panic: true }
+        Self { panic: true, ..Self::of(panic_text(panic)) }
+    }
+
+    /// A fault of one block with this cause.
+    pub fn of(cause: impl Into<String>) -> Self {
+        Self { cause: cause.into(), panic: false, shared: None }
     }
 
     /// Appends the reason why the block did not survive the fault.
@@ -105,6 +114,7 @@ impl Run {
             aborting: AtomicBool::new(false),
             companions: Mutex::default(),
             failures: Mutex::default(),
+            told: Mutex::default(),
             losses: Losses::default(),
             stalls: Stalls::default(),
             workers: OnceLock::new(),
@@ -220,12 +230,23 @@ impl Run {
     }
 
     /// Stores the cause and stops the run; frames queued downstream of the block are still processed.
+    ///
+    /// A fault that several blocks report becomes one failure, of the block that caused it if that is known.
     pub fn fail(&self, cell: &Cell, fault: Fault) {
-        let failure = cell.note_fault(fault);
-        // Users read the report; a log at a higher level would repeat it.
-        tracing::info!(block = cell.name, "{}", failure.text());
-        self.events.add(EventKind::Fault, Some(&cell.name), failure.text());
-        lock(&self.failures).push(failure);
+        let shared = fault.shared.clone();
+        let mut failure = cell.note_fault(fault);
+        let is_told = |shared: &SharedFault| !lock(&self.told).insert(shared.of.clone());
+        if !shared.as_ref().is_some_and(is_told) {
+            let cause = shared.and_then(|shared| shared.block);
+            if let Some(block) = cause.filter(|name| self.cells.iter().any(|one| one.name == *name))
+            {
+                failure.block = block;
+            }
+            // Users read the report; a log at a higher level would repeat it.
+            tracing::info!(block = failure.block, "{}", failure.text());
+            self.events.add(EventKind::Fault, Some(&failure.block), failure.text());
+            lock(&self.failures).push(failure);
+        }
         cell.set_state(State::Failed);
         self.request_stop("a block failed");
     }

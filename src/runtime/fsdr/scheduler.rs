@@ -94,7 +94,7 @@ async fn guarded(
     let cell = &run.cells[id.0];
     if panicked {
         let cause = "the runtime panicked outside the block's code".to_owned();
-        run.fail(cell, Fault { cause, panic: true });
+        run.fail(cell, Fault { panic: true, ..Fault::of(cause) });
     }
     run.arrive(cell);
     if panicked {

@@ -100,7 +100,7 @@ impl Adapter {
         let rebuild = lock(&cell.tally).occupant.rebuild.clone();
         let Some(rebuild) = rebuild else {
             let cause = "a fresh block cannot continue where this one ended".to_owned();
-            return Outcome::Failed(Fault { cause, panic: false });
+            return Outcome::Failed(Fault::of(cause));
         };
         let pause = if restarts == 0 { Duration::ZERO } else { PAUSE * (1 << (restarts - 1)) };
         let built = async {

@@ -198,7 +198,7 @@ impl Beside {
             Phase::RollingBack { cause, patience } => {
                 let lost = |cause: &str, other: &str| {
                     let cause = format!("{cause}; the old block failed too: {other}");
-                    (Turn::Lost(Fault { cause, panic: false }), true)
+                    (Turn::Lost(Fault::of(cause)), true)
                 };
                 let Some(mut old) = self.link.take_home() else {
                     let is_over = patience.left(Instant::now()).is_none();

@@ -354,9 +354,7 @@ impl Driver {
         let outcome = async_io::block_on(attend(&self.run, &self.cell, Call::Work, work));
         self.cell.count_work();
         let fault = match outcome {
-            Outcome::Done(Next::Finished) => {
-                Fault { cause: "the block finished by itself".to_owned(), panic: false }
-            }
+            Outcome::Done(Next::Finished) => Fault::of("the block finished by itself"),
             Outcome::Done(next) => {
                 return if hosted.wants_another_turn() { Next::Again } else { next };
             }

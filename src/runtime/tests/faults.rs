@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{StartError, State};
+use fxgraph_core::error::SharedFault;
 
 fn broken(text: &'static str) -> Result<Next, BlockError> {
     Err(BlockError::new(text)
@@ -53,6 +54,22 @@ fn fault_01_panics_in_start_and_finish_are_failures() {
     net.hooks("first", Box::new(|| panic!("in start")), Box::new(|| Ok(())));
     let error = start(net.assembly(), ONE_WORKER).err().unwrap();
     assert_eq!(error.to_string(), "`first` panicked: in start");
+}
+
+#[test]
+fn shared_fault_of_several_blocks_is_one_failure_of_the_block_that_caused_it() {
+    let mut net = Net::default();
+    for name in ["first", "second", "third"] {
+        net.add(name, &[], 0, |_| {
+            let fault = SharedFault { of: "cuda:0".to_owned(), block: Some("second".to_owned()) };
+            let cause = BlockError::new("cuda:0 failed").shared(fault);
+            Err(BlockError::new("cannot copy").because(cause))
+        });
+    }
+    let report = net.run(TWO_WORKERS);
+    let failures: Vec<String> = report.failures.iter().map(ToString::to_string).collect();
+    assert_eq!(failures, ["`second` failed: cannot copy: cuda:0 failed"]);
+    assert!(report.stats.iter().all(|block| block.state == State::Failed), "{:?}", report.stats);
 }
 
 #[test]
