@@ -1,10 +1,15 @@
 //! `fxgraph doctor`
 
+mod target;
+
 use crate::failure::Failure;
+use crate::flowgraph::{load_file, parse_setting, style};
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
 use crate::units;
 use fxgraph::cuda::{self, CudaError};
+use fxgraph::diagnostic::render_all;
+use fxgraph::flowgraph::{Loaded, Setting};
 use fxgraph_blocks::io::spead::interface::{Interface, Interfaces};
 use serde_json::json;
 use std::fs;
@@ -21,9 +26,16 @@ const FREE_BYTES: u64 = 1_000_000_000;
 /// An organisation-local group that no stream of the examples uses.
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 42, 42);
 
-/// Checks this machine (GPU, NVRTC, socket buffers, cores, huge pages, clock, multicast, disk) and says how to mend what is wrong
+/// Checks this machine (GPU, NVRTC, socket buffers, cores, huge pages, clock, multicast, disk), or a flowgraph against it, and says how to mend what is wrong
 #[derive(Debug, clap::Args)]
 pub struct Doctor {
+    /// Flowgraph to check against this machine: interfaces, routes, ports, buffers, cores, memory, GPUs, directories
+    file: Option<PathBuf>,
+
+    /// Sets a parameter of the flowgraph; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting, requires = "file")]
+    set: Vec<Setting>,
+
     /// Network interface that streams use, by name or IPv4 address; without it all interfaces are tried
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
@@ -81,6 +93,29 @@ impl Check {
 
 impl Doctor {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let checks = match &self.file {
+            Some(file) => self.of_flowgraph(file, terminal)?,
+            None => self.of_machine(),
+        };
+        if self.json {
+            let entry = |check: &Check| json!({"check": check.name, "state": check.state.name(), "found": check.found, "fix": check.fix});
+            terminal.json(&checks.iter().map(entry).collect())?;
+        } else {
+            terminal.results(&as_text(&checks, terminal))?;
+        }
+        let failed = checks.iter().any(|check| check.state == State::Problem);
+        if failed { Err(Failure::Shown) } else { Ok(()) }
+    }
+
+    fn of_flowgraph(&self, file: &Path, terminal: &Terminal) -> Result<Vec<Check>, Failure> {
+        let Loaded { sources, result, .. } = load_file(file, &self.set);
+        let plan = result.map_err(|problems| {
+            Failure::Configuration(render_all(&problems, &sources, style(terminal)))
+        })?;
+        Ok(target::checks(&plan, available_parallelism().map_or(1, usize::from)))
+    }
+
+    fn of_machine(&self) -> Vec<Check> {
         let mut checks = vec![
             cores(available_parallelism().map_or(1, usize::from)),
             governor(read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").as_deref()),
@@ -92,15 +127,7 @@ impl Doctor {
         checks.extend(multicast(self.interface.as_deref()));
         checks.push(disk(&self.directory));
         checks.extend(gpus());
-
-        if self.json {
-            let entry = |check: &Check| json!({"check": check.name, "state": check.state.name(), "found": check.found, "fix": check.fix});
-            terminal.json(&checks.iter().map(entry).collect())?;
-        } else {
-            terminal.results(&as_text(&checks, terminal))?;
-        }
-        let failed = checks.iter().any(|check| check.state == State::Problem);
-        if failed { Err(Failure::Shown) } else { Ok(()) }
+        checks
     }
 }
 
@@ -242,7 +269,7 @@ fn joined(interface: &Interface, address: Ipv4Addr) -> Check {
         return Check::advice(&check, format!("{name} {fault}"), fix);
     }
     // The kernel joins on any interface; loopback delivers multicast without the flag.
-    if flags(name).is_some_and(|flags| flags & (IFF_MULTICAST | IFF_LOOPBACK) == 0) {
+    if !flags_allow_multicast(name) {
         let fix = format!("if streams use it: `sudo ip link set dev {name} multicast on`");
         return Check::advice(&check, format!("multicast is off on {name}"), fix);
     }
@@ -252,6 +279,11 @@ fn joined(interface: &Interface, address: Ipv4Addr) -> Check {
 /// Flags of an interface, from the kernel's `if.h`.
 const IFF_LOOPBACK: u32 = 1 << 3;
 const IFF_MULTICAST: u32 = 1 << 12;
+
+/// Whether the interface `name` has multicast switched on.
+fn flags_allow_multicast(name: &str) -> bool {
+    flags(name).is_none_or(|flags| flags & (IFF_MULTICAST | IFF_LOOPBACK) != 0)
+}
 
 /// Flags of the interface `name`, on Linux.
 fn flags(name: &str) -> Option<u32> {
@@ -292,15 +324,21 @@ fn gpus() -> Vec<Check> {
         return vec![Check::good("GPU", "none; flowgraphs run on the CPU")];
     }
     let mut checks: Vec<Check> = (0..count).map(gpu).collect();
-    checks.push(match cuda::compiler_version() {
+    checks.extend(compiler());
+    checks
+}
+
+/// The compiler of kernels; none on a machine without GPUs.
+fn compiler() -> Option<Check> {
+    cuda::count().ok().filter(|count| *count > 0)?;
+    Some(match cuda::compiler_version() {
         Ok((major, minor)) => Check::good("NVRTC", format!("version {major}.{minor}")),
         Err(error) => Check::problem(
             "NVRTC",
             error.to_string(),
             "install the CUDA toolkit 13, or `pip install nvidia-cuda-nvrtc`, and name its directory in LD_LIBRARY_PATH",
         ),
-    });
-    checks
+    })
 }
 
 fn gpu(ordinal: usize) -> Check {
