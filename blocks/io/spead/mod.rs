@@ -18,6 +18,7 @@
 //! - [`receive`], [`send`]: batched UDP; [`datagrams`]: those that were received together
 //! - [`xdp`]: datagrams from AF_XDP sockets, which bypass the kernel's network stack
 //! - [`port`]: sockets of a receiving thread, of either
+//! - [`second_sender`]: two senders of one stream
 //! - [`link`]: frames between a source and its receiving thread
 //! - [`pcap`]: datagrams from a capture file; `pcapng`: its newer format
 
@@ -40,6 +41,7 @@ pub mod pcap;
 mod pcapng;
 pub mod port;
 pub mod receive;
+pub mod second_sender;
 pub mod send;
 pub mod sockets;
 pub mod timestamp;

@@ -110,6 +110,12 @@ impl Senders {
         self.of_part(part).any(|seat| seat.votes > 0 && seat.holder == sender)
     }
 
+    /// A sender with a seat of `part`, if `sender` has none.
+    pub fn other_holder(&self, part: usize, sender: SocketAddrV4) -> Option<SocketAddrV4> {
+        let held = self.of_part(part).find(|seat| seat.votes > 0).map(|seat| seat.holder);
+        held.filter(|_| !self.has_seat(part, sender))
+    }
+
     fn of_part(&self, part: usize) -> impl Iterator<Item = &Seat> {
         let first = part * self.seats_per_part;
         self.seats.iter().skip(first).take(self.seats_per_part)

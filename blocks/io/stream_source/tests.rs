@@ -11,9 +11,11 @@ use crate::io::spead::link::Frames;
 use crate::io::stream::Described;
 use crate::io::stream_sink::StreamSink;
 use fxgraph::edge::Harness;
+use fxgraph::event::Events;
 use fxgraph::frame::{HostAllocator, Pool};
 use fxgraph::recording::StreamType;
 use fxgraph::retune::When;
+use fxgraph::runtime::EventKind;
 use fxgraph::{
     Axis, Band, Clock, Dtype, Env, Frame, FrameMut, KindSpec, Next, PortType, Ports, ValidityType,
 };
@@ -381,6 +383,26 @@ fn restarted_sender_is_followed_and_data_of_its_old_run_are_dropped() {
     assert_eq!(bench.counter("packets_of_other_run"), 5);
 }
 
+#[test]
+fn second_sender_that_overlaps_in_time_is_one_event_with_both_addresses() {
+    let port = voltages();
+    let sent = || packets(&port, &in_a_row(0..40), json!({"stop_heaps": false}));
+    let mut bench = Bench::new(&port);
+    let events = Arc::new(Events::default());
+    bench.env.events.redirect(Some((Arc::clone(&events), "source".to_owned())));
+    for (first, second) in sent().iter().zip(&sent()) {
+        bench.now += Duration::from_millis(50);
+        bench.receive(std::slice::from_ref(first), SENDER);
+        bench.receive(std::slice::from_ref(second), OTHER);
+    }
+    let warned = events.since(0).into_iter().filter(|event| event.kind == EventKind::Warning);
+    let [warned] = &warned.collect::<Vec<_>>()[..] else { panic!("not one warning") };
+    for sender in [SENDER, OTHER] {
+        assert!(warned.text.contains(&sender.to_string()), "{}", warned.text);
+    }
+    assert!(bench.counter("packets_second_sender") > 20);
+}
+
 /// The sender before is late: its last frames arrive after the first ones of the new sender.
 #[test]
 fn stream_taken_over_has_every_frame_once() {
@@ -468,7 +490,7 @@ fn stream_of_another_type_is_rejected_with_the_first_difference() {
     let axes = [("heap", 2), ("channel", 8), ("spectrum", 4)];
     let theirs = port(Dtype::Ci8, &axes, &[("heap", 2), ("channel", 4)]);
     let mut bench = Bench::new(&ours);
-    let events = Arc::new(fxgraph::event::Events::default());
+    let events = Arc::new(Events::default());
     bench.env.events.redirect(Some((Arc::clone(&events), "source".to_owned())));
     bench.receive(&packets(&theirs, &in_a_row(0..3), json!({})), OTHER);
     bench.receive(&packets(&ours, &in_a_row(0..2), json!({"stop_heaps": false})), SENDER);

@@ -18,6 +18,7 @@ use super::timeline::{Move, Timeline, Verdict};
 use crate::io::spead::item;
 pub use crate::io::spead::link::Frames;
 use crate::io::spead::packet::Packet;
+use crate::io::spead::second_sender::SecondSender;
 pub use filling::{Copies, MAX_THREADS, Pending};
 use filling::{Copying, Filling, Writers};
 use fxgraph::Env;
@@ -116,6 +117,7 @@ pub struct Window {
     causes: Causes,
     timeline: Timeline,
     senders: Senders,
+    second_sender: SecondSender,
     candidates: Candidates,
     entries: VecDeque<Entry>,
     /// Frame in which the stream begins or continues after a gap, and its slots before that.
@@ -146,6 +148,7 @@ impl Window {
         let frames = options.frames.max(1);
         let parts = layout.slots() / layout.heaps_per_frame;
         let Options { stride, adc_sample_rate_hz, senders_per_part, .. } = options;
+        let heap_seconds = layout.samples_per_heap as f64 / adc_sample_rate_hz;
         let mut timeline = Timeline::new(&layout, frames as u64, stride, adc_sample_rate_hz);
         if let Some(sync_time) = options.sync_time {
             timeline.set_real_time(Instant::now(), Time::now().seconds_since(sync_time));
@@ -157,6 +160,7 @@ impl Window {
             causes: Causes::new(&env.counters),
             timeline,
             senders: Senders::new(parts, senders_per_part, &env.counters),
+            second_sender: SecondSender::new(&env.counters, heap_seconds),
             candidates: Candidates::default(),
             entries: (0..frames).map(|_| Entry::Empty).collect(),
             leading: (0, 0),
@@ -411,7 +415,11 @@ impl Window {
     /// Notes a packet whose data had arrived already: its sender still sends the stream.
     fn not_new(&mut self, place: Place, sender: SocketAddrV4) {
         let now = self.timeline.now().unwrap_or_else(Instant::now);
-        self.senders.confirm(self.part(place), sender, now);
+        let part = self.part(place);
+        if let Some(holder) = self.senders.other_holder(part, sender) {
+            self.second_sender.note(holder, sender, now, &self.env.events);
+        }
+        self.senders.confirm(part, sender, now);
     }
 
     /// Returns the part of the stream (antenna, channel block) of a heap.

@@ -9,8 +9,8 @@ fn of(packets: &[Vec<u8>], number: u64) -> Vec<Vec<u8>> {
     packets.iter().filter(is_of).cloned().collect()
 }
 
-fn events(bench: &Bench) -> Arc<fxgraph::event::Events> {
-    let events = Arc::new(fxgraph::event::Events::default());
+fn events(bench: &Bench) -> Arc<Events> {
+    let events = Arc::new(Events::default());
     bench.env.events.redirect(Some((Arc::clone(&events), "source".to_owned())));
     events
 }

@@ -9,6 +9,7 @@ use super::heap::{Arrival, Heap, OVERHEAD_BYTES, place};
 use crate::io::spead::item;
 use crate::io::spead::link::Frames;
 use crate::io::spead::packet::Packet;
+use crate::io::spead::second_sender::SecondSender;
 use crate::io::stream::Described;
 use frames::MAX_FILL;
 use fxgraph::elements::Elements;
@@ -66,6 +67,7 @@ pub struct Window {
     /// See [`SILENCE_SECONDS`].
     patience: Duration,
     causes: Causes,
+    second_sender: SecondSender,
     env: Env,
     elements: Elements,
     /// Whether the units of the validity divide the axes of the payload into equal parts.
@@ -99,6 +101,7 @@ impl Window {
     #[must_use]
     pub fn new(described: Described, options: Options, env: &Env) -> Self {
         let port = &described.port;
+        let frame_seconds = port.clock.frames_per_second().recip();
         let divides = port.validity.axes.iter().all(|unit| {
             let payload = port.axes.iter().find(|axis| axis.name == unit.name);
             payload.is_none_or(|axis| axis.len.is_multiple_of(unit.len.max(1)))
@@ -113,6 +116,7 @@ impl Window {
             described,
             options,
             causes: Causes::new(&env.counters),
+            second_sender: SecondSender::new(&env.counters, frame_seconds),
             env: env.clone(),
             open: Vec::with_capacity(heaps(options.window)),
             unused: Vec::with_capacity(heaps(options.window)),
@@ -337,6 +341,9 @@ impl Window {
             };
             if let Some(cause) = refusal {
                 cause.add(1);
+                if run.sender != sender {
+                    self.second_sender.note(run.sender, sender, now, &self.env.events);
+                }
                 return self.drop_heap(index);
             }
         }

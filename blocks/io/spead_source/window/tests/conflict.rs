@@ -1,6 +1,7 @@
 //! Packets of two heaps with one position.
 
 use super::*;
+use fxgraph::event::Events;
 
 /// Heap counter of foreign heaps.
 const OTHER: u64 = 1 << 40;
@@ -162,4 +163,39 @@ fn copies_of_a_replaced_heap_are_made_before_those_of_its_replacement() {
         assert_eq!(last.header().validity, [1; HEAPS]);
         assert_eq!(heap_bytes(last, 0), [60; HEAP]);
     });
+}
+
+/// Warnings of a window whose heaps come from a second sender, too, from heap `begin` to `end` of 1000.
+fn warnings(second: std::ops::Range<u64>, ends_first: bool) -> (Vec<String>, u64) {
+    let mut live = Live::new(4);
+    let events = Arc::new(Events::default());
+    live.window.env.events.redirect(Some((Arc::clone(&events), "in".to_owned())));
+    live.stream(0..60);
+    for number in 60..1000 {
+        live.millis += 1;
+        if number < second.start || !ends_first {
+            live.parts(number, 0..4);
+        }
+        if second.contains(&number) {
+            for index in 0..4 {
+                live.datagram_from(FOREIGN, &part(OTHER + number, number, index, number as u8));
+            }
+        }
+    }
+    let text = events.since(0).into_iter().filter(|event| event.kind == EventKind::Warning);
+    (text.map(|event| event.text).collect(), live.count("packets_second_sender"))
+}
+
+#[test]
+fn second_sender_that_overlaps_in_time_is_one_event_with_both_addresses() {
+    let (told, packets) = warnings(200..1000, false);
+    let text = "two senders send this stream at the same time, 127.0.0.1:7148 and 127.0.0.1:9999: stop one of them";
+    assert_eq!(told, [text]);
+    assert!(packets >= 3000, "{packets}");
+}
+
+#[test]
+fn handover_and_short_overlap_are_no_second_sender() {
+    assert_eq!(warnings(200..1000, true).0, [""; 0], "the first sender ends");
+    assert_eq!(warnings(200..300, false).0, [""; 0], "both send for 100 ms");
 }
