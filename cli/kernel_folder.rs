@@ -1,8 +1,9 @@
 //! Directories with edited GPU kernels.
 
+use fxgraph::Control;
 use fxgraph::DeviceName;
 use fxgraph::cuda::{Device, Program};
-use fxgraph::flowgraph::Plan;
+use fxgraph::runtime::EventKind;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,10 +35,12 @@ impl Drop for Watch {
     }
 }
 
-/// Recompiles changed kernels in `folder` for the devices of `plan`. A kernel that does not compile
+/// Recompiles changed kernels in `folder` for the devices of the flowgraph. A kernel that does not compile
 /// is reported, and the previous one stays in use.
-pub fn watch(folder: PathBuf, plan: &Plan) -> Watch {
-    let devices: Vec<Arc<Device>> = plan
+pub fn watch(folder: PathBuf, control: &Control) -> Watch {
+    let control = control.clone();
+    let devices: Vec<Arc<Device>> = control
+        .plan()
         .memory()
         .devices()
         .into_iter()
@@ -56,7 +59,7 @@ pub fn watch(folder: PathBuf, plan: &Plan) -> Watch {
             if !changed.is_empty() {
                 devices.iter().flat_map(|device| device.programs()).for_each(|program| {
                     if changed.iter().any(|file| program.uses(file)) {
-                        reload(&program);
+                        reload(&program, &control);
                     }
                 });
             }
@@ -66,10 +69,23 @@ pub fn watch(folder: PathBuf, plan: &Plan) -> Watch {
     Watch { stop: Some(stop), thread: Some(thread) }
 }
 
-fn reload(program: &Program) {
+fn reload(program: &Program, control: &Control) {
+    let name = program.name();
     match program.reload() {
-        Ok(()) => tracing::warn!("replaced the kernels of {}", program.name()),
-        Err(error) => tracing::error!("{error}\nthe previous kernels stay in use"),
+        Ok(()) => {
+            tracing::warn!("replaced the kernels of {name}");
+            control.tell(EventKind::KernelsReplaced, None, &format!("the kernels of {name}"));
+        }
+        Err(error) => {
+            tracing::error!("{error}\nthe previous kernels stay in use");
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            control.tell(
+                EventKind::KernelsRejected,
+                None,
+                &format!("the kernels of {name}: {first}"),
+            );
+        }
     }
 }
 

@@ -24,6 +24,7 @@
 //! - `kernel_folder`: directories with edited kernels
 //! - `reload`: the flowgraph file of a run, applied again while the flowgraph runs
 //! - `serve`: options of the HTTP server
+//! - `state`: the file with live values that survive the process
 //! - `heap`: configuration of the C library's heap
 //! - `tuning`: file with the fastest launch configurations of GPU kernels
 //! - `signals`: handling of SIGINT, SIGTERM, SIGHUP and SIGXFSZ
@@ -52,6 +53,7 @@ mod runs;
 mod serve;
 mod shadows;
 mod signals;
+mod state;
 mod table;
 mod terminal;
 mod tuning;

@@ -10,7 +10,7 @@ use crate::terminal::Terminal;
 use fxgraph::Control;
 use fxgraph::control::{Applied, UpdateError, Updated};
 use fxgraph::diagnostic::{Severity, Sources, render_all};
-use fxgraph::runtime::with_causes;
+use fxgraph::runtime::{EventKind, with_causes};
 use fxgraph_api::changes::UpdateInfo;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -180,11 +180,16 @@ impl Source {
             files.applied = read;
         }
         let style = flowgraph::style(&self.terminal);
-        let plan =
-            loaded.result.map_err(|problems| render_all(&problems, &loaded.sources, style))?;
+        let plan = loaded.result.map_err(|problems| {
+            let first = problems.first().map_or("", |problem| &problem.message);
+            let text = format!("`{}`: {first}", self.target.file.display());
+            self.control.tell(EventKind::Rejected, None, &text);
+            render_all(&problems, &loaded.sources, style)
+        })?;
         if !plan.warnings.is_empty() {
             self.terminal.note(render_all(&plan.warnings, &loaded.sources, style).trim_end());
         }
+        let authored = plan.clone();
         let update =
             self.control.owners_update(plan, APPLY).map_err(|error| with_causes(&error))?;
         let made = self.control.apply_or_restart(&update, false, APPLY, false);
@@ -193,7 +198,9 @@ impl Source {
             UpdateError::Restart(_) => with_help(&error.to_string(), [RESTART]),
             error => with_causes(&error),
         };
-        match made.map_err(refused)? {
+        let made = made.map_err(refused)?;
+        self.control.note_authored(authored);
+        match made {
             Applied::Restarting => info.is_restarting = true,
             Applied::Updated(Updated { effective_timestamp }) => {
                 info = UpdateInfo { is_made: true, effective_timestamp, ..info };

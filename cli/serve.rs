@@ -85,6 +85,11 @@ pub struct Serve {
     #[arg(long, value_name = "DIR", requires = "listen")]
     write_files: Option<PathBuf>,
 
+    /// Directory with code that clients on this machine may run, such as a block in Python to be tried in the running
+    /// flowgraph; clients on the network may not
+    #[arg(long, value_name = "DIR", requires = "listen")]
+    code: Option<PathBuf>,
+
     /// Largest body of a request, such as new gains of all channels of an array, in MiB
     #[arg(
         long, value_name = "MIB", requires = "listen", default_value_t = (BODY_BYTES >> 20) as u16,
@@ -129,6 +134,7 @@ impl Serve {
             permission,
             read_files,
             write_files,
+            code: self.code.clone(),
             body_bytes,
         };
         let server = Server::bind(options);
@@ -139,7 +145,8 @@ impl Serve {
 impl Serve {
     /// Returns an error if an option is given that only a process with blocks can keep.
     pub fn refuse_for_fleet(&self) -> Result<(), Failure> {
-        let files = [&self.recordings, &self.files, &self.read_files, &self.write_files];
+        let files =
+            [&self.recordings, &self.files, &self.read_files, &self.write_files, &self.code];
         if !self.hold && !self.hold_once && files.iter().all(|path| path.is_none()) {
             return Ok(());
         }

@@ -106,7 +106,8 @@ fn unit_of_each_part_passes_the_check_of_systemd() {
         // systemd splits the options at spaces: none of them may have one.
         let words: Vec<&str> = options.split(' ').collect();
         assert!(
-            matches!(words[..], ["--listen", _, "--token-file", "/etc/fxgraph/token"]),
+            matches!(words[..], ["--listen", _, "--token-file", "/etc/fxgraph/token", "--state", state]
+                if state == format!("/var/lib/fxgraph/{part}/live_values.json")),
             "{options}"
         );
         let path = folder.path().join(format!("fxgraph@{part}.service"));

@@ -3,6 +3,8 @@
 
 #[path = "support/dumps.rs"]
 mod dumps;
+#[path = "support/http.rs"]
+mod http;
 #[path = "support/stops.rs"]
 mod stops;
 
@@ -184,11 +186,22 @@ fn failed_part_is_named_with_its_error_and_ends_the_others() {
     assert!(began.elapsed() < Duration::from_mins(2));
 }
 
-/// Starts the parts of `PAIR` and returns the program, once both run, and the process identifiers of the parts.
+/// Starts the parts of `PAIR` with further arguments and returns the program, once both run, and the process identifiers of the parts.
 fn pair(folder: &Path) -> (std::process::Child, BufReader<std::process::ChildStderr>, Vec<String>) {
+    let (program, stderr, children, _) = pair_with(folder, &[]);
+    (program, stderr, children)
+}
+
+/// Parts that run: the program, its stderr, the process identifiers of the parts, and what it said.
+type Parts = (std::process::Child, BufReader<std::process::ChildStderr>, Vec<String>, String);
+
+fn pair_with(folder: &Path, arguments: &[&str]) -> Parts {
     fs::write(folder.join("pair.yaml"), PAIR.replace("FAIL", "")).unwrap();
-    let mut program = fxgraph()
+    // `nohup`, with which the tests may run, makes programs ignore SIGHUP.
+    let mut program = Command::new("env")
+        .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_fxgraph")])
         .args(["run", "pair.yaml", "--as-parts"])
+        .args(arguments)
         .current_dir(folder)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -203,7 +216,56 @@ fn pair(folder: &Path) -> (std::process::Child, BufReader<std::process::ChildStd
     let children = fs::read_to_string(path).unwrap();
     let children: Vec<String> = children.split_whitespace().map(str::to_owned).collect();
     assert_eq!(children.len(), 2, "{said}");
-    (program, stderr, children)
+    (program, stderr, children, said)
+}
+
+/// Reads stderr until it contains `wanted`, and returns these lines.
+fn until(stderr: &mut impl BufRead, wanted: &str) -> String {
+    let mut said = String::new();
+    while !said.contains(wanted) {
+        assert!(stderr.read_line(&mut said).unwrap() > 0, "no `{wanted}` in:\n{said}");
+    }
+    said
+}
+
+#[test]
+fn hangup_applies_the_edited_file_to_all_parts_or_to_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut program, mut stderr, _, said) = pair_with(folder.path(), &["--state", "live.json"]);
+    let address = said.split("a: runs at http://").nth(1).unwrap().split(':').take(2);
+    let address = address.collect::<Vec<_>>().join(":").parse().unwrap();
+    let get = |path: &str| http::request(address, "GET", path, &[], b"").json();
+    let signals = || get("/api/v1/blocks/source")["parameters"]["signals"].clone();
+    while get("/api/v1/blocks/source")["newest_timestamp"].is_null() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let file = folder.path().join("pair.yaml");
+    let edited = PAIR.replace("FAIL", "").replace("wgn(0.1)", "wgn(0.2)");
+    fs::write(&file, &edited).unwrap();
+    signal("-HUP", program.id());
+    let said = until(&mut stderr, "applied `pair.yaml`");
+    assert!(said.contains("changed parts `a` from timestamp "), "{said}");
+    while signals() != "wgn(0.2)" {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Part `b` rejects the next one, so that part `a` does not change either.
+    let rejected =
+        edited.replace("wgn(0.2)", "wgn(0.3)").replace("sink, host: b", "sink, queue: 9, host: b");
+    fs::write(&file, &rejected).unwrap();
+    signal("-HUP", program.id());
+    let said = until(&mut stderr, "part `b`: it needs a restart");
+    assert!(said.contains("`pair.yaml` was not applied: no part has changed"), "{said}");
+    assert_eq!(signals(), "wgn(0.2)");
+    assert_eq!(get("/api/v1/flowgraph")["scheduled"], serde_json::json!([]));
+    fs::write(&file, "flowgraph: [").unwrap();
+    signal("-HUP", program.id());
+    until(&mut stderr, "was not applied");
+    signal("-INT", program.id());
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    assert!(program.wait().unwrap().success(), "{said}");
+    let kept = |part: &str| fs::read_to_string(folder.path().join(format!("live.json.{part}")));
+    assert!(kept("a_0").or_else(|_| kept("a")).unwrap().contains("wgn(0.2)"));
 }
 
 fn signal(name: &str, process: u32) {

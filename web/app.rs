@@ -7,6 +7,7 @@ use crate::shares::{Share, Shares};
 use crate::taps::Taps;
 use axum::http::StatusCode;
 use fxgraph::Control;
+use fxgraph::runtime::EventKind;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -84,6 +85,18 @@ impl App {
         let detail = "clients may change live parameters only";
         Err(Problem::new(StatusCode::FORBIDDEN, detail)
             .help("start the program with `fxgraph run --control full` to allow other changes"))
+    }
+}
+
+impl App {
+    /// Adds an event for a rejected request to change the flowgraph; returns `result`.
+    pub fn told<T>(&self, block: Option<&str>, result: Result<T, Problem>) -> Result<T, Problem> {
+        if let Err(problem) = &result
+            && problem.is_rejection()
+        {
+            self.control.tell(EventKind::Rejected, block, &problem.first_line());
+        }
+        result
     }
 }
 

@@ -66,7 +66,17 @@ impl Queries {
 
     /// Levels of quantised outputs, a gauge of the blocks that quantise.
     fn output_rms(&self) -> String {
-        format!("fxgraph_output_rms{{{}}}", self.of)
+        self.of_kinds("output_rms")
+    }
+
+    /// A metric that some kinds of blocks have.
+    fn of_kinds(&self, name: &str) -> String {
+        format!("fxgraph_{name}{{{}}}", self.of)
+    }
+
+    /// Rate of a counter that some kinds of blocks have, per second.
+    fn rate_of_kinds(&self, name: &str) -> String {
+        format!("rate({}[1m])", self.of_kinds(name))
     }
 }
 
@@ -100,7 +110,7 @@ impl Alert {
 
 /// Alerts about a flowgraph of any size: each query finds the processes and blocks concerned.
 #[allow(clippy::too_many_lines, reason = "a list of alerts")]
-fn alerts(queries: &Queries, name: &str) -> [Alert; 16] {
+fn alerts(queries: &Queries, name: &str) -> [Alert; 17] {
     let select = |family, conditions| queries.select(family, conditions);
     let grown = |family| format!("increase({}[5m]) > 0", select(family, ""));
     // Side branches drop frames because the flowgraph says so, which is no cause of alarm.
@@ -111,10 +121,10 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 16] {
     let without_stall = format!("unless on ({PROCESS}) {stall}");
     let failed = format!("{} == 1", select(metrics::STATE, ",state=\"failed\""));
     let known = format!("last_over_time({info}[1d])");
-    let delay = format!("fxgraph_pace_delay_seconds{{{}}}", queries.of);
+    let delay = queries.of_kinds("pace_delay_seconds");
     let level = queries.output_rms();
-    let clock = format!("fxgraph_clock_difference_seconds{{{}}}", queries.of);
-    let expired = format!("fxgraph_delay_models_expired{{{}}}", queries.of);
+    let clock = queries.of_kinds("clock_difference_seconds");
+    let expired = queries.of_kinds("delay_models_expired");
     [
         // Each process seen within a day, and the flowgraph if there was none.
         Alert::new(
@@ -252,6 +262,13 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 16] {
             "warning",
             "{{ $value }} delay models of {{ $labels.block }} at {{ $labels.instance }} are from before a restart of the sender: send new ones",
         ),
+        Alert::new(
+            "FxgraphStateNotSaved",
+            format!("{} > 60", select(metrics::STATE_BEHIND, "")),
+            "0s",
+            "warning",
+            "live values of {{ $labels.instance }} are not in its state file for {{ $value | humanizeDuration }}: its event `not_saved` has the reason, such as a full disk",
+        ),
     ]
 }
 
@@ -367,6 +384,7 @@ fn panels(plan: &Plan) -> Vec<Panel> {
             "none",
         ),
     ];
+    panels.extend(signal_panels(&queries));
     if plan.blocks.iter().any(|block| block.device != DeviceName::Cpu) {
         let busy = queries.rate(metrics::DEVICE_BUSY, "");
         panels.push(Panel::series(
@@ -377,6 +395,53 @@ fn panels(plan: &Plan) -> Vec<Panel> {
         ));
     }
     panels
+}
+
+/// Panels about the signals of each antenna.
+fn signal_panels(queries: &Queries) -> [Panel; 5] {
+    // A flowgraph of one antenna says which; otherwise the name of the block has its number.
+    let of_antenna = "{{instance}} {{antenna}} {{block}}";
+    let of_input = "{{instance}} {{antenna}} {{block}} {{input}}";
+    [
+        Panel::series(
+            "Level of digitisers, in dBFS",
+            &queries.of_kinds("digitiser_level_dbfs"),
+            of_input,
+            "none",
+        ),
+        Panel::series(
+            "Clipped samples of digitisers",
+            &queries.of_kinds("digitiser_clipped_ratio"),
+            of_input,
+            "percentunit",
+        ),
+        Panel::series(
+            "Flagged as interference",
+            &queries.of_kinds("flagged_fraction"),
+            of_antenna,
+            "percentunit",
+        ),
+        Panel::series(
+            "Heaps of antennas flagged or missing per second",
+            &format!(
+                "{} or {}",
+                queries.rate_of_kinds("antenna_heaps_flagged_total"),
+                queries.rate_of_kinds("antenna_heaps_missing_total")
+            ),
+            of_antenna,
+            "none",
+        ),
+        Panel::series(
+            "Incomplete dumps",
+            &format!(
+                "{} / {}",
+                queries.rate_of_kinds("dumps_incomplete_total"),
+                queries.rate_of_kinds("dumps_total")
+            ),
+            of_antenna,
+            "percentunit",
+        ),
+    ]
 }
 
 /// One panel of a dashboard.

@@ -5,10 +5,11 @@ use crate::connections::Connection;
 use crate::problem::Problem;
 use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
-use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use fxgraph::files::read_regular;
+use fxgraph::flowgraph::Client;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -89,6 +90,28 @@ impl Token {
 /// The client of a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer(pub IpAddr);
+
+/// Headers of requests that another program passes on.
+const PASSED_ON: [HeaderName; 4] = [
+    header::FORWARDED,
+    header::VIA,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-real-ip"),
+];
+
+impl Peer {
+    /// The client of a request with these headers. It is on this machine if it has connected by the loopback interface,
+    /// passes nothing on for others, and is no page of another site.
+    pub fn client(self, headers: &HeaderMap) -> Client {
+        let is_passed_on = PASSED_ON.iter().any(|name| headers.contains_key(name));
+        let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let of_page = headers.contains_key(header::ORIGIN);
+        let authority = text(header::ORIGIN).and_then(|origin| Some(origin.split_once("://")?.1));
+        let is_own_page = !of_page || (authority.is_some() && authority == text(header::HOST));
+        let is_local = self.0.to_canonical().is_loopback() && !is_passed_on && is_own_page;
+        if is_local { Client::Local } else { Client::Any }
+    }
+}
 
 /// Rules of admission.
 pub(crate) struct Guard {
@@ -267,7 +290,7 @@ mod tests {
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         let pairs = pairs.iter().map(|(name, value)| {
-            (header::HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
+            (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
         });
         pairs.collect()
     }

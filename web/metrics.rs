@@ -53,6 +53,8 @@ impl From<Family> for Head<'static> {
     }
 }
 
+/// Parameter of a flowgraph for one antenna, and the label with its value.
+const ANTENNA: &str = "antenna";
 const BLOCK: &[&str] = &["block", "kind", "device"];
 /// Name of the metric of a fleet with the health of each part.
 pub(crate) const PART_HEALTHY: &str = "fxgraph_part_healthy";
@@ -68,7 +70,9 @@ macro_rules! families {
 
 families! {
     INFO "fxgraph_flowgraph_info" &["version", "config_id", "config_hash"],
-        "Always 1; the labels identify the program and the configuration. A change of config_id means that a block was changed, or that a scheduled value took effect.";
+        "Always 1; the labels identify the program and the configuration with which the run began. Changes are counted in fxgraph_flowgraph_changes_total.";
+    CHANGES "fxgraph_flowgraph_changes_total" &[],
+        "Number of changes of the configuration: live updates, swaps, and other flowgraphs. See the events `retuned`, `swapped` and `updated`.";
     STATE "fxgraph_flowgraph_state" &["state"],
         "1 for the current state of the flowgraph. failed: a fault of a block ended it, see its event.";
     ELAPSED "fxgraph_flowgraph_elapsed_seconds" &[],
@@ -79,6 +83,12 @@ families! {
         "Resident memory of the process. Constant while frames flow: if it grows, report a bug.";
     EVENTS "fxgraph_events_total" &["kind"],
         "Number of events by kind. The events are at /api/v1/events.";
+    STATE_WRITES "fxgraph_state_file_writes_total" &[],
+        "Number of times that the state file was written; no metric without `--state`. It grows with live updates, at most once per second.";
+    STATE_FAILURES "fxgraph_state_file_failures_total" &[],
+        "Number of failed attempts to write the state file. If it grows, see the event not_saved: the disk may be full.";
+    STATE_BEHIND "fxgraph_state_file_behind_seconds" &[],
+        "Time since the oldest change that the state file does not have; 0 if it has all live values. Above 60 s, the values would be gone after a restart.";
     BLOCK_STATE "fxgraph_block_state" &["block", "kind", "device", "state"],
         "1 for the current state of the block. failed: the cause is at /api/v1/blocks/{name}. stalled: no frame passes.";
     STALL "fxgraph_block_stall_seconds" &["block", "kind", "device", "reason"],
@@ -182,6 +192,7 @@ impl<'a> Row<'a> {
         (block, is_aside): (&'a PlannedBlock, bool),
         stats: &'a BlockStats,
         flowgraph: &str,
+        antenna: Option<&str>,
     ) -> Self {
         let device = block.device.to_string();
         let labels = Labels::new([
@@ -190,6 +201,7 @@ impl<'a> Row<'a> {
             ("flowgraph", flowgraph),
             ("kind", block.kind),
         ]);
+        let labels = labels.and(antenna.map(|antenna| (ANTENNA, antenna)));
         Self { block, is_aside, stats, labels }
     }
 
@@ -213,9 +225,13 @@ fn text(app: &App) -> String {
         stats.iter().map(|stats| (stats.name.as_str(), stats)).collect();
     let blocks = plan.blocks.iter().zip(plan.side_branches());
     let known = blocks.filter_map(|block| Some((block, *stats.get(block.0.name.as_str())?)));
-    let rows: Vec<Row> = known.map(|(block, stats)| Row::new(block, stats, &plan.name)).collect();
-    let mut page = Page::new(Labels::new([("flowgraph", &*plan.name)]));
-    flowgraph(&mut page, app, &plan);
+    let antenna = antenna(&plan);
+    let antenna = antenna.as_deref();
+    let row = |(block, stats)| Row::new(block, stats, &plan.name, antenna);
+    let rows: Vec<Row> = known.map(row).collect();
+    let labels = Labels::new([("flowgraph", &*plan.name)]);
+    let mut page = Page::new(labels.and(antenna.map(|antenna| (ANTENNA, antenna))));
+    flowgraph(&mut page, app);
     self::blocks(&mut page, &rows);
     stalls(&mut page, app, &rows);
     times(&mut page, app, &plan, &rows);
@@ -225,10 +241,22 @@ fn text(app: &App) -> String {
     page.finish()
 }
 
-fn flowgraph(page: &mut Page, app: &App, plan: &Plan) {
-    let config_id = format!("{:016x}", plan.config_id());
-    let info = [env!("CARGO_PKG_VERSION"), &config_id, &plan.config_hash];
+/// The antenna of the flowgraph, if it has a parameter for it.
+fn antenna(plan: &Plan) -> Option<String> {
+    let antenna = plan.parameters.iter().find(|parameter| parameter.name == ANTENNA)?;
+    Some(match &antenna.value {
+        serde_json::Value::String(text) => text.clone(),
+        value => value.to_string(),
+    })
+}
+
+fn flowgraph(page: &mut Page, app: &App) {
+    // Constant labels: with those of the present configuration each live update would be a series of its own.
+    let config_hash = app.control.began_with();
+    let config_id = config_hash.get(..16).unwrap_or_default();
+    let info = [env!("CARGO_PKG_VERSION"), config_id, &config_hash];
     page.gauge(INFO, [(info, 1.0)].into_iter());
+    page.counter(CHANGES, [(NONE, app.control.change_count() as f64)].into_iter());
     let state = app.control.state();
     let states =
         RUN_STATES.iter().map(|known| ([known.name()], f64::from(u8::from(*known == state))));
@@ -241,6 +269,11 @@ fn flowgraph(page: &mut Page, app: &App, plan: &Plan) {
     page.gauge(MEMORY, memory.into_iter());
     let events = app.events.counts(&app.control).into_iter();
     page.counter(EVENTS, events.map(|(kind, count)| ([kind], count as f64)));
+    let saving = app.control.saving();
+    let saving = || saving.iter();
+    page.counter(STATE_WRITES, saving().map(|saving| (NONE, saving.writes as f64)));
+    page.counter(STATE_FAILURES, saving().map(|saving| (NONE, saving.failures as f64)));
+    page.gauge(STATE_BEHIND, saving().map(|saving| (NONE, saving.behind.as_secs_f64())));
 }
 
 fn blocks(page: &mut Page, rows: &[Row]) {

@@ -10,6 +10,9 @@ use std::time::Duration;
 /// The media type of a problem document.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
+/// Most characters of a detail in an event.
+const MOST_TOLD: usize = 300;
+
 /// Error of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Problem {
@@ -55,6 +58,20 @@ impl Problem {
     pub fn maybe_help(mut self, help: Option<String>) -> Self {
         self.document.help.extend(help);
         self
+    }
+}
+
+impl Problem {
+    /// Whether a valid request to change the flowgraph was rejected.
+    pub fn is_rejection(&self) -> bool {
+        [StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY]
+            .iter()
+            .any(|status| status.as_u16() == self.document.status)
+    }
+
+    /// First line of its detail, for an event.
+    pub fn first_line(&self) -> String {
+        self.document.detail.lines().next().unwrap_or_default().chars().take(MOST_TOLD).collect()
     }
 }
 

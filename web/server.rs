@@ -83,6 +83,8 @@ pub struct Options {
     pub read_files: Option<PathBuf>,
     /// Directory in which clients may name files to write.
     pub write_files: Option<PathBuf>,
+    /// Directory with code that clients on this machine may run.
+    pub code: Option<PathBuf>,
     /// Largest body of a request, in bytes.
     pub body_bytes: usize,
 }
@@ -112,6 +114,9 @@ pub enum BindError {
         /// Error of the system.
         said: io::Error,
     },
+    /// Clients could write the code that they may run.
+    #[error("clients may write files below `{}`, which must not have the directory of `--code` in it, nor be in it", .0.display())]
+    WrittenCode(PathBuf),
     /// The system cannot create threads.
     #[error("cannot create threads to serve requests")]
     Threads(#[source] io::Error),
@@ -163,7 +168,15 @@ impl Server {
         let files = ClientFiles {
             read: options.read_files.as_deref().map(files).transpose()?,
             write: options.write_files.as_deref().map(files).transpose()?,
+            code: options.code.as_deref().map(files).transpose()?,
         };
+        let roots =
+            |files: &Option<Files>| files.as_ref().and_then(Files::root).map(Path::to_owned);
+        if let (Some(written), Some(code)) = (roots(&files.write), roots(&files.code))
+            && (written.starts_with(&code) || code.starts_with(&written))
+        {
+            return Err(BindError::WrittenCode(written));
+        }
         let bodies = Bodies::new(options.body_bytes);
         let guard =
             Guard { is_local, token: options.token, origins, rates: Rates::default(), bodies };

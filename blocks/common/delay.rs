@@ -52,13 +52,12 @@ pub fn statement(models: &[Vec<Piece>], clock: Clock, effect: &Effect) -> serde_
     let utc = |timestamp: u64| clock.time(timestamp).map(|time| time.to_string());
     let piece = |piece: &Piece| {
         let from = piece.start_samples.max(effect.from);
-        let has_rates = piece.rate != 0.0 || piece.phase_rate_radians_per_second != 0.0;
         serde_json::json!({
             "start_samples": piece.start_samples,
             "start_utc": utc(piece.start_samples),
             "in_force_from": from,
             "in_force_from_utc": utc(from),
-            "has_expired": has_rates && piece.start_samples < effect.base.from,
+            "has_expired": changes(piece) && piece.start_samples < effect.base.from,
         })
     };
     let of_input = |pieces: &Vec<Piece>| -> Vec<serde_json::Value> {
@@ -66,6 +65,17 @@ pub fn statement(models: &[Vec<Piece>], clock: Clock, effect: &Effect) -> serde_
         pieces[started.saturating_sub(1)..].iter().map(piece).collect()
     };
     models.iter().map(of_input).collect()
+}
+
+/// Whether one of the delay models depends on timestamps: a constant delay from timestamp 0 on does not.
+#[must_use]
+pub fn have_timestamps(models: &[Vec<Piece>]) -> bool {
+    models.iter().flatten().any(|piece| piece.start_samples > 0 || changes(piece))
+}
+
+/// Whether the delay or the phase of a piece changes with time.
+fn changes(piece: &Piece) -> bool {
+    piece.rate != 0.0 || piece.phase_rate_radians_per_second != 0.0
 }
 
 /// Returns diagnostics for an invalid piece, at `parameter`.

@@ -3,7 +3,7 @@
 use fxgraph_api::events::EventInfo;
 
 /// Events that report a fault, missing or dropped data, or a failed change.
-const BAD: [&str; 13] = [
+const BAD: [&str; 17] = [
     "aborted",
     "fault",
     "skipped",
@@ -17,6 +17,10 @@ const BAD: [&str; 13] = [
     "fell_behind",
     "resynchronised",
     "time_jumped",
+    "not_saved",
+    "rejected",
+    "not_updated",
+    "kernels_rejected",
 ];
 
 /// Returns the UTC time of day of `event` as `HH:MM:SS.mmm`.

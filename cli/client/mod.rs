@@ -14,6 +14,7 @@ pub mod stream;
 use crate::failure::Failure;
 use crate::serve::{USUAL_ADDRESS, with_host};
 use fxgraph::files::read_awaited;
+use fxgraph_api::events::EventInfo;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -198,9 +199,45 @@ impl Client {
         Ok(Stream::new(answer.into_body().into_with_config().limit(u64::MAX).reader()))
     }
 
+    /// Waits for the first event of `block`, or without a block, after number `since` whose kind is in `made` or in
+    /// `failed`; the latter is an error.
+    pub fn wait_for(
+        &self,
+        since: u64,
+        block: Option<&str>,
+        made: &[&str],
+        failed: &[&str],
+    ) -> Result<(), Failure> {
+        for sent in self.follow(&format!("/api/v1/events/stream?since={since}"))? {
+            let sent =
+                sent.map_err(|error| Failure::because("the stream of events broke", &error))?;
+            let event: EventInfo = typed(serde_json::from_str(&sent.data).unwrap_or(Value::Null))?;
+            if event.block.as_deref() != block {
+                continue;
+            }
+            if made.contains(&&*event.kind) {
+                return Ok(());
+            }
+            if failed.contains(&&*event.kind) {
+                return Err(Failure::failed(event.text));
+            }
+        }
+        Err(Failure::failed("the run ended before the change was made"))
+    }
+
     /// Sends a flowgraph in YAML to `path`, and returns the JSON response.
     pub fn put_yaml<T: DeserializeOwned>(&self, path: &str, text: String) -> Result<T, Failure> {
         read(self.ask(Method::PUT, path, Some(("application/yaml", text)))?, path)
+    }
+
+    /// Replaces the flowgraph by `yaml` with a request to `path`, and waits for the result; returns the answer.
+    pub fn replace_flowgraph(&self, path: &str, yaml: String) -> Result<Value, Failure> {
+        let mut answer: Value = self.put_yaml(path, yaml)?;
+        if let Some(since) = answer["goes_on_after_event"].as_u64() {
+            self.wait_for(since, None, &["updated"], &["not_updated"])?;
+            answer["is_made"] = true.into();
+        }
+        Ok(answer)
     }
 
     fn answer(

@@ -62,7 +62,7 @@ impl Apply {
             "/api/v1/flowgraph?dry_run={}&restart={}&may_hold_up={}&set={set}",
             self.dry_run, self.restart, self.allow_stall
         );
-        let answer = self.connection.client()?.put_yaml(&path, text)?;
+        let answer = self.connection.client()?.replace_flowgraph(&path, text)?;
         if self.json {
             return terminal.json(&answer);
         }

@@ -2,6 +2,7 @@
 
 mod as_parts;
 mod child;
+mod reload_parts;
 
 use crate::chosen;
 use crate::ending::{Ending, within};
@@ -13,6 +14,7 @@ use crate::runs::{Hold, Runs};
 use crate::serve::Serve;
 use crate::shadows;
 use crate::signals::Signals;
+use crate::state::Kept;
 use crate::table::{self, Align, Table};
 use crate::terminal::{Paint, ProgressLine, Terminal};
 use crate::tuning;
@@ -40,7 +42,7 @@ use std::time::{Duration, Instant};
                   status 1. A second signal, or one before the flowgraph has started, stops at once with exit status \
                   130.\n\n\
                   SIGHUP applies the edited flowgraph file, like `PUT /api/v1/flowgraph`: all of it at one timestamp, or \
-                  nothing if it has errors or needs a restart. If the terminal of the program has gone, SIGHUP drains \
+                  nothing if it has errors or needs a restart; with `--as-parts` at all parts, or at none. If the terminal of the program has gone, SIGHUP drains \
                   the flowgraph like SIGTERM; under `nohup` it has no effect."
 )]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
@@ -65,6 +67,11 @@ pub struct Run {
     /// Tuning file written by `fxgraph tune`
     #[arg(long, value_name = "FILE")]
     tuning: Option<PathBuf>,
+
+    /// File in which live values survive the process: those that clients set are written to it, and the next run with
+    /// the same flowgraph begins with them. With `--as-parts` each part has a file of its own, `FILE.PART`
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
 
     /// Runs the part of each host as a process of its own on this machine, with the loopback interface as network
     #[arg(long, conflicts_with = "listen")]
@@ -109,17 +116,20 @@ impl Run {
             check_file(&self.target)?;
         }
         // Before the check, which may take long.
-        let signals = if self.as_parts { Signals::count() } else { Signals::count_with_reloads() }?;
+        let signals = Signals::count_with_reloads()?;
         let check = || flowgraph::plan_and_sources(&self.target, Severity::Error, terminal);
         let (mut plan, sources) = signals.starting(|| false, check)??;
         if self.as_parts {
-            return self.parts().run(&plan, signals, terminal);
+            let target = self.target.clone();
+            return self.parts().run(&plan, &target, signals, terminal);
         }
         plan.kernel_folder.clone_from(&self.kernels);
         plan.tuning = match &self.tuning {
             Some(path) => tuning::read(path)?,
             None => tuning::usual(terminal),
         };
+        let state = self.state.as_deref().map(|file| Kept::restore(file, &mut plan, terminal));
+        let state = state.transpose()?;
         let server = self.serve.bind(terminal)?;
         if !self.quiet {
             chosen::lines(&plan).for_each(|line| terminal.note(&line));
@@ -128,7 +138,6 @@ impl Run {
         if let Some(line) = &progress {
             line.follow(building(&plan));
         }
-        let _watched = self.kernels.map(|folder| kernel_folder::watch(folder, &plan));
         let hold = if self.serve.hold {
             Hold::All
         } else if self.serve.hold_once || self.part_of.is_some() {
@@ -139,7 +148,9 @@ impl Run {
         };
         let mut runs = Runs::new(plan, hold, &signals)?;
         let control = runs.control().clone();
+        let _watched = self.kernels.map(|folder| kernel_folder::watch(folder, &control));
         self.serve.allow_recordings(&control)?;
+        let _keeper = state.map(|kept| kept.keep(&control, terminal));
         let _reload =
             Reload::start(&self.target, &sources, self.watch, (&control, &signals), terminal);
         let _serving = match server {
@@ -153,7 +164,9 @@ impl Run {
                 Some(serving)
             }
         };
-        let (mut last, mut told) = (None, 0);
+        // The terminal has said what was restored.
+        let mut told = control.events_since(0).last().map_or(0, |event| event.sequence);
+        let mut last = None;
         while let Some(running) = runs.next(terminal)? {
             shadows::start(&control, terminal);
             let watched = Watched {
@@ -219,8 +232,8 @@ impl Run {
         if let Some(limit) = self.drain_limit {
             arguments.extend(["--drain-limit".into(), format!("{}ms", limit.as_millis()).into()]);
         }
-        let Self { output, duration, json, quiet, .. } = self;
-        AsParts { output, duration, json, quiet, arguments }
+        let Self { output, duration, json, quiet, state, .. } = self;
+        AsParts { output, duration, state, json, quiet, arguments }
     }
 }
 
@@ -300,6 +313,8 @@ fn watch(watched: &Watched<'_>, told: &mut u64, terminal: &Terminal) {
                     EventKind::Resynchronised | EventKind::TimeJumped | EventKind::SenderStopped,
                     Some(block),
                 ) => terminal.note(&format!("`{block}`: {}", event.text)),
+                (EventKind::Restored, _) => terminal.note(&format!("restored: {}", event.text)),
+                (EventKind::NotSaved, _) => terminal.warning(&event.text),
                 _ => {}
             }
         }

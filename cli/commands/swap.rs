@@ -1,13 +1,12 @@
 //! `fxgraph swap`
 
 use crate::assignment::Assignment;
-use crate::client::{Client, Connection, in_path, typed};
+use crate::client::{Connection, in_path, typed};
 use crate::failure::Failure;
 use crate::table::{Align, Table};
 use crate::terminal::Terminal;
 use crate::units;
 use fxgraph_api::changes::ChangeInfo;
-use fxgraph_api::events::EventInfo;
 use serde_json::{Map, Value, json};
 use ureq::http::Method;
 
@@ -106,7 +105,8 @@ impl Swap {
             client.send(Method::PATCH, &path, Some(&self.changes.entry()?.into()))?;
         if let Some(since) = answer["goes_on_after_event"].as_u64() {
             terminal.note("the swap goes on until its first frames are checked");
-            wait(&client, &self.block, since)?;
+            let failed = ["not_swapped", "rolled_back"];
+            client.wait_for(since, Some(&self.block), &["swapped"], &failed)?;
             answer["is_made"] = true.into();
         }
         if self.json {
@@ -114,21 +114,6 @@ impl Swap {
         }
         terminal.results(&as_text(&typed(answer)?, self.dry_run, terminal))
     }
-}
-
-/// Waits for the result of a swap of `block` that goes on after the event number `since`.
-fn wait(client: &Client, block: &str, since: u64) -> Result<(), Failure> {
-    for sent in client.follow(&format!("/api/v1/events/stream?since={since}"))? {
-        let sent = sent.map_err(|error| Failure::because("the stream of events broke", &error))?;
-        let event: EventInfo = typed(serde_json::from_str(&sent.data).unwrap_or(Value::Null))?;
-        match event.kind.as_str() {
-            _ if event.block.as_deref() != Some(block) => {}
-            "swapped" => return Ok(()),
-            "not_swapped" | "rolled_back" => return Err(Failure::failed(event.text)),
-            _ => {}
-        }
-    }
-    Err(Failure::failed("the run ended before the swap was made"))
 }
 
 /// A value of a parameter; none is the default.

@@ -17,9 +17,10 @@ use std::ops::Deref;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Names of the serde newtype structs of files that a block reads, of files that it writes, and of code that it
-/// executes, in the order of [`FileUse::ALL`].
-pub const NAMES: [&str; 3] = ["fxgraph::read_path", "fxgraph::written_path", "fxgraph::executed"];
+/// Names of the serde newtype structs of files that a block reads, of files that it writes, of texts that it executes,
+/// and of files that it executes, in the order of [`FileUse::ALL`].
+pub const NAMES: [&str; 4] =
+    ["fxgraph::read_path", "fxgraph::written_path", "fxgraph::executed", "fxgraph::executed_path"];
 
 /// Use of a file or a text that a parameter names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,13 +29,15 @@ pub enum FileUse {
     Read,
     /// The block writes the file.
     Write,
-    /// The block executes the file or the text.
+    /// The block executes the text, or the program of this name.
     Execute,
+    /// The block executes the file.
+    ExecuteFile,
 }
 
 impl FileUse {
     /// All uses.
-    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Execute];
+    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Execute, Self::ExecuteFile];
 }
 
 /// A parameter that names a file: its text, and the directory that it must stay below. Relative paths begin in the
@@ -185,8 +188,8 @@ impl<const IS_WRITTEN: bool> JsonSchema for FilePath<IS_WRITTEN> {
 }
 
 /// A parameter with code that a block executes: the path of a file or of a program, or the text of a program. Clients
-/// may give only code that the running flowgraph names already, also below allowed directories: a client that may write
-/// files there could otherwise run them.
+/// may give only code that the running flowgraph names already, also below directories that they may write to: they could
+/// otherwise run the files that they write there. Clients on this machine may also give files below the directory for code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Executed<const IS_PATH: bool>(String);
 
@@ -211,7 +214,8 @@ impl<const IS_PATH: bool> From<&str> for Executed<IS_PATH> {
 
 impl<'de, const IS_PATH: bool> Deserialize<'de> for Executed<IS_PATH> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = from.deserialize_newtype_struct(NAMES[2], Named::<false>)?;
+        let name = NAMES[2 + usize::from(IS_PATH)];
+        let text = from.deserialize_newtype_struct(name, Named::<false>)?;
         Ok(Self(text.text))
     }
 }
@@ -256,6 +260,8 @@ struct Clients {
     folder: Files,
     /// Files that the author included.
     included: BTreeSet<PathBuf>,
+    /// Whether the client is on this machine, so that it may run files below the directory for code.
+    may_execute: bool,
 }
 
 /// Directories below which clients may name files; `None` allows no files.
@@ -265,6 +271,8 @@ pub struct ClientFiles {
     pub read: Option<Files>,
     /// For writing.
     pub write: Option<Files>,
+    /// With code, for clients on this machine.
+    pub code: Option<Files>,
 }
 
 /// Error for a file that may not be named.
@@ -273,6 +281,19 @@ pub struct NotAllowed {
     pub message: String,
     /// Advice.
     pub help: &'static str,
+}
+
+const IN_FILE: &str = "put the block, or a `shadow` with the code, into the flowgraph file, and start the flowgraph \
+                       again; or put the code into a file below the directory of `fxgraph run --code DIR`";
+const NO_CODE: &str = "start the program with `fxgraph run --code DIR`, which allows clients on this machine to run files \
+                       below DIR, or put the block, or a `shadow` with the code, into the flowgraph file";
+const CODE_PATH: &str = "give the path of a file below that directory, absolute or relative to the working directory of the \
+                         program";
+
+fn unknown_code(text: &str, help: &'static str) -> NotAllowed {
+    let message =
+        format!("clients may not run code that the flowgraph does not name, got `{text}`");
+    NotAllowed { message, help }
 }
 
 /// Access to every file.
@@ -300,7 +321,13 @@ impl FileAccess {
             _ => BTreeSet::new(),
         };
         let included = included.into_iter().collect();
-        Self(Some(Arc::new(Rule::Clients(Clients { allowed, authored, folder, included }))))
+        Self(Some(Arc::new(Rule::Clients(Clients {
+            allowed,
+            authored,
+            folder,
+            included,
+            may_execute: false,
+        }))))
     }
 
     /// This access, in which clients may also name the files noted in `notes` and include those in `included`, because
@@ -314,6 +341,28 @@ impl FileAccess {
             clients.authored.extend(noted.iter().cloned());
         }
         clients.included.extend(included);
+        Self(Some(Arc::new(Rule::Clients(clients))))
+    }
+
+    /// This access, in which all clients may also name the files with code that are noted in `notes`, because a client on
+    /// this machine has put them into the running flowgraph.
+    #[must_use]
+    pub fn with_code_of(&self, notes: &Self) -> Self {
+        let (Some(clients), Some(Rule::Noted(noted))) = (self.limits(), notes.0.as_deref()) else {
+            return self.clone();
+        };
+        let mut clients = clients.clone();
+        let noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let code = noted.iter().filter(|(usage, _)| *usage == FileUse::ExecuteFile);
+        clients.authored.extend(code.cloned());
+        Self(Some(Arc::new(Rule::Clients(clients))))
+    }
+
+    /// This access for a client on this machine, which may run files below the directory for code, if there is one.
+    #[must_use]
+    pub fn with_code(&self) -> Self {
+        let Some(clients) = self.limits() else { return self.clone() };
+        let clients = Clients { may_execute: true, ..clients.clone() };
         Self(Some(Arc::new(Rule::Clients(clients))))
     }
 
@@ -345,14 +394,8 @@ impl FileAccess {
         let (verb, files) = match usage {
             FileUse::Read => ("read", &allowed.read),
             FileUse::Write => ("write", &allowed.write),
-            FileUse::Execute => {
-                let message = format!(
-                    "clients may not run code that the flowgraph does not name, got `{text}`"
-                );
-                let help = "put the block, or a `shadow` with the code, into the flowgraph file, and start the \
-                            flowgraph again";
-                return Err(NotAllowed { message, help });
-            }
+            FileUse::Execute => return Err(unknown_code(text, IN_FILE)),
+            FileUse::ExecuteFile => return self.check_code(text).map(|()| None),
         };
         let Some((files, root)) = files.as_ref().and_then(|files| Some((files, files.root()?)))
         else {
@@ -375,6 +418,29 @@ impl FileAccess {
                 let help =
                     "give a path below the directory of `--files`, relative to that directory";
                 Err(NotAllowed { message, help })
+            }
+        }
+    }
+
+    /// Checks the file `text` with code, a path as in the flowgraph file.
+    fn check_code(&self, text: &str) -> Result<(), NotAllowed> {
+        let Some(clients) = self.limits() else { return Ok(()) };
+        let Some(root) = clients.allowed.code.as_ref().and_then(Files::root) else {
+            return Err(unknown_code(text, NO_CODE));
+        };
+        if !clients.may_execute {
+            return Err(unknown_code(text, "send the request from the machine of the flowgraph"));
+        }
+        // Links and `..` are followed: the file itself must be there.
+        match Path::new(text).canonicalize() {
+            Ok(path) if path.starts_with(root) && path.is_file() => Ok(()),
+            Ok(_) => {
+                let message = format!("`{text}` is no file below the directory of `--code`");
+                Err(NotAllowed { message, help: CODE_PATH })
+            }
+            Err(error) => {
+                let message = format!("`{text}` cannot be used: {error}");
+                Err(NotAllowed { message, help: CODE_PATH })
             }
         }
     }
@@ -423,7 +489,7 @@ mod tests {
         assert!(notes.check(FileUse::Write, "/data/out.npz").is_ok());
         assert!(notes.check(FileUse::Execute, "flagger.py").is_ok());
         let here = Files::below(&root).unwrap();
-        let allowed = ClientFiles { read: None, write: Some(files) };
+        let allowed = ClientFiles { write: Some(files), ..ClientFiles::default() };
         let access = FileAccess::clients(allowed, &notes, here, []);
         let checked = |is_written, text: &str| {
             access.check(if is_written { FileUse::Write } else { FileUse::Read }, text).ok()
@@ -450,11 +516,45 @@ mod tests {
         let notes = FileAccess::noted();
         assert!(notes.check(FileUse::Execute, "flagger.py").is_ok());
         assert!(notes.check(FileUse::Read, "data.py").is_ok());
-        let allowed = ClientFiles { read: Some(files.clone()), write: Some(files.clone()) };
+        let (read, write) = (Some(files.clone()), Some(files.clone()));
+        let allowed = ClientFiles { read, write, code: None };
         let access = FileAccess::clients(allowed, &notes, files, []);
         assert_eq!(access.check(FileUse::Execute, "flagger.py").ok(), Some(None));
         for text in ["other.py", "./flagger.py", "data.py", "import os"] {
             assert!(access.check(FileUse::Execute, text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn check_allows_clients_of_this_machine_files_below_the_directory_for_code() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let code = root.join("code");
+        std::fs::create_dir(&code).unwrap();
+        std::fs::write(code.join("flagger.py"), "").unwrap();
+        std::fs::write(root.join("outside.py"), "").unwrap();
+        symlink(root.join("outside.py"), code.join("link.py")).unwrap();
+        symlink(code.join("flagger.py"), root.join("inwards.py")).unwrap();
+        let allowed =
+            ClientFiles { code: Some(Files::below(&code).unwrap()), ..ClientFiles::default() };
+        let network =
+            FileAccess::clients(allowed, &FileAccess::noted(), Files::below(&root).unwrap(), []);
+        let local = network.with_code();
+        let path = |name: &str| root.join(name).display().to_string();
+        let check = |access: &FileAccess, name: &str| {
+            access.check(FileUse::ExecuteFile, &path(name)).map_err(|error| error.message)
+        };
+        for good in ["code/flagger.py", "code/../code/flagger.py", "inwards.py"] {
+            assert_eq!(check(&local, good), Ok(None), "{good}");
+            assert!(
+                check(&network, good).unwrap_err().starts_with("clients may not run"),
+                "{good}"
+            );
+        }
+        for bad in ["outside.py", "code/link.py", "code/../outside.py", "code/none.py", "code"] {
+            assert!(check(&local, bad).is_err(), "{bad}");
+        }
+        let text = local.check(FileUse::Execute, &path("code/flagger.py"));
+        assert!(text.is_err(), "only files: an interpreter and the text of a program are none");
     }
 }

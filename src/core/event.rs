@@ -80,6 +80,20 @@ pub enum EventKind {
     SenderStopped,
     /// The stream of a source ended.
     StreamEnded,
+    /// Live values of an earlier process were set, from the state file.
+    Restored,
+    /// Live values could not be written to the state file.
+    NotSaved,
+    /// A request for a live update, a swap or another flowgraph was rejected, or an edited flowgraph file.
+    Rejected,
+    /// Another flowgraph has replaced the running one while frames flowed.
+    Updated,
+    /// Another flowgraph could not replace the running one, which continues.
+    NotUpdated,
+    /// Edited kernels have replaced those of a program.
+    KernelsReplaced,
+    /// Edited kernels do not compile; the previous ones stay in use.
+    KernelsRejected,
 }
 
 impl EventKind {
@@ -111,6 +125,13 @@ impl EventKind {
             Self::TimeJumped => "time_jumped",
             Self::SenderStopped => "sender_stopped",
             Self::StreamEnded => "stream_ended",
+            Self::Restored => "restored",
+            Self::NotSaved => "not_saved",
+            Self::Rejected => "rejected",
+            Self::Updated => "updated",
+            Self::NotUpdated => "not_updated",
+            Self::KernelsReplaced => "kernels_replaced",
+            Self::KernelsRejected => "kernels_rejected",
         }
     }
 }

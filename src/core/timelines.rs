@@ -106,6 +106,12 @@ impl Timelines {
         Self::find_in(&self.known(), place, least)
     }
 
+    /// Newest places of all timelines.
+    #[must_use]
+    pub fn places(&self) -> Vec<Place> {
+        self.known().iter().map(|timeline| timeline.place).collect()
+    }
+
     fn find_in(known: &VecDeque<Timeline>, place: &Place, least: u64) -> Option<(TimeBase, u64)> {
         let newest = known.iter().rev().take_while(|known| known.base.from >= least);
         newest.into_iter().find_map(|known| Some((known.base, known.locate(place)?)))

@@ -65,6 +65,11 @@ impl Header {
         } else {
             quote! { match parameter {} }
         };
+        let has_timestamps = if fields.iter().any(|field| field.live.is_some()) {
+            quote! { <Self as ::fxgraph::kind::LiveKind>::has_timestamps(new, parameter) }
+        } else {
+            quote! { match parameter {} }
+        };
         let has_reference = quote_spanned! {ident.span()=>
             ::fxgraph::kind::has_reference::<#ident>()
         };
@@ -99,6 +104,17 @@ impl Header {
                         Self: ::fxgraph::kind::KindSpec,
                     {
                         #live_statement
+                    }
+
+                    #[allow(unused_variables)]
+                    fn has_timestamps(
+                        new: &::fxgraph::kind::Configured<Self>,
+                        parameter: Self::Live,
+                    ) -> bool
+                    where
+                        Self: ::fxgraph::kind::KindSpec,
+                    {
+                        #has_timestamps
                     }
                 }
                 const _: () = #has_reference;

@@ -11,6 +11,16 @@ use serde_json::Value as Json;
 use std::io;
 use std::path::Path;
 
+/// Client of a running flowgraph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Client {
+    /// On this machine: it may run code below the directory for it.
+    Local,
+    /// Anywhere.
+    #[default]
+    Any,
+}
+
 impl Plan {
     /// This plan with restricted file access: updates may name the files that the plan names, and further files as
     /// `allowed`. Flowgraphs that replace it may include files from its directory.
@@ -29,6 +39,31 @@ impl Plan {
         let included = authored.included.iter().cloned();
         let access = self.access.with_authored(&authored.notes(registry), included);
         Self { access, ..self.clone() }
+    }
+
+    /// Access to files for a client of this plan; one on this machine may name code below the directory for it.
+    #[must_use]
+    pub fn access_of(&self, client: Client) -> FileAccess {
+        match client {
+            Client::Local => self.access.with_code(),
+            Client::Any => self.access.clone(),
+        }
+    }
+
+    /// This plan, whose changes may name the files that `client` may name.
+    #[must_use]
+    pub fn for_client(&self, client: Client) -> Self {
+        Self { access: self.access_of(client), ..self.clone() }
+    }
+
+    /// This plan with the access to files of the plan `before`, which a `client` has changed to this one.
+    #[must_use]
+    pub fn with_access_after(mut self, before: &Self, client: Client, registry: &Registry) -> Self {
+        self.access = match client {
+            Client::Local => before.access.with_code_of(&self.notes(registry)),
+            Client::Any => before.access.clone(),
+        };
+        self
     }
 
     /// Notes of all files that the blocks name.

@@ -78,6 +78,16 @@ impl Parameters {
         printed
     }
 
+    /// Hash of the parameter `name` and its value, in hexadecimal; `None` if it is not given.
+    pub(super) fn hash_of(&self, name: &str) -> Option<String> {
+        let printed = self.printed().iter().find(|printed| *printed.name == *name)?;
+        let mut text = String::new();
+        for byte in printed.hash {
+            let _ = write!(text, "{byte:02x}");
+        }
+        Some(text)
+    }
+
     /// Length of their text in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.printed().iter().map(|printed| printed.text.len()).sum()

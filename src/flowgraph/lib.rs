@@ -43,10 +43,12 @@ mod retune;
 mod schema;
 mod scope;
 mod source_text;
+mod state;
 mod take_back;
 mod targets;
 mod transfers;
 
+pub use access::Client;
 pub use assemble::beside_frames;
 pub use assemble::{BuildError, BuildProgress, Probe};
 pub use assembly::{Assembly, OnFault, Part, PartOutput, Rebuild, Thread};
@@ -66,8 +68,11 @@ pub use parameters::{SetTo, Setting};
 pub use parse::{MAX_BYTES, read_value};
 pub use plan::{ParameterInfo, Plan, Planned, PlannedBlock};
 pub use queue::QueueLength;
-pub use retune::Refused;
+pub use retune::{Refused, Retuned};
 pub use schema::schema;
+pub use state::{
+    Counting, LiveSetting, MAX_STATE_BYTES, NoState, Restored as RestoredPlan, State, StreamPlace,
+};
 pub use take_back::{Replaced, Restored};
 
 use fxgraph_core::diagnostic::{Diagnostic, Sources};

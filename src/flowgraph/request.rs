@@ -56,6 +56,14 @@ impl Request {
         Some(Self { text, read })
     }
 
+    /// Names in the mapping `key` of the request; none if there is no such mapping.
+    #[must_use]
+    pub fn names_in(&self, key: &str) -> Vec<String> {
+        let inner = self.read.as_ref().ok().and_then(|node| Some(&node.entry(key)?.1.value));
+        let Some(Value::Map(entries)) = inner else { return Vec::new() };
+        entries.iter().map(|(name, _)| name.text.clone()).collect()
+    }
+
     /// Returns the tree, and sources with the text as file `name`.
     pub(super) fn read_as(
         self,

@@ -39,6 +39,7 @@ pub struct Refused {
 
 /// A plan after a live update.
 pub struct Retuned {
+    /// The plan.
     pub plan: Plan,
     /// Name and new values of each block that changes.
     pub blocks: Vec<(String, Vec<(&'static str, LiveValue)>)>,

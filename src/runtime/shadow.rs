@@ -17,7 +17,7 @@ use fxgraph_core::event::EventKind;
 use fxgraph_core::kind::Waker;
 use fxgraph_core::npy;
 use fxgraph_core::port::PortType;
-use fxgraph_core::retune::ConfigIds;
+use fxgraph_core::retune::{Change, ConfigIds};
 use fxgraph_cuda::{self as cuda, CudaError, Device, Readout};
 use fxgraph_flowgraph::Part;
 use std::error::Error;
@@ -89,6 +89,11 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
+    /// Offers the shadow new values of its live parameters.
+    pub fn offer(&self, change: Change) {
+        self.link.offer(change);
+    }
+
     /// Result of the comparison so far.
     pub fn compared(&self) -> Compared {
         let mut compared = lock(&self.compared).clone();

@@ -617,3 +617,52 @@ blocks:
     parameters: {stream: digitiser, addresses: ['ADDRESS'], adc_sample_rate_hz: 524288, samples_per_frame: 16384, stop_after_senders: 1}
   sink: {kind: null_sink, input: source}
 ";
+
+/// Answer to a dry run of a swap of `f` for a block in Python.
+fn swap_for_code(program: &Program, headers: &[(&str, &str)], file: &str) -> String {
+    let body = format!(r#"{{"kind": "python", "parameters": {{"file": "{file}", "class": "B"}}}}"#);
+    let headers = [&[("Content-Type", "application/json")], headers].concat();
+    let path = "/api/v1/blocks/f?dry_run=true";
+    let answer = http::request(program.address, "PATCH", path, &headers, body.as_bytes());
+    // The file has no class `B`, so that code that may run is rejected for this reason.
+    answer.problem(422);
+    answer.body
+}
+
+#[test]
+fn code_of_clients_must_be_below_its_directory_and_come_from_this_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("code")).unwrap();
+    fs::write(folder.path().join("code/flagger.py"), "A = 1\n").unwrap();
+    fs::write(folder.path().join("outside.py"), "A = 1\n").unwrap();
+    let outside = folder.path().join("outside.py");
+    symlink(&outside, folder.path().join("code/link.py")).unwrap();
+    let may_not = "clients may not run code that the flowgraph does not name";
+    let program = Program::running(folder.path(), FILTERED, &[]);
+    let said = swap_for_code(&program, &[], "code/flagger.py");
+    assert!(said.contains(may_not) && said.contains("fxgraph run --code DIR"), "{said}");
+    stop(program);
+
+    let program = Program::running(folder.path(), FILTERED, &["--code", "code"]);
+    let said = swap_for_code(&program, &[], "code/flagger.py");
+    assert!(!said.contains(may_not) && !said.contains("--code"), "{said}");
+    for file in ["outside.py", "code/link.py", "code/../outside.py", "code/none.py"] {
+        let said = swap_for_code(&program, &[], file);
+        assert!(said.contains("E0403"), "{file}: {said}");
+    }
+    // Requests that a proxy or a fleet on this machine passes on are not from this machine.
+    for header in [("X-Forwarded-For", "192.0.2.1"), ("Forwarded", "for=unknown"), ("Via", "1.1 p")]
+    {
+        let said = swap_for_code(&program, &[header], "code/flagger.py");
+        assert!(said.contains(may_not) && said.contains("from the machine"), "{said}");
+    }
+    stop(program);
+
+    let output = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
+        .args(["run", "flowgraph.yaml", "--listen", "0", "--code", "code", "--files", "."])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("the directory of `--code`"), "{said}");
+}

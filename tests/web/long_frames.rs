@@ -64,3 +64,42 @@ fn swap_of_long_frames_is_answered_in_time_and_followed() {
     let frames = |block: usize, key: &str| result["blocks"][block][key].as_u64().unwrap();
     assert_eq!(frames(0, "frames_out"), frames(1, "frames_in") + frames(2, "frames_in"));
 }
+
+/// Waits for an event of a kind in `kinds` after the number `since`; returns kind and text.
+fn event(program: &Program, since: u64, kinds: &[&str]) -> (String, String) {
+    loop {
+        let events = program.get(&format!("/api/v1/events?since={since}")).json();
+        let all = events["events"].as_array().unwrap();
+        let text = |event: &serde_json::Value, key: &str| event[key].as_str().unwrap().to_owned();
+        if let Some(event) =
+            all.iter().find(|event| kinds.contains(&event["kind"].as_str().unwrap()))
+        {
+            return (text(event, "kind"), text(event, "text"));
+        }
+        sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn flowgraph_of_long_frames_is_replaced_and_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), SLOW, &[]);
+    let edited = SLOW.replace("taps: 4", "taps: 8");
+    let headers = [("Content-Type", "application/yaml")];
+    let put = |text: &str| {
+        super::http::request(program.address, "PUT", "/api/v1/flowgraph", &headers, text.as_bytes())
+    };
+    let under_way = put(&edited);
+    assert_eq!(under_way.status, 202, "{under_way:?}");
+    let under_way = under_way.json();
+    assert_eq!(
+        (&under_way["is_made"], &under_way["is_restarting"]),
+        (&false.into(), &false.into())
+    );
+    let since = under_way["goes_on_after_event"].as_u64().unwrap();
+    let (kind, text) = event(&program, since, &["updated", "not_updated"]);
+    assert_eq!(kind, "updated", "{text}");
+    assert!(text.starts_with("1 block from timestamp "), "{text}");
+    wait_for_taps(&program, 8);
+    stop(program);
+}

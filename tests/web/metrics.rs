@@ -158,7 +158,7 @@ fn dashboard_writes_rules_that_promtool_accepts() {
     promtool.args(["check", "rules", "rules.yaml"]).current_dir(folder.path());
     let output = promtool.output().expect(PROMETHEUS);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("SUCCESS: 16 rules found"), "{said}");
+    assert!(output.status.success() && said.contains("SUCCESS: 17 rules found"), "{said}");
     // The number of rules does not depend on the number of blocks.
     let sinks = (0..20).map(|n| format!("  more{n}: {{kind: null_sink, input: source}}\n"));
     let larger = ENDLESS.to_owned() + &sinks.collect::<String>();
@@ -169,7 +169,7 @@ fn dashboard_writes_rules_that_promtool_accepts() {
     let panels = dashboard["panels"].as_array().unwrap();
     assert!(panels.iter().any(|panel| panel["title"] == "Share of real time"));
     // Every query uses existing metrics, some of which are not always present.
-    const NOW_AND_THEN: [&str; 8] = [
+    const NOW_AND_THEN: [&str; 15] = [
         "fxgraph_block_stall_seconds",
         "fxgraph_block_thread_busy_seconds_total",
         "fxgraph_block_lag_seconds",
@@ -178,6 +178,14 @@ fn dashboard_writes_rules_that_promtool_accepts() {
         "fxgraph_flowgraph_deadline_margin_ratio",
         "fxgraph_flowgraph_limit_info",
         "fxgraph_output_rms",
+        // Of some kinds of blocks.
+        "fxgraph_digitiser_level_dbfs",
+        "fxgraph_digitiser_clipped_ratio",
+        "fxgraph_flagged_fraction",
+        "fxgraph_antenna_heaps_flagged_total",
+        "fxgraph_antenna_heaps_missing_total",
+        "fxgraph_dumps_incomplete_total",
+        "fxgraph_dumps_total",
     ];
     let program = Program::running(folder.path(), ENDLESS, &[]);
     let (_, types) = scrape(&program);
@@ -320,4 +328,37 @@ fn alerts_name_dead_and_lagging_processes() {
     let output = promtool.output().expect(PROMETHEUS);
     let said = [output.stdout, output.stderr].concat();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+}
+
+#[test]
+fn labels_stay_the_same_with_live_updates_which_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = super::TUNABLE.replace("blocks:", "parameters: {antenna: {default: 7}}\nblocks:");
+    let program = Program::running(folder.path(), &text, &[]);
+    let lines = |name: &str| {
+        let text = program.get("/metrics").body;
+        let lines = text.lines().filter(|line| line.starts_with(name)).map(str::to_owned);
+        lines.collect::<Vec<_>>()
+    };
+    let before = lines("fxgraph_flowgraph_info");
+    assert!(before.len() == 1 && before[0].contains("antenna=\"7\""), "{before:?}");
+    let works = lines("fxgraph_block_works_total");
+    assert!(works.iter().all(|line| line.contains("antenna=\"7\"")), "{works:?}");
+    for frequency in 1..=3 {
+        let signals = format!(r#"{{"source": {{"signals": "cw(0.1, {frequency})"}}}}"#);
+        assert_eq!(super::patch(&program, "/api/v1/blocks", &signals).status, 200);
+    }
+    super::patch(&program, "/api/v1/blocks", r#"{"source": {"signals": "cow"}}"#).problem(422);
+    super::patch(&program, "/api/v1/blocks/a", r#"{"kind": "cow"}"#).problem(422);
+    assert_eq!(lines("fxgraph_flowgraph_info"), before);
+    let changes = lines("fxgraph_flowgraph_changes_total");
+    assert!(changes[0].ends_with(" 3"), "{changes:?}");
+    let rejected = lines("fxgraph_events_total");
+    let rejected = rejected.iter().find(|line| line.contains("kind=\"rejected\"")).unwrap();
+    assert!(rejected.ends_with(" 2"), "{rejected}");
+    let events = program.get("/api/v1/events").json();
+    let told =
+        events["events"].as_array().unwrap().iter().find(|event| event["kind"] == "rejected");
+    assert!(told.unwrap()["text"].as_str().unwrap().contains("cow"), "{told:?}");
+    stop(program);
 }

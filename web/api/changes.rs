@@ -137,4 +137,7 @@ pub struct UpdateInfo {
     pub effective_timestamp: Option<u64>,
     /// Parts of the update that do not take effect at that timestamp, with the reason.
     pub not_atomic: Vec<String>,
+    /// Number of an event, if the update goes on: its result is the next event `updated` or `not_updated`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goes_on_after_event: Option<u64>,
 }

@@ -77,6 +77,8 @@ impl<'a> Asked<'a> {
             value.map(|value| drop(request.headers_mut().insert(name, value)))
         };
         set(header::HOST, self.address.to_owned())?;
+        // A client of the fleet is no client on the machine of the part.
+        set(header::FORWARDED, "for=unknown".to_owned())?;
         if let Some(token) = self.token {
             set(header::AUTHORIZATION, format!("Bearer {token}"))?;
         }

@@ -158,7 +158,7 @@ pub(super) async fn retune(
         // Values take many times the memory of their text, so that only the request with the turn has them.
         let request = read_object(&body, app.body_bytes)?;
         drop(body);
-        app.control.retune(request, at, RETUNE).map_err(Problem::from)
+        app.told(None, app.control.retune(request, at, RETUNE).map_err(Problem::from))
     });
     Ok(Json(retuned(&made.await?)))
 }
@@ -206,7 +206,7 @@ pub(super) async fn set_array(
         let _turn = turn;
         let request = Request::array(&name, &parameter, &body);
         drop(body);
-        app.control.retune(request, at, RETUNE).map_err(Problem::from)
+        app.told(Some(&name), app.control.retune(request, at, RETUNE).map_err(Problem::from))
     });
     Ok(Json(retuned(&made.await?)))
 }
@@ -259,9 +259,14 @@ pub(super) async fn swap(
     super::blocks::find(&app, &name)?;
     expect_json(&headers)?;
     let turn = if is_dry { None } else { Some(app.turn(client).await?) };
-    let (control, most_bytes) = (app.control.clone(), app.body_bytes);
+    let (of_change, by) = (app.clone(), Peer(client).client(&headers));
     // The turn stays with the body if the client leaves.
-    let read = move || Ok((turn, control.change(&name, read_object(&body, most_bytes)?)?));
+    let read = move || {
+        let form = read_object(&body, of_change.body_bytes)?;
+        let change = of_change.control.change_by(by, &name, form).map_err(Problem::from);
+        let change = if is_dry { change } else { of_change.told(Some(&name), change) };
+        Ok((turn, change?))
+    };
     let (turn, change) = beside(read).await?;
     if is_dry {
         return Ok((StatusCode::OK, Json(info(&change, false))));

@@ -196,7 +196,7 @@ pub(super) async fn prepare(
     tokio::spawn(beside(hold));
     let Ok(prepared) = offered.await else {
         return match done.await {
-            Ok(Err(error)) => Err(error.into()),
+            Ok(Err(error)) => app.told(None, Err(error.into())),
             _ => Err(Problem::new(StatusCode::CONFLICT, "the run has ended")),
         };
     };

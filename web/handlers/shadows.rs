@@ -127,10 +127,11 @@ pub(super) async fn start(
         asked::<bool>(&query, "stop_at_first_difference", "true")?.unwrap_or_default();
     super::blocks::find(&app, &name)?;
     let form = json_object(&headers, &body)?;
+    let by = Peer(client).client(&headers);
     let turn = app.turn(client).await?;
     let started = beside(move || {
         let _turn = turn;
-        let change = app.control.change(&name, form)?;
+        let change = app.control.change_by(by, &name, form)?;
         app.control.shadow(&change, ends_at_difference)?;
         find(&app, &name)
     });

@@ -1,7 +1,7 @@
 //! Replacement of the running flowgraph.
 
 use super::changes::{difference, media_type, way_name};
-use super::request::{asked, beside};
+use super::request::{asked, beside, lost};
 use crate::app::App;
 use crate::guard::Peer;
 use crate::problem::Problem;
@@ -17,8 +17,9 @@ use fxgraph::runtime::with_causes;
 use fxgraph_api::changes::{BlockUpdateInfo, UpdateInfo};
 use std::collections::HashMap;
 use std::time::Duration;
+use tokio::time::timeout;
 
-/// Time limit for an update, below the time limit of the request.
+/// Time for which a request waits for an update, below its time limit; an update of long frames goes on.
 const APPLY: Duration = Duration::from_secs(20);
 /// Media types of a flowgraph.
 const MEDIA_TYPES: [&str; 3] = ["application/yaml", "application/x-yaml", "application/json"];
@@ -47,6 +48,7 @@ pub fn info(update: &Update) -> UpdateInfo {
         is_restarting: false,
         effective_timestamp: None,
         not_atomic: update.not_atomic(),
+        goes_on_after_event: None,
     }
 }
 
@@ -125,7 +127,9 @@ fn settings(text: &str) -> Result<Vec<Setting>, Problem> {
         content((String = "application/yaml"), (Object = "application/json"))),
     responses(
         (status = 200, description = "the change is done, or possible with `dry_run`", body = UpdateInfo),
-        (status = 202, description = "the flowgraph drains, then the new one starts", body = UpdateInfo),
+        (status = 202, description =
+            "the flowgraph drains, then the new one starts; or the update goes on, because its frames are long: its result \
+             is the next event `updated` or `not_updated` after `goes_on_after_event`", body = UpdateInfo),
         (status = 400, description = "malformed request"),
         (status = 409, description = "the change needs a restart, or failed; the flowgraph continues unchanged"),
         (status = 415, description = "the body is neither YAML nor JSON"),
@@ -146,15 +150,23 @@ pub(super) async fn update(
     let set = query.get("set").map_or(Ok(Vec::new()), |text| settings(text))?;
     let text = flowgraph_text(&headers, body)?;
     let turn = if is_dry { None } else { Some(app.turn(client).await?) };
-    let made = move || {
+    let (of_update, by) = (app.clone(), Peer(client).client(&headers));
+    let read = move || {
+        let update = of_update.control.update_by(by, &text, &set).map_err(Problem::from);
+        let update = if is_dry { update } else { of_update.told(None, update) };
+        Ok((turn, update?))
+    };
+    let (turn, update) = beside(read).await?;
+    let info = info(&update);
+    if is_dry {
+        return Ok((StatusCode::OK, Json(info)));
+    }
+    let last = app.control.events_since(0).last().map_or(0, |event| event.sequence);
+    let under_way = UpdateInfo { goes_on_after_event: Some(last), ..info.clone() };
+    let made = beside(move || {
         let _turn = turn;
-        let control = &app.control;
-        let update = control.update(&text, &set)?;
-        let info = info(&update);
-        if is_dry {
-            return Ok((StatusCode::OK, info));
-        }
-        Ok(match control.apply_or_restart(&update, may_restart, APPLY, may_hold_up)? {
+        let limit = update.usual_limit();
+        Ok(match app.control.apply_or_restart(&update, may_restart, limit, may_hold_up)? {
             Applied::Restarting => {
                 (StatusCode::ACCEPTED, UpdateInfo { is_restarting: true, ..info })
             }
@@ -162,7 +174,14 @@ pub(super) async fn update(
                 (StatusCode::OK, UpdateInfo { is_made: true, effective_timestamp, ..info })
             }
         })
-    };
-    let (status, info) = beside(made).await?;
-    Ok((status, Json(info)))
+    });
+    // It goes on if the client leaves.
+    let made = tokio::spawn(made);
+    match timeout(APPLY, made).await {
+        Ok(made) => {
+            let (status, info) = made.map_err(lost)??;
+            Ok((status, Json(info)))
+        }
+        Err(_) => Ok((StatusCode::ACCEPTED, Json(under_way))),
+    }
 }

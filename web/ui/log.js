@@ -7,7 +7,7 @@ import * as format from "./format.js";
 const KEPT = 2000;
 const FAULTS = new Set([
   "fault", "skipped", "restarted", "rolled_back", "not_swapped", "not_started", "shadow_differs", "data_lost", "aborted", "stalled", "fell_behind",
-  "resynchronised", "time_jumped",
+  "resynchronised", "time_jumped", "not_saved", "rejected", "not_updated", "kernels_rejected",
 ]);
 
 /// Follows the events of the run, and calls `onEvent` for each.

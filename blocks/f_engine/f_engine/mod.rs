@@ -266,4 +266,9 @@ impl LiveKind for FEngine {
         let models = new.parameters.pfb(1).delays_of(&new.ports);
         Some(delay::statement(&models, new.ports.inputs[0].clock, effect))
     }
+
+    fn has_timestamps(new: &Configured<Self>, parameter: FEngineLive) -> bool {
+        let models = new.parameters.pfb(1).delays_of(&new.ports);
+        parameter == FEngineLive::Delays && delay::have_timestamps(&models)
+    }
 }

@@ -332,4 +332,8 @@ impl LiveKind for Pfb {
         let models = new.parameters.delays_of(&new.ports);
         Some(delay::statement(&models, new.ports.inputs[0].clock, effect))
     }
+
+    fn has_timestamps(new: &Configured<Self>, PfbLive::Delays: PfbLive) -> bool {
+        delay::have_timestamps(&new.parameters.delays_of(&new.ports))
+    }
 }

@@ -1,9 +1,11 @@
 //! `fxgraph run --as-parts`: each part of a flowgraph with hosts as a process of this machine.
 
 use super::child::Child;
+use super::reload_parts;
 use crate::client::with_help;
 use crate::deploy::processes;
 use crate::failure::Failure;
+use crate::flowgraph::Target;
 use crate::parts::{HostPart, levels, parts};
 use crate::signals::Signals;
 use crate::terminal::{Paint, Terminal};
@@ -40,6 +42,8 @@ pub struct AsParts {
     pub output: Option<PathBuf>,
     /// Time after which to stop.
     pub duration: Option<Duration>,
+    /// File with live values, to which each part adds its name.
+    pub state: Option<PathBuf>,
     /// Whether the results are written as JSON.
     pub json: bool,
     /// Whether neither progress nor results are shown.
@@ -49,8 +53,14 @@ pub struct AsParts {
 }
 
 impl AsParts {
-    /// Runs the parts of `plan` until all have ended.
-    pub fn run(&self, plan: &Plan, signals: Signals, terminal: &Terminal) -> Result<(), Failure> {
+    /// Runs the parts of `plan` until all have ended. SIGHUP applies the file of `target`.
+    pub fn run(
+        &self,
+        plan: &Plan,
+        target: &Target,
+        signals: Signals,
+        terminal: &Terminal,
+    ) -> Result<(), Failure> {
         if plan.hosts.is_none() {
             let message = format!("`{}` has no `hosts`, so it has no parts", plan.name);
             return Err(Failure::failed(message));
@@ -78,6 +88,8 @@ impl AsParts {
         let (lines, from_parts) = channel();
         let mut run = Run {
             options: self,
+            target,
+            port,
             signals,
             terminal,
             from_parts,
@@ -143,6 +155,9 @@ struct Stopping {
 
 struct Run<'a> {
     options: &'a AsParts,
+    target: &'a Target,
+    /// Port of the groups on the loopback interface.
+    port: u16,
     signals: Signals,
     terminal: &'a Terminal,
     from_parts: Receiver<(usize, String)>,
@@ -236,6 +251,9 @@ impl Run<'_> {
             }
         }
         self.parts.iter_mut().for_each(Child::look);
+        if self.signals.take_reload() && self.stopping.is_none() {
+            self.reload();
+        }
         let signals = self.signals.look();
         if signals > self.seen {
             match self.stopping {
@@ -270,6 +288,19 @@ impl Run<'_> {
                     self.terminal.warning(&format!("part `{}` is killed{last}", part.name()));
                     part.kill();
                 }
+            }
+        }
+    }
+
+    /// Applies the edited file to all parts, or says why no part has changed.
+    fn reload(&self) {
+        let (name, loopback) = (self.target.file.display(), Loopback { port: self.port });
+        match reload_parts::reload(self.target, loopback, &self.parts, self.terminal) {
+            Ok(text) => self.terminal.note(&format!("applied `{name}`: {text}")),
+            Err(text) => {
+                let text = text.trim_end();
+                self.terminal
+                    .warning(&format!("`{name}` was not applied: no part has changed\n{text}"));
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::as_parts::AsParts;
 use crate::client::{Client, Connection};
 use crate::failure::{Failure, INTERRUPTED};
+use crate::state::beside;
 use fxgraph::flowgraph::PartPlan;
 use fxgraph_api::flowgraph::Health;
 use rustix::process::{Pid, Signal, kill_process};
@@ -56,6 +57,9 @@ impl Child {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("run").arg(file).args(["--listen", "127.0.0.1:0", "--part-of"]);
         command.arg(std::process::id().to_string()).args(&options.arguments);
+        if let Some(state) = &options.state {
+            command.arg("--state").arg(beside(state, &format!(".{}", part.file_name())));
+        }
         if options.json {
             command.arg("--json");
         }
@@ -143,7 +147,7 @@ impl Child {
     }
 
     /// Calls `ask` with a client of its server, once that has an address.
-    fn ask<T>(
+    pub fn ask<T>(
         &self,
         ask: impl FnOnce(&Client) -> Result<T, Failure>,
     ) -> Option<Result<T, Failure>> {

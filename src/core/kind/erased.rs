@@ -72,6 +72,10 @@ pub trait AnyConfigured: Any + Send + Sync {
     fn live_statement(&self, _parameter: &str, _effect: &Effect) -> Option<serde_json::Value> {
         None
     }
+    /// See [`LiveKind::has_timestamps`](super::LiveKind::has_timestamps).
+    fn has_timestamps(&self, _parameter: &str) -> bool {
+        false
+    }
     /// See [`KindSpec::cannot_restart`].
     fn cannot_restart(&self) -> Option<&'static str> {
         None
@@ -190,6 +194,11 @@ impl<K: KindSpec> AnyConfigured for Connected<K> {
 
     fn live_statement(&self, parameter: &str, effect: &Effect) -> Option<serde_json::Value> {
         K::live_statement(&self.block, parameters::live_named::<K>(parameter)?, effect)
+    }
+
+    fn has_timestamps(&self, parameter: &str) -> bool {
+        let live = parameters::live_named::<K>(parameter);
+        live.is_some_and(|live| K::has_timestamps(&self.block, live))
     }
 
     fn cannot_restart(&self) -> Option<&'static str> {

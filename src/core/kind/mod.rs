@@ -76,6 +76,11 @@ pub trait Kind: Parameters + Clone + Send + Sync + 'static {
     ) -> Option<serde_json::Value>
     where
         Self: KindSpec;
+
+    /// See [`LiveKind::has_timestamps`].
+    fn has_timestamps(new: &Configured<Self>, parameter: Self::Live) -> bool
+    where
+        Self: KindSpec;
 }
 
 /// Effect of a live update on a block.
@@ -199,5 +204,11 @@ pub trait LiveKind: KindSpec {
         _effect: &Effect,
     ) -> Option<serde_json::Value> {
         None
+    }
+
+    /// Whether the value of `parameter` in the parameters `new` has timestamps, so that it is valid for one time base
+    /// only.
+    fn has_timestamps(_new: &Configured<Self>, _parameter: Self::Live) -> bool {
+        false
     }
 }

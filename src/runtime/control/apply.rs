@@ -7,6 +7,7 @@ use super::{
     BlockUpdate, Change, Control, NotStartable, RetuneError, Step, SwapError, Update, Way,
 };
 use crate::{Handle, RunState};
+use fxgraph_core::error::with_causes;
 use fxgraph_core::event::EventKind;
 use fxgraph_core::retune::{Undecided, When};
 use fxgraph_flowgraph::request::Request;
@@ -132,8 +133,29 @@ impl Control {
     /// outputs are swapped. When all new blocks are ready and the live values are scheduled, the timestamp is decided.
     /// An error before that affects only blocks without outputs, which are swapped back; an error after that lists
     /// the blocks that ran temporarily with the update. See [`swap`](Self::swap) for `limit`, which covers the whole
-    /// update, and for `may_hold_up`.
+    /// update, and for `may_hold_up`. The result is an event, too.
     pub fn apply(
+        &self,
+        update: &Update,
+        limit: Duration,
+        may_hold_up: bool,
+    ) -> Result<Updated, UpdateError> {
+        let made = self.apply_quietly(update, limit, may_hold_up);
+        let changed = update.blocks.iter().filter(|block| block.step != Step::Same).count();
+        match &made {
+            Ok(_) if changed == 0 => {}
+            Ok(Updated { effective_timestamp }) => {
+                let blocks =
+                    if changed == 1 { "1 block".to_owned() } else { format!("{changed} blocks") };
+                let from = effective_timestamp.map(|at| format!(" from timestamp {at} on"));
+                self.tell(EventKind::Updated, None, &(blocks + &from.unwrap_or_default()));
+            }
+            Err(error) => self.tell(EventKind::NotUpdated, None, &with_causes(error)),
+        }
+        made
+    }
+
+    fn apply_quietly(
         &self,
         update: &Update,
         limit: Duration,
@@ -163,7 +185,7 @@ impl Control {
         let (held, seamless): (Vec<&Change>, Vec<&Change>) = changes.iter().partition(is_held);
         let plan = changes.last().map_or(&*head, |change| &change.after);
         let mut replaced = Vec::new();
-        let mut after = None;
+        let (mut after, mut changed) = (None, Vec::new());
         let made =
             self.exchange_together(&seamless, Undecided::new(), deadline, may_hold_up, |when| {
                 for change in held {
@@ -172,7 +194,9 @@ impl Control {
                 }
                 after = Some(if let Some(request) = update.retuned() {
                     let run = &current.run;
-                    self.offer_all(plan, run, request, (when, None), deadline)?.plan
+                    let offered = self.offer_all(plan, run, request, (when, None), deadline)?;
+                    changed = offered.changed;
+                    offered.plan
                 } else {
                     current.run.say_config(when.config(plan.config_ids(0)));
                     plan.clone()
@@ -181,6 +205,7 @@ impl Control {
             });
         let (cause, interim) = match (made, after) {
             (Ok(at), Some(after)) => {
+                self.lead_shadows(&after, &changed, at);
                 let begun = update.clock().map(|clock| (clock, at));
                 if !self.0.commit_begun(&update.before, Arc::new(after), at, begun) {
                     return Err(UpdateError::Outdated);
@@ -200,7 +225,7 @@ impl Control {
             (Ok(_), None) => return Err(UpdateError::Outdated),
             (Err(NotTogether::Before(cause)), _) => {
                 if let UpdateError::Swap { block, source, .. } = &cause {
-                    let text = fxgraph_core::error::with_causes(source);
+                    let text = with_causes(source);
                     current.run.tell(EventKind::NotSwapped, Some(block), text);
                 }
                 (cause, Interim { from: None, blocks: replaced })
@@ -254,7 +279,7 @@ impl Control {
             let pair = update.before.block(&block.block).zip(update.after.block(&block.block));
             let Some((old, new)) = pair else { continue };
             let form = form(&update.in_force.blocks[old], &update.after.blocks[new]);
-            let change = self.change_of(plan, run.clone(), &block.block, form);
+            let change = self.change_of(plan, run.clone(), update.client, &block.block, form);
             let change = change.map_err(|_| UpdateError::Outdated)?;
             plan = Arc::new(change.after.clone());
             changes.push(change);
@@ -284,7 +309,7 @@ impl Control {
                 continue;
             }
             let form = form(&update.in_force.blocks[index], new);
-            let change = self.change_of(plan, run.clone(), name, form);
+            let change = self.change_of(plan, run.clone(), update.client, name, form);
             plan = Arc::new(change.map_err(|_| outdated(name))?.after);
             swapped.push((old, new));
         }

@@ -4,7 +4,7 @@ use super::{Control, Current};
 use crate::Handle;
 use fxgraph_core::device::DeviceName;
 use fxgraph_flowgraph::request::Request;
-use fxgraph_flowgraph::{Changed, Plan, PlannedBlock, Refused};
+use fxgraph_flowgraph::{Changed, Client, Plan, PlannedBlock, Refused};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ pub(super) const WHEN_FULL: &str = "when_full";
 const LONGEST: Duration = Duration::from_hours(24);
 /// Shortest time limit for a block to finish a frame, on a busy machine, too.
 const FRAME: Duration = Duration::from_secs(10);
+/// Frames in which a candidate catches up.
+const CATCH_UP_FRAMES: u32 = 12;
 /// Frames from the decision on the timestamp of a swap until the new block is in the slot and was checked.
 const FINISHING_FRAMES: u32 = 8;
 
@@ -37,6 +39,8 @@ pub struct Change {
     pub(super) after: Plan,
     /// Index of the block in both flowgraphs.
     pub(super) index: usize,
+    /// Names of the parameters that the change gives.
+    pub(super) own_parameters: Vec<String>,
     /// Mean time between two frames of the running block, if it is in a side branch, which drops the frames that it cannot
     /// take.
     pace: Duration,
@@ -92,8 +96,18 @@ impl Way {
 impl Control {
     /// Checks a change of `block`, see [`Plan::change`], without making it.
     pub fn change(&self, block: &str, form: impl Into<Request>) -> Result<Change, Refused> {
+        self.change_by(Client::Any, block, form)
+    }
+
+    /// Checks a [`change`](Self::change) by `client`.
+    pub fn change_by(
+        &self,
+        client: Client,
+        block: &str,
+        form: impl Into<Request>,
+    ) -> Result<Change, Refused> {
         let Current { plan, run, .. } = self.0.current();
-        self.change_of(plan, run, block, form.into())
+        self.change_of(plan, run, client, block, form.into())
     }
 
     /// Checks a [`change`](Self::change) of a block of the flowgraph `before`, whose run is `run`.
@@ -101,11 +115,15 @@ impl Control {
         &self,
         before: Arc<Plan>,
         run: Handle,
+        client: Client,
         block: &str,
         form: Request,
     ) -> Result<Change, Refused> {
-        let Changed { sources, result } = before.change(block, form, self.registry());
+        let own_parameters = form.names_in("parameters");
+        let Changed { sources, result } =
+            before.for_client(client).change(block, form, self.registry());
         let after = result.map_err(|problems| Refused { sources, problems })?;
+        let after = after.with_access_after(&before, client, self.registry());
         // The block exists: `Plan::change` has checked that.
         let index = before.block(block).unwrap_or_default();
         let (old, new) = (&before.blocks[index], &after.blocks[index]);
@@ -124,7 +142,18 @@ impl Control {
         };
         let pace = if before.side_branches()[index] { pace(&run, old) } else { Duration::ZERO };
         let block = block.to_owned();
-        Ok(Change { block, differences, way, memory, before, run, after, index, pace })
+        Ok(Change {
+            block,
+            differences,
+            way,
+            memory,
+            before,
+            run,
+            after,
+            index,
+            own_parameters,
+            pace,
+        })
     }
 }
 
@@ -132,7 +161,7 @@ impl Change {
     /// Default time limit for the change, long enough for the new block to catch up.
     #[must_use]
     pub fn usual_limit(&self) -> Duration {
-        Duration::from_secs(10).max(self.frame_period() * 12)
+        Duration::from_secs(10).max(self.frame_period() * CATCH_UP_FRAMES)
     }
 
     /// Time between frames of the block's slowest output.
@@ -149,6 +178,11 @@ impl Change {
 /// Time limit for `block` to finish a frame.
 pub(super) fn frame_limit(block: &PlannedBlock) -> Duration {
     FRAME.max(frame_period(block))
+}
+
+/// Time for a candidate `block` to catch up.
+pub(super) fn catch_up_limit(block: &PlannedBlock) -> Duration {
+    frame_period(block) * CATCH_UP_FRAMES
 }
 
 /// Time between frames of the slowest output of `block`.

@@ -41,7 +41,8 @@ impl Current {
             // A value may take effect before the first change of the run.
             run.say_config(When::at(0).config(ids));
         }
-        Self { plan: Arc::new(plan), run, steady_state: 0, begun: Newest::default() }
+        let began_with = plan.config_hash.as_str().into();
+        Self { plan: Arc::new(plan), began_with, run, steady_state: 0, begun: Newest::default() }
     }
 
     /// Newest timestamps of the data: those of the block that is furthest.

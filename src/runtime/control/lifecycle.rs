@@ -163,6 +163,7 @@ impl Control {
         *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = next;
         shadows.clear();
         drop(shadows);
+        self.0.kept.note_change();
         self.0.requests.asked().is_other_due = false;
         Ok(prepared)
     }

@@ -12,6 +12,7 @@
 //! - `record`: recordings of outputs, including frames from before an event
 //! - `tap`: probes of outputs
 //! - `retune`: live updates of parameters
+//! - `state`: live values that outlive the process
 //! - `take_back`: live updates that are taken back
 //! - `in_force`: values in force while others are scheduled
 //! - [`Update`]: differences between a whole flowgraph and the running one, and the step for each block
@@ -26,6 +27,7 @@ mod record;
 mod requests;
 mod retune;
 mod shadow;
+mod state;
 mod swap;
 mod take_back;
 mod tap;
@@ -40,6 +42,7 @@ pub use lifecycle::{NotPrepared, NotStartable, Wanted};
 pub use record::RecordError;
 pub use retune::{Prepared, RetuneError, Retuned};
 pub use shadow::ShadowReport;
+pub use state::Saving;
 pub use swap::SwapError;
 pub use take_back::TakenBack;
 pub use tap::{Tap, TapError, TapOptions, Tapped};
@@ -53,7 +56,7 @@ use fxgraph_core::port::Clock;
 use fxgraph_flowgraph::{Plan, ScheduledValue};
 use in_force::Newest;
 use std::io;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -72,12 +75,18 @@ struct Inner {
     recordings: OnceLock<record::Place>,
     /// Number of recorders requested so far.
     recorders_made: AtomicU64,
+    /// Number of changes of the configuration so far.
+    changes: AtomicU64,
+    /// Live values that outlive the process.
+    kept: state::Kept,
 }
 
 /// The running flowgraph: its plan and its run. A new start replaces both.
 #[derive(Clone)]
 struct Current {
     plan: Arc<Plan>,
+    /// Hash of the configuration with which the run began.
+    began_with: Arc<str>,
     run: Handle,
     /// Timestamp from which all output reflects the changes that are not scheduled in the plan: swaps, and values that
     /// have taken effect.
@@ -120,6 +129,8 @@ impl Inner {
             begun.iter().for_each(|(clock, until)| current.begun.reach(clock, *until));
             let run = current.run.clone();
             drop(current);
+            self.changes.fetch_add(1, Ordering::Relaxed);
+            self.kept.note_change();
             tell_warnings(&run, before, &after);
         }
         is_current
@@ -164,6 +175,8 @@ impl Control {
             shadows: Mutex::default(),
             recordings: OnceLock::new(),
             recorders_made: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+            kept: state::Kept::default(),
         }));
         control.serve(&updates);
         control
@@ -182,6 +195,18 @@ impl Control {
     #[must_use]
     pub fn plan_in_force(&self) -> Arc<Plan> {
         self.0.current().in_force(&self.0.registry).0
+    }
+
+    /// Hash of the configuration with which the run began, before live updates and swaps.
+    #[must_use]
+    pub fn began_with(&self) -> Arc<str> {
+        self.0.current().began_with
+    }
+
+    /// Number of changes of the configuration so far: live updates, swaps, and other flowgraphs.
+    #[must_use]
+    pub fn change_count(&self) -> u64 {
+        self.0.changes.load(Ordering::Relaxed)
     }
 
     /// Returns the [plan in force](Self::plan_in_force), and the values of live parameters that take effect later, by
@@ -206,6 +231,11 @@ impl Control {
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.0.registry
+    }
+
+    /// Adds an event, of `block` if given.
+    pub fn tell(&self, kind: EventKind, block: Option<&str>, text: &str) {
+        self.0.run().tell(kind, block, text.to_owned());
     }
 
     /// Lifecycle state of the flowgraph.

@@ -201,6 +201,7 @@ impl Control {
         let run = &current.run;
         let Offered { plan: retuned, names, changed } = offered;
         let understood = statements(&retuned, &changed, effective_timestamp);
+        self.lead_shadows(&retuned, &changed, effective_timestamp);
         let config_id = retuned.config_id_at(effective_timestamp);
         let clock =
             names.first().and_then(|name| retuned.blocks[retuned.block(name)?].ports.clock());
@@ -300,8 +301,8 @@ pub(super) struct Offered {
 
 /// Changed parameters of a block.
 pub(super) struct Changed {
-    block: String,
-    parameters: Vec<&'static str>,
+    pub block: String,
+    pub parameters: Vec<&'static str>,
     /// Time base of the newest frame that the block has taken.
     base: TimeBase,
 }

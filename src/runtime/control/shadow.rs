@@ -1,13 +1,16 @@
 //! Shadows: a second block on the same frames as a running one, to compare their outputs.
 
 use super::change::{Change, frame_limit};
+use super::retune::Changed;
 use super::swap::{Lent, SwapError};
 use super::{Control, Way};
 use crate::shadow;
 use crate::{Compared, Unanswered};
-use fxgraph_core::kind::Waker;
-use fxgraph_flowgraph::{PlannedBlock, beside_frames};
-use serde_json::Value as Json;
+use fxgraph_core::event::EventKind;
+use fxgraph_core::kind::{Registry, Waker};
+use fxgraph_core::retune::When;
+use fxgraph_flowgraph::{Plan, PlannedBlock, Retuned, beside_frames};
+use serde_json::{Map, Value as Json, json};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,8 +42,46 @@ pub struct ShadowReport {
 pub(super) struct Shadowed {
     report: ShadowReport,
     shadow: shadow::Shadow,
+    /// The flowgraph with the shadow in the slot of the block.
+    plan: Plan,
+    /// Parameters that the shadow sets itself.
+    own_parameters: Vec<String>,
     /// Buffers for the frames that the tees hold; removed on drop.
     _lent: Lent,
+}
+
+impl Shadowed {
+    /// Gives the shadow the values that `parameters` have in `block` from timestamp `at` on, if it is of the same kind and
+    /// does not set them itself.
+    fn follow(
+        &mut self,
+        block: &PlannedBlock,
+        parameters: &[&'static str],
+        at: u64,
+        registry: &Registry,
+    ) -> Result<(), String> {
+        let is_own = |name: &str| self.own_parameters.iter().any(|own| own == name);
+        let led = parameters.iter().filter(|name| !is_own(name));
+        let value = |name: &str| block.parameters.get(name).cloned().unwrap_or_default();
+        let led: Map<String, Json> = led.map(|name| ((*name).to_owned(), value(name))).collect();
+        if led.is_empty() || self.report.kind != block.kind {
+            return Ok(());
+        }
+        let when = When::at(at);
+        let retuned = self.plan.retune(registry, &json!({ &block.name: led }), &when);
+        let Retuned { plan, blocks } = retuned.map_err(|refused| {
+            refused.problems.into_iter().next().map_or(String::new(), |first| first.message)
+        })?;
+        self.plan = plan;
+        for (name, values) in blocks {
+            self.shadow.offer(when.change(values));
+            if let Some(index) = self.plan.block(&name) {
+                self.plan.blocks[index].pending.settle(u64::MAX);
+                self.report.parameters = Json::clone(&self.plan.blocks[index].parameters);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Control {
@@ -86,13 +127,30 @@ impl Control {
             shadow_bytes: change.after.memory().blocks[index].bytes(),
             compared: Compared::default(),
         };
-        let shadowed = Shadowed { report, shadow, _lent: lent };
+        let (plan, own_parameters) = (change.after.clone(), change.own_parameters.clone());
+        let shadowed = Shadowed { report, shadow, plan, own_parameters, _lent: lent };
         let mut shadows = self.locked_shadows();
         if !Arc::ptr_eq(&self.plan(), &change.before) {
             return Err(SwapError::Outdated);
         }
         shadows.push(shadowed);
         Ok(())
+    }
+
+    /// Lets shadows follow the live update of their blocks to `plan` at timestamp `at`, except for the parameters that they
+    /// set themselves. A shadow gets the values when their timestamp is decided, so that it never delays an update.
+    pub(super) fn lead_shadows(&self, plan: &Plan, changed: &[Changed], at: u64) {
+        for Changed { block, parameters, .. } in changed {
+            let mut shadows = self.locked_shadows();
+            let shadow = shadows.iter_mut().find(|shadow| shadow.report.block == *block);
+            let Some((shadow, index)) = shadow.zip(plan.block(block)) else { continue };
+            let led = shadow.follow(&plan.blocks[index], parameters, at, self.registry());
+            drop(shadows);
+            if let Err(why) = led {
+                let text = format!("its shadow does not follow the live update: {why}");
+                self.0.run().tell(EventKind::Warning, Some(block), text);
+            }
+        }
     }
 
     pub(super) fn locked_shadows(&self) -> MutexGuard<'_, Vec<Shadowed>> {

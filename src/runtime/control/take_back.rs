@@ -47,13 +47,17 @@ impl Control {
         let restored = restored.ok_or(RetuneError::Unclear { at })?;
         let settled = current.settled();
         let (mut plan, mut names, mut moments) = (Arc::clone(&settled), Vec::new(), Vec::new());
+        let mut changes = Vec::new();
         for (from, values) in restored.values {
             names.extend(values.keys().cloned());
             let request = Request::from(&Json::Object(values));
             let moment = Undecided::new();
             let when = (moment.when(), Some(from));
             match self.offer_all(&plan, run, request, when, deadline) {
-                Ok(offered) => plan = Arc::new(offered.plan),
+                Ok(offered) => {
+                    plan = Arc::new(offered.plan);
+                    changes.push(offered.changed);
+                }
                 Err(error) => {
                     // The timestamps of the values before are never decided.
                     let is_named = |block: &&PlannedBlock| names.contains(&block.name);
@@ -68,6 +72,9 @@ impl Control {
         names.dedup();
         let decided = moments.into_iter().map(|(moment, from)| moment.decide(from));
         let decided: Vec<u64> = decided.collect();
+        for (changed, at) in changes.iter().zip(&decided) {
+            self.lead_shadows(&plan, changed, *at);
+        }
         let Some(from) = decided.first() else {
             // Later changes have set all parameters.
             let until = restored.was_in_force_until;

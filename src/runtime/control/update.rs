@@ -1,12 +1,14 @@
 //! Differences between a whole flowgraph and the running one, and the step for each block.
 
-use super::change::{WHEN_FULL, differences};
+use super::change::{WHEN_FULL, catch_up_limit, differences};
 use super::retune::clocks_differ;
 use super::{Change, Control, Difference, UpdateError, Way};
 use fxgraph_core::port::Clock;
 use fxgraph_core::retune::Undecided;
 use fxgraph_flowgraph::request::Request;
-use fxgraph_flowgraph::{Loaded, Plan, PlannedBlock, Refused, ScheduledValue, Setting, load_with};
+use fxgraph_flowgraph::{
+    Client, Loaded, Plan, PlannedBlock, Refused, ScheduledValue, Setting, load_with,
+};
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::path::Path;
@@ -27,6 +29,10 @@ pub struct Update {
     /// Values that were scheduled then.
     pub(super) scheduled: Vec<ScheduledValue>,
     pub(super) after: Plan,
+    /// The client that has sent the new flowgraph.
+    pub(super) client: Client,
+    /// Time limit of its longest swap.
+    longest_swap: Duration,
 }
 
 /// Update of one block.
@@ -83,6 +89,12 @@ impl Update {
         self.blocks.iter().filter(is_held).map(told).collect()
     }
 
+    /// Default time limit for the update, long enough for the new blocks to catch up.
+    #[must_use]
+    pub fn usual_limit(&self) -> Duration {
+        USUAL.max(2 * self.longest_swap)
+    }
+
     /// Returns the new flowgraph.
     #[must_use]
     pub fn plan(&self) -> &Plan {
@@ -107,6 +119,8 @@ impl Update {
     }
 }
 
+/// Least time limit for an update.
+const USUAL: Duration = Duration::from_secs(20);
 /// Prefix of the key of a [`Difference`] of a parameter.
 const PARAMETERS: &str = "parameters.";
 
@@ -115,11 +129,21 @@ impl Control {
     /// `set` gives its parameters as at a start. Includes are searched in the directory of the running
     /// flowgraph's file.
     pub fn update(&self, text: &str, set: &[Setting]) -> Result<Update, Refused> {
+        self.update_by(Client::Any, text, set)
+    }
+
+    /// Reads and checks an [`update`](Self::update) by `client`.
+    pub fn update_by(
+        &self,
+        client: Client,
+        text: &str,
+        set: &[Setting],
+    ) -> Result<Update, Refused> {
         let before = self.plan();
-        let (ground, name) = ((&*before.folder, &before.access), Path::new("flowgraph"));
+        let (ground, name) = ((&*before.folder, &before.access_of(client)), Path::new("flowgraph"));
         let Loaded { sources, result, .. } = load_with(ground, name, text, set, self.registry());
         let after = result.map_err(|problems| Refused { sources, problems })?;
-        Ok(self.update_to(after))
+        Ok(self.update_to(after, client))
     }
 
     /// Returns the update to `after`, which the owner of the process has loaded, without making it. The owner may name
@@ -137,15 +161,15 @@ impl Control {
                 self.0.current.write().unwrap_or_else(PoisonError::into_inner).plan = named;
             }
         }
-        Ok(self.update_to(after))
+        Ok(self.update_to(after, Client::Any))
     }
 
     /// Returns the update to `after`.
-    fn update_to(&self, mut after: Plan) -> Update {
+    fn update_to(&self, after: Plan, client: Client) -> Update {
         let current = self.0.current();
         let before = Arc::clone(&current.plan);
         let (in_force, scheduled) = current.in_force(self.registry());
-        after.access.clone_from(&before.access);
+        let mut after = after.with_access_after(&before, client, self.registry());
         after.output_folder.clone_from(&before.output_folder);
         after.kernel_folder.clone_from(&before.kernel_folder);
         after.tuning = Arc::clone(&before.tuning);
@@ -162,7 +186,9 @@ impl Control {
         let (known, wanted) = (before.by_name(), after.by_name());
         let mut blocks: Vec<BlockUpdate> = visible(&in_force)
             .map(|old| match wanted.get(&*old.name) {
-                Some(index) => self.block_update(&in_force, old, &after, &after.blocks[*index]),
+                Some(index) => {
+                    self.block_update((&in_force, old), (&after, &after.blocks[*index]), client)
+                }
                 None => restart(&old.name, "it is removed"),
             })
             .collect();
@@ -176,15 +202,19 @@ impl Control {
             .filter_map(|block| Some(&before.blocks[*known.get(block.block.as_str())?]))
             .collect();
         restart_because.extend(clocks_differ(&timed).map(|problem| problem.message));
-        Update { blocks, restart_because, before, in_force, scheduled, after }
+        let swapped = blocks.iter().filter(|block| matches!(block.step, Step::Swap(_)));
+        let limit = |block: &BlockUpdate| {
+            wanted.get(&*block.block).map(|index| catch_up_limit(&after.blocks[*index]))
+        };
+        let longest_swap = swapped.filter_map(limit).max().unwrap_or_default();
+        Update { blocks, restart_because, before, in_force, scheduled, after, client, longest_swap }
     }
 
     fn block_update(
         &self,
-        before: &Plan,
-        old: &PlannedBlock,
-        after: &Plan,
-        new: &PlannedBlock,
+        (before, old): (&Plan, &PlannedBlock),
+        (after, new): (&Plan, &PlannedBlock),
+        client: Client,
     ) -> BlockUpdate {
         let differences = differences(old, new);
         let of_block = differences.iter().filter(|difference| difference.key != WHEN_FULL);
@@ -203,7 +233,7 @@ impl Control {
         } else if self.is_live(before, old, &of_block) {
             Step::Retune
         } else {
-            match self.change(&old.name, form(old, new)) {
+            match self.change_by(client, &old.name, form(old, new)) {
                 Ok(Change { way: Way::Restart(why), .. }) => Step::Restart(why),
                 Ok(Change { way: Way::Retune, .. }) => Step::Retune,
                 Ok(change) => Step::Swap(change.way),

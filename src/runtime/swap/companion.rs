@@ -12,7 +12,7 @@ use crate::run::{Fault, Run};
 use crate::tally::Occupant;
 use fxgraph_core::block::{Io, Next};
 use fxgraph_core::kind::Waker;
-use fxgraph_core::retune::{ConfigIds, Heard};
+use fxgraph_core::retune::{Change, ConfigIds, Heard};
 use fxgraph_core::sync::thread::{self, Thread};
 use fxgraph_core::sync::{Condvar, Mutex, MutexGuard};
 use fxgraph_flowgraph::Part;
@@ -92,6 +92,8 @@ struct Shared {
     verdict: Option<Verdict>,
     /// The caller's time limit has passed.
     is_overdue: bool,
+    /// Live updates that the block has not got yet.
+    offered: Vec<Change>,
 }
 
 impl Link {
@@ -105,6 +107,7 @@ impl Link {
             fault: None,
             verdict: None,
             is_overdue: false,
+            offered: Vec::new(),
         };
         Arc::new(Self {
             shared: Mutex::new(shared),
@@ -250,6 +253,12 @@ impl Link {
             .is_some()
     }
 
+    /// Offers the block new values of its live parameters, which it gets before the next call of its `work`.
+    pub fn offer(&self, change: Change) {
+        self.change(|shared| shared.offered.push(change));
+        self.wake_companion();
+    }
+
     // Called by the candidate's thread.
 
     /// Hands the block over and waits for the block that comes in return.
@@ -343,6 +352,12 @@ impl Driver {
         if self.run.is_aborting() {
             self.link.order(Order::End);
             return Next::Again;
+        }
+        let offered = std::mem::take(&mut self.link.shared().offered);
+        if let Some(error) = offered.into_iter().find_map(|change| hosted.offer(change).err()) {
+            let cause = format!("it rejected a live update: {error}");
+            self.link.change(|shared| shared.fault = Some(Fault::of(cause)));
+            return Next::Finished;
         }
         hosted.begin_turn();
         let mut io = Io {

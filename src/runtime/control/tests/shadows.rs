@@ -102,3 +102,57 @@ fn slow_or_failed_shadow_does_not_affect_the_flowgraph() {
     assert_whole(&rows("slow"), &report, 4, |_| 1);
     wait(&control, |compared| compared.ended.is_some());
 }
+
+/// A block whose output is its live level, with the shadow `change`.
+fn leveled(into: &str, change: &str) -> (Control, Running) {
+    let text = format!(
+        "flowgraph: g\nblocks:\n  s: {{kind: ticks, parameters: {{period_microseconds: 300}}}}\n  \
+         f: {{kind: level, input: s, parameters: {{level: 1, fails_at: 100000000}}}}\n  \
+         o: {{kind: collect, input: f, parameters: {{into: {into}}}}}\n"
+    );
+    let plan = load_text("g.yaml", &text, &[], &registry()).result.ok().unwrap();
+    let (control, prepared) = Control::prepared(plan, registry()).unwrap();
+    let running = prepared.start(Options::default()).unwrap();
+    flow(&control);
+    shadow(&control, change, false);
+    (control, running)
+}
+
+/// Sets the level 100 frames ahead; returns the timestamp.
+fn set_level(control: &Control, level: i64) -> u64 {
+    let newest = control.stats()[0].newest_timestamp.unwrap();
+    let request = format!("f: {{level: {level}}}");
+    control.retune(&request, Some(newest + 100), LIMIT).unwrap().effective_timestamp
+}
+
+#[test]
+fn shadow_follows_the_live_updates_of_its_block() {
+    let (control, running) = leveled("led", "parameters: {fails_too: [99999999]}");
+    let frames = |count| move |compared: &Compared| compared.difference.frames >= count;
+    for level in [5, 7] {
+        set_level(&control, level);
+        let before = control.shadows()[0].compared.difference.frames;
+        let seen = wait(&control, frames(before + 300));
+        assert_eq!(seen.compared.difference.frames_different, 0, "{:?}", seen.compared.first);
+        assert_eq!(seen.parameters["level"], level);
+    }
+    control.end_shadow("f").unwrap();
+    assert_eq!(stop(&control, running).failures, []);
+}
+
+#[test]
+fn shadow_keeps_the_live_parameter_that_it_sets_itself() {
+    let (control, running) = leveled("own", "parameters: {level: 3}");
+    let at = set_level(&control, 3);
+    let same = |compared: &Compared| {
+        compared.difference.frames_different > 0
+            && compared.difference.frames > compared.difference.frames_different + 100
+    };
+    let seen = wait(&control, same);
+    assert!(seen.compared.first.unwrap().timestamp < at, "they differ before the update only");
+    set_level(&control, 4);
+    let before = seen.compared.difference.frames_different;
+    let seen = wait(&control, |compared| compared.difference.frames_different > before + 10);
+    assert_eq!(seen.parameters["level"], 3);
+    assert_eq!(stop(&control, running).failures, []);
+}

@@ -1,0 +1,205 @@
+//! SIGHUP of a run as parts: the edited file, applied to all parts or to none of them.
+//!
+//! Each part first says what the update would do. If only live parameters differ, all parts take them at one timestamp;
+//! otherwise the parts are updated one after the other, and those that were go back if one fails.
+
+use super::child::Child;
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::flowgraph::{self, Target};
+use crate::parts::{HostPart, parts};
+use crate::reload::check_file;
+use crate::terminal::Terminal;
+use fxgraph::diagnostic::{Severity, render_all};
+use fxgraph::flowgraph::Loopback;
+use fxgraph_api::changes::{PreparedUpdate, Retuned, UpdateInfo};
+use fxgraph_api::flowgraph::FlowgraphPage;
+use serde_json::{Map, Value};
+use ureq::http::Method;
+
+const FLOWGRAPH: &str = "/api/v1/flowgraph";
+/// Prefix of the key of a changed parameter.
+const PARAMETERS: &str = "parameters.";
+/// Distance of the common timestamp from the newest samples, in seconds: more than the time for committing.
+const LEAD_SECONDS: f64 = 2.0;
+
+/// A part that the update changes.
+struct Changed<'a> {
+    child: &'a Child,
+    yaml: &'a str,
+    update: UpdateInfo,
+}
+
+/// Applies the file of `target` to the parts `children`, which use the port of `loopback`; returns what was done, or why
+/// no part has changed.
+pub fn reload(
+    target: &Target,
+    loopback: Loopback,
+    children: &[Child],
+    terminal: &Terminal,
+) -> Result<String, String> {
+    let hosts = read(target, loopback, terminal)?;
+    let same_names = hosts.len() == children.len();
+    let pairs = hosts.iter().map(|host| {
+        let child = children.iter().find(|child| child.name() == host.part.name)?;
+        Some((child, host))
+    });
+    let pairs: Option<Vec<_>> = pairs.collect();
+    let pairs = pairs.filter(|_| same_names).ok_or("the hosts differ, which needs a restart")?;
+    let (mut changed, mut rejected) = (Vec::new(), Vec::new());
+    for (child, host) in pairs {
+        match dry_run(child, &host.part.yaml) {
+            Ok(update) if update.blocks.iter().all(|block| block.way == "nothing") => {}
+            Ok(update) => changed.push(Changed { child, yaml: &host.part.yaml, update }),
+            Err(why) => rejected.push(format!("part `{}`: {why}", child.name())),
+        }
+    }
+    if !rejected.is_empty() {
+        return Err(rejected.join("\n"));
+    }
+    if changed.is_empty() {
+        return Ok("no block differs".to_owned());
+    }
+    let names: Vec<String> =
+        changed.iter().map(|part| format!("`{}`", part.child.name())).collect();
+    let names = names.join(", ");
+    let mut ways = changed.iter().flat_map(|part| &part.update.blocks).map(|block| &*block.way);
+    if ways.all(is_live)
+        && let Some(at) = set_at_once(&changed)?
+    {
+        return Ok(format!("changed parts {names} from timestamp {at} on"));
+    }
+    apply(&changed)?;
+    Ok(format!("changed parts {names}, one after the other"))
+}
+
+/// Whether a block is changed in this way by a live update, or not at all.
+fn is_live(way: &str) -> bool {
+    ["nothing", "retune"].contains(&way)
+}
+
+/// Reads the parts of the file.
+fn read(target: &Target, loopback: Loopback, terminal: &Terminal) -> Result<Vec<HostPart>, String> {
+    check_file(target).map_err(|failure| failure.first_line())?;
+    let loaded = flowgraph::load_here(&target.file, &target.set, Severity::Error);
+    let style = flowgraph::style(terminal);
+    let plan = loaded.result.map_err(|problems| render_all(&problems, &loaded.sources, style))?;
+    if plan.hosts.is_none() {
+        return Err("it has no `hosts` any more, which needs a restart".to_owned());
+    }
+    parts(&plan, Some(loopback)).map_err(|failure| match failure {
+        Failure::Configuration(text) => text,
+        other => other.first_line(),
+    })
+}
+
+/// Asks the server of a part.
+fn ask<T>(child: &Child, ask: impl FnOnce(&Client) -> Result<T, Failure>) -> Result<T, String> {
+    let answer = child.ask(ask).ok_or("it has no server")?;
+    answer.map_err(|failure| failure.first_line())
+}
+
+/// Changes of a part by the flowgraph `yaml`, without making them; the error says why it cannot be applied.
+fn dry_run(child: &Child, yaml: &str) -> Result<UpdateInfo, String> {
+    let path = format!("{FLOWGRAPH}?dry_run=true");
+    let update: UpdateInfo = ask(child, |client| client.put_yaml(&path, yaml.to_owned()))?;
+    if update.restart_because.is_empty() {
+        return Ok(update);
+    }
+    Err(format!("it needs a restart: {}", update.restart_because.join("; ")))
+}
+
+/// The changed live parameters of a part.
+fn values(update: &UpdateInfo) -> Value {
+    let of_block = update.blocks.iter().filter(|block| !block.differences.is_empty());
+    let values = of_block.map(|block| {
+        let parameters = block.differences.iter().filter_map(|difference| {
+            Some((difference.key.strip_prefix(PARAMETERS)?.to_owned(), difference.to.clone()))
+        });
+        (block.block.clone(), Value::Object(parameters.collect()))
+    });
+    Value::Object(values.collect::<Map<_, _>>())
+}
+
+/// Sets live parameters of the parts at one timestamp, which is returned; `None` if they have none in common.
+fn set_at_once(changed: &[Changed<'_>]) -> Result<Option<u64>, String> {
+    let mut prepared: Vec<(&Child, PreparedUpdate)> = Vec::new();
+    for part in changed {
+        let values = values(&part.update);
+        let update = ask(part.child, |client| {
+            client.send::<PreparedUpdate>(Method::POST, "/api/v1/updates", Some(&values))
+        });
+        match update {
+            Ok(update) => prepared.push((part.child, update)),
+            Err(why) => {
+                undo(&prepared);
+                return Err(format!("part `{}`: {why}", part.child.name()));
+            }
+        }
+    }
+    let Some(at) = common_timestamp(&prepared) else {
+        undo(&prepared);
+        return Ok(None);
+    };
+    for (child, update) in &prepared {
+        let path = format!("/api/v1/updates/{}/commit?at={at}", update.id);
+        let made = ask(child, |client| client.send::<Retuned>(Method::POST, &path, None));
+        if let Err(why) = made {
+            undo(&prepared);
+            return Err(format!("part `{}`: {why}", child.name()));
+        }
+    }
+    Ok(Some(at))
+}
+
+/// A timestamp that no part has reached; `None` if the parts count differently, or have no data yet.
+fn common_timestamp(prepared: &[(&Child, PreparedUpdate)]) -> Option<u64> {
+    let clock =
+        |update: &PreparedUpdate| Some((update.adc_sample_rate_hz?, update.sync_time.clone()?));
+    let (_, first) = prepared.first()?;
+    let (rate, sync_time) = clock(first)?;
+    let newest = prepared.iter().map(|(_, update)| {
+        let is_same = clock(update).is_some_and(|other| other == (rate, sync_time.clone()));
+        update.newest_timestamp.filter(|_| is_same)
+    });
+    let newest = newest.collect::<Option<Vec<u64>>>()?.into_iter().max()?;
+    Some(newest.saturating_add((LEAD_SECONDS * rate).ceil() as u64))
+}
+
+/// Cancels prepared updates, and takes those back that were committed.
+fn undo(prepared: &[(&Child, PreparedUpdate)]) {
+    for (child, update) in prepared {
+        let path = format!("/api/v1/updates/{}", update.id);
+        // An update that cannot be cancelled ends by itself.
+        let _ = ask(child, |client| client.send::<Value>(Method::DELETE, &path, None));
+    }
+}
+
+/// Updates the parts one after the other; if one fails, the others get their flowgraphs back.
+fn apply(changed: &[Changed<'_>]) -> Result<(), String> {
+    let mut before: Vec<(&Child, String)> = Vec::new();
+    for part in changed {
+        let name = part.child.name();
+        let put = |yaml: &str| {
+            let yaml = yaml.to_owned();
+            ask(part.child, |client| client.replace_flowgraph(FLOWGRAPH, yaml).map(drop))
+        };
+        let was = ask(part.child, |client| client.get::<FlowgraphPage>(FLOWGRAPH));
+        let made = was.and_then(|was| put(part.yaml).map(|()| was.resolved_yaml));
+        match made {
+            Ok(yaml) => before.push((part.child, yaml)),
+            Err(why) => {
+                let mut text = format!("part `{name}`: {why}");
+                for (child, yaml) in before.into_iter().rev() {
+                    let back =
+                        ask(child, |client| client.replace_flowgraph(FLOWGRAPH, yaml).map(drop));
+                    if let Err(why) = back {
+                        text += &format!("\npart `{}` keeps the update: {why}", child.name());
+                    }
+                }
+                return Err(text);
+            }
+        }
+    }
+    Ok(())
+}
