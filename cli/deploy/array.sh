@@ -25,7 +25,7 @@ fail() { say "$@"; exit 1; }
 usage() { sed -n 's/^#   \(array.sh .*\)/\1/p' array.sh >&2; exit 2; }
 put() { echo "$2" >"$1.new" && mv "$1.new" "$1"; }
 read_file() { cat "$1" 2>/dev/null; }
-mkdir -p run log || exit 1
+mkdir -p run log state || exit 1
 # Names of jobs have the directory in them: two deployments of one flowgraph stay apart. An array that was updated keeps
 # its jobs.
 own_name=$flowgraph-$(pwd | cksum | cut -d ' ' -f 1)
@@ -146,7 +146,7 @@ supervise() {
     say "${name[i]}: starts on $host"; began=$SECONDS
     # shellcheck disable=SC2086 # empty `hold` is no argument
     srun --jobid="$job" --overlap --no-kill --immediate=30 -N 1 -n 1 -w "$host" -J "$step" --cpu-bind=none \
-      "$program" run "$yaml" --listen "0.0.0.0:$at" --token-file token $hold \
+      "$program" run "$yaml" --listen "0.0.0.0:$at" --token-file token --state "state/$f.json" $hold \
       >>"log/$f.log" 2>&1 </dev/null 9>&-
     code=$?; hold=
     [ -e run/stop ] && break
@@ -384,6 +384,8 @@ take_over() {
   if [ $code = 0 ]; then
     rm -f "$to/run/$f.away"
     end_step "$i" "$from" 20
+    # Its sinks are disabled, which must not be so when it is started again.
+    rm -f "$from/state/$f.json"
     return 0
   fi
   why="the takeover has failed"

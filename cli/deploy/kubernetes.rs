@@ -224,6 +224,8 @@ impl Pod<'_> {
                 "run", format!("{FLOWGRAPH}/{}.yaml", self.part.file_name),
                 "--listen", format!("0.0.0.0:{port}"),
                 "--token-file", format!("{SECRET}/{TOKEN}"),
+                // A container that is started again in its pod finds them.
+                "--state", format!("{OUTPUT}/live_values.json"),
                 "--quiet",
             ],
             "workingDir": OUTPUT,

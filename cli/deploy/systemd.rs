@@ -20,7 +20,8 @@ pub fn files(parts: &[HostPart], manifest: &Manifest) -> Vec<File> {
         let name = &deployed.file_name;
         let place = format!("machines/{name}/etc/fxgraph/{name}");
         let options = format!(
-            "FXGRAPH_OPTIONS=--listen 0.0.0.0:{} --token-file /etc/fxgraph/token\n",
+            "FXGRAPH_OPTIONS=--listen 0.0.0.0:{} --token-file /etc/fxgraph/token \
+             --state /var/lib/fxgraph/{name}/live_values.json\n",
             deployed.port
         );
         [
