@@ -242,12 +242,11 @@ fn directories(plan: &Plan) -> Vec<Check> {
 fn written(directory: &Path, users: &str) -> Check {
     let name = format!("directory {}", directory.display());
     // Blocks make the directories of their files.
-    let Some(existing) =
-        directory.ancestors().find(|one| one.is_dir() || one.as_os_str().is_empty())
-    else {
-        return Check::problem(&name, "does not exist", format!("give {users} another path"));
-    };
-    let existing = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };
+    let existing = directory.ancestors().find(|one| one.exists()).unwrap_or(Path::new("."));
+    if !existing.is_dir() {
+        let found = format!("`{}` is not a directory", existing.display());
+        return Check::problem(&name, found, format!("give {users} another path"));
+    }
     if let Err(error) = rustix::fs::access(existing, rustix::fs::Access::WRITE_OK) {
         let fix = format!(
             "let this user write to `{}`, or give {users} another path",
@@ -284,7 +283,7 @@ mod tests {
     fn flowgraph_that_fits_the_machine_has_no_problem() {
         let folder = tempfile::tempdir().unwrap();
         let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let path = folder.path().join("results").join("out");
+        let path = folder.path().join("results").join("out.npy");
         let checks = checks(&plan(free, "127.0.0.1", path.to_str().unwrap()), 64);
         let bad: Vec<&str> =
             checks.iter().filter(|c| c.state == State::Problem).map(|c| &*c.found).collect();
@@ -300,7 +299,7 @@ mod tests {
     fn port_in_use_absent_interface_and_few_cores_are_found() {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
-        let checks = checks(&plan(port, "nosuch0", "out"), 1);
+        let checks = checks(&plan(port, "nosuch0", "out.npy"), 1);
         assert_eq!(state_of(&checks, "port"), State::Problem);
         assert_eq!(state_of(&checks, "interface nosuch0"), State::Problem);
         assert_eq!(state_of(&checks, "CPU cores"), State::Advice);
