@@ -59,6 +59,8 @@ __device__ __forceinline__ u32 quantise4(c32 z) {
 
 /// Spectra at the start of each heap whose values are measured: `MEASURED_SPECTRA` of output_level.rs.
 constexpr int MEASURED_SPECTRA = 4;
+/// A beamformer measures one heap of this many, the first one of them: `MEASURED_HEAPS` of the block.
+constexpr int MEASURED_HEAPS = 8;
 
 /// Sum of the squares of the parts, of `bits` bits, of the values in `word`.
 template <int bits> __device__ __forceinline__ u32 sum_of_squares(u32 word) {
@@ -68,11 +70,9 @@ template <int bits> __device__ __forceinline__ u32 sum_of_squares(u32 word) {
     return (u32)__dp4a(im, im, __dp4a(re, re, 0)) / 256;
 }
 
-/// Four bytes that threads of this warp have stored before they synchronised.
-__device__ __forceinline__ u32 stored_word(const u8 *at) {
-    u32 word;
-    asm volatile("ld.u32 %0, [%1];" : "=r"(word) : "l"(at) : "memory");
-    return word;
+/// Loads eight bytes that threads of this warp have stored before they synchronised.
+__device__ __forceinline__ void load_stored(u32 (&words)[2], const u8 *at) {
+    asm volatile("ld.v2.u32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "l"(at) : "memory");
 }
 
 /// Byte that this thread has stored, as part of a larger type or not: the compiler must not move the load before the

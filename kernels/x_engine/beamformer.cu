@@ -288,7 +288,7 @@ __device__ __forceinline__ u32 over_times(u32 count) {
 }
 
 /// Quantises and stores a thread's sums of all beams of the block. `output` is the channel of beam 0 of the heap,
-/// `clamped` the heap's counts, `squares` its sums of squares; `times` is the mask of the spectra to store.
+/// `clamped` the heap's counts, `squares` its sums of squares if they are measured; `times` is the mask of the spectra to store.
 __device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& own, const Heap& heap,
                                        u64 channel, int first_time, u32 times, u16* output,
                                        u32* clamped, u64* squares) {
@@ -309,7 +309,7 @@ __device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& o
         for (int time = 0; time < lane_times; time++)
             values[time] = heap.antennas > 0 ? values[time] : 0;
         if (beam >= 0) store(output + (u64)beam * CHANNELS * SPECTRA + first_time, values, times);
-        if (first_time == 0 && beam >= 0) {
+        if (squares != nullptr && first_time == 0 && beam >= 0) {
             static_assert(lane_times == MEASURED_SPECTRA, "measured by the threads with the first spectra");
             u32 sum = 0;
 #pragma unroll
@@ -360,6 +360,6 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
         finish(sums, own, heaps[heap], first_channel + channel, first_time,
                times_to_make(first_time, begin, end),
                output + ((u64)heap * BEAMS * CHANNELS + channel) * SPECTRA, clamped + heap * BEAMS,
-               squares + heap * BEAMS);
+               heap % MEASURED_HEAPS == 0 ? squares + heap * BEAMS : nullptr);
     }
 }

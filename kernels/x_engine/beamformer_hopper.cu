@@ -358,24 +358,27 @@ __device__ __forceinline__ void measure(const Target& target, const Slot* slots,
     static_assert(words == 2, "two spectra of each of two threads");
     const u32 times = PART ? __shfl_sync(~0u, target.times, 0) | __shfl_sync(~0u, target.times, 4) << 2 : ~0u;
     const u8* heap_output = target.output - lane / 4 * 4;
-    for (int slot = lane; slot < slots_of_group; slot += 32) {
-        const u32 beam = slots[slot].beam;
-        if (!all_slots_used && beam >= BEAMS) continue;
-        const u8* from = heap_output + (u64)beam * ((u64)CHANNELS * SPECTRA * complex_bytes);
-        u32 stored[words] = {};
+    // All loads are in flight before the first addition.
+    constexpr int rounds = (slots_of_group + 31) / 32;
+    u32 beams[rounds], stored[rounds][words] = {};
 #pragma unroll
-        for (int word = 0; word < words; word++) {
-            if constexpr (!PART) {
-                stored[word] = stored_word(from + 4 * word);
-            } else {
+    for (int round = 0; round < rounds; round++) {
+        const int slot = 32 * round + lane;
+        beams[round] = slot < slots_of_group ? slots[slot].beam : BEAMS;
+        if (beams[round] >= BEAMS) continue;
+        const u8* from = heap_output + (u64)beams[round] * ((u64)CHANNELS * SPECTRA * complex_bytes);
+        if constexpr (!PART) {
+            load_stored(stored[round], from);
+        } else {
 #pragma unroll
-                for (int byte = 0; byte < 4; byte++)
-                    if (times >> (2 * word + byte / 2) & 1)
-                        stored[word] |= stored_byte(from + 4 * word + byte) << 8 * byte;
-            }
+            for (int byte = 0; byte < 4 * words; byte++)
+                if (times >> byte / 2 & 1) stored[round][byte / 4] |= stored_byte(from + byte) << 8 * (byte % 4);
         }
-        const u32 sum = sum_of_squares<8>(stored[0]) + sum_of_squares<8>(stored[1]);
-        if (sum > 0) atomicAdd(squares + beam, (u64)sum);
+    }
+#pragma unroll
+    for (int round = 0; round < rounds; round++) {
+        const u32 sum = sum_of_squares<8>(stored[round][0]) + sum_of_squares<8>(stored[round][1]);
+        if (sum > 0) atomicAdd(squares + beams[round], (u64)sum);
     }
 }
 
@@ -544,7 +547,7 @@ __device__ __forceinline__ void beamform_tiles(const u8* __restrict__ input, u16
             finish<PART>({sums[chunk % 2], of_pass.slots + chunk * CHUNK, keys + chunk * CHUNK}, target);
         }
         // The same for the whole warp.
-        if (time == lane / 4 * 2) measure<PART>(target, of_pass.slots, squares + heap * BEAMS);
+        if (time == lane / 4 * 2 && heap % MEASURED_HEAPS == 0) measure<PART>(target, of_pass.slots, squares + heap * BEAMS);
         // The next products need whole warps.
         __syncwarp();
     }

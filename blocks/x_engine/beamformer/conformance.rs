@@ -11,7 +11,7 @@ type Shape = [usize; 4];
 /// (shape, K-major, element type, beams, dither)
 const CASES: &[(Shape, bool, &str, usize, &str)] = &[
     ([1, 1, 4, 64], false, "ci8", 1, "none"),
-    ([2, 3, 5, 37], false, "ci8", 2, "uniform"),
+    ([10, 3, 5, 37], false, "ci8", 2, "uniform"),
     ([2, 17, 3, 100], false, "ci8", 5, "uniform"),
     ([1, 33, 8, 256], true, "ci8", 16, "uniform"),
     ([3, 80, 4, 256], false, "ci8", 16, "uniform"),

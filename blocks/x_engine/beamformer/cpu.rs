@@ -1,6 +1,6 @@
 //! The block on the CPU: one heap at a time, with the channels shared among threads.
 
-use super::{Beamformer, Counts, count_antennas};
+use super::{Beamformer, Counts, MEASURED_HEAPS, count_antennas};
 use crate::common::dither::Dither;
 use crate::common::output_level::MEASURED_SPECTRA;
 use crate::common::stacked::Stacked;
@@ -140,7 +140,8 @@ impl Cpu {
             for (worker, row) in workers.iter().zip(row.chunks_mut(part)) {
                 row.copy_from_slice(&worker.output[beam * part..][..row.len()]);
             }
-            let measured = MEASURED_SPECTRA.min(shape.spectra);
+            let is_measured = heap.is_multiple_of(MEASURED_HEAPS);
+            let measured = if is_measured { MEASURED_SPECTRA.min(shape.spectra) } else { 0 };
             let values = row.chunks_exact(shape.spectra).map(|values| &values[..measured]);
             self.squares[heap * beams + beam] =
                 values.map(|values| sum_of_squares(values.as_flattened())).sum();

@@ -126,7 +126,8 @@ fn beams_are_within_one_step_of_double_precision_for_every_layout() {
                 let place = (heap, channel, spectrum);
                 let sum = exact(&kind.beams[m], &shape, &voltages, &valid, place);
                 let parts = [sum.re, sum.im];
-                if spectrum < 4 {
+                // Heap 1 of the frame is not measured.
+                if spectrum < 4 && heap == 0 {
                     let numbers = 2 * shape.channels * shape.spectra.min(4);
                     let square: f64 = value.iter().map(|part| f64::from(*part).powi(2)).sum();
                     power[unit] += square / numbers as f64;
