@@ -12,18 +12,82 @@ pub fn count(count: f64) -> String {
     scaled(count, "").trim_end().to_owned()
 }
 
+/// Factors of prefixes, the largest first.
+const PREFIXES: [(f64, &str); 6] =
+    [(1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+
+/// Factor and prefix of `value`; `None` below 1000.
+fn prefix(value: f64) -> Option<(f64, &'static str)> {
+    // Without the factor, 999.95 would become 1000.0 with the smaller prefix.
+    PREFIXES.into_iter().find(|(step, _)| value.abs() >= step * 0.9995)
+}
+
 /// `12.3 Gop/s`, `1.7 GS/s`: `value` with three digits and a prefix before `unit`.
 pub fn scaled(value: f64, unit: &str) -> String {
     if !value.is_finite() {
         return "-".to_owned();
     }
-    let prefixes = [(1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-    // Without the factor, 999.95 would become 1000.0 with the smaller prefix.
-    match prefixes.iter().find(|(step, _)| value.abs() >= step * 0.9995) {
+    match prefix(value) {
         Some((step, prefix)) => format!("{} {prefix}{unit}", three_digits(value / step)),
         None if value.fract() == 0.0 => format!("{value} {unit}"),
         None => format!("{} {unit}", three_digits(value)),
     }
+}
+
+/// Digits of a double, and most decimals of a text.
+const MOST_DIGITS: i32 = 15;
+
+/// Formats `values`, which are read together, with as many digits as their span needs: each has three digits or more,
+/// and their range is resolved to three digits. `largest` is the magnitude of the largest value.
+fn together(values: &[f64], largest: f64) -> Vec<String> {
+    let known = || values.iter().copied().filter(|value| value.is_finite());
+    let span = known().fold(f64::NEG_INFINITY, f64::max) - known().fold(f64::INFINITY, f64::min);
+    let exponent = |value: f64| value.log10().floor() as i32;
+    let text = |value: f64| match value {
+        value if !value.is_finite() => "-".to_owned(),
+        0.0 => "0".to_owned(),
+        value if !(span > 0.0 && span.is_finite()) => three_digits(value),
+        value if largest < 9.995e-4 => {
+            let digits = (2 + exponent(largest) - exponent(span)).clamp(2, MOST_DIGITS);
+            format!("{value:.*e}", digits as usize)
+        }
+        value => {
+            let decimals = (2 - exponent(span)).min(MOST_DIGITS - exponent(largest).max(0));
+            let text = format!("{value:.*}", decimals.max(0) as usize);
+            let short = three_digits(value);
+            // A value far below the largest one keeps its own digits.
+            if short.len() > text.len() && !short.contains('e') { short } else { text }
+        }
+    };
+    values.iter().map(|value| text(*value)).collect()
+}
+
+/// Formats values that are read together, like minimum, maximum and mean, so that their differences are visible.
+pub fn spanned(values: &[f64]) -> Vec<String> {
+    together(values, magnitude(values))
+}
+
+/// Labels of an axis at `values`: all with the prefix of the largest one, and with the digits that distinguish them.
+pub fn axis(values: &[f64]) -> Vec<String> {
+    let largest = magnitude(values);
+    let (step, prefix) = prefix(largest).unwrap_or((1.0, ""));
+    let scaled: Vec<f64> = values.iter().map(|value| value / step).collect();
+    let mut labels = together(&scaled, largest / step);
+    let ends_with_zero =
+        |label: &String| label == "0" || (label.contains('.') && label.ends_with('0'));
+    while labels.iter().all(ends_with_zero) && labels.iter().any(|label| label != "0") {
+        for label in labels.iter_mut().filter(|label| *label != "0") {
+            label.pop();
+            label.truncate(label.trim_end_matches('.').len());
+        }
+    }
+    let label = |text: String| if text == "0" { text } else { format!("{text} {prefix}") };
+    labels.into_iter().map(|text| label(text).trim_end().to_owned()).collect()
+}
+
+/// Magnitude of the largest finite value.
+fn magnitude(values: &[f64]) -> f64 {
+    values.iter().filter(|value| value.is_finite()).fold(0.0, |most, value| value.abs().max(most))
 }
 
 /// `value` with three significant digits, as an integer from 100 on.
@@ -112,6 +176,30 @@ mod tests {
         assert_eq!(three_digits(0.25), "0.250");
         assert_eq!(three_digits(0.004), "0.00400");
         assert_eq!(three_digits(99.96), "100");
+    }
+
+    #[test]
+    fn axis_labels_differ_however_small_the_span_is() {
+        let around = |middle: f64, half: f64| axis(&[middle - half, middle, middle + half]);
+        assert_eq!(around(1.42e9, 107e3), ["1.419893 G", "1.420000 G", "1.420107 G"]);
+        assert_eq!(axis(&[0.0, 9.5e3, 19e3]), ["0", "9.5 k", "19 k"]);
+        assert_eq!(axis(&[-60.0, -30.0, 0.0]), ["-60", "-30", "0"]);
+        assert_eq!(axis(&[7.0, 7.0]), ["7", "7"]);
+        assert_eq!(axis(&[0.0, 0.0]), ["0", "0"]);
+        for exponent in -3..15 {
+            let labels = around(1.42e9, 10_f64.powi(exponent));
+            let distinct: std::collections::HashSet<_> = labels.iter().collect();
+            assert_eq!(distinct.len(), 3, "{labels:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_read_together_show_their_differences() {
+        assert_eq!(spanned(&[1000.2, 1000.9, 1000.55]), ["1000.200", "1000.900", "1000.550"]);
+        assert_eq!(spanned(&[-4.0, 5.0, 1.0, 3.5355]), ["-4.00", "5.00", "1.00", "3.54"]);
+        assert_eq!(spanned(&[0.0, 2.5e6, f64::NAN]), ["0", "2500000", "-"]);
+        assert_eq!(spanned(&[1e18, -1e18]), ["1000000000000000000", "-1000000000000000000"]);
+        assert_eq!(spanned(&[1.0001e-6, 1.0002e-6]), ["1.000100e-6", "1.000200e-6"]);
     }
 
     #[test]

@@ -92,8 +92,8 @@ pub struct Series {
     pub name: String,
     #[schema(example = "dBFS")]
     pub unit: String,
-    /// Values in order of `x`, or row by row of a matrix, or a single value. 4 significant digits; `null`
-    /// if not finite.
+    /// Values in order of `x`, or row by row of a matrix, or a single value; `null` if not finite. Each value has 4
+    /// significant digits or more: the span of the values is resolved to 4 digits, and a single value has 7.
     pub values: Vec<Option<f64>>,
 }
 
@@ -105,7 +105,7 @@ impl Series {
         unit: impl Into<String>,
         values: impl IntoIterator<Item = f64>,
     ) -> Self {
-        let values = values.into_iter().map(rounded).collect();
+        let values = together(&values.into_iter().collect::<Vec<f64>>());
         Self { name: name.into(), unit: unit.into(), values }
     }
 }
@@ -180,6 +180,26 @@ pub struct Message {
     pub drawing: Drawing,
 }
 
+/// Rounds `values` to as many digits as their span needs.
+fn together(values: &[f64]) -> Vec<Option<f64>> {
+    /// Digits of the span, of a value without a span, and of a double.
+    const DIGITS: [i32; 3] = [4, 7, 16];
+    let known = || values.iter().copied().filter(|value| value.is_finite());
+    let span = known().fold(f64::NEG_INFINITY, f64::max) - known().fold(f64::INFINITY, f64::min);
+    let exponent = |value: f64| value.abs().log10().floor() as i32;
+    let has_span = span > 0.0 && span.is_finite();
+    let digits = |value: f64| match value {
+        0.0 => 1,
+        _ if !has_span => DIGITS[1],
+        _ => (exponent(value) - exponent(span) + DIGITS[0]).clamp(DIGITS[0], DIGITS[2]),
+    };
+    let rounded = |value: f64| {
+        let text = value.is_finite().then(|| format!("{value:.*e}", digits(value) as usize - 1))?;
+        text.parse().ok()
+    };
+    values.iter().copied().map(rounded).collect()
+}
+
 /// Rounds `value` to 4 significant digits; returns `None` if not finite.
 #[must_use]
 pub fn rounded(value: f64) -> Option<f64> {
@@ -193,6 +213,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn series_keeps_the_digits_that_its_span_needs() {
+        let values = |values: &[f64]| Series::new("a", "Hz", values.iter().copied()).values;
+        let drift = [1_420_405_751.768, 1_420_405_751.868, 1_420_405_752.768];
+        let kept = values(&drift);
+        for (kept, value) in kept.iter().zip(drift) {
+            assert!((kept.unwrap() - value).abs() < 1e-3, "{kept:?}");
+        }
+        assert_eq!(values(&[-2345.678_91]), [Some(-2345.679)]);
+        assert_eq!(values(&[f64::INFINITY, 5.0, 5.0]), [None, Some(5.0), Some(5.0)]);
+    }
+
+    #[test]
     fn series_rounds_to_four_digits() {
         assert_eq!(rounded(-123.456), Some(-123.5));
         assert_eq!(rounded(1.234_56e-9), Some(1.235e-9));
@@ -200,6 +232,8 @@ mod tests {
         assert_eq!(rounded(0.0), Some(0.0));
         assert_eq!(rounded(f64::NEG_INFINITY), None);
         assert_eq!(rounded(f64::NAN), None);
+        let values = |values: &[f64]| Series::new("a", "Hz", values.iter().copied()).values;
+        assert_eq!(values(&[1.0 / 3.0, 1000.0]), [Some(0.3333), Some(1000.0)]);
         let told = serde_json::to_string(&Series::new("a", "dB", [0.1 + 0.2, f64::NAN])).unwrap();
         assert_eq!(told, r#"{"name":"a","unit":"dB","values":[0.3,null]}"#);
     }

@@ -85,7 +85,7 @@ export function tile(name, value, more, level = "") {
 }
 
 function carries(port) {
-  const band = port.band && `${format.si(port.band.centre_hz, "Hz")} ± ${format.si(Math.abs(port.band.bandwidth_hz) / 2, "Hz")}, ` +
+  const band = port.band && `${format.around(port.band.centre_hz, port.band.bandwidth_hz / 2, "Hz")} ± ${format.si(Math.abs(port.band.bandwidth_hz) / 2, "Hz")}, ` +
     `channels ${port.band.first_channel}… of ${port.band.channels}` +
     (port.band.bandwidth_hz < 0 ? ", inverted spectrum" : "");
   return h("p", { class: "carries" },

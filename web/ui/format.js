@@ -15,6 +15,12 @@ export function si(value, unit) {
   return `${value < 0 ? "-" : ""}${left.toFixed(digits)} ${PREFIXES[power]}${unit}`.trim();
 }
 
+/// `value` with the digits that an interval of `span` about it needs, so that its edges differ: `1.420406 G`.
+export function around(value, span, unit) {
+  if (!Number.isFinite(value) || !Number.isFinite(span)) return "-";
+  return ticks([value], 10 ** Math.floor(Math.log10(Math.abs(span) || 1) - 1), unit)[0];
+}
+
 /// Formats `values`, spaced by `step`, with the prefix of the largest and enough digits to distinguish them.
 export function ticks(values, step, unit) {
   const largest = Math.max(...values.map(Math.abs));

@@ -53,23 +53,17 @@ impl Figures {
     }
 
     pub fn as_text(&self) -> String {
-        let number = units::three_digits;
         if self.is_complex {
-            let sign = if self.mean.im < 0.0 { '-' } else { '+' };
-            let mean = format!("{} {sign} {}i", number(self.mean.re), number(self.mean.im.abs()));
+            let Complex { re, im } = self.mean;
+            let number = units::spanned(&[self.peak, re, im.abs(), self.rms]);
+            let sign = if im < 0.0 { '-' } else { '+' };
             return format!(
-                "largest magnitude {}   mean {mean}   rms {}",
-                number(self.peak),
-                number(self.rms)
+                "largest magnitude {}   mean {} {sign} {}i   rms {}",
+                number[0], number[1], number[2], number[3]
             );
         }
-        format!(
-            "min {}   max {}   mean {}   rms {}",
-            number(self.min),
-            number(self.max),
-            number(self.mean.re),
-            number(self.rms)
-        )
+        let number = units::spanned(&[self.min, self.max, self.mean.re, self.rms]);
+        format!("min {}   max {}   mean {}   rms {}", number[0], number[1], number[2], number[3])
     }
 
     /// Returns the statistics as JSON, where infinity is `null`.

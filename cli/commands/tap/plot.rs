@@ -49,7 +49,7 @@ impl Plot {
     pub fn rows(&self) -> u16 {
         match self.view.kind {
             DrawnAs::Points if self.history.len() < 2 => 1 + self.view.drawing.series.len() as u16,
-            DrawnAs::Points => 20,
+            DrawnAs::Points => 1 + 19 * self.units().len().clamp(1, 2) as u16,
             DrawnAs::Lines => 1 + 16 * self.view.drawing.series.len().clamp(1, 2) as u16,
             DrawnAs::Matrix => {
                 let rows =
@@ -118,7 +118,7 @@ impl Plot {
         chart(&[line], across, &series.unit, area, buffer);
     }
 
-    /// Draws one value per series against time.
+    /// Draws one value per series against time, in one chart per unit: decibels and degrees need different axes.
     fn points(&self, area: Rect, buffer: &mut Buffer) {
         let series = &self.view.drawing.series;
         let (Some((first, _)), Some((last, _))) = (self.history.first(), self.history.last())
@@ -126,9 +126,10 @@ impl Plot {
             return;
         };
         if first == last {
-            let lines = series.iter().map(|series| {
-                let value = series.values.first().copied().flatten();
-                let value = value.map_or("-".to_owned(), units::three_digits);
+            let first = |series: &Series| series.values.first().copied().flatten();
+            let values: Vec<f64> =
+                series.iter().map(|series| first(series).unwrap_or(f64::NAN)).collect();
+            let lines = series.iter().zip(units::spanned(&values)).map(|(series, value)| {
                 Line::raw(format!("{}  {value} {}", series.name, series.unit))
             });
             return Paragraph::new(lines.collect::<Vec<_>>()).render(area, buffer);
@@ -142,15 +143,27 @@ impl Plot {
                 values.collect()
             })
             .collect();
-        let drawn: Vec<Drawn<'_>> = series
-            .iter()
-            .zip(&data)
-            .enumerate()
-            .map(|(n, (series, data))| Drawn { name: &series.name, data, style: self.style(n) })
-            .collect();
-        let unit = series.first().map_or("", |series| series.unit.as_str());
-        let across = (*first as f64, *last as f64, "timestamp".to_owned());
-        chart(&drawn, across, unit, area, buffer);
+        let units = self.units();
+        let parts = Layout::vertical(units.iter().map(|_| Constraint::Fill(1))).split(area);
+        for (unit, part) in units.iter().zip(parts.iter()) {
+            let of_unit = data.iter().enumerate().filter(|(n, _)| series[*n].unit == *unit);
+            let lines: Vec<Drawn<'_>> = of_unit
+                .map(|(n, data)| Drawn { name: &series[n].name, data, style: self.style(n) })
+                .collect();
+            let across = (*first as f64, *last as f64, "timestamp".to_owned());
+            chart(&lines, across, unit, *part, buffer);
+        }
+    }
+
+    /// Units of the series, each once.
+    fn units(&self) -> Vec<&str> {
+        let mut units: Vec<&str> = Vec::new();
+        for series in &self.view.drawing.series {
+            if !units.contains(&series.unit.as_str()) {
+                units.push(&series.unit);
+            }
+        }
+        units
     }
 
     /// Draws the values of a series as a matrix, dark to bright.
@@ -160,14 +173,10 @@ impl Plot {
             return;
         };
         let (low, high) = bounds(series.values.iter().flatten().copied(), &series.unit);
+        let range = units::spanned(&[low, high]).join(" to ");
         let head = format!(
-            "{} [{}], {} to {}; {} down, {} across",
-            series.name,
-            series.unit,
-            units::three_digits(low),
-            units::three_digits(high),
-            rows.name,
-            columns.name
+            "{} [{}], {range}; {} down, {} across",
+            series.name, series.unit, rows.name, columns.name
         );
         buffer.set_stringn(area.x, area.y, head, usize::from(area.width), Style::new());
         let height = usize::from(area.height.saturating_sub(1)).min(rows.len);
@@ -217,13 +226,11 @@ fn chart(
             .graph_type(graph)
             .style(line.style)
     });
-    let labels = |low: f64, high: f64| {
-        [low, f64::midpoint(low, high), high]
-            .map(|value| units::scaled(value, "").trim_end().to_owned())
-    };
+    let labels = |low: f64, high: f64| units::axis(&[low, f64::midpoint(low, high), high]);
     let title = lines.iter().map(|line| line.name).collect::<Vec<_>>().join(", ");
     let below = labels(from, to);
-    let [_, middle, last] = below.each_ref().map(|label| label.chars().count() as u16);
+    let width_of = |label: usize| below[label].chars().count() as u16;
+    let (middle, last) = (width_of(1), width_of(2));
     Chart::new(sets.collect())
         .block(Block::new().title(title))
         .legend_position(None)

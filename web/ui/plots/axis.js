@@ -15,10 +15,10 @@ export function axisOf(x) {
   const [, per, shown] = sizes.find(([least]) => Math.max(Math.abs(start), Math.abs(end)) >= least);
   const isReversed = step < 0;
   const places = Array.from({ length: len }, (_, index) => (start + step * index) / per);
-  const digits = unit === "" ? undefined : digitsOf(step / per);
+  const digits = digitsOf(step / per);
   return {
     unit: shown, label: shown ? `${name} (${shown})` : name, isReversed, places: isReversed ? places.reverse() : places,
-    text: (place) => `${digits === undefined ? Number(place.toPrecision(5)) : place.toFixed(digits)} ${shown}`.trim(),
+    text: (place) => `${place.toFixed(digits)} ${shown}`.trim(),
   };
 }
 

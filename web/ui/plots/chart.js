@@ -7,6 +7,8 @@ import { colour, forgetTheme, onTheme, series as seriesColour } from "../themes.
 import { digitsOf } from "./axis.js";
 
 const FONT = "11px system-ui, sans-serif";
+/// Number of series from which the legend names the lowest and the highest one only.
+const MANY = 12;
 
 export class Chart {
   #plot = null;
@@ -69,7 +71,7 @@ export class Chart {
       legend: { show: false }, hooks: { setCursor: [() => this.#key()], setSelect: [(plot) => this.#zoomed(plot)] },
       scales: {
         x: { time: false, range: (_, low, high) => (low === null ? [0, 1] : this.zoom.of(low, high > low ? high : low + 1)) },
-        y: { range: isAngle ? [-180, 180] : (_, low, high) => padded(low, high) },
+        y: { range: isAngle ? [-180, 180] : (_, low, high) => padded(low, high, this.unit) },
       },
       axes: [
         { ...axis, ...label, space: 64, values: (_, places, index, space, step) => places.map((place) => (this.hasAxis ? place.toFixed(digitsOf(step)) : "")) },
@@ -89,24 +91,33 @@ export class Chart {
     this.zoom.set(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
   }
 
-  /// Shows the legend, with the values under the cursor.
+  /// Shows the legend, with the values under the cursor. Of many series, the lowest and the highest one are named.
   #key() {
     const { data, cursor: { idx: index } } = this.#plot;
     const at = (values) => (index === null || index === undefined || values[index] === undefined ? null : values[index]);
     const place = at(data[0]);
+    const all = this.names.map((name, number) => ({ name, number, value: at(data[number + 1]) }));
+    const shown = all.length > MANY ? this.#extremes(all, index ?? data[0].length - 1) : all;
     morph(this.legend, [
-      ...this.names.map((name, number) => {
-        const value = at(data[number + 1]);
-        return h("span", { class: `series-${number % 7}` }, name, value === null ? this.unit && this.unit !== name && ` (${this.unit})` : ` ${value} ${this.unit}`);
-      }),
+      all.length > MANY && h("span", { class: "at" }, `${all.length} traces`),
+      ...shown.map(({ name, number, value }) =>
+        h("span", { class: `series-${number % 7}` }, name, value === null ? this.unit && this.unit !== name && ` (${this.unit})` : ` ${value} ${this.unit}`)),
       place !== null && h("span", { class: "at" }, `at ${this.#axis.text(place)}`),
     ]);
   }
+
+  /// The series with the lowest and the highest value at `index`.
+  #extremes(all, index) {
+    const known = all.map((one) => ({ ...one, value: this.#plot.data[one.number + 1][index] ?? null })).filter((one) => one.value !== null);
+    known.sort((one, other) => one.value - other.value);
+    return known.length > 1 ? [known[0], known.at(-1)] : known;
+  }
 }
 
-/// Range slightly wider than the values, and never empty.
-function padded(low, high) {
+/// Range slightly wider than the values, and never empty; of decibels at least one, so that noise does not look like a signal.
+function padded(low, high, unit) {
   if (low === null || high === null) return [0, 1];
-  const margin = Math.max(0.05 * (high - low), 0.5);
+  const least = unit.startsWith("dB") ? 0.5 : high > low ? 0 : 0.05 * Math.abs(high) || 0.5;
+  const margin = Math.max(0.05 * (high - low), least);
   return [low - margin, high + margin];
 }
