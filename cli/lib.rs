@@ -13,7 +13,7 @@
 //! # Layout
 //! - `commands`: one file per command
 //! - `terminal`: output to stdout and stderr, and its colours
-//! - `table`, `units`: formatting of results
+//! - `table`, `units`, `replicas`: formatting of results
 //! - `drawing`: drawings made of characters
 //! - `flowgraph`: loads a file or prints its diagnostics
 //! - `examples`: flowgraphs inside the program
@@ -49,6 +49,7 @@ mod kernel_folder;
 mod parts;
 mod prose;
 mod reload;
+mod replicas;
 mod runs;
 mod serve;
 mod shadows;

@@ -212,6 +212,59 @@ fn plan_and_graph_write_their_results() {
 }
 
 #[test]
+fn graph_folds_replicas_and_draws_a_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = |more: &[&str]| {
+        let live = ["graph", "example:08_many_antennas", "--set", "antennas=16"];
+        run(&[&live[..], more].concat(), folder.path())
+    };
+    let dot = stdout(&graph(&["--format", "dot"]));
+    assert!(dot.contains("[0..15]"), "{dot}");
+    let edges = dot.matches(" -> ").count();
+    let all = stdout(&graph(&["--format", "dot", "--all"]));
+    assert!(!all.contains("..") && all.matches(" -> ").count() >= 16 + edges, "{all}");
+
+    assert!(graph(&["-o", "array.svg"]).status.success());
+    let svg = std::fs::read_to_string(folder.path().join("array.svg")).unwrap();
+    assert_eq!(stdout(&graph(&["--svg"])).trim_end(), svg.trim_end());
+    let boxes = svg.matches("class=\"box\"").count();
+    assert_eq!(boxes, dot.matches("[label=\"").count() - edges, "{svg}");
+    let wires = svg.matches("class=\"edge").count();
+    assert!(wires > 3 && wires <= edges, "{wires} of {edges}: edges between two blocks are one");
+    let json: serde_json::Value =
+        serde_json::from_str(&stdout(&graph(&["--format", "json"]))).unwrap();
+    assert!(json["nodes"].as_array().unwrap().len() > boxes, "JSON has every replica");
+    let rejected = graph(&["-o", "array.png"]);
+    assert_eq!(rejected.status.code(), Some(1));
+    assert!(stderr(&rejected).contains("must end in `.svg`"), "{}", stderr(&rejected));
+}
+
+/// Replicas of which one gets half of the frames.
+const REPLICAS: &str = "flowgraph: replicas
+blocks:
+  source: {kind: null_source, replicate: 4, parameters: {dtype: i8, axes: [{name: sample, len: 4096}], samples_per_frame: 4096, adc_sample_rate_hz: 1e6, frames: '${8 if index == 2 else 16}'}}
+  sink: {kind: null_sink, replicate: 4, input: 'source[${index}]'}
+  other: {kind: null_source, parameters: {dtype: i8, axes: [{name: sample, len: 4096}], samples_per_frame: 4096, adc_sample_rate_hz: 1e6, frames: 3}}
+  end: {kind: null_sink, input: other}
+";
+
+#[test]
+fn run_folds_replicas_in_its_results_unless_all_are_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("replicas.yaml"), REPLICAS).unwrap();
+    let folded = stdout(&run(&["run", "replicas.yaml"], folder.path()));
+    let row = |name: &str| folded.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(row("source[0..3] ").contains(" 8..16 "), "{folded}");
+    assert!(row("\u{2514} source[").contains(" worst "), "{folded}");
+    assert!(row("other ").contains(" 3 "), "{folded}");
+    let all = stdout(&run(&["run", "replicas.yaml", "--all"], folder.path()));
+    assert!(all.contains("source[2] ") && !all.contains(".."), "{all}");
+    let json = run(&["run", "replicas.yaml", "--json"], folder.path());
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["blocks"].as_array().unwrap().len(), 10);
+}
+
+#[test]
 fn list_and_explain_suggest_near_misses() {
     let folder = tempfile::tempdir().unwrap();
     assert!(stdout(&run(&["list"], folder.path())).contains("null_source"));

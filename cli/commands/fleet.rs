@@ -41,9 +41,7 @@ const TICK: Duration = Duration::from_millis(100);
 impl Fleet {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let manifest = Manifest::read(&self.folder)?;
-        let folder = self.folder.clone();
-        let find: Find =
-            Arc::new(move || deployed(&folder).map_err(|failure| failure.first_line()));
+        let find = find(&self.folder);
         self.serve.refuse_for_fleet()?;
         if let Some(server) = self.serve.bind(terminal)? {
             let signals = Signals::count()?;
@@ -66,6 +64,12 @@ impl Fleet {
             bad.map(|part| format!("part `{}`: {}", part.name, part.troubles.join("; "))).collect();
         if bad.is_empty() { Ok(()) } else { Err(Failure::Failed(bad)) }
     }
+}
+
+/// Returns the parts of the deployment in `folder` whenever it is called.
+pub fn find(folder: &Path) -> Find {
+    let folder = folder.to_owned();
+    Arc::new(move || deployed(&folder).map_err(|failure| failure.first_line()))
 }
 
 /// The parts of the deployment in `folder` as they are now.

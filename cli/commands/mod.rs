@@ -11,7 +11,7 @@ mod doctor;
 mod events;
 mod examples;
 mod explain;
-mod fleet;
+pub mod fleet;
 mod generate;
 mod graph;
 mod health;

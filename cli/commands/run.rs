@@ -2,7 +2,7 @@
 
 mod as_parts;
 mod child;
-mod reload_parts;
+mod results;
 
 use crate::chosen;
 use crate::ending::{Ending, within};
@@ -14,21 +14,16 @@ use crate::runs::{Hold, Runs};
 use crate::serve::Serve;
 use crate::shadows;
 use crate::signals::Signals;
-use crate::state::Kept;
-use crate::table::{self, Align, Table};
-use crate::terminal::{Paint, ProgressLine, Terminal};
+use crate::terminal::{ProgressLine, Terminal};
 use crate::tuning;
 use crate::units;
 use as_parts::AsParts;
 use fxgraph::Control;
-use fxgraph::DeviceName;
 use fxgraph::control::ShadowReport;
 use fxgraph::diagnostic::Severity;
 use fxgraph::flowgraph::Plan;
-use fxgraph::runtime::{self, BlockStats, EventKind, Handle, Options, Report};
-use serde_json::{Value, json};
+use fxgraph::runtime::{BlockStats, EventKind, Handle, Options, Report};
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,13 +63,9 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     tuning: Option<PathBuf>,
 
-    /// File in which live values survive the process: those that clients set are written to it, and the next run with
-    /// the same flowgraph begins with them. With `--as-parts` each part has a file of its own, `FILE.PART`
-    #[arg(long, value_name = "FILE")]
-    state: Option<PathBuf>,
-
-    /// Runs the part of each host as a process of its own on this machine, with the loopback interface as network
-    #[arg(long, conflicts_with = "listen")]
+    /// Runs the part of each host as a process of its own on this machine, with the loopback interface as network.
+    /// `--listen` serves all parts as one flowgraph
+    #[arg(long)]
     as_parts: bool,
 
     /// Directory for the flowgraphs of the parts; by default a temporary one
@@ -88,6 +79,11 @@ pub struct Run {
     /// Applies the flowgraph file, and the files that it includes, whenever they change
     #[arg(long, conflicts_with = "as_parts")]
     watch: bool,
+
+    /// Shows the results of every replica. By default more than 8 blocks are folded: `f[0..63].pfb` has the minimum and
+    /// the maximum of its replicas, and the worst one below it
+    #[arg(long)]
+    all: bool,
 
     /// Writes the results as JSON
     #[arg(long)]
@@ -164,10 +160,8 @@ impl Run {
                 Some(serving)
             }
         };
-        // The terminal has said what was restored.
-        let mut told = control.events_since(0).last().map_or(0, |event| event.sequence);
-        let mut last = None;
-        while let Some(running) = runs.next(terminal)? {
+        let (mut last, mut told) = (None, 0);
+        while let Some(running) = runs.next(progress.as_ref(), terminal)? {
             shadows::start(&control, terminal);
             let watched = Watched {
                 control: &control,
@@ -204,9 +198,9 @@ impl Run {
             Ok(())
         };
         let written = if self.json {
-            terminal.json(&as_json(&plan, &report, &shadowed))
+            terminal.json(&results::as_json(&plan, &report, &shadowed))
         } else if !self.quiet {
-            let mut text = as_text(&plan, &report, starting, terminal);
+            let mut text = results::as_text(&plan, &report, starting, self.all, terminal);
             if !shadowed.is_empty() {
                 let shadowed: Vec<_> =
                     shadowed.iter().cloned().map(fxgraph_web::shadow_info).collect();
@@ -232,8 +226,8 @@ impl Run {
         if let Some(limit) = self.drain_limit {
             arguments.extend(["--drain-limit".into(), format!("{}ms", limit.as_millis()).into()]);
         }
-        let Self { output, duration, json, quiet, state, .. } = self;
-        AsParts { output, duration, state, json, quiet, arguments }
+        let Self { output, duration, json, quiet, serve, .. } = self;
+        AsParts { output, duration, json, quiet, serve, arguments }
     }
 }
 
@@ -379,191 +373,4 @@ fn progress_text(
         units::bytes(rate(now.1, before.1)),
         now.2
     )
-}
-
-/// Results of one block.
-struct Row<'a> {
-    stats: &'a BlockStats,
-    frames: u64,
-    /// Signal time of one port, in ADC samples.
-    samples: f64,
-    /// Larger of the input and the output rate.
-    bytes_per_second: f64,
-    /// Fraction of the time that the block was busy, in `work` or in a thread of its own.
-    busy: f64,
-    /// Fraction of the time that the GPU was busy with the block.
-    device_busy: Option<f64>,
-    /// Signal time divided by elapsed time.
-    real_time: f64,
-}
-
-fn rows<'a>(plan: &Plan, report: &'a Report) -> Vec<Row<'a>> {
-    let elapsed = report.elapsed.as_secs_f64().max(1e-9);
-    let by_name = plan.by_name();
-    let row = |stats: &'a BlockStats| {
-        let planned = by_name.get(&*stats.name).map(|index| &plan.blocks[*index]);
-        let ports = planned.map(|planned| &planned.ports);
-        // A source is measured at its outputs, other blocks at their inputs.
-        let (frames, ports) = match ports {
-            Some(ports) if ports.inputs.is_empty() => (stats.frames_out, &ports.outputs[..]),
-            Some(ports) => (stats.frames_in, &ports.inputs[..]),
-            None => (stats.frames_in, &[][..]),
-        };
-        let per_port = frames as f64 / ports.len().max(1) as f64;
-        let clock = ports.first().map(|port| port.clock);
-        let samples = clock.map_or(0.0, |clock| per_port * clock.samples_per_frame as f64);
-        let signal = clock.map_or(0.0, |clock| samples / clock.adc_sample_rate_hz);
-        Row {
-            stats,
-            frames,
-            samples,
-            bytes_per_second: stats.bytes_in.max(stats.bytes_out) as f64 / elapsed,
-            busy: stats.longest_busy().as_secs_f64() / elapsed,
-            device_busy: planned
-                .filter(|planned| planned.device != DeviceName::Cpu)
-                .map(|_| stats.device_busy.as_secs_f64() / elapsed),
-            real_time: signal / elapsed,
-        }
-    };
-    report.stats.iter().map(row).collect()
-}
-
-fn as_text(plan: &Plan, report: &Report, starting: Duration, terminal: &Terminal) -> String {
-    use Align::{Left, Right};
-    let (started, ran) = (units::elapsed(starting), units::elapsed(report.elapsed));
-    let slowest = plan.build_progress.slowest().filter(|(_, time)| 2 * *time > starting);
-    let slowest = slowest.and_then(|(index, time)| Some((plan.blocks.get(index)?, time)));
-    let of_it = slowest.filter(|_| starting > Duration::from_secs(1)).map(|(block, time)| {
-        format!(" ({} of it to build `{}`)", units::elapsed(time), block.name)
-    });
-    let of_it = of_it.unwrap_or_default();
-    let mut text = format!(
-        "{} {}\n\n",
-        terminal.paint(Paint::Bold, &plan.name),
-        terminal.paint(Paint::Dim, &format!("started in {started}{of_it}, ran {ran}"))
-    );
-    let rows = rows(plan, report);
-    let has_gpu = rows.iter().any(|row| row.device_busy.is_some());
-    // A narrow terminal has no room for it.
-    let shows_samples = table::width().is_none_or(|width| width >= 100);
-    let all = [
-        ("block", Left, true),
-        ("kind", Left, true),
-        ("frames", Right, true),
-        ("samples", Right, shows_samples),
-        ("GB/s", Right, true),
-        ("busy", Right, true),
-        ("real time", Right, true),
-        ("drops", Right, true),
-        ("GPU busy", Right, has_gpu),
-    ];
-    let shown = all.iter().filter(|(_, _, is_shown)| *is_shown);
-    let columns: Vec<_> = shown.map(|(name, align, _)| (*name, *align)).collect();
-    let percent = |fraction: f64| format!("{:.1} %", fraction * 100.0);
-    let mut table = Table::new(terminal.coloured_results, &columns);
-    for row in rows {
-        let cells = [
-            row.stats.name.clone(),
-            row.stats.kind.to_owned(),
-            row.frames.to_string(),
-            units::count(row.samples),
-            format!("{:.3}", row.bytes_per_second / 1e9),
-            percent(row.busy),
-            format!("{:.2} %", row.real_time * 100.0),
-            row.stats.losses().to_string(),
-            row.device_busy.map_or("-".to_owned(), percent),
-        ];
-        let cells = cells.into_iter().zip(&all).filter(|(_, (_, _, is_shown))| *is_shown);
-        table.row(cells.map(|(cell, _)| cell));
-    }
-    text.push_str(&table.finish());
-    text.push_str(&counters(report, terminal));
-    for block in report.stats.iter().filter(|block| !block.summary.trim().is_empty()) {
-        let _ = writeln!(text, "\n{}", terminal.paint(Paint::Bold, &block.name));
-        for line in block.summary.trim_end().lines() {
-            let _ = writeln!(text, "  {line}");
-        }
-    }
-    text
-}
-
-/// Table of the non-zero counters of each block.
-fn counters(report: &Report, terminal: &Terminal) -> String {
-    let columns = [
-        ("block", Align::Left),
-        ("counter", Align::Left),
-        ("value", Align::Right),
-        ("description", Align::Left),
-    ];
-    let mut table = Table::new(terminal.coloured_results, &columns);
-    let mut any = false;
-    for block in &report.stats {
-        if block.faults > 0 {
-            any = true;
-            let last = block.last_fault.as_ref().map(runtime::Failure::text).unwrap_or_default();
-            table.row([
-                block.name.clone(),
-                "faults".to_owned(),
-                block.faults.to_string(),
-                format!("faults of the block, {} restarts; at last it {last}", block.restarts),
-            ]);
-        }
-        for named in block.counters.iter().filter(|named| named.counter.get() > 0) {
-            any = true;
-            table.row([
-                block.name.clone(),
-                named.name.to_owned(),
-                named.counter.get().to_string(),
-                named.help.to_owned(),
-            ]);
-        }
-    }
-    if any { format!("\n{}", table.finish()) } else { String::new() }
-}
-
-fn as_json(plan: &Plan, report: &Report, shadows: &[ShadowReport]) -> Value {
-    let blocks: Vec<Value> = rows(plan, report)
-        .iter()
-        .map(|row| {
-            let counters: serde_json::Map<String, Value> = row
-                .stats
-                .counters
-                .iter()
-                .map(|named| (named.name.to_owned(), json!(named.counter.get())))
-                .collect();
-            json!({
-                "name": row.stats.name,
-                "kind": row.stats.kind,
-                "frames_in": row.stats.frames_in,
-                "frames_out": row.stats.frames_out,
-                "bytes_in": row.stats.bytes_in,
-                "bytes_out": row.stats.bytes_out,
-                "samples": row.samples,
-                "bytes_per_second": row.bytes_per_second,
-                "busy_fraction": row.busy,
-                "device_busy_fraction": row.device_busy,
-                "real_time_fraction": row.real_time,
-                "drops": row.stats.losses(),
-                "faults": row.stats.faults,
-                "restarts": row.stats.restarts,
-                "counters": counters,
-                "summary": row.stats.summary,
-            })
-        })
-        .collect();
-    let failures: Vec<Value> = report
-        .failures
-        .iter()
-        .map(|failure| {
-            json!({"block": failure.block, "cause": failure.cause, "panic": failure.panic})
-        })
-        .collect();
-    json!({
-        "flowgraph": plan.name,
-        "config_hash": plan.config_hash,
-        "elapsed_seconds": report.elapsed.as_secs_f64(),
-        "blocks": blocks,
-        "failures": failures,
-        "shadows": shadows.iter().map(shadows::as_json).collect::<Vec<_>>(),
-    })
 }

@@ -3,10 +3,12 @@
 use super::child::Child;
 use super::reload_parts;
 use crate::client::with_help;
+use crate::commands::fleet::find;
 use crate::deploy::processes;
 use crate::failure::Failure;
 use crate::flowgraph::Target;
 use crate::parts::{HostPart, levels, parts};
+use crate::serve::Serve;
 use crate::signals::Signals;
 use crate::terminal::{Paint, Terminal};
 use fxgraph::flowgraph::{Loopback, PartPlan, Plan};
@@ -48,6 +50,8 @@ pub struct AsParts {
     pub json: bool,
     /// Whether neither progress nor results are shown.
     pub quiet: bool,
+    /// Options of the server of all parts.
+    pub serve: Serve,
     /// Further arguments of `run`.
     pub arguments: Vec<OsString>,
 }
@@ -65,6 +69,8 @@ impl AsParts {
             let message = format!("`{}` has no `hosts`, so it has no parts", plan.name);
             return Err(Failure::failed(message));
         }
+        self.serve.refuse_for_fleet()?;
+        let server = self.serve.bind(terminal)?;
         let cannot = |what: &str, error: &std::io::Error| Failure::because(what, error);
         try_loopback().map_err(|error| {
             let what = "parts need the loopback interface, but cannot connect to 127.0.0.1";
@@ -113,6 +119,12 @@ impl AsParts {
         let described = prepared.and_then(|()| {
             let addresses = run.parts.iter().map(|part| (part.name(), part.address()));
             processes::write(plan, &parts, &levels, &addresses.collect(), folder)
+        });
+        let _serving = described.as_ref().ok().and(server).map(|server| {
+            let url = server.url();
+            let serving = server.serve_fleet(plan.name.clone(), find(folder));
+            terminal.note(&format!("serving {url}"));
+            serving
         });
         if let Err(failure) = described.and_then(|()| run.start(&levels)) {
             run.end_all();

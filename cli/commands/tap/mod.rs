@@ -12,6 +12,7 @@ use crate::client::output::Output;
 use crate::client::{Client, Connection, in_path, problem_of};
 use crate::drawing;
 use crate::failure::Failure;
+use crate::replicas::{groups, is_folded};
 use crate::signals::Signals;
 use crate::table::{Align, Table};
 use crate::terminal::Terminal;
@@ -70,6 +71,10 @@ pub struct Tap {
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     max_bytes: u64,
 
+    /// Lists the outputs of every replica; by default more than 8 outputs are folded, like `f[0..63].pfb.output`
+    #[arg(long, conflicts_with = "output")]
+    all: bool,
+
     /// Writes JSON, one object per frame
     #[arg(long)]
     json: bool,
@@ -120,7 +125,10 @@ impl Tap {
         }
         let columns = [("output", Align::Left), ("frames", Align::Left)];
         let mut table = Table::new(terminal.coloured_results, &columns);
-        outputs.into_iter().for_each(|(name, carries)| table.row([name, carries]));
+        let is_folded = is_folded(outputs.len(), self.all);
+        for output in groups(&outputs, is_folded, |(name, carries)| (name, carries.clone())) {
+            table.row([output.name, output.members[0].1.clone()]);
+        }
         terminal.results(&table.finish())
     }
 

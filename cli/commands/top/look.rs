@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::failure::Failure;
+use crate::replicas::{Line, groups, is_folded};
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
 use crate::units;
@@ -10,6 +11,7 @@ use fxgraph_api::events::{EventInfo, EventList};
 use fxgraph_api::flowgraph::{FlowgraphPage, ScheduledValue, StallInfo};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::cmp::Ordering;
 use std::time::Duration;
 
 /// Lag above which it is highlighted, equal to the limit of the alert.
@@ -155,15 +157,14 @@ impl Look {
         })
     }
 
-    /// Returns the blocks as a table.
-    pub fn as_text(&self, terminal: &Terminal) -> String {
+    /// Returns the blocks as a table; `all` has a row for every replica.
+    pub fn as_text(&self, all: bool, terminal: &Terminal) -> String {
         use Align::{Left, Right};
         let mut columns = vec![("block", Left), ("kind", Left)];
         columns.extend(self.figures().map(|heading| (heading, Right)));
         let mut table = Table::new(terminal.coloured_results, &columns);
-        for row in &self.rows {
-            let figures = row.figures(self.has_gpu());
-            table.row([row.name.clone(), row.kind.clone()].into_iter().chain(figures));
+        for line in lines(&self.rows.iter().collect::<Vec<_>>(), all, self.has_gpu()) {
+            table.row([line.name.clone(), kind_of(&line)].into_iter().chain(line.cells));
         }
         format!(
             "{} {}\n\n{}{}",
@@ -212,7 +213,35 @@ impl Look {
     }
 }
 
+/// Rows of the table of `rows`, in their order; replicas are folded unless `all` is set or there are few rows.
+pub fn lines<'a>(rows: &[&'a Row], all: bool, has_gpu: bool) -> Vec<Line<'a, Row>> {
+    let alike = |row: &Row| format!("{} {}", row.kind, row.device);
+    let folded =
+        groups(rows.iter().copied(), is_folded(rows.len(), all), |row| (&row.name, alike(row)));
+    let lines = folded
+        .into_iter()
+        .flat_map(|group| group.lines(|row| &row.name, |row| row.figures(has_gpu), Row::worse));
+    lines.collect()
+}
+
+/// Text in the column of kinds.
+pub fn kind_of(line: &Line<'_, Row>) -> String {
+    if line.is_worst { "worst".to_owned() } else { line.entry.kind.clone() }
+}
+
 impl Row {
+    /// Order of two blocks: the worse one is greater.
+    fn worse(&self, other: &Self) -> Ordering {
+        let key = |row: &Self| {
+            let state = ["stalled", "failed"].iter().position(|state| row.state == *state);
+            (state.map(|at| at + 1), row.faults, row.losses)
+        };
+        let busy = |row: &Self| {
+            row.busy_fraction.unwrap_or(0.0).max(row.device_busy_fraction.unwrap_or(0.0))
+        };
+        key(self).cmp(&key(other)).then(busy(self).total_cmp(&busy(other)))
+    }
+
     fn of(block: BlockSummary, flowgraph: &FlowgraphPage) -> Self {
         let BlockSummary { name, kind, device, state, totals, lag_seconds, rates, .. } = block;
         let edges = &flowgraph.graph.edges;
@@ -254,21 +283,29 @@ impl Row {
         }
     }
 
-    /// Values of the columns of [`Look::figures`].
-    pub fn figures(&self, has_gpu: bool) -> impl Iterator<Item = String> + use<> {
-        let rate = self.frames_per_second.map_or("-".to_owned(), units::three_digits);
-        let bytes =
-            self.bytes_per_second.map_or("-".to_owned(), |rate| format!("{:.3}", rate / 1e9));
+    /// Values of the columns of [`Look::figures`], with their texts.
+    pub fn figures(&self, has_gpu: bool) -> Vec<(f64, String)> {
+        let cell = |value: Option<f64>, text: &dyn Fn(f64) -> String| {
+            (value.unwrap_or(f64::NEG_INFINITY), value.map_or("-".to_owned(), text))
+        };
+        let share = |value: Option<f64>| (value.unwrap_or(f64::NEG_INFINITY), percent(value));
+        let drops = self.when_full.as_deref().is_some_and(|action| action.starts_with("drop"));
         let queue =
             self.queue.map_or("-".to_owned(), |(queued, depth)| format!("{queued}/{depth}"));
-        let drops = self.when_full.as_deref().is_some_and(|action| action.starts_with("drop"));
         let queue = if drops { format!("{queue} drop") } else { queue };
-        let gpu = has_gpu.then(|| percent(self.device_busy_fraction));
-        [rate, bytes, percent(self.busy_fraction)].into_iter().chain(gpu).chain([
-            percent(self.real_time_fraction),
-            queue,
-            self.losses.to_string(),
-        ])
+        let fill = self.queue.map_or(-1.0, |(queued, depth)| queued as f64 / depth.max(1) as f64);
+        let gpu = has_gpu.then(|| share(self.device_busy_fraction));
+        let before = [
+            cell(self.frames_per_second, &units::three_digits),
+            cell(self.bytes_per_second, &|rate| format!("{:.3}", rate / 1e9)),
+            share(self.busy_fraction),
+        ];
+        let after = [
+            share(self.real_time_fraction),
+            (fill, queue),
+            (self.losses as f64, self.losses.to_string()),
+        ];
+        before.into_iter().chain(gpu).chain(after).collect()
     }
 }
 

@@ -31,6 +31,11 @@ pub struct Top {
     #[arg(long)]
     once: bool,
 
+    /// Shows every replica. By default more than 8 blocks are folded: `f[0..63].pfb` has the minimum and the maximum of
+    /// its replicas, and the worst one below it
+    #[arg(long)]
+    all: bool,
+
     /// Writes JSON
     #[arg(long, requires = "once")]
     json: bool,
@@ -51,13 +56,13 @@ impl Top {
             return terminal.json(&look.as_json());
         }
         if self.once {
-            return terminal.results(&look.as_text(terminal));
+            return terminal.results(&look.as_text(self.all, terminal));
         }
         if !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
             return Err(Failure::failed("`top` needs a terminal; `--once` prints one table"));
         }
         let signals = Signals::count()?;
-        let screen = Screen::new(look, client.url(), terminal.coloured_results);
+        let screen = Screen::new(look, client.url(), self.all, terminal.coloured_results);
         let (_stop, stopped) = mpsc::channel();
         let (tell, looks) = mpsc::channel();
         let every = self.every;

@@ -1,7 +1,8 @@
 //! Screen of `fxgraph top`, and its keys.
 
-use super::look::{Look, Row, percent};
+use super::look::{Look, Row, kind_of, lines, percent};
 use crate::client::events::{is_bad, time_of_day};
+use crate::replicas::Line as Folded;
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Alignment, Constraint, Layout, Margin, Rect};
@@ -14,12 +15,15 @@ pub type Answer = Result<Look, String>;
 
 /// Rows of events, with their heading.
 const EVENTS: u16 = 7;
-const KEYS: [(&str, &str); 7] = [
+/// Least width of the column of kinds; without room for it there is none.
+const KIND: u16 = 8;
+const KEYS: [(&str, &str); 8] = [
     ("q, esc", "quit"),
     ("up, down, j, k", "select a block"),
     ("page up, page down, home, end", "select a block, faster"),
     ("s", "sort by the next column"),
     ("enter", "events of the selected block only, or of all"),
+    ("a", "show all replicas, or fold them"),
     ("space, p", "pause or resume the display"),
     ("?", "show or hide this help"),
 ];
@@ -85,15 +89,17 @@ pub struct Screen {
     order: Order,
     table: TableState,
     is_held: bool,
-    /// Block whose events are shown; `None` for all blocks.
-    events_of: Option<String>,
+    /// Blocks whose events are shown, with the name of their row; `None` for all blocks.
+    events_of: Option<(String, Vec<String>)>,
+    /// Whether every replica has a row.
+    all: bool,
     has_help: bool,
     /// Number of rows for blocks.
     page: u16,
 }
 
 impl Screen {
-    pub fn new(look: Look, url: &str, is_coloured: bool) -> Self {
+    pub fn new(look: Look, url: &str, all: bool, is_coloured: bool) -> Self {
         Self {
             look,
             silence: None,
@@ -103,6 +109,7 @@ impl Screen {
             table: TableState::new().with_selected(0),
             is_held: false,
             events_of: None,
+            all,
             has_help: false,
             page: 1,
         }
@@ -140,15 +147,16 @@ impl Screen {
             KeyCode::End => self.table.select_last(),
             KeyCode::Char('s') => self.order = self.order.next(),
             KeyCode::Enter => {
-                let selected = self.selected().map(str::to_owned);
+                let selected = self.selected();
                 self.events_of = if self.events_of.is_some() { None } else { selected };
             }
             KeyCode::Char(' ' | 'p') => self.is_held = !self.is_held,
+            KeyCode::Char('a') => self.all = !self.all,
             KeyCode::Char('?' | 'h') => self.has_help = true,
             _ => {}
         }
         // Keeps the selection within the rows.
-        let last = self.look.rows.len().saturating_sub(1);
+        let last = self.lines().len().saturating_sub(1);
         self.table.select(self.table.selected().map(|row| row.min(last)));
         false
     }
@@ -218,45 +226,55 @@ impl Screen {
         frame.render_widget(place, room);
     }
 
-    fn draw_blocks(&mut self, frame: &mut Frame<'_>, area: Rect) {
+    /// Rows of the table.
+    fn lines(&self) -> Vec<Folded<'_, Row>> {
         let mut rows: Vec<&Row> = self.look.rows.iter().collect();
         self.order.sort(&mut rows);
-        let has_gpu = self.look.has_gpu();
+        lines(&rows, self.all, self.look.has_gpu())
+    }
+
+    fn draw_blocks(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        let lines = self.lines();
         let headings: Vec<&str> = self.look.figures().collect();
         let right = |text: String| Cell::new(Text::from(text).alignment(Alignment::Right));
         let width = |text: &str| text.chars().count() as u16;
-        let figures: Vec<Vec<String>> =
-            rows.iter().map(|row| row.figures(has_gpu).collect()).collect();
-        let names = rows.iter().map(|row| width(&row.name)).max().unwrap_or(0).max(5);
-        let kinds = rows.iter().map(|row| width(&row.kind)).max().unwrap_or(0).max(4);
+        let names = lines.iter().map(|line| width(&line.name)).max().unwrap_or(0).max(5);
+        let kinds = lines.iter().map(|line| width(&kind_of(line))).max().unwrap_or(0).max(4);
         let columns = headings.iter().enumerate().map(|(column, heading)| {
-            let widest = figures.iter().map(|row| width(&row[column])).max().unwrap_or(0);
+            let widest = lines.iter().map(|line| width(&line.cells[column])).max().unwrap_or(0);
             widest.max(width(heading))
         });
         let columns: Vec<u16> = columns.collect();
-        let needed = names + kinds + columns.iter().sum::<u16>();
         let gaps = columns.len() as u16 + 1;
-        let spacing = if needed + 2 * gaps <= area.width { 2 } else { 1 };
-        let mut widths = vec![Constraint::Length(names), Constraint::Fill(1)];
+        let others = names + columns.iter().sum::<u16>() + gaps;
+        let spacing = if others + kinds + gaps <= area.width { 2 } else { 1 };
+        let has_kind = others + kinds.min(KIND) <= area.width;
+        let mut widths = vec![Constraint::Length(names)];
+        widths.extend(has_kind.then_some(Constraint::Fill(1)));
         widths.extend(columns.into_iter().map(Constraint::Length));
-        let drawn = rows.iter().zip(figures).map(|(row, figures)| {
-            let style = match row.state.as_str() {
-                _ if row.faults > 0 => self.state("failed"),
-                "running" => Style::new(),
-                state => self.state(state),
-            };
-            let cells = [Cell::new(row.name.clone()), Cell::new(row.kind.clone())];
-            let cells = cells.into_iter().chain(figures.into_iter().map(right));
-            ratatui::widgets::Row::new(cells).style(style)
-        });
-        let head = [Cell::new("block"), Cell::new("kind")];
-        let head = head.into_iter().chain(headings.iter().map(|name| right((*name).to_owned())));
+        let drawn: Vec<_> = lines
+            .iter()
+            .map(|line| {
+                let style = match line.entry.state.as_str() {
+                    _ if line.entry.faults > 0 => self.state("failed"),
+                    "running" => Style::new(),
+                    state => self.state(state),
+                };
+                let kind = has_kind.then(|| Cell::new(kind_of(line)));
+                let cells = std::iter::once(Cell::new(line.name.clone())).chain(kind);
+                let cells = cells.chain(line.cells.iter().cloned().map(right));
+                ratatui::widgets::Row::new(cells).style(style)
+            })
+            .collect();
+        let kind = has_kind.then(|| Cell::new("kind"));
+        let head = std::iter::once(Cell::new("block")).chain(kind);
+        let head = head.chain(headings.iter().map(|name| right((*name).to_owned())));
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let table = Table::new(drawn, widths)
             .header(ratatui::widgets::Row::new(head).style(bold))
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
             .column_spacing(spacing);
-        let all = rows.len();
+        let all = lines.len();
         let has_more = all + 1 > usize::from(area.height);
         let [area, below] =
             Layout::vertical([Constraint::Min(1), Constraint::Length(u16::from(has_more))])
@@ -266,28 +284,29 @@ impl Screen {
         if has_more {
             let first = self.table.offset();
             let last = (first + usize::from(self.page)).min(all);
-            let more = format!("blocks {} to {last} of {all}; up and down scroll", first + 1);
+            let more = format!("rows {} to {last} of {all}; up and down scroll", first + 1);
             let dim = Style::new().add_modifier(Modifier::DIM);
             frame.render_widget(Paragraph::new(more).style(dim), below);
         }
     }
 
-    /// Name of the selected block.
-    fn selected(&self) -> Option<&str> {
-        let mut rows: Vec<&Row> = self.look.rows.iter().collect();
-        self.order.sort(&mut rows);
-        rows.get(self.table.selected()?).map(|row| row.name.as_str())
+    /// Name of the selected row, and its blocks.
+    fn selected(&self) -> Option<(String, Vec<String>)> {
+        let lines = self.lines();
+        let line = lines.get(self.table.selected()?)?;
+        let name = if line.is_worst { line.entry.name.clone() } else { line.name.clone() };
+        Some((name, line.members.iter().map(|row| row.name.clone()).collect()))
     }
 
     fn draw_events(&self, frame: &mut Frame<'_>, area: Rect) {
-        let only = self.events_of.as_deref();
-        let title = only.map_or("events".to_owned(), |block| format!("events of {block}"));
+        let only = self.events_of.as_ref();
+        let title = only.map_or("events".to_owned(), |(name, _)| format!("events of {name}"));
         let block = Block::new().borders(Borders::TOP).title(format!("{title} "));
-        let wanted = self
-            .look
-            .events
-            .iter()
-            .filter(|event| only.is_none_or(|block| event.block.as_deref() == Some(block)));
+        let wanted = self.look.events.iter().filter(|event| {
+            only.is_none_or(|(_, blocks)| {
+                event.block.as_ref().is_some_and(|block| blocks.contains(block))
+            })
+        });
         let newest = wanted.rev().take(usize::from(area.height.saturating_sub(1)));
         let lines: Vec<Line<'_>> = newest
             .map(|event| {

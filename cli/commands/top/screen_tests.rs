@@ -23,7 +23,7 @@ fn recorded() -> Look {
 }
 
 fn screen() -> Screen {
-    Screen::new(recorded(), "http://127.0.0.1:8080", false)
+    Screen::new(recorded(), "http://127.0.0.1:8080", false, false)
 }
 
 fn drawn(screen: &mut Screen, columns: u16, rows: u16) -> String {
@@ -73,10 +73,11 @@ fn screen_fits_any_size() {
 #[test]
 fn keys_sort_blocks_and_filter_events() {
     let mut screen = screen();
-    assert_eq!(screen.selected(), Some(screen.look.rows[0].name.as_str()));
+    let name = |screen: &Screen| screen.selected().unwrap().0;
+    assert_eq!(name(&screen), screen.look.rows[0].name);
     press(&mut screen, KeyCode::Char('s'));
     let busy = |screen: &Screen| {
-        let selected = screen.selected().unwrap();
+        let selected = name(screen);
         let row = screen.look.rows.iter().find(|row| row.name == selected).unwrap();
         row.busy_fraction.unwrap()
     };
@@ -85,7 +86,7 @@ fn keys_sort_blocks_and_filter_events() {
     press(&mut screen, KeyCode::End);
     drawn(&mut screen, 80, 24);
     press(&mut screen, KeyCode::Down);
-    let last = screen.selected().unwrap().to_owned();
+    let last = name(&screen);
     assert!(busy(&screen) < busiest);
 
     let event = EventInfo {
@@ -104,6 +105,27 @@ fn keys_sort_blocks_and_filter_events() {
         "{shown}"
     );
     assert!(!shown.contains("started"), "{shown}");
+}
+
+#[test]
+fn replicas_are_folded_with_the_worst_below_and_share_their_events() {
+    let mut screen = screen();
+    let third = Row { name: "f[2].align".to_owned(), losses: 7, ..screen.look.rows[6].clone() };
+    assert_eq!(third.kind, "pol_aligner");
+    screen.look.rows.push(third);
+    let folded = drawn(&mut screen, 80, 24);
+    let rows: Vec<&str> = folded.lines().collect();
+    let at = rows.iter().position(|row| row.starts_with("f[0..2].align ")).unwrap();
+    assert!(rows[at].ends_with("0..7") && rows[at].contains("25.9..27.9"), "{folded}");
+    assert!(rows[at + 1].starts_with("\u{2514} f[2].align ") && rows[at + 1].ends_with(" 7"));
+    for _ in 0..2 {
+        press(&mut screen, KeyCode::Down);
+    }
+    let (name, blocks) = screen.selected().unwrap();
+    assert_eq!((name.as_str(), blocks.len()), ("f[0..2].align", 3));
+    press(&mut screen, KeyCode::Char('a'));
+    let all = drawn(&mut screen, 120, 40);
+    assert!(all.contains("f[0].align") && !all.contains(".."), "{all}");
 }
 
 #[test]
@@ -126,7 +148,7 @@ fn paused_screen_does_not_change_and_keys_quit() {
 #[test]
 fn screen_has_colours_only_if_requested() {
     let coloured = |is_coloured: bool| {
-        let mut screen = Screen::new(recorded(), "", is_coloured);
+        let mut screen = Screen::new(recorded(), "", false, is_coloured);
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
         terminal.draw(|frame| screen.draw(frame)).unwrap();
         let cells = terminal.backend().buffer().content().iter();
