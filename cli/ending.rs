@@ -1,7 +1,7 @@
 //! Limits on the time in which a flowgraph starts and ends. Each wait says what it waits for.
 
 use crate::signals::end_program;
-use crate::terminal::Terminal;
+use crate::terminal::{ProgressLine, Terminal};
 use crate::units;
 use fxgraph::flowgraph::Plan;
 use fxgraph::runtime::{BlockStats, Handle, Report, RunState, Running, State, Unfinished};
@@ -222,7 +222,19 @@ pub struct Starting {
 
 impl Starting {
     /// Watches the start of a run of `plan`.
-    pub fn watch(run: Handle, plan: &Plan, terminal: &Terminal) -> Self {
+    pub fn watch(
+        run: Handle,
+        plan: &Plan,
+        line: Option<&ProgressLine>,
+        terminal: &Terminal,
+    ) -> Self {
+        if let Some(line) = line {
+            let run = run.clone();
+            line.follow(move || {
+                let progress = fxgraph_web::starting(&run.stats());
+                format!("starting: {}", progress.as_deref().unwrap_or("all blocks have started"))
+            });
+        }
         let (limits, terminal) = (Limits::of(plan, None), terminal.clone());
         let (started, is_started) = mpsc::channel();
         let thread = thread::spawn(move || {
@@ -247,10 +259,9 @@ impl Starting {
                     let limit = units::elapsed(limits.start);
                     end_program(1, &format!("error: {names} must start within {limit}"));
                 }
-                terminal.note(&format!(
-                    "starting for {}: waits for {names}",
-                    units::elapsed(began.elapsed())
-                ));
+                let progress = fxgraph_web::starting(&stats).unwrap_or_default();
+                let time = units::elapsed(began.elapsed());
+                terminal.note(&format!("starting for {time}: waits for {names} ({progress})"));
             }
         });
         Self { started: Some(started), thread: Some(thread) }

@@ -6,7 +6,7 @@ use crate::ending::Starting;
 use crate::failure::Failure;
 use crate::flowgraph::registry;
 use crate::signals::Signals;
-use crate::terminal::Terminal;
+use crate::terminal::{ProgressLine, Terminal};
 use fxgraph::Control;
 use fxgraph::control::{NotPrepared, Wanted};
 use fxgraph::flowgraph::Plan;
@@ -78,8 +78,12 @@ impl Runs {
         self.starting
     }
 
-    /// Waits for the next run and starts it; returns `None` if no run follows.
-    pub fn next(&mut self, terminal: &Terminal) -> Result<Option<Running>, Failure> {
+    /// Waits for the next run and starts it, with its progress in `line`; returns `None` if no run follows.
+    pub fn next(
+        &mut self,
+        line: Option<&ProgressLine>,
+        terminal: &Terminal,
+    ) -> Result<Option<Running>, Failure> {
         while !self.is_over {
             if self.waits {
                 match self.wait() {
@@ -96,7 +100,7 @@ impl Runs {
             let plan = self.control.plan();
             let run = prepared.handle();
             let is_running = move || has_begun(run.state());
-            let watched = Starting::watch(prepared.handle(), &plan, terminal);
+            let watched = Starting::watch(prepared.handle(), &plan, line, terminal);
             let started = self.signals.starting(is_running, || prepared.start(options(&plan)))?;
             drop(watched);
             match started {

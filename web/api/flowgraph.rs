@@ -140,6 +140,14 @@ pub struct FlowgraphPage {
     /// Permission of clients: `live` (live parameters only) or `full` (also blocks and the flowgraph).
     #[schema(example = "full")]
     pub control: String,
+    /// Progress of the start: the blocks that have started, and what one of the others does; `null` unless the flowgraph
+    /// starts.
+    #[serde(default)]
+    #[schema(
+        required,
+        example = "3 of 6 blocks have started; `d[1]` computes its signals, polarisation 1 of 2"
+    )]
+    pub starting: Option<String>,
     /// Time since the first frame.
     pub elapsed_seconds: f64,
     /// Configuration id in the headers of the newest frames, in hexadecimal.

@@ -10,7 +10,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use fxgraph::flowgraph::Plan;
 use fxgraph::flowgraph::draw::Drawing;
-use fxgraph::runtime::RunState;
+use fxgraph::runtime::{BlockStats, RunState, State as BlockState};
 use fxgraph_api::flowgraph::{
     EdgeInfo, FlowgraphPage, Graph, GroupInfo, Health, NodeInfo, ParameterInfo, ScheduledValue,
     StallInfo,
@@ -108,6 +108,9 @@ pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
         doc: plan.doc.clone(),
         state: app.control.state().name().to_owned(),
         is_held: app.control.is_held(),
+        starting: (app.control.state() == RunState::Starting)
+            .then(|| starting(&app.control.stats()))
+            .flatten(),
         control: app.permission.name().to_owned(),
         elapsed_seconds: app.control.elapsed().as_secs_f64(),
         config_id: format!("{:016x}", plan.config_id()),
@@ -126,6 +129,19 @@ pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
         resolved_yaml: plan.resolved_yaml().to_owned(),
         written_yaml: plan.written_yaml().map(str::to_owned),
     })
+}
+
+/// Describes how far the start of blocks with these statistics has come, and what one that has not started does: its text.
+/// `None` if all have started.
+#[must_use]
+pub fn starting(stats: &[BlockStats]) -> Option<String> {
+    let waits: Vec<&BlockStats> =
+        stats.iter().filter(|block| block.state == BlockState::Starting).collect();
+    let said = waits.iter().find(|block| !block.summary.trim().is_empty());
+    let said = said.map(|block| format!("`{}` {}", block.name, block.summary.trim()));
+    let first = waits.first().map(|block| format!("waits for `{}`", block.name))?;
+    let (all, started) = (stats.len(), stats.len() - waits.len());
+    Some(format!("{started} of {all} blocks have started; {}", said.unwrap_or(first)))
 }
 
 fn health_of(app: &App) -> Health {
@@ -277,6 +293,31 @@ pub(super) async fn abort(State(app): State<App>) -> (StatusCode, Json<Health>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::tests::stats;
+
+    #[test]
+    fn starting_names_a_block_with_its_text_and_counts_the_others() {
+        let block = |name: &str, state, summary: &str| BlockStats {
+            name: name.to_owned(),
+            state,
+            summary: summary.to_owned(),
+            ..stats(0)
+        };
+        let mut blocks = [
+            block("x", BlockState::Running, "a text of its own"),
+            block("d[0]", BlockState::Starting, ""),
+            block("d[1]", BlockState::Starting, "computes its signals, polarisation 1 of 2"),
+        ];
+        let said = starting(&blocks).unwrap();
+        assert_eq!(
+            said,
+            "1 of 3 blocks have started; `d[1]` computes its signals, polarisation 1 of 2"
+        );
+        blocks[2].state = BlockState::Running;
+        assert_eq!(starting(&blocks).unwrap(), "2 of 3 blocks have started; waits for `d[0]`");
+        blocks[1].state = BlockState::Finished;
+        assert_eq!(starting(&blocks), None);
+    }
 
     #[test]
     fn stall_of_a_side_branch_fails_no_check() {

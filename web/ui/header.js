@@ -40,7 +40,7 @@ export function show(flowgraph, blocks) {
   at("stop").hidden = at("abort").hidden = isStill && isHeld;
   at("stop").disabled = !ends;
   at("abort").disabled = !(ends || flowgraph.state === "draining");
-  morph(at("summary"), [...stalls(flowgraph), ...rates(flowgraph), ...margins(flowgraph, blocks), losses(blocks),
+  morph(at("summary"), [...progress(flowgraph), ...stalls(flowgraph), ...rates(flowgraph), ...margins(flowgraph, blocks), losses(blocks),
     item("for", flowgraph.elapsed_seconds > 0 ? format.seconds(flowgraph.elapsed_seconds) : "-", "time since the first frame"),
     item("config", flowgraph.config_id.slice(0, 8), `configuration id ${flowgraph.config_id}, as in frame headers`, "id"),
   ]);
@@ -56,6 +56,9 @@ export function showState(state) {
 function item(name, value, title, level = "") {
   return h("div", { title, class: level }, h("dt", {}, name), h("dd", { "data-figure": name }, value));
 }
+
+/// How far the start has come; nothing once all blocks have started.
+const progress = ({ starting }) => (starting ? [item("start", format.short(starting, 90), starting)] : []);
 
 /// Blocks that no frame passes, and why; nothing while frames pass.
 function stalls({ stalls }) {

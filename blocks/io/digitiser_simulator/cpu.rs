@@ -5,7 +5,7 @@ use super::periods::Periods;
 use super::{DigitiserSimulator, FirstTimestamp};
 use crate::io::pace::{Delay, RealTime};
 use fxgraph::retune::{Change, Changes, MAX_TIMESTAMP, Timed};
-use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, Time};
+use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, Summary, Time};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Longest time between readings of two clocks that count as simultaneous.
@@ -31,6 +31,8 @@ pub struct Digitiser {
     /// Delay reports of a paced stream that has not begun.
     delay: Option<Delay>,
     pace: Option<RealTime>,
+    /// Text about the block: what it does while it starts.
+    progress: Summary,
     clipped: Counter,
     late: Counter,
 }
@@ -53,6 +55,7 @@ impl Digitiser {
             held: None,
             begun: false,
             pace: None,
+            progress: env.summary.clone(),
             clipped: env
                 .counters
                 .count("samples_clipped", "samples clipped at full scale; lower the amplitudes"),
@@ -161,7 +164,12 @@ fn both_clocks() -> (Duration, Instant) {
 
 impl Block for Digitiser {
     fn start(&mut self) -> Result<(), BlockError> {
-        self.periods = Timed::new(Periods::new(&self.parameters, &self.program));
+        let begins = |polarisation| {
+            self.progress
+                .set(format!("computes its signals, polarisation {} of 2", polarisation + 1));
+        };
+        self.periods = Timed::new(Periods::new(&self.parameters, &self.program, begins));
+        self.progress.set("");
         Ok(())
     }
 

@@ -522,7 +522,7 @@ impl LiveKind for DigitiserSimulator {
         DigitiserSimulatorLive::Signals: DigitiserSimulatorLive,
         _: &Configured<Self>,
     ) -> Result<Periods, BlockError> {
-        Ok(Periods::new(&new.parameters, &new.shape))
+        Ok(Periods::new(&new.parameters, &new.shape, |_| ()))
     }
 }
 

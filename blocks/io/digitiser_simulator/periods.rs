@@ -13,11 +13,12 @@ pub struct Periods {
 }
 
 impl Periods {
-    /// Computes the periods of `program`, which takes time and memory.
-    pub fn new(parameters: &DigitiserSimulator, program: &Program) -> Self {
+    /// Computes the periods of `program`, which takes time and memory; `begins` is called before each polarisation.
+    pub fn new(parameters: &DigitiserSimulator, program: &Program, begins: impl Fn(usize)) -> Self {
         let mut clipped = 0;
         // One after the other: computing a period needs many times the memory of the result.
         let packed = [0, 1].map(|polarisation| {
+            begins(polarisation);
             let (packed, of_this) = period(parameters, program, polarisation);
             clipped += of_this;
             packed

@@ -25,6 +25,17 @@ fn parameters(mut json: Value) -> DigitiserSimulator {
     serde_json::from_value(json).unwrap()
 }
 
+#[test]
+fn start_tells_which_polarisation_is_computed() {
+    let parameters = parameters(json!({"signals": "wgn(0.1)"}));
+    let told = std::cell::RefCell::new(Vec::new());
+    let program = parameters.program().unwrap();
+    periods::Periods::new(&parameters, &program, |polarisation| {
+        told.borrow_mut().push(polarisation)
+    });
+    assert_eq!(*told.borrow(), [0, 1]);
+}
+
 /// Unpacks bit by bit, slowly and independently of the implementation.
 fn unpack(bytes: &[u8], bits: usize) -> Vec<i64> {
     let bit = |i: usize| i64::from(bytes[i / 8] >> (7 - i % 8) & 1);
