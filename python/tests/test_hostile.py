@@ -290,6 +290,27 @@ def test_mask_is_an_error_if_the_place_of_missing_units_is_unknown() -> None:
     assert all_of_it.mask.all()
 
 
+def test_mask_of_a_snapshot_has_the_missing_units() -> None:
+    one = {"units": 3, "whole": 1, "partial": 1, "missing": 1, "counts": [4, 0, 1]}
+    with serving(events(frame(validity=one))) as url:
+        (found,) = frames(fxgraph.connect(url))
+    assert found.mask.tolist() == [False, True, False]
+    assert np.ma.array(found.data, mask=found.mask).count() == 2
+    assert found.validity.counts == (4, 0, 1)
+
+
+def test_validity_counts_that_do_not_fit_are_an_error() -> None:
+    one = {"units": 3, "whole": 1, "partial": 1, "missing": 1}
+    for counts in ([1, 0], [1, 0, "x"], "abc", {"a": 1}):
+        error = error_of(events(frame(validity=one | {"counts": counts})), frames)
+        assert str(error)
+    two = {"units": 2, "whole": 1, "partial": 0, "missing": 1, "counts": [1, 0]}
+    with serving(events(frame(validity=two))) as url:
+        (found,) = frames(fxgraph.connect(url))
+    with pytest.raises(fxgraph.Error, match="must have 3 validity units, got 2"):
+        _ = found.mask
+
+
 def update(**changes: Any) -> Answer:
     """Answer with the result of a live update."""
     whole = {"effective_timestamp": 6, "is_late": False, "steady_state_timestamp": 6, "config_id": "00"}

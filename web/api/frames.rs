@@ -15,6 +15,11 @@ pub struct ValidityInfo {
     pub partial: usize,
     /// Number of missing units.
     pub missing: usize,
+    /// Count of each unit in the order of `validity_axes`, 0 for a missing one; `null` if all units are complete, or all
+    /// are missing.
+    #[serde(default)]
+    #[schema(required)]
+    pub counts: Option<Vec<u32>>,
 }
 
 /// Header of a frame.

@@ -27,7 +27,14 @@ pub(super) const NPY: &str = "application/octet-stream";
 fn summary(counts: &[u32], validity: &ValidityType) -> ValidityInfo {
     let whole = counts.iter().filter(|count| **count >= validity.full).count();
     let missing = counts.iter().filter(|count| **count == 0).count();
-    ValidityInfo { units: counts.len(), whole, partial: counts.len() - whole - missing, missing }
+    let is_mixed = whole < counts.len() && missing < counts.len();
+    ValidityInfo {
+        units: counts.len(),
+        whole,
+        partial: counts.len() - whole - missing,
+        missing,
+        counts: is_mixed.then(|| counts.to_vec()),
+    }
 }
 
 /// Describes a frame of `output`.
@@ -148,7 +155,12 @@ mod tests {
     #[test]
     fn units_are_whole_partial_or_missing() {
         let validity = ValidityType { axes: vec![], full: 3 };
-        let told = summary(&[3, 0, 1, 2, 3, 0, 3], &validity);
-        assert_eq!(told, ValidityInfo { units: 7, whole: 3, partial: 2, missing: 2 });
+        let counts = vec![3, 0, 1, 2, 3, 0, 3];
+        let told = summary(&counts, &validity);
+        let expected =
+            ValidityInfo { units: 7, whole: 3, partial: 2, missing: 2, counts: Some(counts) };
+        assert_eq!(told, expected);
+        assert_eq!(summary(&[3, 3], &validity).counts, None);
+        assert_eq!(summary(&[0, 0], &validity).counts, None);
     }
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,7 +26,7 @@ __all__ = ["Frame", "Validity"]
 
 @dataclass(frozen=True)
 class Validity:
-    """Validity of a frame: numbers of units.
+    """Validity of a frame: numbers of units, and which of them are missing.
 
     Attributes
     ----------
@@ -37,12 +38,33 @@ class Validity:
         Number of units with a part of their data.
     missing : int
         Number of units without data.
+    counts : tuple of int or None
+        Count of each unit in the order of ``type.validity_axes``, 0 for a missing one. None if all units are complete,
+        or all are missing.
     """
 
     units: int
     whole: int
     partial: int
     missing: int
+    counts: tuple[int, ...] | None = None
+
+    @property
+    def is_located(self) -> bool:
+        """Whether it is known which units are missing."""
+        return self.counts is not None or self.missing in (0, self.units)
+
+    @staticmethod
+    def _read(message: Any) -> Validity:
+        header = object_of(message, "validity")
+        names = ("units", "whole", "partial", "missing")
+        units, whole, partial, missing = (integer(header.get(name), name) for name in names)
+        counts = header.get("counts")
+        if counts is None:
+            return Validity(units, whole, partial, missing)
+        if not isinstance(counts, list) or len(counts) != units:
+            raise Error(f"`counts` must be a list of {units} validity counts")
+        return Validity(units, whole, partial, missing, tuple(integer(count, "counts") for count in counts))
 
 
 def import_xarray() -> Any:
@@ -114,8 +136,6 @@ class Frame:
             content = base64.b64decode(text(header.get("npy"), "npy"), validate=True)
         except (binascii.Error, ValueError):
             raise Error("the payload of a frame is not Base64") from None
-        counts = object_of(header.get("validity"), "validity")
-        names = ("units", "whole", "partial", "missing")
         return Frame(
             text(header.get("output"), "output"),
             StreamType.of_output(header.get("carries")),
@@ -123,7 +143,7 @@ class Frame:
             integer(header.get("timestamp"), "timestamp"),
             integer(header.get("sequence"), "sequence"),
             text(header.get("config_id"), "config_id"),
-            Validity(*(integer(counts.get(name), name) for name in names)),
+            Validity._read(header.get("validity")),
         )
 
     @cached_property
@@ -177,30 +197,40 @@ class Frame:
 
         An element in a unit with a part of its data is not masked, see `validity`.
 
+        ``numpy.ma.array(frame.data, mask=frame.mask)`` leaves them out of means.
+
         Raises
         ------
         Error
-            If some units are missing and others are not. The server reports only how many, so a snapshot cannot
-            tell where they are; a recording can.
+            If a server of an earlier version does not tell which units are missing, or if their number is not that of
+            the stream.
         """
-        if 0 < self.validity.missing < self.validity.units:
+        validity = self.validity
+        if not validity.is_located:
             raise Error(
-                f"{self.validity.missing} of {self.validity.units} validity units are missing, and a snapshot "
-                "does not tell which",
-                help=["record the output: `fxgraph.load` returns a mask of each frame"],
+                f"{validity.missing} of {validity.units} validity units are missing, and the server does not tell which",
+                help=["update the program, or record the output: `fxgraph.load` returns a mask of each frame"],
             )
-        is_missing = np.array(self.validity.missing > 0)
-        return np.broadcast_to(is_missing, self.shape)
+        if validity.counts is None:
+            return np.broadcast_to(np.array(validity.missing > 0), self.shape)
+        shape = tuple(axis.len for axis in self.type.validity_axes)
+        if math.prod(shape) != validity.units:
+            raise Error(f"a frame of `{self.output}` must have {math.prod(shape)} validity units, got {validity.units}")
+        missing = self.type.missing(np.array(validity.counts).reshape(shape))
+        return np.broadcast_to(missing, self.shape)
 
     def to_xarray(self) -> xarray.DataArray:
         """Return the frame as a DataArray with coordinates and units.
 
         Coordinates: ``frequency`` (Hz) along ``channel``, ``*_offset`` (s) along time axes, labels of baselines
-        and products, ``time`` (UTC) of the frame. Attributes: the other properties of the frame.
+        and products, ``time`` (UTC) of the frame, ``mask``. Attributes: the other properties of the frame.
         """
         module = import_xarray()
         coordinates: dict[str, Any] = dict(self.type.coordinates())
         coordinates["time"] = ((), self.time, {"long_name": "UTC time of the first element"})
+        if self.validity.is_located:
+            dims, mask = mask_coordinate(self.mask, self.dims)
+            coordinates["mask"] = (dims, mask, {"long_name": "data is missing"})
         attributes = {
             "output": self.output,
             "dtype": self.type.dtype,
