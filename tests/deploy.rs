@@ -88,13 +88,10 @@ fn unit_of_each_part_passes_the_check_of_systemd() {
     }
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("array.yaml"), ARRAY).unwrap();
-    fxgraph(&["deploy", "array.yaml", "--engine", "systemd", "-o", "."], folder.path());
-    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/debian/fxgraph@.service");
-    let unit = fs::read_to_string(unit).unwrap();
+    // The program of the package need not be here.
     let program = env!("CARGO_BIN_EXE_fxgraph");
-    // The installed program need not be here.
-    let unit = unit.replace("ExecStart=/usr/bin/fxgraph", &format!("ExecStart={program}"));
-    assert!(unit.contains(program));
+    let deploy = ["deploy", "array.yaml", "--engine", "systemd", "--program", program, "-o", "."];
+    fxgraph(&deploy, folder.path());
 
     let mut units = Vec::new();
     for machine in fs::read_dir(folder.path().join("machines")).unwrap() {
@@ -102,7 +99,8 @@ fn unit_of_each_part_passes_the_check_of_systemd() {
         let part = machine.file_name().into_string().unwrap();
         let conf = machine.path().join(format!("etc/fxgraph/{part}.conf"));
         let options = fs::read_to_string(conf).unwrap();
-        let options = options.trim_end().strip_prefix("FXGRAPH_OPTIONS=").unwrap();
+        let options = options.lines().next().unwrap();
+        let options = options.strip_prefix("FXGRAPH_OPTIONS=").unwrap();
         // systemd splits the options at spaces: none of them may have one.
         let words: Vec<&str> = options.split(' ').collect();
         assert!(
@@ -110,16 +108,93 @@ fn unit_of_each_part_passes_the_check_of_systemd() {
                 if state == format!("/var/lib/fxgraph/{part}/live_values.json")),
             "{options}"
         );
-        let path = folder.path().join(format!("fxgraph@{part}.service"));
-        fs::write(&path, &unit).unwrap();
-        units.push(path);
+        for entry in fs::read_dir(machine.path().join("etc/systemd/system")).unwrap() {
+            let template = entry.unwrap();
+            let name =
+                template.file_name().into_string().unwrap().replace('@', &format!("@{part}"));
+            let text = fs::read_to_string(template.path()).unwrap();
+            assert!(!text.contains("/usr/bin/fxgraph"), "{text}");
+            // Environment files are read when a unit starts, and must be absolute.
+            fs::write(folder.path().join(&name), text).unwrap();
+            units.push(folder.path().join(name));
+        }
     }
-    assert_eq!(units.len(), 32);
+    assert_eq!(units.len(), 4 * 32);
     let checked =
         Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&units).output().unwrap();
     let said = String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success(), "{said}");
     assert!(!said.contains("fxgraph@"), "no warning about a unit\n{said}");
+}
+
+#[test]
+fn deploy_says_what_comes_next_and_its_commands_exist() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("array.yaml"), ARRAY).unwrap();
+    let next = |engine: &str, out: &str| -> Vec<String> {
+        let deploy = ["deploy", "array.yaml", "--engine", engine, "-o", out, "--image", "i"];
+        let said = fxgraph(&deploy, folder.path());
+        let said = String::from_utf8(said.stdout).unwrap();
+        let (_, next) = said.split_once("\nnext:\n").unwrap();
+        let commands = next.lines().map(|line| line.split("  # ").next().unwrap().trim());
+        commands.map(str::to_owned).collect()
+    };
+    assert_eq!(next("slurm", "s"), ["s/array.sh start", "fxgraph fleet s"]);
+    assert_eq!(next("systemd", "my units"), ["'my units/install.sh'", "fxgraph fleet 'my units'"]);
+    assert_eq!(next("slurm", "."), ["./array.sh start", "fxgraph fleet ."]);
+    assert_eq!(next("kubernetes", "k")[0], "kubectl apply -k k");
+    for script in ["s/array.sh", "my units/install.sh"] {
+        let mode = fs::metadata(folder.path().join(script)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o111, 0o111, "{script}");
+    }
+}
+
+#[test]
+fn script_for_systemd_installs_receivers_first_on_their_machines() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("array.yaml"), ARRAY).unwrap();
+    // Extracts what arrives for a machine to a directory with its name, and notes the other commands.
+    let ssh = "#!/bin/bash
+root=$TARGETS/${1#root@}; mkdir -p \"$root/etc/fxgraph\"
+case $2 in
+tar*) tar -C \"$root\" -x ;;
+*token) cat >\"$root/etc/fxgraph/token\" ;;
+*) echo \"$1 $2\" >>\"$TARGETS/log\" ;;
+esac
+";
+    fs::write(path("ssh"), ssh).unwrap();
+    fs::set_permissions(path("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |program: &str, arguments: &[&str]| {
+        let search = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(folder.path());
+        command.env("PATH", search).env("TARGETS", path("targets")).output().unwrap()
+    };
+    let deploy = ["deploy", "array.yaml", "--engine", "systemd", "-o", "u", "--submit"];
+    let machine = ["--machine", "f_host[3]=node7"];
+    let output = run(env!("CARGO_BIN_EXE_fxgraph"), &[&deploy[..], &machine].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let log = fs::read_to_string(path("targets/log")).unwrap();
+    let hosts: Vec<&str> = log.lines().filter_map(|line| line.split(' ').next()).collect();
+    let starts: Vec<&&str> = hosts.iter().filter(|host| host.starts_with("root@")).collect();
+    assert_eq!(starts.len(), 32);
+    assert!(starts[..16].iter().all(|host| host.starts_with("root@x-host-")), "{log}");
+    assert!(log.contains("systemctl restart fxgraph@f_host_3.service"), "{log}");
+    let part = fs::read_to_string(path("targets/node7/etc/fxgraph/f_host_3.yaml")).unwrap();
+    assert_eq!(part, fs::read_to_string(path("u/parts/f_host_3.yaml")).unwrap());
+    let tokens = ["targets/node7/etc/fxgraph/token", "u/token"];
+    let [token, own] = tokens.map(|name| fs::read_to_string(path(name)).unwrap());
+    assert_eq!(token, own);
+
+    fs::remove_file(path("targets/log")).unwrap();
+    let output = run(path("u/install.sh").to_str().unwrap(), &["x_host[2]"]);
+    assert!(output.status.success());
+    let log = fs::read_to_string(path("targets/log")).unwrap();
+    assert_eq!(log.matches("root@").count(), 1, "{log}");
+    let output = run(path("u/install.sh").to_str().unwrap(), &["x_host[99]"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("there is no part `x_host[99]`"), "{said}");
 }
 
 /// Output of a deployment that fails.

@@ -6,6 +6,7 @@ use crate::flowgraph::{self, Target};
 use crate::table::{Align, Table};
 use crate::terminal::Terminal;
 use fxgraph::diagnostic::Severity;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 /// Writes the files with which Slurm, Kubernetes or systemd runs a flowgraph on its hosts
@@ -26,11 +27,11 @@ pub struct Deploy {
     #[arg(long, value_name = "PORT", default_value_t = 8080, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 
-    /// Path of the program on the hosts; by default that of this program (Slurm)
+    /// Path of the program on the hosts; by default that of this program (Slurm) or /usr/bin/fxgraph (systemd)
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
 
-    /// Starts the deployment: runs `array.sh start` (Slurm) or `kubectl apply -k` (Kubernetes)
+    /// Starts the deployment: runs `array.sh start` (Slurm), `install.sh` (systemd) or `kubectl apply -k` (Kubernetes)
     #[arg(long)]
     submit: bool,
 
@@ -47,16 +48,10 @@ pub struct Deploy {
 impl Deploy {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let plan = flowgraph::plan(&self.target, Severity::Warning, terminal)?;
-        let program = match self.program {
-            Some(program) => program,
-            None => std::env::current_exe().map_err(|error| {
-                Failure::because("cannot find the path of this program", &error)
-            })?,
-        };
         let options = Options {
             engine: self.engine,
             first_port: self.port,
-            program,
+            program: self.program,
             image: self.image,
             machines: self.machine,
         };
@@ -68,7 +63,16 @@ impl Deploy {
                 part.address(&self.output).unwrap_or_else(|| format!("port {}", part.port));
             table.row([part.name.clone(), address]);
         }
-        terminal.results(&table.finish())?;
+        let mut text = table.finish();
+        if !self.submit {
+            text.push_str("\nnext:\n");
+            let steps = self.engine.next_steps(&self.output, &manifest);
+            let width = steps.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
+            for (command, effect) in steps {
+                let _ = writeln!(text, "  {command:width$}  # {effect}");
+            }
+        }
+        terminal.results(&text)?;
         if self.submit { self.engine.submit(&self.output) } else { Ok(()) }
     }
 }

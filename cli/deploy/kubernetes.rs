@@ -34,6 +34,11 @@ pub fn server(flowgraph: &str, part: &PartPlan, port: u16) -> Server {
     Server::Address(format!("{}:{port}", object(flowgraph, &part.file_name())))
 }
 
+/// Command that lists the pods of `flowgraph`.
+pub fn list(flowgraph: &str) -> String {
+    format!("kubectl get pods -l app.kubernetes.io/instance={}", object(flowgraph, "array"))
+}
+
 /// The manifests.
 ///
 /// # Errors

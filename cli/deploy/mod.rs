@@ -24,7 +24,7 @@ const TOKEN: &str = "token";
 pub enum Engine {
     /// Slurm: a script that allocates hosts and keeps the parts running on them
     Slurm,
-    /// systemd: the files of the unit `fxgraph@PART` of each machine
+    /// systemd: units and files of each machine, and a script that installs them over ssh
     Systemd,
     /// Kubernetes: manifests for `kubectl apply -k DIR`
     Kubernetes,
@@ -35,8 +35,8 @@ pub struct Options {
     pub engine: Engine,
     /// Port of the server of the first part; each further part has the next one.
     pub first_port: u16,
-    /// Path of the program on the hosts.
-    pub program: PathBuf,
+    /// Path of the program on the hosts; by default that of this program (Slurm) or of the package (systemd).
+    pub program: Option<PathBuf>,
     /// Container image with the program.
     pub image: Option<String>,
     /// Machines by name of part; other parts run on machines that are named as they are.
@@ -94,10 +94,7 @@ impl Engine {
                 command.args(["apply", "-k"]).arg(folder);
                 command
             }
-            Self::Systemd => {
-                let message = "`--submit` is for Slurm and Kubernetes; copy the files of systemd to their machines";
-                return Err(Failure::failed(message));
-            }
+            Self::Systemd => Command::new(folder.join(systemd::NAME)),
         };
         let name = command.get_program().to_string_lossy().into_owned();
         let status = command
@@ -112,6 +109,32 @@ impl Engine {
         )))
     }
 
+    /// Commands that start the deployment of `manifest` in `folder`, and that show it, each with its effect.
+    pub fn next_steps(self, folder: &Path, manifest: &Manifest) -> Vec<(String, &'static str)> {
+        let shown = quoted_if_needed(&folder.to_string_lossy());
+        let fleet = (format!("fxgraph fleet {shown}"), "lists the parts and their states");
+        // A script in the working directory needs a path, too.
+        let script =
+            |name| quoted_if_needed(&Path::new(".").join(folder).join(name).to_string_lossy());
+        match self {
+            Self::Slurm => vec![
+                (
+                    format!("{} start", script(slurm::NAME)),
+                    "allocates hosts, and supervises the parts",
+                ),
+                fleet,
+            ],
+            Self::Systemd => vec![
+                (script(systemd::NAME), "copies the files to their machines, and starts the parts"),
+                fleet,
+            ],
+            Self::Kubernetes => vec![
+                (format!("kubectl apply -k {shown}"), "starts the parts"),
+                (kubernetes::list(&manifest.flowgraph), "lists the parts and their states"),
+            ],
+        }
+    }
+
     /// Where the server of a part is found.
     fn server(self, flowgraph: &str, part: &PartPlan, port: u16, options: &Options) -> Server {
         match self {
@@ -124,8 +147,8 @@ impl Engine {
     /// The engine's own files.
     fn files(self, deployment: &Deployment<'_>) -> Result<Vec<File>, Failure> {
         match self {
-            Self::Slurm => Ok(slurm::files(deployment)),
-            Self::Systemd => Ok(systemd::files(deployment.parts, deployment.manifest)),
+            Self::Slurm => slurm::files(deployment),
+            Self::Systemd => Ok(systemd::files(deployment)),
             Self::Kubernetes => kubernetes::files(deployment),
         }
     }
@@ -186,6 +209,18 @@ pub fn write(plan: &Plan, options: &Options, folder: &Path) -> Result<Manifest, 
         }
     }
     Ok(manifest)
+}
+
+/// A word of the shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// A word of the shell, in quotes only if it has characters with a meaning there.
+fn quoted_if_needed(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
+    let text = text.strip_prefix("./").filter(|rest| rest.contains('/')).unwrap_or(text);
+    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { quoted(text) }
 }
 
 /// Whether a path of `deployment.json` stays in its directory.

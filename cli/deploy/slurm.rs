@@ -1,6 +1,7 @@
 //! Slurm: a script that allocates hosts and keeps the parts running on them.
 
-use super::{Deployment, File};
+use super::{Deployment, File, quoted};
+use crate::failure::Failure;
 use crate::flowgraph::registry;
 use crate::parts::HostPart;
 use fxgraph::flowgraph::{Plan, PlannedBlock, Rate};
@@ -23,12 +24,21 @@ const ENABLED: &str = "enabled";
 const RECEIVER: &str = "stream_source";
 
 /// The script and the parts.
-pub fn files(deployment: &Deployment<'_>) -> Vec<File> {
-    vec![File::executable(NAME, SCRIPT), File::new(PARTS, arrays(deployment))]
+///
+/// # Errors
+/// If the path of this program is not known, and none is given.
+pub fn files(deployment: &Deployment<'_>) -> Result<Vec<File>, Failure> {
+    let program = match &deployment.options.program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe()
+            .map_err(|error| Failure::because("cannot find the path of this program", &error))?,
+    };
+    let arrays = arrays(deployment, &program.to_string_lossy());
+    Ok(vec![File::executable(NAME, SCRIPT), File::new(PARTS, arrays)])
 }
 
 /// Parts and classes as arrays of the shell.
-fn arrays(deployment: &Deployment<'_>) -> String {
+fn arrays(deployment: &Deployment<'_>, program: &str) -> String {
     let parts = &deployment.manifest.parts;
     // Classes that take any machine leave those with a property to the classes that need it.
     let mut classes: Vec<_> = deployment.hosts.classes.iter().collect();
@@ -36,7 +46,7 @@ fn arrays(deployment: &Deployment<'_>) -> String {
     let mut text = format!(
         "# Parts of the flowgraph and classes of hosts, for {NAME}\nflowgraph={}\nprogram={}\nversion={}\n",
         quoted(&deployment.manifest.flowgraph),
-        quoted(&deployment.options.program.to_string_lossy()),
+        quoted(program),
         quoted(&deployment.manifest.version),
     );
     let mut array = |name: &str, values: Vec<String>| {
@@ -99,9 +109,4 @@ fn obstacle(plan: &Plan) -> Option<String> {
         }
     }
     (!sends).then(|| "it sends no streams".to_owned())
-}
-
-/// A word of the shell.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
