@@ -102,6 +102,69 @@ fn get(address: &str, path: &str) -> Value {
     serde_json::from_str(&body).unwrap()
 }
 
+/// The commands of the README about several hosts.
+fn commands_of_the_readme() -> Vec<String> {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = fs::read_to_string(readme).unwrap();
+    let (_, rest) = readme.split_once("<!-- several-hosts -->\n```sh\n").unwrap();
+    let (commands, _) = rest.split_once("```").unwrap();
+    let command = |line: &str| line.split(" #").next().unwrap().trim().to_owned();
+    commands.lines().map(command).filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn readme_lines_for_several_hosts_lead_from_a_rehearsal_to_a_deployment() {
+    let folder = tempfile::tempdir().unwrap();
+    let commands = commands_of_the_readme();
+    let words: Vec<Vec<&str>> =
+        commands.iter().map(|line| line.split_whitespace().skip(1).collect()).collect();
+    let [run, fleet, top, deploy] = &words[..] else { panic!("{commands:?}") };
+    // A free port in place of the usual one, so that the test disturbs no other.
+    let at = run.iter().position(|word| *word == "--listen").unwrap() + 1;
+    let run = [&run[..at], &["127.0.0.1:0"], &run[at..]].concat();
+    let mut rehearsal = Running::start(folder.path(), &run);
+    rehearsal.wait_for(": runs at", 3);
+    let address = rehearsal.said.lines().find_map(|line| line.strip_prefix("serving http://"));
+    let address = address.unwrap().trim().to_owned();
+
+    let told = |arguments: &[&str]| {
+        let output = fxgraph(folder.path(), arguments)
+            .env("FXGRAPH_CONNECT", format!("http://{address}"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        said
+    };
+    let parts = told(fleet);
+    assert_eq!(parts.matches(" running ").count(), 3, "{parts}");
+    let page = get(&address, "/api/v1/flowgraph");
+    assert_eq!(page["state"], "running");
+    let table = told(&[&top[..], &["--once"]].concat());
+    assert!(table.contains("visibilities") && table.contains("digitiser[0..3]"), "{table}");
+    wait_until("gauges of all parts", || {
+        let history = get(&address, "/api/v1/history?gauge=digitiser_level_dbfs&seconds=5");
+        history["series"].as_array().unwrap().len() == 8
+    });
+    // The directory of the deployment, which is started with the next command that it prints.
+    let next = told(deploy);
+    let out = deploy[deploy.iter().position(|word| *word == "-o").unwrap() + 1];
+    assert!(next.contains(&format!("{out}/array.sh start")), "{next}");
+    assert!(next.contains(&format!("fxgraph fleet {out}")), "{next}");
+    assert!(folder.path().join(out).join("array.sh").is_file());
+}
+
+#[test]
+fn run_as_parts_rejects_options_of_a_single_process() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("pair.yaml"), PAIR).unwrap();
+    let arguments = ["run", "pair.yaml", "--as-parts", "--listen", "0", "--hold"];
+    let output = fxgraph(folder.path(), &arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("belong to the parts, not to the fleet"), "{said}");
+}
+
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
