@@ -147,6 +147,16 @@ fn page_changes_replicas_together_or_one_of_them() {
 }
 
 #[test]
+fn swagger_fits_a_phone() {
+    if !needs::browser() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), REPLICAS, &[]);
+    browse(&program, "swagger", folder.path());
+}
+
+#[test]
 fn page_has_a_form_for_every_kind() {
     if !needs::browser() {
         return;

@@ -1,6 +1,7 @@
 //! State shared by all handlers.
 
 use crate::handlers::prepared::PreparedUpdates;
+use crate::history::History;
 use crate::live::Live;
 use crate::problem::Problem;
 use crate::shares::{Share, Shares};
@@ -52,6 +53,7 @@ pub(crate) struct App {
     /// Largest body of a request, in bytes.
     pub body_bytes: usize,
     pub live: Arc<Live>,
+    pub history: Arc<History>,
     pub events: Arc<EventCounts>,
     pub streams: Shares,
     changes: Shares,
@@ -68,6 +70,7 @@ impl App {
             permission,
             body_bytes,
             live: Arc::default(),
+            history: Arc::default(),
             events: Arc::default(),
             streams: Shares::new(STREAMS),
             changes: Shares::new(CHANGES),

@@ -10,7 +10,7 @@
 //! - `connections`: limits on connections
 //! - `parser_errors`: errors of the HTTP parser as problem documents
 //! - `handlers`: handlers under `/api/v1`, and the OpenAPI description
-//! - `live`: rates over the last second
+//! - `live`: rates over the last second; `history`: values of gauges over minutes and hours
 //! - `taps`: frames for clients
 //! - `views`: reduction of a frame to a few thousand numbers
 //! - [`fleet`]: the parts of a deployment as one flowgraph
@@ -29,6 +29,7 @@ mod exposition;
 pub mod fleet;
 pub mod guard;
 mod handlers;
+mod history;
 mod live;
 mod manual;
 mod metrics;
@@ -45,6 +46,7 @@ mod views;
 pub use app::Permission;
 pub use bodies::BODY_BYTES;
 pub use guard::{Token, TokenError};
+pub use handlers::flowgraph::starting;
 pub use handlers::shadows::info as shadow_info;
 pub use handlers::update::info as update_info;
 pub use metrics::{Family, metric_families};

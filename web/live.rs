@@ -2,6 +2,7 @@
 //! rates.
 
 use crate::app::EventCounts;
+use crate::history::History;
 use fxgraph::Control;
 use fxgraph::runtime::BlockStats;
 use fxgraph::threads::ThreadTime;
@@ -78,14 +79,15 @@ impl Live {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Samples `control` once a second, and counts its events before the log drops them.
-    pub async fn watch(&self, control: &Control, events: &EventCounts) {
+    /// Samples `control` once a second: its rates, the gauges for `history`, and its events before the log drops them.
+    pub async fn watch(&self, control: &Control, events: &EventCounts, history: &History) {
         let look = || (Instant::now(), control.stats(), control.elapsed());
         let mut before = look();
         loop {
             tokio::time::sleep(INTERVAL).await;
             events.counts(control);
             let now = look();
+            history.sample(&now.1);
             let seconds = (now.0 - before.0).as_secs_f64();
             // No rates while a flowgraph starts.
             let measured = before.1.iter().filter(|_| !before.2.is_zero());
@@ -106,12 +108,12 @@ impl Live {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use fxgraph::edge::WhenFull;
     use fxgraph::runtime::{Queue, State};
 
-    fn stats(frames: u64) -> BlockStats {
+    pub(crate) fn stats(frames: u64) -> BlockStats {
         BlockStats {
             name: "a".to_owned(),
             kind: "a",

@@ -2,11 +2,13 @@
 
 use crate::handlers;
 use axum::Router;
-use axum::http::{HeaderName, HeaderValue, header};
-use axum::response::IntoResponse;
+use axum::extract::Path;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Redirect};
 use axum::routing::get;
+use std::sync::Arc;
 use tower_http::set_header::SetResponseHeaderLayer;
-use utoipa_swagger_ui::{Config, SwaggerUi};
+use utoipa_swagger_ui::Config;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'none'";
 
@@ -21,7 +23,7 @@ macro_rules! files {
 }
 
 /// Files of the page; a test compares them with the directory.
-const FILES: [(&str, &str); 55] = files![
+const FILES: [(&str, &str); 56] = files![
     "api.js",
     "block.js",
     "board.js",
@@ -38,6 +40,7 @@ const FILES: [(&str, &str); 55] = files![
     "format.js",
     "graph.js",
     "header.js",
+    "history.js",
     "icon.svg",
     "index.html",
     "layout.js",
@@ -86,14 +89,38 @@ const VENDORED: [(&str, &str); 3] = files![
     "vendor/uPlot-1.6.32/uPlot.min.css",
 ];
 
+/// Path, media type and text of files in place of those of Swagger UI, which do not fit the window of a phone.
+const SWAGGER: [(&str, &str, &str); 2] = [
+    ("/docs/api/", "text/html; charset=utf-8", include_str!("swagger/index.html")),
+    ("/docs/api/index.css", "text/css; charset=utf-8", include_str!("swagger/index.css")),
+];
+
+/// Swagger UI, to try requests.
+fn swagger() -> Router {
+    let config = Arc::new(Config::from(handlers::DESCRIPTION).try_it_out_enabled(true));
+    let file = move |Path(path): Path<String>| async move {
+        match utoipa_swagger_ui::serve(&path, config) {
+            Ok(Some(file)) => {
+                ([(header::CONTENT_TYPE, file.content_type)], file.bytes.into_owned())
+                    .into_response()
+            }
+            _ => StatusCode::NOT_FOUND.into_response(),
+        }
+    };
+    let router = Router::new()
+        .route("/docs/api", get(|| async { Redirect::to("/docs/api/") }))
+        .route("/docs/api/{*path}", get(file));
+    SWAGGER.into_iter().fold(router, |router, (path, media_type, text)| {
+        router.route(path, get(move || async move { ([(header::CONTENT_TYPE, media_type)], text) }))
+    })
+}
+
 pub(crate) fn router() -> Router {
-    let try_it = SwaggerUi::new("/docs/api")
-        .config(Config::from(handlers::DESCRIPTION).try_it_out_enabled(true));
     let policy = SetResponseHeaderLayer::overriding(
         header::CONTENT_SECURITY_POLICY,
         HeaderValue::from_static(DOCS_POLICY),
     );
-    let docs = Router::from(try_it).layer(policy);
+    let docs = swagger().layer(policy);
     FILES.into_iter().chain(VENDORED).fold(docs, |router, (path, text)| {
         let path = if path == "/index.html" { "/" } else { path };
         let headers = headers(path);

@@ -208,7 +208,7 @@ impl Server {
         control.limit_files(files)?;
         let app = App::new(control, permission, body_bytes);
         let router = router(handlers::router(app.clone()), handlers::of_flowgraph(), guard);
-        runtime.spawn(async move { app.live.watch(&app.control, &app.events).await });
+        runtime.spawn(async move { app.live.watch(&app.control, &app.events, &app.history).await });
         Ok(begin(runtime, listener, tls.as_ref(), router))
     }
 

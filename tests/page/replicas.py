@@ -124,6 +124,89 @@ def lag_is_shown(page):
     expect(node(page, "gain").locator(".lag")).to_contain_text("lag")
 
 
+def add_plot(page, output, view):
+    page.get_by_label("output to plot").select_option(output)
+    page.get_by_label("kind of plot").select_option(label=view)
+    page.get_by_role("button", name="Add plot").click()
+
+
+def values_of(plot, index):
+    return plot.evaluate("(plot, index) => plot.message?.series[index]?.values", index)
+
+
+def samples_are_plotted_against_time(page):
+    add_plot(page, '["source[0]","pol0"]', "samples against time")
+    plot = page.locator('.plot[data-view="samples"]')
+    expect(plot).to_have_attribute("data-frame", re.compile(r"\d+"))
+    x = plot.evaluate("plot => plot.message.x")
+    assert (x["unit"], x["step"], x["len"]) == ("s", 1e-6, 512), x
+    assert len(set(values_of(plot, 0))) > 50
+    expect(plot.locator(".chart .key")).to_contain_text("value")
+
+
+def outputs_share_a_plot(page):
+    plot = page.locator('.plot[data-view="samples"]')
+    plot.get_by_role("button", name="trace").click()
+    plot.get_by_label("output", exact=True).select_option("source[1].pol0")
+    key = plot.locator(".chart .key")
+    expect(key).to_contain_text("value, source[1].pol0")
+    expect(key).to_contain_text("value, source[0].pol0")
+    # Both are drawn: their lines have colours of their own.
+    page.wait_for_function(
+        """() => {
+            const canvas = document.querySelector(".plot[data-view=samples] canvas");
+            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            let [blue, orange] = [0, 0];
+            for (let at = 0; at < data.length; at += 4) {
+                if (data[at + 3] < 200) continue;
+                if (data[at + 2] > data[at] + 60) blue += 1;
+                if (data[at] > data[at + 2] + 60) orange += 1;
+            }
+            return blue > 100 && orange > 100;
+        }"""
+    )
+    page.reload()
+    expect(key).to_contain_text("value, source[0].pol0")
+    plot.get_by_title("removes this trace").click()
+    expect(key).not_to_contain_text("source[0]")
+
+
+def levels_of_all_blocks_are_plotted_over_minutes(page):
+    page.wait_for_function("() => document.querySelector('option[value=\"gauge digitiser_level_dbfs\"]')")
+    page.get_by_label("output to plot").select_option("gauge digitiser_level_dbfs")
+    page.get_by_role("button", name="Add plot").click()
+    plot = page.locator('.plot[data-gauge="digitiser_level_dbfs"]')
+    page.wait_for_function(
+        """() => {
+            const { series = [] } = document.querySelector(".plot[data-gauge]").message ?? {};
+            return series.length === 2 && series.every(({ values }) => values.length === 600 && values.at(-1) !== null);
+        }"""
+    )
+    names = plot.evaluate("plot => plot.message.series.map((one) => one.name)")
+    assert names == ["f[0] pol0", "f[1] pol0"], names
+    # Noise with an rms of 0.1 of full scale, relative to a sine of full scale.
+    assert all(abs(level + 17) < 0.5 for level in plot.evaluate("plot => plot.message.series.map((one) => one.values.at(-1))"))
+    plot.get_by_label("block or label").fill("f[1]")
+    expect(plot.locator(".key")).not_to_contain_text("f[0]")
+    expect(plot.locator(".key")).to_contain_text("f[1] pol0")
+    plot.get_by_label("time shown").select_option("24 hours")
+    page.wait_for_function("() => document.querySelector('.plot[data-gauge]').message.series[0].values.length === 1440")
+
+
+def nothing_is_cut(page):
+    """Texts of the board at 1280 px, with an open panel, too."""
+    node(page, "gain").click()
+    expect(page.locator("#panel")).to_be_visible()
+    cut = page.evaluate(
+        """() => [...document.querySelectorAll("#board *, #board-section .bar *, #panel *")]
+            .filter((one) => one.clientWidth > 0 && one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflowX !== "visible")
+            .filter((one) => !one.matches("[role=tablist], textarea, input"))
+            .map((one) => `${one.tagName} ${one.className}: ${one.textContent.slice(0, 40)}`)"""
+    )
+    assert not cut, cut
+    page.keyboard.press("Escape")
+
+
 with browser() as chromium:
     watched = Watched(chromium, ADDRESS)
     page = watched.page
@@ -132,6 +215,10 @@ with browser() as chromium:
     plots_show_the_sky_frequency(page)
     dragging_zooms_until_a_double_click(page)
     colours_stay_fixed(page)
+    samples_are_plotted_against_time(page)
+    outputs_share_a_plot(page)
+    levels_of_all_blocks_are_plotted_over_minutes(page)
+    nothing_is_cut(page)
     live_parameters_change_in_all_replicas_or_in_one(page)
     a_swap_changes_all_replicas(page)
     watched.quiet()

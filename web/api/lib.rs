@@ -15,6 +15,7 @@
 //! - [`changes`]: live updates, swaps, updates of the flowgraph
 //! - [`frames`]: headers and payloads
 //! - [`views`]: views of frames
+//! - [`history`]: values of gauges over minutes and hours
 //! - [`recordings`]: recorders and their recordings
 //! - [`shadows`]: shadows of blocks
 //! - [`events`]: events of the run
@@ -27,6 +28,7 @@ pub mod changes;
 pub mod events;
 pub mod flowgraph;
 pub mod frames;
+pub mod history;
 pub mod kinds;
 pub mod parts;
 pub mod ports;

@@ -5,6 +5,7 @@ use super::metrics::Federation;
 use super::parts::{Part, full_name};
 use crate::guard::Peer;
 use crate::handlers::flowgraph::{alive, passing};
+use crate::handlers::history::Wanted;
 use crate::problem::Problem;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -17,6 +18,7 @@ use fxgraph::runtime::RunState;
 use fxgraph_api::blocks::{BlockSummary, Fault};
 use fxgraph_api::events::{EventInfo, EventList};
 use fxgraph_api::flowgraph::{EdgeInfo, FlowgraphPage, Graph, Health, ScheduledValue};
+use fxgraph_api::history::{GaugeSeries, History};
 use fxgraph_api::parts::{PartInfo, TargetGroup};
 use fxgraph_api::recordings::RecorderInfo;
 use serde_json::Value;
@@ -186,6 +188,9 @@ fn one_page(
         doc: all().find_map(|page| page.doc.clone()),
         state: state(all().map(|page| page.state.as_str()).collect::<Vec<_>>().into_iter()),
         is_held: all().all(|page| page.is_held),
+        starting: pages
+            .iter()
+            .find_map(|(part, page)| Some(format!("part `{part}`: {}", page.starting.as_ref()?))),
         control: if is_live { "live" } else { control }.to_owned(),
         elapsed_seconds: all().map(|page| page.elapsed_seconds).fold(0.0, f64::max),
         config_id: config_hash[..16].to_owned(),
@@ -289,6 +294,51 @@ pub(super) async fn blocks(State(fleet): State<Fleet>) -> Json<Vec<BlockSummary>
         block
     });
     Json(named.collect())
+}
+
+pub(super) async fn history(
+    State(fleet): State<Fleet>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Result<Json<History>, Problem> {
+    let Wanted { gauge, block, seconds } = Wanted::of(&query)?;
+    let gauge = gauge.map(|gauge| format!("&gauge={gauge}")).unwrap_or_default();
+    let path = format!("/api/v1/history?seconds={seconds}{gauge}");
+    let ask = |part: Arc<Part>| {
+        let path = path.clone();
+        async move { (part.page(), part.get::<History>(&path).await) }
+    };
+    let mut one = History::default();
+    for (part, (page, answer)) in fleet.ask(ask).await {
+        if let Ok(history) = answer {
+            add_history(&mut one, &part.name, page.ok().as_deref(), history);
+        }
+    }
+    if let Some(block) = block {
+        one.series.retain(|series| series.block == block);
+    }
+    Ok(Json(one))
+}
+
+/// Adds the history of the part `name`, whose flowgraph is `page`, to that of the fleet.
+fn add_history(one: &mut History, name: &str, page: Option<&FlowgraphPage>, history: History) {
+    for gauge in history.gauges {
+        match one.gauges.iter_mut().find(|known| known.name == gauge.name) {
+            Some(known) => known.series += gauge.series,
+            None => one.gauges.push(gauge),
+        }
+    }
+    one.step_seconds = history.step_seconds;
+    one.end_unix_seconds = one.end_unix_seconds.max(history.end_unix_seconds);
+    one.left_out += history.left_out;
+    let kinds: HashMap<&str, &str> = page
+        .iter()
+        .flat_map(|page| &page.graph.blocks)
+        .map(|block| (&*block.name, &*block.kind))
+        .collect();
+    one.series.extend(history.series.into_iter().map(|series| {
+        let kind = kinds.get(&*series.block).copied().unwrap_or_default();
+        GaugeSeries { block: full_name(name, kind, &series.block), ..series }
+    }));
 }
 
 pub(super) async fn recorders(State(fleet): State<Fleet>) -> Json<Vec<RecorderInfo>> {

@@ -104,6 +104,9 @@ fn shared(method: &Method, path: &str) -> Option<Shared> {
             )
         },
         ("GET", "/api/v1/blocks") => Shared::merged(on(filter, merge::blocks), LISTS),
+        ("GET", "/api/v1/history") => {
+            Shared::merged(on(filter, merge::history), "The values of all parts that answer.")
+        }
         ("GET", "/api/v1/recorders") => Shared::merged(on(filter, merge::recorders), LISTS),
         ("GET", "/api/v1/shadows") => Shared::merged(on(filter, merge::shadows), LISTS),
         ("GET", "/api/v1/events") => Shared::merged(

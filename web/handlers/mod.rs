@@ -4,6 +4,7 @@
 //! - [`flowgraph`]: state, graph, configuration, start and stop of the flowgraph
 //! - [`blocks`]: ports, parameters, statistics and faults of blocks
 //! - [`changes`]: live updates and swaps
+//! - [`history`]: values of gauges over minutes and hours
 //! - [`kinds`]: kinds of blocks
 //! - [`events`]: events, as a list and as a stream
 //! - `output`: look-up of an output
@@ -21,6 +22,7 @@ mod blocks;
 mod changes;
 mod events;
 pub(crate) mod flowgraph;
+pub(crate) mod history;
 mod kinds;
 mod output;
 mod ports;
@@ -77,6 +79,7 @@ pub(crate) fn described() -> OpenApiRouter<App> {
             .routes(routes!(flowgraph::stop))
             .routes(routes!(flowgraph::abort))
             .routes(routes!(blocks::list, changes::retune))
+            .routes(routes!(history::get))
             .routes(routes!(blocks::get, changes::swap))
             .routes(routes!(changes::set_array))
             .routes(routes!(prepared::prepare))

@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { Card } from "./card.js";
 import { at, h } from "./dom.js";
 import { short } from "./format.js";
+import { HistoryCard } from "./history.js";
 
 const SETTLE_MS = 150;
 const MOST = 16;
@@ -13,6 +14,9 @@ const FLOWS = new Set(["starting", "running", "draining"]);
 const FIRST = ["spectrum", "band_pass", "visibility", "matrix", "beams", "taps", "values"];
 /// Views for which the last output in the graph is the most informative.
 const LAST = new Set(["band_pass", "values"]);
+
+/// Name of the gauge that is chosen for the next plot, if one is.
+const gaugeOf = (chosen) => chosen.match(/^gauge (.+)$/)?.[1] ?? null;
 
 export class Board {
   #cards = [];
@@ -29,6 +33,7 @@ export class Board {
     this.box = at("board");
     this.output = at("add-output");
     this.view = at("add-view");
+    this.gauges = h("optgroup", { label: "gauges against time" });
     this.addButton = at("add");
     this.pauseButton = at("pause");
     this.output.addEventListener("change", () => this.#offerViews());
@@ -50,17 +55,29 @@ export class Board {
       this.#changed();
     }
     const outputs = [...new Set(flowgraph.graph.edges.map((edge) => JSON.stringify([edge.from, edge.output])))];
-    if (outputs.join() === this.#outputs.join()) return;
+    if (outputs.join() === this.#outputs.join()) {
+      // Gauges are known a second after the start.
+      if (this.gauges.childElementCount === 0) await this.#listGauges();
+      return;
+    }
     this.#outputs = outputs;
     this.#carries = new Map(flowgraph.graph.edges.map((edge) => [JSON.stringify([edge.from, edge.output]), edge.carries]));
     const chosen = this.output.value;
-    this.output.replaceChildren(...outputs.map((one) => h("option", { value: one }, JSON.parse(one).join("."))));
+    this.output.replaceChildren(
+      h("optgroup", { label: "outputs" }, outputs.map((one) => h("option", { value: one }, JSON.parse(one).join(".")))),
+      this.gauges);
     if (outputs.includes(chosen)) this.output.value = chosen;
     this.#views.clear();
     await this.#offerViews();
     if (this.#name !== null) return;
     this.#name = flowgraph.name;
     await this.#begin();
+  }
+
+  /// Offers the gauges of the blocks, which can be plotted over minutes and hours.
+  async #listGauges() {
+    const { gauges } = await api.ask("/history").catch(() => ({ gauges: [] }));
+    this.gauges.replaceChildren(...gauges.map(({ name, help }) => h("option", { value: `gauge ${name}`, title: help }, name)));
   }
 
   /// Selects an output and a view for the next plot.
@@ -86,33 +103,41 @@ export class Board {
   async #offerViews() {
     if (!this.output.value) return;
     const chosen = this.output.value;
+    const gauge = gaugeOf(chosen);
+    if (gauge) return this.#offer([h("option", {}, "against time")]);
     const views = await this.#viewsOf(...JSON.parse(chosen)).catch(() => []);
     if (this.output.value !== chosen) return;
-    this.view.replaceChildren(...views.map((view) => h("option", { value: view.name }, view.title)));
-    this.view.disabled = views.length === 0;
-    if (views.length === 0) this.view.append(h("option", {}, "nothing to plot"));
-    this.addButton.disabled = views.length === 0;
+    return this.#offer(views.map((view) => h("option", { value: view.name }, view.title)));
+  }
+
+  /// Shows `options` of the next plot, if there are any.
+  #offer(options) {
+    this.view.replaceChildren(...(options.length > 0 ? options : [h("option", {}, "nothing to plot")]));
+    this.view.disabled = options.length === 0;
+    this.addButton.disabled = options.length === 0;
   }
 
   async #addChosen() {
-    const [block, port] = JSON.parse(this.output.value);
-    await this.#add({ block, port, view: this.view.value });
+    const gauge = gaugeOf(this.output.value);
+    const [block, port] = gauge ? [] : JSON.parse(this.output.value);
+    await this.#add(gauge ? { gauge } : { block, port, view: this.view.value });
     this.#cards.at(-1)?.element.scrollIntoView({ block: "nearest" });
     this.#keep();
   }
 
   async #add(spec) {
     if (this.#cards.length >= MOST) return this.#note(`the limit is ${MOST} plots: remove one first`);
-    const view = (await this.#viewsOf(spec.block, spec.port)).find((one) => one.name === spec.view);
-    if (!view) return;
-    const card = new Card(spec, view, {
+    const view = spec.gauge ? null : (await this.#viewsOf(spec.block, spec.port)).find((one) => one.name === spec.view);
+    if (view === undefined) return;
+    const events = {
       onChange: () => (this.#keep(), this.#changed()),
       onClose: () => {
         this.#cards.splice(this.#cards.indexOf(card), 1);
         this.#keep();
         this.#changed();
       },
-    });
+    };
+    const card = view ? new Card(spec, view, { alike: this.#alike(spec.block, spec.port), ...events }) : new HistoryCard(spec, events);
     this.#cards.push(card);
     this.box.append(card.element);
     this.#changed();
@@ -143,6 +168,13 @@ export class Board {
     return FIRST.map((name) => found.get(name)).filter(Boolean);
   }
 
+  /// Outputs with frames of the same type as this one, `[block, port]` each.
+  #alike(block, port) {
+    const own = JSON.stringify([block, port]);
+    const type = this.#carries.get(own);
+    return this.#outputs.filter((output) => output === own || this.#carries.get(output) === type).map((output) => JSON.parse(output));
+  }
+
   #keep() {
     localStorage.setItem(`fxgraph-board-${this.#name}`, JSON.stringify(this.#cards.map((card) => card.spec())));
     this.#note("");
@@ -162,10 +194,11 @@ export class Board {
     const moving = isPaused ? [] : this.#cards.filter((card) => card.moves);
     if (moving.length === 0) return;
     this.#stream = new AbortController();
-    const query = moving.map((card) => `view=${encodeURIComponent(card.path())}`).join("&");
+    const traces = moving.flatMap((card) => card.paths().map((path, trace) => ({ card, path, trace })));
+    const query = traces.map(({ path }) => `view=${encodeURIComponent(path)}`).join("&");
     api.follow(`/views?${query}`, {
       signal: this.#stream.signal,
-      onEvent: (name, data) => moving[data.index].take(name, data),
+      onEvent: (name, data) => traces[data.index].card.take(traces[data.index].trace, name, data),
       onProblem: (problem) => this.#note([problem.message, ...problem.help].join("; ")),
     });
   }

@@ -9,16 +9,23 @@ import { Trend } from "./plots/trend.js";
 import { colour } from "./themes.js";
 
 const EVERY_SECONDS = 0.25;
+/// Most traces of a plot.
+const TRACES = 6;
 const PLOTS = { lines: Lines, matrix: Matrix, points: Trend };
 
 export class Card {
   #isPaused = false;
 
-  /// `spec` describes the plot: `{ block, port, view, select: { axis: index }, shows, colours }`; `view` is the description of the
-  /// view in the REST API.
-  constructor(spec, view, { onChange, onClose }) {
+  /// The newest message of each trace.
+  #messages = [];
+
+  /// `spec` describes the plot: `{ block, port, view, select: { axis: index }, traces, shows, colours }`, where `traces` are further
+  /// `{ block, port, select }` drawn with it; `view` is the description of the view in the REST API, `alike` the outputs with frames of the same
+  /// type, `[block, port]` each.
+  constructor(spec, view, { alike, onChange, onClose }) {
     Object.assign(this, { block: spec.block, port: spec.port, view, onChange });
     this.select = { ...spec.select };
+    this.traces = [...(spec.traces ?? [])];
     this.plot = new PLOTS[view.kind](view, spec, onChange);
     const axes = view.selects.map((axis) => this.#axis(axis));
     const shows = this.plot.choices && h("select", { "aria-label": "kind of drawing", onchange: (event) => {
@@ -33,12 +40,61 @@ export class Card {
     this.reset.addEventListener("click", () => this.#showReset());
     this.caption = h("figcaption", {}, "waiting for a frame");
     const title = `${spec.block}.${spec.port}`;
+    const outputs = alike.length > 1 ? this.#outputs(alike) : h("span", { class: "output" }, title);
+    const hasTraces = view.kind !== "matrix" && (alike.length > 1 || view.selects.length > 0);
+    this.others = h("span", { class: "traces" });
+    this.add = hasTraces && button("+ trace", "add a trace: keeps what is shown, and draws another selection with it", () => this.#addTrace());
     this.element = h("figure", { class: `plot ${view.kind}`, "aria-label": `${view.title} of ${title}`, "data-view": view.name, "data-output": title },
       h("div", { class: "bar" }, h("h3", { title: view.title }, view.title), this.reset, this.pause,
         button("PNG", "save as PNG", () => this.#png()), button(".npy", "save the next frame as .npy", () => this.#npy()),
         button("✕", "remove this plot", () => (this.plot.close(), this.element.remove(), onClose()))),
-      h("div", { class: "bar controls" }, h("span", { class: "output" }, title), axes, shows || "", this.plot.range?.element ?? ""),
+      h("div", { class: "bar controls" }, outputs, axes, this.add || "", shows || "", this.plot.range?.element ?? "", this.others),
       this.plot.element, this.caption);
+    this.#showTraces();
+  }
+
+  /// Choice of the output that is drawn.
+  #outputs(alike) {
+    const change = (event) => {
+      [this.block, this.port] = JSON.parse(event.target.value);
+      this.#changed();
+    };
+    return h("select", { class: "output", "aria-label": "output", onchange: change }, alike.map((output) =>
+      h("option", { value: JSON.stringify(output), selected: output[0] === this.block && output[1] === this.port }, output.join("."))));
+  }
+
+  #changed() {
+    this.#messages = [];
+    this.plot.clear();
+    this.element.dataset.output = `${this.block}.${this.port}`;
+    this.onChange();
+  }
+
+  #addTrace() {
+    if (this.traces.length + 1 >= TRACES) return (this.caption.textContent = `the limit is ${TRACES} traces: remove one first`);
+    this.traces.push({ block: this.block, port: this.port, select: { ...this.select } });
+    this.#showTraces();
+    return this.#changed();
+  }
+
+  #showTraces() {
+    this.others.replaceChildren(...this.traces.map((trace, index) =>
+      h("button", { type: "button", class: "quiet", title: "removes this trace", onclick: () => {
+        this.traces.splice(index, 1);
+        this.#showTraces();
+        this.#changed();
+      } }, `${this.#nameOf(trace)} ✕`)));
+  }
+
+  /// Name of a trace: its output if there are several, and its indices.
+  #nameOf({ block, port, select }) {
+    const all = [this, ...this.traces];
+    const output = all.some((one) => one.block !== block || one.port !== port) ? [`${block}.${port}`] : [];
+    const indices = this.view.selects.map(({ axis, default: usual, names = [] }) => {
+      const index = select[axis] ?? usual;
+      return `${axis} ${names[index] ?? index}`;
+    });
+    return [...output, ...indices].join(", ");
   }
 
   #axis({ axis, len, default: usual, names = [] }) {
@@ -46,8 +102,7 @@ export class Card {
     const name = (index) => `${axis} ${names[index] ?? index}`;
     const change = (event) => {
       this.select[axis] = Number(event.target.value);
-      this.plot.clear();
-      this.onChange();
+      this.#changed();
     };
     return h("select", { "aria-label": axis, onchange: change }, Array.from({ length: len }, (_, index) =>
       h("option", { value: index, selected: index === chosen }, name(index))));
@@ -59,17 +114,19 @@ export class Card {
 
   /// Specification to store for the next visit.
   spec() {
-    return { block: this.block, port: this.port, view: this.view.name, select: this.select, shows: this.plot.shows, colours: this.plot.range?.fixed ?? undefined };
+    return { block: this.block, port: this.port, view: this.view.name, select: this.select, traces: this.traces, shows: this.plot.shows, colours: this.plot.range?.fixed ?? undefined };
   }
 
-  /// Path of the view below `/blocks`, with its query.
-  path() {
-    const query = new URLSearchParams({ every_seconds: EVERY_SECONDS, points: this.plot.points, ...this.select });
-    return `${this.block}/${this.port}/${this.view.name}?${query}`;
+  /// Paths of the view of each trace below `/blocks`, with their queries.
+  paths() {
+    return [this, ...this.traces].map(({ block, port, select }) => {
+      const query = new URLSearchParams({ every_seconds: EVERY_SECONDS, points: this.plot.points, ...select });
+      return `${block}/${port}/${this.view.name}?${query}`;
+    });
   }
 
-  /// Handles an event of the stream of views.
-  take(name, message) {
+  /// Handles an event of the stream of views about the trace number `trace`.
+  take(trace, name, message) {
     if (name === "problem") {
       this.caption.textContent = message.detail ?? "no data to plot";
       this.element.classList.add("problem");
@@ -77,10 +134,13 @@ export class Card {
     }
     if (name !== "view") return;
     this.element.classList.remove("problem");
+    this.#messages[trace] = message;
+    // Others are drawn with the next message of the first.
+    if (trace > 0) return;
     // The plotted values, for scripts and tests.
     this.element.message = message;
     this.element.dataset.frame = message.frame;
-    this.plot.draw(message);
+    this.plot.draw(this.traces.length > 0 ? this.#together() : message);
     this.#showReset();
     const figures = Object.entries(message.figures ?? {}).map(([figure, { value, unit }]) =>
       `${figure} ${value === null ? "-" : unit ? `${value} ${unit}` : format.percent(value)}`);
@@ -89,6 +149,19 @@ export class Card {
       `frame ${format.count(message.frame)}`, ...figures,
       message.valid !== null && message.valid < 1 && `${format.percent(message.valid)} valid`,
     ].filter(Boolean).join(" · ");
+  }
+
+  /// The newest messages of all traces as one, whose series are named after their traces.
+  #together() {
+    const [first, ...others] = this.#messages;
+    const isAlike = ({ x }) => JSON.stringify(x) === JSON.stringify(first.x);
+    const series = ({ series: own }, trace) => own.map((one) => ({ ...one, name: `${one.name}, ${this.#nameOf([this, ...this.traces][trace])}` }));
+    const silent = series(first, 0).map((one) => ({ ...one, values: one.values.map(() => null) }));
+    const all = this.traces.flatMap((trace, index) => {
+      const other = others[index];
+      return other && isAlike(other) ? series(other, index + 1) : silent.map((one) => ({ ...one, name: `${one.name.split(",")[0]}, ${this.#nameOf(trace)}` }));
+    });
+    return { ...first, series: [...series(first, 0), ...all] };
   }
 
   #showReset() {

@@ -16,6 +16,7 @@ mod fringe;
 mod histogram;
 mod look;
 mod matrix;
+mod samples;
 mod satellites;
 mod scale;
 mod spectrum;
@@ -55,9 +56,10 @@ pub(crate) struct View {
 }
 
 /// All views.
-static VIEWS: [View; 10] = [
+static VIEWS: [View; 11] = [
     spectrum::VIEW,
     histogram::VIEW,
+    samples::VIEW,
     band_pass::VIEW,
     visibility::VIEW,
     matrix::VIEW,

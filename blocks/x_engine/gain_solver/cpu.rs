@@ -1,5 +1,6 @@
 //! The running block.
 
+use super::applied::Applied;
 use super::corrections::Corrections;
 use super::fit::{Failure, Fit, UNKNOWN};
 use super::health::Health;
@@ -67,6 +68,7 @@ pub(super) struct Solver {
     requester: Requester,
     env: Env,
     figures: Figures,
+    applied: Applied,
 }
 
 impl Solver {
@@ -115,8 +117,10 @@ impl Solver {
             tolerance: parameters.tolerance,
         };
         let false_detection = parameters.false_detection_probability;
+        let targets = parameters.targets_of(shape.antennas);
         Self {
-            targets: parameters.targets_of(shape.antennas),
+            applied: Applied::new(&targets, shape.pols, counters),
+            targets,
             sums: Sums::new(parameters, *shape),
             summed: 0,
             first: 0,
@@ -301,7 +305,9 @@ impl Solver {
             }
         }
         if !parameters.is_empty() {
+            let shown = parameters.clone();
             self.request = Some(self.requester.request(Value::Object(parameters))?);
+            self.applied.show(&shown, GAINS);
         }
         Ok(())
     }

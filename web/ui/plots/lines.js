@@ -9,12 +9,16 @@ import { Zoom } from "./zoom.js";
 
 /// Views with a waterfall, and the minimum range of its colours in dB, so that noise alone does not look like a signal: means over a frame of
 /// beams scatter little.
-const RANGES_DB = { spectrum: 6, band_pass: 6, beams: 1.5 };
+const RANGES_DB = { spectrum: 6, band_pass: 6, beams: 1.5, visibility: 3 };
+/// Drawings of such a view: a waterfall of its first series with or without the line, or of the series with this name.
+const CHOICES = { visibility: ["line", "amplitude against time", "phase against time"] };
+const USUAL = ["both", "line", "waterfall"];
 
 export class Lines {
   #charts = [];
-  #units = "";
-  #waterfall = null;
+  #names = "";
+  /// One waterfall for each series of a view with waterfalls, so that none begins when it is chosen.
+  #waterfalls = [];
   #zoom = new Zoom();
 
   /// `spec` has `shows` and `colours` of the last visit, if any; `onChange()` is called when the user changes the colours.
@@ -27,17 +31,16 @@ export class Lines {
     this.#zoom.onChange(() => (this.element.dataset.zoom = this.#zoom.range?.join(" ") ?? ""));
     this.shows = "line";
     if (!(view.name in RANGES_DB)) return;
-    this.range = new ColourRange({ least: RANGES_DB[view.name], fixed: spec.colours, onChange: () => (this.#waterfall.draw(), onChange()) });
-    this.#waterfall = new Waterfall(this.#zoom, this.range);
-    this.choices = ["both", "line", "waterfall"];
-    this.shows = this.choices.includes(spec.shows) ? spec.shows : "both";
+    this.range = new ColourRange({ least: RANGES_DB[view.name], fixed: spec.colours, onChange: () => (this.#waterfall?.draw(), onChange()) });
+    this.choices = CHOICES[view.name] ?? USUAL;
+    this.shows = this.choices.includes(spec.shows) ? spec.shows : this.choices[0];
     this.range.element.hidden = this.shows === "line";
   }
 
   show(shows) {
     this.shows = shows;
     this.range.element.hidden = shows === "line";
-    this.#units = "";
+    this.#names = "";
   }
 
   get isZoomed() {
@@ -49,32 +52,41 @@ export class Lines {
   }
 
   clear() {
-    this.#waterfall?.clear();
+    this.#waterfalls.forEach((waterfall) => waterfall.clear());
   }
 
   close() {
     this.#charts.forEach((chart) => chart.close());
-    this.#waterfall?.close();
+    this.#waterfalls.forEach((waterfall) => waterfall.close());
   }
 
   draw(message) {
     const axis = axisOf(message.x);
     const all = message.series.map((one) => ({ ...one, values: axis.isReversed ? [...one.values].reverse() : one.values }));
     const series = Map.groupBy(all, (one) => one.unit);
-    const units = [...series.keys()].join();
-    if (units !== this.#units) this.#build(series);
-    this.#units = units;
+    const names = all.map((one) => `${one.name} ${one.unit}`).join();
+    if (names !== this.#names) this.#build(series);
+    this.#names = names;
     this.#charts.forEach((chart) => chart.draw(axis.places, series.get(chart.unit).map((one) => one.values), axis));
-    this.#waterfall?.take(message.time_seconds, all[0].values, all[0].unit, axis);
+    this.#waterfalls.forEach((waterfall, index) => waterfall.take(message.time_seconds, all[index].values, all[index].unit, axis));
     if (this.#waterfall?.element.isConnected) this.#waterfall.draw();
+  }
+
+  /// The shown waterfall.
+  get #waterfall() {
+    return this.#waterfalls[Math.max(0, (CHOICES[this.view.name] ?? []).indexOf(this.shows) - 1)];
   }
 
   /// One chart per unit, since decibels and degrees need different axes; the lowest drawing has the horizontal axis.
   #build(series) {
+    if (this.range && this.#waterfalls.length === 0) {
+      const count = CHOICES[this.view.name] ? CHOICES[this.view.name].length - 1 : 1;
+      this.#waterfalls = Array.from({ length: count }, () => new Waterfall(this.#zoom, this.range));
+    }
     this.#charts.forEach((chart) => chart.close());
     this.#charts = [];
     this.element.replaceChildren();
-    const units = this.shows === "waterfall" ? [] : [...series];
+    const units = ["line", "both"].includes(this.shows) ? [...series] : [];
     const isBoth = this.shows === "both";
     units.forEach(([unit, ones], index) => {
       const hasAxis = !isBoth && index === units.length - 1;

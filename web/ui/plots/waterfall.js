@@ -18,6 +18,7 @@ const TOP = 18;
 const BOTTOM = 34;
 /// An interval of this many usual ones between two spectra is a gap.
 const GAP = 3;
+const ANGLES = [-180, 180];
 /// Times above are Unix times.
 const UNIX_SECONDS = 1e8;
 
@@ -72,6 +73,11 @@ export class Waterfall {
     this.#rows = [];
   }
 
+  /// Whether the values are phases, which have no largest one.
+  get isAngle() {
+    return this.#unit === "deg";
+  }
+
   close() {
     forgetTheme(this.redraw);
     this.resize.disconnect();
@@ -85,7 +91,7 @@ export class Waterfall {
     const height = TOP + HEIGHT + BOTTOM;
     const [across, down] = [width, height].map((length) => Math.round(length * scale));
     if (this.canvas.width !== across || this.canvas.height !== down) Object.assign(this.canvas, { width: across, height: down });
-    const colours = this.range.of(this.#rows.map((row) => row.values));
+    const colours = this.isAngle ? ANGLES : this.range.of(this.#rows.map((row) => row.values));
     if (!colours) return;
     this.#colours = colours;
     this.#span = ROWS * this.#interval();
@@ -96,7 +102,7 @@ export class Waterfall {
     this.#image(context, Math.round((width - LEFT - RIGHT) * scale), Math.round(HEIGHT * scale), scale);
     this.#axes(context, width);
     const [low, high] = colours;
-    colourBar(context, { left: width - RIGHT + 8, top: TOP, width: 10, height: HEIGHT, low, high, unit: this.#unit });
+    colourBar(context, { left: width - RIGHT + 8, top: TOP, width: 10, height: HEIGHT, low, high, unit: this.#unit, isAngle: this.isAngle });
     this.#read();
   }
 
@@ -114,12 +120,13 @@ export class Waterfall {
     // Rows repeat, so each spectrum is reduced to the columns once.
     const reduced = new Map();
     const of = (row) => {
-      if (!reduced.has(row)) reduced.set(row, Array.from({ length: columns }, (_, column) => largest(row.values, edges[column], edges[column + 1])));
+      const one = this.isAngle ? firstValue : largest;
+      if (!reduced.has(row)) reduced.set(row, Array.from({ length: columns }, (_, column) => one(row.values, edges[column], edges[column + 1])));
       return reduced.get(row);
     };
     const shown = rows.map((row) => row && of(row));
     const image = context.createImageData(columns, lines);
-    paint(image, { low, high }, (x, y) => shown[y]?.[x] ?? null);
+    paint(image, { low, high, isAngle: this.isAngle }, (x, y) => shown[y]?.[x] ?? null);
     context.putImageData(image, Math.round(LEFT * scale), Math.round(TOP * scale));
   }
 
@@ -196,6 +203,9 @@ export class Waterfall {
     ].join(" · ");
   }
 }
+
+/// The first value between the positions `start` and `end`.
+const firstValue = (values, start) => values[Math.max(0, Math.floor(start))] ?? null;
 
 /// Largest value between the positions `start` and `end`, so that a narrow line stays visible on few pixels; the value there if
 /// the interval is shorter than one; `null` without values.
