@@ -60,7 +60,7 @@ def a_gain_changes_what_is_plotted(page):
     before = band_pass_db(page)
     node(page, "gain").click()
     tab(page, "parameters")
-    page.get_by_label("gains").fill("0.4")
+    page.get_by_label("gains", exact=True).fill("0.4")
     page.get_by_role("button", name="Apply").click()
     expect(page.locator("#panel .said")).to_contain_text("effective from timestamp")
     expected = before + 20 * math.log10(0.4 / 0.2)

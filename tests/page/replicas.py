@@ -21,7 +21,7 @@ def values(page, block, parameter):
 
 
 def apply(page, gains):
-    page.get_by_label("gains").fill(gains)
+    page.get_by_label("gains", exact=True).fill(gains)
     page.get_by_role("button", name="Apply").click()
     expect(page.locator("#panel .said")).to_contain_text("effective from")
 
@@ -155,7 +155,9 @@ def outputs_share_a_plot(page):
     page.wait_for_function(
         """() => {
             const canvas = document.querySelector(".plot[data-view=samples] canvas");
-            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+            copy.drawImage(canvas, 0, 0);
+            const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
             let [blue, orange] = [0, 0];
             for (let at = 0; at < data.length; at += 4) {
                 if (data[at + 3] < 200) continue;

@@ -37,7 +37,7 @@ def change(chromium, address):
     expect(page.locator(".plot[data-frame]")).to_have_count(4)
     node(page, "postproc").click()
     page.get_by_role("tab", name="parameters").click()
-    page.get_by_label("gains").fill("0.8")
+    page.get_by_label("gains", exact=True).fill("0.8")
     page.get_by_label("all 4 replicas").check()
     page.wait_for_timeout(LOOK_MS / 2)
     page.get_by_role("button", name="Apply").click()

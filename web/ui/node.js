@@ -39,7 +39,8 @@ export function drawNode(key, names, { x, y }, face) {
     limits && "bottleneck of the flowgraph", face.trouble, ...marks];
   return s("g", {
     class: classes.filter(Boolean).join(" "), transform: `translate(${x} ${y})`, role: "button", "data-key": key, "data-names": JSON.stringify(names),
-    tabindex: face.isFocused ? 0 : -1, "aria-label": said.filter(Boolean).join(", "),
+    // Its texts name it, so that users who speak what they see reach it.
+    tabindex: face.isFocused ? 0 : -1, [isFar ? "aria-label" : "aria-description"]: said.filter(Boolean).join(", "),
   },
     face.replicas > 1 && s("rect", { class: "behind", x: 4, y: 4, width: WIDTH, height: HEIGHT, rx: 6 }),
     s("rect", { class: "box", width: WIDTH, height: HEIGHT, rx: 6 }),
