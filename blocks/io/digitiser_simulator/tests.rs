@@ -30,9 +30,7 @@ fn start_tells_which_polarisation_is_computed() {
     let parameters = parameters(json!({"signals": "wgn(0.1)"}));
     let told = std::cell::RefCell::new(Vec::new());
     let program = parameters.program().unwrap();
-    periods::Periods::new(&parameters, &program, |polarisation| {
-        told.borrow_mut().push(polarisation)
-    });
+    Periods::new(&parameters, &program, |polarisation| told.borrow_mut().push(polarisation));
     assert_eq!(*told.borrow(), [0, 1]);
 }
 
