@@ -19,17 +19,15 @@ fn split(name: &str) -> (String, Vec<u32>) {
     let (mut pattern, mut indices, mut rest) = (String::new(), Vec::new(), name);
     while let Some((before, after)) = rest.split_once('[') {
         pattern.push_str(before);
-        match after.split_once(']').and_then(|(index, rest)| Some((index.parse().ok()?, rest))) {
-            Some((index, after)) => {
-                pattern.push_str("[*]");
-                indices.push(index);
-                rest = after;
-            }
-            None => {
-                pattern.push('[');
-                rest = after;
-            }
+        let index =
+            after.split_once(']').and_then(|(index, rest)| Some((index.parse().ok()?, rest)));
+        if let Some((index, _)) = index {
+            pattern.push_str("[*]");
+            indices.push(index);
+        } else {
+            pattern.push('[');
         }
+        rest = index.map_or(after, |(_, rest)| rest);
     }
     (pattern + rest, indices)
 }

@@ -136,6 +136,9 @@ fn readme_lines_for_several_hosts_lead_from_a_rehearsal_to_a_deployment() {
         assert!(output.status.success(), "{arguments:?}: {said}");
         said
     };
+    // The receiver may wait for the first frames of the last sender.
+    let is_well = || fxgraph(folder.path(), fleet).output().unwrap().status.success();
+    wait_until("all parts pass frames", is_well);
     let parts = told(fleet);
     assert_eq!(parts.matches(" running ").count(), 3, "{parts}");
     let page = get(&address, "/api/v1/flowgraph");

@@ -136,7 +136,7 @@ pub fn as_text(
     let folded = groups(&rows, is_folded(rows.len(), all), |row| (&row.stats.name, row.alike()));
     let mut table = Table::new(terminal.coloured_results, &columns);
     let lines =
-        folded.iter().flat_map(|group| group.lines(|row| &row.stats.name, &cells, Row::worse));
+        folded.iter().flat_map(|group| group.lines(|row| &row.stats.name, cells, Row::worse));
     for line in lines {
         let kind = if line.is_worst { "worst" } else { line.entry.stats.kind };
         table.row([line.name, kind.to_owned()].into_iter().chain(line.cells));

@@ -38,6 +38,7 @@ use std::time::Duration;
 #[command(after_help = "Examples: fxgraph tap 'digitiser[0].pol0' --plot --follow\n          \
                   fxgraph tap x --view visibility --select baseline=2\n          \
                   fxgraph tap 'f[0].pfb' --save frame.npy")]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Tap {
     /// Output to show; the port is optional if the block has one output. Without it, lists all outputs that blocks read
     #[arg(value_name = "BLOCK[.PORT]")]

@@ -80,6 +80,7 @@ impl Order {
 }
 
 /// State of the screen, with the user's choices.
+#[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Screen {
     look: Look,
     /// Error of the last request.
