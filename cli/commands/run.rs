@@ -2,6 +2,7 @@
 
 mod as_parts;
 mod child;
+mod reload_parts;
 mod results;
 
 use crate::chosen;
@@ -14,6 +15,7 @@ use crate::runs::{Hold, Runs};
 use crate::serve::Serve;
 use crate::shadows;
 use crate::signals::Signals;
+use crate::state::Kept;
 use crate::terminal::{ProgressLine, Terminal};
 use crate::tuning;
 use crate::units;
@@ -62,6 +64,11 @@ pub struct Run {
     /// Tuning file written by `fxgraph tune`
     #[arg(long, value_name = "FILE")]
     tuning: Option<PathBuf>,
+
+    /// File in which live values survive the process: those that clients set are written to it, and the next run with
+    /// the same flowgraph begins with them. With `--as-parts` each part has a file of its own, `FILE.PART`
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
 
     /// Runs the part of each host as a process of its own on this machine, with the loopback interface as network.
     /// `--listen` serves all parts as one flowgraph
@@ -160,7 +167,9 @@ impl Run {
                 Some(serving)
             }
         };
-        let (mut last, mut told) = (None, 0);
+        // The terminal has said what was restored.
+        let mut told = control.events_since(0).last().map_or(0, |event| event.sequence);
+        let mut last = None;
         while let Some(running) = runs.next(progress.as_ref(), terminal)? {
             shadows::start(&control, terminal);
             let watched = Watched {
@@ -226,8 +235,8 @@ impl Run {
         if let Some(limit) = self.drain_limit {
             arguments.extend(["--drain-limit".into(), format!("{}ms", limit.as_millis()).into()]);
         }
-        let Self { output, duration, json, quiet, serve, .. } = self;
-        AsParts { output, duration, json, quiet, serve, arguments }
+        let Self { output, duration, json, quiet, state, serve, .. } = self;
+        AsParts { output, duration, state, json, quiet, serve, arguments }
     }
 }
 
