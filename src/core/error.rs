@@ -12,7 +12,7 @@ pub struct BlockError {
     message: String,
     #[source]
     source: Option<Box<dyn Error + Send + Sync>>,
-    shared: Option<SharedFault>,
+    shared: Option<Box<SharedFault>>,
 }
 
 /// A fault that several blocks report, such as that of their GPU. A run reports it once.
@@ -40,14 +40,14 @@ impl BlockError {
     /// The same error, which other blocks report too.
     #[must_use]
     pub fn shared(mut self, fault: SharedFault) -> Self {
-        self.shared = Some(fault);
+        self.shared = Some(Box::new(fault));
         self
     }
 
     /// The fault that other blocks report too, of this error or of one of its causes.
     #[must_use]
     pub fn shared_fault(&self) -> Option<&SharedFault> {
-        let own = self.shared.as_ref();
+        let own = self.shared.as_deref();
         own.or_else(|| self.source.as_ref()?.downcast_ref::<Self>()?.shared_fault())
     }
 }

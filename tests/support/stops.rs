@@ -24,7 +24,9 @@ pub fn children(parent: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{parent}/task")) else { return Vec::new() };
     let of_thread = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children"));
     let texts = threads.filter_map(|thread| of_thread(thread.ok()?).ok());
-    let ids = |text: String| Vec::from_iter(text.split_whitespace().map(|id| id.parse().unwrap()));
+    let ids = |text: String| -> Vec<u32> {
+        text.split_whitespace().map(|id| id.parse().unwrap()).collect()
+    };
     texts.flat_map(ids).collect()
 }
 

@@ -220,7 +220,7 @@ mod tests {
         for (kept, value) in kept.iter().zip(drift) {
             assert!((kept.unwrap() - value).abs() < 1e-3, "{kept:?}");
         }
-        assert_eq!(values(&[-2345.678_91]), [Some(-2345.679)]);
+        assert_eq!(values(&[-2_345.678_91]), [Some(-2345.679)]);
         assert_eq!(values(&[f64::INFINITY, 5.0, 5.0]), [None, Some(5.0), Some(5.0)]);
     }
 

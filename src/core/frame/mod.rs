@@ -25,6 +25,10 @@ struct Slot {
     is_added: bool,
 }
 
+/// Buffers that move to frames and back.
+#[allow(clippy::vec_box, reason = "a box is one word to move")]
+type Slots = Vec<Box<Slot>>;
+
 /// A fixed set of equal buffers.
 pub struct Pool {
     stock: Mutex<Stock>,
@@ -37,8 +41,7 @@ pub struct Pool {
 #[derive(Default)]
 struct Stock {
     /// Free buffers; the last one is taken next.
-    #[allow(clippy::vec_box, reason = "slots move to frames and back; a box is one word")]
-    free: Vec<Box<Slot>>,
+    free: Slots,
     /// Number of buffers, free and in flight.
     size: usize,
     /// Number of buffers that are freed when they return.
@@ -69,8 +72,8 @@ impl Stock {
     }
 
     /// Removes up to `count` free buffers, added ones first and then those that would be taken last.
-    fn remove(&mut self, count: usize) -> Vec<Box<Slot>> {
-        let mut removed: Vec<Box<Slot>> = Vec::with_capacity(count.min(self.free.len()));
+    fn remove(&mut self, count: usize) -> Slots {
+        let mut removed = Slots::with_capacity(count.min(self.free.len()));
         for only_added in [true, false] {
             let mut at = 0;
             while at < self.free.len() && removed.len() < count {

@@ -89,7 +89,7 @@ pub enum UpdateError {
     #[error("{cause}; `{block}` could not be swapped back: {source}")]
     HalfMade {
         /// Error of the update.
-        cause: String,
+        cause: Box<UpdateError>,
         /// Name of the block that still runs with the update.
         block: String,
         /// Reason why the block was not swapped back.
@@ -246,9 +246,11 @@ impl Control {
         if interim.blocks.is_empty() {
             return Err(cause);
         }
-        self.undo(update, &current.run, &interim.blocks, limit, may_hold_up).map_err(
-            |(block, source)| UpdateError::HalfMade { cause: cause.to_string(), block, source },
-        )?;
+        if let Err((block, source)) =
+            self.undo(update, &current.run, &interim.blocks, limit, may_hold_up)
+        {
+            return Err(UpdateError::HalfMade { cause: Box::new(cause), block, source });
+        }
         match cause {
             cause @ UpdateError::Swap { interim: Some(_), .. } => Err(cause),
             cause => Err(UpdateError::Undone { cause: Box::new(cause), interim }),
