@@ -141,15 +141,7 @@ impl Run {
         if let Some(line) = &progress {
             line.follow(building(&plan));
         }
-        let hold = if self.serve.hold {
-            Hold::All
-        } else if self.serve.hold_once || self.part_of.is_some() {
-            // All parts are built before the first one starts.
-            Hold::Once
-        } else {
-            Hold::None
-        };
-        let mut runs = Runs::new(plan, hold, &signals)?;
+        let mut runs = Runs::new(plan, self.hold(), &signals)?;
         let control = runs.control().clone();
         let _watched = self.kernels.map(|folder| kernel_folder::watch(folder, &control));
         self.serve.allow_recordings(&control)?;
@@ -224,6 +216,17 @@ impl Run {
 }
 
 impl Run {
+    fn hold(&self) -> Hold {
+        if self.serve.hold {
+            Hold::All
+        } else if self.serve.hold_once || self.part_of.is_some() {
+            // All parts are built before the first one starts.
+            Hold::Once
+        } else {
+            Hold::None
+        }
+    }
+
     /// Options of a run as parts.
     fn parts(self) -> AsParts {
         let mut arguments: Vec<OsString> = Vec::new();

@@ -80,7 +80,7 @@ fn casa_imports_uvfits_and_images_the_source_at_its_place() {
         // UVFITS counts antennas from 1; CASA fails at an antenna 0.
         let folder = visibilities(zone, 1);
         let place = script(folder.path(), "uvh5_image.py", &["uvfits", "sky.uvh5"]);
-        let place = Vec::from_iter(place.split_whitespace());
+        let place: Vec<&str> = place.split_whitespace().collect();
         let arguments = [&["field.uvfits"][..], &place].concat();
         let said = script_in(needs::CASA, folder.path(), "uvh5_casa.py", &arguments);
         assert!(said.contains("degrees from the source"), "zone {zone}: {said}");
