@@ -197,9 +197,9 @@ impl Plan {
                 continue;
             }
             let allocator = self.allocator((index, port))?;
-            let frames = frames[index][port].saturating_add(kept);
             let units = kind.validity.units();
-            let pool = Pool::new(allocator.as_ref(), frames, kind.frame_bytes(), units)
+            let (frames, bytes) = (frames[index][port], kind.frame_bytes());
+            let pool = Pool::new_with_added(allocator.as_ref(), (frames, kept), bytes, units)
                 .map_err(|source| BuildError::Memory { block: block.name.clone(), source })?;
             part.outputs[port].pool = Some(pool);
         }

@@ -9,7 +9,7 @@ use super::place::Placement;
 use super::plan::{Planned, PlannedBlock};
 use super::queue;
 use super::resolve::{Feed, port_name};
-use crate::OnFault;
+use crate::{OnFault, Thread};
 use fxgraph_core::access::FileAccess;
 use fxgraph_core::device::DeviceName;
 use fxgraph_core::diagnostic::{Diagnostic, Severity, Span, codes};
@@ -58,6 +58,7 @@ pub(super) fn check(
         problems.extend(impossible_policy(&instances[index], parameters));
         if let Some(block) = &block {
             problems.extend(warnings(&instances[index], block, feeds));
+            problems.extend(threads_on_one_core(block));
         }
         planned[index] = block;
     }
@@ -276,6 +277,19 @@ fn warnings(instance: &Instance<'_>, block: &PlannedBlock, feeds: &[Feed]) -> Ve
     let warning =
         |each| Diagnostic { severity: Severity::Warning, ..refusal(each, &instance.name, place) };
     block.configured.warnings().into_iter().map(warning).collect()
+}
+
+/// Warning of a block that has chosen several threads, which share the core that it is bound to.
+fn threads_on_one_core(block: &PlannedBlock) -> Option<Diagnostic> {
+    let Thread::Own { core: Some(core) } = block.thread else { return None };
+    let chosen = block.configured.chosen().into_iter().find(|each| each.parameter == "threads")?;
+    let threads = chosen.value.as_u64().filter(|threads| *threads > 1)?;
+    let message = format!("`{}` has {threads} threads, all of them on core {core}", block.name);
+    let mut problem = Diagnostic::warning(codes::IMPLAUSIBLE, block.span, message)
+        .label(format!("chosen: {}", chosen.why))
+        .help("set `threads: 1`, or `thread: own` so that they run on all cores");
+    problem.blocks.push(block.name.clone());
+    Some(problem)
 }
 
 /// Diagnostic for an output type that no block can read.

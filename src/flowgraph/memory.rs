@@ -104,6 +104,11 @@ fn payload_bytes(device: DeviceName, frames: usize, bytes: usize) -> usize {
     }
 }
 
+/// Bytes of a frame with an allocation of its own, as each one that is added for a swap.
+fn one_frame(device: DeviceName, bytes: usize) -> usize {
+    payload_bytes(device, 1, bytes)
+}
+
 fn bytes_text(bytes: usize) -> String {
     let mut scaled = bytes as f64;
     for unit in ["B", "kB", "MB", "GB"] {
@@ -179,7 +184,7 @@ impl Plan {
         for (port, kind) in block.ports.outputs.iter().enumerate() {
             if self.pool_of(index, port) == PortPool::Own {
                 let (device, bytes) = (block.output_device(), kind.frame_bytes());
-                add(device, payload_bytes(device, beside_frames(bytes), bytes));
+                add(device, beside_frames(bytes).saturating_mul(one_frame(device, bytes)));
             }
         }
         for (input, source) in block.inputs.iter().enumerate() {
@@ -187,9 +192,7 @@ impl Plan {
             let source = &self.blocks[origin];
             let (device, bytes) =
                 (source.output_device(), source.ports.outputs[port].frame_bytes());
-            // Each of these frames has an allocation of its own.
-            let one = payload_bytes(device, 1, bytes);
-            add(device, block.lent_frames(input).saturating_mul(one));
+            add(device, block.lent_frames(input).saturating_mul(one_frame(device, bytes)));
         }
         all
     }

@@ -71,12 +71,15 @@ impl Stock {
         None
     }
 
-    /// Removes up to `count` free buffers, added ones first and then those that would be taken last.
+    /// Removes up to `count` free buffers: added ones first, and then, if there are fewer than `count` added ones with those
+    /// in flight, those that would be taken last.
     fn remove(&mut self, count: usize) -> Slots {
+        // Added buffers in flight that are not freed already when they return.
+        let returning = self.added_in_flight.saturating_sub(self.surplus);
         let mut removed = Slots::with_capacity(count.min(self.free.len()));
-        for only_added in [true, false] {
+        for (only_added, most) in [(true, count), (false, count.saturating_sub(returning))] {
             let mut at = 0;
-            while at < self.free.len() && removed.len() < count {
+            while at < self.free.len() && removed.len() < most {
                 if self.free[at].is_added || !only_added {
                     removed.push(self.free.remove(at));
                 } else {
@@ -104,6 +107,18 @@ impl Pool {
             owner: OnceLock::new(),
         });
         pool.add(allocator.allocate_pool(count, frame_bytes)?, false);
+        Ok(pool)
+    }
+
+    /// A pool of `count` buffers and `added` ones, whose memory [`shrink`](Self::shrink) by `added` frees.
+    pub fn new_with_added(
+        allocator: &dyn Allocator,
+        (count, added): (usize, usize),
+        frame_bytes: usize,
+        validity_units: usize,
+    ) -> Result<Arc<Self>, OutOfMemory> {
+        let pool = Self::new(allocator, count, frame_bytes, validity_units)?;
+        pool.grow(allocator, added)?;
         Ok(pool)
     }
 
@@ -330,6 +345,9 @@ impl Drop for Frame {
         }
     }
 }
+
+#[cfg(test)]
+mod memory_tests;
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,9 @@
-//! Tests of the devices of blocks, and of the transfers between devices.
+//! Tests of the devices and cores of blocks, and of the transfers between devices.
 
 use super::kinds::registry;
-use crate::{Plan, Setting, load_text};
+use crate::{Plan, Setting, beside_frames, load_text};
 use fxgraph_core::device::DeviceName;
+use fxgraph_core::diagnostic::codes;
 
 const GRAPH: &str = "flowgraph: g
 device: \"${device}\"
@@ -115,6 +116,32 @@ fn swap_needs_memory_on_the_devices_of_the_block_and_of_its_inputs() {
             assert!(bytes <= needed[&device], "{}: {bytes} on {device}", block.name);
         }
     }
+}
+
+#[test]
+fn each_frame_that_a_swap_adds_has_its_own_allocation() {
+    let source = "{kind: source, parameters: {channels: 262144}}";
+    let text = GRAPH.replace("{kind: source}", source).replace(", implementation: quicker", "");
+    let plan = plan(&text, "cuda:0");
+    let memory = plan.memory();
+    let frame_bytes = plan.blocks[1].ports.outputs[0].frame_bytes();
+    let added = beside_frames(frame_bytes) + plan.blocks[1].lent_frames(0);
+    let needed = memory.blocks[1].bytes() + added * fxgraph_cuda::pool_bytes(1, frame_bytes);
+    assert_eq!(plan.swap_memory(1, &memory)[&DeviceName::Cuda(0)], needed);
+}
+
+#[test]
+fn several_chosen_threads_on_one_core_are_a_warning() {
+    let warnings = |thread: &str| {
+        let text = format!(
+            "flowgraph: g\nblocks:\n  r:\n    kind: receiver\n    thread: {thread}\n    parameters: {{port: 7148, address: a}}\n"
+        );
+        let plan = load_text("g.yaml", &text, &[], &registry()).result.unwrap();
+        let told = plan.warnings.into_iter().filter(|each| each.code == codes::IMPLAUSIBLE);
+        told.map(|each| each.message).collect::<Vec<_>>()
+    };
+    assert_eq!(warnings("{core: 3}"), ["`r` has 2 threads, all of them on core 3"]);
+    assert_eq!([warnings("own"), warnings("shared")], [[""; 0]; 2]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use fxgraph_core::block::Block;
 use fxgraph_core::diagnostic::codes;
 use fxgraph_core::error::BlockError;
-use fxgraph_core::kind::Rounded;
+use fxgraph_core::kind::{Chosen, Rounded};
 use fxgraph_core::{
     At, Axis, Checked, Clock, Configured, Dtype, Env, FrameSizes, Implementation, Implementations,
     Kind, KindEntry, KindSpec, LiveKind, PortPool, PortType, Refusal, Registry, Resources,
@@ -124,6 +124,10 @@ impl KindSpec for Receiver {
     fn ports(&self, _: &[PortType]) -> Checked<()> {
         let dtype = if self.port == 1 { Dtype::F32 } else { Dtype::I16 };
         Ok(((), vec![PortType { dtype, ..port(16) }]))
+    }
+
+    fn chosen(_: &Configured<Self>) -> Vec<Chosen> {
+        vec![Chosen::new("threads", 2, "two packets at once")]
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
