@@ -3,6 +3,7 @@
 use super::Device;
 use cudarc::driver::{DriverError, sys::CUresult};
 use fxgraph_core::error::BlockError;
+use std::sync::Arc;
 
 /// Error of a CUDA device, its driver or the CUDA toolkit.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -122,7 +123,12 @@ impl CudaError {
 
 impl From<CudaError> for BlockError {
     fn from(error: CudaError) -> Self {
-        match error.is_sticky().then(Device::selected).flatten() {
+        // Libraries report a fault of the device as one of their own, so that the device is asked.
+        let has_failed = |device: &Arc<Device>| match &error {
+            CudaError::Library { .. } => device.free_bytes().is_err_and(|error| error.is_sticky()),
+            other => other.is_sticky(),
+        };
+        match Device::selected().filter(has_failed) {
             Some(device) => device.fault(error),
             None => Self::new(error.to_string()),
         }
