@@ -31,7 +31,7 @@ pub fn refuse_catch_up(catch_up: f64) -> Option<Refusal> {
     let is_valid = (1.01..=1000.0).contains(&catch_up);
     (!is_valid).then(|| {
         let message = format!("`catch_up` must be between 1.01 and 1000, got {catch_up}");
-        Refusal::parameter("catch_up", message).help(format!("{CATCH_UP} is the default"))
+        Refusal::parameter("catch_up", message).help(format!("give a rate such as {CATCH_UP}"))
     })
 }
 

@@ -132,10 +132,15 @@ impl Interface {
         }
     }
 
+    /// Directory of its device.
+    fn directory(&self) -> String {
+        format!("/sys/class/net/{}", device(&self.name))
+    }
+
     /// Rate of its link in bytes per second; `None` if the driver does not report it, as that of loopback.
     #[must_use]
     pub fn bytes_per_second(&self) -> Option<f64> {
-        let text = std::fs::read_to_string(format!("/sys/class/net/{}/speed", self.name)).ok()?;
+        let text = std::fs::read_to_string(self.directory() + "/speed").ok()?;
         let megabits = text.trim().parse::<i64>().ok().filter(|megabits| *megabits > 0)?;
         Some(megabits as f64 * 1e6 / 8.0)
     }
@@ -144,8 +149,8 @@ impl Interface {
     #[must_use]
     pub fn queues(&self) -> usize {
         self.channels().unwrap_or_else(|| {
-            let directory = format!("/sys/class/net/{}/queues", self.name);
-            let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+            let entries =
+                std::fs::read_dir(self.directory() + "/queues").into_iter().flatten().flatten();
             let is_rx = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b"rx-");
             entries.filter(|entry| is_rx(&entry.file_name())).count().max(1)
         })
@@ -201,11 +206,15 @@ fn flags(name: &str) -> Option<i32> {
 }
 
 /// A request about the interface `name`.
+/// Device of an interface: an address with a label, such as `eth0:1`, is one of `eth0`.
+fn device(name: &str) -> &str {
+    name.split(':').next().unwrap_or(name)
+}
+
 fn request(name: &str) -> Option<libc::ifreq> {
     // SAFETY: an ifreq is plain integers and pointers, for which all zeros is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // An address with a label, such as `eth0:1`, is one of `eth0`.
-    let name = name.split(':').next().unwrap_or(name);
+    let name = device(name);
     if name.len() >= request.ifr_name.len() {
         return None;
     }
@@ -235,6 +244,8 @@ mod tests {
         assert_eq!(Interface::find(&by_address.name), Ok(by_address.clone()));
         assert_eq!(by_address.fault(), None);
         assert!(by_address.queues() >= 1);
+        let labelled = Interface { name: format!("{}:1", by_address.name), ..by_address.clone() };
+        assert!(std::fs::exists(labelled.directory() + "/queues").unwrap(), "{labelled:?}");
         let error = Interface::find("eth-none").unwrap_err().to_string();
         assert!(error.contains("eth-none") && error.contains("127.0.0.1"), "{error}");
     }

@@ -65,7 +65,7 @@ pub struct SpeadSink {
     /// Rate of sending, as a multiple of the stream's rate; 0 sends as fast as possible.
     #[param(default = 1.1)]
     pub rate: f64,
-    /// Rate at which a sink behind schedule catches up, as a multiple of the stream's rate; at least `rate`. By default 2,
+    /// Rate at which a sink behind schedule catches up, as a multiple of the stream's rate; at least `rate`. By default 1.4,
     /// or less if `interface` has a slower link.
     pub catch_up: Option<f64>,
     /// Whether the sink sends; live. While it is false, frames are consumed at the same pace and dropped.
