@@ -10,6 +10,7 @@ use crate::units;
 use fxgraph::cuda::{self, CudaError};
 use fxgraph::diagnostic::render_all;
 use fxgraph::flowgraph::{Loaded, Setting};
+use fxgraph_blocks::io::spead::chosen;
 use fxgraph_blocks::io::spead::interface::{Interface, Interfaces};
 use serde_json::json;
 use std::fs;
@@ -17,8 +18,8 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
-/// Socket buffer that `spead_source` asks for by default, in bytes.
-const RECEIVE_BUFFER_BYTES: u64 = 32 << 20;
+/// Largest socket buffer that `spead_source` asks for by default, in bytes.
+const RECEIVE_BUFFER_BYTES: u64 = chosen::RECEIVE_BUFFER_BYTES.1 as u64;
 /// Socket buffer that `spead_sink` asks for, in bytes.
 const SEND_BUFFER_BYTES: u64 = 4 << 20;
 /// Free space below which recordings end at once (`--recordings-min-free`), in bytes.
@@ -119,7 +120,12 @@ impl Doctor {
         let mut checks = vec![
             cores(available_parallelism().map_or(1, usize::from)),
             governor(read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").as_deref()),
-            buffer("receive buffer", "net.core.rmem_max", RECEIVE_BUFFER_BYTES, 128 << 20),
+            buffer(
+                "receive buffer",
+                "net.core.rmem_max",
+                RECEIVE_BUFFER_BYTES,
+                RECEIVE_BUFFER_BYTES,
+            ),
             buffer("send buffer", "net.core.wmem_max", SEND_BUFFER_BYTES, 12 << 20),
             huge_pages(read("/sys/kernel/mm/transparent_hugepage/enabled").as_deref()),
             clock(),

@@ -5,7 +5,7 @@ use fxgraph::kind::cores;
 /// Time for which a machine may delay a thread, a GPU or a sender, in seconds: buffers hold the stream for this long.
 pub const HELD_SECONDS: f64 = 0.125;
 /// Smallest and largest receive buffer of a socket that is chosen, in bytes.
-const RECEIVE_BUFFER_BYTES: (usize, usize) = (32 << 20, 1 << 30);
+pub const RECEIVE_BUFFER_BYTES: (usize, usize) = (32 << 20, 512 << 20);
 /// Bytes per second that are given to one receiving thread: two thirds of those at which it is busy all the time, with
 /// packets that arrive singly.
 const RECEIVED_PER_THREAD: f64 = 1.5e9;
@@ -139,7 +139,7 @@ mod tests {
         // Eight groups share the stream.
         assert_eq!(receive_buffer(2.14e9, 8).0, 32 << 20);
         assert_eq!(receive_buffer(1e6, 1).0, 32 << 20);
-        assert_eq!(receive_buffer(1e12, 1).0, 1 << 30);
+        assert_eq!(receive_buffer(1e12, 1).0, 512 << 20);
         assert_eq!(receive_buffer(f64::NAN, 0).0, 32 << 20);
     }
 }

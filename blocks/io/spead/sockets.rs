@@ -201,13 +201,27 @@ fn open_one(
     Ok(Listener { socket, membership })
 }
 
-fn set_receive_buffer(socket: &Socket, bytes: usize) {
+/// Asks for a receive buffer of `bytes`; returns the size that it has then.
+fn ask_for_buffer(socket: &Socket, bytes: usize) -> usize {
     let value = i32::try_from(bytes).unwrap_or(i32::MAX);
     // Beyond the system's limit if permitted, up to the limit otherwise.
     if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value).is_err() {
         let _ = socket.set_recv_buffer_size(bytes);
     }
-    let got = buffer_bytes(socket);
+    buffer_bytes(socket)
+}
+
+/// Receive buffer in bytes that a socket of this process gets if it asks for `bytes`.
+///
+/// # Errors
+/// If there can be no socket.
+pub fn granted_buffer(bytes: usize) -> io::Result<usize> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    Ok(ask_for_buffer(&socket, bytes))
+}
+
+fn set_receive_buffer(socket: &Socket, bytes: usize) {
+    let got = ask_for_buffer(socket, bytes);
     if got < bytes {
         tracing::warn!(
             asked_bytes = bytes,

@@ -125,7 +125,7 @@ pub struct SpeadSource {
     #[param(range = 1..=MAX_THREADS)]
     pub threads: Option<usize>,
     /// Bytes of the kernel's receive buffer, per socket; with `receive: af_xdp` per receive queue of the interfaces. By
-    /// default 125 ms of the stream, but at least 32 MiB and at most 1 GiB; 32 MiB with `receive: af_xdp`.
+    /// default 125 ms of the stream, but at least 32 MiB and at most 512 MiB; 32 MiB with `receive: af_xdp`.
     pub receive_buffer_bytes: Option<usize>,
     /// Ends the stream after this long without data.
     pub finish_after_seconds: Option<f64>,

@@ -1,11 +1,11 @@
 //! Checks of a flowgraph against this machine.
 
-use super::{Check, disk, flags_allow_multicast, read};
+use super::{Check, disk, flags_allow_multicast};
 use crate::units;
 use fxgraph::flowgraph::{Memory, Plan, PlannedBlock, Thread, available_on};
 use fxgraph::{DeviceName, cuda};
-use fxgraph_blocks::io::spead::address;
 use fxgraph_blocks::io::spead::interface::{Interface, NoInterface};
+use fxgraph_blocks::io::spead::{address, sockets};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 /// Checks what `plan` needs on this machine.
 pub fn checks(plan: &Plan, cores: usize) -> Vec<Check> {
     let mut checks = vec![threads(plan, cores), memory(plan)];
+    checks.extend(hosts(plan));
     checks.extend(gpus(plan));
     checks.extend(interfaces(plan));
     checks.extend(routes(plan));
@@ -22,6 +23,14 @@ pub fn checks(plan: &Plan, cores: usize) -> Vec<Check> {
     checks.extend(receive_buffers(plan));
     checks.extend(directories(plan));
     checks
+}
+
+/// A flowgraph of several hosts, of which this machine is one at most.
+fn hosts(plan: &Plan) -> Option<Check> {
+    plan.hosts.as_ref()?;
+    let found = "all parts are checked against this machine, without the streams between them";
+    let fix = "check each part on its host: `fxgraph deploy` writes the flowgraph of each";
+    Some(Check::advice("hosts", found, fix))
 }
 
 /// Names of blocks, at most three.
@@ -44,7 +53,9 @@ fn number(block: &PlannedBlock, parameter: &str) -> Option<u64> {
 fn threads(plan: &Plan, cores: usize) -> Check {
     let of_block = |block: &PlannedBlock| {
         let own = u64::from(matches!(block.thread, Thread::Own { .. }));
-        number(block, "threads").map_or(own, |threads| threads.max(own))
+        let inside = number(block, "threads").filter(|_| block.device == DeviceName::Cpu);
+        let inside = inside.map(|threads| if threads == 0 { cores as u64 } else { threads });
+        own.max(inside.unwrap_or(0))
     };
     let threads: u64 = plan.blocks.iter().map(of_block).sum();
     let found = format!("{cores} for {threads} threads of blocks, and the shared ones");
@@ -205,19 +216,21 @@ fn port(address: SocketAddrV4, block: &str) -> Check {
     }
 }
 
-/// The largest receive buffer of a socket, against the limit of the kernel.
+/// The largest receive buffer of a socket, against what the kernel gives this process.
 fn receive_buffers(plan: &Plan) -> Option<Check> {
     let asked = plan
         .blocks
         .iter()
-        .filter(|block| !block.resources.binds.is_empty() || !block.resources.sockets.is_empty());
+        .filter(|block| !block.resources.binds.is_empty() || !block.resources.sockets.is_empty())
+        // The kernel does not limit the memory of these queues.
+        .filter(|block| !block.resources.binds.iter().any(|bind| bind.starts_with("AF_XDP")));
     let asked =
         asked.filter_map(|block| Some((number(block, "receive_buffer_bytes")?, &block.name)));
     let (bytes, block) = asked.max()?;
-    let limit: u64 = read("/proc/sys/net/core/rmem_max")?.parse().ok()?;
-    let [wanted, most] = [bytes, limit].map(|bytes| units::bytes(bytes as f64));
-    let found = format!("{wanted} for each socket of `{block}`, net.core.rmem_max = {most}");
-    if bytes <= limit || rustix::process::geteuid().is_root() {
+    let granted = sockets::granted_buffer(usize::try_from(bytes).ok()?).ok()? as u64;
+    let [wanted, given] = [bytes, granted].map(|bytes| units::bytes(bytes as f64));
+    let found = format!("{wanted} for each socket of `{block}`, the kernel gives {given}");
+    if bytes <= granted {
         return Some(Check::good("receive buffer", found));
     }
     let fix = format!(
@@ -304,6 +317,21 @@ mod tests {
         assert_eq!(state_of(&checks, "interface nosuch0"), State::Problem);
         assert_eq!(state_of(&checks, "CPU cores"), State::Advice);
         assert!(checks.iter().all(|check| (check.state == State::Good) == check.fix.is_empty()));
+    }
+
+    #[test]
+    fn receive_buffer_is_what_a_socket_gets() {
+        let with = |bytes: u64| {
+            let text = format!(
+                "flowgraph: checked\nblocks:\n  in:\n    kind: spead_source\n    parameters: {{stream: digitiser, \
+                 addresses: [\"127.0.0.1:7148\"], adc_sample_rate_hz: 1000000, receive_buffer_bytes: {bytes}}}\n"
+            );
+            let loaded = load_text("checked.yaml", &text, &[], &fxgraph_blocks::kinds());
+            receive_buffers(&loaded.result.unwrap()).unwrap().state
+        };
+        assert_eq!(with(65536), State::Good);
+        // More than any socket can have, also with all rights.
+        assert_eq!(with(1 << 30), State::Advice);
     }
 
     #[test]
