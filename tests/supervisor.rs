@@ -29,19 +29,26 @@ impl Site {
     fn new(fails: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for directory in ["slurm/calls", "slurm/jobs", "slurm/steps", "bin", "array/parts"] {
+        for directory in ["slurm/calls", "slurm/jobs", "slurm/steps", "bin"] {
             fs::create_dir_all(folder.path().join(directory)).unwrap();
         }
         for command in COMMANDS.iter().chain(&["sleep"]) {
             let fake = root.join("../tests/slurm/fake.sh").canonicalize().unwrap();
             symlink(fake, folder.path().join("bin").join(command)).unwrap();
         }
-        let script = folder.path().join("array/array.sh");
-        fs::copy(root.join("deploy/array.sh"), &script).unwrap();
+        let site = Self { folder, fails: fails.to_owned() };
+        site.deploy("array", PARTS);
+        site
+    }
+
+    /// Writes the files of an array to `directory`.
+    fn deploy(&self, directory: &str, parts: &str) {
+        let script = self.path(directory).join("array.sh");
+        fs::create_dir_all(self.path(directory).join("parts")).unwrap();
+        fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/array.sh"), &script).unwrap();
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-        fs::write(folder.path().join("array/parts.sh"), PARTS).unwrap();
-        fs::write(folder.path().join("array/token"), "0123456789abcdef\n").unwrap();
-        Self { folder, fails: fails.to_owned() }
+        fs::write(self.path(directory).join("parts.sh"), parts).unwrap();
+        fs::write(self.path(directory).join("token"), "0123456789abcdef\n").unwrap();
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -49,8 +56,12 @@ impl Site {
     }
 
     fn script(&self, arguments: &[&str]) -> Command {
+        self.script_of("array", arguments)
+    }
+
+    fn script_of(&self, directory: &str, arguments: &[&str]) -> Command {
         let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
-        let mut command = Command::new(self.path("array/array.sh"));
+        let mut command = Command::new(self.path(directory).join("array.sh"));
         command.args(arguments).env("PATH", path).env("FAKE", self.path("slurm"));
         command.env("FAIL", &self.fails).stdin(Stdio::null());
         command
@@ -171,4 +182,57 @@ fn each_command_of_slurm_may_fail_once_at_each_call() {
         }
     });
     assert!(calls.len() > 50, "{calls:?}");
+}
+
+/// The live values that the part `file` of `directory` begins with when it is started again.
+fn values(site: &Site, directory: &str, file: &str) -> Option<String> {
+    let text = fs::read_to_string(site.path(directory).join(format!("state/{file}.json"))).ok()?;
+    Path::new(text.trim()).file_name()?.to_str().map(str::to_owned)
+}
+
+#[test]
+fn state_file_of_a_takeover_is_not_kept_and_that_of_other_parts_goes_along() {
+    let site = Site::new("");
+    let supervisor = site.start();
+    let of = |directory: &str, file: &str| values(&site, directory, file);
+    let array = || Some("array".to_owned());
+    assert_eq!((of("array", "a"), of("array", "b")), (array(), array()));
+
+    // The sinks of a version that has failed to take over are disabled.
+    site.deploy("failing", &PARTS.replace("program='true'", "program='false'"));
+    let failing = site.path("failing").display().to_string();
+    let output = site.script(&["update", &failing]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("the takeover has failed"), "{said}");
+    assert_eq!((of("failing", "a"), of("array", "a")), (None, array()), "{said}");
+
+    // A takeover ends the old process, whose sinks are disabled.
+    let program = site.path("bin/takeover");
+    fs::write(&program, "#!/bin/sh\ngrep -l ' 7001 ' \"$FAKE\"/steps/* | xargs rm\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    site.deploy("new", &PARTS.replace("program='true'", "program='takeover'"));
+    fs::create_dir(site.path("new/state")).unwrap();
+    for part in ["a", "b"] {
+        // Of an earlier time in which this directory had the array.
+        fs::write(site.path("new/state").join(format!("{part}.json")), "/stale\n").unwrap();
+    }
+    let log = fs::File::create(site.path("log")).unwrap();
+    let new = site.path("new").display().to_string();
+    let mut update = site.script(&["update", &new, "--only", "a"]);
+    update.stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
+    let update = update.spawn().unwrap();
+    let began = Instant::now();
+    while !fs::read_to_string(site.path("log")).unwrap().contains("updated 1 parts") {
+        let said = || fs::read_to_string(site.path("log")).unwrap();
+        assert!(began.elapsed() < LIMIT && !said().contains("not updated"), "{}", said());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!((of("array", "a"), of("new", "a")), (None, Some("new".to_owned())));
+    let restarted = site.script_of("new", &["restart", "b"]).output().unwrap();
+    assert!(restarted.status.success(), "{}", String::from_utf8_lossy(&restarted.stderr));
+    assert_eq!((of("array", "b"), of("new", "b")), (None, array()), "b goes on as it was");
+    let stopped = site.script_of("new", &["stop"]).output().unwrap();
+    assert!(stopped.status.success(), "{}", String::from_utf8_lossy(&stopped.stderr));
+    kill(update);
+    kill(supervisor);
 }

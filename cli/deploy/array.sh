@@ -116,6 +116,15 @@ place() {
   return 1
 }
 
+# Removes the live values of the part with file $2 in directory $1.
+forget_values() { rm -f "$1/state/$2.json" "$1/run/$2.state_from"; }
+# Takes the live values of the part with file $1 from where its last process has kept them.
+fetch_values() {
+  local from; from=$(read_file "run/$1.state_from") || return
+  if [ -e "$from" ]; then mv "$from" "state/$1.json"; else rm -f "state/$1.json"; fi
+  rm -f "run/$1.state_from"
+}
+
 # Keeps part $1 running. The first process waits to be started in order, later ones start at once. An update gives parts
 # away (`away`: the directory that has the part), and starts new versions (`beside`: host, port and flowgraph).
 supervise() {
@@ -125,6 +134,8 @@ supervise() {
     # `ended` is that of an earlier process as long as `beside` exists.
     if [ -e "run/$f.beside" ] && rm -f "run/$f.ended" && mv "run/$f.beside" "run/$f.begun" 2>/dev/null; then
       read -r host at yaml <"run/$f.begun"
+      # The flowgraph that takes over has its values from its file and from the old process.
+      forget_values . "$f"
       hold=--hold-once
       job=$(answer job_of "${class[i]}") || { put "run/$f.ended" 1; continue; }
     elif [ -e "run/$f.away" ]; then
@@ -139,6 +150,7 @@ supervise() {
       rm -f "run/$f.again"
       placed=$(place "$i") || { sleep 2; continue; }
       read -r job host <<<"$placed"
+      fetch_values "$f"
     fi
     address=$(answer address_of "$host") || address=$host
     step=$f-$(date +%s%N)
@@ -150,7 +162,9 @@ supervise() {
       >>"log/$f.log" 2>&1 </dev/null 9>&-
     code=$?; hold=
     [ -e run/stop ] && break
-    if [ -e "run/$f.away" ]; then put "run/$f.ended" "$code"; continue; fi
+    # During an update its sinks may be disabled for the takeover, which must not be so when it is started again. After the
+    # update, another directory fetches its values.
+    if [ -e "run/$f.away" ]; then is_current && forget_values . "$f"; put "run/$f.ended" "$code"; continue; fi
     [ -e "run/$f.again" ] && continue
     # With --no-kill srun returns 0 also if the host has failed.
     case $code in
@@ -384,8 +398,8 @@ take_over() {
   if [ $code = 0 ]; then
     rm -f "$to/run/$f.away"
     end_step "$i" "$from" 20
-    # Its sinks are disabled, which must not be so when it is started again.
-    rm -f "$from/state/$f.json"
+    # For a process of an earlier supervisor.
+    forget_values "$from" "$f"
     return 0
   fi
   why="the takeover has failed"
@@ -439,7 +453,7 @@ update_from() {
       f=${file[i]}
       [ "${level[i]}" = "$l" ] || continue
       # An update that was killed has given it to this directory already.
-      [ "$(read_file "$old/run/$f.away")" = "$PWD" ] && { moved=("$i" "${moved[@]}"); continue; }
+      [ "$(read_file "$old/run/$f.away")" = "$PWD" ] && { moved=("$i" "${moved[@]}"); forget_values "$old" "$f"; continue; }
       changed=; is_same_part "$i" "$old" || changed=1
       [ ${#only[@]} -gt 0 ] && { changed=; [[ " ${only[*]} " == *" ${name[i]} "* ]] && changed=1; }
       [ -n "$changed" ] && order+=("$i")
@@ -486,7 +500,7 @@ $PWD gives others the new version, and the time that this takes is missing in th
     for j in "${moved[@]}"; do interrupted=; take_back "$j" "$old"; done
     : >run/stop; end=$((SECONDS + 60))
     while [ -n "$(jobs -rp)" ] && [ $SECONDS -lt $end ]; do sleep 0.5; done
-    rm -f run/*.away run/*.host run/*.address run/*.step run/jobs run/peer "$old/run/peer" "$old"/parts/*.before.yaml
+    rm -f run/*.away run/*.host run/*.address run/*.step run/*.state_from run/jobs run/peer "$old/run/peer" "$old"/parts/*.before.yaml
     fail "not updated: ${name[i]}: $other. The array goes on as it was, from $old"
   fi
   # The supervisors in the old directory end with their processes.
@@ -494,11 +508,12 @@ $PWD gives others the new version, and the time that this takes is missing in th
   for i in "${!name[@]}"; do
     [ -e "run/${file[i]}.away" ] || continue
     adopt "$i" "$old"
+    [ -e "run/${file[i]}.state_from" ] || put "run/${file[i]}.state_from" "$old/state/${file[i]}.json"
     [ -e "$old/run/${file[i]}.over" ] && : >"run/${file[i]}.over"
     put "$old/run/${file[i]}.away" "$PWD"
     rm -f "run/${file[i]}.away"
   done
-  rm -f "$old"/run/*.host "$old"/run/*.address "$old"/run/*.step "$old"/parts/*.before.yaml
+  rm -f "$old"/run/*.host "$old"/run/*.address "$old"/run/*.step "$old"/run/*.state_from "$old"/parts/*.before.yaml
   exec 6>&- 7>&-
   trap - INT TERM HUP
   say "updated ${#moved[@]} parts; the array runs from $PWD"
@@ -511,10 +526,10 @@ is_same_part() {
     cmp -s <(blocks_of "$2/parts/${file[$1]}.yaml") <(blocks_of "parts/${file[$1]}.yaml")
 }
 
-# Copies where part $1 of directory $2 runs.
+# Copies where part $1 of directory $2 runs, and keeps its live values.
 adopt() {
   local key text
-  for key in host address step; do
+  for key in host address step state_from; do
     text=$(read_file "$2/run/${file[$1]}.$key") && put "run/${file[$1]}.$key" "$text"
   done
 }

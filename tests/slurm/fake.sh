@@ -1,10 +1,11 @@
 #!/bin/bash
 # Replaces squeue, sinfo, scontrol, salloc, scancel and srun on hosts h0 and h1, the parts' servers (curl), and `sleep`,
-# by the name of the call. Jobs and steps are files in $FAKE. Call number N of command COMMAND
+# by the name of the call. Jobs and steps are files in $FAKE, and live values the directory of the process that had them. Call number N of command COMMAND
 # fails if $FAIL is `COMMAND N`, as every command does while the controller of Slurm starts again.
 set -u
 me=${0##*/}
 [ "$me" = sleep ] && exec /bin/sleep 0.05
+here=$PWD
 cd "$FAKE" || exit 9
 exec 3>lock; flock 3
 n=$(($(cat "calls/$me" 2>/dev/null || echo 0) + 1)); echo $n >"calls/$me.new"; mv "calls/$me.new" "calls/$me"
@@ -36,6 +37,8 @@ srun)
   [ -e "jobs/$job" ] || exit 1
   state=running; [[ " $* " == *" --hold-once "* ]] && state=prepared
   echo "$(after -J "$@") $port $state" >"steps/$job.$n"
+  # A process that keeps live values writes them to its state file, unless it begins with those there.
+  values=$here/$(after --state "$@"); [ -e "$values" ] || echo "$here" >"$values"
   flock -u 3
   while [ -e "steps/$job.$n" ]; do /bin/sleep 0.02; done ;;
 curl)
