@@ -269,3 +269,22 @@ fn values_with_timestamps_return_if_the_stream_still_counts_alike_and_expire_oth
     sender.kill().unwrap();
     sender.wait().unwrap();
 }
+
+#[test]
+fn flowgraph_of_another_name_leaves_a_file_with_which_the_next_run_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = start(folder.path(), "1.0");
+    let other = flowgraph("2.0").replace("flowgraph: kept", "flowgraph: other");
+    let headers = [("Content-Type", "application/yaml")];
+    let path = "/api/v1/flowgraph?restart=true";
+    let answer = request(program.address, "PUT", path, &headers, other.as_bytes());
+    assert_eq!(answer.status, 202, "{answer:?}");
+    while program.get("/api/v1/flowgraph").json()["name"] != "other" {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    until_saved(&program);
+    kill(program);
+    let program = start(folder.path(), "1.0");
+    assert_eq!(block(&program, "f")["parameters"]["gains"], 2.0);
+    kill(program);
+}

@@ -132,7 +132,8 @@ impl Control {
     pub fn live_state(&self) -> Option<State> {
         let (mut values, mut streams) = (self.settings(), self.streams());
         let inner = self.0.kept.lock();
-        inner.authored.as_ref()?;
+        // The values refer to the file, which a flowgraph of another name may have replaced meanwhile.
+        let name = inner.authored.as_ref()?.name.clone();
         let is_set = |waiting: &&LiveSetting| values.iter().any(|set| is_same(set, waiting));
         let waiting: Vec<_> =
             inner.waiting.iter().filter(|waiting| !is_set(waiting)).cloned().collect();
@@ -142,7 +143,7 @@ impl Control {
         streams.extend(were.filter(|were| waiting.iter().any(|v| counts_as(v, were))).cloned());
         values.extend(waiting);
         streams.retain(|stream| values.iter().any(|value| counts_as(value, stream)));
-        Some(State::new(&self.plan().name, values, streams))
+        Some(State::new(&name, values, streams))
     }
 
     /// Live values of the flowgraph that its file does not have.
