@@ -254,7 +254,7 @@ fn hangup_applies_the_edited_file_to_all_parts_or_to_none() {
     fs::write(&file, &rejected).unwrap();
     signal("-HUP", program.id());
     let said = until(&mut stderr, "part `b`: it needs a restart");
-    assert!(said.contains("`pair.yaml` was not applied: no part has changed"), "{said}");
+    assert!(said.contains("`pair.yaml` was not applied: the parts continue unchanged"), "{said}");
     assert_eq!(signals(), "wgn(0.2)");
     assert_eq!(get("/api/v1/flowgraph")["scheduled"], serde_json::json!([]));
     fs::write(&file, "flowgraph: [").unwrap();

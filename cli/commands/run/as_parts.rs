@@ -1,7 +1,7 @@
 //! `fxgraph run --as-parts`: each part of a flowgraph with hosts as a process of this machine.
 
 use super::child::Child;
-use super::reload_parts;
+use super::reload_parts::{self, NotApplied};
 use crate::client::with_help;
 use crate::commands::fleet::find;
 use crate::deploy::processes;
@@ -309,10 +309,18 @@ impl Run<'_> {
         let (name, loopback) = (self.target.file.display(), Loopback { port: self.port });
         match reload_parts::reload(self.target, loopback, &self.parts, self.terminal) {
             Ok(text) => self.terminal.note(&format!("applied `{name}`: {text}")),
-            Err(text) => {
-                let text = text.trim_end();
-                self.terminal
-                    .warning(&format!("`{name}` was not applied: no part has changed\n{text}"));
+            Err(NotApplied { why, left }) if left.is_empty() => {
+                let why = why.trim_end();
+                let text = format!("`{name}` was not applied: the parts continue unchanged\n{why}");
+                self.terminal.warning(&text);
+            }
+            Err(NotApplied { why, left }) => {
+                let rule = format!("`{name}` was not applied to all parts\n{}", why.trim_end());
+                let left = left.join("\n");
+                let text =
+                    format!("{rule}\nthese parts may have it, and cannot take it back:\n{left}");
+                let help = "send SIGHUP again, or start the program again";
+                self.terminal.warning(&with_help(&text, [help]));
             }
         }
     }

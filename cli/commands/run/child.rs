@@ -162,6 +162,11 @@ impl Child {
         answer
     }
 
+    /// A client for requests that change its flowgraph, which may take as long as frames do.
+    pub fn client_for_changes(&self) -> Option<Result<Client, Failure>> {
+        self.url.as_ref().map(|url| Connection::to(url).client())
+    }
+
     /// Why its server did not answer the last request, to be added to a text; empty if it did.
     pub fn last_answer(&self) -> String {
         let silence = self.silence.borrow();

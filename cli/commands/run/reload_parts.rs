@@ -30,14 +30,26 @@ struct Changed<'a> {
     update: UpdateInfo,
 }
 
-/// Applies the file of `target` to the parts `children`, which use the port of `loopback`; returns what was done, or why
-/// no part has changed.
+/// Reason why the file was not applied to all parts.
+pub struct NotApplied {
+    pub why: String,
+    /// Parts that have the new flowgraph nevertheless, or may have it, with the reasons.
+    pub left: Vec<String>,
+}
+
+impl From<String> for NotApplied {
+    fn from(why: String) -> Self {
+        Self { why, left: Vec::new() }
+    }
+}
+
+/// Applies the file of `target` to the parts `children`, which use the port of `loopback`; returns what was done.
 pub fn reload(
     target: &Target,
     loopback: Loopback,
     children: &[Child],
     terminal: &Terminal,
-) -> Result<String, String> {
+) -> Result<String, NotApplied> {
     let hosts = read(target, loopback, terminal)?;
     let same_names = hosts.len() == children.len();
     let pairs = hosts.iter().map(|host| {
@@ -45,7 +57,9 @@ pub fn reload(
         Some((child, host))
     });
     let pairs: Option<Vec<_>> = pairs.collect();
-    let pairs = pairs.filter(|_| same_names).ok_or("the hosts differ, which needs a restart")?;
+    let pairs = pairs
+        .filter(|_| same_names)
+        .ok_or_else(|| "the hosts differ, which needs a restart".to_owned())?;
     let (mut changed, mut rejected) = (Vec::new(), Vec::new());
     for (child, host) in pairs {
         match dry_run(child, &host.part.yaml) {
@@ -55,7 +69,7 @@ pub fn reload(
         }
     }
     if !rejected.is_empty() {
-        return Err(rejected.join("\n"));
+        return Err(rejected.join("\n").into());
     }
     if changed.is_empty() {
         return Ok("no block differs".to_owned());
@@ -95,8 +109,8 @@ fn read(target: &Target, loopback: Loopback, terminal: &Terminal) -> Result<Vec<
 
 /// Asks the server of a part.
 fn ask<T>(child: &Child, ask: impl FnOnce(&Client) -> Result<T, Failure>) -> Result<T, String> {
-    let answer = child.ask(ask).ok_or("it has no server")?;
-    answer.map_err(|failure| failure.first_line())
+    let client = child.client_for_changes().ok_or("it has no server")?;
+    client.and_then(|client| ask(&client)).map_err(|failure| failure.first_line())
 }
 
 /// Changes of a part by the flowgraph `yaml`, without making them; the error says why it cannot be applied.
@@ -122,7 +136,7 @@ fn values(update: &UpdateInfo) -> Value {
 }
 
 /// Sets live parameters of the parts at one timestamp, which is returned; `None` if they have none in common.
-fn set_at_once(changed: &[Changed<'_>]) -> Result<Option<u64>, String> {
+fn set_at_once(changed: &[Changed<'_>]) -> Result<Option<u64>, NotApplied> {
     let mut prepared: Vec<(&Child, PreparedUpdate)> = Vec::new();
     for part in changed {
         let values = values(&part.update);
@@ -133,7 +147,7 @@ fn set_at_once(changed: &[Changed<'_>]) -> Result<Option<u64>, String> {
             Ok(update) => prepared.push((part.child, update)),
             Err(why) => {
                 undo(&prepared);
-                return Err(format!("part `{}`: {why}", part.child.name()));
+                return Err(of_part(part.child, &why).into());
             }
         }
     }
@@ -141,12 +155,14 @@ fn set_at_once(changed: &[Changed<'_>]) -> Result<Option<u64>, String> {
         undo(&prepared);
         return Ok(None);
     };
-    for (child, update) in &prepared {
+    for (index, (child, update)) in prepared.iter().enumerate() {
         let path = format!("/api/v1/updates/{}/commit?at={at}", update.id);
         let made = ask(child, |client| client.send::<Retuned>(Method::POST, &path, None));
         if let Err(why) = made {
-            undo(&prepared);
-            return Err(format!("part `{}`: {why}", child.name()));
+            undo(&prepared[index + 1..]);
+            // Without an answer, this part may have taken the values, too.
+            let left = undo(&prepared[..=index]);
+            return Err(NotApplied { why: of_part(child, &why), left });
         }
     }
     Ok(Some(at))
@@ -166,40 +182,44 @@ fn common_timestamp(prepared: &[(&Child, PreparedUpdate)]) -> Option<u64> {
     Some(newest.saturating_add((LEAD_SECONDS * rate).ceil() as u64))
 }
 
-/// Cancels prepared updates, and takes those back that were committed.
-fn undo(prepared: &[(&Child, PreparedUpdate)]) {
-    for (child, update) in prepared {
+/// Cancels prepared updates, and takes those back that were committed; returns the failures. A prepared update that
+/// cannot be cancelled ends by itself.
+fn undo(prepared: &[(&Child, PreparedUpdate)]) -> Vec<String> {
+    let undone = prepared.iter().map(|(child, update)| {
         let path = format!("/api/v1/updates/{}", update.id);
-        // An update that cannot be cancelled ends by itself.
-        let _ = ask(child, |client| client.send::<Value>(Method::DELETE, &path, None));
-    }
+        let undone = ask(child, |client| client.send::<Value>(Method::DELETE, &path, None));
+        undone.map_err(|why| of_part(child, &why))
+    });
+    undone.filter_map(Result::err).collect()
 }
 
-/// Updates the parts one after the other; if one fails, the others get their flowgraphs back.
-fn apply(changed: &[Changed<'_>]) -> Result<(), String> {
+fn of_part(child: &Child, why: &str) -> String {
+    format!("part `{}`: {why}", child.name())
+}
+
+/// Updates the parts one after the other; if one fails, all get their flowgraphs back.
+fn apply(changed: &[Changed<'_>]) -> Result<(), NotApplied> {
     let mut before: Vec<(&Child, String)> = Vec::new();
-    for part in changed {
-        let name = part.child.name();
-        let put = |yaml: &str| {
-            let yaml = yaml.to_owned();
-            ask(part.child, |client| client.replace_flowgraph(FLOWGRAPH, yaml).map(drop))
-        };
-        let was = ask(part.child, |client| client.get::<FlowgraphPage>(FLOWGRAPH));
-        let made = was.and_then(|was| put(part.yaml).map(|()| was.resolved_yaml));
-        match made {
-            Ok(yaml) => before.push((part.child, yaml)),
-            Err(why) => {
-                let mut text = format!("part `{name}`: {why}");
-                for (child, yaml) in before.into_iter().rev() {
-                    let back =
-                        ask(child, |client| client.replace_flowgraph(FLOWGRAPH, yaml).map(drop));
-                    if let Err(why) = back {
-                        text += &format!("\npart `{}` keeps the update: {why}", child.name());
-                    }
-                }
-                return Err(text);
-            }
+    for Changed { child, yaml, .. } in changed {
+        let was = ask(child, |client| client.get::<FlowgraphPage>(FLOWGRAPH));
+        let made = was.and_then(|was| {
+            // Without an answer, this part may have been updated, too.
+            before.push((child, was.resolved_yaml));
+            replace(child, (*yaml).to_owned())
+        });
+        if let Err(why) = made {
+            let back = before
+                .into_iter()
+                .rev()
+                .map(|(child, yaml)| replace(child, yaml).map_err(|why| of_part(child, &why)));
+            let left = back.filter_map(Result::err).collect();
+            return Err(NotApplied { why: of_part(child, &why), left });
         }
     }
     Ok(())
+}
+
+/// Replaces the flowgraph of a part, and waits for the result.
+fn replace(child: &Child, yaml: String) -> Result<(), String> {
+    ask(child, |client| client.replace_flowgraph(FLOWGRAPH, yaml).map(drop))
 }
