@@ -189,9 +189,17 @@ impl<const IS_WRITTEN: bool> JsonSchema for FilePath<IS_WRITTEN> {
 
 /// A parameter with code that a block executes: the path of a file or of a program, or the text of a program. Clients
 /// may give only code that the running flowgraph names already, also below directories that they may write to: they could
-/// otherwise run the files that they write there. Clients on this machine may also give files below the directory for code.
+/// otherwise run the files that they write there. Clients on this machine may also give files below the directory for code,
+/// which are opened below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Executed<const IS_PATH: bool>(String);
+pub struct Executed<const IS_PATH: bool>(ReadPath);
+
+impl ExecutedPath {
+    /// See [`Files::open`].
+    pub fn open(&self) -> io::Result<File> {
+        self.0.open()
+    }
+}
 
 /// A parameter that names a file which the block executes.
 pub type ExecutedPath = Executed<true>;
@@ -208,15 +216,14 @@ impl<const IS_PATH: bool> Deref for Executed<IS_PATH> {
 
 impl<const IS_PATH: bool> From<&str> for Executed<IS_PATH> {
     fn from(text: &str) -> Self {
-        Self(text.to_owned())
+        Self(text.into())
     }
 }
 
 impl<'de, const IS_PATH: bool> Deserialize<'de> for Executed<IS_PATH> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let name = NAMES[2 + usize::from(IS_PATH)];
-        let text = from.deserialize_newtype_struct(name, Named::<false>)?;
-        Ok(Self(text.text))
+        from.deserialize_newtype_struct(name, Named).map(Self)
     }
 }
 
@@ -262,6 +269,8 @@ struct Clients {
     included: BTreeSet<PathBuf>,
     /// Whether the client is on this machine, so that it may run files below the directory for code.
     may_execute: bool,
+    /// Files below the directory for code that clients on this machine have put into the running flowgraph.
+    code: BTreeSet<String>,
 }
 
 /// Directories below which clients may name files; `None` allows no files.
@@ -287,8 +296,8 @@ const IN_FILE: &str = "put the block, or a `shadow` with the code, into the flow
                        again; or put the code into a file below the directory of `fxgraph run --code DIR`";
 const NO_CODE: &str = "start the program with `fxgraph run --code DIR`, which allows clients on this machine to run files \
                        below DIR, or put the block, or a `shadow` with the code, into the flowgraph file";
-const CODE_PATH: &str = "give the path of a file below that directory, absolute or relative to the working directory of the \
-                         program";
+const CODE_PATH: &str = "give the path of a file below that directory, without `..` and links from elsewhere, absolute or \
+                         relative to the working directory of the program";
 
 fn unknown_code(text: &str, help: &'static str) -> NotAllowed {
     let message =
@@ -327,6 +336,7 @@ impl FileAccess {
             folder,
             included,
             may_execute: false,
+            code: BTreeSet::new(),
         }))))
     }
 
@@ -344,8 +354,14 @@ impl FileAccess {
         Self(Some(Arc::new(Rule::Clients(clients))))
     }
 
+    /// Whether clients may run files below a directory.
+    #[must_use]
+    pub fn has_code(&self) -> bool {
+        self.limits().is_some_and(|clients| clients.allowed.code.is_some())
+    }
+
     /// This access, in which all clients may also name the files with code that are noted in `notes`, because a client on
-    /// this machine has put them into the running flowgraph.
+    /// this machine has put them into the running flowgraph. They are checked each time nevertheless.
     #[must_use]
     pub fn with_code_of(&self, notes: &Self) -> Self {
         let (Some(clients), Some(Rule::Noted(noted))) = (self.limits(), notes.0.as_deref()) else {
@@ -354,7 +370,7 @@ impl FileAccess {
         let mut clients = clients.clone();
         let noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
         let code = noted.iter().filter(|(usage, _)| *usage == FileUse::ExecuteFile);
-        clients.authored.extend(code.cloned());
+        clients.code.extend(code.map(|(_, text)| text.clone()));
         Self(Some(Arc::new(Rule::Clients(clients))))
     }
 
@@ -395,7 +411,7 @@ impl FileAccess {
             FileUse::Read => ("read", &allowed.read),
             FileUse::Write => ("write", &allowed.write),
             FileUse::Execute => return Err(unknown_code(text, IN_FILE)),
-            FileUse::ExecuteFile => return self.check_code(text).map(|()| None),
+            FileUse::ExecuteFile => return self.check_code(text),
         };
         let Some((files, root)) = files.as_ref().and_then(|files| Some((files, files.root()?)))
         else {
@@ -423,25 +439,27 @@ impl FileAccess {
     }
 
     /// Checks the file `text` with code, a path as in the flowgraph file.
-    fn check_code(&self, text: &str) -> Result<(), NotAllowed> {
-        let Some(clients) = self.limits() else { return Ok(()) };
-        let Some(root) = clients.allowed.code.as_ref().and_then(Files::root) else {
+    fn check_code(&self, text: &str) -> Result<Option<[String; 2]>, NotAllowed> {
+        let Some(clients) = self.limits() else { return Ok(None) };
+        let code = clients.allowed.code.as_ref();
+        let Some((files, root)) = code.and_then(|files| Some((files, files.root()?))) else {
             return Err(unknown_code(text, NO_CODE));
         };
-        if !clients.may_execute {
+        if !clients.may_execute && !clients.code.contains(text) {
             return Err(unknown_code(text, "send the request from the machine of the flowgraph"));
         }
-        // Links and `..` are followed: the file itself must be there.
-        match Path::new(text).canonicalize() {
-            Ok(path) if path.starts_with(root) && path.is_file() => Ok(()),
-            Ok(_) => {
-                let message = format!("`{text}` is no file below the directory of `--code`");
-                Err(NotAllowed { message, help: CODE_PATH })
-            }
-            Err(error) => {
-                let message = format!("`{text}` cannot be used: {error}");
-                Err(NotAllowed { message, help: CODE_PATH })
-            }
+        let refused = |message| NotAllowed { message, help: CODE_PATH };
+        let cannot = |error| refused(format!("`{text}` cannot be used: {error}"));
+        // Links from elsewhere are not followed: whoever made them could let them lead to other files later.
+        let path = std::path::absolute(text).map_err(cannot)?;
+        let is_plain = path.components().all(|step| step != Component::ParentDir);
+        if !is_plain || !path.starts_with(root) || text.contains('\0') {
+            return Err(refused(format!("`{text}` is no file below the directory of `--code`")));
+        }
+        files.open(&path).map_err(cannot)?;
+        match [&path, root].map(Path::to_str) {
+            [Some(path), Some(root)] => Ok(Some([path.to_owned(), root.to_owned()])),
+            _ => Err(refused(format!("`{text}` must be UTF-8 text as an absolute path"))),
         }
     }
 
@@ -544,16 +562,30 @@ mod tests {
         let check = |access: &FileAccess, name: &str| {
             access.check(FileUse::ExecuteFile, &path(name)).map_err(|error| error.message)
         };
-        for good in ["code/flagger.py", "code/../code/flagger.py", "inwards.py"] {
-            assert_eq!(check(&local, good), Ok(None), "{good}");
+        symlink(code.join("flagger.py"), code.join("other.py")).unwrap();
+        for good in ["code/flagger.py", "code/other.py"] {
+            assert_eq!(check(&local, good), Ok(Some([path(good), path("code")])), "{good}");
             assert!(
                 check(&network, good).unwrap_err().starts_with("clients may not run"),
                 "{good}"
             );
         }
-        for bad in ["outside.py", "code/link.py", "code/../outside.py", "code/none.py", "code"] {
+        let notes = FileAccess::noted();
+        let bad = ["outside.py", "code/link.py", "code/../outside.py", "code/none.py", "code"];
+        for bad in bad.into_iter().chain(["inwards.py", "code/../code/flagger.py"]) {
             assert!(check(&local, bad).is_err(), "{bad}");
+            assert!(check(&notes, bad).is_ok());
         }
+        // What a client of this machine has put into the flowgraph is checked again.
+        assert!(check(&notes, "code/flagger.py").is_ok());
+        let later = network.with_code_of(&notes);
+        assert!(
+            check(&later, "code/flagger.py").is_ok() && check(&later, "code/other.py").is_err()
+        );
+        assert!(check(&later, "inwards.py").is_err() && check(&later, "outside.py").is_err());
+        std::fs::remove_file(code.join("flagger.py")).unwrap();
+        symlink(root.join("outside.py"), code.join("flagger.py")).unwrap();
+        assert!(check(&later, "code/flagger.py").is_err());
         let text = local.check(FileUse::Execute, &path("code/flagger.py"));
         assert!(text.is_err(), "only files: an interpreter and the text of a program are none");
     }

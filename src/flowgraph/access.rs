@@ -60,8 +60,10 @@ impl Plan {
     #[must_use]
     pub fn with_access_after(mut self, before: &Self, client: Client, registry: &Registry) -> Self {
         self.access = match client {
-            Client::Local => before.access.with_code_of(&self.notes(registry)),
-            Client::Any => before.access.clone(),
+            Client::Local if before.access.has_code() => {
+                before.access.with_code_of(&self.notes(registry))
+            }
+            _ => before.access.clone(),
         };
         self
     }

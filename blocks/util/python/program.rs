@@ -1,6 +1,7 @@
 //! The program of a block: its text, the class in it, and the interpreter that runs it.
 
 use super::{FILE_LIMIT_BYTES, Python};
+use fxgraph::access::ExecutedPath;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Refusal};
 use std::io::Read;
@@ -74,10 +75,10 @@ impl Program {
     }
 }
 
-fn text_of(path: &str) -> Result<String, String> {
+fn text_of(file: &ExecutedPath) -> Result<String, String> {
     let said = |error: std::io::Error| error.to_string();
     // Not a pipe, which could make the reader wait.
-    let file = fxgraph::files::Files::default().open(Path::new(path)).map_err(said)?;
+    let file = file.open().map_err(said)?;
     let mut text = String::new();
     file.take(FILE_LIMIT_BYTES + 1).read_to_string(&mut text).map_err(said)?;
     if text.len() as u64 > FILE_LIMIT_BYTES {
