@@ -89,9 +89,9 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
-    /// Offers the shadow new values of its live parameters.
-    pub fn offer(&self, change: Change) {
-        self.link.offer(change);
+    /// Offers the shadow new values of its live parameters; `false` if it has ended.
+    pub fn offer(&self, change: Change) -> bool {
+        self.link.offer(change)
     }
 
     /// Result of the comparison so far.

@@ -72,9 +72,14 @@ impl Shadowed {
         let Retuned { plan, blocks } = retuned.map_err(|refused| {
             refused.problems.into_iter().next().map_or(String::new(), |first| first.message)
         })?;
+        // One that has ended keeps the parameters that it had.
+        let offer = |(name, values)| self.shadow.offer(when.change(values)).then_some(name);
+        let taken: Vec<String> = blocks.into_iter().filter_map(offer).collect();
+        if taken.is_empty() {
+            return Ok(());
+        }
         self.plan = plan;
-        for (name, values) in blocks {
-            self.shadow.offer(when.change(values));
+        for name in taken {
             if let Some(index) = self.plan.block(&name) {
                 self.plan.blocks[index].pending.settle(u64::MAX);
                 self.report.parameters = Json::clone(&self.plan.blocks[index].parameters);

@@ -20,6 +20,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Limit of the live updates that wait for a block.
+const MOST_OFFERED: usize = 256;
+
 /// A candidate or shadow, with everything that moves with it in a swap.
 pub(crate) struct Companion {
     pub hosted: Hosted,
@@ -253,10 +256,24 @@ impl Link {
             .is_some()
     }
 
-    /// Offers the block new values of its live parameters, which it gets before the next call of its `work`.
-    pub fn offer(&self, change: Change) {
-        self.change(|shared| shared.offered.push(change));
+    /// Offers the block new values of its live parameters, which it gets before the next call of its `work`; `false` if it
+    /// has ended. A block that takes none of many has failed.
+    pub fn offer(&self, change: Change) -> bool {
+        let is_taken = self.change(|shared| {
+            if shared.offered.len() >= MOST_OFFERED {
+                let cause = format!("it did not take {MOST_OFFERED} live updates");
+                shared.fault.get_or_insert_with(|| Fault::of(cause));
+            }
+            let is_over = shared.order == Order::End || shared.progress == Progress::Gone;
+            if is_over || shared.fault.is_some() {
+                shared.offered = Vec::new();
+                return false;
+            }
+            shared.offered.push(change);
+            true
+        });
         self.wake_companion();
+        is_taken
     }
 
     // Called by the candidate's thread.
