@@ -52,8 +52,10 @@ impl Kept {
 
     /// Keeps the live values of `control` in the file until the result is dropped.
     pub fn keep(self, control: &Control, terminal: &Terminal) -> Keeper {
+        let has_dropped = |(restored, _): &(RestoredPlan, State)| !restored.dropped.is_empty();
+        let is_copied = self.restored.as_ref().is_some_and(has_dropped);
         control.keep_live_values(self.authored, self.restored);
-        Keeper::start(self.file, control, terminal)
+        Keeper::start(self.file, is_copied, control, terminal)
     }
 }
 
@@ -107,6 +109,15 @@ impl StateFile {
         Ok(Some((plan.with_state(&state, &crate::flowgraph::registry()), state)))
     }
 
+    /// Copies the file to `FILE.old`, which is returned.
+    fn copy(&self) -> Result<PathBuf, (PathBuf, io::Error)> {
+        let old = beside(&self.path, ".old");
+        match fs::copy(&self.path, &old) {
+            Ok(_) => Ok(old),
+            Err(error) => Err((old, error)),
+        }
+    }
+
     /// Replaces the content of the file.
     fn write(&self, text: &str) -> io::Result<()> {
         let folder = match self.path.parent() {
@@ -147,10 +158,11 @@ fn tell(restored: &RestoredPlan, state: &State, file: &StateFile, terminal: &Ter
         terminal.warning(&format!("the live value of `{}` was not restored: {why}", value.name()));
     }
     if !restored.dropped.is_empty() {
-        let old = beside(path, ".old");
-        match fs::copy(path, &old) {
-            Ok(_) => terminal.note(&format!("`{}` still has them", old.display())),
-            Err(error) => terminal.warning(&format!("cannot write `{}`: {error}", old.display())),
+        match file.copy() {
+            Ok(old) => terminal.note(&format!("`{}` still has them", old.display())),
+            Err((old, error)) => {
+                terminal.warning(&format!("cannot write `{}`: {error}", old.display()));
+            }
         }
     }
 }
@@ -164,7 +176,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    fn start(file: StateFile, control: &Control, terminal: &Terminal) -> Self {
+    fn start(file: StateFile, is_copied: bool, control: &Control, terminal: &Terminal) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let (end, ended) = mpsc::channel();
         let keeping = Keeping {
@@ -172,6 +184,7 @@ impl Keeper {
             control: control.clone(),
             is_over: Arc::clone(&is_over),
             written: None,
+            is_copied,
         };
         thread::spawn(move || {
             keeping.keep();
@@ -198,6 +211,8 @@ struct Keeping {
     is_over: Arc<AtomicBool>,
     /// Values and streams that the file has.
     written: Option<State>,
+    /// Whether the file as it was at the start has another name, too.
+    is_copied: bool,
 }
 
 impl Keeping {
@@ -224,11 +239,28 @@ impl Keeping {
             }
             let until = if is_behind { next } else { refresh };
             let left = until.saturating_duration_since(Instant::now());
-            let changes =
-                self.control.wait_changed(seen, if awaits { left.min(LOOK) } else { left });
-            is_behind |= changes != seen;
+            let left = if awaits { left.min(LOOK) } else { left };
+            // Taking effect is no change of the flowgraph.
+            let has_scheduled = !is_behind && self.has_scheduled();
+            let left = if has_scheduled { left.min(PAUSE) } else { left };
+            let changes = self.control.wait_changed(seen, left);
+            is_behind |= changes != seen || has_scheduled && !awaits && self.is_outdated();
             seen = changes;
         }
+    }
+
+    /// Whether the file has values that were not in force yet.
+    fn has_scheduled(&self) -> bool {
+        let written = self.written.as_ref();
+        written.is_some_and(|written| written.values.iter().any(|value| value.at.is_some()))
+    }
+
+    /// Whether the file has other values than the flowgraph by now.
+    fn is_outdated(&self) -> bool {
+        let state = self.control.live_state();
+        state
+            .zip(self.written.as_ref())
+            .is_some_and(|(state, written)| state.values != written.values)
     }
 
     /// Writes the values, unless the file has them.
@@ -239,6 +271,12 @@ impl Keeping {
         };
         if self.written.as_ref().is_some_and(is_same) {
             return Ok(());
+        }
+        if self.control.has_dropped_values() && !self.is_copied {
+            self.file.copy().map_err(|(old, error)| {
+                format!("`{}` was not written: {}", old.display(), with_causes(&error))
+            })?;
+            self.is_copied = true;
         }
         let text = state.text();
         let path = self.file.path.display();

@@ -108,12 +108,27 @@ fn live_values_survive_a_killed_process_and_the_file_wins_where_it_changed() {
     program.until("");
     kill(program);
 
+    // The file follows a scheduled value that takes effect.
+    let file = || std::fs::read_to_string(folder.path().join("live.json")).unwrap();
+    let program = start(folder.path(), "0.5");
+    set(&program, &json!({"f": {"dither_seed": 9}}), &format!("?at={at}"));
+    let newest = block(&program, "f")["newest_timestamp"].as_u64().unwrap_or_default();
+    set(&program, &json!({"f": {"dither_seed": 8}}), &format!("?at={}", newest + 3_000_000));
+    while !file().contains("\"value\":8,\"at\"") {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    while file().contains("\"value\":8,\"at\"") {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(file().contains("\"value\":8"), "{}", file());
+    kill(program);
+
     // The file gives another gain now.
     let program = start(folder.path(), "0.75");
     let f = block(&program, "f");
     assert_eq!(
         (&f["parameters"]["gains"], &f["parameters"]["dither_seed"]),
-        (&json!(0.75), &json!(7))
+        (&json!(0.75), &json!(8))
     );
     let warned = events(&program, "warning");
     assert!(warned[0].contains("`gains` was not restored: the flowgraph file gives"), "{warned:?}");
@@ -265,6 +280,24 @@ fn values_with_timestamps_return_if_the_stream_still_counts_alike_and_expire_oth
     }
     assert_eq!(delays(&program), json!([]));
     assert_eq!(program.get("/api/v1/flowgraph").json()["scheduled"], json!([]));
+    until_saved(&program);
+    kill(program);
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert!(!read("live.json").contains("delays"), "{}", read("live.json"));
+    assert!(read("live.json.old").contains("\"delays\""), "the expired values are still there");
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+
+    // A client sets the value of the file before the stream arrives.
+    std::fs::rename(folder.path().join("live.json.old"), folder.path().join("live.json")).unwrap();
+    let program = receiver();
+    set(&program, &json!({"f.pfb": {"delays": []}}), "");
+    let mut sender = digitiser(ports, true);
+    while events(&program, "restored").len() < 2 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(delays(&program), json!([]), "the newer value stays");
+    assert_eq!(program.get("/api/v1/flowgraph").json()["scheduled"][0]["value"], 5);
     kill(program);
     sender.kill().unwrap();
     sender.wait().unwrap();

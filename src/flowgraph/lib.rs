@@ -71,7 +71,8 @@ pub use queue::QueueLength;
 pub use retune::{Refused, Retuned};
 pub use schema::schema;
 pub use state::{
-    Counting, LiveSetting, MAX_STATE_BYTES, NoState, Restored as RestoredPlan, State, StreamPlace,
+    Counting, LiveSetting, MAX_STATE_BYTES, NoState, OTHER_VALUE, Restored as RestoredPlan, State,
+    StreamPlace,
 };
 pub use take_back::{Replaced, Restored};
 

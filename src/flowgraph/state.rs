@@ -13,6 +13,8 @@ use serde_json::{Value as Json, json};
 
 /// Version of the format.
 const VERSION: u32 = 1;
+/// Reason to drop a value that replaced another one than the flowgraph file gives.
+pub const OTHER_VALUE: &str = "the flowgraph file gives another value than before";
 /// Limit of the size of a state, in bytes.
 pub const MAX_STATE_BYTES: usize = 256 << 20;
 
@@ -284,6 +286,13 @@ impl Plan {
         value.at.is_none() && given == Some(&value.value)
     }
 
+    /// Whether this flowgraph, as its author wrote it, gives the value that `value` has replaced.
+    #[must_use]
+    pub fn has_replaced(&self, value: &LiveSetting) -> bool {
+        let block = self.block(&value.block).map(|index| &self.blocks[index]);
+        block.is_some_and(|block| block.parameters.hash_of(&value.parameter) == value.replaces)
+    }
+
     /// Reason why this flowgraph cannot have `value`, if there is one.
     fn obstacle(&self, value: &LiveSetting, registry: &Registry) -> Option<String> {
         let LiveSetting { block: name, kind, parameter, .. } = value;
@@ -298,8 +307,8 @@ impl Plan {
         if !is_live {
             return Some(format!("`{parameter}` is not a live parameter of `{kind}`"));
         }
-        if block.parameters.hash_of(parameter) != value.replaces {
-            return Some("the flowgraph file gives another value than before".to_owned());
+        if !self.has_replaced(value) {
+            return Some(OTHER_VALUE.to_owned());
         }
         let counting = block.ports.clock().map(Counting::from);
         if value.counting.is_some() && value.counting != counting {

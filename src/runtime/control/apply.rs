@@ -205,7 +205,7 @@ impl Control {
             });
         let (cause, interim) = match (made, after) {
             (Ok(at), Some(after)) => {
-                self.lead_shadows(&after, &changed, at);
+                self.note_set(&after, &changed, at);
                 let begun = update.clock().map(|clock| (clock, at));
                 if !self.0.commit_begun(&update.before, Arc::new(after), at, begun) {
                     return Err(UpdateError::Outdated);

@@ -201,7 +201,7 @@ impl Control {
         let run = &current.run;
         let Offered { plan: retuned, names, changed } = offered;
         let understood = statements(&retuned, &changed, effective_timestamp);
-        self.lead_shadows(&retuned, &changed, effective_timestamp);
+        self.note_set(&retuned, &changed, effective_timestamp);
         let config_id = retuned.config_id_at(effective_timestamp);
         let clock =
             names.first().and_then(|name| retuned.blocks[retuned.block(name)?].ports.clock());

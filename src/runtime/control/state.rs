@@ -1,11 +1,14 @@
 //! Live values that outlive the process: what a file must keep, and how a later run gets it back.
 
-use super::Control;
+use super::retune::Changed;
+use super::{Control, RetuneError};
 use fxgraph_core::error::with_causes;
 use fxgraph_core::event::EventKind;
 use fxgraph_core::timelines::Place;
 use fxgraph_flowgraph::request::Request;
-use fxgraph_flowgraph::{Counting, LiveSetting, Plan, RestoredPlan, State, StreamPlace};
+use fxgraph_flowgraph::{
+    Counting, LiveSetting, OTHER_VALUE, Plan, RestoredPlan, State, StreamPlace,
+};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,8 +16,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Largest difference, in seconds, between a stream and the place where it should be after a restart of the process.
 const SAME_STREAM_SECONDS: f64 = 2.0;
-/// Time limit for a restored value, in which other changes may be in progress.
-const LIMIT: Duration = Duration::from_secs(30);
+/// Time limits for the turn to set restored values, and for the blocks to take them: the thread that saves waits for both.
+const TURN: Duration = Duration::from_millis(100);
+const LIMIT: Duration = Duration::from_secs(5);
+/// Time from the first data of streams that count as a restored value does until the value has expired: another stream may
+/// be the first one, and the host's clock may be set after the start of the machine.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Number of values that a text names.
 const NAMED: usize = 8;
 
@@ -34,6 +41,10 @@ struct Inner {
     /// Restored values that wait for their stream, and the streams as they were.
     waiting: Vec<LiveSetting>,
     streams: Vec<StreamPlace>,
+    /// Ways of counting of the values that wait for which a stream has arrived, since when.
+    arrived: Vec<(Counting, Instant)>,
+    /// Whether restored values were dropped in this run.
+    has_dropped: bool,
     saving: Saving,
     /// Time of the oldest change that the file does not have.
     unsaved: Option<Instant>,
@@ -52,6 +63,37 @@ pub struct Saving {
     pub behind: Duration,
 }
 
+impl Inner {
+    /// Notes for which of the values that wait a stream has arrived.
+    fn note_arrived(&mut self, streams: &[StreamPlace]) {
+        for StreamPlace { counting, .. } in streams {
+            if !self.arrived.iter().any(|(known, _)| known == counting) {
+                self.arrived.push((counting.clone(), Instant::now()));
+            }
+        }
+    }
+
+    /// Whether one of `streams` is where the stream of `value` should be.
+    fn is_due(&self, value: &LiveSetting, streams: &[StreamPlace]) -> bool {
+        streams_of(value, &self.streams).any(|before| {
+            streams_of(value, streams).any(|now| before.leads_to(now, SAME_STREAM_SECONDS))
+        })
+    }
+
+    fn has_expired(&self, value: &LiveSetting) -> bool {
+        let arrived = self.arrived.iter().find(|(known, _)| value.counting.as_ref() == Some(known));
+        arrived.is_some_and(|(_, since)| since.elapsed() >= PATIENCE)
+    }
+
+    /// Takes the values that `is_taken` from those that wait.
+    fn take(&mut self, is_taken: impl Fn(&Self, &LiveSetting) -> bool) -> Vec<LiveSetting> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let (taken, left) = waiting.into_iter().partition(|value| is_taken(self, value));
+        self.waiting = left;
+        taken
+    }
+}
+
 impl Kept {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -65,6 +107,14 @@ impl Kept {
             inner.unsaved.get_or_insert_with(Instant::now);
         }
         self.changed.notify_all();
+    }
+
+    /// Notes that values of `parameters` of `block` were set, which values that wait do not replace.
+    pub fn note_set(&self, block: &str, parameters: &[&'static str]) {
+        let is_set = |value: &LiveSetting| {
+            value.block == block && parameters.contains(&value.parameter.as_str())
+        };
+        self.lock().waiting.retain(|value| !is_set(value));
     }
 }
 
@@ -105,10 +155,16 @@ impl Control {
     /// Notes that the file of the flowgraph has become `authored`, which was applied.
     pub fn note_authored(&self, authored: Plan) {
         let mut inner = self.0.kept.lock();
-        if inner.authored.is_some() {
-            inner.authored = Some(Arc::new(authored));
+        if inner.authored.is_none() {
+            return;
         }
+        let replaced = inner.take(|_, value| !authored.has_replaced(value));
+        inner.has_dropped |= !replaced.is_empty();
+        inner.authored = Some(Arc::new(authored));
         drop(inner);
+        for value in replaced {
+            self.tell_not_restored(&value, OTHER_VALUE);
+        }
         self.0.kept.note_change();
     }
 
@@ -173,43 +229,60 @@ impl Control {
         !self.0.kept.lock().waiting.is_empty()
     }
 
+    /// Whether restored values were dropped in this run, which the file had before.
+    #[must_use]
+    pub fn has_dropped_values(&self) -> bool {
+        self.0.kept.lock().has_dropped
+    }
+
     /// Sets the restored values whose stream has arrived and still counts as it did; drops those whose stream counts from
-    /// another time. Both are events. Values that were set meanwhile stay as they are.
+    /// another time. Both are events. Values that were set meanwhile stay as they are. While other changes are in
+    /// progress, this is for the next call.
     pub fn release_restored(&self) {
-        let deadline = Instant::now() + LIMIT;
-        let Ok(_turn) = self.begin_change(deadline) else { return };
         let streams = self.streams();
-        let set = self.settings();
-        let (mut due, known) = {
+        let is_ready =
+            |inner: &Inner, value: &_| inner.is_due(value, &streams) || inner.has_expired(value);
+        {
             let mut inner = self.0.kept.lock();
-            inner.waiting.retain(|value| !set.iter().any(|set| is_same(set, value)));
-            let has_arrived =
-                |value: &mut LiveSetting| streams_of(value, &streams).next().is_some();
-            let due: Vec<_> = inner.waiting.extract_if(.., has_arrived).collect();
-            (due, inner.streams.clone())
-        };
-        if due.is_empty() {
-            return;
+            inner.note_arrived(&streams);
+            if !inner.waiting.iter().any(|value| is_ready(&inner, value)) {
+                return;
+            }
         }
-        let is_same_stream = |value: &LiveSetting| {
-            streams_of(value, &known).any(|before| {
-                streams_of(value, &streams).any(|now| before.leads_to(now, SAME_STREAM_SECONDS))
-            })
+        let Ok(_turn) = self.begin_change(Instant::now() + TURN) else { return };
+        let (due, expired) = {
+            let mut inner = self.0.kept.lock();
+            let due = inner.take(|inner, value| inner.is_due(value, &streams));
+            (due, inner.take(|inner, value| inner.has_expired(value)))
         };
-        for value in due.extract_if(.., |value| !is_same_stream(value)) {
+        for value in expired {
             let why = "its stream counts from another time, so that its timestamps have expired";
-            self.tell_not_restored(&value, why);
+            self.drop_restored(&value, why);
         }
         let mut by_time: BTreeMap<Option<u64>, Vec<LiveSetting>> = BTreeMap::new();
         due.into_iter().for_each(|value| by_time.entry(value.at).or_default().push(value));
-        for (at, values) in by_time {
-            self.set_restored(at, &values, deadline);
-        }
+        let deadline = Instant::now() + LIMIT;
+        let set = by_time.into_iter().map(|(at, values)| self.set_restored(at, &values, deadline));
+        let again: Vec<_> = set.flatten().collect();
+        self.0.kept.lock().waiting.extend(again);
         self.0.kept.note_change();
     }
 
-    /// Sets restored values that take effect at one timestamp; the caller holds the turn.
-    fn set_restored(&self, at: Option<u64>, values: &[LiveSetting], deadline: Instant) {
+    /// Notes new values of live parameters, which take effect at timestamp `at`.
+    pub(super) fn note_set(&self, plan: &Plan, changed: &[Changed], at: u64) {
+        for Changed { block, parameters, .. } in changed {
+            self.0.kept.note_set(block, parameters);
+        }
+        self.lead_shadows(plan, changed, at);
+    }
+
+    /// Sets restored values that take effect at one timestamp; the caller holds the turn. Returns those to set again later.
+    fn set_restored(
+        &self,
+        at: Option<u64>,
+        values: &[LiveSetting],
+        deadline: Instant,
+    ) -> Vec<LiveSetting> {
         let mut request = serde_json::Map::new();
         for LiveSetting { block, parameter, value, .. } in values {
             let of_block = request.entry(block).or_insert_with(|| json!({}));
@@ -217,11 +290,30 @@ impl Control {
         }
         let request = Request::from(&Json::Object(request));
         match (self.retune_alone(request, at, deadline), values) {
-            (Ok(_), _) => self.0.run().tell(EventKind::Restored, None, named(values)),
-            (Err(error), [value]) => self.tell_not_restored(value, &with_causes(&error)),
+            (Ok(_), _) => {
+                self.0.run().tell(EventKind::Restored, None, named(values));
+                Vec::new()
+            }
+            (Err(error @ (RetuneError::Refused(_) | RetuneError::Block { .. })), [value]) => {
+                self.drop_restored(value, &with_causes(&error));
+                Vec::new()
+            }
+            (Err(error), [value]) if self.0.kept.lock().has_expired(value) => {
+                self.drop_restored(value, &with_causes(&error));
+                Vec::new()
+            }
+            // It is no fault of the value.
+            (Err(_), [value]) => vec![value.clone()],
             // One of them is the reason.
-            _ => values.chunks(1).for_each(|value| self.set_restored(at, value, deadline)),
+            _ => {
+                values.chunks(1).flat_map(|value| self.set_restored(at, value, deadline)).collect()
+            }
         }
+    }
+
+    fn drop_restored(&self, value: &LiveSetting, why: &str) {
+        self.0.kept.lock().has_dropped = true;
+        self.tell_not_restored(value, why);
     }
 
     fn tell_not_restored(&self, value: &LiveSetting, why: &str) {
@@ -289,4 +381,63 @@ fn named(values: &[LiveSetting]) -> String {
         text.push_str(&format!(" and {} more", values.len() - NAMED));
     }
     text
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn counting() -> Counting {
+        Counting { adc_sample_rate_hz: 1e6, sync_time: "1970-01-01T00:00:00Z".to_owned() }
+    }
+
+    fn place(timestamp: u64, unix_seconds: f64) -> StreamPlace {
+        StreamPlace { counting: counting(), timestamp, unix_seconds }
+    }
+
+    #[test]
+    fn value_waits_for_its_stream_although_another_one_of_the_same_count_arrives_first() {
+        let value = LiveSetting {
+            block: "f".to_owned(),
+            kind: "pfb".to_owned(),
+            parameter: "delays".to_owned(),
+            replaces: None,
+            value: json!([]),
+            at: None,
+            counting: Some(counting()),
+        };
+        let mut inner = Inner {
+            waiting: vec![value],
+            streams: vec![place(5_000_000, 100.0)],
+            ..Inner::default()
+        };
+        let restarted = [place(1_000_000, 110.0)];
+        inner.note_arrived(&restarted);
+        let due = |inner: &mut Inner, streams: &[StreamPlace]| {
+            inner.take(|inner, value| inner.is_due(value, streams)).len()
+        };
+        assert_eq!(due(&mut inner, &restarted), 0);
+        assert!(inner.take(Inner::has_expired).is_empty() && inner.waiting.len() == 1);
+        assert_eq!(due(&mut inner, &[place(1_000_000, 110.0), place(15_000_000, 110.0)]), 1);
+        assert!(inner.waiting.is_empty());
+    }
+
+    #[test]
+    fn value_that_is_set_waits_no_longer() {
+        let value = |parameter: &str| LiveSetting {
+            block: "f".to_owned(),
+            kind: "pfb".to_owned(),
+            parameter: parameter.to_owned(),
+            replaces: None,
+            value: json!(1),
+            at: Some(7),
+            counting: Some(counting()),
+        };
+        let kept = Kept::default();
+        kept.lock().waiting = vec![value("delays"), value("gains")];
+        kept.note_set("g", &["delays"]);
+        kept.note_set("f", &["delays"]);
+        assert_eq!(kept.lock().waiting, [value("gains")]);
+    }
 }
