@@ -450,7 +450,7 @@ impl FileAccess {
         }
         let refused = |message| NotAllowed { message, help: CODE_PATH };
         let cannot = |error| refused(format!("`{text}` cannot be used: {error}"));
-        // Links from elsewhere are not followed: whoever made them could let them lead to other files later.
+        // Links from elsewhere are not followed: they could lead to other files later.
         let path = std::path::absolute(text).map_err(cannot)?;
         let is_plain = path.components().all(|step| step != Component::ParentDir);
         if !is_plain || !path.starts_with(root) || text.contains('\0') {
@@ -576,7 +576,7 @@ mod tests {
             assert!(check(&local, bad).is_err(), "{bad}");
             assert!(check(&notes, bad).is_ok());
         }
-        // What a client of this machine has put into the flowgraph is checked again.
+        // Files that a client of this machine has put into the flowgraph are checked again.
         assert!(check(&notes, "code/flagger.py").is_ok());
         let later = network.with_code_of(&notes);
         assert!(
