@@ -73,8 +73,9 @@ pub fn axis(values: &[f64]) -> Vec<String> {
     let (step, prefix) = prefix(largest).unwrap_or((1.0, ""));
     let scaled: Vec<f64> = values.iter().map(|value| value / step).collect();
     let mut labels = together(&scaled, largest / step);
-    let ends_with_zero =
-        |label: &String| label == "0" || (label.contains('.') && label.ends_with('0'));
+    let ends_with_zero = |label: &String| {
+        label == "0" || (label.contains('.') && label.ends_with('0') && !label.contains('e'))
+    };
     while labels.iter().all(ends_with_zero) && labels.iter().any(|label| label != "0") {
         for label in labels.iter_mut().filter(|label| *label != "0") {
             label.pop();
@@ -185,6 +186,8 @@ mod tests {
         assert_eq!(axis(&[0.0, 9.5e3, 19e3]), ["0", "9.5 k", "19 k"]);
         assert_eq!(axis(&[-60.0, -30.0, 0.0]), ["-60", "-30", "0"]);
         assert_eq!(axis(&[7.0, 7.0]), ["7", "7"]);
+        let small = axis(&[0.0, 2e-10, 4e-10]);
+        assert!(small[1].ends_with("e-10") && small[2].ends_with("e-10"), "{small:?}");
         assert_eq!(axis(&[0.0, 0.0]), ["0", "0"]);
         for exponent in -3..15 {
             let labels = around(1.42e9, 10_f64.powi(exponent));

@@ -88,10 +88,21 @@ fn unit_of_each_part_passes_the_check_of_systemd() {
     }
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("array.yaml"), ARRAY).unwrap();
-    // The program of the package need not be here.
-    let program = env!("CARGO_BIN_EXE_fxgraph");
+    // The program of the package need not be here, and this one may be in a home directory.
+    let program = folder.path().join("program");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_fxgraph"), &program).unwrap();
+    let program = program.to_str().unwrap();
     let deploy = ["deploy", "array.yaml", "--engine", "systemd", "--program", program, "-o", "."];
     fxgraph(&deploy, folder.path());
+    for wrong in ["target/release/fxgraph", "/home/me/fxgraph", "/opt/my tools/fxgraph", "/opt/%n"]
+    {
+        let deploy =
+            ["deploy", "array.yaml", "--engine", "systemd", "--program", wrong, "-o", "no"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+        let rejected = command.args(deploy).current_dir(folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&rejected.stderr);
+        assert!(!rejected.status.success() && said.contains("`--program`"), "{wrong}: {said}");
+    }
 
     let mut units = Vec::new();
     for machine in fs::read_dir(folder.path().join("machines")).unwrap() {
@@ -124,7 +135,8 @@ fn unit_of_each_part_passes_the_check_of_systemd() {
         Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&units).output().unwrap();
     let said = String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success(), "{said}");
-    assert!(!said.contains("fxgraph@"), "no warning about a unit\n{said}");
+    let ours = folder.path().to_str().unwrap();
+    assert!(!said.contains(ours) && !said.contains("fxgraph@"), "no warning about a unit\n{said}");
 }
 
 #[test]

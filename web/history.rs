@@ -6,21 +6,23 @@
 use fxgraph::runtime::BlockStats;
 use fxgraph_api::history::{GaugeName, GaugeSeries, History as Page};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Values of each second and of each minute.
 pub(crate) const SECONDS: usize = 600;
 pub(crate) const MINUTES: usize = 1440;
-/// Maximum number of gauges: 8 KiB each.
+/// Maximum number of gauges: 16 KiB each.
 const SERIES: usize = 4096;
 
 /// Block, gauge, and label with its value.
 type Key = (String, &'static str, Option<(&'static str, String)>);
 
 /// The last values of all gauges.
+#[derive(Default)]
 pub(crate) struct History {
-    began: Instant,
+    /// Time of the first sample, which is second 1.
+    began: OnceLock<Instant>,
     kept: RwLock<Kept>,
 }
 
@@ -33,10 +35,10 @@ struct Kept {
     left_out: usize,
 }
 
-/// Values of one gauge; NaN is unknown. Single precision takes half of the memory, and shows 7 digits.
+/// Values of one gauge; NaN is unknown. Timestamps need double precision.
 struct Series {
-    seconds: VecDeque<f32>,
-    minutes: VecDeque<f32>,
+    seconds: VecDeque<f64>,
+    minutes: VecDeque<f64>,
     /// Sum and number of the known values of the minute that has not ended.
     minute: (f64, u32),
     /// Whole minutes since the last known value.
@@ -46,49 +48,43 @@ struct Series {
 impl Series {
     fn new() -> Self {
         // All memory is taken at once: it does not grow while frames flow.
-        let unknown = |length| std::iter::repeat_n(f32::NAN, length).collect();
+        let unknown = |length| std::iter::repeat_n(f64::NAN, length).collect();
         let (seconds, minutes) = (unknown(SECONDS), unknown(MINUTES));
         Self { seconds, minutes, minute: (0.0, 0), silent_minutes: 0 }
     }
 
-    fn push(ring: &mut VecDeque<f32>, value: f32) {
+    fn push(ring: &mut VecDeque<f64>, value: f64) {
         ring.pop_front();
         ring.push_back(value);
     }
 
     /// Adds the value of a second; `is_last` of its minute.
     fn add(&mut self, value: Option<f64>, is_last: bool) {
-        Self::push(&mut self.seconds, value.map_or(f32::NAN, |value| value as f32));
+        Self::push(&mut self.seconds, value.unwrap_or(f64::NAN));
         if let Some(value) = value {
             self.minute = (self.minute.0 + value, self.minute.1 + 1);
         }
         if is_last {
             let (sum, count) = std::mem::take(&mut self.minute);
             self.silent_minutes = if count > 0 { 0 } else { self.silent_minutes + 1 };
-            Self::push(&mut self.minutes, (sum / f64::from(count)) as f32);
+            Self::push(&mut self.minutes, sum / f64::from(count));
         }
     }
 }
 
-impl Default for History {
-    fn default() -> Self {
-        Self { began: Instant::now(), kept: RwLock::default() }
-    }
-}
-
 impl History {
-    /// Adds the gauges in `stats`. Called about once a second.
+    /// Adds the gauges in `stats`. Called once a second, some milliseconds early or late.
     pub fn sample(&self, stats: &[BlockStats]) {
-        self.kept
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .sample(stats, self.began.elapsed().as_secs());
+        let passed = self.began.get_or_init(Instant::now).elapsed();
+        let second = 1 + passed.as_secs_f64().round() as u64;
+        self.kept.write().unwrap_or_else(PoisonError::into_inner).sample(stats, second);
     }
 
     /// The gauges, and with a name the values of this gauge, of one block if given, over at least the last `seconds`.
     pub fn page(&self, gauge: Option<&str>, block: Option<&str>, seconds: usize) -> Page {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
-        let age = self.began.elapsed().as_secs_f64() - kept.second as f64;
+        let passed = self.began.get().map_or(0.0, |began| began.elapsed().as_secs_f64());
+        let age = 1.0 + passed - kept.second as f64;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut page = kept.page(gauge, block, seconds);
         page.end_unix_seconds = now.as_secs_f64() - age;
@@ -153,7 +149,10 @@ impl Kept {
                 block: block.clone(),
                 label: label.map(str::to_owned),
                 label_value,
-                values: ring.range(ring.len() - count..).map(|value| shortest(*value)).collect(),
+                values: ring
+                    .range(ring.len() - count..)
+                    .map(|value| Some(*value).filter(|value| value.is_finite()))
+                    .collect(),
             }
         });
         Page {
@@ -164,11 +163,6 @@ impl Kept {
             left_out: self.left_out,
         }
     }
-}
-
-/// The value with the digits of single precision; `None` if unknown.
-fn shortest(value: f32) -> Option<f64> {
-    value.is_finite().then(|| value.to_string().parse().ok())?
 }
 
 #[cfg(test)]
@@ -224,11 +218,5 @@ mod tests {
         // Far more than the rings hold, as after a suspend.
         kept.sample(&[], u64::MAX / 2);
         assert_eq!(kept.series.len(), 0);
-    }
-
-    #[test]
-    fn value_has_no_more_digits_than_it_was_kept_with() {
-        assert_eq!(shortest(0.1), Some(0.1));
-        assert_eq!(shortest(f32::NAN), None);
     }
 }

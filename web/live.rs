@@ -10,6 +10,7 @@ use fxgraph_api::blocks::Rates;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+use tokio::time::MissedTickBehavior;
 
 /// Time between two samples of the statistics.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -83,8 +84,12 @@ impl Live {
     pub async fn watch(&self, control: &Control, events: &EventCounts, history: &History) {
         let look = || (Instant::now(), control.stats(), control.elapsed());
         let mut before = look();
+        // The work below does not add to the interval.
+        let mut ticks = tokio::time::interval(INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        ticks.tick().await;
         loop {
-            tokio::time::sleep(INTERVAL).await;
+            ticks.tick().await;
             events.counts(control);
             let now = look();
             history.sample(&now.1);

@@ -148,7 +148,7 @@ impl Engine {
     fn files(self, deployment: &Deployment<'_>) -> Result<Vec<File>, Failure> {
         match self {
             Self::Slurm => slurm::files(deployment),
-            Self::Systemd => Ok(systemd::files(deployment)),
+            Self::Systemd => systemd::files(deployment),
             Self::Kubernetes => kubernetes::files(deployment),
         }
     }

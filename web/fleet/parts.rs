@@ -117,6 +117,13 @@ impl Part {
         read(&self.bytes(path).await?).inspect_err(|why| self.lost(why))
     }
 
+    /// Like [`Self::get`], of a path that a part of an earlier version does not know: an error does not mean that the part
+    /// is lost.
+    pub async fn get_if_known<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
+        self.page()?;
+        read(&self.ask(path).await?)
+    }
+
     /// Asks for its flowgraph and its new events, unless an earlier look still waits.
     pub async fn look(&self, log: &Log) {
         if self.is_asking.swap(true, Ordering::AcqRel) {

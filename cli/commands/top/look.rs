@@ -233,8 +233,8 @@ impl Row {
     /// Order of two blocks: the worse one is greater.
     fn worse(&self, other: &Self) -> Ordering {
         let key = |row: &Self| {
-            let state = ["stalled", "failed"].iter().position(|state| row.state == *state);
-            (state.map(|at| at + 1), row.faults, row.losses)
+            let is = |state: &str| row.state == state;
+            (is("failed"), row.faults, is("stalled"), row.losses)
         };
         let busy = |row: &Self| {
             row.busy_fraction.unwrap_or(0.0).max(row.device_busy_fraction.unwrap_or(0.0))

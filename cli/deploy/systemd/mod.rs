@@ -3,6 +3,7 @@
 
 use super::manifest::{Manifest, Part, Server};
 use super::{Deployment, File, quoted};
+use crate::failure::Failure;
 use crate::parts::HostPart;
 use fxgraph::flowgraph::PartPlan;
 use std::path::Path;
@@ -33,9 +34,12 @@ fn machine(name: &str, file_name: &str, machines: &[(String, String)]) -> String
 }
 
 /// Files below `machines/PART`, with the paths that they have on the machine, and the script.
-pub fn files(deployment: &Deployment<'_>) -> Vec<File> {
+///
+/// # Errors
+/// If systemd could not run the program of the options.
+pub fn files(deployment: &Deployment<'_>) -> Result<Vec<File>, Failure> {
     let Deployment { parts, manifest, options, .. } = deployment;
-    let program = options.program.as_deref().unwrap_or(Path::new(PACKAGED)).to_string_lossy();
+    let program = program(options.program.as_deref().unwrap_or(Path::new(PACKAGED)))?;
     let of_part = |(host, deployed): (&HostPart, &Part)| {
         let name = &deployed.file_name;
         let root = format!("machines/{name}/etc");
@@ -46,7 +50,7 @@ pub fn files(deployment: &Deployment<'_>) -> Vec<File> {
             port = deployed.port
         );
         let unit = |name: &str, text: &str| {
-            File::new(format!("{root}/systemd/system/{name}"), text.replace(PACKAGED, &program))
+            File::new(format!("{root}/systemd/system/{name}"), text.replace(PACKAGED, program))
         };
         let health = HEALTH.iter().map(|(name, text)| unit(name, text));
         let own = [
@@ -59,7 +63,21 @@ pub fn files(deployment: &Deployment<'_>) -> Vec<File> {
     };
     let mut files: Vec<File> = parts.iter().zip(&manifest.parts).flat_map(of_part).collect();
     files.push(File::executable(NAME, script(manifest, &options.machines)));
-    files
+    Ok(files)
+}
+
+/// The path of the program as it stands in a unit, which has it without quotes and hides `/home` and `/root`.
+fn program(path: &Path) -> Result<&str, Failure> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._+-".contains(c);
+    let is_hidden = ["/home", "/root", "/run/user"].iter().any(|hidden| path.starts_with(hidden));
+    let text = path.to_str().filter(|text| path.is_absolute() && text.chars().all(is_plain));
+    text.filter(|_| !is_hidden).ok_or_else(|| {
+        Failure::failed(format!(
+            "`--program`: systemd cannot run `{}`; use an absolute path outside /home and /root, of letters, digits and \
+             `/._+-`, such as /opt/fxgraph/fxgraph",
+            path.display()
+        ))
+    })
 }
 
 /// The script with the parts, receivers first.
