@@ -9,7 +9,7 @@ here=$PWD
 cd "$FAKE" || exit 9
 exec 3>lock; flock 3
 n=$(($(cat "calls/$me" 2>/dev/null || echo 0) + 1)); echo $n >"calls/$me.new"; mv "calls/$me.new" "calls/$me"
-[ "${FAIL-}" = "$me $n" ] && { echo "$me: error: Unable to contact slurm controller" >&2; exit 1; }
+[ "${FAIL-}" = "$me $n" ] && { touch failed; echo "$me: error: Unable to contact slurm controller" >&2; exit 1; }
 # Value after option $1.
 after() { local option=$1; shift; while [ $# -gt 1 ]; do [ "$1" = "$option" ] && { echo "$2"; return; }; shift; done; }
 steps_of() { grep -l "" steps/"$1".* 2>/dev/null; }
