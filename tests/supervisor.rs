@@ -68,19 +68,18 @@ impl Site {
     }
 
     /// Starts the supervisor and waits until both parts run. A start that says why it failed is repeated.
-    fn start(&self) -> Child {
+    fn start(&self) -> Script {
         let began = Instant::now();
         loop {
             let log = fs::File::create(self.path("log")).unwrap();
             let mut script = self.script(&["start"]);
-            script.stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
-            let mut script = script.spawn().unwrap();
+            let mut script = Script::start(script.stdout(log.try_clone().unwrap()).stderr(log));
             loop {
                 let said = fs::read_to_string(self.path("log")).unwrap();
                 if said.contains("a: runs\n") && said.contains("b: runs\n") {
                     return script;
                 }
-                if let Some(status) = script.try_wait().unwrap() {
+                if let Some(status) = script.0.try_wait().unwrap() {
                     assert!(!status.success() && said.contains("must"), "{}: {said}", self.fails);
                     assert!(self.steps().is_empty(), "{}: {said}", self.fails);
                     break;
@@ -122,17 +121,30 @@ impl Site {
     }
 }
 
-/// Kills a supervisor and its `srun`s; the steps go on.
-fn kill(mut supervisor: Child) {
-    let group = format!("-{}", supervisor.id());
-    assert!(Command::new("kill").args(["-9", "--", &group]).status().unwrap().success());
-    supervisor.wait().unwrap();
+/// A script with a process group of its own. When it is dropped, also by a test that fails, it is killed with its `srun`s;
+/// the steps go on.
+struct Script(Child);
+
+impl Script {
+    fn start(command: &mut Command) -> Self {
+        Self(command.process_group(0).spawn().unwrap())
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        if self.0.try_wait().is_ok_and(|status| status.is_none()) {
+            let group = format!("-{}", self.0.id());
+            let _ = Command::new("kill").args(["-9", "--", &group]).status();
+            let _ = self.0.wait();
+        }
+    }
 }
 
 /// The life of an array whose supervisor is killed and started again; returns the site.
 fn live(fails: &str) -> Site {
     let site = Site::new(fails);
-    kill(site.start());
+    drop(site.start());
     let before = site.steps();
     assert_eq!(before.len(), 2, "{fails}");
     let mut supervisor = site.start();
@@ -153,7 +165,7 @@ fn live(fails: &str) -> Site {
     }
     site.run(&["stop"]);
     let began = Instant::now();
-    while supervisor.try_wait().unwrap().is_none() {
+    while supervisor.0.try_wait().unwrap().is_none() {
         assert!(began.elapsed() < LIMIT, "{fails}: `array.sh start` does not end");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -223,8 +235,7 @@ fn state_file_of_a_takeover_is_not_kept_and_that_of_other_parts_goes_along() {
     let log = fs::File::create(site.path("log")).unwrap();
     let new = site.path("new").display().to_string();
     let mut update = site.script(&["update", &new, "--only", "a"]);
-    update.stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
-    let update = update.spawn().unwrap();
+    let update = Script::start(update.stdout(log.try_clone().unwrap()).stderr(log));
     let began = Instant::now();
     while !fs::read_to_string(site.path("log")).unwrap().contains("updated 1 parts") {
         let said = || fs::read_to_string(site.path("log")).unwrap();
@@ -237,6 +248,5 @@ fn state_file_of_a_takeover_is_not_kept_and_that_of_other_parts_goes_along() {
     assert_eq!((of("array", "b"), of("new", "b")), (None, array()), "b goes on as it was");
     let stopped = site.script_of("new", &["stop"]).output().unwrap();
     assert!(stopped.status.success(), "{}", String::from_utf8_lossy(&stopped.stderr));
-    kill(update);
-    kill(supervisor);
+    drop((update, supervisor));
 }
