@@ -69,7 +69,9 @@ fn snapshots_equal_the_recorded_frames() {
     // The filter of 16 taps delays the signal by (16 - 1) / 2 spectra of 32 samples.
     let seconds = (header["timestamp"].as_f64().unwrap() + 240.0) / 1e6;
     assert!((header["unix_time_seconds"].as_f64().unwrap() - seconds).abs() < 1e-9);
-    let validity = serde_json::json!({"units": 64, "whole": 64, "partial": 0, "missing": 0});
+    let validity = serde_json::json!(
+        {"units": 64, "whole": 64, "partial": 0, "missing": 0, "counts": null}
+    );
     assert_eq!(header["validity"], validity);
     assert_eq!(header["config_id"], program.get("/api/v1/flowgraph").json()["config_id"]);
     assert_eq!(header["carries"]["axes"][2], serde_json::json!({"name": "sample", "len": 32}));
@@ -129,7 +131,7 @@ fn view_shows_a_live_update() {
     let views = program.get(path).json();
     let names: Vec<&Value> =
         views["views"].as_array().unwrap().iter().map(|view| &view["name"]).collect();
-    assert_eq!(names, ["spectrum", "histogram"]);
+    assert_eq!(names, ["spectrum", "histogram", "samples"]);
     let once = program.get(&format!("{path}/spectrum?points=512&once=true")).json();
     assert_eq!((&once["view"], &once["kind"]), (&"spectrum".into(), &"lines".into()));
     assert_eq!((&once["x"]["step"], &once["x"]["len"]), (&976.5625.into(), &512.into()));
