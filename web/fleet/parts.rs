@@ -118,7 +118,7 @@ impl Part {
     }
 
     /// Like [`Self::get`], of a path that a part of an earlier version does not know: an error does not mean that the part
-    /// is lost.
+    /// is gone.
     pub async fn get_if_known<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
         self.page()?;
         read(&self.ask(path).await?)

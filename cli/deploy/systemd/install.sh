@@ -24,7 +24,7 @@ for ((i = 0; i < ${#parts[@]}; i += 3)); do
     [ -n "$is_wanted" ] || continue
   fi
   echo "$name: to $machine"
-  # Readable for the user of the service, whatever the umask here is.
+  # Readable for the user of the service with any umask here.
   tar -C "machines/$file" --mode=u=rwX,go=rX -c etc | ssh "root@$machine" "tar -C / -x --no-same-owner --no-overwrite-dir"
   ssh "root@$machine" "umask 077 && cat >/etc/fxgraph/token" <token
   ssh "root@$machine" "systemd-sysusers && chown fxgraph:fxgraph /etc/fxgraph/token && systemctl daemon-reload &&

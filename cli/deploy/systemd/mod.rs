@@ -66,7 +66,7 @@ pub fn files(deployment: &Deployment<'_>) -> Result<Vec<File>, Failure> {
     Ok(files)
 }
 
-/// The path of the program as it stands in a unit, which has it without quotes and hides `/home` and `/root`.
+/// The path of the program for a unit, which has it without quotes and hides `/home` and `/root`.
 fn program(path: &Path) -> Result<&str, Failure> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._+-".contains(c);
     let is_hidden = ["/home", "/root", "/run/user"].iter().any(|hidden| path.starts_with(hidden));

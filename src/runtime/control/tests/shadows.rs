@@ -104,7 +104,7 @@ fn slow_or_failed_shadow_does_not_affect_the_flowgraph() {
 }
 
 /// A block whose output is its live level, with the shadow `change`.
-fn leveled(into: &str, change: &str) -> (Control, Running) {
+fn levels(into: &str, change: &str) -> (Control, Running) {
     let text = format!(
         "flowgraph: g\nblocks:\n  s: {{kind: ticks, parameters: {{period_microseconds: 300}}}}\n  \
          f: {{kind: level, input: s, parameters: {{level: 1, fails_at: 100000000}}}}\n  \
@@ -127,7 +127,7 @@ fn set_level(control: &Control, level: i64) -> u64 {
 
 #[test]
 fn shadow_follows_the_live_updates_of_its_block() {
-    let (control, running) = leveled("led", "parameters: {fails_too: [99999999]}");
+    let (control, running) = levels("led", "parameters: {fails_too: [99999999]}");
     let frames = |count| move |compared: &Compared| compared.difference.frames >= count;
     for level in [5, 7] {
         set_level(&control, level);
@@ -142,7 +142,7 @@ fn shadow_follows_the_live_updates_of_its_block() {
 
 #[test]
 fn shadow_keeps_the_live_parameter_that_it_sets_itself() {
-    let (control, running) = leveled("own", "parameters: {level: 3}");
+    let (control, running) = levels("own", "parameters: {level: 3}");
     let at = set_level(&control, 3);
     let same = |compared: &Compared| {
         compared.difference.frames_different > 0
