@@ -59,7 +59,7 @@ fn run(options: RecorderOptions, frames: u64) -> (Env, Result<(), BlockError>) {
 fn page_lists_every_kind_of_event_that_triggers_a_recording() {
     let schema = schemars::schema_for!(fxgraph::runtime::EventKind).to_value();
     let kinds = schema["oneOf"].as_array().unwrap();
-    assert_eq!(kinds.len(), 23);
+    assert_eq!(kinds.len(), 30);
     for kind in kinds {
         let name = kind["const"].as_str().unwrap();
         assert!(Recorder::PAGE.contains(&format!("`{name}`")), "{name}");

@@ -253,7 +253,7 @@ impl Control {
         let (due, expired) = {
             let mut inner = self.0.kept.lock();
             let due = inner.take(|inner, value| inner.is_due(value, &streams));
-            (due, inner.take(|inner, value| inner.has_expired(value)))
+            (due, inner.take(Inner::has_expired))
         };
         for value in expired {
             let why = "its stream counts from another time, so that its timestamps have expired";
