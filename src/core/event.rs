@@ -285,7 +285,7 @@ mod tests {
             let kind: EventKind = serde_json::from_value((*name).clone()).expect("a kind");
             assert_eq!(kind.name(), *name);
         }
-        assert_eq!(names.len(), 23);
+        assert_eq!(names.len(), 30);
         let recorded = serde_json::from_value::<EventKind>("recorded".into());
         assert!(recorded.is_err(), "{recorded:?}");
     }
