@@ -224,6 +224,8 @@ fn until(stderr: &mut impl BufRead, wanted: &str) -> String {
     let mut said = String::new();
     while !said.contains(wanted) {
         assert!(stderr.read_line(&mut said).unwrap() > 0, "no `{wanted}` in:\n{said}");
+        let is_rejected = wanted.starts_with("applied") && said.contains("was not applied");
+        assert!(!is_rejected, "{said}");
     }
     said
 }
