@@ -12,6 +12,7 @@ import numpy as np
 import spead2
 import spead2.recv
 import spead2.send
+from peers import waits
 
 FLAVOUR = spead2.Flavour(4, 64, 48, 0)
 SAMPLES = 4096
@@ -122,11 +123,14 @@ def receive(args):
     streams = [listen(address) for address in args.addresses]
     lock = threading.Lock()
     print("ready", flush=True)
-    threads = [threading.Thread(target=print_heaps, args=(at, stream, lock)) for at, stream in enumerate(streams)]
+    threads = [
+        threading.Thread(target=print_heaps, args=(at, stream, lock), daemon=True) for at, stream in enumerate(streams)
+    ]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    for address, thread in zip(args.addresses, threads):
+        with waits.within(f"the stop heap to {address}"):
+            thread.join()
 
 
 parser = argparse.ArgumentParser()

@@ -13,6 +13,7 @@ import threading
 import numpy as np
 import spead2
 import spead2.recv
+import waits
 
 ANTENNAS = 4
 BASELINES = ANTENNAS * (ANTENNAS + 1) // 2
@@ -71,7 +72,8 @@ for i, (dumps, frequencies) in enumerate(halves):
     stream = listen(f"239.102.2.{i}", port)
     threads.append(threading.Thread(target=receive, args=(stream, dumps, frequencies), daemon=True))
     threads[-1].start()
-ran = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+with waits.within("the end of all engines", 600):
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True)
 print(ran.stdout)
 assert ran.returncode == 0, f"exit {ran.returncode}"
 

@@ -2,21 +2,20 @@
 
 usage: f_engine_peer.py POL0_PORT POL1_PORT OUT_PORT [options] --command COMMAND ...
 
-The command, an F-engine flowgraph, is started after the receiver listens and before the first heap
-is sent. Prints one line per property that was checked; exits 1 at the first that does not hold.
+The command, an F-engine flowgraph, is started after the receiver listens; the first heap is sent once
+the flowgraph listens. Prints one line per property that was checked; exits 1 at the first that does not hold.
 """
 
 import argparse
 import json
-import subprocess
 import sys
-import time
 
 import numpy as np
 import reference
 import spead2
 import spead2.recv
 import spead2.send
+import waits
 
 BITS = 10
 HEAP_SAMPLES = 4096
@@ -151,17 +150,17 @@ def main():
     command = args.command + [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
 
     receivers = [listen(host, args.ports[2]) for host in ["127.0.0.1", "127.0.0.2"]]
-    engine = subprocess.Popen(command)
-    time.sleep(1.5)
-    check("the flowgraph runs", engine.poll() is None)
-    send(args.ports[:2], signals, first, kept, order)
     width = CHANNELS // SUBSTREAMS
     heaps = {}
-    for i, receiver in enumerate(receivers):
-        mine, group = receive(receiver)
-        check(f"substream {i} goes to address {i}", {c for _, c in mine} == {i * width}, f"{ {c for _, c in mine} }")
-        heaps.update(mine)
-    check("the flowgraph ends by itself with success", engine.wait(60) == 0, f"exit {engine.returncode}")
+    with waits.running(command, args.ports[:2]) as engine:
+        send(args.ports[:2], signals, first, kept, order)
+        for i, receiver in enumerate(receivers):
+            with waits.within(f"the stop heap of substream {i}"):
+                mine, group = receive(receiver)
+            channels = {c for _, c in mine}
+            check(f"substream {i} goes to address {i}", channels == {i * width}, f"{channels}")
+            heaps.update(mine)
+        check("the flowgraph ends by itself with success", engine.wait(60) == 0, f"exit {engine.returncode}")
 
     # Expected: heaps whose spectra use only sent samples.
     present = np.repeat(kept, HEAP_SAMPLES, axis=1)

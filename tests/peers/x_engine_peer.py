@@ -5,15 +5,14 @@ usage: x_engine_peer.py IN_PORT VISIBILITIES_PORT BEAM_X_PORT BEAM_Y_PORT [optio
 
 import argparse
 import json
-import subprocess
 import sys
-import time
 
 import numpy as np
 import reference
 import spead2
 import spead2.recv
 import spead2.send
+import waits
 
 ANTENNAS = 3
 CHANNELS = 64
@@ -88,6 +87,21 @@ def receive(stream, item):
     return heaps, frequencies
 
 
+def send(port, data, kept, first, step, args):
+    """Sends the `kept` heaps of `data`: one sender per antenna, as in an array, with a stop heap at the end of each."""
+    config = spead2.send.StreamConfig(max_packet_size=8264, rate=20e6, max_heaps=8)
+    senders = [spead2.send.UdpStream(spead2.ThreadPool(), [("127.0.0.1", port)], config) for _ in range(ANTENNAS)]
+    for h in range(len(data)):
+        for a, sender in enumerate(senders):
+            if kept[h, a]:
+                payload = on_the_wire(data[h, a], args.layout, args.four_bit)
+                sender.send_heap(feng_heap(first + h * step, a, payload), cnt=a + 1 + h * ANTENNAS)
+    for sender in senders:
+        stop = spead2.send.Heap(FLAVOUR)
+        stop.add_end()
+        sender.send_heap(stop)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ports", type=int, nargs=4)
@@ -120,27 +134,14 @@ def main():
                 "dtype": "ci4" if args.four_bit else "ci8"}
     command = args.command + [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     receivers = [listen(port) for port in args.ports[1:]]
-    engine = subprocess.Popen(command)
-    time.sleep(1.5)
-    check("the flowgraph runs", engine.poll() is None)
-
-    # One sender per antenna, as in an array; each sends a stop heap at the end.
-    config = spead2.send.StreamConfig(max_packet_size=8264, rate=20e6, max_heaps=8)
-    destination = [("127.0.0.1", args.ports[0])]
-    senders = [spead2.send.UdpStream(spead2.ThreadPool(), destination, config) for _ in range(ANTENNAS)]
-    for h in range(all_heaps):
-        for a, sender in enumerate(senders):
-            if kept[h, a]:
-                payload = on_the_wire(data[h, a], args.layout, args.four_bit)
-                sender.send_heap(feng_heap(first + h * step, a, payload), cnt=a + 1 + h * ANTENNAS)
-    for sender in senders:
-        stop = spead2.send.Heap(FLAVOUR)
-        stop.add_end()
-        sender.send_heap(stop)
-
     items = ["xeng_raw", "bf_raw", "bf_raw"]
-    received = [receive(receiver, item) for receiver, item in zip(receivers, items)]
-    check("the flowgraph ends by itself with success", engine.wait(60) == 0, f"exit {engine.returncode}")
+    with waits.running(command, args.ports[:1]) as engine:
+        send(args.ports[0], data, kept, first, step, args)
+        received = []
+        for port, receiver, item in zip(args.ports[1:], receivers, items):
+            with waits.within(f"the stop heap of {item} on port {port}"):
+                received.append(receive(receiver, item))
+        check("the flowgraph ends by itself with success", engine.wait(60) == 0, f"exit {engine.returncode}")
     for item, (_, frequencies) in zip(items, received):
         check(f"frequency of {item} is the first channel", frequencies == {FIRST_CHANNEL}, f"{frequencies}")
 
