@@ -110,7 +110,7 @@ impl Alert {
 
 /// Alerts about a flowgraph of any size: each query finds the processes and blocks concerned.
 #[allow(clippy::too_many_lines, reason = "a list of alerts")]
-fn alerts(queries: &Queries, name: &str) -> [Alert; 17] {
+fn alerts(queries: &Queries, name: &str) -> [Alert; 19] {
     let select = |family, conditions| queries.select(family, conditions);
     let grown = |family| format!("increase({}[5m]) > 0", select(family, ""));
     // Side branches drop frames because the flowgraph says so, which is no cause of alarm.
@@ -119,6 +119,7 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 17] {
     // Stalls explain what else is wrong with a process.
     let stall = format!("({} {must_keep_up})", select(metrics::STALL, ""));
     let without_stall = format!("unless on ({PROCESS}) {stall}");
+    let silent = format!("{}{{{}}}", metrics::PART_SILENT, queries.of);
     let failed = format!("{} == 1", select(metrics::STATE, ",state=\"failed\""));
     let known = format!("last_over_time({info}[1d])");
     let delay = queries.of_kinds("pace_delay_seconds");
@@ -226,13 +227,27 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 17] {
         Alert::new(
             "FxgraphPartUnhealthy",
             format!(
-                "{}{{{}}} == 0 {without_stall} unless on ({PROCESS}) ({failed})",
+                "{}{{{}}} == 0 {without_stall} unless on ({PROCESS}) ({failed}) unless on ({PROCESS}) ({silent} > 0)",
                 metrics::PART_HEALTHY,
                 queries.of
             ),
             "1m",
             "critical",
-            "part {{ $labels.part }} of the fleet at {{ $labels.instance }} does not answer: its host, its process or the network between is down",
+            "part {{ $labels.part }} of the fleet at {{ $labels.instance }} is not there: nothing listens at its address",
+        ),
+        Alert::new(
+            "FxgraphPartSilent",
+            format!("{silent} > 60"),
+            "0s",
+            "critical",
+            "part {{ $labels.part }} of the fleet at {{ $labels.instance }} has not answered for {{ $value | humanizeDuration }}: its host or the network between is down, or it is too busy",
+        ),
+        Alert::new(
+            "FxgraphPartRejectsToken",
+            format!("{}{{{}}} == 1", metrics::PART_REJECTS, queries.of),
+            "1m",
+            "warning",
+            "part {{ $labels.part }} rejects the token of the fleet at {{ $labels.instance }}, so that nothing is known of it: restart the one that has the old token",
         ),
         Alert::new(
             "FxgraphSenderBehind",

@@ -56,8 +56,11 @@ impl From<Family> for Head<'static> {
 /// Parameter of a flowgraph for one antenna, and the label with its value.
 const ANTENNA: &str = "antenna";
 const BLOCK: &[&str] = &["block", "kind", "device"];
-/// Name of the metric of a fleet with the health of each part.
+/// Names of the metrics of a fleet with the health of each part, the time since the answer of a silent one, and whether it
+/// rejects the token.
 pub(crate) const PART_HEALTHY: &str = "fxgraph_part_healthy";
+pub(crate) const PART_SILENT: &str = "fxgraph_part_silent_seconds";
+pub(crate) const PART_REJECTS: &str = "fxgraph_part_rejects_token";
 /// Label values of a family without labels.
 const NONE: [&str; 0] = [];
 

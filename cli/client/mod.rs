@@ -176,6 +176,15 @@ impl Client {
         read(self.answer(Method::GET, path, None)?, path)
     }
 
+    /// Like [`Self::get`]; `None` if the server rejects the token.
+    pub fn get_if_allowed<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Failure> {
+        let answer = self.response(Method::GET, path, None)?;
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            return Ok(None);
+        }
+        read(successful(answer)?, path).map(Some)
+    }
+
     /// Sends `method` to `path`, with an optional JSON body, and returns the JSON response.
     pub fn send<T: DeserializeOwned>(
         &self,
@@ -249,8 +258,18 @@ impl Client {
         self.ask(method, path, body.map(|body| ("application/json", body.to_string())))
     }
 
-    /// Sends `method` to `path`, with an optional body of a media type.
+    /// Sends `method` to `path`, with an optional body of a media type; returns a successful response.
     fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, String)>,
+    ) -> Result<Response<Body>, Failure> {
+        successful(self.response(method, path, body)?)
+    }
+
+    /// The same, with the response of any status.
+    fn response(
         &self,
         method: Method,
         path: &str,
@@ -277,12 +296,7 @@ impl Client {
                 }
             }),
         };
-        let mut answer = answer.map_err(|error| self.unanswered(&error))?;
-        if answer.status().is_success() {
-            return Ok(answer);
-        }
-        let text = answer.body_mut().read_to_vec().unwrap_or_default();
-        Err(problem::failure(answer.status(), &text))
+        answer.map_err(|error| self.unanswered(&error))
     }
 
     fn lost(&self, error: &Error) -> Failure {
@@ -325,6 +339,15 @@ fn is_ended(error: &Error) -> bool {
         _ => return false,
     };
     matches!(kind, BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+}
+
+/// The response, or the error that it describes.
+fn successful(mut answer: Response<Body>) -> Result<Response<Body>, Failure> {
+    if answer.status().is_success() {
+        return Ok(answer);
+    }
+    let text = answer.body_mut().read_to_vec().unwrap_or_default();
+    Err(problem::failure(answer.status(), &text))
 }
 
 fn read<T: DeserializeOwned>(mut answer: Response<Body>, path: &str) -> Result<T, Failure> {

@@ -16,8 +16,9 @@ use std::time::Duration;
 
 /// Shows all parts of a deployment, or serves them as one flowgraph
 ///
-/// Without `--listen`: prints a table of the parts; the exit status is 1 if one does not answer or has failed. Parts that
-/// run another configuration than the deployed one are marked as changed.
+/// Without `--listen`: prints a table of the parts; the exit status is 1 if one is not there, gives no answer to three
+/// requests in a row, rejects the token, or has failed. Parts that run another configuration than the deployed one are marked
+/// as changed.
 #[derive(Debug, clap::Args)]
 pub struct Fleet {
     /// Directory of the deployment (`fxgraph deploy`, or `fxgraph run --as-parts -o DIR`)

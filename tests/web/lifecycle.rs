@@ -1,7 +1,7 @@
 //! Start, stop and replacement of flowgraphs over HTTP.
 
-use super::TUNABLE;
 use super::http::{self, Program, Response};
+use super::{ENDLESS, TUNABLE};
 use std::process::Command;
 use std::time::Duration;
 
@@ -151,6 +151,22 @@ fn wait_for(program: &Program, path: &str, status: u16) -> Response {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn server_that_rejects_the_token_is_alive_and_one_that_is_gone_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("token"), "f2c1a97be0d94c55").unwrap();
+    let program = Program::start(folder.path(), ENDLESS, &["--token-file", "token"]);
+    let (is_alive, said) = health(&program, &["--live"]);
+    assert!(is_alive && said.contains("the server rejects the token, so it is alive"), "{said}");
+    let (is_ready, said) = health(&program, &[]);
+    assert!(!is_ready && said.contains("requires a token"), "{said}");
+    let address = program.address;
+    drop(program);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    command.args(["health", "--live", "--connect", &address.to_string()]);
+    assert!(!command.status().unwrap().success());
 }
 
 #[test]

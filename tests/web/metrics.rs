@@ -225,6 +225,10 @@ tests:
       - {series: 'fxgraph_block_input_frames_total{flowgraph="endless",job="f",instance="e:1",block="sink"}', values: '0+1500x20 30000x80'}
       - {series: 'fxgraph_part_healthy{flowgraph="endless",job="f",instance="fleet:1",part="x"}', values: '1x20 0x80'}
       - {series: 'fxgraph_part_healthy{flowgraph="endless",job="f",instance="fleet:1",part="y"}', values: '1x20 0x80'}
+      - {series: 'fxgraph_part_healthy{flowgraph="endless",job="f",instance="fleet:1",part="z"}', values: '1x20 0x80'}
+      - {series: 'fxgraph_part_silent_seconds{flowgraph="endless",job="f",instance="fleet:1",part="x"}', values: '0x100'}
+      - {series: 'fxgraph_part_silent_seconds{flowgraph="endless",job="f",instance="fleet:1",part="z"}', values: '0 1 0x18 0+15x80'}
+      - {series: 'fxgraph_part_rejects_token{flowgraph="endless",job="f",instance="fleet:1",part="w"}', values: '0x20 1x80'}
       - {series: 'fxgraph_block_stall_seconds{flowgraph="endless",job="f",instance="fleet:1",part="y",block="sink",reason="input frames are waiting"}', values: '_x20 15+15x80'}
       - {series: 'fxgraph_block_expected_rate_hertz{flowgraph="endless",job="f",instance="e:1",block="pol[0]"}', values: '100x100'}
       - {series: 'fxgraph_block_expected_rate_hertz{flowgraph="endless",job="f",instance="e:1",block="pol[1]"}', values: '100x100'}
@@ -279,7 +283,18 @@ tests:
         alertname: FxgraphPartUnhealthy
         exp_alerts:
           - exp_labels: {severity: critical, flowgraph: endless, job: f, instance: 'fleet:1', part: x}
-            exp_annotations: {summary: 'part x of the fleet at fleet:1 does not answer: its host, its process or the network between is down', page_url: 'http://fleet:1/', runbook_url: 'http://fleet:1/docs/how_to/monitoring.html#3-alerts'}
+            exp_annotations: {summary: 'part x of the fleet at fleet:1 is not there: nothing listens at its address', page_url: 'http://fleet:1/', runbook_url: 'http://fleet:1/docs/how_to/monitoring.html#3-alerts'}
+      - {eval_time: 6m, alertname: FxgraphPartSilent, exp_alerts: []}
+      - eval_time: 15m
+        alertname: FxgraphPartSilent
+        exp_alerts:
+          - exp_labels: {severity: critical, flowgraph: endless, job: f, instance: 'fleet:1', part: z}
+            exp_annotations: {summary: 'part z of the fleet at fleet:1 has not answered for 9m 45s: its host or the network between is down, or it is too busy', page_url: 'http://fleet:1/', runbook_url: 'http://fleet:1/docs/how_to/monitoring.html#3-alerts'}
+      - eval_time: 15m
+        alertname: FxgraphPartRejectsToken
+        exp_alerts:
+          - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'fleet:1', part: w}
+            exp_annotations: {summary: 'part w rejects the token of the fleet at fleet:1, so that nothing is known of it: restart the one that has the old token', page_url: 'http://fleet:1/', runbook_url: 'http://fleet:1/docs/how_to/monitoring.html#3-alerts'}
       - eval_time: 15m
         alertname: FxgraphBehind
         exp_alerts:

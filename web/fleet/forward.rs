@@ -86,7 +86,10 @@ impl Of {
             let detail = format!("part `{}` does not answer: {why}", part.name);
             Problem::new(StatusCode::BAD_GATEWAY, detail).help("see `GET /api/v1/parts`")
         };
-        part.page().map_err(lost)?;
+        if let Some(trouble) = part.trouble() {
+            let detail = format!("part `{}`: {trouble}", part.name);
+            return Err(Problem::busy(detail).help("see `GET /api/v1/parts`"));
+        }
         let (address, token) = part.server().map_err(lost)?;
         let mut headers = HeaderMap::new();
         for name in &PASSED {
@@ -238,7 +241,7 @@ pub(super) async fn kinds(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let part = fleet.parts().into_iter().find(|part| part.page().is_ok());
+    let part = fleet.parts().into_iter().find(|part| part.trouble().is_none());
     let part = part.ok_or_else(|| Problem::busy("no part answers"))?;
     let path = with_query(uri.path().to_owned(), &uri);
     Of { fleet, client, method, headers, body: Bytes::new() }.pass(&part, &path).await

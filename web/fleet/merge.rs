@@ -1,7 +1,7 @@
 //! Answers from all parts.
 
 use super::Fleet;
-use super::metrics::Federation;
+use super::metrics::{Federation, PartState};
 use super::parts::{Part, full_name};
 use crate::guard::Peer;
 use crate::handlers::flowgraph::{alive, passing};
@@ -51,23 +51,24 @@ pub(super) async fn targets(State(fleet): State<Fleet>) -> Json<Vec<TargetGroup>
     Json(fleet.parts().iter().filter_map(group).collect())
 }
 
-/// 503 if a part does not answer or has failed.
+/// 503 if a part has a trouble or has failed.
 pub(super) async fn health(State(fleet): State<Fleet>) -> Result<Json<Health>, Problem> {
-    Ok(Json(health_of(&fleet).await?))
+    Ok(Json(health_of(&fleet, |_| true).await?))
 }
 
 pub(super) async fn live(
     State(fleet): State<Fleet>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Json<Health>, Problem> {
-    alive(health_of(&fleet).await?, &query)
+    // A part that rejects the token lives.
+    alive(health_of(&fleet, |part| part.contact != "rejects_token").await?, &query)
 }
 
 pub(super) async fn ready(
     State(fleet): State<Fleet>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Json<Health>, Problem> {
-    let health = health_of(&fleet).await?;
+    let health = health_of(&fleet, |_| true).await?;
     let idle = fleet.parts().into_iter().find_map(|part| {
         let state = part.info().state.filter(|state| state != RunState::Running.name())?;
         Some(format!("part `{}`: the state of its flowgraph is `{state}`", part.name))
@@ -78,12 +79,17 @@ pub(super) async fn ready(
     }
 }
 
-async fn health_of(fleet: &Fleet) -> Result<Health, Problem> {
+/// Health of the parts that count.
+async fn health_of(fleet: &Fleet, counts: impl Fn(&PartInfo) -> bool) -> Result<Health, Problem> {
     let answers = fleet.ask(|part| async move { part.get::<Health>("/api/v1/health").await }).await;
     let parts: Vec<PartInfo> = answers.iter().map(|(part, _)| part.info()).collect();
-    let bad = parts.iter().filter(|part| part.state.as_deref().is_none_or(|it| it == "failed"));
-    let said: Vec<String> =
-        bad.map(|part| format!("part `{}`: {}", part.name, part.troubles.join("; "))).collect();
+    let is_bad = |(part, info): &(&Part, &PartInfo)| {
+        counts(info) && (part.trouble().is_some() || info.state.as_deref() == Some("failed"))
+    };
+    let bad = answers.iter().map(|(part, _)| &**part).zip(&parts).filter(is_bad);
+    let said: Vec<String> = bad
+        .map(|(_, part)| format!("part `{}`: {}", part.name, part.troubles.join("; ")))
+        .collect();
     if !said.is_empty() || parts.is_empty() {
         let detail =
             if parts.is_empty() { "no part is known".to_owned() } else { said.join(" | ") };
@@ -97,8 +103,10 @@ async fn health_of(fleet: &Fleet) -> Result<Health, Problem> {
     });
     let stalls = stalls.collect();
     let all: Vec<Health> = answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect();
+    let known = all.iter().map(|one| one.state.as_str());
     Ok(Health {
-        state: state(all.iter().map(|one| one.state.as_str())),
+        // Of parts that reject the token, none may be known.
+        state: if all.is_empty() { "starting".to_owned() } else { state(known) },
         faults: all.iter().map(|one| one.faults).fold(0, u64::saturating_add),
         survived_faults: all.iter().map(|one| one.survived_faults).fold(0, u64::saturating_add),
         elapsed_seconds: all.iter().map(|one| one.elapsed_seconds).fold(0.0, f64::max),
@@ -112,23 +120,20 @@ fn state<'a>(states: impl Iterator<Item = &'a str> + Clone) -> String {
 }
 
 pub(super) async fn flowgraph(State(fleet): State<Fleet>) -> Result<Json<FlowgraphPage>, Problem> {
-    let ask = |part: Arc<Part>| async move { part.get::<FlowgraphPage>("/api/v1/flowgraph").await };
+    let ask = |part: Arc<Part>| async move { part.flowgraph().await };
     let mut pages = Vec::new();
     let mut faults = Vec::new();
     let mut hash = Sha256::new();
     for (part, answer) in fleet.ask(ask).await {
         hash.update(part.name.as_bytes());
-        match answer {
-            Ok(mut page) => {
-                hash.update(page.config_hash.as_bytes());
-                page.stalls = page.stalls.into_iter().map(|stall| part.named(stall)).collect();
-                pages.push((part.name.clone(), page));
-            }
-            Err(why) => faults.push(Fault {
-                block: part.name.clone(),
-                cause: format!("part `{}` does not answer: {why}", part.name),
-                is_panic: false,
-            }),
+        if let Some(trouble) = part.trouble() {
+            let cause = format!("part `{}`: {trouble}", part.name);
+            faults.push(Fault { block: part.name.clone(), cause, is_panic: false });
+        }
+        if let Ok(mut page) = answer {
+            hash.update(page.config_hash.as_bytes());
+            page.stalls = page.stalls.into_iter().map(|stall| part.named(stall)).collect();
+            pages.push((part.name.clone(), page));
         }
     }
     if pages.is_empty() {
@@ -361,7 +366,9 @@ pub(super) async fn metrics(State(fleet): State<Fleet>) -> Response {
     let mut parts = Vec::new();
     for (part, answer) in answers {
         let refused = answer.map(|body| all.add(&part.name, &String::from_utf8_lossy(&body)));
-        parts.push((part.info(), refused.unwrap_or_default()));
+        let (info, refused) = (part.info(), refused.unwrap_or_default());
+        let is_up = part.trouble().is_none() || info.contact == "rejects_token";
+        parts.push(PartState { info, is_up, refused });
     }
     all.add_parts(&fleet.0.name, &parts);
     let media_type = "text/plain; version=0.0.4; charset=utf-8";

@@ -1,6 +1,6 @@
 //! Metrics of all parts, each with the label `part`.
 
-use crate::metrics::PART_HEALTHY;
+use crate::metrics::{PART_HEALTHY, PART_REJECTS, PART_SILENT};
 use fxgraph_api::parts::PartInfo;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
@@ -84,6 +84,15 @@ fn are_labels(mut text: &str) -> bool {
     true
 }
 
+/// A part at a scrape.
+pub(super) struct PartState {
+    pub info: PartInfo,
+    /// Whether it is there.
+    pub is_up: bool,
+    /// Number of lines of its metrics that were rejected.
+    pub refused: usize,
+}
+
 impl Federation {
     /// Adds the samples in `text` of `part`; returns the number of lines that are no samples, or none that fit.
     pub fn add(&mut self, part: &str, text: &str) -> usize {
@@ -134,28 +143,34 @@ impl Federation {
         Some(())
     }
 
-    /// Adds whether each part answers and is healthy, and the number of its lines that were rejected.
-    pub fn add_parts(&mut self, flowgraph: &str, parts: &[(PartInfo, usize)]) {
+    /// Adds the state of each part.
+    pub fn add_parts(&mut self, flowgraph: &str, parts: &[PartState]) {
         let flowgraph = escape(flowgraph);
-        let mut add = |name: &str, help: &str, value: &dyn Fn(&(PartInfo, usize)) -> usize| {
+        let mut add = |name: &str, help: &str, value: &dyn Fn(&PartState) -> Option<f64>| {
             let mut samples = String::new();
             for part in parts {
-                let label = escape(&part.0.name);
+                let Some(value) = value(part) else { continue };
+                let label = escape(&part.info.name);
                 let _ = writeln!(
                     samples,
-                    "{name}{{part=\"{label}\",flowgraph=\"{flowgraph}\"}} {}",
-                    value(part)
+                    "{name}{{part=\"{label}\",flowgraph=\"{flowgraph}\"}} {value}"
                 );
             }
             let family = Family { help: help.to_owned(), kind: "gauge".to_owned(), samples };
             self.families.insert(name.to_owned(), family);
         };
-        let up = "1 if the part answers. 0: its host, its process or the network between is down, see /api/v1/parts.";
-        add("fxgraph_part_up", up, &|(part, _)| usize::from(part.answers));
-        let healthy = "1 if the part answers, has not failed, and frames pass all its blocks. 0: see /api/v1/parts.";
-        add(PART_HEALTHY, healthy, &|(part, _)| usize::from(part.is_healthy));
+        let flag = |is: bool| Some(f64::from(u8::from(is)));
+        let rejects = |part: &PartState| part.info.contact == "rejects_token";
+        let up = "1 if the part is there. 0: nothing listens at its address, or three requests in a row had no answer, see /api/v1/parts.";
+        add("fxgraph_part_up", up, &|part| flag(part.is_up));
+        let healthy = "1 if the part answers, has not failed, and frames pass all its blocks. 0: see /api/v1/parts. Without a sample if the part rejects the token.";
+        add(PART_HEALTHY, healthy, &|part| flag(part.info.is_healthy).filter(|_| !rejects(part)));
+        let silent = "Time since the last answer of a part that does not answer; 0 if it answers or is not there.";
+        add(PART_SILENT, silent, &|part| Some(part.info.silent_seconds.unwrap_or(0.0)));
+        let rejected = "1 if the part rejects the token of the deployment, so that nothing is known of its flowgraph.";
+        add(PART_REJECTS, rejected, &|part| flag(rejects(part)));
         let refused = "Lines of the part's metrics that are no samples, at this scrape. If not 0, its server is not fxgraph.";
-        add("fxgraph_part_refused_lines", refused, &|(_, refused)| *refused);
+        add("fxgraph_part_refused_lines", refused, &|part| Some(part.refused as f64));
     }
 
     pub fn finish(self) -> String {

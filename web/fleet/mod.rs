@@ -1,8 +1,9 @@
 //! The parts of a deployment as one flowgraph: the same REST paths, answered from all parts.
 //!
 //! A fleet holds no state of the telescope. It looks at each part twice a second, answers a request about all parts
-//! from those that answer, and passes a request about one block to the part of that block. A part that does not answer
-//! delays a request once, by its time limit; until it answers again, it is left out and named.
+//! from those that are there, and passes a request about one block to the part of that block. A part that does not answer
+//! delays a request once, by its time limit; until it answers again, its last answers count, and after several looks it is
+//! named. A part that is not there is left out and named at once.
 //!
 //! # Layout
 //! - `client`: requests to parts
@@ -21,6 +22,8 @@ mod merge;
 mod metrics;
 mod parts;
 mod requests;
+#[cfg(test)]
+mod tests;
 mod update;
 
 pub use parts::{Deployed, Find};
@@ -33,13 +36,17 @@ use axum::http::StatusCode;
 use futures_util::future::join_all;
 use fxgraph_api::parts::PartInfo;
 use log::Log;
-use parts::{Part, full_name};
+#[cfg(test)]
+use parts::MISSED;
+use parts::{LIMIT, Part, full_name};
 use std::future::Future;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Time between two looks at the parts.
 const LOOK: Duration = Duration::from_millis(500);
+/// Time limit of a part for a look by a command, which nothing else waits for.
+const LONG_LIMIT: Duration = Duration::from_secs(3);
 /// Maximum number of requests that are passed to parts at once, half of it for one client.
 const FORWARDED: usize = 1024;
 
@@ -87,7 +94,7 @@ impl Fleet {
                     part.deploy(deployed);
                     Arc::clone(part)
                 }
-                None => Arc::new(Part::new(deployed)),
+                None => Arc::new(Part::new(deployed, LIMIT)),
             })
             .collect();
     }
@@ -123,11 +130,14 @@ impl Fleet {
 
     /// Finds the part of the block called `name` in the fleet, and its name in the part.
     fn find(&self, name: &str) -> Result<(Arc<Part>, String), Problem> {
-        let mut silent = Vec::new();
+        let mut absent = Vec::new();
         for part in self.parts() {
-            let Ok(page) = part.page() else {
-                silent.push(part.name.clone());
-                continue;
+            let page = match part.page() {
+                Ok(page) => page,
+                Err(why) => {
+                    absent.push(format!("part `{}`: {why}", part.name));
+                    continue;
+                }
             };
             let is_it = |block: &&fxgraph_api::flowgraph::NodeInfo| {
                 full_name(&part.name, &block.kind, &block.name) == name
@@ -136,24 +146,31 @@ impl Fleet {
                 return Ok((Arc::clone(&part), block.name.clone()));
             }
         }
-        if silent.is_empty() {
+        if absent.is_empty() {
             return Err(Problem::new(StatusCode::NOT_FOUND, format!("there is no block `{name}`"))
                 .help("list the blocks with `GET /api/v1/blocks`"));
         }
-        let detail = format!("there is no block `{name}` in the parts that answer");
-        Err(Problem::busy(detail).help(format!("these do not answer: {}", silent.join(", "))))
+        let detail = format!("there is no block `{name}` in the parts that are there");
+        Err(absent.into_iter().fold(Problem::busy(detail), Problem::help))
     }
 }
 
-/// Looks at the parts that `find` returns once, and returns them in its order.
+/// Looks at the parts that `find` returns, at those that give no answer several times, and returns them in its order.
 ///
 /// # Errors
 /// If `find` fails, or the system creates no threads.
 pub fn look_once(find: Find) -> Result<Vec<PartInfo>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let parts: Vec<Part> = find()?.into_iter().map(Part::new).collect();
+    let part = |deployed| Part::new(deployed, LONG_LIMIT);
+    let parts: Vec<Part> = find()?.into_iter().map(part).collect();
     let log = Log::default();
-    runtime.block_on(join_all(parts.iter().map(|part| part.look(&log))));
+    let look = async |part: &Part| {
+        part.look(&log).await;
+        while part.may_answer() {
+            part.look(&log).await;
+        }
+    };
+    runtime.block_on(join_all(parts.iter().map(look)));
     Ok(parts.iter().map(Part::info).collect())
 }

@@ -1,18 +1,25 @@
 //! Parts, and the look at each of them twice a second.
+//!
+//! A part that gives no answer may be busy: what was known of it stays, with its age, and is a trouble after several looks
+//! in a row. Only a part that is not there is left out at once.
 
-use super::client::Asked;
+use super::client::{Asked, Contact, Unanswered};
 use super::log::Log;
 use axum::body::Bytes;
 use fxgraph_api::events::EventList;
 use fxgraph_api::flowgraph::{FlowgraphPage, StallInfo};
 use fxgraph_api::parts::PartInfo;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time limit of a part for an answer that goes into a merged one.
-const LIMIT: Duration = Duration::from_secs(1);
+pub(super) const LIMIT: Duration = Duration::from_secs(1);
+/// Looks in a row without an answer from which this is a trouble of the part.
+pub(super) const MISSED: u32 = 3;
+const FLOWGRAPH: &str = "/api/v1/flowgraph";
 /// Largest such answer, in bytes.
 const MOST_BYTES: usize = 16 << 20;
 /// Kinds of the blocks that the cut puts between parts.
@@ -34,19 +41,79 @@ pub struct Deployed {
 /// Returns the parts of the deployment as they are now: an engine may have moved one.
 pub type Find = Arc<dyn Fn() -> Result<Vec<Deployed>, String> + Send + Sync>;
 
-/// A part with its last answer.
+/// A part with its last answers.
 pub(super) struct Part {
     pub name: String,
+    /// Time limit of its answers.
+    limit: Duration,
     state: Mutex<Seen>,
     is_asking: AtomicBool,
 }
 
 struct Seen {
     deployed: Deployed,
-    /// Its flowgraph, if it answers; otherwise the reason.
-    page: Result<Arc<FlowgraphPage>, String>,
+    /// Its flowgraph at the last answer, unless it is not there.
+    page: Option<Arc<FlowgraphPage>>,
+    /// Its last answers to requests whose answers are merged, by path.
+    answers: BTreeMap<&'static str, Bytes>,
+    /// Why it has not answered the last request.
+    failure: Option<Failure>,
+    /// Time of the last answer; at first, that of the first request.
+    answered: Option<Instant>,
     /// Number and time of its last event in the log.
     last_event: (u64, f64),
+}
+
+/// Requests without an answer.
+struct Failure {
+    contact: Contact,
+    why: String,
+    /// Number of looks in a row.
+    looks: u32,
+}
+
+impl Seen {
+    fn silence(&self) -> Duration {
+        self.answered.map_or(Duration::ZERO, |answered| answered.elapsed())
+    }
+
+    /// Whether it has not answered the last request, which may be the fault of the network.
+    fn is_silent(&self) -> bool {
+        self.failure.as_ref().is_some_and(|failure| failure.contact == Contact::NoAnswer)
+    }
+
+    /// Notes that a request had no answer.
+    fn fail(&mut self, error: &Unanswered, is_look: bool) {
+        let Unanswered { contact, why, .. } = error;
+        // Older versions do not know all requests of a fleet: only a look finds out that a part is not there.
+        if !is_look && *contact == Contact::NotThere {
+            return;
+        }
+        let before = self.failure.as_ref().map_or(0, |failure| failure.looks);
+        let looks = before.saturating_add(u32::from(is_look));
+        self.failure = Some(Failure { contact: *contact, why: why.clone(), looks });
+        if *contact == Contact::NotThere {
+            self.page = None;
+            self.answers.clear();
+        }
+    }
+
+    /// The reason why requests cannot be passed to it, if there is one.
+    fn trouble(&self) -> Option<String> {
+        let Some(Failure { contact, why, looks }) = &self.failure else {
+            return self.page.is_none().then(|| "it has not been asked yet".to_owned());
+        };
+        match contact {
+            Contact::NotThere => Some(format!("is not there: {why}")),
+            Contact::RejectsToken => Some("rejects the token of the deployment".to_owned()),
+            Contact::NoAnswer if self.page.is_some() && *looks < MISSED => None,
+            Contact::NoAnswer => Some(format!("{}: {why}", no_answer(self.silence()))),
+        }
+    }
+}
+
+fn no_answer(silence: Duration) -> String {
+    format!("no answer for {:.0} s", silence.as_secs_f64().ceil())
 }
 
 /// Name of a block of a part in the fleet. The cut gives no unique names to its blocks.
@@ -55,11 +122,18 @@ pub(super) fn full_name(part: &str, kind: &str, block: &str) -> String {
 }
 
 impl Part {
-    pub fn new(deployed: Deployed) -> Self {
+    /// A part that must answer within `limit`.
+    pub fn new(deployed: Deployed, limit: Duration) -> Self {
         let name = deployed.name.clone();
-        let page = Err("it has not been asked yet".to_owned());
-        let seen = Seen { deployed, page, last_event: (0, 0.0) };
-        Self { name, state: Mutex::new(seen), is_asking: AtomicBool::new(false) }
+        let seen = Seen {
+            deployed,
+            page: None,
+            answers: BTreeMap::new(),
+            failure: None,
+            answered: None,
+            last_event: (0, 0.0),
+        };
+        Self { name, limit, state: Mutex::new(seen), is_asking: AtomicBool::new(false) }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -70,9 +144,21 @@ impl Part {
         self.seen().deployed = deployed;
     }
 
-    /// Its flowgraph at the last look; the reason if it does not answer.
+    /// Its flowgraph when it last answered; the reason if it is not there.
     pub fn page(&self) -> Result<Arc<FlowgraphPage>, String> {
-        self.seen().page.clone()
+        let seen = self.seen();
+        seen.page.clone().ok_or_else(|| seen.trouble().unwrap_or_default())
+    }
+
+    /// The reason why requests cannot be passed to it, if there is one.
+    pub fn trouble(&self) -> Option<String> {
+        self.seen().trouble()
+    }
+
+    /// Whether it has not answered the last look, and may do so at the next one.
+    pub fn may_answer(&self) -> bool {
+        let seen = self.seen();
+        seen.is_silent() && seen.failure.as_ref().is_some_and(|failure| failure.looks < MISSED)
     }
 
     /// `stall` with the name of its block in the fleet.
@@ -88,11 +174,6 @@ impl Part {
         stall
     }
 
-    /// Notes that it does not answer.
-    fn lost(&self, why: &str) {
-        self.seen().page = Err(why.to_owned());
-    }
-
     /// Address and token of its server.
     pub fn server(&self) -> Result<(String, Option<String>), String> {
         let seen = self.seen();
@@ -101,27 +182,51 @@ impl Part {
         Ok((address, seen.deployed.token.clone()))
     }
 
-    async fn ask(&self, path: &str) -> Result<Bytes, String> {
-        let (address, token) = self.server()?;
-        Asked::get(&address, token.as_deref(), path, LIMIT).read(MOST_BYTES).await
+    async fn ask(&self, path: &str) -> Result<Bytes, Unanswered> {
+        let (address, token) = self.server().map_err(Unanswered::not_there)?;
+        Asked::get(&address, token.as_deref(), path, self.limit).read(MOST_BYTES).await
     }
 
-    /// Body of the answer to `GET path`, unless it did not answer at the last look.
+    /// Body of the answer to `GET path`, unless it did not answer the last request: then the next look asks it.
     pub async fn bytes(&self, path: &str) -> Result<Bytes, String> {
         self.page()?;
-        self.ask(path).await.inspect_err(|why| self.lost(why))
+        if let Some(failure) = &self.seen().failure {
+            return Err(failure.why.clone());
+        }
+        let answer = self.ask(path).await;
+        answer.map_err(|error| {
+            self.seen().fail(&error, false);
+            error.why
+        })
     }
 
-    /// The answer to `GET path` as `T`, unless it did not answer at the last look.
-    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
-        read(&self.bytes(path).await?).inspect_err(|why| self.lost(why))
+    /// The answer to `GET path` as `T`; the last one if it does not answer now.
+    pub async fn get<T: DeserializeOwned>(&self, path: &'static str) -> Result<T, String> {
+        match self.bytes(path).await {
+            Ok(body) => {
+                let answer = read(&body).map_err(|error| error.why)?;
+                self.seen().answers.insert(path, body);
+                Ok(answer)
+            }
+            Err(why) => {
+                let last = self.seen().answers.get(path).cloned();
+                read(&last.ok_or(why)?).map_err(|error| error.why)
+            }
+        }
     }
 
-    /// Like [`Self::get`], of a path that a part of an earlier version does not know: an error does not mean that the part
-    /// is gone.
+    /// Its flowgraph; as it was when it last answered if it does not answer now.
+    pub async fn flowgraph(&self) -> Result<FlowgraphPage, String> {
+        match self.bytes(FLOWGRAPH).await {
+            Ok(body) => read(&body).map_err(|error| error.why),
+            Err(_) => self.page().map(|page| (*page).clone()),
+        }
+    }
+
+    /// The answer to `GET path`, which a part of an earlier version does not know, as `T`.
     pub async fn get_if_known<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
         self.page()?;
-        read(&self.ask(path).await?)
+        read(&self.ask(path).await?).map_err(|error| error.why)
     }
 
     /// Asks for its flowgraph and its new events, unless an earlier look still waits.
@@ -129,19 +234,27 @@ impl Part {
         if self.is_asking.swap(true, Ordering::AcqRel) {
             return;
         }
-        let page =
-            self.ask("/api/v1/flowgraph").await.and_then(|body| read::<FlowgraphPage>(&body));
-        let was_lost = {
+        self.seen().answered.get_or_insert_with(Instant::now);
+        let page = self.ask(FLOWGRAPH).await.and_then(|body| read::<FlowgraphPage>(&body));
+        let may_be_new = {
             let mut seen = self.seen();
-            let restarted = match (&seen.page, &page) {
-                (Ok(before), Ok(now)) => now.elapsed_seconds < before.elapsed_seconds,
-                (before, _) => before.is_err(),
-            };
-            seen.page = page.map(Arc::new);
-            restarted
+            match page {
+                Ok(page) => {
+                    let before = seen.page.take();
+                    let may_be_new =
+                        before.is_none_or(|before| page.elapsed_seconds < before.elapsed_seconds);
+                    seen.page = Some(Arc::new(page));
+                    (seen.failure, seen.answered) = (None, Some(Instant::now()));
+                    Some(may_be_new)
+                }
+                Err(error) => {
+                    seen.fail(&error, true);
+                    None
+                }
+            }
         };
-        if self.page().is_ok() {
-            let _ = self.take_events(log, was_lost).await;
+        if let Some(may_be_new) = may_be_new {
+            let _ = self.take_events(log, may_be_new).await;
         }
         self.is_asking.store(false, Ordering::Release);
     }
@@ -151,7 +264,7 @@ impl Part {
         let (number, time) = self.seen().last_event;
         let since = if may_be_new { 0 } else { number };
         let body = self.ask(&format!("/api/v1/events?since={since}")).await?;
-        let mut events = read::<EventList>(&body)?.events;
+        let mut events = read::<EventList>(&body).map_err(|error| error.why)?.events;
         if may_be_new {
             // The same run as before, if the last known event is still there.
             let known = |event: &fxgraph_api::events::EventInfo| {
@@ -171,13 +284,14 @@ impl Part {
     pub fn info(&self) -> PartInfo {
         let seen = self.seen();
         let deployed = &seen.deployed;
-        let mut troubles = Vec::new();
-        let page = match &seen.page {
-            Ok(page) => Some(page),
-            Err(why) => {
-                troubles.push(format!("does not answer: {why}"));
-                None
-            }
+        let mut troubles = Vec::from_iter(seen.trouble());
+        let page = seen.page.as_ref();
+        let contact = match seen.failure.as_ref().map(|failure| failure.contact) {
+            Some(Contact::NoAnswer) => "no_answer",
+            Some(Contact::NotThere) => "not_there",
+            Some(Contact::RejectsToken) => "rejects_token",
+            None if page.is_some() => "answers",
+            None => "not_asked",
         };
         if let Some(page) = page.filter(|page| page.state == "failed") {
             let cause = page.faults.first().map_or("", |fault| &fault.cause);
@@ -189,7 +303,9 @@ impl Part {
         PartInfo {
             name: self.name.clone(),
             address: deployed.address.clone(),
-            answers: page.is_some(),
+            answers: contact == "answers",
+            contact: contact.to_owned(),
+            silent_seconds: seen.is_silent().then(|| seen.silence().as_secs_f64()),
             is_healthy: troubles.is_empty(),
             troubles,
             is_changed: page.is_some_and(|page| page.config_hash != deployed.config_hash),
@@ -202,6 +318,7 @@ impl Part {
     }
 }
 
-fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, String> {
-    serde_json::from_slice(body).map_err(|_| "its answer is not that of fxgraph".to_owned())
+fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Unanswered> {
+    serde_json::from_slice(body)
+        .map_err(|_| Unanswered::not_there("the answer at its address is not that of fxgraph"))
 }

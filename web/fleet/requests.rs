@@ -42,7 +42,7 @@ impl Shared {
     fn passed(handler: MethodRouter<Fleet>, description: &'static str) -> Self {
         let statuses = &[
             ("502", "the part does not answer the request"),
-            ("503", "a part does not answer, and it may have the block"),
+            ("503", "the part has a trouble, or one that is not there may have the block"),
         ];
         Self { handler, summary: None, description, statuses }
     }
@@ -72,7 +72,7 @@ impl Shared {
 
 /// How a fleet answers a request of flowgraphs; `None` if a fleet does not answer it.
 fn shared(method: &Method, path: &str) -> Option<Shared> {
-    const LISTS: &str = "The lists of all parts that answer, one after the other.";
+    const LISTS: &str = "The lists of all parts that are there, one after the other; a part that does not answer has its last one.";
     let filter = MethodFilter::try_from(method.clone()).ok()?;
     let answer = match (method.as_str(), path) {
         ("GET", "/metrics") => Shared::merged(
@@ -80,27 +80,31 @@ fn shared(method: &Method, path: &str) -> Option<Shared> {
             "The metrics of all parts that answer, each with the label `part`.",
         ),
         ("GET", "/api/v1/health") => Shared {
-            statuses: &[("503", "a part does not answer, or has failed")],
+            statuses: &[("503", "a part has failed or has a trouble")],
             ..Shared::merged(
                 on(filter, merge::health),
                 "The sums of all faults, the longest time, and the first state that a part has of: failed, draining, \
-                 running, starting, prepared, ended.",
+                 running, starting, prepared, ended. A part has a trouble if it is not there, rejects the token, or has \
+                 not answered three requests in a row; before that its last answer counts.",
             )
         },
         ("GET", "/api/v1/health/live") => Shared {
-            statuses: &[("503", "a part does not answer")],
-            ..Shared::merged(on(filter, merge::live), "For all parts.")
+            statuses: &[("503", "a part has a trouble")],
+            ..Shared::merged(
+                on(filter, merge::live),
+                "For all parts; one that rejects the token is alive.",
+            )
         },
         ("GET", "/api/v1/health/ready") => Shared {
-            statuses: &[("503", "a part does not answer")],
+            statuses: &[("503", "a part has a trouble")],
             ..Shared::merged(on(filter, merge::ready), "For all parts.")
         },
         ("GET", "/api/v1/flowgraph") => Shared {
             statuses: &[("503", "no part answers")],
             ..Shared::merged(
                 on(filter, merge::flowgraph),
-                "The flowgraphs of all parts that answer as one, with edges for the streams between parts. A part \
-                 that does not answer is one of the `faults`.",
+                "The flowgraphs of all parts that are there as one, with edges for the streams between parts. A part \
+                 that is not there, or has not answered three requests in a row, is one of the `faults`.",
             )
         },
         ("GET", "/api/v1/blocks") => Shared::merged(on(filter, merge::blocks), LISTS),
@@ -355,7 +359,7 @@ mod tests {
         assert!(block["502"]["content"]["application/problem+json"].is_object());
         let retune = statuses("/api/v1/blocks", "patch");
         let busy = retune["503"]["description"].as_str().unwrap();
-        assert!(busy.contains("Retry-After") && busy.contains("does not answer"), "{busy}");
+        assert!(busy.contains("Retry-After") && busy.contains("has a trouble"), "{busy}");
         assert!(statuses("/api/v1/blocks", "get")["502"].is_null());
     }
 }
