@@ -662,10 +662,7 @@ blocks:
         said.contains("warning: `source`: large.npy was not closed: frames after the 15"),
         "{said}"
     );
-    assert!(
-        said.contains("warning: `again`: large.npy exists; recording to large_2.npy"),
-        "{said}"
-    );
+    assert!(said.contains("warning: `again`: large.npy exists; writing to large_2.npy"), "{said}");
 }
 
 #[test]

@@ -5,9 +5,9 @@ mod cpu;
 #[allow(clippy::unwrap_used, clippy::float_cmp)]
 mod tests;
 
-use crate::io::output_file::refuse_path;
-use fxgraph::access::WrittenPath;
+use crate::io::files::{FileParameters, FileSink};
 use fxgraph::diagnostic::codes;
+use fxgraph::kind::Rounded;
 use fxgraph::{
     At, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     PerBase, PortType, Refusal, Resources, Time, TimedSink,
@@ -18,12 +18,8 @@ use fxgraph_formats::dada::HEADER_BYTES;
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "dada_sink", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct DadaSink {
-    /// File to write, usually ending in `.dada`. Directories are created. If the file exists, the recording gets the next
-    /// free name: `x_2.dada`, `x_3.dada`, ...
-    pub path: WrittenPath,
-    /// Overwrites an existing file, unless this process has recorded it.
-    #[param(default)]
-    pub overwrite: bool,
+    #[param(flatten)]
+    pub(crate) files: FileParameters,
     /// Largest number of bytes of samples in a file. The files are then called
     /// `x_0000000000000000.000000.dada`, with the offset of their first byte and their number. By default there is one
     /// file.
@@ -41,8 +37,8 @@ pub struct DadaSink {
     /// Time of timestamp 0, if it is not that of the input: Unix seconds, or a time in UTC such as
     /// `2026-11-25T14:20:40.25Z`.
     pub sync_time_seconds: Option<Time>,
-    /// Longest gap that is filled with zeros, in seconds; a longer gap fails the block, because the format has no gaps.
-    #[param(default = 10.0, range = 0.0..=3600.0)]
+    /// Longest gap that is filled with zeros; a longer one begins a new file.
+    #[param(default = 10.0, range = 0..=86400, unit = "s")]
     pub max_gap_seconds: f64,
 }
 
@@ -80,6 +76,20 @@ impl Shape {
     /// Bytes of one time.
     fn time_bytes(&self) -> usize {
         self.channels * self.pols * self.element_bytes
+    }
+
+    /// Place of an element along one axis of the file: offset in the payload, and in the validity counts.
+    fn place(&self, axis: usize, mut index: usize) -> (usize, usize) {
+        let (mut element, mut unit) = (0, 0);
+        for ((len, stride), (shared, count)) in
+            self.strides[axis].iter().zip(&self.units[axis]).rev()
+        {
+            let here = index % len;
+            index /= len;
+            element += here * stride;
+            unit += here / shared * count;
+        }
+        (element, unit)
     }
 }
 
@@ -191,7 +201,7 @@ impl DadaSink {
 
 impl TimedSink for DadaSink {
     fn continue_in_later_base(&mut self, _number: u64) {
-        self.overwrite = false;
+        self.files.overwrite = false;
         self.sync_time_seconds = None;
     }
 }
@@ -203,13 +213,15 @@ impl KindSpec for DadaSink {
             let clock = block.ports.inputs[0].clock;
             let sync_time = block.parameters.sync_time_seconds.unwrap_or(clock.sync_time);
             let clock = Clock { sync_time, ..clock };
-            Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.shape, clock, env)))
+            let format = cpu::Dada::new(block.parameters.clone(), block.shape.clone(), clock);
+            Ok(Box::new(FileSink::new(format, &block.parameters.files, clock, env)))
         })
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
-        if let Some(refusal) = refuse_path(&self.path, "out.dada") {
-            return Err(vec![refusal]);
+        let refusals = self.files.refusals(&[], "out.dada");
+        if !refusals.is_empty() {
+            return Err(refusals);
         }
         let shape = self.shape(&inputs[0]).map_err(|refusal| vec![*refusal])?;
         let time_bytes = shape.time_bytes() as u64;
@@ -223,13 +235,17 @@ impl KindSpec for DadaSink {
         Ok((shape, vec![]))
     }
 
+    fn rounded(block: &Configured<Self>) -> Vec<Rounded> {
+        block.parameters.files.rounded(&block.ports.inputs[0].clock)
+    }
+
     fn resources(block: &Configured<Self>) -> Resources {
         let shape = &block.shape;
         Resources {
             host_bytes: 2 * shape.times * shape.time_bytes() + HEADER_BYTES,
             holds: vec![1],
             fixes_band: true,
-            writes: vec![block.parameters.path.path().to_owned()],
+            writes: vec![block.parameters.files.path.path().to_owned()],
             ..Resources::default()
         }
     }

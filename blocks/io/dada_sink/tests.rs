@@ -1,7 +1,7 @@
 //! Samples of the files in their order, and headers.
 
 use super::*;
-use crate::io::output_file::full_disk;
+use crate::io::files::output_file::full_disk;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, Clock, Env, Ports, ValidityType};
 use fxgraph_formats::dada::Header;
@@ -114,20 +114,18 @@ fn files_roll_over_with_the_offset_in_name_and_header() {
 }
 
 #[test]
-fn missing_samples_are_zeros_and_a_long_gap_is_an_error() {
+fn missing_samples_are_zeros_and_another_grid_begins_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.dada");
-    let sink = sink(&path, serde_json::json!({"max_gap_seconds": 0.001}));
     let port = port(&[("pol", 2), ("sample", 4)], &[("pol", 2), ("heap", 2)]);
     let env = Env::detached("out");
-    let frames = [(0, &[1_u32, 1, 1, 0][..]), (17, &[1; 4]), (10_000, &[1; 4])];
-    let said = run(&sink, &port, &frames, &env).unwrap_err();
-    assert!(said.ends_with("a gap of 0.009984 s is longer than `max_gap_seconds`"), "{said}");
-    assert_eq!(read(&path).1, [1, 5, 2, 6, 3, 0, 4, 0], "what was written before stays");
-    let count = |name: &str| {
-        env.counters.list().iter().find(|named| named.name == name).unwrap().counter.get()
-    };
-    assert_eq!((count("values_missing"), count("frames_misplaced")), (2, 1));
+    let frames = [(0, &[1_u32, 1, 1, 0][..]), (17, &[1; 4])];
+    run(&sink(&path, serde_json::json!({})), &port, &frames, &env).unwrap();
+    assert_eq!(read(&path).1, [1, 5, 2, 6, 3, 0, 4, 0]);
+    assert_eq!(read(&folder.path().join("x_2.dada")).0.start.to_unix().1, 17_000_000);
+    let all = env.counters.list();
+    let missing = all.iter().find(|named| named.name == "steps_missing").unwrap();
+    assert_eq!(missing.counter.get(), 2);
 }
 
 /// Sends frames of 8 samples with these timestamps, each with that room on the disk; returns whether `work` succeeded.
@@ -151,26 +149,6 @@ fn run_on_full_disk(sink: &DadaSink, frames: &[(u64, Option<usize>)], env: &Env)
 }
 
 #[test]
-fn samples_after_a_failed_write_keep_their_times() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.dada");
-    let env = Env::detached("out");
-    let counts = || {
-        let names = ["samples_written", "samples_dropped", "values_missing"];
-        let all = env.counters.list();
-        names.map(|name| all.iter().find(|named| named.name == name).unwrap().counter.get())
-    };
-    // Frame 1 cannot be written, nor the zeros in its place while frame 2 waits.
-    let frames = [(0, None), (16, Some(3)), (32, Some(0)), (48, None)];
-    let results = run_on_full_disk(&sink(&path, serde_json::json!({})), &frames, &env);
-    assert_eq!(results, [true, false, false, true]);
-    let (header, bytes) = read(&path);
-    assert_eq!(bytes, [[1; 8], [0; 8], [3; 8], [4; 8]].concat());
-    assert_eq!(header.file_bytes, 32);
-    assert_eq!(counts(), [32, 8, 8]);
-}
-
-#[test]
 fn failed_write_to_the_second_file_keeps_the_samples_of_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.dada");
@@ -190,20 +168,6 @@ fn failed_write_to_the_second_file_keeps_the_samples_of_the_first() {
 }
 
 #[test]
-fn frame_after_a_long_gap_begins_another_recording() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.dada");
-    let sink = sink(&path, serde_json::json!({"max_gap_seconds": 0.001, "overwrite": true}));
-    let frames = [(0, None), (2_000_000, None), (2_000_016, None)];
-    let results = run_on_full_disk(&sink, &frames, &Env::detached("out"));
-    assert_eq!(results, [true, false, true]);
-    assert_eq!(read(&path).1, [1; 8]);
-    let (header, bytes) = read(&folder.path().join("x_2.dada"));
-    assert_eq!(bytes, [[2; 8], [3; 8]].concat());
-    assert_eq!(header.start.to_unix().0, 1_800_000_002);
-}
-
-#[test]
 fn fraction_of_a_sample_is_in_picoseconds() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.dada");
@@ -211,17 +175,6 @@ fn fraction_of_a_sample_is_in_picoseconds() {
     run(&sink(&path, serde_json::json!({})), &port, &[(3, &[1])], &Env::detached("out")).unwrap();
     let (header, _) = read(&path);
     assert_eq!((header.offset_bytes, header.start.to_unix().1), (0, 3_000_000));
-}
-
-#[test]
-fn full_disk_names_the_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let full = folder.path().join("full.dada");
-    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
-    let port = port(&[("sample", 8)], &[]);
-    let sink = sink(&full, serde_json::json!({}));
-    let said = run(&sink, &port, &[(0, &[1])], &Env::detached("out")).unwrap_err();
-    assert!(said.ends_with("full.dada: No space left on device"), "{said}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The block: reads samples from a file.
 
 use super::{DadaSource, Shape};
-use crate::io::output_file::Report;
+use crate::io::files::output_file::Report;
 use crate::io::playback::Playback;
 use crate::io::played_file::rest;
 use fxgraph::files::reason;

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::io::output_file::of_another_process;
+use crate::io::files::output_file::of_another_process;
 use fxgraph::edge::Harness;
 use fxgraph::flowgraph_texts::FlowgraphText;
 use fxgraph::recording::array::Header;
@@ -21,33 +21,16 @@ fn port() -> PortType {
     }
 }
 
-fn sink(path: &str) -> FileSink {
-    FileSink { path: path.into(), overwrite: false, max_frames: None, frames_per_file: None }
+fn sink(path: &str, overwrite: bool) -> FileSink {
+    fxgraph::kind::read(&serde_json::json!({"path": path, "overwrite": overwrite})).unwrap()
 }
 
 /// Records `frames` frames at `path`; ends the stream, or drops the block without an end.
-fn record(path: &str, frames: u64, per_file: Option<u64>, end: bool) -> Result<(), BlockError> {
-    record_with(sink(path), frames, per_file, end)
+fn record(path: &str, frames: u64, end: bool) -> Result<(), BlockError> {
+    record_in(&Env::detached("out"), sink(path, false), frames, end)
 }
 
-fn record_with(
-    sink: FileSink,
-    frames: u64,
-    per_file: Option<u64>,
-    end: bool,
-) -> Result<(), BlockError> {
-    record_in(&Env::detached("out"), sink, frames, per_file, end)
-}
-
-fn record_in(
-    env: &Env,
-    sink: FileSink,
-    frames: u64,
-    per_file: Option<u64>,
-    end: bool,
-) -> Result<(), BlockError> {
-    let sink = FileSink { max_frames: Some(5), frames_per_file: per_file, ..sink };
-    assert!(sink.outputs(&[port()]).is_ok());
+fn record_in(env: &Env, sink: FileSink, frames: u64, end: bool) -> Result<(), BlockError> {
     let ports = Ports { inputs: vec![port()], outputs: vec![] };
     let mut harness = Harness::new(sink.build(&ports.inputs, env).unwrap(), &ports, 16).unwrap();
     Harness::block_on(async {
@@ -86,7 +69,7 @@ fn side(path: &str) -> serde_json::Value {
 fn npy_files_hold_every_frame_and_the_side_file_describes_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new/vis.npy").display().to_string();
-    record(&path, 3, None, true).unwrap();
+    record(&path, 3, true).unwrap();
     let (header, data) = load(Path::new(&path));
     assert_eq!((header.descr.as_str(), header.shape), ("<i4", vec![3, 3, 2, 2]));
     let value = |n: usize| i32::from_le_bytes(data[4 * n..][..4].try_into().unwrap());
@@ -118,7 +101,7 @@ fn npy_files_hold_every_frame_and_the_side_file_describes_them() {
 fn npz_archive_holds_the_same_arrays_and_leaves_no_parts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vis.npz").display().to_string();
-    record(&path, 2, None, true).unwrap();
+    record(&path, 2, true).unwrap();
     let mut zip = zip::ZipArchive::new(File::open(&path).unwrap()).unwrap();
     let mut names: Vec<String> = zip.file_names().map(|name| name.unwrap().into_owned()).collect();
     names.sort();
@@ -133,7 +116,7 @@ fn npz_archive_holds_the_same_arrays_and_leaves_no_parts() {
 fn incomplete_stream_is_readable_and_marked_incomplete() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vis.npy").display().to_string();
-    record(&path, 2, None, false).unwrap();
+    record(&path, 2, false).unwrap();
     assert_eq!(load(Path::new(&path)).0.shape[0], 2);
     assert_eq!(side(&path)["complete"], false);
 }
@@ -146,8 +129,7 @@ fn side_file_has_flowgraph_of_first_frame() {
     let stated = |config_id| {
         let text = FlowgraphText::plain("in force", "a: 1");
         env.texts.add(config_id, text);
-        let sink = FileSink { overwrite: true, ..sink(&path) };
-        record_in(&env, sink, 1, None, true).unwrap();
+        record_in(&env, sink(&path, true), 1, true).unwrap();
         of_another_process(Path::new(&path));
         [side(&path)["config_hash"].clone(), side(&path)["flowgraph"].clone()]
     };
@@ -157,67 +139,14 @@ fn side_file_has_flowgraph_of_first_frame() {
 }
 
 #[test]
-fn files_are_rotated_and_named_by_their_first_timestamp() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("v_{timestamp}.npy").display().to_string();
-    record(&path, 7, Some(2), true).unwrap();
-    let frames = |time: u32| load(&folder.path().join(format!("v_{time}.npy"))).0.shape[0];
-    assert_eq!([frames(80), frames(96), frames(112)], [2, 2, 1]);
-}
-
-#[test]
-fn full_disk_and_impossible_directory_are_named_in_the_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let full = folder.path().join("full.npy");
-    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
-    let error = record(&full.display().to_string(), 1, None, true).unwrap_err().to_string();
-    assert!(error.ends_with("full.npy: No space left on device"), "{error}");
-    let file = folder.path().join("file");
-    fs::write(&file, "").unwrap();
-    let under = file.join("a.npy").display().to_string();
-    assert!(record(&under, 1, None, true).unwrap_err().to_string().contains("/file"));
-}
-
-#[test]
-fn file_sink_rejects_invalid_paths() {
-    let refusals = |path: &str, per_file| {
-        let sink = FileSink { frames_per_file: per_file, ..sink(path) };
-        sink.outputs(&[port()]).map_err(|refusals| refusals.len())
-    };
-    assert_eq!(refusals("a.txt", None), Err(1));
-    assert_eq!(refusals("out/.npy", None), Err(1));
-    assert_eq!(refusals("a.npy", Some(1)), Err(1));
-}
-
-#[test]
-fn failed_start_does_not_change_an_earlier_recording() {
-    let folder = tempfile::tempdir().unwrap();
-    for name in ["vis.npy", "vis.npz"] {
-        let path = folder.path().join(name).display().to_string();
-        record(&path, 3, None, true).unwrap();
-        let before = fs::read(&path).unwrap();
-        let sink = sink(&path);
-        let ports = Ports { inputs: vec![port()], outputs: vec![] };
-        let block = sink.build(&ports.inputs, &Env::detached("out")).unwrap();
-        let mut harness = Harness::new(block, &ports, 1).unwrap();
-        Harness::block_on(async {
-            harness.start().await.unwrap();
-            harness.finish().await.unwrap();
-        });
-        assert_eq!(fs::read(&path).unwrap(), before, "{name}");
-        assert_eq!(side(&path)["frames"], 3);
-    }
-}
-
-#[test]
 fn file_sink_path_that_exists_gets_a_number() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["vis.npy", "vis.npz"] {
         let path = folder.path().join(name).display().to_string();
         let numbered = path.replace("vis.", "vis_2.");
-        record(&path, 3, None, true).unwrap();
+        record(&path, 3, true).unwrap();
         let before = (fs::read(&path).unwrap(), side(&path));
-        record(&path, 1, None, true).unwrap();
+        record(&path, 1, true).unwrap();
         assert_eq!((fs::read(&path).unwrap(), side(&path)), before, "{name}");
         assert_eq!(side(&numbered)["frames"], 1);
         // Files left by a killed program are not overwritten either.
@@ -227,15 +156,15 @@ fn file_sink_path_that_exists_gets_a_number() {
         } else {
             fs::write(&third, "").unwrap();
         }
-        record(&path, 2, None, true).unwrap();
+        record(&path, 2, true).unwrap();
         assert_eq!(side(&path.replace("vis.", "vis_4."))["frames"], 2);
         // Nor are those of this process.
-        let overwriting = || FileSink { overwrite: true, ..sink(&path) };
-        record_with(overwriting(), 4, None, true).unwrap();
+        let overwrite = || record_in(&Env::detached("out"), sink(&path, true), 4, true).unwrap();
+        overwrite();
         assert_eq!(side(&path.replace("vis.", "vis_5."))["frames"], 4);
         assert_eq!(fs::read(&path).unwrap(), before.0);
         of_another_process(Path::new(&path));
-        record_with(overwriting(), 4, None, true).unwrap();
+        overwrite();
         assert_eq!(side(&path)["frames"], 4);
     }
 }
@@ -247,7 +176,7 @@ fn file_sink_simultaneous_sinks_get_a_file_each() {
     std::thread::scope(|scope| {
         for frames in 0..8 {
             let path = path.as_str();
-            scope.spawn(move || record(path, frames % 5 + 1, None, true).unwrap());
+            scope.spawn(move || record(path, frames % 5 + 1, true).unwrap());
         }
     });
     let numbers = (2..=8).map(|n| format!("_{n}"));
@@ -258,21 +187,12 @@ fn file_sink_simultaneous_sinks_get_a_file_each() {
 }
 
 #[test]
-fn stream_without_frames_is_an_empty_recording() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("vis.npy").display().to_string();
-    record(&path, 0, None, true).unwrap();
-    assert_eq!(load(Path::new(&path)).0.shape[0], 0);
-    assert_eq!(side(&path)["complete"], true);
-}
-
-#[test]
 fn file_sink_rejects_a_pipe() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe.npy");
     let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
     assert!(made.success());
-    let error = record(&path.display().to_string(), 1, None, true).unwrap_err().to_string();
+    let error = record(&path.display().to_string(), 1, true).unwrap_err().to_string();
     assert!(error.contains("not a regular file"), "{error}");
 }
 

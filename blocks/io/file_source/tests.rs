@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::io::file_sink::FileSink;
-use crate::io::output_file::of_another_process;
+use crate::io::files::output_file::of_another_process;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, Clock, Dtype, Env, Frame, Next, Ports, Sideband, ValidityType};
 use std::fs;
@@ -29,8 +29,8 @@ pub fn record(path: &str, dtype: Dtype) {
     if Path::new(path).exists() {
         of_another_process(Path::new(path));
     }
-    let sink =
-        FileSink { path: path.into(), overwrite: true, max_frames: None, frames_per_file: None };
+    let sink: FileSink =
+        fxgraph::kind::read(&serde_json::json!({"path": path, "overwrite": true})).unwrap();
     let ports = Ports { inputs: vec![port(dtype)], outputs: vec![] };
     let block = sink.build(&ports.inputs, &Env::detached("out")).unwrap();
     let mut harness = Harness::new(block, &ports, 4).unwrap();

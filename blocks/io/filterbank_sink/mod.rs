@@ -1,16 +1,14 @@
 #![doc = include_str!("README.md")]
 
 mod cpu;
-mod gaps;
 mod level;
 mod shape;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::float_cmp)] // values are exact
 mod tests;
 
-use crate::io::output_file::{refuse_name, refuse_one_name};
-use fxgraph::access::WrittenPath;
-use fxgraph::recording::PLACEHOLDER;
+use crate::io::files::{FileParameters, FileSink};
+use fxgraph::kind::Rounded;
 use fxgraph::{
     Checked, Configured, Implementation, Implementations, Kind, KindSpec, PerBase, PortType,
     Refusal, Resources, TimedSink,
@@ -38,13 +36,8 @@ pub enum Fill {
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "filterbank_sink", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct FilterbankSink {
-    /// File to write, ending in `.fil`; `{beam}` or `{antenna}` is replaced by the number of the beam or antenna, `{timestamp}`
-    /// by the timestamp of the first spectrum. Directories are created. If the file exists, the next free name is used: `x_2.fil`,
-    /// `x_3.fil`, ...
-    pub path: WrittenPath,
-    /// Overwrites an existing file, unless this process has recorded it.
-    #[param(default)]
-    pub overwrite: bool,
+    #[param(flatten)]
+    pub(crate) files: FileParameters,
     /// Bits of a value: 32 (floats), 16 or 8 (unsigned integers `round(scale x value + offset)`).
     #[param(default = 32)]
     pub bits: u32,
@@ -63,9 +56,6 @@ pub struct FilterbankSink {
     /// Longest gap that is filled; a longer one begins a new file.
     #[param(default = 10.0, range = 0..=86400, unit = "s")]
     pub max_gap_seconds: f64,
-    /// Frames per file; `path` must contain `{timestamp}`.
-    #[param(range = 1..)]
-    pub frames_per_file: Option<u64>,
     /// Name of the source, at most 80 characters of ASCII.
     #[param(default = "unknown".to_owned())]
     pub source_name: String,
@@ -84,12 +74,6 @@ pub struct FilterbankSink {
 impl FilterbankSink {
     fn quantiser(&self) -> Quantiser {
         Quantiser { nbits: self.bits, scale: self.scale, offset: self.offset }
-    }
-
-    /// File of a beam or antenna that begins with the spectrum at `timestamp`.
-    fn file(&self, shape: &Shape, timestamp: u128, beam: usize) -> WrittenPath {
-        let path = self.path.replace(PLACEHOLDER, &timestamp.to_string());
-        self.path.with(shape.path(&path, beam))
     }
 
     /// Right ascension and declination as in a header.
@@ -111,7 +95,7 @@ impl FilterbankSink {
 
 impl TimedSink for FilterbankSink {
     fn continue_in_later_base(&mut self, _number: u64) {
-        self.overwrite = false;
+        self.files.overwrite = false;
     }
 }
 
@@ -119,13 +103,13 @@ impl KindSpec for FilterbankSink {
     type Shape = Shape;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
         PerBase::block(block, env, |block, env| {
-            Ok(Box::new(cpu::Sink::new(block.parameters.clone(), block.shape.clone(), env)))
+            let format = cpu::Filterbank::new(block.parameters.clone(), block.shape.clone(), env);
+            Ok(Box::new(FileSink::new(format, &block.parameters.files, block.shape.clock, env)))
         })
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
-        let mut refusals = Vec::from_iter(refuse_name(&self.path, "fil"));
-        refusals.extend(refuse_one_name(&self.path, self.frames_per_file));
+        let mut refusals = self.files.refusals(&["fil"], "x.fil");
         if ![8, 16, 32].contains(&self.bits) {
             let message = format!("`bits` must be 8, 16 or 32, got {}", self.bits);
             refusals.push(Refusal::parameter("bits", message));
@@ -155,14 +139,18 @@ impl KindSpec for FilterbankSink {
         }
     }
 
+    fn rounded(block: &Configured<Self>) -> Vec<Rounded> {
+        block.parameters.files.rounded(&block.shape.clock)
+    }
+
     fn resources(block: &Configured<Self>) -> Resources {
         let (parameters, shape) = (&block.parameters, &block.shape);
         let beams = shape.beams.len();
-        let path = |beam: usize| parameters.path.with(shape.path(&parameters.path, beam));
+        let path = &parameters.files.path;
         Resources {
             host_bytes: shape.scratch_bytes(),
             fixes_band: true,
-            writes: (0..beams).map(|beam| path(beam).path().to_owned()).collect(),
+            writes: (0..beams).map(|beam| shape.path(path, beam).into()).collect(),
             ..Resources::default()
         }
     }
@@ -174,7 +162,7 @@ impl FilterbankSink {
         let of_files = shape.file_axis.as_ref().map(|axis| axis.name);
         for axis in FILE_AXES {
             let placeholder = placeholder(axis);
-            let is_there = self.path.contains(&placeholder);
+            let is_there = self.files.path.contains(&placeholder);
             if of_files == Some(axis) && beams > 1 && !is_there {
                 let message = format!("`path` must contain {placeholder} for {beams} {axis}s");
                 let help = format!("write a name such as {axis}_{placeholder}.fil");

@@ -5,9 +5,9 @@ mod cpu;
 #[allow(clippy::unwrap_used, clippy::float_cmp)]
 mod tests;
 
-use crate::io::output_file::refuse_path;
-use fxgraph::access::WrittenPath;
+use crate::io::files::{FileParameters, FileSink};
 use fxgraph::diagnostic::codes;
+use fxgraph::kind::Rounded;
 use fxgraph::{
     At, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     PerBase, PortType, Refusal, Resources, Time, TimedSink,
@@ -20,12 +20,8 @@ const MAX_BLOCK_BYTES: usize = 1 << 32;
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "guppi_sink", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct GuppiSink {
-    /// File to write, usually ending in `.0000.raw`. Directories are created. If the file exists, the recording gets the
-    /// next free name: `x_2.raw`, `x_3.raw`, ...
-    pub path: WrittenPath,
-    /// Overwrites an existing file, unless this process has recorded it.
-    #[param(default)]
-    pub overwrite: bool,
+    #[param(flatten)]
+    pub(crate) files: FileParameters,
     /// Heaps in a block. By default those of an input frame.
     #[param(range = 1..)]
     pub heaps_per_block: Option<usize>,
@@ -38,14 +34,16 @@ pub struct GuppiSink {
     /// Time of timestamp 0, if it is not that of the input: Unix seconds, or a time in UTC such as
     /// `2026-11-25T14:20:40.25Z`.
     pub sync_time_seconds: Option<Time>,
-    /// Longest gap that is filled with blocks of zeros, in seconds; blocks of longer gaps are left out.
-    #[param(default = 10.0, range = 0.0..=3600.0)]
+    /// Longest gap that is filled with blocks of zeros; blocks of longer gaps are left out.
+    #[param(default = 10.0, range = 0..=86400, unit = "s")]
     pub max_gap_seconds: f64,
 }
 
 /// Shape of the input and of the blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
+    /// Heaps of a frame.
+    heaps: usize,
     antennas: usize,
     channels: usize,
     spectra: usize,
@@ -141,6 +139,7 @@ impl GuppiSink {
         }
         let width_hz = band.step_hz();
         let shape = Shape {
+            heaps,
             antennas,
             channels,
             spectra,
@@ -166,7 +165,7 @@ impl GuppiSink {
 
 impl TimedSink for GuppiSink {
     fn continue_in_later_base(&mut self, _number: u64) {
-        self.overwrite = false;
+        self.files.overwrite = false;
         self.sync_time_seconds = None;
     }
 }
@@ -178,16 +177,22 @@ impl KindSpec for GuppiSink {
             let clock = block.ports.inputs[0].clock;
             let sync_time = block.parameters.sync_time_seconds.unwrap_or(clock.sync_time);
             let clock = Clock { sync_time, ..clock };
-            Ok(Box::new(cpu::Sink::new(block.parameters.clone(), block.shape, clock, env)))
+            let format = cpu::Guppi::new(block.parameters.clone(), block.shape, clock);
+            Ok(Box::new(FileSink::new(format, &block.parameters.files, clock, env)))
         })
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
-        if let Some(refusal) = refuse_path(&self.path, "out.0000.raw") {
-            return Err(vec![refusal]);
+        let refusals = self.files.refusals(&[], "out.0000.raw");
+        if !refusals.is_empty() {
+            return Err(refusals);
         }
         let shape = self.shape(&inputs[0]).map_err(|refusal| vec![*refusal])?;
         Ok((shape, vec![]))
+    }
+
+    fn rounded(block: &Configured<Self>) -> Vec<Rounded> {
+        block.parameters.files.rounded(&block.ports.inputs[0].clock)
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
@@ -195,7 +200,7 @@ impl KindSpec for GuppiSink {
             host_bytes: 2 * block.shape.block_bytes(),
             holds: vec![1],
             fixes_band: true,
-            writes: vec![block.parameters.path.path().to_owned()],
+            writes: vec![block.parameters.files.path.path().to_owned()],
             ..Resources::default()
         }
     }

@@ -1,7 +1,7 @@
 //! Blocks of the file, with known voltages.
 
 use super::*;
-use crate::io::output_file::full_disk;
+use crate::io::files::output_file::full_disk;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, Clock, Env, Ports, ValidityType};
 use fxgraph_formats::guppi::Header;
@@ -95,7 +95,7 @@ fn guppi_sink_puts_channels_first_and_states_band_and_time() {
     // Channel 1: 16 bytes from heap 0, then 16 bytes from heap 1.
     let expected = (116..132).chain(164..180).map(|n| n as u8).collect::<Vec<_>>();
     assert_eq!(block[32..64], expected);
-    assert_eq!(count(&env, "blocks_written"), 2);
+    assert_eq!(count(&env, "steps_written"), 4);
 }
 
 #[test]
@@ -107,11 +107,11 @@ fn missing_heaps_are_zeros_and_counted_in_the_headers() {
     let frames = [
         (0, &[1, 0, 1, 1][..], 1),
         (48, whole, 1),
-        // 4 heaps are missing, an old frame, one off the grid, and a gap of 14 heaps (0.28 ms).
+        // 4 heaps are missing, an old frame, a gap of 14 heaps (0.28 ms), and a frame off the grid.
         (48 * 4, whole, 1),
         (48, whole, 1),
-        (48 * 5 + 1, whole, 1),
         (48 * 12, whole, 1),
+        (48 * 13 + 1, whole, 1),
     ];
     let env = Env::detached("out");
     run(&sink(&path, json), &port(2), &frames, &env).unwrap();
@@ -124,9 +124,11 @@ fn missing_heaps_are_zeros_and_counted_in_the_headers() {
     let block = &blocks[0].1;
     assert!(block[3 * 64..][..16].iter().all(|byte| *byte == 0));
     assert!(block[3 * 64..][16..64].iter().chain(&block[..64]).all(|byte| *byte != 0));
-    assert_eq!(count(&env, "heaps_missing"), 17);
-    assert_eq!(count(&env, "blocks_left_out"), 3);
-    assert_eq!(count(&env, "frames_misplaced"), 2);
+    assert_eq!(self::blocks(&folder.path().join("a_2.raw")).len(), 1);
+    // With 2 heaps at the end of each file.
+    assert_eq!(count(&env, "steps_missing"), 1 + 4 + 2 + 2 + 2);
+    assert_eq!(count(&env, "steps_left_out"), 12);
+    assert_eq!(count(&env, "steps_repeated"), 2);
 }
 
 #[test]
@@ -150,25 +152,14 @@ fn blocks_after_a_failed_write_keep_their_times() {
     }
     harness.end(0);
     Harness::block_on(harness.run()).unwrap();
+    Harness::block_on(harness.finish()).unwrap();
     let blocks = blocks(&path);
     let seen: Vec<_> = blocks.iter().map(|(h, _)| (h.packet_index, h.dropped_in_total)).collect();
     assert_eq!(seen, [(12, 0.0), (24, 0.0), (36, 0.0)]);
     // Heaps 3, 4 and 5 are of frames 1, 2 and 2.
     assert_eq!(blocks[0].1[..48], [[2; 16], [3; 16], [3; 16]].concat());
-    let counts =
-        ["blocks_written", "blocks_dropped", "heaps_missing"].map(|name| count(&env, name));
-    assert_eq!(counts, [3, 1, 0]);
-}
-
-#[test]
-fn full_disk_names_the_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let full = folder.path().join("full.raw");
-    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
-    let env = Env::detached("out");
-    let sink = sink(&full, serde_json::json!({}));
-    let said = run(&sink, &port(1), &[(0, &[1, 1], 0)], &env).unwrap_err();
-    assert!(said.ends_with("full.raw: No space left on device"), "{said}");
+    let counts = ["steps_written", "steps_dropped", "steps_missing"].map(|name| count(&env, name));
+    assert_eq!(counts, [9, 3, 0]);
 }
 
 #[test]

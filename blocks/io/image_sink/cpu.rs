@@ -2,7 +2,7 @@
 
 use super::ImageSink;
 use super::picture::Picture;
-use crate::io::output_file::{OutputFile, Report};
+use crate::io::files::output_file::{OutputFile, Report};
 use fxgraph::access::WrittenPath;
 use fxgraph::elements::Elements;
 use fxgraph::recording::try_path;

@@ -6,7 +6,7 @@ mod picture;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-use crate::io::output_file::with_suffix;
+use crate::io::files::output_file::with_suffix;
 use fxgraph::access::WrittenPath;
 use fxgraph::{
     Checked, Configured, Implementation, Implementations, Kind, KindSpec, PerBase, PortType,

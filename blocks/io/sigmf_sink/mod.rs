@@ -7,8 +7,8 @@ mod shape;
 #[allow(clippy::unwrap_used, clippy::float_cmp)] // values are exact
 mod tests;
 
-use crate::io::output_file::{refuse_name, refuse_one_name};
-use fxgraph::access::WrittenPath;
+use crate::io::files::{FileParameters, FileSink};
+use fxgraph::kind::Rounded;
 use fxgraph::{
     Checked, Configured, Implementation, Implementations, Kind, KindSpec, PerBase, PortType,
     Resources, TimedSink,
@@ -24,16 +24,8 @@ const META: &str = "sigmf-meta";
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "sigmf_sink", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct SigmfSink {
-    /// Description to write, ending in `.sigmf-meta`; the samples are beside it in `.sigmf-data`. `{timestamp}` is
-    /// replaced by the timestamp of the first sample. Directories are created. If one of the files exists, the next
-    /// free name is used: `x_2.sigmf-meta`, ...
-    pub path: WrittenPath,
-    /// Overwrites an existing recording, unless this process has made it.
-    #[param(default)]
-    pub overwrite: bool,
-    /// Frames per recording; `path` must contain `{timestamp}`.
-    #[param(range = 1..)]
-    pub frames_per_file: Option<u64>,
+    #[param(flatten)]
+    pub(crate) files: FileParameters,
     /// Author, such as `name <address>` (`core:author`).
     pub author: Option<String>,
     /// Description (`core:description`).
@@ -44,7 +36,7 @@ pub struct SigmfSink {
 
 impl TimedSink for SigmfSink {
     fn continue_in_later_base(&mut self, _number: u64) {
-        self.overwrite = false;
+        self.files.overwrite = false;
     }
 }
 
@@ -52,13 +44,13 @@ impl KindSpec for SigmfSink {
     type Shape = Shape;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
         PerBase::block(block, env, |block, env| {
-            Ok(Box::new(cpu::Sink::new(block.parameters.clone(), block.shape.clone(), env)))
+            let format = cpu::Sigmf::new(block.parameters.clone(), block.shape.clone(), env);
+            Ok(Box::new(FileSink::new(format, &block.parameters.files, block.shape.clock, env)))
         })
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
-        let mut refusals = Vec::from_iter(refuse_name(&self.path, META));
-        refusals.extend(refuse_one_name(&self.path, self.frames_per_file));
+        let mut refusals = self.files.refusals(&[META], "x.sigmf-meta");
         match Shape::new(&inputs[0]) {
             Ok(shape) if refusals.is_empty() => Ok((shape, vec![])),
             Ok(_) => Err(refusals),
@@ -69,8 +61,12 @@ impl KindSpec for SigmfSink {
         }
     }
 
+    fn rounded(block: &Configured<Self>) -> Vec<Rounded> {
+        block.parameters.files.rounded(&block.shape.clock)
+    }
+
     fn resources(block: &Configured<Self>) -> Resources {
-        let meta = block.parameters.path.path();
+        let meta = block.parameters.files.path.path();
         Resources {
             host_bytes: block.ports.inputs[0].frame_bytes(),
             fixes_band: true,

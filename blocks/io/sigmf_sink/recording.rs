@@ -2,11 +2,12 @@
 
 use super::shape::Shape;
 use super::{META, SigmfSink};
-use crate::io::output_file::{OutputFile, cannot_write};
+use crate::io::files::output_file::{OutputFile, cannot_write};
 use fxgraph::access::WrittenPath;
 use fxgraph::{BlockError, Env, Time};
 use fxgraph_formats::sigmf::{Annotation, Capture, Extension, Global, MISSING, Meta, VERSION};
 use std::io::Write;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -62,10 +63,6 @@ pub struct Recording {
     meta: Meta,
     /// Number of samples of each channel.
     samples: u64,
-    /// Number of frames.
-    pub frames: u64,
-    /// Timestamp of the next sample of the capture.
-    pub next: u128,
     written: Instant,
 }
 
@@ -81,18 +78,13 @@ impl Recording {
         let meta_path = data.path().with_extension(META);
         let meta = Meta { global, captures: Vec::new(), annotations: Vec::new() };
         let written = Instant::now();
-        let recording = Self { data, meta_path, meta, samples: 0, frames: 0, next: 0, written };
+        let recording = Self { data, meta_path, meta, samples: 0, written };
         Ok(recording)
     }
 
     /// Path of the description.
     pub fn path(&self) -> &std::path::Path {
         &self.meta_path
-    }
-
-    /// Number of samples of each channel.
-    pub fn samples(&self) -> u64 {
-        self.samples
     }
 
     /// Whether another capture or annotation belongs in the next recording.
@@ -118,24 +110,22 @@ impl Recording {
             frequency: shape.band.map(|band| band.channel_hz(0)),
             datetime: time.map(|time| time.iso(9)),
         });
-        self.next = u128::from(timestamp);
         // Before its samples: a reader must never take them for those behind the capture before.
         self.commit()
     }
 
-    /// Appends a frame, whose samples are `bytes` and whose missing samples are zeros. Returns the number of missing
-    /// samples. After an error the recording is as before, so that the next frame is after a gap.
+    /// Appends samples of a frame, which are `bytes` and whose missing samples are zeros. Returns the number of missing
+    /// samples. After an error the recording is as before, so that the next samples are after a gap.
     pub fn append(
         &mut self,
         shape: &Shape,
         validity: &[u32],
+        samples: Range<usize>,
         bytes: &[u8],
     ) -> Result<u64, BlockError> {
         self.data.append(bytes)?;
-        let missing = self.annotate(shape, validity);
-        self.samples += shape.samples as u64;
-        self.next += u128::from(shape.clock.samples_per_frame);
-        self.frames += 1;
+        let missing = self.annotate(shape, validity, samples.clone());
+        self.samples += samples.len() as u64;
         Ok(missing)
     }
 
@@ -144,14 +134,15 @@ impl Recording {
         if self.written.elapsed() > INTERVAL { self.commit() } else { Ok(()) }
     }
 
-    /// Adds annotations for the missing samples of a frame; returns their number.
-    fn annotate(&mut self, shape: &Shape, validity: &[u32]) -> u64 {
-        let (mut sample, mut missing) = (0, 0);
-        while sample < shape.samples {
+    /// Adds annotations for the missing samples among `samples` of a frame; returns their number.
+    fn annotate(&mut self, shape: &Shape, validity: &[u32], samples: Range<usize>) -> u64 {
+        let (mut sample, mut missing) = (samples.start, 0);
+        while sample < samples.end {
             let (is_valid, len) = shape.run(validity, sample);
+            let len = len.min(samples.end - sample);
             if !is_valid {
                 missing += len as u64;
-                self.annotate_run(self.samples + sample as u64, len as u64);
+                self.annotate_run(self.samples + (sample - samples.start) as u64, len as u64);
             }
             sample += len;
         }

@@ -18,7 +18,6 @@ pub struct Shape {
     /// Names and lengths of the axes of the channels.
     pub channel_axes: Vec<(&'static str, usize)>,
     pub clock: Clock,
-    /// Time of timestamp 0.
     /// ADC samples from one sample to the next.
     pub step: u64,
     pub band: Option<Band>,
@@ -105,7 +104,7 @@ impl Shape {
     /// next count.
     pub fn run(&self, validity: &[u32], first: usize) -> (bool, usize) {
         let Place { shared, counts, .. } = self.sample;
-        let len = if counts == 0 { self.samples } else { shared };
+        let len = if counts == 0 { self.samples } else { shared - first % shared };
         let count = self.sample.count(first);
         let is_valid = self.channels.iter().all(|(_, channel)| validity[count + channel] > 0);
         (is_valid, len)

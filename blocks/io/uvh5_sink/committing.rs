@@ -1,7 +1,7 @@
 //! Thread that waits for the disk, so that the next dumps are written meanwhile.
 
 use super::writing::Queue;
-use crate::io::output_file::cannot_write;
+use crate::io::files::output_file::cannot_write;
 use fxgraph::{BlockError, Env};
 use fxgraph_formats::uvh5::Commit;
 use std::path::PathBuf;

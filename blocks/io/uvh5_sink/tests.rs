@@ -1,7 +1,7 @@
 //! Diagnostics, names of files, and waiting. Contents of files are read in the tests of the program, with pyuvdata.
 
 use super::*;
-use crate::io::output_file::of_another_process;
+use crate::io::files::output_file::of_another_process;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, BlockError, Clock, Dtype, Env, Next, Ports, ValidityType};
 use std::path::Path;

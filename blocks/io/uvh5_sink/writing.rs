@@ -4,7 +4,7 @@ use super::committing::{Committing, Job};
 use super::describe::{Times, description, order};
 use super::ports::Layout;
 use super::{PLACEHOLDER, QUEUE, Uvh5Sink};
-use crate::io::output_file::{OutputFile, cannot_write, taken};
+use crate::io::files::output_file::{OutputFile, cannot_write, taken};
 use fxgraph::runtime::{BlockEvents, EventKind};
 use fxgraph::{BlockError, Counter, Dtype, Env, Frame, Ports, Summary};
 use fxgraph_formats::uvh5::Writer;

@@ -1,51 +1,55 @@
-//! The block: quantises samples, and writes frames.
+//! The format: quantises samples, and arranges frames.
 
 use super::level::Level;
-use super::{Format, VdifSink};
-use crate::io::output_file::{OutputFile, Report};
-use fxgraph::recording::try_path;
-use fxgraph::{Block, BlockError, Counter, Env, Frame, Gauge, Input, Io, Next};
+use super::{Layout, VdifSink};
+use crate::io::files::output_file::OutputFile;
+use crate::io::files::{Format, Journal, Open, Opening, Times};
+use fxgraph::{BlockError, Counter, Env, Frame, Gauge};
 use fxgraph_formats::vdif::{epoch_of, epoch_seconds, pack, time_of};
-use std::sync::Arc;
+use std::ops::Range;
 
-/// Bytes of invalid frames that are written at a time.
-const MAX_FILL_BYTES: usize = 1 << 22;
 /// Distance of the samples from the grid, in samples, from which a warning is given.
 const MAX_OFFSET: f64 = 0.01;
 
-/// Counters of the block.
-struct Count {
-    written: Counter,
-    invalid: Counter,
-    left_out: Counter,
-    dropped: Counter,
-    misplaced: Counter,
+/// VDIF files of a stream.
+pub struct Vdif {
+    parameters: VdifSink,
+    layout: Layout,
+    level: Level,
+    /// Samples of the input frame at work, scaled.
+    values: Vec<f32>,
+    /// One frame of each thread, at work.
+    set: Vec<u8>,
+    /// Threads whose frame at work lacks samples.
+    invalid: Vec<bool>,
+    /// Complete frames.
+    out: Vec<u8>,
     before_start: Counter,
     after_end: Counter,
     offset: Gauge,
 }
 
-impl Count {
-    fn new(env: &Env) -> Self {
+/// The file that grows.
+pub struct Threads {
+    file: OutputFile,
+    /// Samples of each thread in the frames at work.
+    filled: usize,
+    /// Complete samples that lack data.
+    missing: u64,
+    /// Reference epoch.
+    epoch: u8,
+}
+
+impl Vdif {
+    /// Creates the format of the block of `env`.
+    pub fn new(parameters: VdifSink, layout: Layout, env: &Env) -> Self {
         let counters = &env.counters;
         Self {
-            written: counters.count("vdif_frames_written", "VDIF frames in the file, of all threads"),
-            invalid: counters.loss(
-                "vdif_frames_invalid",
-                "VDIF frames flagged as invalid because of missing samples; look for missing data upstream",
-            ),
-            left_out: counters.loss(
-                "vdif_frames_left_out",
-                "VDIF frames of gaps longer than `max_gap_seconds`, which are not in the file",
-            ),
-            dropped: counters.loss(
-                "vdif_frames_dropped",
-                "VDIF frames dropped because the file could not be written; see the fault for the cause",
-            ),
-            misplaced: counters.loss(
-                "frames_misplaced",
-                "input frames dropped: earlier than the samples before, or outside the years 2000 to 2031",
-            ),
+            level: Level::new(&parameters, &layout, env),
+            values: vec![0.0; layout.rows.values()],
+            set: vec![0; layout.set_bytes()],
+            invalid: vec![false; layout.threads],
+            out: Vec::new(),
             before_start: counters.count(
                 "samples_before_start",
                 "samples dropped before the first one that begins a VDIF frame",
@@ -56,157 +60,39 @@ impl Count {
                 "sample_offset_seconds",
                 "time of the samples after the time that the file states, less than half a sample",
             ),
-        }
-    }
-}
-
-/// The running block.
-pub struct Sink {
-    parameters: VdifSink,
-    format: Format,
-    report: Report,
-    file: Option<OutputFile>,
-    level: Level,
-    /// Samples of the frame at work, scaled.
-    values: Vec<f32>,
-    /// One frame of each thread, at work.
-    set: Vec<u8>,
-    /// Threads whose frame at work lacks samples.
-    invalid: Vec<bool>,
-    /// Samples of each thread in the frames at work.
-    filled: usize,
-    /// Number of the next sample, counted from 1970.
-    next: Option<u64>,
-    /// Reference epoch of the file.
-    epoch: u8,
-    /// A frame that waits until the gap before it is filled.
-    held: Option<Arc<Frame>>,
-    /// Complete frames, written at the end of `work`.
-    out: Vec<u8>,
-    count: Count,
-}
-
-impl Sink {
-    /// Creates the block.
-    pub fn new(mut parameters: VdifSink, format: &Format, env: &Env) -> Self {
-        parameters.path = parameters.path.begin_at(&env.output_folder);
-        Self {
-            report: Report::new(env),
-            file: None,
-            level: Level::new(&parameters, format, env),
-            values: vec![0.0; format.rows.values()],
-            set: vec![0; format.set_bytes()],
-            invalid: vec![false; format.threads],
-            filled: 0,
-            next: None,
-            epoch: 0,
-            held: None,
-            out: Vec::new(),
-            count: Count::new(env),
-            format: format.clone(),
+            layout,
             parameters,
         }
     }
 
     /// Samples of a VDIF frame.
-    fn frame_samples(&self) -> u64 {
-        self.format.header.samples() as u64
+    fn frame_samples(&self) -> usize {
+        self.layout.header.samples()
     }
 
-    /// Finds the place of `frame`, and appends it or holds it until the gap before it is filled.
-    fn take(&mut self, frame: Arc<Frame>) -> Result<(), BlockError> {
-        let rate = self.format.grid.rate_hz;
-        let Some((number, offset)) = self.format.grid.sample(frame.header().timestamp) else {
-            self.count.misplaced.add(1);
-            return Ok(());
-        };
-        let Some(next) = self.next else {
-            let Some(epoch) = time_of(number / rate).and_then(epoch_of) else {
-                self.count.misplaced.add(1);
-                return Ok(());
-            };
-            let start = number.next_multiple_of(self.frame_samples());
-            let early = (start - number).min(self.format.rows.samples as u64);
-            self.count.before_start.add(early);
-            if early < self.format.rows.samples as u64 {
-                (self.epoch, self.next) = (epoch, Some(start));
-                self.note_offset(offset);
-                self.append(&frame, early as usize)?;
-            }
-            return Ok(());
-        };
-        if number < next {
-            self.count.misplaced.add(1);
-            return Ok(());
-        }
-        if number == next {
-            return self.append(&frame, 0);
-        }
-        let most = (self.parameters.max_gap_seconds * rate as f64) as u64;
-        if number - next > most {
-            self.leave_out(number);
-        }
-        let sets = (MAX_FILL_BYTES / self.format.set_bytes()).max(1) as u64;
-        let missing = number - self.next.unwrap_or(number);
-        self.skip(missing.min(sets * self.frame_samples()));
-        self.held = Some(frame);
-        Ok(())
-    }
-
-    /// Continues at the VDIF frame that contains sample `number`; frames in between are left out.
-    fn leave_out(&mut self, number: u64) {
-        let samples = self.frame_samples();
-        if self.next.is_some_and(|next| next / samples == number / samples) {
-            // The gap is within the frame at work.
-            return;
-        }
-        if self.filled > 0 {
-            self.skip(samples - self.filled as u64);
-        }
-        let (from, to) = (self.next.unwrap_or(number), number / samples * samples);
-        let frames = to.saturating_sub(from) / samples;
-        self.count.left_out.add(frames * self.format.threads as u64);
-        self.next = Some(from.max(to));
-    }
-
-    fn note_offset(&mut self, offset: f64) {
-        let seconds = offset / self.format.grid.rate_hz as f64;
-        self.count.offset.set(seconds);
+    fn note_offset(&self, offset: f64, journal: &mut Journal) {
+        let seconds = offset / self.layout.grid.rate_hz as f64;
+        self.offset.set(seconds);
         if offset.abs() > MAX_OFFSET {
-            self.report.warn(format!(
+            journal.report.warn(format!(
                 "the samples are {seconds:e} s ({offset:.3} samples) after the times in {}",
-                self.parameters.path
+                self.parameters.files.path
             ));
         }
     }
 
-    /// Appends the samples of `frame` from number `first` on.
-    fn append(&mut self, frame: &Frame, first: usize) -> Result<(), BlockError> {
-        let validity = &frame.header().validity;
-        let by_row = self.format.threads > 1;
-        let payload = frame.as_slice()?;
-        let mut values = std::mem::take(&mut self.values);
-        self.format.rows.read(payload, by_row, &mut values);
-        self.level.apply(&self.format, by_row, validity, &mut values);
-        for part in 0..self.format.rows.parts() {
-            let range = self.format.rows.part(part);
-            let mut from = range.start.max(first);
-            while from < range.end {
-                let left = self.frame_samples() as usize - self.filled;
-                let count = left.min(range.end - from);
-                self.pack(&values, validity, part, from, count);
-                self.advance(count);
-                from += count;
-            }
-        }
-        self.values = values;
-        Ok(())
-    }
-
     /// Packs `count` samples from number `from` on, which are in `part`, into the frames at work.
-    fn pack(&mut self, values: &[f32], validity: &[u32], part: usize, from: usize, count: usize) {
-        let Format { rows, header, threads, .. } = &self.format;
-        let channels = self.format.channels();
+    fn pack(
+        &mut self,
+        filled: usize,
+        values: &[f32],
+        validity: &[u32],
+        part: usize,
+        from: usize,
+        count: usize,
+    ) {
+        let Layout { rows, header, threads, .. } = &self.layout;
+        let channels = self.layout.channels();
         let width = channels * rows.components();
         let frames = self.set.chunks_exact_mut(header.frame_bytes as usize);
         for (thread, (frame, invalid)) in frames.zip(&mut self.invalid).enumerate().take(*threads) {
@@ -217,96 +103,161 @@ impl Sink {
             }
             let start = (thread * rows.samples + from) * width;
             let payload = &mut frame[header.header_bytes() as usize..];
-            pack(&values[start..][..count * width], header.bits, self.filled * width, payload);
+            pack(&values[start..][..count * width], header.bits, filled * width, payload);
         }
     }
 
     /// Advances over `count` samples, and completes the frames at work if they are full.
-    fn advance(&mut self, count: usize) {
-        self.filled += count;
-        let Some(next) = &mut self.next else { return };
-        *next += count as u64;
-        if self.filled < self.format.header.samples() {
+    fn advance(&mut self, open: &mut Open<Threads>, count: usize) {
+        open.next += count as i128;
+        let threads = &mut open.file;
+        threads.filled += count;
+        let samples = self.frame_samples();
+        if threads.filled < samples {
             return;
         }
-        let (rate, samples) = (self.format.grid.rate_hz, self.format.header.samples() as u64);
-        let first = *next - samples;
-        let mut header = self.format.header;
-        header.epoch = self.epoch;
-        header.seconds = (first / rate).saturating_sub(epoch_seconds(self.epoch)) as u32;
-        header.frame = (first % rate / samples) as u32;
+        threads.filled = 0;
+        threads.missing += if self.invalid.contains(&true) { samples as u64 } else { 0 };
+        let rate = self.layout.grid.rate_hz;
+        let first = (open.next - samples as i128) as u64;
+        let mut header = self.layout.header;
+        header.epoch = threads.epoch;
+        header.seconds = (first / rate).saturating_sub(epoch_seconds(threads.epoch)) as u32;
+        header.frame = (first % rate / samples as u64) as u32;
         let frames = self.set.chunks_exact_mut(header.frame_bytes as usize);
         for (thread, (frame, invalid)) in frames.zip(&mut self.invalid).enumerate() {
             header.thread = self.parameters.first_thread + thread as u16;
             header.is_invalid = std::mem::take(invalid);
             header.write(frame);
-            self.count.invalid.add(u64::from(header.is_invalid));
         }
         self.out.extend_from_slice(&self.set);
         self.set.fill(0);
-        self.filled = 0;
-    }
-
-    /// Advances over `count` missing samples.
-    fn skip(&mut self, mut count: u64) {
-        while count > 0 {
-            let step = (self.frame_samples() - self.filled as u64).min(count);
-            self.invalid.fill(true);
-            self.advance(step as usize);
-            count -= step;
-        }
-    }
-
-    /// Moves one step forward; `None` if there is nothing to do yet.
-    fn step(&mut self, input: &mut Input) -> Result<Option<Next>, BlockError> {
-        if let Some(frame) = self.held.take().or_else(|| input.pop()) {
-            self.take(frame)?;
-            return Ok(Some(Next::Again));
-        }
-        Ok(input.ended().then_some(Next::Finished))
     }
 
     /// Writes the complete frames. Frames that cannot be written are dropped: each of the others states its time.
-    fn write(&mut self) -> Result<(), BlockError> {
-        let frames = self.out.len() as u64 / u64::from(self.format.header.frame_bytes);
-        let written = self.write_out();
+    fn write_out(
+        &mut self,
+        threads: &mut Threads,
+        journal: &mut Journal,
+    ) -> Result<(), BlockError> {
+        let steps = (self.out.len() / self.layout.set_bytes() * self.frame_samples()) as u64;
+        let written = threads.file.append(&self.out);
         self.out.clear();
-        let count = if written.is_ok() { &self.count.written } else { &self.count.dropped };
-        count.add(frames);
+        let missing = std::mem::take(&mut threads.missing);
+        if written.is_ok() {
+            journal.count.written.add(steps);
+            journal.count.missing.add(missing);
+        } else {
+            journal.count.dropped.add(steps);
+        }
         written
-    }
-
-    fn write_out(&mut self) -> Result<(), BlockError> {
-        if self.file.is_none() {
-            let VdifSink { path, overwrite, .. } = &self.parameters;
-            self.file = Some(OutputFile::open(path, *overwrite, &mut self.report)?);
-        }
-        if let Some(file) = &mut self.file {
-            file.append(&self.out)?;
-        }
-        Ok(())
     }
 }
 
-impl Block for Sink {
-    fn start(&mut self) -> Result<(), BlockError> {
-        // Nothing is written yet: if another block fails to start, an earlier recording must survive.
-        try_path(&self.parameters.path, self.parameters.overwrite)
+impl Format for Vdif {
+    type File = Threads;
+    const TIMES: Times = Times::OfUnits;
+
+    fn steps(&self) -> usize {
+        self.layout.rows.samples
     }
 
-    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        let Some(next) = self.step(&mut io.inputs[0])? else { return Ok(Next::Wait) };
-        if next == Next::Finished {
-            self.count.after_end.add(std::mem::take(&mut self.filled) as u64);
-        }
-        // A stream without frames is a file, too.
-        if !self.out.is_empty() || next == Next::Finished {
-            self.write()?;
-        }
-        Ok(next)
+    fn unit(&self) -> u64 {
+        self.frame_samples() as u64
     }
 
-    fn finish(&mut self) -> Result<(), BlockError> {
-        self.file.take().map_or(Ok(()), |file| file.sync())
+    fn step_bytes(&self) -> usize {
+        self.layout.set_bytes().div_ceil(self.frame_samples())
+    }
+
+    fn max_gap_seconds(&self) -> f64 {
+        self.parameters.max_gap_seconds
+    }
+
+    fn is_possible(&self, timestamp: u64) -> bool {
+        let number = self.layout.grid.sample(timestamp).map(|(number, _)| number);
+        number
+            .and_then(|number| time_of(number / self.layout.grid.rate_hz))
+            .and_then(epoch_of)
+            .is_some()
+    }
+
+    fn number(&self, timestamp: u64) -> Option<i128> {
+        self.layout.grid.sample(timestamp).map(|(number, _)| i128::from(number))
+    }
+
+    /// Frame 0 of a second begins at the second.
+    fn first(&mut self, number: i128, steps: u64) -> i128 {
+        let unit = i128::from(self.unit());
+        let first = (number + unit - 1).div_euclid(unit) * unit;
+        self.before_start.add(steps.min((first - number) as u64));
+        first
+    }
+
+    fn create(
+        &mut self,
+        opening: &Opening<'_>,
+        journal: &mut Journal,
+    ) -> Result<Threads, BlockError> {
+        let file = OutputFile::open(&opening.path, opening.overwrites, &mut journal.report)?;
+        let (number, offset) = self.layout.grid.sample(opening.frame.timestamp).unwrap_or_default();
+        self.note_offset(offset, journal);
+        let epoch =
+            time_of(number / self.layout.grid.rate_hz).and_then(epoch_of).unwrap_or_default();
+        Ok(Threads { file, filled: 0, missing: 0, epoch })
+    }
+
+    fn write(
+        &mut self,
+        open: &mut Open<Threads>,
+        frame: &Frame,
+        steps: Range<usize>,
+        journal: &mut Journal,
+    ) -> Result<(), BlockError> {
+        let validity = &frame.header().validity;
+        let by_row = self.layout.threads > 1;
+        let payload = frame.as_slice()?;
+        let mut values = std::mem::take(&mut self.values);
+        self.layout.rows.read(payload, by_row, &mut values);
+        self.level.apply(&self.layout, by_row, validity, &mut values);
+        for part in 0..self.layout.rows.parts() {
+            let range = self.layout.rows.part(part);
+            let mut from = range.start.max(steps.start);
+            while from < range.end.min(steps.end) {
+                let left = self.frame_samples() - open.file.filled;
+                let count = left.min(range.end.min(steps.end) - from);
+                self.pack(open.file.filled, &values, validity, part, from, count);
+                self.advance(open, count);
+                from += count;
+            }
+        }
+        self.values = values;
+        self.write_out(&mut open.file, journal)
+    }
+
+    fn fill(
+        &mut self,
+        open: &mut Open<Threads>,
+        mut steps: u64,
+        journal: &mut Journal,
+    ) -> Result<(), BlockError> {
+        while steps > 0 {
+            let count = steps.min((self.frame_samples() - open.file.filled) as u64);
+            self.invalid.fill(true);
+            self.advance(open, count as usize);
+            steps -= count;
+        }
+        self.write_out(&mut open.file, journal)
+    }
+
+    fn name(&self, file: &Threads) -> String {
+        file.file.path().display().to_string()
+    }
+
+    fn close(&mut self, open: Open<Threads>, _: bool, _: &mut Journal) -> Result<(), BlockError> {
+        self.after_end.add(open.file.filled as u64);
+        self.set.fill(0);
+        self.invalid.fill(false);
+        open.file.file.sync()
     }
 }

@@ -1,6 +1,6 @@
 //! Level of the samples: measured or given.
 
-use super::{Format, VdifSink};
+use super::{Layout, VdifSink};
 use crate::common::output_level::OutputLevels;
 use fxgraph::{Env, Gauge};
 use fxgraph_formats::vdif::{THRESHOLD, nominal_rms};
@@ -26,8 +26,8 @@ pub struct Level {
 
 impl Level {
     /// Creates the level of a sink.
-    pub fn new(sink: &VdifSink, format: &Format, env: &Env) -> Self {
-        let rows = &format.rows;
+    pub fn new(sink: &VdifSink, layout: &Layout, env: &Env) -> Self {
+        let rows = &layout.rows;
         let nominal = nominal_rms(sink.bits).unwrap_or(1.0);
         let fits = rows.integer_bits().is_some_and(|bits| bits <= sink.bits) && sink.bits > 2;
         let is_unchanged = fits && sink.tracking_seconds.is_none();
@@ -36,7 +36,7 @@ impl Level {
             (_, Some(rms)) => Some(nominal / rms),
             _ => is_unchanged.then_some(1.0),
         };
-        let frame_seconds = rows.samples as f64 / format.grid.rate_hz as f64;
+        let frame_seconds = rows.samples as f64 / layout.grid.rate_hz as f64;
         let weight = sink.tracking_seconds.map_or(0.0, |tau| 1.0 - (-frame_seconds / tau).exp());
         let help = "rms of a polarisation, measured for its thresholds";
         let gauge = |row: usize| env.counters.gauge_of("input_rms", help, "pol", row.to_string());
@@ -69,8 +69,8 @@ impl Level {
 
     /// Measures the valid samples of a frame, if necessary, and scales all of them. A row has `run` adjacent values
     /// every `stride` values: all of its samples, or one sample in each of them.
-    pub fn apply(&mut self, format: &Format, by_row: bool, validity: &[u32], values: &mut [f32]) {
-        let (rows, components) = (&format.rows, format.rows.components());
+    pub fn apply(&mut self, layout: &Layout, by_row: bool, validity: &[u32], values: &mut [f32]) {
+        let (rows, components) = (&layout.rows, layout.rows.components());
         let (row_step, sample_step) = if by_row {
             (rows.samples * components, components)
         } else {

@@ -6,10 +6,10 @@ mod level;
 #[allow(clippy::unwrap_used, clippy::float_cmp)]
 mod tests;
 
-use crate::io::output_file::refuse_path;
+use crate::io::files::{FileParameters, FileSink};
 use crate::io::rows::Rows;
-use fxgraph::access::WrittenPath;
 use fxgraph::diagnostic::codes;
+use fxgraph::kind::Rounded;
 use fxgraph::{
     At, Checked, Clock, Configured, Implementation, Implementations, Kind, KindSpec, PerBase,
     PortType, Refusal, Resources, Time, TimedSink,
@@ -31,12 +31,8 @@ const THREADS: usize = 1024;
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "vdif_sink", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct VdifSink {
-    /// File to write. Directories are created. If the file exists, the recording gets the next free name:
-    /// `x_2.vdif`, `x_3.vdif`, ...
-    pub path: WrittenPath,
-    /// Overwrites an existing file, unless this process has recorded it.
-    #[param(default)]
-    pub overwrite: bool,
+    #[param(flatten)]
+    pub(crate) files: FileParameters,
     /// Bits of a sample, of each part of a complex sample: 1, 2, 4, 8 or 16.
     #[param(default = 2)]
     pub bits: u8,
@@ -66,8 +62,8 @@ pub struct VdifSink {
     /// Time of timestamp 0, if it is not that of the input: Unix seconds, or a time in UTC such as
     /// `2026-11-25T14:20:40.25Z`.
     pub sync_time_seconds: Option<Time>,
-    /// Longest gap that is filled with invalid frames, in seconds; frames of longer gaps are left out.
-    #[param(default = 10.0, range = 0.0..=3600.0)]
+    /// Longest gap that is filled with invalid frames; frames of longer gaps are left out.
+    #[param(default = 10.0, range = 0..=86400, unit = "s")]
     pub max_gap_seconds: f64,
 }
 
@@ -83,9 +79,9 @@ pub enum HeaderForm {
     Legacy,
 }
 
-/// Format of the file.
+/// Layout of the input and of the file.
 #[derive(Clone)]
-pub struct Format {
+pub struct Layout {
     /// Samples of the input.
     rows: Rows,
     /// Grid of the samples.
@@ -96,7 +92,7 @@ pub struct Format {
     threads: usize,
 }
 
-impl Format {
+impl Layout {
     /// Rows of the input in each thread.
     fn channels(&self) -> usize {
         self.rows.count / self.threads
@@ -111,7 +107,7 @@ impl Format {
 impl VdifSink {
     /// Diagnostics of the parameters by themselves.
     fn parameter_refusals(&self) -> Vec<Refusal> {
-        let mut refusals = Vec::from_iter(refuse_path(&self.path, "out.vdif"));
+        let mut refusals = self.files.refusals(&[], "out.vdif");
         let mut refuse = |name, message: String, help: &str| {
             refusals.push(Refusal::parameter(name, message).help(help));
         };
@@ -238,7 +234,7 @@ impl VdifSink {
         Ok(threads)
     }
 
-    fn format(&self, input: &PortType) -> Result<Format, Box<Refusal>> {
+    fn layout(&self, input: &PortType) -> Result<Layout, Box<Refusal>> {
         let rows = Rows::of(Self::NAME, input)?;
         let is_complex = input.dtype.is_complex();
         let rate_hz = Self::rate_hz(input, &rows)?;
@@ -278,43 +274,51 @@ impl VdifSink {
             samples: rows.samples as u64,
             adc_samples: input.clock.samples_per_frame,
         };
-        Ok(Format { rows, grid, header, threads })
+        Ok(Layout { rows, grid, header, threads })
     }
 }
 
 impl TimedSink for VdifSink {
     fn continue_in_later_base(&mut self, _number: u64) {
-        self.overwrite = false;
+        self.files.overwrite = false;
         self.sync_time_seconds = None;
     }
 }
 
 impl KindSpec for VdifSink {
-    type Shape = Format;
+    type Shape = Layout;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
         PerBase::block(block, env, |block, env| {
-            Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.shape, env)))
+            let format = cpu::Vdif::new(block.parameters.clone(), block.shape.clone(), env);
+            let clock = block.ports.inputs[0].clock;
+            let sync_time = block.parameters.sync_time_seconds.unwrap_or(clock.sync_time);
+            let clock = Clock { sync_time, ..clock };
+            Ok(Box::new(FileSink::new(format, &block.parameters.files, clock, env)))
         })
     })];
 
-    fn ports(&self, inputs: &[PortType]) -> Checked<Format> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<Layout> {
         let mut refusals = self.parameter_refusals();
         if refusals.is_empty() {
-            match self.format(&inputs[0]) {
-                Ok(format) => return Ok((format, vec![])),
+            match self.layout(&inputs[0]) {
+                Ok(layout) => return Ok((layout, vec![])),
                 Err(refusal) => refusals.push(*refusal),
             }
         }
         Err(refusals)
     }
 
+    fn rounded(block: &Configured<Self>) -> Vec<Rounded> {
+        block.parameters.files.rounded(&block.ports.inputs[0].clock)
+    }
+
     fn resources(block: &Configured<Self>) -> Resources {
-        let format = &block.shape;
+        let layout = &block.shape;
         Resources {
-            host_bytes: 2 * format.set_bytes() + size_of::<f32>() * format.rows.values(),
+            host_bytes: 2 * layout.set_bytes() + size_of::<f32>() * layout.rows.values(),
             holds: vec![1],
             fixes_band: true,
-            writes: vec![block.parameters.path.path().to_owned()],
+            writes: vec![block.parameters.files.path.path().to_owned()],
             ..Resources::default()
         }
     }

@@ -4,7 +4,7 @@ use fxgraph::access::WrittenPath;
 use fxgraph::files::{Files, check_not_removed, note_recorded, reason};
 use fxgraph::recording::{PLACEHOLDER, try_folder, try_path};
 use fxgraph::runtime::{BlockEvents, EventKind};
-use fxgraph::{BlockError, Env, Refusal, Summary};
+use fxgraph::{BlockError, Env, Summary};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
@@ -22,38 +22,11 @@ pub fn cannot_write(path: &Path) -> impl Fn(io::Error) -> BlockError {
     move |error| BlockError::new(format!("cannot write {}: {}", path.display(), reason(&error)))
 }
 
-/// Returns a diagnostic unless `path` is a file name with the extension `extension`.
-pub fn refuse_name(path: &WrittenPath, extension: &str) -> Option<Refusal> {
-    let stem = path.strip_suffix(extension).and_then(|stem| stem.strip_suffix('.'));
-    stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')).then(|| {
-        let message = format!("`path` must be a file name ending in .{extension}, got `{path}`");
-        Refusal::parameter("path", message).help(format!("write a name such as x.{extension}"))
-    })
-}
-
-/// Returns a diagnostic unless `path` has a file name.
-pub fn refuse_path(path: &WrittenPath, example: &str) -> Option<Refusal> {
-    let is_name = path.path().file_name().is_some() && !path.ends_with('/');
-    (!is_name).then(|| {
-        let message = format!("`path` must be a file name, got `{}`", &**path);
-        Refusal::parameter("path", message).help(format!("write a name such as {example}"))
-    })
-}
-
 /// Returns `path` with `suffix` between the stem and the extension of its file name.
 pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
     path.with_file_name(format!("{stem}{suffix}{}", extension.unwrap_or_default()))
-}
-
-/// Returns a diagnostic if several files in succession have one name.
-pub fn refuse_one_name(path: &WrittenPath, frames_per_file: Option<u64>) -> Option<Refusal> {
-    (frames_per_file.is_some() && !path.contains(PLACEHOLDER)).then(|| {
-        let message = "`path` must contain {timestamp} with `frames_per_file`";
-        let at = fxgraph::At::Parameter("frames_per_file");
-        Refusal::parameter("path", message).note(at, "several files are requested here")
-    })
 }
 
 /// Checks before the start that a file can be written at `path`, without changing existing files.
@@ -208,13 +181,20 @@ impl OutputFile {
     /// Appends `bytes`. After an error the file has the bytes of the earlier calls.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), BlockError> {
         self.write(bytes).map_err(|error| {
-            // A part may be written; the next call continues at the same place. Devices have no length.
-            let _ = self.file.set_len(self.len);
-            let _ = self.file.seek(SeekFrom::Start(self.len));
+            // A part may be written; the next call continues at the same place.
+            self.shorten(0);
             cannot_write(&self.path)(error)
         })?;
         self.len += bytes.len() as u64;
         Ok(())
+    }
+
+    /// Takes away the last `bytes` bytes.
+    pub fn shorten(&mut self, bytes: u64) {
+        self.len = self.len.saturating_sub(bytes);
+        // Devices have no length.
+        let _ = self.file.set_len(self.len);
+        let _ = self.file.seek(SeekFrom::Start(self.len));
     }
 
     #[cfg(not(test))]
