@@ -278,7 +278,7 @@ fn uvh5_begins_new_files_and_overwrites_none() {
     }
     let folder = tempfile::tempdir().unwrap();
     let validity = "{name: baseline, len: 3}";
-    let rolled = two_antennas("n_{timestamp}", "x", ", dumps_per_file: 3")
+    let rolled = two_antennas("n_{timestamp}", "x", ", frames_per_file: 3")
         .replacen("n_{timestamp}:", "n:", 1)
         .replace("path: n_{timestamp}.uvh5", "path: \"n_{timestamp}.uvh5\"");
     let timed = two_antennas("t_{timestamp}", "x", ", seconds_per_file: 1.6")

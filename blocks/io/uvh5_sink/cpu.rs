@@ -1,11 +1,11 @@
 //! The block: matches the inputs, and gives dumps to the thread that writes.
 
+use super::Uvh5Sink;
 use super::matching::Matching;
 use super::ports::Layout;
 use super::writing::{Queue, Writing};
-use super::{PLACEHOLDER, Uvh5Sink};
-use fxgraph::access::WrittenPath;
-use fxgraph::recording::{try_folder, try_path};
+use crate::io::files::FileParameters;
+use crate::io::files::output_file::try_to_write;
 use fxgraph::threads::Threads;
 use fxgraph::{Block, BlockError, Env, Io, Next, Ports};
 use std::sync::Arc;
@@ -14,8 +14,7 @@ use std::thread::JoinHandle;
 /// The running block.
 pub struct Sink {
     name: String,
-    path: WrittenPath,
-    overwrite: bool,
+    files: FileParameters,
     matching: Matching,
     queue: Arc<Queue>,
     /// State of the thread before it starts.
@@ -27,17 +26,16 @@ pub struct Sink {
 impl Sink {
     /// Creates a sink for checked `ports`.
     pub fn new(mut parameters: Uvh5Sink, ports: &Ports, layout: &Layout, env: &Env) -> Self {
-        parameters.path = parameters.path.begin_at(&env.output_folder);
+        parameters.files = parameters.files.of(env);
         let queue = Arc::new(Queue::default());
-        let step = ports.inputs[0].clock.samples_per_frame;
+        let clock = &ports.inputs[0].clock;
         let seconds = parameters.wait_seconds;
-        let matching = Matching::new(ports.inputs.len(), step, seconds, &env.counters);
-        let (path, overwrite) = (parameters.path.clone(), parameters.overwrite);
+        let matching = Matching::new(ports.inputs.len(), clock, seconds, &env.counters);
+        let files = parameters.files.clone();
         let writing = Writing::new(parameters, ports, layout, env, Arc::clone(&queue));
         Self {
             name: env.name.clone(),
-            path,
-            overwrite,
+            files,
             matching,
             queue,
             writing: Some(writing),
@@ -51,11 +49,7 @@ impl Block for Sink {
     fn start(&mut self) -> Result<(), BlockError> {
         // Reports a path that cannot be written before the flowgraph runs. Nothing is written yet: if
         // another block fails to start, an earlier file must survive.
-        if self.path.contains(PLACEHOLDER) {
-            try_folder(&self.path)?;
-        } else {
-            try_path(&self.path, self.overwrite)?;
-        }
+        try_to_write(&self.files.path, self.files.overwrite)?;
         let Some(writing) = self.writing.take() else { return Ok(()) };
         let thread = self
             .threads

@@ -1,7 +1,8 @@
 //! Matching of the inputs' dumps by timestamp, and waiting for missing inputs.
 
 use super::writing::Dump;
-use fxgraph::{Counter, Counters, Input, Next, Patience};
+use crate::io::files::parameters::MAX_GAP_SECONDS;
+use fxgraph::{Clock, Counter, Counters, Input, Next, Patience};
 use std::time::{Duration, Instant};
 
 /// State of all inputs.
@@ -13,6 +14,8 @@ pub struct Matching {
     /// Dumps that were at the front of the inputs.
     fronts: Vec<Option<u64>>,
     step: u64,
+    /// Longest way back of repeated dumps, in ADC samples.
+    max_back: u64,
     /// Time after the last dump; `None` before the first.
     next: Option<u64>,
     missing: Counter,
@@ -20,13 +23,15 @@ pub struct Matching {
 }
 
 impl Matching {
-    /// Creates the state of `inputs` inputs with dumps of `step` ADC samples.
-    pub fn new(inputs: usize, step: u64, wait_seconds: f64, counters: &Counters) -> Self {
+    /// Creates the state of `inputs` inputs with this clock.
+    pub fn new(inputs: usize, clock: &Clock, wait_seconds: f64, counters: &Counters) -> Self {
+        let step = clock.samples_per_frame;
         Self {
             given_up: vec![false; inputs],
             patience: Patience::new(Duration::from_secs_f64(wait_seconds)),
             fronts: vec![None; inputs],
             step,
+            max_back: step.max((MAX_GAP_SECONDS * clock.adc_sample_rate_hz) as u64),
             next: None,
             missing: counters.loss(
                 "input_dumps_missing",
@@ -70,6 +75,14 @@ impl Matching {
 
     /// Looks at the front of each input; drops dumps of earlier times.
     fn look(&mut self, inputs: &mut [Input]) {
+        let is_back = |input: &mut Input, next: u64| {
+            let time = input.peek().map(|frame| frame.header().timestamp);
+            time.map_or(input.ended(), |time| next.saturating_sub(time) > self.max_back)
+        };
+        // The senders of all inputs have begun again.
+        if self.next.is_some_and(|next| inputs.iter_mut().all(|input| is_back(input, next))) {
+            self.next = None;
+        }
         for ((front, given_up), input) in self.fronts.iter_mut().zip(&mut self.given_up).zip(inputs)
         {
             while front.is_none()

@@ -10,7 +10,8 @@ mod ports;
 mod tests;
 mod writing;
 
-use fxgraph::access::{ReadPath, WrittenPath};
+use crate::io::files::FileParameters;
+use fxgraph::access::ReadPath;
 use fxgraph::kind::Rounded;
 use fxgraph::time::EarthOrientations;
 use fxgraph::{
@@ -23,8 +24,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 
-/// Placeholder of the first timestamp in a path.
-const PLACEHOLDER: &str = "{timestamp}";
 /// Largest size of a table of the orientation of the Earth; one of 50 years has 4 MB.
 const MAX_ORIENTATION_BYTES: u64 = 64 << 20;
 /// Dumps that wait for the thread that writes.
@@ -34,19 +33,8 @@ const QUEUE: usize = 2;
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "uvh5_sink", page = "README.md", examples("example.yaml"), inputs(numbered("input")))]
 pub struct Uvh5Sink {
-    /// File to write, ending in `.uvh5`; `{timestamp}` is replaced by the timestamp of the first dump.
-    /// Directories are created. If the file exists, the next free name is used: `x_2.uvh5`,
-    /// `x_3.uvh5`, ...
-    pub path: WrittenPath,
-    /// Overwrites an existing file, unless this process has recorded it.
-    #[param(default)]
-    pub overwrite: bool,
-    /// Dumps per file; `path` must contain `{timestamp}`.
-    #[param(range = 1..)]
-    pub dumps_per_file: Option<u64>,
-    /// Seconds of signal per file, rounded up to whole dumps; `path` must contain `{timestamp}`.
-    #[param(range = 1e-3..=1e9, unit = "s")]
-    pub seconds_per_file: Option<f64>,
+    #[param(flatten)]
+    pub(crate) files: FileParameters,
     /// Shortest time between commits: readers of the growing file, and of a file whose writer was killed, see
     /// all dumps before the last commit.
     #[param(default = 1.0, range = 0..=3600, unit = "s")]
@@ -199,16 +187,6 @@ pub struct PhaseCentre {
 }
 
 impl Uvh5Sink {
-    /// Dumps of `seconds` that one file holds, if that is limited.
-    fn dumps_per_file(&self, seconds: f64) -> Option<u64> {
-        // The conversion saturates.
-        let by_time = self.seconds_per_file.map(|limit| ((limit / seconds).ceil() as u64).max(1));
-        match (self.dumps_per_file, by_time) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
-    }
-
     /// Orientation of the Earth in the file of the user; the error is a sentence.
     fn orientations(&self) -> Result<Option<EarthOrientations>, String> {
         let Some(path) = &self.earth_orientation_file else { return Ok(None) };
@@ -262,7 +240,7 @@ impl Uvh5Sink {
 
 impl TimedSink for Uvh5Sink {
     fn continue_in_later_base(&mut self, _number: u64) {
-        self.overwrite = false;
+        self.files.overwrite = false;
     }
 }
 
@@ -285,10 +263,7 @@ impl KindSpec for Uvh5Sink {
     }
 
     fn rounded(block: &Configured<Self>) -> Vec<Rounded> {
-        let Some(given) = block.parameters.seconds_per_file else { return Vec::new() };
-        let step = block.ports.inputs[0].clock.frames_per_second().recip();
-        let used = (given / step).ceil().max(1.0) * step;
-        vec![Rounded { parameter: "seconds_per_file", unit: "s", given, used, step }]
+        block.parameters.files.rounded(&block.ports.inputs[0].clock)
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
@@ -299,7 +274,7 @@ impl KindSpec for Uvh5Sink {
             host_bytes: shape.chunk_values().saturating_mul(8 + 5 + 5).saturating_add(rows),
             holds: vec![QUEUE + 1; block.ports.inputs.len()],
             fixes_band: true,
-            writes: vec![block.parameters.path.path().to_owned()],
+            writes: vec![block.parameters.files.path.path().to_owned()],
             ..Resources::default()
         }
     }

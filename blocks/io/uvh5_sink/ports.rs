@@ -1,6 +1,6 @@
 //! Checks of parameters and inputs.
 
-use super::{PLACEHOLDER, Uvh5Sink};
+use super::Uvh5Sink;
 use crate::common::axes::refuse_means;
 use crate::common::visibilities::pairs;
 use fxgraph::diagnostic::codes;
@@ -49,26 +49,7 @@ impl Uvh5Sink {
             let help = "give a file such as finals2000A.all of the IERS";
             refusals.push(Refusal::parameter("earth_orientation_file", message).help(help));
         }
-        let stem = self.path.strip_suffix(".uvh5");
-        if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
-            let message =
-                format!("`path` must be a file name ending in .uvh5, got `{}`", self.path);
-            let help = "write a name such as visibilities.uvh5";
-            refusals.push(Refusal::parameter("path", message).help(help));
-        }
-        for (name, is_set) in [
-            ("dumps_per_file", self.dumps_per_file.is_some()),
-            ("seconds_per_file", self.seconds_per_file.is_some()),
-        ] {
-            if is_set && !self.path.contains(PLACEHOLDER) {
-                let message = format!("`path` must contain {{timestamp}} with `{name}`");
-                refusals.push(
-                    Refusal::parameter("path", message)
-                        .note(At::Parameter(name), "several files are requested here")
-                        .help("write a name such as vis_{timestamp}.uvh5"),
-                );
-            }
-        }
+        refusals.extend(self.files.refusals(&["uvh5"], "visibilities.uvh5"));
         self.check_telescope(refusals);
         self.check_antennas(refusals);
         let feeds: Vec<uvh5::Feed> = self.feeds.iter().copied().map(Into::into).collect();

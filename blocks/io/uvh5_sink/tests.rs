@@ -18,10 +18,13 @@ fn port(first_channel: usize) -> PortType {
 
 fn sink(path: &str) -> Uvh5Sink {
     Uvh5Sink {
-        path: path.into(),
-        overwrite: false,
-        dumps_per_file: None,
-        seconds_per_file: None,
+        files: FileParameters {
+            path: path.into(),
+            overwrite: false,
+            frames_per_file: None,
+            seconds_per_file: None,
+            max_frames: None,
+        },
         commit_seconds: 1.0,
         telescope: Telescope {
             name: "laboratory".to_owned(),
@@ -44,6 +47,12 @@ fn sink(path: &str) -> Uvh5Sink {
     }
 }
 
+fn overwriting(path: &str) -> Uvh5Sink {
+    let mut sink = sink(path);
+    sink.files.overwrite = true;
+    sink
+}
+
 /// Messages of the diagnostics of a changed sink or input.
 fn refused(change: impl FnOnce(&mut Uvh5Sink, &mut Vec<PortType>)) -> String {
     let (mut sink, mut inputs) = (sink("a.uvh5"), vec![port(0), port(4)]);
@@ -57,10 +66,13 @@ fn invalid_parameters_are_rejected() {
     assert_eq!(refused(|_, _| ()), "");
     type Change = fn(&mut Uvh5Sink);
     let cases: [(Change, &str); 18] = [
-        (|s| s.path = "a.h5".into(), "`path` must be a file name ending in .uvh5"),
-        (|s| s.path = "out/.uvh5".into(), "`path` must be a file name ending in .uvh5"),
-        (|s| s.dumps_per_file = Some(3), "`path` must contain {timestamp} with `dumps_per_file`"),
-        (|s| s.seconds_per_file = Some(3.0), "must contain {timestamp} with `seconds_per_file`"),
+        (|s| s.files.path = "a.h5".into(), "`path` must be a file name ending in .uvh5"),
+        (|s| s.files.path = "out/.uvh5".into(), "`path` must be a file name ending in .uvh5"),
+        (|s| s.files.frames_per_file = Some(3), "must contain {timestamp} with `frames_per_file`"),
+        (
+            |s| s.files.seconds_per_file = Some(3.0),
+            "must contain {timestamp} with `seconds_per_file`",
+        ),
         (|s| s.antennas_enu_metres.clear(), "the antennas have no positions"),
         (|s| s.antennas_enu_metres.push([0.0; 3]), "the antennas of the 3 baselines, got 3"),
         (|s| s.antennas_enu_metres.truncate(1), "the antennas of the 3 baselines, got 1"),
@@ -256,7 +268,7 @@ fn silent_input_is_flagged_after_the_wait_and_waited_for_again() {
     bench.send(0, 3);
     step(&mut bench);
     let counters = bench.end().unwrap();
-    assert_eq!(counters("dumps_written"), 4);
+    assert_eq!(counters("steps_written"), 4);
     assert_eq!(counters("input_dumps_missing"), 2);
     assert_eq!(counters("dumps_late"), 1);
     assert_eq!(counters("visibilities_missing"), 2 * 4 * 3 * 4);
@@ -285,26 +297,40 @@ fn existing_file_is_kept_unless_overwritten() {
     assert_eq!(std::fs::read(&path).unwrap(), before);
     assert!(Path::new(&name("new/a_2.uvh5")).exists());
     // A sink that does not write a dump changes nothing.
-    drop(write(Uvh5Sink { overwrite: true, ..sink(&path) }, 0).unwrap());
+    drop(write(overwriting(&path), 0).unwrap());
     assert_eq!(std::fs::read(&path).unwrap(), before);
-    drop(write(Uvh5Sink { overwrite: true, ..sink(&path) }, 3).unwrap());
+    drop(write(overwriting(&path), 3).unwrap());
     assert_eq!(std::fs::read(&path).unwrap(), before, "it is of this process");
     assert!(Path::new(&name("new/a_3.uvh5")).exists());
     of_another_process(Path::new(&path));
-    drop(write(Uvh5Sink { overwrite: true, ..sink(&path) }, 3).unwrap());
+    drop(write(overwriting(&path), 3).unwrap());
     assert_ne!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn restarted_sender_begins_a_file_and_repeated_dumps_are_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sink = sink(&folder.path().join("a.uvh5").display().to_string());
+    sink.files.max_frames = Some(4);
+    let mut bench = Bench::new(sink);
+    // Dump 20000 is 20 s after the first one.
+    for dump in [20_000, 20_001, 20_000, 0, 1, 2] {
+        bench.send(0, dump);
+        bench.send(1, dump);
+        Harness::block_on(bench.harness.run()).unwrap();
+    }
+    let counters = bench.end().unwrap();
+    let names = ["files_written", "steps_written", "dumps_late", "frames_beyond_limit"];
+    assert_eq!(names.map(counters), [2, 4, 2, 1]);
+    assert!(folder.path().join("a_2.uvh5").exists());
 }
 
 #[test]
 fn files_are_named_by_their_first_timestamp() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("v_{timestamp}.uvh5").display().to_string();
-    let sink = Uvh5Sink {
-        dumps_per_file: Some(3),
-        seconds_per_file: Some(0.0015),
-        commit_seconds: 0.0,
-        ..sink(&path)
-    };
+    let mut sink = Uvh5Sink { commit_seconds: 0.0, ..sink(&path) };
+    (sink.files.frames_per_file, sink.files.seconds_per_file) = (Some(3), Some(0.0015));
     // A dump takes 1 ms, so 1.5 ms are two dumps.
     let counters = write(sink, 5).unwrap();
     assert_eq!(counters("files_written"), 3);
@@ -318,7 +344,7 @@ fn full_disk_and_impossible_directory_are_named_in_the_error() {
     let folder = tempfile::tempdir().unwrap();
     let full = folder.path().join("full.uvh5");
     std::os::unix::fs::symlink("/dev/full", &full).unwrap();
-    let sink_of = |path: &Path| Uvh5Sink { overwrite: true, ..sink(&path.display().to_string()) };
+    let sink_of = |path: &Path| overwriting(&path.display().to_string());
     let error = write(sink_of(&full), 2).err().unwrap().to_string();
     assert!(error.contains("full.uvh5: "), "{error}");
     let file = folder.path().join("file");

@@ -3,10 +3,10 @@
 use super::committing::{Committing, Job};
 use super::describe::{Times, description, order};
 use super::ports::Layout;
-use super::{PLACEHOLDER, QUEUE, Uvh5Sink};
-use crate::io::files::output_file::{OutputFile, cannot_write, taken};
-use fxgraph::runtime::{BlockEvents, EventKind};
-use fxgraph::{BlockError, Counter, Dtype, Env, Frame, Ports, Summary};
+use super::{QUEUE, Uvh5Sink};
+use crate::io::files::output_file::{OutputFile, Report, cannot_write};
+use crate::io::files::{Count, Journal};
+use fxgraph::{BlockError, Counter, Dtype, Env, Frame, Ports};
 use fxgraph_formats::uvh5::Writer;
 use fxgraph_formats::uvh5::arrange::{Chunk, Flagged, Order, Part, Visibilities};
 use std::collections::VecDeque;
@@ -160,15 +160,10 @@ pub struct Writing {
     chunk: Chunk,
     dumps_per_file: Option<u64>,
     open: Option<Open>,
-    is_first: bool,
-    counters: Counters,
-}
-
-struct Counters {
-    events: BlockEvents,
-    summary: Summary,
-    dumps: Counter,
-    files: Counter,
+    /// Number of dumps in all files, and timestamp of the last one.
+    dumps: u64,
+    last: u64,
+    journal: Journal,
     missing: Counter,
     not_finite: Counter,
 }
@@ -183,20 +178,6 @@ impl Writing {
         queue: Arc<Queue>,
     ) -> Self {
         let description = description(&parameters, ports, layout, env);
-        let counters = Counters {
-            events: env.events.clone(),
-            summary: env.summary.clone(),
-            dumps: env.counters.count("dumps_written", "dumps written"),
-            files: env.counters.count("files_written", "files begun"),
-            missing: env.counters.count(
-                "visibilities_missing",
-                "visibilities flagged because nothing contributed to them",
-            ),
-            not_finite: env.counters.count(
-                "visibilities_not_finite",
-                "visibilities flagged because they are infinite or NaN",
-            ),
-        };
         Self {
             queue,
             env: env.clone(),
@@ -205,12 +186,21 @@ impl Writing {
             order: order(&parameters, ports, layout, &description),
             times: Times::new(&parameters, ports, &description),
             chunk: Chunk::new(&layout.shape),
-            dumps_per_file: parameters.dumps_per_file(description.integration_seconds),
+            dumps_per_file: parameters.files.frames_of(&ports.inputs[0].clock),
             ports: ports.clone(),
             parameters,
             open: None,
-            is_first: true,
-            counters,
+            dumps: 0,
+            last: 0,
+            journal: Journal { report: Report::new(env), count: Count::new(env) },
+            missing: env.counters.count(
+                "visibilities_missing",
+                "visibilities flagged because nothing contributed to them",
+            ),
+            not_finite: env.counters.count(
+                "visibilities_not_finite",
+                "visibilities flagged because they are infinite or NaN",
+            ),
         }
     }
 
@@ -236,6 +226,9 @@ impl Writing {
                 Step::End => break,
             }
             self.env.wake.wake();
+        }
+        if self.dumps == 0 {
+            self.journal.report.note("no file written: no data arrived".to_owned());
         }
         // After a failure the file keeps the dumps of its last commit.
         if self.queue.has_failed() { Ok(()) } else { self.close(committing) }
@@ -273,17 +266,10 @@ impl Writing {
 
     /// Opens a file whose first dump is at `timestamp` and was made by the configuration `config_id`.
     fn open(&mut self, timestamp: u64, config_id: u64) -> Result<Open, BlockError> {
-        let path = &self.parameters.path;
-        let path = path.with(path.replace(PLACEHOLDER, &timestamp.to_string()));
-        let overwrites = self.parameters.overwrite;
-        let (file, written) = OutputFile::create(&path, overwrites, None)?.into_parts();
-        if self.is_first && written != path.path() {
-            let text = format!("{}; writing to {}", taken(&path, overwrites), written.display());
-            self.counters.events.add(EventKind::Warning, &text);
-            self.counters.summary.set(text);
-        }
-        self.is_first = false;
-        self.counters.files.add(1);
+        let files = &self.parameters.files;
+        let (path, report) = (files.path_at(timestamp), &mut self.journal.report);
+        let (file, written) = OutputFile::open(&path, files.overwrite, report)?.into_parts();
+        self.journal.count.files.add(1);
         let env = self.env.of_configuration(config_id);
         let description = description(&self.parameters, &self.ports, &self.layout, &env);
         let writer = Writer::create(file, &description).map_err(cannot_write(&written))?;
@@ -291,6 +277,16 @@ impl Writing {
     }
 
     fn write(&mut self, dump: &Dump, committing: &Committing) -> Result<(), BlockError> {
+        if self.parameters.files.max_frames.is_some_and(|most| self.dumps >= most) {
+            self.journal.count.beyond.add(1);
+            return Ok(());
+        }
+        if self.open.is_some() && dump.timestamp < self.last {
+            let text = "the stream went back in time; it begins a new file";
+            self.journal.report.warn(text.to_owned());
+            self.close(committing)?;
+        }
+        (self.last, self.dumps) = (dump.timestamp, self.dumps + 1);
         let is_full = self.open.as_ref().is_some_and(|open| {
             self.dumps_per_file.is_some_and(|most| open.writer.dumps() >= most)
                 || open.writer.is_full()
@@ -304,6 +300,7 @@ impl Writing {
             self.open = Some(self.open(dump.timestamp, config_id)?);
         }
         let shape = self.layout.shape;
+        let flagged = self.missing.get();
         for number in 0..shape.chunks() {
             self.fill(number, dump)?;
             let Some(open) = &mut self.open else { continue };
@@ -313,7 +310,8 @@ impl Writing {
         let time = self.times.at(dump.timestamp, config_id);
         let Some(open) = &mut self.open else { return Ok(()) };
         open.writer.dump(&time).map_err(cannot_write(&open.path))?;
-        self.counters.dumps.add(1);
+        self.journal.count.written.add(1);
+        self.journal.count.missing.add(u64::from(self.missing.get() > flagged));
         if open.until_commit(interval).is_zero() {
             self.commit(committing)?;
         }
@@ -349,8 +347,8 @@ impl Writing {
             flagged.missing += more.missing;
             flagged.not_finite += more.not_finite;
         }
-        self.counters.missing.add(flagged.missing);
-        self.counters.not_finite.add(flagged.not_finite);
+        self.missing.add(flagged.missing);
+        self.not_finite.add(flagged.not_finite);
         Ok(())
     }
 }
