@@ -16,6 +16,9 @@ use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Time limit of a peer.
+const LIMIT: Duration = Duration::from_mins(3);
+
 fn peer() -> Command {
     let mut command = Command::new(python::python());
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/spead2_peer.py"));
@@ -136,6 +139,7 @@ fn frames_of_spead2(arguments: &[&str], kind: &Value) -> Vec<Found> {
         .unwrap();
     let mut frames = Vec::new();
     let mut ended: Option<Instant> = None;
+    let deadline = Instant::now() + LIMIT;
     loop {
         let next = Harness::block_on(harness.run()).unwrap();
         while let Some(frame) = harness.receive(0) {
@@ -148,6 +152,7 @@ fn frames_of_spead2(arguments: &[&str], kind: &Value) -> Vec<Found> {
             break;
         }
         // The stop heap ends a stream that is not rejected long before.
+        assert!(Instant::now() < deadline, "the sender must end within {LIMIT:?}");
         if ended.is_none() && sender.try_wait().unwrap().is_some() {
             ended = Some(Instant::now());
         }
