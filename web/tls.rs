@@ -90,20 +90,17 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             path
         };
-        let made = || rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-        let (one, other) = (made(), made());
-        let certificate = write("certificate.pem", &one.cert.pem());
-        let key = write("key.pem", &one.signing_key.serialize_pem());
-        let others = write("other.pem", &other.signing_key.serialize_pem());
+        let certificates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/certificates");
+        let certificate = certificates.join("localhost.pem");
+        let key = certificates.join("localhost.key");
+        let others = certificates.join("other.pem");
         let empty = write("empty.pem", "");
         assert!(Tls::read(&certificate, &key).is_ok());
         let said =
             |certificate: &Path, key: &Path| Tls::read(certificate, key).unwrap_err().to_string();
         assert!(said(&empty, &key).ends_with("contains no certificate in PEM: none found"));
         assert!(said(&certificate, &empty).ends_with("contains no private key in PEM: none found"));
-        assert!(
-            said(&certificate, &others).starts_with("the certificate and its key cannot be used")
-        );
+        assert!(said(&others, &key).starts_with("the certificate and its key cannot be used"));
         assert!(said(&folder.path().join("none"), &key).contains("No such file"));
         let large = write("large.pem", &"-".repeat(MAX_BYTES as usize + 1));
         assert!(said(&certificate, &large).contains("at most"));

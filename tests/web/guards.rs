@@ -508,9 +508,10 @@ fn server_with_certificate_speaks_tls_only() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    fs::write(folder.path().join("cert.pem"), made.cert.pem()).unwrap();
-    fs::write(folder.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    fs::write(folder.path().join("cert.pem"), include_str!("../certificates/localhost.pem"))
+        .unwrap();
+    fs::write(folder.path().join("key.pem"), include_str!("../certificates/localhost.key"))
+        .unwrap();
     let arguments = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
     let program = Program::start(folder.path(), ENDLESS, &arguments);
     let port = program.address.port();
