@@ -6,7 +6,7 @@
 //! returns them at once. Loopback has no network card, so the rates do not apply to a network; the CPU time of the
 //! receiver's process per GB does.
 //!
-//! `cargo bench --bench spead -- af_xdp` compares `receive: socket` with `receive: af_xdp` of `spead_source` instead, over
+//! `cargo bench --bench spead --features xdp -- af_xdp` compares `receive: socket` with `receive: af_xdp` of `spead_source` instead, over
 //! virtual interfaces between network namespaces. It needs root, `ip`, `nsenter` and `unshare`.
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 

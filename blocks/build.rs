@@ -1,4 +1,5 @@
-//! Writes the list of kinds: one entry for every directory of a family that has an `example.yaml`.
+//! Writes the list of kinds: one entry for every directory of a family that has an `example.yaml`, and the kinds whose
+//! Cargo feature is off with the name of the feature.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -6,14 +7,22 @@ use std::{env, fs, io};
 fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?);
     let mut entries = String::new();
+    let mut absent = String::new();
     // A new family is a new directory here, and a new line in lib.rs.
     println!("cargo::rerun-if-changed=lib.rs");
+    let families = fs::read_to_string(root.join("lib.rs"))?;
     for family in directories(&root)? {
         println!("cargo::rerun-if-changed={}", family.display());
+        let kinds = fs::read_to_string(family.join("mod.rs")).unwrap_or_default();
         for kind in directories(&family)? {
             println!("cargo::rerun-if-changed={}", kind.display());
             if kind.join("example.yaml").exists() {
                 let (family, kind) = (name(&family), name(&kind));
+                let feature = feature(&families, &family).or_else(|| feature(&kinds, &kind));
+                if let Some(feature) = feature.filter(|feature| !is_on(feature)) {
+                    absent.push_str(&format!("    ({kind:?}, {feature:?}),\n"));
+                    continue;
+                }
                 let type_name = type_name(&kind);
                 let path = format!("{family}::{kind}::{type_name}");
                 entries.push_str(&format!("    KindEntry::of::<{path}>(),\n"));
@@ -21,7 +30,19 @@ fn main() -> io::Result<()> {
         }
     }
     let list = PathBuf::from(env::var("OUT_DIR").map_err(io::Error::other)?).join("kinds.rs");
-    fs::write(list, format!("vec![\n{entries}]\n"))
+    fs::write(list, format!("(vec![\n{entries}], &[\n{absent}])\n"))
+}
+
+/// Feature that `#[cfg(feature = "...")]` before `pub mod MODULE;` asks for in the source `text`.
+fn feature<'a>(text: &'a str, module: &str) -> Option<&'a str> {
+    let (before, _) = text.split_once(&format!("\npub mod {module};"))?;
+    let (_, condition) = before.rsplit_once('\n')?;
+    condition.strip_prefix("#[cfg(feature = \"")?.strip_suffix("\")]")
+}
+
+/// Whether this build has the feature.
+fn is_on(feature: &str) -> bool {
+    env::var_os(format!("CARGO_FEATURE_{}", feature.to_ascii_uppercase())).is_some()
 }
 
 /// Directories in `parent`, in alphabetical order.

@@ -38,6 +38,14 @@ impl Failure {
         Self::Failed(vec![what.into()])
     }
 
+    /// Creates the failure of a program without the Cargo feature that `what` needs.
+    #[cfg(not(all(feature = "tls", feature = "tui")))]
+    pub fn absent(feature: &str, what: &str) -> Self {
+        let text = format!("this program was built without `{feature}`, which {what} needs");
+        let help = format!("build fxgraph with `--features {feature}`");
+        Self::failed(crate::client::with_help(&text, [&*help]))
+    }
+
     /// Creates a failure with the text `what` and the chain of causes of `error`.
     pub fn because(what: &str, error: &dyn Error) -> Self {
         Self::failed(format!("{what}: {}", runtime::with_causes(error)))

@@ -38,6 +38,7 @@ mod chosen;
 mod client;
 mod commands;
 mod deploy;
+#[cfg(feature = "tui")]
 mod drawing;
 mod ending;
 mod estimates;

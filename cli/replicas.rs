@@ -118,6 +118,7 @@ pub struct Line<'a, T> {
     pub name: String,
     /// The entry, or the worst one of the group.
     pub entry: &'a T,
+    #[cfg_attr(not(feature = "tui"), allow(dead_code))]
     pub members: Vec<&'a T>,
     pub cells: Vec<String>,
     pub is_worst: bool,

@@ -68,6 +68,7 @@ pub fn spanned(values: &[f64]) -> Vec<String> {
 }
 
 /// Labels of an axis at `values`: all with the prefix of the largest one, and with the digits that distinguish them.
+#[cfg(feature = "tui")]
 pub fn axis(values: &[f64]) -> Vec<String> {
     let largest = magnitude(values);
     let (step, prefix) = prefix(largest).unwrap_or((1.0, ""));

@@ -19,19 +19,23 @@
 //! - `metrics`, `exposition`: metrics for Prometheus, and their encoding
 //! - [`dashboard`]: alert rules for Prometheus, dashboard for Grafana
 //! - [`guard`], [`tls`]: admission of requests, and encryption
-//! - `pages`: the web page at `/`, and Swagger UI at `/docs/api/`; `manual`: the manual at `/docs/`
+//! - `pages`: the web page at `/`; `docs`: the manual at `/docs/` and Swagger UI at `/docs/api/`
+//!
+//! # Features
+//! Without `manual` there is no `docs`, without `tls` certificates are rejected.
 
 mod app;
 mod bodies;
 mod connections;
 pub mod dashboard;
+#[cfg(feature = "manual")]
+mod docs;
 mod exposition;
 pub mod fleet;
 pub mod guard;
 mod handlers;
 mod history;
 mod live;
-mod manual;
 mod metrics;
 mod pages;
 mod parser_errors;
@@ -39,6 +43,7 @@ mod problem;
 pub mod server;
 mod shares;
 mod taps;
+#[cfg_attr(not(feature = "tls"), path = "tls_absent.rs")]
 pub mod tls;
 mod verdict;
 mod views;

@@ -1,19 +1,11 @@
-//! The web page at `/`, and Swagger UI at `/docs/api/`; both work without a network.
+//! The web page at `/`, which works without a network.
 
-use crate::handlers;
 use axum::Router;
-use axum::extract::Path;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Redirect};
+use axum::http::{HeaderName, header};
+use axum::response::IntoResponse;
 use axum::routing::get;
-use std::sync::Arc;
-use tower_http::set_header::SetResponseHeaderLayer;
-use utoipa_swagger_ui::Config;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'none'";
-
-/// Policy for Swagger UI, which uses inline styles.
-const DOCS_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'none'";
 
 /// URL path and text of files, given by their paths in `web/ui`.
 macro_rules! files {
@@ -89,39 +81,29 @@ const VENDORED: [(&str, &str); 3] = files![
     "vendor/uPlot-1.6.32/uPlot.min.css",
 ];
 
-/// Path, media type and text of files in place of those of Swagger UI, which do not fit the window of a phone.
-const SWAGGER: [(&str, &str, &str); 2] = [
-    ("/docs/api/", "text/html; charset=utf-8", include_str!("swagger/index.html")),
-    ("/docs/api/index.css", "text/css; charset=utf-8", include_str!("swagger/index.css")),
-];
+/// The manual and Swagger UI.
+#[cfg(feature = "manual")]
+fn docs() -> Router {
+    crate::docs::router()
+}
 
-/// Swagger UI, to try requests.
-fn swagger() -> Router {
-    let config = Arc::new(Config::from(handlers::DESCRIPTION).try_it_out_enabled(true));
-    let file = move |Path(path): Path<String>| async move {
-        match utoipa_swagger_ui::serve(&path, config) {
-            Ok(Some(file)) => {
-                ([(header::CONTENT_TYPE, file.content_type)], file.bytes.into_owned())
-                    .into_response()
-            }
-            _ => StatusCode::NOT_FOUND.into_response(),
-        }
+/// Error that names the feature of the manual and Swagger UI.
+#[cfg(not(feature = "manual"))]
+fn docs() -> Router {
+    use crate::problem::Problem;
+    use axum::http::StatusCode;
+    let absent = async || {
+        let detail = "this program was built without `manual`, which pages below `/docs/` need";
+        Problem::new(StatusCode::NOT_FOUND, detail).help("build fxgraph with `--features manual`")
     };
-    let router = Router::new()
-        .route("/docs/api", get(|| async { Redirect::to("/docs/api/") }))
-        .route("/docs/api/{*path}", get(file));
-    SWAGGER.into_iter().fold(router, |router, (path, media_type, text)| {
-        router.route(path, get(move || async move { ([(header::CONTENT_TYPE, media_type)], text) }))
-    })
+    Router::new()
+        .route("/docs", get(absent))
+        .route("/docs/{*path}", get(absent))
+        .route("/docs/", get(absent))
 }
 
 pub(crate) fn router() -> Router {
-    let policy = SetResponseHeaderLayer::overriding(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(DOCS_POLICY),
-    );
-    let docs = swagger().layer(policy);
-    FILES.into_iter().chain(VENDORED).fold(docs, |router, (path, text)| {
+    FILES.into_iter().chain(VENDORED).fold(docs(), |router, (path, text)| {
         let path = if path == "/index.html" { "/" } else { path };
         let headers = headers(path);
         router.route(path, get(move || async move { (headers, text).into_response() }))

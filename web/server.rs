@@ -6,12 +6,11 @@ use crate::connections::{self, Connection, Connections};
 use crate::fleet::{self, Find, Fleet};
 use crate::guard::{self, Guard, Peer, Rates, Token};
 use crate::handlers;
-use crate::manual;
 use crate::pages;
 use crate::parser_errors::Explained;
 use crate::problem;
 use crate::taps::TAPS;
-use crate::tls::Tls;
+use crate::tls::{Tls, TlsAcceptor};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -40,7 +39,6 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
-use tokio_rustls::TlsAcceptor;
 use tower_http::cors::CorsLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::timeout::TimeoutLayer;
@@ -295,7 +293,6 @@ fn router(api: Router, description: OpenApi, guard: Guard) -> Router {
     api.layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Arc::clone(&guard), guard::ask_token))
         .merge(handlers::description_router(description))
-        .merge(manual::router())
         .merge(pages::router())
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_TIMEOUT))
         .layer(cors)

@@ -3,7 +3,7 @@
 use fxgraph::files::read_regular;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio_rustls::TlsAcceptor;
+pub(crate) use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};

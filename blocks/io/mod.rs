@@ -1,22 +1,38 @@
 //! Sources and sinks: SPEAD streams, files, simulated digitisers.
 
+#[cfg(feature = "files")]
 pub mod dada_sink;
+#[cfg(feature = "files")]
 pub mod dada_source;
 pub mod digitiser_simulator;
+#[cfg(feature = "files")]
 pub mod file_sink;
+#[cfg(feature = "files")]
 pub mod file_source;
+#[cfg(feature = "files")]
 pub(crate) mod files;
+#[cfg(feature = "files")]
 pub mod filterbank_sink;
+#[cfg(feature = "files")]
 pub mod filterbank_source;
+#[cfg(feature = "files")]
 pub mod guppi_sink;
+#[cfg(feature = "files")]
 pub mod guppi_source;
+#[cfg(feature = "files")]
 pub mod image_sink;
 pub(crate) mod pace;
+#[cfg(feature = "files")]
 pub(crate) mod playback;
+#[cfg(feature = "files")]
 mod played_file;
+#[cfg(feature = "files")]
 pub mod recorder;
+#[cfg(feature = "files")]
 pub(crate) mod rows;
+#[cfg(feature = "files")]
 pub mod sigmf_sink;
+#[cfg(feature = "files")]
 pub mod sigmf_source;
 pub mod spead;
 pub mod spead_sink;
@@ -24,7 +40,11 @@ pub mod spead_source;
 pub mod stream;
 pub mod stream_sink;
 pub mod stream_source;
+#[cfg(feature = "files")]
 pub mod uvh5_sink;
+#[cfg(feature = "files")]
 pub(crate) mod validity_counts;
+#[cfg(feature = "files")]
 pub mod vdif_sink;
+#[cfg(feature = "files")]
 pub mod vdif_source;

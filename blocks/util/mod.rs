@@ -4,5 +4,6 @@ pub mod convert;
 pub mod fault_injector;
 pub mod null_sink;
 pub mod null_source;
+#[cfg(feature = "python")]
 pub mod python;
 pub mod transpose;

@@ -4,12 +4,15 @@
 //! - [`events`]: events as the terminal shows them
 //! - [`output`]: look-up of an output by the name that the user gives
 //! - [`stream`]: server-sent events
+//! - `tls`: certificates that the client trusts
 //! - `problem`: error responses
 
 pub mod events;
 pub mod output;
 mod problem;
 pub mod stream;
+#[cfg_attr(not(feature = "tls"), path = "tls_absent.rs")]
+mod tls;
 
 use crate::failure::Failure;
 use crate::serve::{USUAL_ADDRESS, with_host};
@@ -20,11 +23,9 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 use stream::Stream;
 use ureq::http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 use ureq::{Agent, Body, Error};
 
 /// Time to connect to the server.
@@ -37,12 +38,6 @@ const SILENCE: Duration = Duration::from_mins(1);
 const FILE_BYTES: u64 = 4 << 20;
 /// Largest JSON response.
 const MOST_BYTES: u64 = 64 << 20;
-
-/// Help for a failed TLS handshake.
-const TLS_HELP: [&str; 2] = [
-    "trust a certificate file with `--ca FILE`",
-    "use http://... for a flowgraph that runs without `--tls-cert`",
-];
 
 /// Options that select the flowgraph to connect to.
 #[derive(Clone, Debug, clap::Args)]
@@ -105,16 +100,6 @@ impl Connection {
             return Err(Failure::failed(with_help(&what, [help])));
         }
         let token = self.token_file.as_deref().map(read_token).transpose()?;
-        let roots = match &self.ca {
-            Some(path) => RootCerts::Specific(Arc::new(certificates(path)?)),
-            None if url.starts_with("https:") => RootCerts::Specific(Arc::new(of_the_system())),
-            None => RootCerts::Specific(Arc::default()),
-        };
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = TlsConfig::builder()
-            .root_certs(roots)
-            .unversioned_rustls_crypto_provider(provider)
-            .build();
         let config = Agent::config_builder()
             .http_status_as_error(false)
             // A redirect or a proxy would pass the token to another server.
@@ -123,10 +108,9 @@ impl Connection {
             .timeout_connect(Some(CONNECT))
             .timeout_recv_response(Some(limit))
             .timeout_per_read(Some(SILENCE))
-            .timeout_per_write(Some(SILENCE))
-            .tls_config(tls)
-            .build();
-        Ok(Client { agent: config.into(), url, token })
+            .timeout_per_write(Some(SILENCE));
+        let config = tls::configure(config, self.ca.as_deref(), &url)?;
+        Ok(Client { agent: config.build().into(), url, token })
     }
 }
 
@@ -143,26 +127,6 @@ fn read_token(path: &Path) -> Result<String, Failure> {
         return Err(Failure::failed(format!("`{}` contains no token", path.display())));
     }
     Ok(token.to_owned())
-}
-
-fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, Failure> {
-    let text = read_awaited(path, FILE_BYTES).map_err(|error| {
-        Failure::because(&format!("cannot read the certificates `{}`", path.display()), &error)
-    })?;
-    let items = ureq::tls::parse_pem(&text).filter_map(Result::ok);
-    let certificates: Vec<_> = items
-        .filter_map(|item| if let PemItem::Certificate(one) = item { Some(one) } else { None })
-        .collect();
-    if certificates.is_empty() {
-        return Err(Failure::failed(format!("`{}` contains no certificate (PEM)", path.display())));
-    }
-    Ok(certificates)
-}
-
-/// Certificates that the system trusts; unreadable ones are skipped.
-fn of_the_system() -> Vec<Certificate<'static>> {
-    let certificates = rustls_native_certs::load_native_certs().certs;
-    certificates.iter().map(|one| Certificate::from_der(one).to_owned()).collect()
 }
 
 impl Client {
@@ -305,10 +269,8 @@ impl Client {
 
     /// Describes a request without a response.
     fn unanswered(&self, error: &Error) -> Failure {
-        let is_untrusted = |error: &io::Error| matches!(error.get_ref(), Some(inner) if inner.is::<rustls::Error>());
         let help = match error {
-            Error::Io(error) if is_untrusted(error) => TLS_HELP,
-            Error::Tls(_) | Error::Rustls(_) => TLS_HELP,
+            error if tls::has_failed(error) => tls::HELP,
             Error::Io(_) | Error::ConnectionFailed | Error::HostNotFound | Error::Timeout(_) => [
                 "start a flowgraph with `fxgraph run FILE --listen`",
                 "connect to another address with `--connect URL`",
@@ -323,7 +285,7 @@ impl Client {
             _ => return self.lost(error),
         };
         let reason = match error {
-            Error::Io(error) if !is_untrusted(error) => error.kind().to_string(),
+            Error::Io(io) if !tls::has_failed(error) => io.kind().to_string(),
             other => other.to_string(),
         };
         let what = format!("no flowgraph answers at {}: {reason}", self.url);

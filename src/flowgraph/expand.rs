@@ -337,11 +337,18 @@ impl<'a, 'r> Expansion<'a, 'r> {
         let kind = self.registry.get(&word);
         if kind.is_none() {
             let known: Vec<&str> = self.registry.iter().map(|kind| kind.name).collect();
-            let help = match nearest(&word, known.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "see `fxgraph list` for all kinds".to_owned(),
+            let absent = self.registry.feature_of(&word);
+            let help = match (absent, nearest(&word, known.iter().copied())) {
+                (Some(feature), _) => format!("build fxgraph with `--features {feature}`"),
+                (None, Some(near)) => format!("did you mean `{near}`?"),
+                (None, None) => "see `fxgraph list` for all kinds".to_owned(),
             };
-            let message = format!("there is no kind `{word}`");
+            let message = match absent {
+                Some(feature) => {
+                    format!("this program was built without `{feature}`, which kind `{word}` needs")
+                }
+                None => format!("there is no kind `{word}`"),
+            };
             self.problems.push(
                 Diagnostic::error(codes::UNKNOWN_KIND, node.span, message)
                     .label("no such kind")

@@ -13,6 +13,7 @@ pub(super) struct Message {
 }
 
 /// Position of the payload of a datagram in the memory of an AF_XDP socket.
+#[cfg_attr(not(any(feature = "xdp", test)), expect(dead_code))]
 pub(super) struct Place {
     /// Whether the packet was joined from several parts, in memory of its own.
     pub is_joined: bool,
@@ -49,6 +50,7 @@ impl<'a> Datagrams<'a> {
         })
     }
 
+    #[cfg_attr(not(any(feature = "xdp", test)), expect(dead_code))]
     pub(super) fn of_places(places: &'a [Place], bytes: &'a dyn Fn(&Place) -> &'a [u8]) -> Self {
         Self(Source::Places { places: places.iter(), bytes })
     }

@@ -16,7 +16,8 @@
 //! - [`membership`]: multicast groups, joined again when an interface is made again
 //! - [`outage`]: packets that are dropped while the network takes none
 //! - [`receive`], [`send`]: batched UDP; [`datagrams`]: those that were received together
-//! - [`xdp`]: datagrams from AF_XDP sockets, which bypass the kernel's network stack
+//! - [`xdp`]: datagrams from AF_XDP sockets, which bypass the kernel's network stack; needs the feature
+//!   `xdp`, without which `xdp_absent` is in its place
 //! - [`port`]: sockets of a receiving thread, of either
 //! - [`second_sender`]: two senders of one stream
 //! - [`link`]: frames between a source and its receiving thread
@@ -45,4 +46,8 @@ pub mod second_sender;
 pub mod send;
 pub mod sockets;
 pub mod timestamp;
+#[cfg(any(feature = "xdp", test))]
+pub mod xdp;
+#[cfg(not(any(feature = "xdp", test)))]
+#[path = "xdp_absent.rs"]
 pub mod xdp;

@@ -3,13 +3,33 @@
 use super::membership::Reports;
 use super::receive::{Batch, Reader, Received};
 use super::sockets::{self, Listener};
+use super::xdp;
 use super::xdp::queue::{Queue, Watched};
-use super::xdp::{self, Causes};
 use socket2::Socket;
 use std::io;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Counts that only AF_XDP sockets have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Causes {
+    /// Packets rejected.
+    pub rejected: Rejections,
+    /// Times that the kernel had no free chunk.
+    pub no_chunk: u64,
+}
+
+/// Packets that [`Queue::take`](super::xdp::queue::Queue) rejected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rejections {
+    /// Wrong headers.
+    pub headers: u64,
+    /// Fragments.
+    pub fragments: u64,
+    /// Wrong checksums.
+    pub checksums: u64,
+}
 
 /// The sockets of a thread.
 pub enum Port {
@@ -103,6 +123,7 @@ impl View {
 }
 
 /// Receiver of a thread.
+#[cfg_attr(not(any(feature = "xdp", test)), expect(clippy::large_enum_variant))]
 pub enum Receiver {
     /// From UDP sockets.
     Sockets(Batch),

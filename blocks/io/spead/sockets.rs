@@ -145,6 +145,7 @@ fn cannot_listen(address: SocketAddrV4, error: &io::Error) -> String {
 
 /// Binds `address` with a socket that no thread reads, and joins its group on interface number `interface`: the address
 /// is this program's, and switches deliver the group.
+#[cfg_attr(not(any(feature = "xdp", test)), expect(dead_code))]
 pub(super) fn reserve(address: SocketAddrV4, interface: u32) -> Result<Socket, BlockError> {
     let open = || {
         let socket = bind(address, false)?;

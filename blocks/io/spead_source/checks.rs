@@ -114,6 +114,12 @@ impl SpeadSource {
     }
 
     fn check_af_xdp(&self, problems: &mut Problems) {
+        if cfg!(not(any(feature = "xdp", test))) {
+            let message = "this program was built without `xdp`, which `receive: af_xdp` needs";
+            let help = "build fxgraph with `--features xdp`, or use `receive: socket`";
+            problems.add("receive", message, help);
+            return;
+        }
         if self.pcap.is_some() {
             let message = "`receive` must be `socket` with `pcap`, got `af_xdp`";
             problems.add("receive", message, "remove `receive`, or receive from `addresses`");

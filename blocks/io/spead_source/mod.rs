@@ -115,7 +115,7 @@ pub struct SpeadSource {
     #[param(default = true)]
     pub live: bool,
     /// Way of packets from the network: `socket`, or `af_xdp`, which bypasses the kernel's network stack and needs
-    /// `interfaces`, the capabilities CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, and Linux 6.6.
+    /// a program built with the feature `xdp`, `interfaces`, the capabilities CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, and Linux 6.6.
     #[param(default)]
     pub receive: Receive,
     /// Receiving threads. With at least as many `addresses`, the addresses are divided among the threads.

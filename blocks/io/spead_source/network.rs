@@ -10,11 +10,11 @@ use super::window::{Copies, MAX_THREADS, Outcome};
 use crate::io::spead::datagrams::Datagrams;
 use crate::io::spead::link::TICK;
 use crate::io::spead::membership::Reports;
-use crate::io::spead::port::{Port, View};
+use crate::io::spead::port::{Causes, Port, View};
 use crate::io::spead::receive::Reader;
 use crate::io::spead::sockets::Listener;
+use crate::io::spead::xdp::Redirection;
 use crate::io::spead::xdp::queue::Queue;
-use crate::io::spead::xdp::{self, Redirection};
 use fxgraph::overload::{Fill, Overload};
 use fxgraph::{BlockError, Counter, Counters};
 use std::net::SocketAddrV4;
@@ -102,7 +102,7 @@ impl XdpCounts {
         }
     }
 
-    fn add(&self, causes: xdp::Causes) {
+    fn add(&self, causes: Causes) {
         self.headers.add(causes.rejected.headers);
         self.fragments.add(causes.rejected.fragments);
         self.checksums.add(causes.rejected.checksums);

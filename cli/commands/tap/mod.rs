@@ -2,15 +2,17 @@
 //!
 //! # Layout
 //! - [`figures`]: statistics of a frame
-//! - [`plot`]: plots of views
+//! - `plotted`: views as plots, which `plot` draws
 
 mod figures;
+#[cfg(feature = "tui")]
 mod plot;
+#[cfg_attr(not(feature = "tui"), path = "plotted_absent.rs")]
+mod plotted;
 
 use crate::assignment::Assignment;
 use crate::client::output::Output;
 use crate::client::{Client, Connection, in_path, problem_of};
-use crate::drawing;
 use crate::failure::Failure;
 use crate::replicas::{groups, is_folded};
 use crate::signals::Signals;
@@ -21,16 +23,11 @@ use figures::Figures;
 use fxgraph::Dtype;
 use fxgraph_api::flowgraph::FlowgraphPage;
 use fxgraph_api::ports::Carries;
-use fxgraph_api::views::{Message, ViewList};
-use plot::Plot;
-use ratatui::buffer::Buffer;
-use ratatui::crossterm::event::{self, Event, KeyCode};
-use ratatui::layout::Rect;
+use fxgraph_api::views::ViewList;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::sync::mpsc;
 use std::time::Duration;
 
 /// Shows the data of an output: statistics, a plot, or a frame as .npy
@@ -83,11 +80,6 @@ pub struct Tap {
     #[command(flatten)]
     connection: Connection,
 }
-
-/// Columns of a plot that is not drawn on a terminal.
-const COLUMNS: u16 = 80;
-/// Time between two checks for keys and signals.
-const TICK: Duration = Duration::from_millis(50);
 
 impl Tap {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
@@ -229,19 +221,7 @@ impl Tap {
                 self.show(name, message, terminal)
             });
         }
-        let Some(first) = messages.next() else { return Ok(()) };
-        let plot = Plot::new(name, read(&first?)?, terminal.coloured_results);
-        let (tell, told) = mpsc::channel();
-        // The thread ends with the stream, or when the receiver is gone.
-        std::thread::spawn(move || {
-            for message in messages {
-                if tell.send(message.and_then(|message| read(&message))).is_err() {
-                    return;
-                }
-            }
-        });
-        let signals = Signals::count()?;
-        drawing::on_terminal(|drawn| Ok(watch(plot, &told, &signals, drawn)))?
+        plotted::follow(name, messages, terminal)
     }
 
     /// Writes a view.
@@ -254,47 +234,7 @@ impl Tap {
         if self.json {
             return terminal.results(&message.to_string());
         }
-        let plot = Plot::new(name, read(&message.to_string())?, false);
-        let columns = terminal_size::terminal_size_of(io::stdout());
-        let columns = columns.map_or(COLUMNS, |(terminal_size::Width(columns), _)| columns);
-        let area = Rect::new(0, 0, columns, plot.rows());
-        let mut buffer = Buffer::empty(area);
-        plot.draw(area, &mut buffer);
-        terminal.results(&drawing::text(&buffer))
-    }
-}
-
-fn read(message: &str) -> Result<Message, Failure> {
-    serde_json::from_str(message).map_err(|_| Failure::failed("unexpected view of a frame"))
-}
-
-/// Draws until the user quits or the stream ends.
-fn watch(
-    mut plot: Plot,
-    told: &mpsc::Receiver<Result<Message, Failure>>,
-    signals: &Signals,
-    drawn: &mut ratatui::DefaultTerminal,
-) -> Result<(), Failure> {
-    loop {
-        drawn.draw(|frame| plot.draw(frame.area(), frame.buffer_mut()))?;
-        if event::poll(TICK)?
-            && let Event::Key(key) = event::read()?
-        {
-            let is_end = matches!(key.code, KeyCode::Char('q' | 'c') | KeyCode::Esc);
-            if is_end {
-                return Ok(());
-            }
-        }
-        loop {
-            match told.try_recv() {
-                Ok(view) => plot.take(view?),
-                Err(mpsc::TryRecvError::Empty) => break,
-                Err(mpsc::TryRecvError::Disconnected) => return Ok(()),
-            }
-        }
-        if signals.look() > 0 {
-            return Ok(());
-        }
+        plotted::print(name, &message.to_string(), terminal)
     }
 }
 

@@ -106,6 +106,7 @@ fn first_sentence(page: &str) -> String {
 #[derive(Clone)]
 pub struct Registry {
     kinds: Vec<KindEntry>,
+    absent: Vec<(&'static str, &'static str)>,
     programs: Vec<&'static ProgramSource>,
 }
 
@@ -114,7 +115,14 @@ impl Registry {
     #[must_use]
     pub fn new(mut kinds: Vec<KindEntry>) -> Self {
         kinds.sort_by_key(|kind| kind.name);
-        Self { kinds, programs: Vec::new() }
+        Self { kinds, absent: Vec::new(), programs: Vec::new() }
+    }
+
+    /// Adds names of kinds that the program was built without, each with the Cargo feature that includes it.
+    #[must_use]
+    pub fn with_absent(mut self, absent: &[(&'static str, &'static str)]) -> Self {
+        self.absent.extend(absent);
+        self
     }
 
     /// Adds CUDA programs that several kinds share.
@@ -128,8 +136,15 @@ impl Registry {
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         self.kinds.extend(other.kinds);
+        self.absent.extend(other.absent);
         self.programs.extend(other.programs);
-        Self { programs: self.programs, ..Self::new(self.kinds) }
+        Self { absent: self.absent, programs: self.programs, ..Self::new(self.kinds) }
+    }
+
+    /// Returns the Cargo feature that includes the kind `name`, if the program was built without it.
+    #[must_use]
+    pub fn feature_of(&self, name: &str) -> Option<&'static str> {
+        self.absent.iter().find(|(kind, _)| *kind == name).map(|(_, feature)| *feature)
     }
 
     /// Returns a name that two kinds have, if any.

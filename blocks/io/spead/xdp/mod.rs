@@ -17,11 +17,12 @@ mod ring;
 
 use super::datagrams::Datagrams;
 use super::interface::Interface;
+use super::port::Causes;
 use super::receive::{self, Reader, Received};
 use super::sockets;
 use fxgraph::BlockError;
 use program::Program;
-use queue::{Dropped, Queue, Rejections, Step, Taken};
+use queue::{Dropped, Queue, Step, Taken};
 use socket2::Socket;
 use std::io;
 use std::net::SocketAddrV4;
@@ -155,15 +156,6 @@ pub struct Batch {
     emptied: bool,
     turn_bytes: u64,
     next_count: Instant,
-}
-
-/// Counts that only AF_XDP sockets have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Causes {
-    /// Packets rejected.
-    pub rejected: Rejections,
-    /// Times that the kernel had no free chunk.
-    pub no_chunk: u64,
 }
 
 impl Batch {

@@ -3,6 +3,7 @@
 use super::headers::{self, Rejected};
 use super::ring::{Mapping, Ring};
 use crate::io::spead::datagrams::{Datagrams, Place};
+use crate::io::spead::port::Rejections;
 use crate::io::spead::sockets::once_released;
 use std::io;
 use std::net::SocketAddrV4;
@@ -76,17 +77,6 @@ pub struct Dropped {
     pub packets: u64,
     /// Times that no free chunk was left.
     pub no_chunk: u64,
-}
-
-/// Packets that [`Queue::take`] rejected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rejections {
-    /// Wrong headers.
-    pub headers: u64,
-    /// Fragments.
-    pub fragments: u64,
-    /// Wrong checksums.
-    pub checksums: u64,
 }
 
 impl Rejections {

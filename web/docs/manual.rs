@@ -47,7 +47,7 @@ impl Described {
     }
 }
 
-pub(crate) fn router() -> Router {
+pub(super) fn router() -> Router {
     let page = async |Path(path): Path<String>, headers: HeaderMap| answer(&path, &headers);
     Router::new()
         .route("/docs", get(|| async { Redirect::permanent("/docs/") }))
