@@ -1,14 +1,6 @@
 //! The program as used by people and scripts: exit codes, stdout, stderr and signals.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
-#[path = "support/http.rs"]
-mod http;
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "support/python.rs"]
-mod python;
-
+use crate::support::{http, needs, python};
 use http::Program;
 use std::io::{Read, Write};
 use std::path::Path;

@@ -1,11 +1,6 @@
 //! Files that `fxgraph deploy` writes.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "support/python.rs"]
-mod python;
-
+use crate::support::{needs, python};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,11 +1,6 @@
 //! Files written by the program, read with NumPy.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "support/python.rs"]
-mod python;
-
+use crate::support::{needs, python};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};

@@ -1,14 +1,8 @@
 //! `fxgraph fleet` on the parts of `fxgraph run --as-parts`.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "support/python.rs"]
-#[allow(dead_code, reason = "only `needs` uses it")]
-mod python;
-#[path = "fleet/updates.rs"]
 mod updates;
 
+use crate::support::needs;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

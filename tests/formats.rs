@@ -1,39 +1,21 @@
 //! Files of other programs: what this program writes is read by independent readers, and what independent
 //! writers write is read by this program. Recorded streams are computed again by NumPy.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "support/python.rs"]
-mod python;
-
-#[path = "formats/dada.rs"]
 mod dada;
-#[path = "formats/filterbank.rs"]
 mod filterbank;
-#[path = "formats/guppi.rs"]
 mod guppi;
-#[path = "formats/killed.rs"]
 mod killed;
-#[path = "formats/pcapng.rs"]
 mod pcapng;
-#[path = "formats/samples.rs"]
 mod samples;
-#[path = "formats/sigmf.rs"]
 mod sigmf;
-#[path = "formats/sums.rs"]
 mod sums;
-#[path = "formats/uvh5.rs"]
 mod uvh5;
-#[path = "formats/uvh5_image.rs"]
 mod uvh5_image;
-#[path = "formats/vdif.rs"]
 mod vdif;
-#[path = "formats/vlbi.rs"]
 mod vlbi;
-#[path = "formats/zones.rs"]
 mod zones;
 
+use crate::support::{needs, python};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -1,11 +1,6 @@
 //! The FRB beamformer at the telescope's size, against NumPy in double precision.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "support/python.rs"]
-mod python;
-
+use crate::support::{needs, python};
 use std::path::Path;
 use std::process::Command;
 

@@ -1,11 +1,6 @@
 //! Compilation of all GPU kernels with NVRTC for several architectures; needs no GPU.
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "support/python.rs"]
-mod python;
-
+use crate::support::{needs, python};
 use serde_json::Value;
 use std::process::{Command, Output};
 

@@ -1,13 +1,6 @@
 //! The flowgraphs of the repository, as users run them.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "support/python.rs"]
-mod python;
-#[path = "support/stops.rs"]
-mod stops;
-
+use crate::support::{needs, python, stops};
 use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};

@@ -1,19 +1,10 @@
 //! The manual: its generated pages are those of this program, its commands and flowgraphs work, its links lead
 //! somewhere.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
-#[path = "manual/fences.rs"]
 mod fences;
-#[path = "manual/generated.rs"]
 mod generated;
-#[path = "support/http.rs"]
-mod http;
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "support/python.rs"]
-mod python;
 
+use crate::support::{http, needs, python};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -56,6 +56,7 @@ fn cargo(home: &Path, arguments: &[&str]) -> Command {
 }
 
 #[test]
+#[ignore = "compiles for minutes: .ci/full runs it"]
 fn generated_crate_passes_its_tests_and_runs() {
     let elsewhere = tempfile::tempdir().unwrap();
     let home = elsewhere.path().join("my_gain");
@@ -146,6 +147,7 @@ impl Observation<'_> {
 }
 
 #[test]
+#[ignore = "compiles for minutes: .ci/full runs it"]
 fn block_of_another_crate_works_with_every_command() {
     if !needs::nvrtc() {
         return;
@@ -181,6 +183,7 @@ fn block_of_another_crate_works_with_every_command() {
 }
 
 #[test]
+#[ignore = "compiles for minutes: .ci/full runs it"]
 fn filter_of_futuresdr_runs_in_a_block_and_is_swapped_and_compared() {
     let example = Example::built("futuresdr_fir", "fxgraph-fir", "2 passed");
     const FLOWGRAPH: &str = "flowgraphs/futuresdr_fir.yaml";

@@ -1,14 +1,6 @@
 //! The web page of a running flowgraph, in Debian's Chromium driven by Playwright.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
-#[path = "support/http.rs"]
-mod http;
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "support/python.rs"]
-mod python;
-
+use crate::support::{http, needs, python};
 use http::Program;
 use std::path::Path;
 use std::process::Command;

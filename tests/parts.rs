@@ -1,13 +1,6 @@
 //! Flowgraphs with hosts, run as one process and as a process for each host.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "support/dumps.rs"]
-mod dumps;
-#[path = "support/http.rs"]
-mod http;
-#[path = "support/stops.rs"]
-mod stops;
-
+use crate::support::{dumps, http, stops};
 use dumps::dumps;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write as _};
@@ -135,7 +128,7 @@ fn plan_shows_hosts_and_streams() {
     let shown = run(&["plan", flowgraph], folder.path());
     assert!(shown.status.success(), "{}", text(&shown.stderr));
     let shown = text(&shown.stdout);
-    assert!(shown.contains("239.102.0.3:7148"), "{shown}");
+    assert!(shown.contains("239.214.0.3:7148"), "{shown}");
     assert!(shown.contains("f[3].postproc.output"), "{shown}");
     let shown = run(&["plan", "--json", flowgraph], folder.path());
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
@@ -158,7 +151,7 @@ fn plan_shows_hosts_and_streams() {
 /// A slow sender on one host and its reader on another; `FAIL` fails after half a second.
 const PAIR: &str = "flowgraph: pair
 hosts: {a: {}, b: {}}
-network: {multicast: 239.102.0.0/24}
+network: {multicast: 239.214.0.0/24}
 blocks:
   source:
     kind: digitiser_simulator

@@ -1,12 +1,7 @@
 //! Complete engines against real peers: spead2 sends to and receives from the program, and NumPy
 //! computes the expected output.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "support/python.rs"]
-mod python;
-
+use crate::support::{needs, python};
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;

@@ -1,11 +1,6 @@
 //! The Python package: its tests, with this program. `.ci/wheel` runs its notebook.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "support/python.rs"]
-mod python;
-
+use crate::support::{needs, python};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,13 +1,6 @@
 //! Recordings of running streams, and their playback.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "support/http.rs"]
-mod http;
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "support/python.rs"]
-mod python;
-
+use crate::support::{http, needs, python};
 use http::{Program, Response, request};
 use serde_json::{Value, json};
 use std::fs;

@@ -1,16 +1,6 @@
 //! An array under a real Slurm, on virtual hosts of this machine: network namespaces with a bridge between them.
-#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
-#[path = "support/dumps.rs"]
-mod dumps;
-#[path = "support/heaps.rs"]
-mod heaps;
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "support/python.rs"]
-#[allow(dead_code, reason = "only `needs` uses it")]
-mod python;
-
+use crate::support::{dumps, heaps, needs};
 use dumps::dumps;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -292,6 +282,7 @@ fn one_process(folder: &Path, name: &str, dumps: usize, heaps_per_dump: usize) -
 }
 
 #[test]
+#[ignore = "starts a cluster for minutes: .ci/full runs it"]
 fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_the_heaps_of_the_faults()
 {
     if !needs::slurm() {
@@ -587,6 +578,7 @@ fn pause() {
 }
 
 #[test]
+#[ignore = "starts a cluster for minutes: .ci/full runs it"]
 fn update_under_slurm_has_every_dump_and_is_taken_back_if_a_part_fails() {
     if !needs::slurm() {
         return;

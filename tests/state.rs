@@ -1,10 +1,6 @@
 //! Live values that survive the process: `run --state FILE`.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
-#[path = "support/http.rs"]
-mod http;
-
+use crate::support::http;
 use http::{Program, request};
 use serde_json::{Value, json};
 use std::net::UdpSocket;

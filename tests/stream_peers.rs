@@ -1,12 +1,7 @@
 //! Described streams with spead2: it decodes the frames of a real process by their descriptors, and its heaps are
 //! received exactly.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "support/python.rs"]
-mod python;
-
+use crate::support::{needs, python};
 use fxgraph::edge::Harness;
 use fxgraph::{Env, KindSpec, Next, Ports};
 use fxgraph_blocks::io::stream_source::StreamSource;

@@ -1,6 +1,4 @@
 //! The supervisor of an array under Slurm, while one command of Slurm after the other fails once.
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

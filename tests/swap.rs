@@ -1,6 +1,4 @@
 //! Swaps of blocks in a running signal chain: the visibilities are bit-identical to those without swaps.
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use fxgraph::control::Way;
 use fxgraph::flowgraph::{Plan, Probe, Setting, load};
 use fxgraph::runtime::{Options, Prepared};

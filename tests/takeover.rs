@@ -1,9 +1,6 @@
 //! A part of a running array replaced by a new version, without a missing frame.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "support/http.rs"]
-mod http;
-
+use crate::support::http;
 use http::{Program, request};
 use std::fs;
 use std::path::Path;

@@ -1,18 +1,9 @@
 //! Monitoring and control of a running flowgraph from the terminal.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
-#[path = "terminal/compare.rs"]
 mod compare;
-#[path = "support/http.rs"]
-mod http;
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "terminal/pty.rs"]
 mod pty;
-#[path = "support/python.rs"]
-mod python;
 
+use crate::support::{http, needs, python};
 use http::Program;
 use pty::Pty;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

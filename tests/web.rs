@@ -1,36 +1,18 @@
 //! A running flowgraph over HTTP.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
-#[path = "web/answers.rs"]
 mod answers;
-#[path = "web/faults.rs"]
 mod faults;
-#[path = "web/guards.rs"]
 mod guards;
-#[path = "support/http.rs"]
-mod http;
-#[path = "web/lifecycle.rs"]
 mod lifecycle;
-#[path = "web/limits.rs"]
 mod limits;
-#[path = "web/long_frames.rs"]
 mod long_frames;
-#[path = "web/metrics.rs"]
 mod metrics;
-#[path = "support/needs.rs"]
-mod needs;
-#[path = "web/outputs.rs"]
 mod outputs;
-#[path = "support/python.rs"]
-mod python;
-#[path = "web/recorded.rs"]
 mod recorded;
-#[path = "web/shadows.rs"]
 mod shadows;
-#[path = "web/updates.rs"]
 mod updates;
 
+use crate::support::{http, needs, python};
 use http::{Program, connect};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;

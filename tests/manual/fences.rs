@@ -1,7 +1,7 @@
 //! Runs the fences of a page: `sh` and `python` in order in a directory of their own, `yaml` through the parser
 //! or, as a whole flowgraph, through `fxgraph validate`.
 
-use crate::python;
+use super::python;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;

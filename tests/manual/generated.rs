@@ -1,7 +1,7 @@
 //! Pages of the manual's reference that are made from the program: kinds, commands, error codes, REST, metrics.
 
-use crate::http::Program;
-use crate::{fxgraph, root};
+use super::http::Program;
+use super::{fxgraph, root};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

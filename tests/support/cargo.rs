@@ -1,17 +1,16 @@
-//! Cargo for tests that build packages outside the workspace. These packages share the dependencies
-//! that are compiled for the workspace: same versions, same profile, same build directory.
+//! Cargo for tests that build packages outside the workspace. These packages use the dependencies that are compiled for
+//! the workspace, in a build directory of their own: Cargo could take the crates of a copy of the workspace for those of
+//! the workspace, and overwrite them while the command that runs the tests still needs them.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Configures Cargo in `directory` for [`command`].
-///
-/// The crates of this repository are not optimised there, which saves time. Their profile differs from that of
-/// the workspace, which keeps a copy of the workspace from overwriting the workspace in the build directory, the
-/// output of build scripts too: Cargo tells packages of two workspaces apart by profiles and by paths within the
-/// workspace only.
+/// Configures Cargo in `directory` for [`command`]. The crates of this repository are not optimised there, which saves
+/// time.
 pub fn configure(directory: &Path) {
+    copy_dependencies();
     let mut config = format!(
         "[build]\nbuild-dir = \"{}\"\n\n[profile.dev.package]\n",
         build_directory().display()
@@ -55,8 +54,46 @@ pub fn command(program: &str, directory: &Path) -> Command {
     command
 }
 
-/// The directory with everything that Cargo compiled for these tests, usually `target`.
-pub fn build_directory() -> PathBuf {
+/// Directory with everything that Cargo compiled for these tests, usually `target/outside`.
+fn build_directory() -> PathBuf {
+    target().join("outside")
+}
+
+/// Build directory of the workspace, usually `target`.
+pub fn target() -> &'static Path {
     // Parent of `debug/fxgraph`.
-    Path::new(env!("CARGO_BIN_EXE_fxgraph")).ancestors().nth(2).unwrap().to_owned()
+    Path::new(env!("CARGO_BIN_EXE_fxgraph")).ancestors().nth(2).unwrap()
+}
+
+/// Copies what Cargo compiled for the workspace, except its own crates, to [`build_directory`].
+fn copy_dependencies() {
+    let lock = fs::File::create(target().join("outside.lock")).unwrap();
+    lock.lock().unwrap();
+    let (from, to) = (target().join("debug"), build_directory().join("debug"));
+    let is_complete = to.join("complete");
+    // Without it, an interrupted copy may have left parts of files.
+    if let Err(error) = fs::remove_file(&is_complete) {
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        let _ = fs::remove_dir_all(&to);
+    }
+    for kind in ["deps", "build", ".fingerprint"] {
+        let to = to.join(kind);
+        fs::create_dir_all(&to).unwrap();
+        let names = fs::read_dir(from.join(kind)).unwrap().map(|entry| entry.unwrap().file_name());
+        let names: Vec<_> = names
+            .filter(|name| {
+                let text = name.to_string_lossy();
+                let is_own = text.trim_start_matches("lib").starts_with("fxgraph");
+                // Others in `deps` are programs, and results of compilers that were interrupted.
+                let is_library = kind != "deps" || text.starts_with("lib") || text.ends_with(".d");
+                !is_own && is_library && !to.join(name).exists()
+            })
+            .collect();
+        if !names.is_empty() {
+            let mut copy = Command::new("cp");
+            copy.args(["--archive", "--reflink=auto", "--target-directory"]).arg(&to).args(names);
+            assert!(copy.current_dir(from.join(kind)).status().unwrap().success());
+        }
+    }
+    fs::write(is_complete, "").unwrap();
 }

@@ -1,7 +1,7 @@
 //! Tests of `fxgraph compare`.
 
-use crate::http::{FILTERED, Program};
-use crate::{needs, python, refused, stderr, stop, told};
+use super::http::{FILTERED, Program};
+use super::{needs, python, refused, stderr, stop, told};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};

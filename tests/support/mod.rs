@@ -1,0 +1,8 @@
+//! Helpers of tests.
+
+pub mod dumps;
+pub mod heaps;
+pub mod http;
+pub mod needs;
+pub mod python;
+pub mod stops;
