@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 use fxgraph::BlockError;
 use fxgraph::cuda::{
-    CudaError, Defines, Device, DeviceArray, IN_FLIGHT, InUse, Lane, Pinned, Program,
+    CudaError, Defines, Device, DeviceArray, IN_FLIGHT, InUse, Pinned, Pipeline, Program,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -78,20 +78,20 @@ impl<T: Pod> Table<T> {
     /// Queues the copy of some elements to the device.
     pub fn send<J>(
         &mut self,
-        lane: &mut Lane<J>,
+        pipeline: &mut Pipeline<J>,
         slot: usize,
         which: Range<usize>,
     ) -> Result<(), BlockError> {
-        lane.send(&mut self.host[slot], &self.device[slot], which)
+        pipeline.send(&mut self.host[slot], &self.device[slot], which)
     }
 
     /// Queues the copy of all elements to the host.
-    pub fn fetch<J>(&mut self, lane: &mut Lane<J>, slot: usize) -> Result<(), BlockError> {
-        lane.fetch(&self.device[slot], &mut self.host[slot])
+    pub fn fetch<J>(&mut self, pipeline: &mut Pipeline<J>, slot: usize) -> Result<(), BlockError> {
+        pipeline.fetch(&self.device[slot], &mut self.host[slot])
     }
 
     /// Queues the clearing of all elements on the device.
-    pub fn clear<J>(&self, lane: &mut Lane<J>, slot: usize) -> Result<(), BlockError> {
-        lane.zero(&self.device[slot])
+    pub fn clear<J>(&self, pipeline: &mut Pipeline<J>, slot: usize) -> Result<(), BlockError> {
+        pipeline.zero(&self.device[slot])
     }
 }

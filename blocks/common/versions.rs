@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 use fxgraph::BlockError;
-use fxgraph::cuda::{CudaError, Device, DeviceArray, InUse, Lane, Pinned};
+use fxgraph::cuda::{CudaError, Device, DeviceArray, InUse, Pinned, Pipeline};
 use fxgraph::retune::{Change, Changes, Timed};
 use std::sync::Arc;
 
@@ -59,8 +59,8 @@ struct Ring {
 
 impl Ring {
     /// See [`Versions::has_room`].
-    fn has_room(&mut self, lane_is_idle: bool) -> bool {
-        if lane_is_idle {
+    fn has_room(&mut self, pipeline_is_idle: bool) -> bool {
+        if pipeline_is_idle {
             self.written = 0;
         }
         self.written + MOST_WAITING + 1 < PLACES
@@ -109,8 +109,8 @@ impl<T: Pod> Versions<T> {
 
     /// Whether the next frame can be begun with any number of changes; if not, it must be begun when the
     /// CUDA pipeline is idle.
-    pub fn has_room(&mut self, lane_is_idle: bool) -> bool {
-        self.ring.has_room(lane_is_idle)
+    pub fn has_room(&mut self, pipeline_is_idle: bool) -> bool {
+        self.ring.has_room(pipeline_is_idle)
     }
 
     /// Schedules the values that `write` writes, valid from timestamp `from`.
@@ -125,14 +125,14 @@ impl<T: Pod> Versions<T> {
     }
 
     /// Queues the copies of new versions, as tables of the present job.
-    pub fn send<J>(&mut self, lane: &mut Lane<J>) -> Result<(), BlockError> {
+    pub fn send<J>(&mut self, pipeline: &mut Pipeline<J>) -> Result<(), BlockError> {
         if let Some(error) = self.failed.take() {
             return Err(error.into());
         }
         let unsent = self.ring.unsent;
         for place in self.ring.send() {
             let device = &self.device[place];
-            let sent = lane.send(&mut self.host[place], device, 0..device.len());
+            let sent = pipeline.send(&mut self.host[place], device, 0..device.len());
             // After an error the next job sends the versions again.
             sent.inspect_err(|_| self.ring.unsent = unsent)?;
         }

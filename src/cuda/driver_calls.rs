@@ -1,4 +1,4 @@
-//! Calls of the CUDA driver by the CUDA pipeline. The order of the calls is in `lane`, whose tests need no GPU.
+//! Calls of the CUDA driver by the CUDA pipeline. The order of the calls is in `pipeline`, whose tests need no GPU.
 #![allow(unsafe_code)] // streams and events of the driver, which these types own
 
 use super::memory::HostMemory;

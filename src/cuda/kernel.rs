@@ -272,7 +272,7 @@ impl Kernel {
     ///
     /// # Safety
     /// `arguments` must be those of the kernel, in number, order and size, and every address must
-    /// stay valid until the kernel has run: a [`Lane`](super::Lane)'s job keeps the frames.
+    /// stay valid until the kernel has run: a [`Pipeline`](super::Pipeline)'s job keeps the frames.
     pub unsafe fn launch(
         &mut self,
         stream: sys::CUstream,

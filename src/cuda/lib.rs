@@ -5,7 +5,7 @@
 //! - [`ProgramSource`]: a CUDA source embedded in a crate.
 //! - [`Program`], [`Kernel`]: sources compiled by NVRTC for the GPU of a block, and their kernels.
 //! - [`DeviceArray`], [`Pinned`], [`DeviceAllocator`], [`PinnedAllocator`]: memory.
-//! - [`Lane`]: the CUDA pipeline of a block: streams, the jobs queued on them, and the callback that
+//! - [`Pipeline`]: the CUDA pipeline of a block: streams, the jobs queued on them, and the callback that
 //!   wakes the block when a job is done.
 //! - [`GpuMap`]: work of a block with one output frame per input frame; [`GpuMapped`] is the block.
 //! - [`Readout`]: copies of frames to the host, independent of blocks.
@@ -19,11 +19,11 @@
 //!
 //! # Safety
 //!
-//! Copies of tables are safe calls of a [`Lane`]: the CUDA pipeline keeps the memory of both ends, and
+//! Copies of tables are safe calls of a [`Pipeline`]: the CUDA pipeline keeps the memory of both ends, and
 //! [`Pinned`] gives the host access to its elements only while no copy may be in flight.
 //!
 //! Kernels are launched with plain device addresses, which no type can check. The addresses stay
-//! valid because a job owns the frames whose addresses its kernels use, and a [`Lane`] returns a job,
+//! valid because a job owns the frames whose addresses its kernels use, and a [`Pipeline`] returns a job,
 //! or drops it, only after the device has finished it, also when an error ended the job early.
 
 mod calls;
@@ -32,11 +32,11 @@ mod device;
 mod driver_calls;
 mod error;
 mod kernel;
-mod lane;
 mod map;
 mod memory;
 mod nvml;
 mod payload;
+mod pipeline;
 mod readout;
 mod status;
 pub mod transfer;
@@ -49,11 +49,11 @@ pub use device::{CONTEXT_BYTES, Device, Link, context_bytes, count, link, proper
 pub use error::CudaError;
 pub use fxgraph_core::gpu::{Defines, Needs, ProgramSource, Properties, Source, Tunable};
 pub use kernel::{Arg, Grid, Kernel, Program};
-pub use lane::{IN_FLIGHT, Lane};
 pub use map::{Frames, GpuJob, GpuMap, GpuMapped};
 pub use memory::{DeviceArray, InUse, Pinned, SLACK_BYTES};
 pub use nvml::GpuState;
 pub use payload::{DeviceAllocator, PinnedAllocator, frame_address, pool_bytes};
+pub use pipeline::{IN_FLIGHT, Pipeline};
 pub use readout::Readout;
 pub use readout::payload;
 pub use tuning::{Choice, Tuning, TuningError};

@@ -1,6 +1,6 @@
 //! GPU blocks with one output frame per input frame.
 
-use super::{Device, Lane, frame_address};
+use super::{Device, Pipeline, frame_address};
 use fxgraph_core::retune::Change;
 use fxgraph_core::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next};
 use std::sync::Arc;
@@ -56,10 +56,10 @@ pub struct Frames {
 
 /// Job of one frame.
 pub struct GpuJob<'a> {
-    /// CUDA pipeline, in which the job has begun and which holds the frames. Call [`Lane::work`] before the first
+    /// CUDA pipeline, in which the job has begun and which holds the frames. Call [`Pipeline::work`] before the first
     /// launch; [`GpuMapped`] begins and submits the job.
-    pub lane: &'a mut Lane<Frames>,
-    /// Slot of the job, for its tables; see [`Lane::begin`].
+    pub pipeline: &'a mut Pipeline<Frames>,
+    /// Slot of the job, for its tables; see [`Pipeline::begin`].
     pub slot: usize,
     /// Header of the input frame.
     pub header: &'a Header,
@@ -72,7 +72,7 @@ pub struct GpuJob<'a> {
 /// [`Block`] that runs a [`GpuMap`].
 pub struct GpuMapped<M> {
     /// First field, so that its drop waits for the GPU before the other fields are dropped.
-    lane: Lane<Frames>,
+    pipeline: Pipeline<Frames>,
     map: M,
 }
 
@@ -83,23 +83,23 @@ impl<M: GpuMap + 'static> GpuMapped<M> {
     /// If the CUDA pipeline cannot be created, or if `make` fails.
     pub fn build(
         env: &Env,
-        make: impl FnOnce(&Lane<Frames>) -> Result<M, BlockError>,
+        make: impl FnOnce(&Pipeline<Frames>) -> Result<M, BlockError>,
     ) -> Result<Box<dyn Block>, BlockError> {
-        let lane = Lane::new(env)?;
-        let map = make(&lane)?;
-        Ok(Box::new(Self { lane, map }))
+        let pipeline = Pipeline::new(env)?;
+        let map = make(&pipeline)?;
+        Ok(Box::new(Self { pipeline, map }))
     }
 
     fn begin(&mut self, input: &Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
         let (from, to) = (input.header(), output.header_mut());
         to.continue_from(from);
         self.map.validity(&from.validity, &mut to.validity);
-        let [from, to] = self.map.addresses(input, &mut output, self.lane.device())?;
-        let slot = self.lane.begin(input.header().timestamp)?;
-        self.lane.hold(Frames { _input: Arc::clone(input), output, slot })?;
-        let Self { lane, map } = self;
-        map.queue(GpuJob { lane, slot, header: input.header(), from, to })?;
-        self.lane.submit()
+        let [from, to] = self.map.addresses(input, &mut output, self.pipeline.device())?;
+        let slot = self.pipeline.begin(input.header().timestamp)?;
+        self.pipeline.hold(Frames { _input: Arc::clone(input), output, slot })?;
+        let Self { pipeline, map } = self;
+        map.queue(GpuJob { pipeline, slot, header: input.header(), from, to })?;
+        self.pipeline.submit()
     }
 }
 
@@ -111,17 +111,17 @@ impl<M: GpuMap + 'static> Block for GpuMapped<M> {
         );
         let (input, output) = (&mut io.inputs[0], &mut io.outputs[0]);
         while output.has_room()
-            && let Some(Frames { output: mut frame, slot, .. }) = self.lane.done()?
+            && let Some(Frames { output: mut frame, slot, .. }) = self.pipeline.done()?
         {
             self.map.complete(slot, frame.header_mut())?;
             output.push(frame);
         }
-        let is_idle = self.lane.is_idle();
+        let is_idle = self.pipeline.is_idle();
         if input.ended() && is_idle {
             return Ok(Next::Finished);
         }
         // Peeking takes a frame off the edge, so check for room first.
-        if !self.lane.has_room() || !self.map.has_room(is_idle) || input.peek().is_none() {
+        if !self.pipeline.has_room() || !self.map.has_room(is_idle) || input.peek().is_none() {
             return Ok(Next::Wait);
         }
         let Some(to) = output.take() else { return Ok(Next::Wait) };

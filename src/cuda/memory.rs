@@ -4,7 +4,7 @@
 //! Therefore each call returns only when the device has finished it. Use them at the start of a run.
 #![allow(unsafe_code)] // allocations of the driver, which these types own
 
-use super::lane::Progress;
+use super::pipeline::Progress;
 use super::{CudaError, Device, calls};
 use bytemuck::Pod;
 use cudarc::driver::{result, sys};
@@ -288,7 +288,7 @@ impl From<InUse> for BlockError {
     }
 }
 
-/// An array in pinned host memory, for copies of a CUDA pipeline ([`Lane`](super::Lane)). The host gets access only
+/// An array in pinned host memory, for copies of a CUDA pipeline ([`Pipeline`](super::Pipeline)). The host gets access only
 /// while no such copy may be in flight.
 pub struct Pinned<T> {
     memory: Shared<HostMemory>,

@@ -79,13 +79,13 @@ impl AnyConfigured for Connected {
 
     fn build(&self, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         let bytes = self.ports.inputs[0].frame_bytes();
-        GpuMapped::build(env, |lane| {
+        GpuMapped::build(env, |pipeline| {
             let way = match self.way {
                 Transfer::Upload => Way::Upload,
                 Transfer::Download => Way::Download,
                 Transfer::Peer { from, .. } => {
                     let writer = Device::open(from)?;
-                    lane.device().read_memory_of(&writer)?;
+                    pipeline.device().read_memory_of(&writer)?;
                     Way::Peer(writer)
                 }
             };
@@ -127,8 +127,8 @@ impl GpuMap for Running {
     }
 
     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
-        job.lane.work()?;
+        job.pipeline.work()?;
         // SAFETY: the job owns both frames, which are of equal size.
-        unsafe { job.lane.copy(job.to, job.from, self.bytes) }
+        unsafe { job.pipeline.copy(job.to, job.from, self.bytes) }
     }
 }

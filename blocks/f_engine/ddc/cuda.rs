@@ -11,7 +11,7 @@ use crate::f_engine::samples::input::is_complex;
 use crate::f_engine::samples::packed_input::Lending;
 use crate::f_engine::samples::schedule::{Fate, Run, Schedule, Sizes, rate_hz};
 use bytemuck::{Pod, Zeroable};
-use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Tunable};
+use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Pipeline, Tunable};
 use fxgraph::retune::Timed;
 use fxgraph::{BlockError, Dtype, Env, Header, PortType, Ports};
 use fxgraph_dsp::mixer::Frequency;
@@ -238,13 +238,13 @@ impl Maker for Converter {
 
     fn queue<J>(
         &mut self,
-        lane: &mut Lane<J>,
+        pipeline: &mut Pipeline<J>,
         slot: usize,
         _: &Schedule<Lending>,
         output: u64,
     ) -> Result<(), BlockError> {
-        self.entries.send(lane, slot, 0..self.count)?;
-        lane.work()?;
+        self.entries.send(pipeline, slot, 0..self.count)?;
+        pipeline.work()?;
         let arguments = [
             self.entries.address(slot).into(),
             self.filter.address().into(),
@@ -253,8 +253,8 @@ impl Maker for Converter {
         ];
         let grid = Grid::new([self.count, self.division.blocks, 1], self.division.threads);
         // SAFETY: the arguments match the kernel; the job owns the frames, and the block all other memory.
-        unsafe { self.kernel.launch(lane.stream(), grid, &arguments) }?;
-        lane.results()
+        unsafe { self.kernel.launch(pipeline.stream(), grid, &arguments) }?;
+        pipeline.results()
     }
 
     fn complete(

@@ -141,11 +141,11 @@ impl KindSpec for Detect {
         Implementation::<Self>::cuda("cuda", "one kernel launch for each frame", |block, env| {
             match block.shape.0 {
                 Input::One(shape) => {
-                    GpuMapped::build(env, |lane| cuda::Cuda::new(shape, env, lane.device()))
+                    GpuMapped::build(env, |pipeline| cuda::Cuda::new(shape, env, pipeline.device()))
                 }
-                Input::Stack(stack) => {
-                    GpuMapped::build(env, |lane| stacked_cuda::Cuda::new(stack, env, lane.device()))
-                }
+                Input::Stack(stack) => GpuMapped::build(env, |pipeline| {
+                    stacked_cuda::Cuda::new(stack, env, pipeline.device())
+                }),
             }
         })
         .check(|block, _| {

@@ -94,15 +94,15 @@ impl Cuda {
 
 impl GpuMap for Cuda {
     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
-        let GpuJob { lane, slot, header, from, to } = job;
+        let GpuJob { pipeline, slot, header, from, to } = job;
         self.valid.host_mut(slot)?.copy_from_slice(&header.validity);
-        lane.tables();
-        self.valid.send(lane, slot, 0..header.validity.len())?;
-        lane.work()?;
+        pipeline.tables();
+        self.valid.send(pipeline, slot, 0..header.validity.len())?;
+        pipeline.work()?;
         let arguments = [self.valid.address(slot).into(), from.into(), to.into()];
         // SAFETY: the arguments match the kernel, which was compiled for the sizes of the frames; the job owns the
         // frames, and no other job in flight uses its slot.
-        Ok(unsafe { self.kernel.launch(lane.stream(), self.grid, &arguments) }?)
+        Ok(unsafe { self.kernel.launch(pipeline.stream(), self.grid, &arguments) }?)
     }
 
     fn validity(&mut self, input: &[u32], output: &mut [u32]) {

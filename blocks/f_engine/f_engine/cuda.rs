@@ -15,7 +15,7 @@ use crate::f_engine::samples::packed_input::Lending;
 use crate::f_engine::samples::pol::Count;
 use crate::f_engine::samples::schedule::{Fate, Run, Schedule, Sizes};
 use bytemuck::{Pod, Zeroable};
-use fxgraph::cuda::{Device, DeviceArray, Grid, Lane};
+use fxgraph::cuda::{Device, DeviceArray, Grid, Pipeline};
 use fxgraph::{BlockError, Env, Header, Ports};
 use std::sync::Arc;
 
@@ -170,11 +170,16 @@ impl TwoPass {
     }
 
     /// Queues the clearing of the invalid heaps of the payload at `to`.
-    fn queue_clearing<J>(&self, lane: &Lane<J>, slot: usize, to: u64) -> Result<(), BlockError> {
+    fn queue_clearing<J>(
+        &self,
+        pipeline: &Pipeline<J>,
+        slot: usize,
+        to: u64,
+    ) -> Result<(), BlockError> {
         for heap in &self.heaps.host(slot)?[self.to_make..] {
             let address = to + (*heap as usize * self.heap_bytes) as u64;
             // SAFETY: the heap is within the frame, which the job owns.
-            unsafe { lane.clear(address, self.heap_bytes) }?;
+            unsafe { pipeline.clear(address, self.heap_bytes) }?;
         }
         Ok(())
     }
@@ -182,29 +187,29 @@ impl TwoPass {
     /// Queues the remaining uploads of a job, its kernels, and the download of its results.
     fn launch<J>(
         &mut self,
-        lane: &mut Lane<J>,
+        pipeline: &mut Pipeline<J>,
         slot: usize,
         schedule: &Schedule<Lending>,
         to: u64,
     ) -> Result<(), BlockError> {
-        self.settings.send(lane)?;
-        self.queue_rows(lane, slot, schedule)?;
-        self.queue_filter(lane, slot, schedule.sizes.spectra)?;
-        self.queue_finish(lane, slot, schedule, to)?;
-        lane.results()?;
-        self.counts.fetch(lane, slot)
+        self.settings.send(pipeline)?;
+        self.queue_rows(pipeline, slot, schedule)?;
+        self.queue_filter(pipeline, slot, schedule.sizes.spectra)?;
+        self.queue_finish(pipeline, slot, schedule, to)?;
+        pipeline.results()?;
+        self.counts.fetch(pipeline, slot)
     }
 
     /// Queues the kernel that computes the rows: the values that all channels of a spectrum share.
     fn queue_rows<J>(
         &mut self,
-        lane: &mut Lane<J>,
+        pipeline: &mut Pipeline<J>,
         slot: usize,
         schedule: &Schedule<Lending>,
     ) -> Result<(), BlockError> {
         let spectra = schedule.sizes.spectra;
         let rows = self.pols * spectra;
-        self.delays.send(lane, slot, 0..2 * rows)?;
+        self.delays.send(pipeline, slot, 0..2 * rows)?;
         let phases = self.delays.address(slot);
         let of = Rows {
             phases,
@@ -215,14 +220,14 @@ impl TwoPass {
             step: self.step,
         };
         // SAFETY: the kernel takes these arguments, and all memory belongs to the slot or the block.
-        unsafe { self.settings.make_rows(lane, &mut self.program.kernels.rows, THREADS, &of) }
+        unsafe { self.settings.make_rows(pipeline, &mut self.program.kernels.rows, THREADS, &of) }
     }
 
     /// Uploads the run tables, then queues the power kernel for runs with missing samples and the filter
     /// kernel for the others.
     fn queue_filter<J>(
         &mut self,
-        lane: &mut Lane<J>,
+        pipeline: &mut Pipeline<J>,
         slot: usize,
         spectra: usize,
     ) -> Result<(), BlockError> {
@@ -232,17 +237,17 @@ impl TwoPass {
         let entries = self.entries.address(slot);
         let stretches = entries + (first_measured * size_of::<Entry>()) as u64;
         let levels = self.counts.address(slot);
-        self.entries.send(lane, slot, 0..to_filter)?;
-        self.entries.send(lane, slot, first_measured..first_measured + to_measure)?;
-        self.counts.clear(lane, slot)?;
-        lane.work()?;
+        self.entries.send(pipeline, slot, 0..to_filter)?;
+        self.entries.send(pipeline, slot, first_measured..first_measured + to_measure)?;
+        self.counts.clear(pipeline, slot)?;
+        pipeline.work()?;
         // SAFETY: the arguments match the kernels, compiled for these sizes; the job owns the frames and
         // the memory of the slot, and the block all other memory.
         unsafe {
             if to_measure > 0 {
                 let grid = Grid::new([MEASURE_BLOCKS, to_measure, 1], THREADS);
                 let arguments = [stretches.into(), levels.into()];
-                kernels.measure.launch(lane.stream(), grid, &arguments)?;
+                kernels.measure.launch(pipeline.stream(), grid, &arguments)?;
             }
             let mut arguments = [
                 entries.into(),
@@ -256,11 +261,11 @@ impl TwoPass {
             if let Some(matrix) = matrix {
                 arguments[1] = matrix.weights.address().into();
                 let grid = Grid::new([matrix.cut.column_blocks(), to_filter, 1], matrix::THREADS);
-                matrix.kernel.launch(lane.stream(), grid, &arguments)?;
+                matrix.kernel.launch(pipeline.stream(), grid, &arguments)?;
             } else {
                 // The last argument is for the matrix units only.
                 let grid = Grid::new([cut.column_blocks(), to_filter, 1], THREADS);
-                kernels.filter.launch(lane.stream(), grid, &arguments[..6])?;
+                kernels.filter.launch(pipeline.stream(), grid, &arguments[..6])?;
             }
         }
         Ok(())
@@ -270,7 +275,7 @@ impl TwoPass {
     /// adjacent spectra with the same gains.
     fn queue_finish<J>(
         &mut self,
-        lane: &Lane<J>,
+        pipeline: &Pipeline<J>,
         slot: usize,
         schedule: &Schedule<Lending>,
         to: u64,
@@ -311,7 +316,7 @@ impl TwoPass {
             if past > first {
                 let kernel = self.program.kernels.finish.of(stretch.differ);
                 // SAFETY: as above.
-                unsafe { kernel.launch(lane.stream(), grid, &arguments) }?;
+                unsafe { kernel.launch(pipeline.stream(), grid, &arguments) }?;
             }
             done = end;
         }
@@ -326,8 +331,8 @@ impl Maker for TwoPass {
         self.settings.retune(from, live);
     }
 
-    fn has_room(&mut self, lane_is_idle: bool) -> bool {
-        self.settings.has_room(lane_is_idle)
+    fn has_room(&mut self, pipeline_is_idle: bool) -> bool {
+        self.settings.has_room(pipeline_is_idle)
     }
 
     fn begin(&mut self, slot: usize, schedule: &Schedule<Lending>, runs: &[(usize, Run)]) -> usize {
@@ -385,14 +390,14 @@ impl Maker for TwoPass {
 
     fn queue<J>(
         &mut self,
-        lane: &mut Lane<J>,
+        pipeline: &mut Pipeline<J>,
         slot: usize,
         schedule: &Schedule<Lending>,
         output: u64,
     ) -> Result<(), BlockError> {
-        self.queue_clearing(lane, slot, output)?;
-        self.heaps.send(lane, slot, 0..self.to_make)?;
-        self.launch(lane, slot, schedule, output)
+        self.queue_clearing(pipeline, slot, output)?;
+        self.heaps.send(pipeline, slot, 0..self.to_make)?;
+        self.launch(pipeline, slot, schedule, output)
     }
 
     fn complete(

@@ -162,22 +162,22 @@ impl Cut {
             (0, _) => front / 2,
             (first, _) => front - first,
         };
-        let pair = |row: usize, group: usize, i: usize, lane: usize| {
+        let pair = |row: usize, group: usize, i: usize, pipeline: usize| {
             if row == 0 {
-                let k = ROWS * (part(group) + front * (lane + lanes * i));
+                let k = ROWS * (part(group) + front * (pipeline + lanes * i));
                 // Channel 0 has no partner; the middle channel is used instead.
                 [k, if k == 0 { channels / 2 } else { channels - k }]
             } else {
                 let comb = row + RESIDUES * group;
-                let mirror = combs - comb + combs * (lanes - 1 - lane + lanes * i);
-                [comb + combs * (lane + lanes * i), mirror]
+                let mirror = combs - comb + combs * (lanes - 1 - pipeline + lanes * i);
+                [comb + combs * (pipeline + lanes * i), mirror]
             }
         };
         let mut order = Vec::with_capacity(channels / 2);
         for row in 0..ROWS {
             for group in 0..front {
                 for i in 0..values / 2 {
-                    order.extend((0..lanes).map(|lane| pair(row, group, i, lane)));
+                    order.extend((0..lanes).map(|pipeline| pair(row, group, i, pipeline)));
                 }
             }
         }

@@ -146,8 +146,8 @@ fn right_matrix(weights: &[f16; TAPS]) -> impl Iterator<Item = u32> {
     };
     let steps = [0, 8, 8, STEPS - 8];
     steps.into_iter().flat_map(move |first| {
-        (0..32).map(move |lane| {
-            let (spectrum, step) = (lane / 4, first + 2 * (lane % 4));
+        (0..32).map(move |pipeline| {
+            let (spectrum, step) = (pipeline / 4, first + 2 * (pipeline % 4));
             at(step, spectrum) | at(step + 1, spectrum) << 16
         })
     })
@@ -189,9 +189,9 @@ mod tests {
                 let span = &fitted.table[column / cut.span * per_span..][..per_span];
                 // Of spectrum 3: at step 3 + 1 + tap, in register 0, 1 or 3.
                 let step = 3 + 1 + 16 - taps + tap;
-                let (register, lane) = ([0, 1, 3][step / 8], 3 * 4 + step % 8 / 2);
+                let (register, pipeline) = ([0, 1, 3][step / 8], 3 * 4 + step % 8 / 2);
                 let term = |term: usize| {
-                    let word = span[(term * 4 + register) * 32 + lane];
+                    let word = span[(term * 4 + register) * 32 + pipeline];
                     f16::from_bits((word >> (16 * (step % 2))) as u16).to_f64()
                 };
                 let d = (column % cut.span) as f64 - (cut.span - 1) as f64 / 2.0;

@@ -5,7 +5,9 @@ use crate::common::gpu;
 use crate::common::spectra::Shape;
 use fxgraph::BlockError;
 use fxgraph::cuda::cufft::{result, sys};
-use fxgraph::cuda::{CudaError, Device, DeviceArray, Frames, GpuJob, GpuMap, Grid, Kernel, Lane};
+use fxgraph::cuda::{
+    CudaError, Device, DeviceArray, Frames, GpuJob, GpuMap, Grid, Kernel, Pipeline,
+};
 use std::sync::Arc;
 
 /// Threads per block of the kernel, and spectra per thread.
@@ -27,8 +29,8 @@ fn failed(what: &'static str) -> impl Fn(result::CufftError) -> CudaError {
 }
 
 impl Plan {
-    /// `batch` adjacent transforms of `len` points, on the device and stream of `lane`.
-    fn new<J>(len: usize, batch: usize, lane: &Lane<J>) -> Result<Self, CudaError> {
+    /// `batch` adjacent transforms of `len` points, on the device and stream of `pipeline`.
+    fn new<J>(len: usize, batch: usize, pipeline: &Pipeline<J>) -> Result<Self, CudaError> {
         // SAFETY: it loads the library and lets it go.
         if !unsafe { sys::is_culib_present() } {
             return Err(CudaError::NoLibrary {
@@ -37,13 +39,13 @@ impl Plan {
             });
         }
         let handle = result::create().map_err(failed("starting cuFFT"))?;
-        let planned = Self::make(handle, len, batch, lane);
+        let planned = Self::make(handle, len, batch, pipeline);
         if planned.is_err() {
             // SAFETY: nobody else has it.
             let _ = unsafe { result::destroy(handle) };
         }
         let plan = planned?;
-        plan.warm_up(len * batch, lane)?;
+        plan.warm_up(len * batch, pipeline)?;
         Ok(plan)
     }
 
@@ -51,7 +53,7 @@ impl Plan {
         handle: sys::cufftHandle,
         len: usize,
         batch: usize,
-        lane: &Lane<J>,
+        pipeline: &Pipeline<J>,
     ) -> Result<Self, CudaError> {
         let failed = failed("planning with cuFFT");
         let (len, batch) = (len as i64, batch as i64);
@@ -74,21 +76,21 @@ impl Plan {
                 batch,
             )
             .map_err(&failed)?;
-            let work = DeviceArray::new(lane.device(), bytes)?;
+            let work = DeviceArray::new(pipeline.device(), bytes)?;
             result::set_work_area(handle, work.address() as *mut _).map_err(&failed)?;
-            result::set_stream(handle, lane.stream().cast()).map_err(&failed)?;
+            result::set_stream(handle, pipeline.stream().cast()).map_err(&failed)?;
             Ok(Self { handle, _work: work })
         }
     }
 
     /// Transforms once, so that cuFFT loads its kernels before frames arrive. If there is no memory for this,
     /// the first frame takes longer.
-    fn warm_up<J>(&self, points: usize, lane: &Lane<J>) -> Result<(), CudaError> {
-        let memory = || DeviceArray::<[f32; 2]>::new(lane.device(), points);
+    fn warm_up<J>(&self, points: usize, pipeline: &Pipeline<J>) -> Result<(), CudaError> {
+        let memory = || DeviceArray::<[f32; 2]>::new(pipeline.device(), points);
         if let (Ok(from), Ok(to)) = (memory(), memory()) {
             // SAFETY: both arrays have all points, and live until the device has finished.
             let queued = unsafe { self.transform(from.address(), to.address()) };
-            lane.device().synchronise()?;
+            pipeline.device().synchronise()?;
             queued?;
         }
         Ok(())
@@ -128,18 +130,22 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    pub fn new(shape: Shape, is_complex: bool, lane: &Lane<Frames>) -> Result<Self, BlockError> {
+    pub fn new(
+        shape: Shape,
+        is_complex: bool,
+        pipeline: &Pipeline<Frames>,
+    ) -> Result<Self, BlockError> {
         let batch = shape.pols * shape.spectra * shape.unzip;
-        let plan = Plan::new(shape.channels / shape.unzip, batch, lane)?;
+        let plan = Plan::new(shape.channels / shape.unzip, batch, pipeline)?;
         let real_spectra =
-            (shape.unzip == 1 && !is_complex).then(|| real_spectra(lane.device(), shape));
+            (shape.unzip == 1 && !is_complex).then(|| real_spectra(pipeline.device(), shape));
         Ok(Self { plan, real_spectra: real_spectra.transpose()?, shape })
     }
 }
 
 impl GpuMap for Cuda {
     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
-        job.lane.work()?;
+        job.pipeline.work()?;
         // SAFETY: the job owns both frames, which have the size of the plan; the arguments match the kernel.
         unsafe {
             self.plan.transform(job.from, job.to)?;
@@ -149,7 +155,7 @@ impl GpuMap for Cuda {
                 let blocks = of_spectra * spectra.div_ceil(THREAD_SPECTRA);
                 let grid = Grid::new([blocks, 1, 1], THREADS);
                 kernel.launch(
-                    job.lane.stream(),
+                    job.pipeline.stream(),
                     grid,
                     &[job.to.into(), (spectra as u32).into()],
                 )?;

@@ -44,7 +44,7 @@ impl KindSpec for Fft {
         }),
         Implementation::<Self>::cuda("cuda", "uses cuFFT", |block, env| {
             let is_complex = spectra::are_complex(&block.ports.inputs[0]);
-            GpuMapped::build(env, |lane| cuda::Cuda::new(block.shape, is_complex, lane))
+            GpuMapped::build(env, |pipeline| cuda::Cuda::new(block.shape, is_complex, pipeline))
         })
         .device_bytes(|block| {
             // For longer transforms than these, and for other factors than 2, cuFFT may need a temporary frame.

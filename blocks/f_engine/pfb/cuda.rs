@@ -11,7 +11,7 @@ use crate::f_engine::samples::pol::Count;
 use crate::f_engine::samples::power::{Level, Measured, summary};
 use crate::f_engine::samples::schedule::{Fate, Run, Schedule, Sizes};
 use bytemuck::{Pod, Zeroable};
-use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Tunable};
+use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Pipeline, Tunable};
 use fxgraph::{BlockError, Dtype, Env, Header, Ports, Summary};
 use std::sync::Arc;
 
@@ -179,15 +179,15 @@ impl Maker for Filter {
 
     fn queue<J>(
         &mut self,
-        lane: &mut Lane<J>,
+        pipeline: &mut Pipeline<J>,
         slot: usize,
         _: &Schedule<Lending>,
         output: u64,
     ) -> Result<(), BlockError> {
         let grid = Grid::new([self.blocks_of_spectrum, self.count, 1], self.threads);
-        self.entries.send(lane, slot, 0..self.count)?;
-        self.totals.clear(lane, slot)?;
-        lane.work()?;
+        self.entries.send(pipeline, slot, 0..self.count)?;
+        self.totals.clear(pipeline, slot)?;
+        pipeline.work()?;
         let arguments = [
             self.entries.address(slot).into(),
             self.weights.address().into(),
@@ -195,9 +195,9 @@ impl Maker for Filter {
             self.totals.address(slot).into(),
         ];
         // SAFETY: the arguments match the kernel; the job owns the frames, and the block all other memory.
-        unsafe { self.kernel.launch(lane.stream(), grid, &arguments) }?;
-        lane.results()?;
-        self.totals.fetch(lane, slot)
+        unsafe { self.kernel.launch(pipeline.stream(), grid, &arguments) }?;
+        pipeline.results()?;
+        self.totals.fetch(pipeline, slot)
     }
 
     fn complete(

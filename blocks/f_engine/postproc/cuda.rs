@@ -10,7 +10,9 @@ use crate::common::gpu::{self, Table};
 use crate::common::live::Live;
 use crate::common::spectra::{MIN_CHANNELS, Shape};
 use crate::common::versions::refuse_many;
-use fxgraph::cuda::{Arg, Defines, DeviceArray, IN_FLIGHT, Kernel, Lane, Tunable, frame_address};
+use fxgraph::cuda::{
+    Arg, Defines, DeviceArray, IN_FLIGHT, Kernel, Pipeline, Tunable, frame_address,
+};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::{Change, Changes};
 use fxgraph::{At, Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Refusal};
@@ -115,7 +117,7 @@ pub fn device_bytes(postproc: &Postproc, shape: Shape) -> usize {
 /// The running block.
 pub struct Cuda {
     /// First, so that it waits for the GPU before anything else is dropped.
-    lane: Lane<Job>,
+    pipeline: Pipeline<Job>,
     make_rows: Kernel,
     make_values: GainKernels,
     tiles: Tiles,
@@ -147,8 +149,8 @@ pub struct Cuda {
 
 impl Cuda {
     pub fn new(postproc: &Postproc, shape: Shape, env: &Env) -> Result<Self, BlockError> {
-        let lane = Lane::new(env)?;
-        let device = Arc::clone(lane.device());
+        let pipeline = Pipeline::new(env)?;
+        let device = Arc::clone(pipeline.device());
         let gains = postproc.gains.of_shape(&shape);
         let tunable = tunable(postproc, shape);
         let way = device.chosen(&tunable);
@@ -168,7 +170,7 @@ impl Cuda {
         let counts = postproc.heaps_per_frame * shape.pols;
         let values = shape.pols * shape.channels * postproc.spectra_per_heap;
         Ok(Self {
-            lane,
+            pipeline,
             make_rows,
             tiles: Tiles::new(postproc, shape, threads),
             blocks_at_once: make_values.first().blocks_per_multiprocessor(threads)?
@@ -214,8 +216,8 @@ impl Cuda {
             to[..known].copy_from_slice(&table[..known]);
             to[known..].fill(0.0);
         }
-        self.delays.send(&mut self.lane, place, 0..2 * rows)?;
-        self.settings.send(&mut self.lane)?;
+        self.delays.send(&mut self.pipeline, place, 0..2 * rows)?;
+        self.settings.send(&mut self.pipeline)?;
         let phases = self.delays.address(place);
         let Shape { spectra, step, .. } = self.shape;
         let of = Rows {
@@ -227,7 +229,7 @@ impl Cuda {
             step: step as u64,
         };
         // SAFETY: the kernel takes these arguments, and all memory belongs to the block.
-        unsafe { self.settings.make_rows(&self.lane, &mut self.make_rows, ROW_THREADS, &of) }
+        unsafe { self.settings.make_rows(&self.pipeline, &mut self.make_rows, ROW_THREADS, &of) }
     }
 
     /// Applies the live updates for the spectra of an input frame.
@@ -275,7 +277,7 @@ impl Cuda {
         // SAFETY: the arguments match the kernel. The job owns the input. The output belongs to the job or to
         // the block, which passes it on only after the CUDA pipeline has finished with it.
         let grid = self.tiles.grid(piece, in_turn);
-        let queued = unsafe { make_values.launch(self.lane.stream(), grid, &arguments) };
+        let queued = unsafe { make_values.launch(self.pipeline.stream(), grid, &arguments) };
         Ok(queued?)
     }
 
@@ -283,16 +285,16 @@ impl Cuda {
     /// the download of the counts.
     fn queue_end(&mut self, address: u64) -> Result<(), BlockError> {
         let Some(frame) = &mut self.filling else { return Ok(()) };
-        self.lane.results()?;
+        self.pipeline.results()?;
         for heap in self.collector.invalid(frame.header()) {
             let heap = address + (heap * self.heap_bytes) as u64;
             // SAFETY: the heap is within the frame, which the block passes on only after the CUDA pipeline has
             // finished with it.
-            unsafe { self.lane.clear(heap, self.heap_bytes) }?;
+            unsafe { self.pipeline.clear(heap, self.heap_bytes) }?;
         }
         self.has_valid_heap = self.collector.complete(frame.header_mut());
         let place = self.output_place();
-        self.counts.fetch(&mut self.lane, place)
+        self.counts.fetch(&mut self.pipeline, place)
     }
 
     /// Takes the output frame being filled, which gets no more spectra, for the job that completes it.
@@ -304,12 +306,12 @@ impl Cuda {
     /// Submits a job that completes the output frame being filled, which gets no more spectra.
     fn submit_end(&mut self) -> Result<(), BlockError> {
         let Some(frame) = &self.filling else { return Ok(()) };
-        let address = frame_address(frame, self.lane.device())?;
-        self.lane.begin(frame.header().timestamp)?;
+        let address = frame_address(frame, self.pipeline.device())?;
+        self.pipeline.begin(frame.header().timestamp)?;
         self.queue_end(address)?;
         let output = self.take_output();
-        self.lane.hold(output)?;
-        self.lane.submit()
+        self.pipeline.hold(output)?;
+        self.pipeline.submit()
     }
 
     /// Submits a job for the spectra of `input`, from `from` on, that belong to the output frame being filled.
@@ -323,28 +325,28 @@ impl Cuda {
         let stretch = self.stretch(input.header(), from);
         let Some(frame) = &mut self.filling else { return Ok(from) };
         let piece = self.collector.piece(input.header(), from, stretch.count, frame.header_mut());
-        let device = self.lane.device();
+        let device = self.pipeline.device();
         let payloads = [frame_address(input, device)?, frame_address(frame, device)?];
-        self.lane.begin(input.header().timestamp)?;
-        self.lane.keep(Arc::clone(input))?;
-        self.lane.tables();
+        self.pipeline.begin(input.header().timestamp)?;
+        self.pipeline.keep(Arc::clone(input))?;
+        self.pipeline.tables();
         if from == 0 {
             self.queue_rows(input)?;
         }
         if is_new {
             self.outputs_begun = self.outputs_begun.wrapping_add(1);
-            self.counts.clear(&mut self.lane, self.outputs_begun % IN_FLIGHT)?;
+            self.counts.clear(&mut self.pipeline, self.outputs_begun % IN_FLIGHT)?;
         }
         // The job owns the output frame only if it completes it.
-        self.lane.hold(None)?;
-        self.lane.work()?;
+        self.pipeline.hold(None)?;
+        self.pipeline.work()?;
         self.queue_piece(payloads, &piece, &stretch)?;
         if self.collector.is_last(&piece) {
             self.queue_end(payloads[1])?;
             let output = self.take_output();
-            self.lane.hold(output)?;
+            self.pipeline.hold(output)?;
         }
-        self.lane.submit()?;
+        self.pipeline.submit()?;
         Ok(from + piece.count)
     }
 
@@ -352,7 +354,7 @@ impl Cuda {
     /// its data would not match its header.
     fn settle<T>(&mut self, queued: Result<T, BlockError>) -> Result<T, BlockError> {
         queued.inspect_err(|_| {
-            self.lane.abandon();
+            self.pipeline.abandon();
             self.filling = None;
         })
     }
@@ -372,15 +374,15 @@ impl Cuda {
 impl Block for Cuda {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.outputs[0].has_room()
-            && let Some(job) = self.lane.done()?
+            && let Some(job) = self.pipeline.done()?
         {
             self.hand_on(job, io)?;
         }
-        if !self.lane.has_room() {
+        if !self.pipeline.has_room() {
             return Ok(Next::Wait);
         }
         let Some((input, from)) = self.input.take() else {
-            if !self.settings.has_room(self.lane.is_idle()) {
+            if !self.settings.has_room(self.pipeline.is_idle()) {
                 return Ok(Next::Wait);
             }
             if let Some(frame) = io.inputs[0].pop() {
@@ -395,7 +397,7 @@ impl Block for Cuda {
             }
             let ended = self.submit_end();
             self.settle(ended)?;
-            return Ok(if self.lane.is_idle() { Next::Finished } else { Next::Wait });
+            return Ok(if self.pipeline.is_idle() { Next::Finished } else { Next::Wait });
         };
         let first = self.collector.frame_of(input.header(), from);
         let is_other = |frame: &FrameMut| self.collector.number(frame.header()) != first;

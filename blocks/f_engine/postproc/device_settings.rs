@@ -4,7 +4,7 @@
 use crate::common::live::Live;
 use crate::common::versions::Versions;
 use fxgraph::BlockError;
-use fxgraph::cuda::{CudaError, Device, Grid, Kernel, Lane};
+use fxgraph::cuda::{CudaError, Device, Grid, Kernel, Pipeline};
 use fxgraph::retune::Timed;
 use fxgraph_dsp::rotate::ChannelGains;
 use num_complex::Complex32;
@@ -126,13 +126,13 @@ impl DeviceSettings {
     }
 
     /// See [`Versions::has_room`].
-    pub fn has_room(&mut self, lane_is_idle: bool) -> bool {
-        self.gains.has_room(lane_is_idle)
+    pub fn has_room(&mut self, pipeline_is_idle: bool) -> bool {
+        self.gains.has_room(pipeline_is_idle)
     }
 
     /// See [`Versions::send`].
-    pub fn send<J>(&mut self, lane: &mut Lane<J>) -> Result<(), BlockError> {
-        self.gains.send(lane)
+    pub fn send<J>(&mut self, pipeline: &mut Pipeline<J>) -> Result<(), BlockError> {
+        self.gains.send(pipeline)
     }
 
     /// Stretch of at most `most` spectra, `step` ADC samples apart, that starts at timestamp `start`.
@@ -153,7 +153,7 @@ impl DeviceSettings {
     /// `kernel` must take the arguments below, and the memory at the addresses must belong to the block or the job.
     pub unsafe fn make_rows<J>(
         &self,
-        lane: &Lane<J>,
+        pipeline: &Pipeline<J>,
         kernel: &mut Kernel,
         threads: usize,
         of: &Rows,
@@ -176,7 +176,7 @@ impl DeviceSettings {
             ];
             let grid = Grid::new([(self.pols * count).div_ceil(threads), 1, 1], threads);
             // SAFETY: guaranteed by the caller; the gains belong to `self`.
-            unsafe { kernel.launch(lane.stream(), grid, &arguments) }?;
+            unsafe { kernel.launch(pipeline.stream(), grid, &arguments) }?;
             done += count;
         }
         Ok(())

@@ -5,7 +5,7 @@
 use super::packed_input::{Copy, Lending, Located, Memory, seam_samples};
 use super::schedule::{Schedule, Sizes};
 use crate::common::gpu;
-use fxgraph::cuda::{CudaError, Device, DeviceArray, IN_FLIGHT, Lane, frame_address};
+use fxgraph::cuda::{CudaError, Device, DeviceArray, IN_FLIGHT, Pipeline, frame_address};
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, BlockError, PortType, Ports, Refusal};
 use std::sync::Arc;
@@ -51,10 +51,10 @@ impl DeviceSamples {
     pub fn copy_histories<J>(
         &self,
         schedule: &mut Schedule<Lending>,
-        lane: &mut Lane<J>,
+        pipeline: &mut Pipeline<J>,
     ) -> Result<(), BlockError> {
         for (pol, memory) in schedule.pols.iter_mut().zip(&self.histories) {
-            copy(&mut pol.store.copies, memory, memory, lane)?;
+            copy(&mut pol.store.copies, memory, memory, pipeline)?;
         }
         Ok(())
     }
@@ -63,12 +63,12 @@ impl DeviceSamples {
     pub fn copy_seams<J>(
         &self,
         schedule: &mut Schedule<Lending>,
-        lane: &mut Lane<J>,
+        pipeline: &mut Pipeline<J>,
         slot: usize,
     ) -> Result<(), BlockError> {
         let memories = self.histories.iter().zip(&self.seams[slot]);
         for (pol, (history, seams)) in schedule.pols.iter_mut().zip(memories) {
-            copy(&mut pol.store.seams, history, seams, lane)?;
+            copy(&mut pol.store.seams, history, seams, pipeline)?;
         }
         Ok(())
     }
@@ -94,16 +94,16 @@ fn copy<J>(
     copies: &mut Vec<Copy>,
     history: &DeviceArray<u8>,
     memory: &DeviceArray<u8>,
-    lane: &mut Lane<J>,
+    pipeline: &mut Pipeline<J>,
 ) -> Result<(), BlockError> {
     for Copy { frame, from, to, bytes } in copies.drain(..) {
         let source = match &frame {
-            Some(frame) => lane.read(frame)?,
+            Some(frame) => pipeline.read(frame)?,
             None => history.address(),
         };
         // SAFETY: source and destination are within the frame or the memory and do not overlap; the job owns
         // the frame.
-        unsafe { lane.copy(memory.address() + to as u64, source + from as u64, bytes) }?;
+        unsafe { pipeline.copy(memory.address() + to as u64, source + from as u64, bytes) }?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::pol::Count;
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::common::live::Live;
 use crate::common::versions::refuse_many;
-use fxgraph::cuda::{Device, Lane, frame_address};
+use fxgraph::cuda::{Device, Pipeline, frame_address};
 use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Header, Io, Next, Ports};
 use fxgraph_dsp::delay::Piece;
@@ -39,7 +39,7 @@ pub trait Maker: Send {
 
     /// Returns whether the next output frame may begin with any live updates. If not, it may begin when the CUDA
     /// pipeline is idle.
-    fn has_room(&mut self, _lane_is_idle: bool) -> bool {
+    fn has_room(&mut self, _pipeline_is_idle: bool) -> bool {
         true
     }
 
@@ -64,11 +64,11 @@ pub trait Maker: Send {
         output: &mut Header,
     ) -> Result<(), BlockError>;
 
-    /// Queues uploads, kernels and downloads of the output frame, whose payload is at `output`. The job of `lane`
+    /// Queues uploads, kernels and downloads of the output frame, whose payload is at `output`. The job of `pipeline`
     /// is in its upload stage and owns the frames.
     fn queue<J>(
         &mut self,
-        lane: &mut Lane<J>,
+        pipeline: &mut Pipeline<J>,
         slot: usize,
         schedule: &Schedule<Lending>,
         output: u64,
@@ -93,7 +93,7 @@ type Job = Option<(FrameMut, usize)>;
 /// The running block.
 pub struct Driver<M> {
     /// First, so that it waits for the GPU before anything else is dropped.
-    lane: Lane<Job>,
+    pipeline: Pipeline<Job>,
     maker: M,
     samples: DeviceSamples,
     schedule: Schedule<Lending>,
@@ -111,16 +111,16 @@ impl<M: Maker> Driver<M> {
         env: &Env,
         make: impl FnOnce(&Arc<Device>, &Sizes) -> Result<M, BlockError>,
     ) -> Result<Self, BlockError> {
-        let lane: Lane<Job> = Lane::new(env)?;
+        let pipeline: Pipeline<Job> = Pipeline::new(env)?;
         let most = sizes.spectra;
         let room = device::capacity(&sizes);
         let stores = ports.inputs.iter().map(|input| Lending::new(input.dtype.bits(), &sizes));
         Ok(Self {
-            maker: make(lane.device(), &sizes)?,
-            samples: DeviceSamples::new(lane.device(), &sizes, ports)?,
+            maker: make(pipeline.device(), &sizes)?,
+            samples: DeviceSamples::new(pipeline.device(), &sizes, ports)?,
             schedule: Schedule::new(sizes, &ports.inputs, delays, most, room, stores, count),
             runs: Vec::with_capacity(ports.inputs.len() * sizes.spectra),
-            lane,
+            pipeline,
         })
     }
 
@@ -129,22 +129,22 @@ impl<M: Maker> Driver<M> {
         if !owes_copies(&self.schedule) {
             return Ok(());
         }
-        self.lane.begin(self.schedule.timestamp())?;
-        self.lane.hold(None)?;
-        self.samples.copy_histories(&mut self.schedule, &mut self.lane)?;
-        self.lane.submit()
+        self.pipeline.begin(self.schedule.timestamp())?;
+        self.pipeline.hold(None)?;
+        self.samples.copy_histories(&mut self.schedule, &mut self.pipeline)?;
+        self.pipeline.submit()
     }
 
     /// Submits the job of the output frame, after all of its runs were found.
     fn submit_frame(&mut self, mut output: FrameMut) -> Result<(), BlockError> {
-        let slot = self.lane.begin(self.schedule.timestamp())?;
+        let slot = self.pipeline.begin(self.schedule.timestamp())?;
         self.schedule.pols.iter_mut().for_each(|pol| pol.store.begin_frame());
         let most = self.maker.begin(slot, &self.schedule, &self.runs);
         for (pol, run) in self.runs.drain(..) {
             let mut done = 0;
             while done < run.count {
                 let located = self.schedule.locate(pol, &run, done);
-                let address = self.samples.address(slot, pol, &located, self.lane.device())?;
+                let address = self.samples.address(slot, pol, &located, self.pipeline.device())?;
                 for from in (0..located.count).step_by(most) {
                     let stretch = Stretch {
                         pol,
@@ -157,19 +157,19 @@ impl<M: Maker> Driver<M> {
                     self.maker.add(slot, &self.schedule.sizes, &stretch, output.header_mut())?;
                 }
                 if let Memory::Frame(frame) = located.memory {
-                    self.lane.keep(frame)?;
+                    self.pipeline.keep(frame)?;
                 }
                 done += located.count;
             }
         }
         self.maker.prepare(slot, &self.schedule, output.header_mut())?;
-        let to = frame_address(&output, self.lane.device())?;
-        self.lane.hold(Some((output, slot)))?;
-        self.samples.copy_histories(&mut self.schedule, &mut self.lane)?;
-        self.lane.tables();
-        self.samples.copy_seams(&mut self.schedule, &mut self.lane, slot)?;
-        self.maker.queue(&mut self.lane, slot, &self.schedule, to)?;
-        self.lane.submit()
+        let to = frame_address(&output, self.pipeline.device())?;
+        self.pipeline.hold(Some((output, slot)))?;
+        self.samples.copy_histories(&mut self.schedule, &mut self.pipeline)?;
+        self.pipeline.tables();
+        self.samples.copy_seams(&mut self.schedule, &mut self.pipeline, slot)?;
+        self.maker.queue(&mut self.pipeline, slot, &self.schedule, to)?;
+        self.pipeline.submit()
     }
 
     /// Sends the frame of a finished job.
@@ -185,20 +185,20 @@ impl<M: Maker> Driver<M> {
 impl<M: Maker> Block for Driver<M> {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.outputs[0].has_room()
-            && let Some(job) = self.lane.done()?
+            && let Some(job) = self.pipeline.done()?
         {
             self.hand_on(job, io)?;
         }
-        if !self.lane.has_room() {
+        if !self.pipeline.has_room() {
             return Ok(Next::Wait);
         }
-        if !self.schedule.is_placed() && !self.maker.has_room(self.lane.is_idle()) {
+        if !self.schedule.is_placed() && !self.maker.has_room(self.pipeline.is_idle()) {
             return Ok(Next::Wait);
         }
         let Self { schedule, maker, .. } = self;
         match schedule.place(io.inputs, |from, live| maker.retune(from, live)) {
             Some(Placed::Here) => self.schedule.reserve_frame(),
-            Some(Placed::Nowhere) if self.lane.is_idle() => return Ok(Next::Finished),
+            Some(Placed::Nowhere) if self.pipeline.is_idle() => return Ok(Next::Finished),
             Some(Placed::Nowhere) | None => return Ok(Next::Wait),
         }
         for (pol, input) in io.inputs.iter_mut().enumerate() {

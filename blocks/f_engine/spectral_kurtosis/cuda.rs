@@ -128,12 +128,12 @@ impl Cuda {
 
 impl GpuMap for Cuda {
     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
-        let GpuJob { lane, slot, header, from, to } = job;
+        let GpuJob { pipeline, slot, header, from, to } = job;
         self.describe(slot, header)?;
-        lane.tables();
-        self.states.send(lane, slot, 0..self.shape.units())?;
-        self.limits.send(lane, slot, 0..LIMITS * self.shape.heaps)?;
-        lane.work()?;
+        pipeline.tables();
+        self.states.send(pipeline, slot, 0..self.shape.units())?;
+        self.limits.send(pipeline, slot, 0..LIMITS * self.shape.heaps)?;
+        pipeline.work()?;
         let arguments = [
             from.into(),
             to.into(),
@@ -142,9 +142,9 @@ impl GpuMap for Cuda {
         ];
         // SAFETY: the arguments match the kernel, which was compiled for the sizes of the frames; the job owns the
         // frames, and no other job in flight uses its slot.
-        unsafe { self.kernel.launch(lane.stream(), self.grid, &arguments) }?;
-        lane.results()?;
-        self.states.fetch(lane, slot)
+        unsafe { self.kernel.launch(pipeline.stream(), self.grid, &arguments) }?;
+        pipeline.results()?;
+        self.states.fetch(pipeline, slot)
     }
 
     fn validity(&mut self, input: &[u32], output: &mut [u32]) {

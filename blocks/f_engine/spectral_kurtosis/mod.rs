@@ -124,7 +124,9 @@ impl KindSpec for SpectralKurtosis {
         Implementation::<Self>::cuda(
             "cuda",
             "one kernel launch for each frame, with the same sums and decisions as the reference",
-            |block, env| GpuMapped::build(env, |lane| cuda::Cuda::new(block, env, lane.device())),
+            |block, env| {
+                GpuMapped::build(env, |pipeline| cuda::Cuda::new(block, env, pipeline.device()))
+            },
         )
         .check(|block, _| Vec::from_iter(cuda::refusal(&block.shape)))
         .device_bytes(|block| cuda::device_bytes(&block.shape))

@@ -9,7 +9,7 @@ use super::weights::{DeviceWeights, Scaling, Stretch, weights_len};
 use super::{FrbBeamformer, Stages};
 use crate::common::gpu::Table;
 use crate::common::versions::refuse_many;
-use fxgraph::cuda::{Device, Frames, GpuJob, GpuMap, GpuMapped, Lane};
+use fxgraph::cuda::{Device, Frames, GpuJob, GpuMap, GpuMapped, Pipeline};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::{Change, Changes};
 use fxgraph::{At, Block, BlockError, Configured, Counter, Env, Refusal};
@@ -27,7 +27,11 @@ pub(super) trait Form: Send {
     ///
     /// # Safety
     /// The frames and counts of `job` must stay valid until the kernels have run.
-    unsafe fn launch(&mut self, lane: &Lane<Frames>, job: &Job<'_>) -> Result<(), BlockError>;
+    unsafe fn launch(
+        &mut self,
+        pipeline: &Pipeline<Frames>,
+        job: &Job<'_>,
+    ) -> Result<(), BlockError>;
 }
 
 /// Arguments of the kernels: memory of the sizes that the kernels were compiled for, and weights.
@@ -140,9 +144,9 @@ pub(super) fn block(
     method: Method,
     env: &Env,
 ) -> Result<Box<dyn Block>, BlockError> {
-    GpuMapped::build(env, |lane| {
+    GpuMapped::build(env, |pipeline| {
         let gains = block.parameters.gains.of_values(block.ports.inputs[0].sideband());
-        Cuda::new(block.shape.clone(), &gains, method, (env, lane.device()))
+        Cuda::new(block.shape.clone(), &gains, method, (env, pipeline.device()))
     })
 }
 
@@ -173,7 +177,7 @@ impl Cuda {
 impl GpuMap for Cuda {
     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
         let Self { stages, form, weights, .. } = self;
-        let GpuJob { lane, slot, header, from, to } = job;
+        let GpuJob { pipeline, slot, header, from, to } = job;
         let (sizes, timestamp) = (stages.sizes, header.timestamp);
         let samples = sizes.samples_per_spectrum * sizes.spectra as u64;
         for (from, gains) in self.changes.begin(timestamp, samples) {
@@ -181,13 +185,13 @@ impl GpuMap for Cuda {
         }
         weights.advance(timestamp);
         self.units.host_mut(slot)?.copy_from_slice(&header.validity);
-        lane.tables();
-        self.units.send(lane, slot, 0..header.validity.len())?;
-        weights.send(lane)?;
-        lane.work()?;
+        pipeline.tables();
+        self.units.send(pipeline, slot, 0..header.validity.len())?;
+        weights.send(pipeline)?;
+        pipeline.work()?;
         let job = Job { from, to, units: self.units.address(slot), weights, timestamp, sizes };
         // SAFETY: the job owns the frames, and no other job in flight uses its slot.
-        unsafe { form.launch(lane, &job) }
+        unsafe { form.launch(pipeline, &job) }
     }
 
     fn validity(&mut self, input: &[u32], output: &mut [u32]) {

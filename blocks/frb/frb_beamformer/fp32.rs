@@ -7,7 +7,7 @@ use super::gains::Gains;
 use super::sizes::Sizes;
 use super::weights::{Scaling, Stretch, weights};
 use crate::common::gpu;
-use fxgraph::cuda::{CudaError, Device, DeviceArray, Frames, Grid, Kernel, Lane};
+use fxgraph::cuda::{CudaError, Device, DeviceArray, Frames, Grid, Kernel, Pipeline};
 use fxgraph::{At, BlockError, Refusal};
 use num_complex::{Complex32, Complex64};
 use std::f64::consts::TAU;
@@ -158,7 +158,11 @@ impl Form for Fp32 {
         Scaling { divided: 1.0, all_one: false }
     }
 
-    unsafe fn launch(&mut self, lane: &Lane<Frames>, job: &Job<'_>) -> Result<(), BlockError> {
+    unsafe fn launch(
+        &mut self,
+        pipeline: &Pipeline<Frames>,
+        job: &Job<'_>,
+    ) -> Result<(), BlockError> {
         let between = self.times.as_ref().map_or(job.to, |times| times.beams.address());
         // One launch for all adjacent spectra with the same weights.
         for Stretch { first, count, address, .. } in job.stretches(0..self.spectra) {
@@ -173,13 +177,13 @@ impl Form for Fp32 {
             ];
             let grid = Grid::new([count * self.lines, self.row_groups, 1], THREADS);
             // SAFETY: the arguments match the kernel; tables live as long as the block.
-            unsafe { self.rows.launch(lane.stream(), grid, &arguments) }?;
+            unsafe { self.rows.launch(pipeline.stream(), grid, &arguments) }?;
         }
         if let Some(Times { kernel, grid, roots, .. }) = &mut self.times {
             let arguments =
                 [between.into(), job.to.into(), roots.address().into(), job.units.into()];
             // SAFETY: as above; jobs are in order on the stream, so the beams belong to this job.
-            unsafe { kernel.launch(lane.stream(), *grid, &arguments) }?;
+            unsafe { kernel.launch(pipeline.stream(), *grid, &arguments) }?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::phases::{self, FEEDS, POINTS};
 use super::weights::{Stretch, combined};
 use crate::common::versions::PLACES;
 use bytemuck::{Pod, Zeroable};
-use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Frames, Grid, Kernel, Lane};
+use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Frames, Grid, Kernel, Pipeline};
 use fxgraph::{BlockError, Dtype};
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ impl IntensityKernels {
     /// The memory of `job` and `tables` must stay valid until the kernels have run.
     pub(super) unsafe fn launch(
         &mut self,
-        lane: &Lane<Frames>,
+        pipeline: &Pipeline<Frames>,
         job: &Job<'_>,
         tables: &Tables,
     ) -> Result<(), BlockError> {
@@ -106,7 +106,7 @@ impl IntensityKernels {
             let sums = whole.max(1);
             let grid = Grid::new([self.channels, self.rows, sums], 32 * WARPS);
             // SAFETY: the arguments match the kernel; the caller guarantees the memory.
-            unsafe { kernel.launch(lane.stream(), grid, &arguments) }?;
+            unsafe { kernel.launch(pipeline.stream(), grid, &arguments) }?;
             first += sums * self.spectra_per_sum;
         }
         Ok(())

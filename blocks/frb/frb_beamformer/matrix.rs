@@ -10,7 +10,7 @@ use super::voltages::VoltageKernels;
 use super::weights::{Scaling, combined, weights};
 use super::{Integrate, Stages};
 use crate::common::gpu;
-use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Frames, Lane, Program, Properties};
+use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Frames, Pipeline, Program, Properties};
 use fxgraph::{At, BlockError, Dtype, Refusal};
 use num_complex::Complex32;
 use std::sync::Arc;
@@ -203,11 +203,15 @@ impl Form for Matrix {
         Scaling { divided, all_one: all().all(|weight| weight == Complex32::ONE) }
     }
 
-    unsafe fn launch(&mut self, lane: &Lane<Frames>, job: &Job<'_>) -> Result<(), BlockError> {
+    unsafe fn launch(
+        &mut self,
+        pipeline: &Pipeline<Frames>,
+        job: &Job<'_>,
+    ) -> Result<(), BlockError> {
         // SAFETY: guaranteed by the caller; tables live as long as the block.
         match &mut self.kernels {
-            Kernels::Voltages(kernels) => unsafe { kernels.launch(lane, job, &self.tables) },
-            Kernels::Intensities(kernels) => unsafe { kernels.launch(lane, job, &self.tables) },
+            Kernels::Voltages(kernels) => unsafe { kernels.launch(pipeline, job, &self.tables) },
+            Kernels::Intensities(kernels) => unsafe { kernels.launch(pipeline, job, &self.tables) },
         }
     }
 }

@@ -6,7 +6,7 @@ use super::cuda::{Job, Method};
 use super::matrix::{Tables, program};
 use super::weights::Stretch;
 use fxgraph::BlockError;
-use fxgraph::cuda::{CudaError, Device, Frames, Grid, Kernel, Lane};
+use fxgraph::cuda::{CudaError, Device, Frames, Grid, Kernel, Pipeline};
 use std::sync::Arc;
 
 /// Warps per block.
@@ -58,7 +58,7 @@ impl VoltageKernels {
     /// The memory of `job` and `tables` must stay valid until the kernels have run.
     pub(super) unsafe fn launch(
         &mut self,
-        lane: &Lane<Frames>,
+        pipeline: &Pipeline<Frames>,
         job: &Job<'_>,
         tables: &Tables,
     ) -> Result<(), BlockError> {
@@ -73,7 +73,7 @@ impl VoltageKernels {
             let blocks = self.blocks * count.div_ceil(transforms.per_warp);
             let grid = Grid::new([blocks, 1, 1], 32 * WARPS);
             // SAFETY: the arguments match the kernel; the caller guarantees the memory.
-            unsafe { transforms.kernel.launch(lane.stream(), grid, &arguments) }?;
+            unsafe { transforms.kernel.launch(pipeline.stream(), grid, &arguments) }?;
         }
         Ok(())
     }

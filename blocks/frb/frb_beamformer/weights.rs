@@ -5,7 +5,7 @@ use super::gains::Gains;
 use super::sizes::Sizes;
 use crate::common::versions::Versions;
 use fxgraph::BlockError;
-use fxgraph::cuda::{CudaError, Device, Lane};
+use fxgraph::cuda::{CudaError, Device, Pipeline};
 use fxgraph::retune::Timed;
 use num_complex::Complex32;
 use std::ops::Range;
@@ -84,8 +84,8 @@ impl DeviceWeights {
     }
 
     /// See [`Versions::has_room`].
-    pub(super) fn has_room(&mut self, lane_is_idle: bool) -> bool {
-        self.words.has_room(lane_is_idle)
+    pub(super) fn has_room(&mut self, pipeline_is_idle: bool) -> bool {
+        self.words.has_room(pipeline_is_idle)
     }
 
     /// Schedules the words that `write` writes for the effective timestamp `from`.
@@ -101,8 +101,8 @@ impl DeviceWeights {
     }
 
     /// See [`Versions::send`].
-    pub(super) fn send<J>(&mut self, lane: &mut Lane<J>) -> Result<(), BlockError> {
-        self.words.send(lane)
+    pub(super) fn send<J>(&mut self, pipeline: &mut Pipeline<J>) -> Result<(), BlockError> {
+        self.words.send(pipeline)
     }
 
     /// Stretches of `spectra` of a frame that starts at `timestamp`, with spectra `step` ADC samples apart.

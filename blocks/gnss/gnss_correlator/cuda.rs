@@ -224,7 +224,7 @@ impl Cuda {
 
 impl GpuMap for Cuda {
     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
-        let GpuJob { lane, slot, header, from, to } = job;
+        let GpuJob { pipeline, slot, header, from, to } = job;
         let start = header.timestamp;
         for (from, channels) in self.changes.begin(start, self.shape.samples.frame_ticks) {
             self.channels.set(from, channels);
@@ -233,13 +233,13 @@ impl GpuMap for Cuda {
         let channels = match &mut self.table {
             Some(table) => {
                 table.host_mut(slot)?.copy_from_slice(&self.words);
-                lane.tables();
-                table.send(lane, slot, 0..self.words.len())?;
+                pipeline.tables();
+                table.send(pipeline, slot, 0..self.words.len())?;
                 table.address(slot).into()
             }
             None => Arg::Bytes(bytemuck::cast_slice(&self.words)),
         };
-        lane.work()?;
+        pipeline.work()?;
         let arguments = [
             from.into(),
             self.replicas.address().into(),
@@ -251,7 +251,7 @@ impl GpuMap for Cuda {
         // SAFETY: the arrays belong to the block and the job's slot; the frames belong to the job and have
         // the sizes that the kernel was compiled for. Jobs run one after the other, so they may share the
         // partial sums.
-        Ok(unsafe { self.kernel.launch(lane.stream(), self.grid, &arguments) }?)
+        Ok(unsafe { self.kernel.launch(pipeline.stream(), self.grid, &arguments) }?)
     }
 
     fn validity(&mut self, input: &[u32], output: &mut [u32]) {

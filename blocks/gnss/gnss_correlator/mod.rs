@@ -194,8 +194,14 @@ impl KindSpec for GnssCorrelator {
             "all satellites and epochs of a frame in one launch",
             |block, env| {
                 let channels = block.parameters.channels(&block.shape.samples)?;
-                GpuMapped::build(env, |lane| {
-                    cuda::Cuda::new(&block.parameters, block.shape, channels, env, lane.device())
+                GpuMapped::build(env, |pipeline| {
+                    cuda::Cuda::new(
+                        &block.parameters,
+                        block.shape,
+                        channels,
+                        env,
+                        pipeline.device(),
+                    )
                 })
             },
         )

@@ -64,18 +64,18 @@ impl Cuda {
 
 impl GpuMap for Cuda {
     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
-        let GpuJob { lane, slot, from, to, .. } = job;
-        lane.tables();
-        self.counts.clear(lane, slot)?;
-        lane.work()?;
+        let GpuJob { pipeline, slot, from, to, .. } = job;
+        pipeline.tables();
+        self.counts.clear(pipeline, slot)?;
+        pipeline.work()?;
         let counts = self.counts.address(slot);
         let arguments =
             [from.into(), to.into(), counts.into(), self.numbers.into(), self.scale.into()];
         // SAFETY: the arguments match the kernel; the job owns the frames, which have as many numbers as
         // the kernel converts, and no other job in flight has its slot.
-        unsafe { self.kernel.launch(lane.stream(), self.grid, &arguments) }?;
-        lane.results()?;
-        self.counts.fetch(lane, slot)
+        unsafe { self.kernel.launch(pipeline.stream(), self.grid, &arguments) }?;
+        pipeline.results()?;
+        self.counts.fetch(pipeline, slot)
     }
 
     fn complete(&mut self, slot: usize, output: &mut Header) -> Result<(), BlockError> {

@@ -156,7 +156,7 @@ impl KindSpec for Convert {
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, env| Ok(Box::new(Mapped(cpu::Cpu::new(block, env)?)))),
         Implementation::<Self>::cuda("cuda", "identical bit by bit", |block, env| {
-            GpuMapped::build(env, |lane| cuda::Cuda::new(block, env, lane.device()))
+            GpuMapped::build(env, |pipeline| cuda::Cuda::new(block, env, pipeline.device()))
         })
         .device_bytes(|_| Table::<u64>::device_bytes(2)),
     ];

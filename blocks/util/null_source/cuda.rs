@@ -2,13 +2,13 @@
 #![allow(unsafe_code)] // copies to frames that the job owns
 
 use super::{NullSource, Pattern, write_validity};
-use fxgraph::cuda::{Lane, Pinned, frame_address};
+use fxgraph::cuda::{Pinned, Pipeline, frame_address};
 use fxgraph::{Block, BlockError, Dtype, Env, FrameMut, Io, Next, PortType};
 use std::collections::{HashSet, VecDeque};
 
 /// The running block.
 pub struct Cuda {
-    lane: Lane<FrameMut>,
+    pipeline: Pipeline<FrameMut>,
     dtype: Dtype,
     pattern: Pattern,
     seed: u64,
@@ -32,12 +32,12 @@ pub struct Cuda {
 impl Cuda {
     /// Creates a source with these parameters for `port`.
     pub fn new(parameters: &NullSource, port: &PortType, env: &Env) -> Result<Self, BlockError> {
-        let lane = Lane::new(env)?;
+        let pipeline = Pipeline::new(env)?;
         let is_copied = matches!(parameters.pattern, Pattern::Counter | Pattern::Random);
         let bytes = port.frame_bytes();
         Ok(Self {
-            pinned: Pinned::new(lane.device(), if is_copied { bytes } else { 0 })?,
-            lane,
+            pinned: Pinned::new(pipeline.device(), if is_copied { bytes } else { 0 })?,
+            pipeline,
             dtype: port.dtype,
             pattern: parameters.pattern,
             seed: parameters.seed,
@@ -56,31 +56,31 @@ impl Cuda {
     /// Fills a frame that has not been filled.
     fn begin(&mut self, frame: FrameMut, address: u64) -> Result<(), BlockError> {
         self.pattern.fill(self.dtype, self.seed, self.frame - 1, self.pinned.get_mut()?);
-        self.lane.begin(frame.header().timestamp)?;
-        self.lane.hold(frame)?;
-        self.lane.work()?;
+        self.pipeline.begin(frame.header().timestamp)?;
+        self.pipeline.hold(frame)?;
+        self.pipeline.work()?;
         // SAFETY: the job owns the frame; the pinned memory has the same size, and is filled again only
         // after this job.
         unsafe {
             match self.pattern {
                 Pattern::Untouched => {}
-                Pattern::Zeros => self.lane.clear(address, self.bytes)?,
+                Pattern::Zeros => self.pipeline.clear(address, self.bytes)?,
                 Pattern::Counter | Pattern::Random => {
-                    self.lane.copy(address, self.pinned.address(), self.bytes)?;
+                    self.pipeline.copy(address, self.pinned.address(), self.bytes)?;
                 }
             }
         }
         self.filled.insert(address);
-        self.lane.submit()
+        self.pipeline.submit()
     }
 }
 
 impl Block for Cuda {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let output = &mut io.outputs[0];
-        self.ready.extend(self.lane.done()?);
+        self.ready.extend(self.pipeline.done()?);
         // Frames stay in order: no frame overtakes one that is being filled.
-        if !self.lane.is_idle() {
+        if !self.pipeline.is_idle() {
             return Ok(Next::Wait);
         }
         let is_over = io.stopping || self.frame == self.frames;
@@ -92,7 +92,7 @@ impl Block for Cuda {
             write_validity(validity, self.frame, self.full, self.missing_every);
             self.timestamp = self.timestamp.wrapping_add(self.step);
             self.frame += 1;
-            let address = frame_address(&frame, self.lane.device())?;
+            let address = frame_address(&frame, self.pipeline.device())?;
             if self.filled.contains(&address) {
                 self.ready.push_back(frame);
             } else {

@@ -29,11 +29,11 @@ impl Cuda {
 
 impl GpuMap for Cuda {
     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
-        job.lane.work()?;
+        job.pipeline.work()?;
         let arguments = [job.from.into(), job.to.into()];
         // SAFETY: the arguments match the kernel; the job owns both frames, whose sizes the kernel was
         // compiled for.
-        Ok(unsafe { self.kernel.launch(job.lane.stream(), self.grid, &arguments) }?)
+        Ok(unsafe { self.kernel.launch(job.pipeline.stream(), self.grid, &arguments) }?)
     }
 
     fn validity(&mut self, input: &[u32], output: &mut [u32]) {

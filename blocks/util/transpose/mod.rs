@@ -140,7 +140,9 @@ impl KindSpec for Transpose {
             "cuda",
             "tiled, at the bandwidth of the memory",
             |block, env| {
-                GpuMapped::build(env, |lane| cuda::Cuda::new(block.shape.clone(), lane.device()))
+                GpuMapped::build(env, |pipeline| {
+                    cuda::Cuda::new(block.shape.clone(), pipeline.device())
+                })
             },
         )
         .check(|block, _| Vec::from_iter(block.shape.refusal(&block.ports.inputs[0])))

@@ -5,7 +5,7 @@ use super::AntennaStack;
 use super::matching::{Heaps, Matching};
 use crate::common::flagged_antennas::Flagging;
 use crate::common::gpu::{self, Table};
-use fxgraph::cuda::{Grid, Kernel, Lane, Tunable, frame_address};
+use fxgraph::cuda::{Grid, Kernel, Pipeline, Tunable, frame_address};
 use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Io, Next, Ports};
 
@@ -21,7 +21,7 @@ pub struct Cuda {
     flagging: Flagging,
     antennas: usize,
     /// CUDA pipeline. Its jobs own the output frame, and the input frames until the kernel has read them.
-    lane: Lane<FrameMut>,
+    pipeline: Pipeline<FrameMut>,
     kernel: Kernel,
     grid: Grid,
     /// Source address of each antenna's part of each heap, `[heap][antenna]`; 0 for zeros.
@@ -57,8 +57,8 @@ impl Cuda {
         flagging: Flagging,
         env: &Env,
     ) -> Result<Self, BlockError> {
-        let lane = Lane::new(env)?;
-        let device = lane.device();
+        let pipeline = Pipeline::new(env)?;
+        let device = pipeline.device();
         let antennas = ports.inputs.len();
         let pieces = heaps.count * antennas;
         let tunable = tunable(&heaps);
@@ -75,18 +75,18 @@ impl Cuda {
             kernel,
             grid: Grid::new([piece_blocks * pieces, 1, 1], threads),
             sources: Table::new(device, pieces)?,
-            lane,
+            pipeline,
         })
     }
 
     fn begin(&mut self, time: u64, mut output: FrameMut) -> Result<(), BlockError> {
-        let slot = self.lane.begin(time)?;
+        let slot = self.pipeline.begin(time)?;
         let header = output.header_mut();
         header.timestamp = time;
         let sources = self.sources.host_mut(slot)?;
         self.flagging.begin(time);
         for (antenna, input) in self.matching.take(time, &self.flagging).enumerate() {
-            let address = input.as_ref().map(|input| self.lane.read(input)).transpose()?;
+            let address = input.as_ref().map(|input| self.pipeline.read(input)).transpose()?;
             for heap in 0..self.heaps.count {
                 let unit = heap * self.antennas + antenna;
                 let taken = self.heaps.taken_units;
@@ -103,32 +103,32 @@ impl Cuda {
                 sources[unit] = from.map_or(0, |from| from + self.heaps.begin(heap) as u64);
             }
         }
-        let to = frame_address(&output, self.lane.device())?;
-        self.lane.hold(output)?;
-        self.lane.tables();
-        self.sources.send(&mut self.lane, slot, 0..self.heaps.count * self.antennas)?;
-        self.lane.work()?;
+        let to = frame_address(&output, self.pipeline.device())?;
+        self.pipeline.hold(output)?;
+        self.pipeline.tables();
+        self.sources.send(&mut self.pipeline, slot, 0..self.heaps.count * self.antennas)?;
+        self.pipeline.work()?;
         let arguments = [self.sources.address(slot).into(), to.into()];
         // SAFETY: the array belongs to the slot of the job, and the frames to the job; the kernel was compiled
         // for their sizes.
-        unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
-        self.lane.submit()
+        unsafe { self.kernel.launch(self.pipeline.stream(), self.grid, &arguments) }?;
+        self.pipeline.submit()
     }
 }
 
 impl Block for Cuda {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.outputs[0].has_room()
-            && let Some(output) = self.lane.done()?
+            && let Some(output) = self.pipeline.done()?
         {
             io.outputs[0].push(output);
         }
-        if !self.lane.has_room() {
+        if !self.pipeline.has_room() {
             return Ok(Next::Wait);
         }
         let time = match self.matching.ready(io) {
             Ok(time) => time,
-            Err(Next::Finished) if !self.lane.is_idle() => return Ok(Next::Wait),
+            Err(Next::Finished) if !self.pipeline.is_idle() => return Ok(Next::Wait),
             Err(next) => return Ok(next),
         };
         let Some(output) = io.outputs[0].take() else { return Ok(Next::Wait) };

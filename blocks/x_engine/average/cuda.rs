@@ -6,7 +6,7 @@ use super::groups::{Groups, Taken};
 use super::shape::{BASELINE, CHANNEL, PRODUCT, ROW, SPECTRUM, Shape};
 use crate::common::gpu::{Table, numbers};
 use fxgraph::cuda::{
-    DeviceArray, Grid, Kernel, Lane, Needs, Program, ProgramSource, Source, frame_address,
+    DeviceArray, Grid, Kernel, Needs, Pipeline, Program, ProgramSource, Source, frame_address,
 };
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next, Refusal};
@@ -62,7 +62,7 @@ enum Job {
 /// The running block. A job adds the dumps of a frame that belong to one output frame, or outputs a frame.
 pub(super) struct Cuda {
     /// First field, so that its drop waits for the GPU before the other fields are dropped.
-    lane: Lane<Job>,
+    pipeline: Pipeline<Job>,
     shape: Arc<Shape>,
     groups: Groups,
     /// Current frame, and its next dump.
@@ -80,8 +80,8 @@ pub(super) struct Cuda {
 
 impl Cuda {
     pub(super) fn new(shape: &Arc<Shape>, env: &Env) -> Result<Self, BlockError> {
-        let lane = Lane::new(env)?;
-        let device = lane.device();
+        let pipeline = Pipeline::new(env)?;
+        let device = pipeline.device();
         let Shape { input, input_units, units, .. } = &**shape;
         let divides = shape.values == Values::Mean;
         let defines = numbers([
@@ -118,24 +118,24 @@ impl Cuda {
             valid: Table::new(device, shape.units_in())?,
             counts: Table::new(device, shape.units_out())?,
             shape: Arc::clone(shape),
-            lane,
+            pipeline,
         })
     }
 
     /// Queues the sums of dumps of a frame.
     fn add(&mut self, frame: &Arc<Frame>, taken: &Taken) -> Result<(), BlockError> {
-        let values = frame_address(frame, self.lane.device())?;
-        let slot = self.lane.begin(frame.header().timestamp)?;
-        self.lane.hold(Job::Add { _frame: Arc::clone(frame) })?;
+        let values = frame_address(frame, self.pipeline.device())?;
+        let slot = self.pipeline.begin(frame.header().timestamp)?;
+        self.pipeline.hold(Job::Add { _frame: Arc::clone(frame) })?;
         let validity = &frame.header().validity;
         let mut valid = 0;
         if validity.contains(&0) {
             self.valid.host_mut(slot)?.copy_from_slice(validity);
-            self.lane.tables();
-            self.valid.send(&mut self.lane, slot, 0..validity.len())?;
+            self.pipeline.tables();
+            self.valid.send(&mut self.pipeline, slot, 0..validity.len())?;
             valid = self.valid.address(slot);
         }
-        self.lane.work()?;
+        self.pipeline.work()?;
         let Taken { dumps, place } = taken;
         let of_average = self.shape.dumps;
         let averages = (place + dumps.len()).div_ceil(of_average) - place / of_average;
@@ -151,21 +151,21 @@ impl Cuda {
         ];
         // SAFETY: the arguments match the kernel, which was compiled for these sizes; the job owns the frame, and no
         // other job in flight uses its slot.
-        unsafe { self.add.launch(self.lane.stream(), grid, &arguments) }?;
-        self.lane.submit()
+        unsafe { self.add.launch(self.pipeline.stream(), grid, &arguments) }?;
+        self.pipeline.submit()
     }
 
     /// Queues the output frame. Returns `false` if there is no free output frame.
     fn output(&mut self, io: &mut Io<'_>) -> Result<bool, BlockError> {
         let Some(mut frame) = io.outputs[0].take() else { return Ok(false) };
         self.groups.end(frame.header_mut());
-        let values = frame_address(&frame, self.lane.device())?;
-        let slot = self.lane.begin(frame.header().timestamp)?;
+        let values = frame_address(&frame, self.pipeline.device())?;
+        let slot = self.pipeline.begin(frame.header().timestamp)?;
         self.counts.host_mut(slot)?.copy_from_slice(&frame.header().validity);
-        self.lane.hold(Job::Output { frame })?;
-        self.lane.tables();
-        self.counts.send(&mut self.lane, slot, 0..self.shape.units_out())?;
-        self.lane.work()?;
+        self.pipeline.hold(Job::Output { frame })?;
+        self.pipeline.tables();
+        self.counts.send(&mut self.pipeline, slot, 0..self.shape.units_out())?;
+        self.pipeline.work()?;
         let averages = self.shape.spectra_out();
         let grid = Grid::new([blocks(&self.shape, averages), 1, 1], THREADS);
         let arguments = [
@@ -175,20 +175,20 @@ impl Cuda {
             (averages as i64).into(),
         ];
         // SAFETY: as above.
-        unsafe { self.output.launch(self.lane.stream(), grid, &arguments) }?;
-        self.lane.submit()?;
+        unsafe { self.output.launch(self.pipeline.stream(), grid, &arguments) }?;
+        self.pipeline.submit()?;
         Ok(true)
     }
 
     fn step(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.outputs[0].has_room()
-            && let Some(job) = self.lane.done()?
+            && let Some(job) = self.pipeline.done()?
         {
             if let Job::Output { frame } = job {
                 io.outputs[0].push(frame);
             }
         }
-        if !self.lane.has_room() {
+        if !self.pipeline.has_room() {
             return Ok(Next::Wait);
         }
         let next = |is_queued| if is_queued { Next::Again } else { Next::Wait };
@@ -212,7 +212,7 @@ impl Cuda {
         if self.groups.has_data() {
             return self.output(io).map(next);
         }
-        Ok(if self.lane.is_idle() { Next::Finished } else { Next::Wait })
+        Ok(if self.pipeline.is_idle() { Next::Finished } else { Next::Wait })
     }
 }
 

@@ -226,7 +226,7 @@ impl Cuda {
 
 impl GpuMap for Cuda {
     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
-        let GpuJob { lane, slot, header, from, to } = job;
+        let GpuJob { pipeline, slot, header, from, to } = job;
         let timestamp = header.timestamp;
         let samples = self.shape.heaps as u64 * self.shape.samples_per_heap();
         for (from, weights) in self.changes.begin(timestamp, samples) {
@@ -234,12 +234,12 @@ impl GpuMap for Cuda {
         }
         self.weights.advance(timestamp);
         self.describe_heaps(header, slot)?;
-        lane.tables();
-        self.heaps.send(lane, slot, 0..self.heaps.slot_len())?;
-        self.clamped.clear(lane, slot)?;
-        self.squares.clear(lane, slot)?;
-        self.weights.send(lane)?;
-        lane.work()?;
+        pipeline.tables();
+        self.heaps.send(pipeline, slot, 0..self.heaps.slot_len())?;
+        self.clamped.clear(pipeline, slot)?;
+        self.squares.clear(pipeline, slot)?;
+        self.weights.send(pipeline)?;
+        pipeline.work()?;
         let Stacked { heaps, spectra, samples_per_spectrum, .. } = self.shape;
         let spectra = heaps * spectra;
         let mut done = 0;
@@ -248,7 +248,7 @@ impl GpuMap for Cuda {
             let t = timestamp + done as u64 * samples_per_spectrum;
             let end = done + self.weights.run(t, samples_per_spectrum, spectra - done);
             self.kernels.launch(&Launch {
-                stream: lane.stream(),
+                stream: pipeline.stream(),
                 from,
                 to,
                 weights: self.weights.address(t),
@@ -260,9 +260,9 @@ impl GpuMap for Cuda {
             })?;
             done = end;
         }
-        lane.results()?;
-        self.clamped.fetch(lane, slot)?;
-        self.squares.fetch(lane, slot)
+        pipeline.results()?;
+        self.clamped.fetch(pipeline, slot)?;
+        self.squares.fetch(pipeline, slot)
     }
 
     fn validity(&mut self, input: &[u32], output: &mut [u32]) {

@@ -434,9 +434,9 @@ fn gpu_block(
 ) -> Result<Box<dyn Block>, BlockError> {
     let Configured { parameters, shape, .. } = block;
     let (weights, first) = (weights(block), first_channel(block));
-    GpuMapped::build(env, |lane| {
+    GpuMapped::build(env, |pipeline| {
         let counts = Counts::new(block, env);
-        Cuda::new(parameters, *shape, &weights, first, form, (counts, lane.device()))
+        Cuda::new(parameters, *shape, &weights, first, form, (counts, pipeline.device()))
     })
 }
 

@@ -6,7 +6,7 @@ use super::products::Form;
 use super::sums::Sums;
 use crate::common::stacked::Stacked;
 use crate::common::units::Units;
-use fxgraph::cuda::{Device, IN_FLIGHT, Lane, Pinned, frame_address};
+use fxgraph::cuda::{Device, IN_FLIGHT, Pinned, Pipeline, frame_address};
 use fxgraph::{Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next};
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) struct Cuda {
     dumps: Dumps,
     /// Current frame, and its next heap.
     frame: Option<(Arc<Frame>, usize)>,
-    lane: Lane<Job>,
+    pipeline: Pipeline<Job>,
     tables: Vec<Tables>,
     sums: Sums,
 }
@@ -69,14 +69,14 @@ impl Cuda {
         form: fn(Dtype, (usize, usize)) -> Form,
         env: &Env,
     ) -> Result<Self, BlockError> {
-        let lane = Lane::new(env)?;
-        let device = lane.device();
+        let pipeline = Pipeline::new(env)?;
+        let device = pipeline.device();
         let form = form(shape.dtype, device.properties().capability);
         tracing::info!(block = env.name, ?form, "dumps of {spectra_per_dump} spectra");
         let sums = Sums::new(device, form, shape, spectra_per_dump)?;
         let tables =
             (0..IN_FLIGHT).map(|_| Tables::new(device, &shape)).collect::<Result<_, _>>()?;
-        Ok(Self { shape, dumps, frame: None, tables, sums, lane })
+        Ok(Self { shape, dumps, frame: None, tables, sums, pipeline })
     }
 
     /// Queues the next heaps of the current frame, at most to the end of a dump.
@@ -95,10 +95,10 @@ impl Cuda {
         if valid.iter().all(|&v| v == 0) {
             return Ok(());
         }
-        let payload = frame_address(frame, self.lane.device())?;
-        let slot = self.lane.begin(frame.header().timestamp)?;
-        self.lane.hold(Job::Add { _frame: Arc::clone(frame) })?;
-        self.lane.work()?;
+        let payload = frame_address(frame, self.pipeline.device())?;
+        let slot = self.pipeline.begin(frame.header().timestamp)?;
+        self.pipeline.hold(Job::Add { _frame: Arc::clone(frame) })?;
+        self.pipeline.work()?;
         let table = if valid.contains(&0) {
             let table = &mut self.tables[slot].valid;
             table.get_mut()?[..valid.len()].copy_from_slice(valid);
@@ -107,8 +107,8 @@ impl Cuda {
             None
         };
         // SAFETY: the job owns the frame.
-        unsafe { self.sums.add(&mut self.lane, payload, heaps, table) }?;
-        self.lane.submit()
+        unsafe { self.sums.add(&mut self.pipeline, payload, heaps, table) }?;
+        self.pipeline.submit()
     }
 
     /// Queues the output of the dump. Returns `false` if there is no free output frame.
@@ -116,8 +116,8 @@ impl Cuda {
         let Some(mut output) = io.outputs[0].take() else { return Ok(false) };
         self.dumps.put_out(output.header_mut());
         let header = output.header();
-        let payload = frame_address(&output, self.lane.device())?;
-        let slot = self.lane.begin(header.timestamp)?;
+        let payload = frame_address(&output, self.pipeline.device())?;
+        let slot = self.pipeline.begin(header.timestamp)?;
         let Tables { missing, saturated, .. } = &mut self.tables[slot];
         let some_missing = header.validity.contains(&0);
         if some_missing {
@@ -125,24 +125,24 @@ impl Cuda {
             flags.for_each(|(flag, count)| *flag = u8::from(*count == 0));
         }
         let missing = some_missing.then_some(missing);
-        self.lane.hold(Job::PutOut { output, slot })?;
-        self.lane.work()?;
+        self.pipeline.hold(Job::PutOut { output, slot })?;
+        self.pipeline.work()?;
         // SAFETY: the job owns the frame.
-        unsafe { self.sums.put_out(&mut self.lane, payload, missing, saturated) }?;
-        self.lane.submit()?;
+        unsafe { self.sums.put_out(&mut self.pipeline, payload, missing, saturated) }?;
+        self.pipeline.submit()?;
         Ok(true)
     }
 
     fn step(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.outputs[0].has_room()
-            && let Some(job) = self.lane.done()?
+            && let Some(job) = self.pipeline.done()?
         {
             if let Job::PutOut { output, slot } = job {
                 self.dumps.saturated(self.tables[slot].saturated.get()?[0]);
                 io.outputs[0].push(output);
             }
         }
-        if !self.lane.has_room() {
+        if !self.pipeline.has_room() {
             return Ok(Next::Wait);
         }
         let next = |queued| if queued { Next::Again } else { Next::Wait };
@@ -160,7 +160,7 @@ impl Cuda {
         if self.dumps.worth_having() {
             return self.put_out(io).map(next);
         }
-        Ok(if self.lane.is_idle() { Next::Finished } else { Next::Wait })
+        Ok(if self.pipeline.is_idle() { Next::Finished } else { Next::Wait })
     }
 }
 

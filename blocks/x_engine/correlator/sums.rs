@@ -8,7 +8,7 @@ use super::wide_sums::Whole;
 use crate::common::gpu;
 use crate::common::stacked::Stacked;
 use crate::common::units::Units;
-use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Pinned};
+use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Pinned, Pipeline};
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, BlockError, Dtype, Refusal};
 use std::ops::Range;
@@ -172,14 +172,14 @@ impl Sums {
     /// `payload` must not change until the job is done.
     pub(super) unsafe fn add<J>(
         &mut self,
-        lane: &mut Lane<J>,
+        pipeline: &mut Pipeline<J>,
         payload: u64,
         heaps: Range<usize>,
         valid: Option<&mut Pinned<u32>>,
     ) -> Result<(), BlockError> {
         let some_missing = valid.is_some();
         if let Some(valid) = valid {
-            lane.send(valid, &self.valid, 0..heaps.len() * self.shape.antennas)?;
+            pipeline.send(valid, &self.valid, 0..heaps.len() * self.shape.antennas)?;
         }
         let of_frame = Rows::of_frame(self.products.form(), &self.shape, payload);
         let in_place = of_frame.filter(|_| !some_missing);
@@ -187,7 +187,7 @@ impl Sums {
             let visibilities = self.visibilities.address();
             let real_parts = match &mut self.numbers {
                 Numbers::Integers(whole) => {
-                    whole.make_room(lane, visibilities, piece.samples)?;
+                    whole.make_room(pipeline, visibilities, piece.samples)?;
                     whole.real_parts()
                 }
                 Numbers::Floats(_) => 0,
@@ -199,12 +199,12 @@ impl Sums {
                 let first = self.valid.address() + ((piece.heap - heaps.start) * row) as u64;
                 let table = if some_missing { first } else { 0 };
                 // SAFETY: guaranteed by the caller.
-                let rows = unsafe { self.join(lane, payload, &piece, table) }?;
+                let rows = unsafe { self.join(pipeline, payload, &piece, table) }?;
                 (rows, 0..piece.samples.div_ceil(stage_samples(&self.shape)))
             };
             // SAFETY: the arrays belong to `self`; the caller guarantees the rows in the frame.
             unsafe {
-                self.products.launch(lane.stream(), &rows, stages, visibilities, real_parts)
+                self.products.launch(pipeline.stream(), &rows, stages, visibilities, real_parts)
             }?;
         }
         Ok(())
@@ -216,7 +216,7 @@ impl Sums {
     /// As for [`add`](Self::add).
     unsafe fn join<J>(
         &mut self,
-        lane: &Lane<J>,
+        pipeline: &Pipeline<J>,
         payload: u64,
         piece: &Piece,
         valid: u64,
@@ -240,7 +240,7 @@ impl Sums {
             int(stages).into(),
         ];
         // SAFETY: the arguments match the kernel; it writes only the stages of the piece, which fit in `joined`.
-        unsafe { self.rows.launch(lane.stream(), grid, &arguments) }?;
+        unsafe { self.rows.launch(pipeline.stream(), grid, &arguments) }?;
         Ok(Rows::joined(&self.shape, to, stages))
     }
 
@@ -252,7 +252,7 @@ impl Sums {
     /// `payload` must stay valid until the job is done.
     pub(super) unsafe fn put_out<J>(
         &mut self,
-        lane: &mut Lane<J>,
+        pipeline: &mut Pipeline<J>,
         payload: u64,
         missing: Option<&mut Pinned<u8>>,
         saturated: &mut Pinned<u64>,
@@ -260,7 +260,7 @@ impl Sums {
         let visibilities = self.visibilities.address();
         let mut dump = Dump { visibilities, payload, missing_baselines: 0, missing_products: 0 };
         if let Some(missing) = missing {
-            lane.send(missing, &self.missing, 0..self.missing.len())?;
+            pipeline.send(missing, &self.missing, 0..self.missing.len())?;
             match self.shape.units {
                 Units::Heap => dump.missing_baselines = self.missing.address(),
                 Units::Channel => dump.missing_products = self.missing.address(),
@@ -270,7 +270,7 @@ impl Sums {
         // kernels expect; the caller guarantees the frame.
         unsafe {
             match &mut self.numbers {
-                Numbers::Integers(whole) => whole.put_out(lane, &dump, saturated)?,
+                Numbers::Integers(whole) => whole.put_out(pipeline, &dump, saturated)?,
                 Numbers::Floats(kernel) => {
                     let arguments = [
                         dump.visibilities.into(),
@@ -281,7 +281,7 @@ impl Sums {
                         (self.shape.baselines() as i32).into(),
                         (self.shape.channels as i32).into(),
                     ];
-                    kernel.launch(lane.stream(), dump_grid(&self.shape), &arguments)?;
+                    kernel.launch(pipeline.stream(), dump_grid(&self.shape), &arguments)?;
                 }
             }
         }

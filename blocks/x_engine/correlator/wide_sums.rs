@@ -6,7 +6,7 @@ use super::sum_bound::{Bound, SAMPLES_IN_32_BITS};
 use super::sums::{Dump, THREADS, dump_grid, sizes};
 use crate::common::stacked::Stacked;
 use fxgraph::BlockError;
-use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Pinned, Program};
+use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Pinned, Pipeline, Program};
 use std::sync::Arc;
 
 /// Number of words of the kernels' `State`.
@@ -78,7 +78,7 @@ impl Whole {
     /// that check them and move them to the 64-bit sums if they are too large.
     pub(super) fn make_room<J>(
         &mut self,
-        lane: &Lane<J>,
+        pipeline: &Pipeline<J>,
         visibilities: u64,
         samples: usize,
     ) -> Result<(), BlockError> {
@@ -100,9 +100,9 @@ impl Whole {
         // SAFETY: the arguments match the kernels; the arrays belong to `self` and have the lengths that the
         // kernels expect; `visibilities` belongs to the `Sums` that own `self`.
         unsafe {
-            self.watch.launch(lane.stream(), rows, &watched)?;
-            self.widen.launch(lane.stream(), grid, &widened)?;
-            self.settle.launch(lane.stream(), one, &settled)?;
+            self.watch.launch(pipeline.stream(), rows, &watched)?;
+            self.widen.launch(pipeline.stream(), grid, &widened)?;
+            self.settle.launch(pipeline.stream(), one, &settled)?;
         }
         Ok(())
     }
@@ -114,7 +114,7 @@ impl Whole {
     /// The addresses of `dump` must stay valid until the job is done.
     pub(super) unsafe fn put_out<J>(
         &mut self,
-        lane: &mut Lane<J>,
+        pipeline: &mut Pipeline<J>,
         dump: &Dump,
         saturated: &mut Pinned<u64>,
     ) -> Result<(), BlockError> {
@@ -132,12 +132,12 @@ impl Whole {
             (self.shape.baselines() as i32).into(),
             (self.shape.channels as i32).into(),
         ];
-        lane.zero(&self.saturated)?;
+        pipeline.zero(&self.saturated)?;
         // SAFETY: the arguments match the kernel; the arrays belong to `self` and have the lengths that the kernel
         // expects; the caller guarantees the addresses of `dump`.
-        unsafe { self.dump.launch(lane.stream(), dump_grid(&self.shape), &arguments) }?;
-        lane.zero(&self.real_parts)?;
-        lane.zero(&self.state)?;
-        lane.fetch(&self.saturated, saturated)
+        unsafe { self.dump.launch(pipeline.stream(), dump_grid(&self.shape), &arguments) }?;
+        pipeline.zero(&self.real_parts)?;
+        pipeline.zero(&self.state)?;
+        pipeline.fetch(&self.saturated, saturated)
     }
 }

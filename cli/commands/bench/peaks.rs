@@ -4,7 +4,7 @@ use super::measure::Measured;
 use super::state;
 use crate::units;
 use fxgraph::DeviceName;
-use fxgraph::cuda::{Arg, Device, DeviceArray, Grid, Lane};
+use fxgraph::cuda::{Arg, Device, DeviceArray, Grid, Pipeline};
 use fxgraph::{BlockError, Env};
 use fxgraph_blocks::common::gpu;
 use serde_json::{Value, json};
@@ -104,20 +104,20 @@ fn median(mut once: impl FnMut() -> f64) -> f64 {
 /// Median GPU time of the work that `queue` submits, measured with CUDA events.
 fn device_seconds(
     device: &Arc<Device>,
-    mut queue: impl FnMut(&Lane<()>) -> Result<(), BlockError>,
+    mut queue: impl FnMut(&Pipeline<()>) -> Result<(), BlockError>,
 ) -> Result<f64, BlockError> {
     let env = Env { device: Some(Arc::clone(device) as _), ..Env::detached("bench") };
-    let mut lane = Lane::new(&env)?;
+    let mut pipeline = Pipeline::new(&env)?;
     let nanoseconds = env.counters.device_nanoseconds().clone();
     let mut all = Vec::new();
     for _ in 0..ROUNDS {
         let before = nanoseconds.get();
-        lane.begin(0)?;
-        lane.hold(())?;
-        lane.work()?;
-        queue(&lane)?;
-        lane.submit()?;
-        while lane.done()?.is_none() {
+        pipeline.begin(0)?;
+        pipeline.hold(())?;
+        pipeline.work()?;
+        queue(&pipeline)?;
+        pipeline.submit()?;
+        while pipeline.done()?.is_none() {
             std::thread::sleep(Duration::from_micros(200));
         }
         all.push((nanoseconds.get() - before) as f64 * 1e-9);
@@ -129,11 +129,11 @@ fn device_seconds(
 fn copy_seconds(device: &Arc<Device>) -> Result<f64, BlockError> {
     let from = DeviceArray::<u8>::zeros(device, GPU_COPY_BYTES)?;
     let to = DeviceArray::<u8>::new(device, GPU_COPY_BYTES)?;
-    device_seconds(device, |lane| {
+    device_seconds(device, |pipeline| {
         // SAFETY: both arrays are as long as the copy and outlive the job.
         #[allow(unsafe_code, reason = "a copy between addresses")]
         unsafe {
-            lane.copy(to.address(), from.address(), GPU_COPY_BYTES)
+            pipeline.copy(to.address(), from.address(), GPU_COPY_BYTES)
         }
     })
 }
@@ -150,12 +150,12 @@ fn matrix_operations_per_second(device: &Arc<Device>) -> Result<f64, BlockError>
     let blocks = device.properties().multiprocessors * kernel.blocks_per_multiprocessor(THREADS)?;
     let sums = DeviceArray::<i32>::new(device, blocks * THREADS)?;
     let arguments = [Arg::from(sums.address()), REPEATS.into()];
-    let seconds = device_seconds(device, |lane| {
+    let seconds = device_seconds(device, |pipeline| {
         let grid = Grid::new([blocks, 1, 1], THREADS);
         // SAFETY: the kernel takes an address and a count, and writes a number for each thread.
         #[allow(unsafe_code, reason = "a launch")]
         unsafe {
-            kernel.launch(lane.stream(), grid, &arguments)?;
+            kernel.launch(pipeline.stream(), grid, &arguments)?;
         }
         Ok(())
     })?;

@@ -24,7 +24,7 @@ pub struct Env {
     /// Events that the block reports itself.
     pub events: BlockEvents,
     /// The GPU of the block, for implementations for a GPU: an `Arc<fxgraph::cuda::Device>`, the argument of
-    /// `fxgraph::cuda::Lane::new`.
+    /// `fxgraph::cuda::Pipeline::new`.
     pub device: Option<Arc<dyn Any + Send + Sync>>,
     /// Wakes the block from any thread: sockets, devices, helper threads.
     pub wake: Waker,

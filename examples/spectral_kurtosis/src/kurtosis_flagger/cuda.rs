@@ -2,7 +2,7 @@
 
 use super::cpu::{Counts, limit};
 use super::{KurtosisFlagger, Shape};
-use fxgraph::cuda::{Grid, Kernel, Lane, Needs, Program, ProgramSource, Source, frame_address};
+use fxgraph::cuda::{Grid, Kernel, Pipeline, Needs, Program, ProgramSource, Source, frame_address};
 use fxgraph::retune::{Change, Changes};
 use fxgraph::{Block, BlockError, Configured, Env, Frame, FrameMut, Io, Next};
 use fxgraph_blocks::common::gpu::{Table, numbers};
@@ -28,7 +28,7 @@ pub struct Flagger {
     shape: Shape,
     samples_per_frame: u64,
     full: u32,
-    lane: Lane<Job>,
+    pipeline: Pipeline<Job>,
     kernel: Kernel,
     /// Number of flagged channels in the frame of each job.
     flagged: Table<u64>,
@@ -45,8 +45,8 @@ struct Job {
 impl Flagger {
     pub fn new(block: &Configured<KurtosisFlagger>, env: &Env) -> Result<Self, BlockError> {
         let (shape, input) = (block.shape, &block.ports.inputs[0]);
-        let lane = Lane::new(env)?;
-        let device = lane.device();
+        let pipeline = Pipeline::new(env)?;
+        let device = pipeline.device();
         let defines = numbers([("SPECTRA", shape.spectra), ("CHANNELS", shape.channels)]);
         let kernel =
             Program::compile(&PROGRAMS[0], device, defines)?.kernel("kurtosis_flagger", 0)?;
@@ -57,7 +57,7 @@ impl Flagger {
             samples_per_frame: input.clock.samples_per_frame,
             full: input.validity.full,
             flagged: Table::new(device, 1)?,
-            lane,
+            pipeline,
             kernel,
             counts: Counts::new(&env.counters),
         })
@@ -88,14 +88,14 @@ impl Flagger {
         header.continue_from(from);
         header.validity.copy_from_slice(&from.validity);
 
-        let slot = self.lane.begin(from.timestamp)?;
-        let read = self.lane.read(input)?;
-        let device = self.lane.device();
+        let slot = self.pipeline.begin(from.timestamp)?;
+        let read = self.pipeline.read(input)?;
+        let device = self.pipeline.device();
         let written = [frame_address(&output, device)?, frame_address(&kurtosis, device)?];
-        self.lane.hold(Job { output, kurtosis, slot })?;
-        self.lane.tables();
-        self.flagged.clear(&mut self.lane, slot)?;
-        self.lane.work()?;
+        self.pipeline.hold(Job { output, kurtosis, slot })?;
+        self.pipeline.tables();
+        self.flagged.clear(&mut self.pipeline, slot)?;
+        self.pipeline.work()?;
         let arguments = [
             read.into(),
             written[0].into(),
@@ -109,26 +109,26 @@ impl Flagger {
             Grid { blocks: [channels.div_ceil(COLUMNS), pols, 1], threads: [COLUMNS, ROWS, 1] };
         // SAFETY: these are the kernel's arguments; the CUDA pipeline and the job own the frames, which have the sizes
         // that the kernel was compiled for, and no other job in flight has the slot.
-        unsafe { self.kernel.launch(self.lane.stream(), grid, &arguments) }?;
-        self.lane.results()?;
-        self.flagged.fetch(&mut self.lane, slot)?;
-        self.lane.submit()
+        unsafe { self.kernel.launch(self.pipeline.stream(), grid, &arguments) }?;
+        self.pipeline.results()?;
+        self.flagged.fetch(&mut self.pipeline, slot)?;
+        self.pipeline.submit()
     }
 }
 
 impl Block for Flagger {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.outputs.iter().all(fxgraph::Output::has_room)
-            && let Some(Job { output, kurtosis, slot }) = self.lane.done()?
+            && let Some(Job { output, kurtosis, slot }) = self.pipeline.done()?
         {
             self.counts.flagged.add(self.flagged.host(slot)?[0]);
             io.outputs[0].push(output);
             io.outputs[1].push(kurtosis);
         }
-        if io.inputs[0].ended() && self.lane.is_idle() {
+        if io.inputs[0].ended() && self.pipeline.is_idle() {
             return Ok(Next::Finished);
         }
-        if !self.lane.has_room() || io.inputs[0].peek().is_none() {
+        if !self.pipeline.has_room() || io.inputs[0].peek().is_none() {
             return Ok(Next::Wait);
         }
         let Some(output) = io.outputs[0].take() else { return Ok(Next::Wait) };

@@ -29,7 +29,7 @@ pub const IN_FLIGHT: usize = 3;
 /// Progress of the device in the jobs of a CUDA pipeline, checked before the host accesses pinned memory.
 pub(super) struct Progress {
     /// Number of the CUDA pipeline in this process, from 1.
-    lane: u64,
+    pipeline: u64,
     /// Number up to which all jobs have finished.
     over: AtomicU64,
 }
@@ -37,8 +37,8 @@ pub(super) struct Progress {
 impl Progress {
     fn new() -> Arc<Self> {
         static LANES: AtomicU64 = AtomicU64::new(0);
-        let lane = LANES.fetch_add(1, Ordering::Relaxed) + 1;
-        Arc::new(Self { lane, over: AtomicU64::new(0) })
+        let pipeline = LANES.fetch_add(1, Ordering::Relaxed) + 1;
+        Arc::new(Self { pipeline, over: AtomicU64::new(0) })
     }
 
     /// Whether job `number` has finished.
@@ -95,7 +95,7 @@ struct Queued<J> {
 /// a few microseconds. Therefore copies that use only memory of the slot run on the upload stream before the kernels
 /// ([`tables`](Self::tables)) and on the download stream after them ([`results`](Self::results)), while kernels of
 /// other jobs run.
-pub struct Lane<J, D: Driver = Cuda> {
+pub struct Pipeline<J, D: Driver = Cuda> {
     driver: D,
     jobs: VecDeque<Queued<J>>,
     open: Option<Open<J>>,
@@ -112,7 +112,7 @@ pub struct Lane<J, D: Driver = Cuda> {
     device_jobs: DeviceJobs,
 }
 
-impl<J> Lane<J> {
+impl<J> Pipeline<J> {
     /// Creates the CUDA pipeline of the block of `env`, on its device.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl<J> Lane<J> {
     }
 }
 
-impl<J, D: Driver> Lane<J, D> {
+impl<J, D: Driver> Pipeline<J, D> {
     pub(super) fn with_driver(driver: D, env: &Env) -> Self {
         Self {
             driver,
@@ -421,7 +421,8 @@ impl<J, D: Driver> Lane<J, D> {
     }
 
     fn keep_memory<M: Any + Send + Sync>(&mut self, memory: &Shared<M>) {
-        if memory.kept_by.swap(self.progress.lane, Ordering::Relaxed) != self.progress.lane {
+        if memory.kept_by.swap(self.progress.pipeline, Ordering::Relaxed) != self.progress.pipeline
+        {
             let is_same = |kept: &Arc<dyn Any + Send + Sync>| {
                 std::ptr::addr_eq(Arc::as_ptr(kept), Arc::as_ptr(&memory.memory))
             };
@@ -471,7 +472,7 @@ impl<J, D: Driver> Lane<J, D> {
     }
 }
 
-impl<J, D: Driver> Drop for Lane<J, D> {
+impl<J, D: Driver> Drop for Pipeline<J, D> {
     fn drop(&mut self) {
         // This wait is only at the end of a run: kernels may still use the jobs' frames and the kept memory.
         if self.driver.bind().is_ok() {
@@ -481,5 +482,5 @@ impl<J, D: Driver> Drop for Lane<J, D> {
 }
 
 #[cfg(test)]
-#[path = "lane_tests.rs"]
+#[path = "pipeline_tests.rs"]
 mod tests;

@@ -211,9 +211,9 @@ impl Driver for Fake {
     }
 }
 
-fn lane<J>() -> (Lane<J, Fake>, Fake) {
+fn pipeline<J>() -> (Pipeline<J, Fake>, Fake) {
     let fake = Fake::new();
-    (Lane::with_driver(fake.clone(), &Env::detached("block")), fake)
+    (Pipeline::with_driver(fake.clone(), &Env::detached("block")), fake)
 }
 
 /// A table with its arrays on host and device.
@@ -235,20 +235,20 @@ impl Table {
 
 /// Queues a job that holds `job` and copies `values` to the device and back.
 fn queue<J>(
-    lane: &mut Lane<J, Fake>,
+    pipeline: &mut Pipeline<J, Fake>,
     job: J,
     table: &mut Table,
     values: &[u32],
 ) -> Result<usize, BlockError> {
-    let slot = lane.begin(0)?;
+    let slot = pipeline.begin(0)?;
     table.host.get_mut()?.copy_from_slice(values);
-    lane.hold(job)?;
-    lane.tables();
-    lane.send(&mut table.host, &table.array, 0..values.len())?;
-    lane.work()?;
-    lane.results()?;
-    lane.fetch(&table.array, &mut table.back)?;
-    lane.submit()?;
+    pipeline.hold(job)?;
+    pipeline.tables();
+    pipeline.send(&mut table.host, &table.array, 0..values.len())?;
+    pipeline.work()?;
+    pipeline.results()?;
+    pipeline.fetch(&table.array, &mut table.back)?;
+    pipeline.submit()?;
     Ok(slot)
 }
 
@@ -263,8 +263,8 @@ fn frame(pool: &Arc<Pool>) -> Arc<Frame> {
 #[test]
 fn job_with_tables_and_results_queues_operations_in_order() {
     use Queue::{Results, Tables, Work};
-    let (mut lane, fake) = lane();
-    queue(&mut lane, (), &mut Table::new(4), &[1, 2, 3, 4]).unwrap();
+    let (mut pipeline, fake) = pipeline();
+    queue(&mut pipeline, (), &mut Table::new(4), &[1, 2, 3, 4]).unwrap();
     let expected = [
         Did::NoteBegin(1),
         Did::Copy(Tables),
@@ -283,76 +283,76 @@ fn job_with_tables_and_results_queues_operations_in_order() {
 
 #[test]
 fn steady_state_does_not_wait_and_keeps_each_memory_once() {
-    let (mut lane, fake) = lane();
+    let (mut pipeline, fake) = pipeline();
     let mut tables = tables();
     for n in 0..20_u32 {
         let slot = (n as usize) % IN_FLIGHT;
-        assert_eq!(queue(&mut lane, n, &mut tables[slot], &[n; 4]).unwrap(), slot);
-        if lane.has_room() {
+        assert_eq!(queue(&mut pipeline, n, &mut tables[slot], &[n; 4]).unwrap(), slot);
+        if pipeline.has_room() {
             continue;
         }
-        assert_eq!(lane.done().unwrap(), None, "no job is done yet");
+        assert_eq!(pipeline.done().unwrap(), None, "no job is done yet");
         fake.finish();
-        while let Some(n) = lane.done().unwrap() {
+        while let Some(n) = pipeline.done().unwrap() {
             assert_eq!(tables[n as usize % IN_FLIGHT].back.get().unwrap(), [n; 4]);
         }
     }
-    assert_eq!(lane.kept.len(), 3 * IN_FLIGHT);
+    assert_eq!(pipeline.kept.len(), 3 * IN_FLIGHT);
     assert!(!fake.take_log().contains(&Did::Wait));
 }
 
 #[test]
 fn done_returns_jobs_in_order_once_their_results_are_fetched() {
-    let (mut lane, fake) = lane();
+    let (mut pipeline, fake) = pipeline();
     let mut tables = tables();
     for n in 0..3_u32 {
-        queue(&mut lane, n, &mut tables[n as usize], &[n; 4]).unwrap();
+        queue(&mut pipeline, n, &mut tables[n as usize], &[n; 4]).unwrap();
     }
-    assert!(!lane.has_room());
-    assert!(lane.begin(0).is_err(), "the slot is in use");
+    assert!(!pipeline.has_room());
+    assert!(pipeline.begin(0).is_err(), "the slot is in use");
     while [Queue::Tables, Queue::Work].into_iter().any(|queue| fake.step(queue)) {}
-    assert_eq!(lane.done().unwrap(), None, "the results are not fetched");
+    assert_eq!(pipeline.done().unwrap(), None, "the results are not fetched");
     while fake.step(Queue::Results) {}
-    assert_eq!([0, 1, 2].map(|_| lane.done().unwrap()), [Some(0), Some(1), Some(2)]);
+    assert_eq!([0, 1, 2].map(|_| pipeline.done().unwrap()), [Some(0), Some(1), Some(2)]);
     assert_eq!(fake.0.called_back.get(), 3);
 }
 
 #[test]
 fn host_memory_rejects_access_while_a_copy_may_be_in_flight() {
-    let (mut lane, fake) = lane();
+    let (mut pipeline, fake) = pipeline();
     let mut table = Table::new(4);
-    queue(&mut lane, (), &mut table, &[1, 2, 3, 4]).unwrap();
+    queue(&mut pipeline, (), &mut table, &[1, 2, 3, 4]).unwrap();
     assert_eq!(table.host.get().unwrap(), [1, 2, 3, 4], "the device only reads the memory");
     assert_eq!(table.host.get_mut(), Err(InUse));
     assert_eq!(table.back.get(), Err(InUse));
     assert_eq!(table.back.get_mut(), Err(InUse));
     fake.finish();
     assert_eq!(table.back.get(), Err(InUse), "the pipeline has not seen the end of the job");
-    lane.done().unwrap().unwrap();
+    pipeline.done().unwrap().unwrap();
     assert_eq!(table.back.get().unwrap(), [1, 2, 3, 4]);
     table.host.get_mut().unwrap().fill(0);
 }
 
 #[test]
 fn memory_dropped_before_its_copy_is_freed_with_the_pipeline() {
-    let (mut lane, fake) = lane();
+    let (mut pipeline, fake) = pipeline();
     let mut table = Table::new(4);
-    queue(&mut lane, (), &mut table, &[1; 4]).unwrap();
+    queue(&mut pipeline, (), &mut table, &[1; 4]).unwrap();
     let memory = [Arc::downgrade(&table.host.shared().memory)];
     drop(table);
     assert!(memory[0].upgrade().is_some());
     fake.finish();
-    lane.done().unwrap().unwrap();
-    queue(&mut lane, (), &mut Table::new(4), &[2; 4]).unwrap();
+    pipeline.done().unwrap().unwrap();
+    queue(&mut pipeline, (), &mut Table::new(4), &[2; 4]).unwrap();
     assert!(!fake.is_idle());
-    drop(lane);
+    drop(pipeline);
     assert!(fake.is_idle(), "the pipeline waits before it frees memory");
     assert!(memory[0].upgrade().is_none());
 }
 
 #[test]
 fn send_rejects_memory_of_another_pipeline_until_its_job_is_done() {
-    let ((mut one, fake), (mut other, _)) = (lane(), lane::<()>());
+    let ((mut one, fake), (mut other, _)) = (pipeline(), pipeline::<()>());
     let mut table = Table::new(4);
     queue(&mut one, (), &mut table, &[1; 4]).unwrap();
     other.begin(0).unwrap();
@@ -364,18 +364,18 @@ fn send_rejects_memory_of_another_pipeline_until_its_job_is_done() {
 
 #[test]
 fn copies_beyond_a_table_or_outside_a_job_are_rejected() {
-    let (mut lane, _) = lane::<()>();
+    let (mut pipeline, _) = pipeline::<()>();
     let mut table = Table::new(4);
-    assert!(lane.send(&mut table.host, &table.array, 0..4).is_err(), "no job has begun");
-    assert!(lane.zero(&table.array).is_err());
-    lane.begin(0).unwrap();
-    assert!(lane.send(&mut table.host, &table.array, 0..5).is_err());
+    assert!(pipeline.send(&mut table.host, &table.array, 0..4).is_err(), "no job has begun");
+    assert!(pipeline.zero(&table.array).is_err());
+    pipeline.begin(0).unwrap();
+    assert!(pipeline.send(&mut table.host, &table.array, 0..5).is_err());
     #[allow(clippy::reversed_empty_ranges)]
-    let reversed = lane.send(&mut table.host, &table.array, 3..2);
+    let reversed = pipeline.send(&mut table.host, &table.array, 3..2);
     assert!(reversed.is_err());
-    assert!(lane.fetch(&DeviceArray::on_heap(5), &mut table.back).is_err());
+    assert!(pipeline.fetch(&DeviceArray::on_heap(5), &mut table.back).is_err());
     table.host.get_mut().unwrap();
-    assert!(lane.work().is_err(), "the job does not hold its frames");
+    assert!(pipeline.work().is_err(), "the job does not hold its frames");
 }
 
 #[test]
@@ -383,57 +383,63 @@ fn failed_call_leaves_frames_with_the_pipeline_until_the_device_is_done() {
     let pool = Pool::new(&HostAllocator, 8, 64, 1).unwrap();
     // A job is queued by ten calls of the driver.
     for fails_after in 0..10 {
-        let (mut lane, fake) = lane();
+        let (mut pipeline, fake) = pipeline();
         let mut tables = tables();
         // Slot 0 has been used before: its events have passed once.
-        queue(&mut lane, frame(&pool), &mut tables[0], &[1; 4]).unwrap();
+        queue(&mut pipeline, frame(&pool), &mut tables[0], &[1; 4]).unwrap();
         fake.finish();
-        drop(lane.done().unwrap().unwrap());
-        queue(&mut lane, frame(&pool), &mut tables[1], &[2; 4]).unwrap();
-        queue(&mut lane, frame(&pool), &mut tables[2], &[3; 4]).unwrap();
+        drop(pipeline.done().unwrap().unwrap());
+        queue(&mut pipeline, frame(&pool), &mut tables[1], &[2; 4]).unwrap();
+        queue(&mut pipeline, frame(&pool), &mut tables[2], &[3; 4]).unwrap();
         let home = pool.available();
         fake.0.fails_after.set(Some(fails_after));
-        assert!(queue(&mut lane, frame(&pool), &mut tables[0], &[4; 4]).is_err(), "{fails_after}");
+        assert!(
+            queue(&mut pipeline, frame(&pool), &mut tables[0], &[4; 4]).is_err(),
+            "{fails_after}"
+        );
         assert_eq!(pool.available(), home - 1, "{fails_after}: an unfinished frame was released");
         assert!(!fake.is_idle());
         fake.take_log();
         // The failed job is never returned, but those before it are.
-        drop(lane.done().unwrap().unwrap());
+        drop(pipeline.done().unwrap().unwrap());
         assert_eq!(fake.take_log(), [Did::Wait, Did::NoteOver(3)], "{fails_after}");
         assert_eq!(tables[1].back.get().unwrap(), [2; 4]);
-        drop(lane.done().unwrap().unwrap());
-        assert!(lane.done().unwrap().is_none(), "{fails_after}: an unfinished job was returned");
+        drop(pipeline.done().unwrap().unwrap());
+        assert!(
+            pipeline.done().unwrap().is_none(),
+            "{fails_after}: an unfinished job was returned"
+        );
         assert_eq!(pool.available(), pool.size());
         // The slot is free for the next job.
-        assert_eq!(queue(&mut lane, frame(&pool), &mut tables[0], &[5; 4]).unwrap(), 0);
+        assert_eq!(queue(&mut pipeline, frame(&pool), &mut tables[0], &[5; 4]).unwrap(), 0);
         fake.finish();
-        drop(lane.done().unwrap().unwrap());
+        drop(pipeline.done().unwrap().unwrap());
         assert_eq!(tables[0].back.get().unwrap(), [5; 4]);
     }
 }
 
 /// Begins a job on the frame with this timestamp, and queues its work.
-fn work_on(lane: &mut Lane<(), Fake>, timestamp: u64) {
-    lane.begin(timestamp).unwrap();
-    lane.hold(()).unwrap();
-    lane.work().unwrap();
+fn work_on(pipeline: &mut Pipeline<(), Fake>, timestamp: u64) {
+    pipeline.begin(timestamp).unwrap();
+    pipeline.hold(()).unwrap();
+    pipeline.work().unwrap();
 }
 
 #[test]
 fn at_work_ignores_a_job_ended_by_an_error() {
     // Errors before and after the note that its kernels have run.
     for calls_after_work in 0..5 {
-        let (mut lane, fake) = lane();
-        work_on(&mut lane, 10);
-        lane.submit().unwrap();
+        let (mut pipeline, fake) = pipeline();
+        work_on(&mut pipeline, 10);
+        pipeline.submit().unwrap();
         fake.finish();
-        lane.done().unwrap().unwrap();
-        work_on(&mut lane, 20);
+        pipeline.done().unwrap().unwrap();
+        work_on(&mut pipeline, 20);
         fake.0.fails_after.set(Some(calls_after_work));
-        assert!(lane.submit().is_err(), "{calls_after_work}");
-        lane.abandon();
+        assert!(pipeline.submit().is_err(), "{calls_after_work}");
+        pipeline.abandon();
         assert_eq!(fake.0.status.at_work(), None, "{calls_after_work}");
-        work_on(&mut lane, 30);
+        work_on(&mut pipeline, 30);
         let at_work = fake.0.status.at_work();
         let timestamp = at_work.map(|job| job.timestamp);
         assert_eq!(timestamp, Some(30), "{calls_after_work}");
@@ -442,15 +448,15 @@ fn at_work_ignores_a_job_ended_by_an_error() {
 
 #[test]
 fn at_work_reports_a_job_ended_by_a_fault_before_submission() {
-    let (mut lane, fake) = lane();
+    let (mut pipeline, fake) = pipeline();
     for timestamp in [10, 20] {
-        work_on(&mut lane, timestamp);
-        lane.submit().unwrap();
+        work_on(&mut pipeline, timestamp);
+        pipeline.submit().unwrap();
     }
     fake.finish();
-    work_on(&mut lane, 30);
+    work_on(&mut pipeline, 30);
     fake.0.has_failed.set(true);
-    lane.abandon();
+    pipeline.abandon();
     let at_work = fake.0.status.at_work();
     assert_eq!(at_work.map(|job| (job.block, job.timestamp)), Some(("block".to_owned(), 30)));
 }
@@ -458,11 +464,11 @@ fn at_work_reports_a_job_ended_by_a_fault_before_submission() {
 #[test]
 fn drop_after_an_error_waits_before_it_releases_frames() {
     let pool = Pool::new(&HostAllocator, 2, 64, 1).unwrap();
-    let (mut lane, fake) = lane();
+    let (mut pipeline, fake) = pipeline();
     fake.0.fails_after.set(Some(8));
-    assert!(queue(&mut lane, frame(&pool), &mut Table::new(4), &[1; 4]).is_err());
+    assert!(queue(&mut pipeline, frame(&pool), &mut Table::new(4), &[1; 4]).is_err());
     assert_eq!(pool.available(), 1);
-    drop(lane);
+    drop(pipeline);
     assert!(fake.is_idle());
     assert_eq!(pool.available(), 2);
 }
@@ -470,32 +476,32 @@ fn drop_after_an_error_waits_before_it_releases_frames() {
 #[test]
 fn kept_inputs_are_released_when_the_job_is_done() {
     let pool = Pool::new(&HostAllocator, 2, 64, 1).unwrap();
-    let (mut lane, fake) = lane();
-    lane.begin(0).unwrap();
-    lane.keep(frame(&pool)).unwrap();
-    lane.hold(()).unwrap();
-    lane.submit().unwrap();
+    let (mut pipeline, fake) = pipeline();
+    pipeline.begin(0).unwrap();
+    pipeline.keep(frame(&pool)).unwrap();
+    pipeline.hold(()).unwrap();
+    pipeline.submit().unwrap();
     assert_eq!(pool.available(), 1);
     fake.finish();
-    lane.done().unwrap().unwrap();
+    pipeline.done().unwrap().unwrap();
     assert_eq!(pool.available(), 2);
 }
 
 #[test]
 fn slots_stay_in_order_beyond_32_bits() {
-    let (mut lane, fake) = lane();
+    let (mut pipeline, fake) = pipeline();
     // As after 49.7 days with one job per millisecond; 2^32 is not a multiple of the number of slots.
     let before = u64::from(u32::MAX) - 4;
-    (lane.begun, lane.submitted) = (before, before);
+    (pipeline.begun, pipeline.submitted) = (before, before);
     let mut tables = tables();
     let mut slots = Vec::new();
     for n in 0..9_u32 {
         let slot = (before + u64::from(n)) as usize % IN_FLIGHT;
-        slots.push(queue(&mut lane, n, &mut tables[slot], &[n; 4]).unwrap());
-        if !lane.has_room() {
+        slots.push(queue(&mut pipeline, n, &mut tables[slot], &[n; 4]).unwrap());
+        if !pipeline.has_room() {
             fake.step(Queue::Tables);
             fake.finish();
-            let done = lane.done().unwrap().unwrap();
+            let done = pipeline.done().unwrap().unwrap();
             assert_eq!(done + 2, n);
         }
     }
