@@ -177,15 +177,15 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
-    let form = || "give it like 8080, localhost:8080, 192.0.2.1:8080 or [::1]:8080".to_owned();
-    let (host, port) = text.rsplit_once(':').ok_or_else(form)?;
-    let port: u16 = port.parse().map_err(|_| form())?;
+    let help = || "give it like 8080, localhost:8080, 192.0.2.1:8080 or [::1]:8080".to_owned();
+    let (host, port) = text.rsplit_once(':').ok_or_else(help)?;
+    let port: u16 = port.parse().map_err(|_| help())?;
     if host == "localhost" {
         // `localhost` has an IPv4 and an IPv6 address; all clients try the IPv4 one.
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
     if host.is_empty() || host.contains([':', '[', '/']) {
-        return Err(form());
+        return Err(help());
     }
     let mut addresses = (host, port)
         .to_socket_addrs()

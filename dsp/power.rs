@@ -1,20 +1,20 @@
 //! Power and clipping of a digitiser's samples, and power of quantised values.
 
-use crate::simd::Form;
+use crate::simd::InstructionSet;
 
 /// Returns the sum of the squares of `samples`, in units of their least significant bit, and the number of samples
 /// with a magnitude of at least `limit`.
 #[must_use]
 #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
-pub fn power(samples: &[i16], limit: i16, form: Form) -> (u64, u64) {
-    match form {
-        Form::Portable => power_any(samples, limit),
+pub fn power(samples: &[i16], limit: i16, instructions: InstructionSet) -> (u64, u64) {
+    match instructions {
+        InstructionSet::Portable => power_any(samples, limit),
         // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
-        Form::Avx2 => unsafe { x86::avx2(samples, limit) },
+        InstructionSet::Avx2 => unsafe { x86::avx2(samples, limit) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Form::Avx512 => unsafe { x86::avx512(samples, limit) },
+        InstructionSet::Avx512 => unsafe { x86::avx512(samples, limit) },
     }
 }
 
@@ -87,9 +87,9 @@ mod tests {
             let limit = i16::MAX >> (16 - bits);
             let squares: i64 = samples.iter().map(|x| i64::from(*x).pow(2)).sum();
             let over = samples.iter().filter(|x| x.unsigned_abs() >= limit.unsigned_abs()).count();
-            for form in Form::available() {
-                let got = power(&samples, limit, form);
-                assert_eq!(got, (squares as u64, over as u64), "{form:?}, {bits} bits");
+            for instructions in InstructionSet::available() {
+                let got = power(&samples, limit, instructions);
+                assert_eq!(got, (squares as u64, over as u64), "{instructions:?}, {bits} bits");
             }
         }
     }

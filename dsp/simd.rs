@@ -4,9 +4,9 @@ use bytemuck::{Pod, Zeroable};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Instruction set of an implementation. Functions accept only values of [`available`](Form::available).
+/// Instruction set of an implementation. Functions accept only values of [`available`](InstructionSet::available).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum InstructionSet {
     /// Any CPU: the reference implementation.
     Portable,
     /// AVX2 and FMA.
@@ -17,24 +17,24 @@ pub enum Form {
     Avx512,
 }
 
-impl Form {
+impl InstructionSet {
     /// Returns the instruction sets of this CPU, the fastest last.
     #[must_use]
     pub fn available() -> Vec<Self> {
-        let mut forms = vec![Self::Portable];
+        let mut sets = vec![Self::Portable];
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            forms.push(Self::Avx2);
+            sets.push(Self::Avx2);
             let has_all = is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512dq")
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("popcnt");
             if has_all {
-                forms.push(Self::Avx512);
+                sets.push(Self::Avx512);
             }
         }
-        forms
+        sets
     }
 
     /// Returns the fastest instruction set of this CPU.

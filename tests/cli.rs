@@ -854,9 +854,11 @@ fn unsupported_gpu_implementations_are_rejected_with_their_line() {
     insta::with_settings!({snapshot_path => "snapshots", prepend_module_to_snapshot => false}, {
         insta::assert_snapshot!("refused_forms", stderr(&output));
     });
-    let on_cpu = ["two_pass", "hopper"].iter().fold(text.replace("cuda:0", "cpu"), |text, form| {
-        text.replace(&format!("    implementation: {form}\n"), "")
-    });
+    let on_cpu = ["two_pass", "hopper"]
+        .iter()
+        .fold(text.replace("cuda:0", "cpu"), |text, implementation| {
+            text.replace(&format!("    implementation: {implementation}\n"), "")
+        });
     std::fs::write(folder.path().join("forms.yaml"), on_cpu).unwrap();
     let output = run(&["validate", "forms.yaml"], folder.path());
     assert!(output.status.success(), "{}", stderr(&output));

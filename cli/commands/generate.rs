@@ -98,8 +98,8 @@ fn parse_name(text: &str) -> Result<String, String> {
     let starts = text.starts_with(|c: char| c.is_ascii_lowercase());
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if !starts || !text.chars().all(fits) || text.ends_with('_') || text.contains("__") {
-        let form = "use lower-case letters, digits and single underscores, starting with a letter";
-        return Err(form.to_owned());
+        let rule = "use lower-case letters, digits and single underscores, starting with a letter";
+        return Err(rule.to_owned());
     }
     const WORDS: &[&str] = &[
         "as", "async", "await", "box", "break", "const", "continue", "crate", "do", "dyn", "else",

@@ -74,8 +74,11 @@ fn page(kind: &KindEntry, terminal: &Terminal) -> String {
     text.push_str(&format!("\n{}\n", heading("## Reference")));
     text.push_str(&format!("inputs:  {}\n", kind.inputs));
     text.push_str(&format!("outputs: {}\n", kind.outputs));
-    for form in &kind.implementations {
-        let line = format!("implementation `{}` ({}): {}", form.name, form.device, form.summary);
+    for implementation in &kind.implementations {
+        let line = format!(
+            "implementation `{}` ({}): {}",
+            implementation.name, implementation.device, implementation.summary
+        );
         text.push_str(&wrap(&line, 0, 4, width()));
         text.push('\n');
     }
@@ -132,8 +135,11 @@ fn collect(root: &Value, object: &Value, prefix: &str, depth: usize, found: &mut
     if depth > 3 {
         return;
     }
-    for form in [Some(object), object.get("oneOf"), object.get("anyOf")].into_iter().flatten() {
-        for part in form.as_array().map_or(std::slice::from_ref(form), Vec::as_slice) {
+    for alternative in
+        [Some(object), object.get("oneOf"), object.get("anyOf")].into_iter().flatten()
+    {
+        for part in alternative.as_array().map_or(std::slice::from_ref(alternative), Vec::as_slice)
+        {
             let part = resolve(root, part);
             let required = part["required"].as_array().cloned().unwrap_or_default();
             for (name, value) in part["properties"].as_object().into_iter().flatten() {
@@ -183,21 +189,21 @@ fn sort(root: &Value, schema: &Value) -> String {
     if let Some(value) = schema.get("const") {
         return value.to_string();
     }
-    if let Some(forms) = schema["oneOf"].as_array().or(schema["anyOf"].as_array()) {
+    if let Some(alternatives) = schema["oneOf"].as_array().or(schema["anyOf"].as_array()) {
         // Documented words are separate `const` entries, the others are in one list.
-        let constants: Option<Vec<Vec<Value>>> = forms
+        let constants: Option<Vec<Vec<Value>>> = alternatives
             .iter()
-            .map(|form| match form.get("const") {
+            .map(|alternative| match alternative.get("const") {
                 Some(word) => Some(vec![word.clone()]),
-                None => form["enum"].as_array().cloned(),
+                None => alternative["enum"].as_array().cloned(),
             })
             .collect();
         if let Some(constants) = constants {
             return words(&constants.concat());
         }
         let mut sorts: Vec<String> = Vec::new();
-        for form in forms.iter().filter(|form| form["type"] != "null") {
-            let word = sort(root, form);
+        for alternative in alternatives.iter().filter(|alternative| alternative["type"] != "null") {
+            let word = sort(root, alternative);
             if !sorts.contains(&word) {
                 sorts.push(word);
             }
@@ -239,16 +245,16 @@ fn range(schema: &Value) -> String {
 }
 
 fn as_json(kind: &KindEntry) -> Value {
-    let forms = kind
+    let implementations = kind
         .implementations
         .iter()
-        .map(|form| json!({"name": form.name, "device": form.device, "summary": form.summary}));
+        .map(|implementation| json!({"name": implementation.name, "device": implementation.device, "summary": implementation.summary}));
     json!({
         "kind": kind.name,
         "summary": kind.summary(),
         "inputs": kind.inputs.to_string(),
         "outputs": kind.outputs.to_string(),
-        "implementations": forms.collect::<Vec<_>>(),
+        "implementations": implementations.collect::<Vec<_>>(),
         "parameters": (kind.schema)().to_value(),
         "doc": kind.doc,
         "examples": kind.examples,

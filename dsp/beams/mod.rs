@@ -5,7 +5,7 @@
 mod x86;
 
 use crate::dither;
-use crate::simd::{Form, Lines};
+use crate::simd::{InstructionSet, Lines};
 use num_complex::Complex32;
 
 /// Sizes of a row of voltages: both polarisations of one channel of one heap of an antenna.
@@ -52,7 +52,7 @@ impl Scratch {
 /// or voltages.
 #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 pub fn add_antennas<'a>(
-    form: Form,
+    instructions: InstructionSet,
     layout: &Layout,
     rows: impl Iterator<Item = (usize, &'a [u8])>,
     weights: &[Complex32],
@@ -62,12 +62,14 @@ pub fn add_antennas<'a>(
     scratch.sums.fill(0.0);
     for (antenna, row) in rows {
         // SAFETY: `available` lists an implementation only if the CPU supports it.
-        match form {
-            Form::Portable => add(layout, row, antenna, weights, pols, scratch),
+        match instructions {
+            InstructionSet::Portable => add(layout, row, antenna, weights, pols, scratch),
             #[cfg(target_arch = "x86_64")]
-            Form::Avx2 => unsafe { x86::add_avx2(layout, row, antenna, weights, pols, scratch) },
+            InstructionSet::Avx2 => unsafe {
+                x86::add_avx2(layout, row, antenna, weights, pols, scratch)
+            },
             #[cfg(target_arch = "x86_64")]
-            Form::Avx512 => unsafe {
+            InstructionSet::Avx512 => unsafe {
                 x86::add_avx512(layout, row, antenna, weights, pols, scratch);
             },
         }
@@ -82,19 +84,21 @@ pub fn add_antennas<'a>(
 #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
 #[must_use]
 pub fn quantise_beam(
-    form: Form,
+    instructions: InstructionSet,
     dither_key: Option<u64>,
     scratch: &Scratch,
     beam: usize,
     output: &mut [[i8; 2]],
 ) -> u64 {
     // SAFETY: as above.
-    match form {
-        Form::Portable => quantise(dither_key, scratch, beam, output, dither::fill),
+    match instructions {
+        InstructionSet::Portable => quantise(dither_key, scratch, beam, output, dither::fill),
         #[cfg(target_arch = "x86_64")]
-        Form::Avx2 => unsafe { x86::quantise_avx2(dither_key, scratch, beam, output) },
+        InstructionSet::Avx2 => unsafe { x86::quantise_avx2(dither_key, scratch, beam, output) },
         #[cfg(target_arch = "x86_64")]
-        Form::Avx512 => unsafe { x86::quantise_avx512(dither_key, scratch, beam, output) },
+        InstructionSet::Avx512 => unsafe {
+            x86::quantise_avx512(dither_key, scratch, beam, output)
+        },
     }
 }
 
@@ -206,20 +210,22 @@ mod tests {
         for (k_major, is_4_bit) in [(false, false), (false, true), (true, false), (true, true)] {
             let layout = Layout { antennas, spectra, k_major, is_4_bit };
             let row_bytes = if is_4_bit { 2 * spectra } else { 4 * spectra };
-            let run = |form| {
+            let run = |instructions| {
                 let mut scratch = Scratch::new(spectra, 2);
                 let rows = bytes.chunks_exact(row_bytes).take(antennas).enumerate();
-                add_antennas(form, &layout, rows, &weights, &[0, 1], &mut scratch);
+                add_antennas(instructions, &layout, rows, &weights, &[0, 1], &mut scratch);
                 let mut output = vec![[0; 2]; 2 * spectra];
                 let beams = output.chunks_exact_mut(spectra).enumerate();
                 let saturated: Vec<u64> = beams
-                    .map(|(beam, output)| quantise_beam(form, Some(1), &scratch, beam, output))
+                    .map(|(beam, output)| {
+                        quantise_beam(instructions, Some(1), &scratch, beam, output)
+                    })
                     .collect();
                 (output, saturated)
             };
-            let expected = run(Form::Portable);
-            for form in Form::available() {
-                assert_eq!(run(form), expected, "{form:?} {layout:?}");
+            let expected = run(InstructionSet::Portable);
+            for instructions in InstructionSet::available() {
+                assert_eq!(run(instructions), expected, "{instructions:?} {layout:?}");
             }
         }
     }

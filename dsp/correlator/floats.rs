@@ -2,7 +2,7 @@
 //! spectra.
 
 use super::Geometry;
-use crate::simd::Form;
+use crate::simd::InstructionSet;
 
 /// Columns of a tile: the inputs of a panel.
 pub const LANES: usize = 8;
@@ -16,14 +16,20 @@ pub type Step = [[f64; LANES]; 2];
 
 /// Adds the products of [`ROWS`] rows from `first` on with all columns, spectrum after spectrum, to
 /// `sums` `[row][re, im][lane]`. `rows` and `columns` are `[spectrum]` of a panel each. The result is
-/// identical for every `form` if the products are exact in double precision.
+/// identical for every `instructions` if the products are exact in double precision.
 ///
 /// # Panics
 /// If the length of `sums` is not that of a tile, or `first` and the rows exceed the panel.
 #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
-pub fn add_products(form: Form, rows: &[Step], first: usize, columns: &[Step], sums: &mut [f64]) {
-    match form {
-        Form::Portable => add::<false>(rows, first, columns, sums),
+pub fn add_products(
+    instructions: InstructionSet,
+    rows: &[Step],
+    first: usize,
+    columns: &[Step],
+    sums: &mut [f64],
+) {
+    match instructions {
+        InstructionSet::Portable => add::<false>(rows, first, columns, sums),
         // SAFETY: an implementation is chosen only if the CPU supports it; both include AVX2 and FMA.
         #[cfg(target_arch = "x86_64")]
         _ => unsafe { x86::add_products(rows, first, columns, sums) },

@@ -96,11 +96,11 @@ mod tests {
                 let stage: Vec<u64> =
                     bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
                 let steps = if kernel.geometry().bytes { pairs } else { 2 * pairs };
-                let run = |form: &dyn Fn(Words, &mut [[i32; 2]])| {
+                let run = |instructions: &dyn Fn(Words, &mut [[i32; 2]])| {
                     let mut words = [(); 3].map(|()| vec![0; steps * lanes]);
                     let mut offsets: Vec<[i32; 2]> =
                         (0..lanes as i32).map(|i| [i32::MAX - i, -5 * i]).collect();
-                    form(words.each_mut().map(Vec::as_mut_slice), &mut offsets);
+                    instructions(words.each_mut().map(Vec::as_mut_slice), &mut offsets);
                     (words, offsets)
                 };
                 let fast = run(&|words, offsets| spread(kernel, &stage, pairs, words, offsets));

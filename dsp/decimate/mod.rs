@@ -4,7 +4,7 @@
 mod x86;
 
 use crate::mixer::LANES;
-use crate::simd::Form;
+use crate::simd::InstructionSet;
 use num_complex::Complex32;
 
 /// Output samples that share each load of a weight.
@@ -23,16 +23,16 @@ pub fn filter<X: Copy>(
     g: (&[f32], &[f32]),
     subsampling: usize,
     out: &mut [Complex32],
-    form: Form,
+    instructions: InstructionSet,
 ) {
-    match form {
-        Form::Portable => filter_portable(samples, part, x, g, subsampling, out),
+    match instructions {
+        InstructionSet::Portable => filter_portable(samples, part, x, g, subsampling, out),
         // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
-        Form::Avx2 => unsafe { x86::avx2(samples, part, x, g, subsampling, out) },
+        InstructionSet::Avx2 => unsafe { x86::avx2(samples, part, x, g, subsampling, out) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Form::Avx512 => unsafe { x86::avx512(samples, part, x, g, subsampling, out) },
+        InstructionSet::Avx512 => unsafe { x86::avx512(samples, part, x, g, subsampling, out) },
     }
 }
 
@@ -99,18 +99,26 @@ mod tests {
                 .map(|x| (100.0 * x) as i16)
                 .collect();
             let (re, im) = (values(taps), values(taps));
-            let run = |form| {
+            let run = |instructions| {
                 let mut out = vec![Complex32::default(); outputs];
                 let mut x = vec![0.0; samples.len() + LANES];
-                filter(&samples, f32::from, &mut x, (&re, &im), subsampling, &mut out, form);
+                filter(
+                    &samples,
+                    f32::from,
+                    &mut x,
+                    (&re, &im),
+                    subsampling,
+                    &mut out,
+                    instructions,
+                );
                 out
             };
-            let expected = run(Form::Portable);
-            for form in Form::available() {
+            let expected = run(InstructionSet::Portable);
+            for instructions in InstructionSet::available() {
                 let close = |(a, b): (&Complex32, &Complex32)| (a - b).norm() < 1e-3 * taps as f32;
                 assert!(
-                    run(form).iter().zip(&expected).all(close),
-                    "{form:?} {subsampling} {taps}"
+                    run(instructions).iter().zip(&expected).all(close),
+                    "{instructions:?} {subsampling} {taps}"
                 );
             }
         }

@@ -238,18 +238,18 @@ fn noise_equals_that_of_an_independent_implementation() {
 #[test]
 #[allow(unsafe_code, reason = "calls implementations that the CPU supports")]
 fn noise_with_x86_registers_equals_the_portable_one() {
-    use crate::simd::Form;
-    let forms = Form::available();
+    use crate::simd::InstructionSet;
+    let sets = InstructionSet::available();
     for (number, index) in (0..1000).zip((0..=u32::MAX - 22).step_by(4_294_967)) {
         let key = key(4, &[number]);
         let expected: [_; 22] = std::array::from_fn(|i| uniform_pair(key, index + i as u32));
-        if forms.contains(&Form::Avx2) {
+        if sets.contains(&InstructionSet::Avx2) {
             let mut values = [[f32::NAN; 2]; 22];
             // SAFETY: the CPU has AVX2.
             unsafe { x86::fill(key, index, &mut values) };
             assert_eq!(values, expected, "AVX2, {number} {index}");
         }
-        if forms.contains(&Form::Avx512) {
+        if sets.contains(&InstructionSet::Avx512) {
             // SAFETY: the CPU has AVX-512, and the vector has the size of the array.
             let values: [[f32; 2]; 8] =
                 unsafe { std::mem::transmute(x86::uniform_pairs(key, index)) };

@@ -10,7 +10,7 @@ mod x86;
 
 pub use weights::{Window, weights};
 
-use crate::simd::{Form, Lines, fetch};
+use crate::simd::{InstructionSet, Lines, fetch};
 
 /// Columns of a tile: 64 floats times some 80 rows stay in the first-level cache.
 const TILE: usize = 64;
@@ -35,7 +35,7 @@ pub struct Fir {
     step: usize,
     taps: usize,
     unzip: usize,
-    form: Form,
+    instructions: InstructionSet,
 }
 
 impl Fir {
@@ -45,14 +45,14 @@ impl Fir {
     /// # Panics
     /// If `step` is 0.
     #[must_use]
-    pub fn new(weights: &[f32], step: usize, unzip: usize, form: Form) -> Self {
+    pub fn new(weights: &[f32], step: usize, unzip: usize, instructions: InstructionSet) -> Self {
         let taps = weights.len() / step;
         let order = (0..step).step_by(LANES).flat_map(|first| {
             let lanes = LANES.min(step - first);
             (0..taps * lanes).map(move |i| (i / lanes) * step + first + i % lanes)
         });
-        let form = if step >= LANES { form } else { Form::Portable };
-        Self { weights: order.map(|i| weights[i]).collect(), step, taps, unzip, form }
+        let instructions = if step >= LANES { instructions } else { InstructionSet::Portable };
+        Self { weights: order.map(|i| weights[i]).collect(), step, taps, unzip, instructions }
     }
 
     /// Returns the number of samples from one spectrum to the next.
@@ -65,8 +65,8 @@ impl Fir {
     /// Returns the instruction set of the implementation.
     #[inline]
     #[must_use]
-    pub fn form(&self) -> Form {
-        self.form
+    pub fn instructions(&self) -> InstructionSet {
+        self.instructions
     }
 
     /// Returns the number of taps: spectra over which a window extends.
@@ -93,14 +93,14 @@ impl Fir {
     /// If `samples` end before the last window, or `scratch` is for fewer spectra.
     #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
     pub fn run<T: Copy + Into<f32>>(&self, samples: &[T], out: &mut [f32], scratch: &mut Scratch) {
-        match self.form {
-            Form::Portable => self.run_portable(samples, out, scratch),
+        match self.instructions {
+            InstructionSet::Portable => self.run_portable(samples, out, scratch),
             // SAFETY: an implementation is chosen only if the CPU supports it.
             #[cfg(target_arch = "x86_64")]
-            Form::Avx2 => unsafe { self.run_avx2(samples, out, scratch) },
+            InstructionSet::Avx2 => unsafe { self.run_avx2(samples, out, scratch) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Form::Avx512 => unsafe { self.run_avx512(samples, out, scratch) },
+            InstructionSet::Avx512 => unsafe { self.run_avx512(samples, out, scratch) },
         }
     }
 
@@ -234,13 +234,13 @@ mod tests {
                 (0..step * taps).map(|_| random.normal_pair()[0] as f32).collect();
             let samples: Vec<i16> =
                 (0..(rows + taps - 1) * step).map(|_| random.bits() as i16 >> 4).collect();
-            let run = |form| {
-                let fir = Fir::new(&weights, step, unzip, form);
+            let run = |instructions| {
+                let fir = Fir::new(&weights, step, unzip, instructions);
                 let mut out = vec![0.0; rows * step];
                 fir.run(&samples, &mut out, &mut fir.scratch(rows));
                 out
             };
-            let expected = run(Form::Portable);
+            let expected = run(InstructionSet::Portable);
             for (row, out) in expected.chunks_exact(step).enumerate().filter(|_| unzip == 1) {
                 for (s, got) in out.iter().enumerate() {
                     let product = |t: usize| {
@@ -251,11 +251,11 @@ mod tests {
                     assert!((f64::from(*got) - exact).abs() < 1e-6 * 2048.0 * taps as f64);
                 }
             }
-            for form in Form::available() {
-                let got = run(form);
+            for instructions in InstructionSet::available() {
+                let got = run(instructions);
                 // The implementations differ only in the rounding of each product.
                 let close = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-6 * 2048.0 * taps as f32;
-                assert!(got.iter().zip(&expected).all(close), "{form:?} {step} {taps}");
+                assert!(got.iter().zip(&expected).all(close), "{instructions:?} {step} {taps}");
             }
         }
     }

@@ -36,14 +36,14 @@ impl Fir {
 /// Defines the implementation for one type of vectors. A block of `$block` weights stays in registers, and
 /// each vector of x, loaded once for the block, serves all rows that need it. Each sum is
 /// computed in the order of the taps, for any number of rows.
-macro_rules! form {
-    ($form:ident, $rows:ident, $taps:ident, $features:literal, $block:literal, $vector:ty,
+macro_rules! implementation {
+    ($implementation:ident, $rows:ident, $taps:ident, $features:literal, $block:literal, $vector:ty,
      $zero:ident, $load:ident, $store:ident, $fmadd:ident) => {
         /// # Safety
         /// The slices of `task` have the lengths given in `task`.
         #[inline]
         #[target_feature(enable = $features)]
-        unsafe fn $form(task: &mut Task) {
+        unsafe fn $implementation(task: &mut Task) {
             const WIDTH: usize = size_of::<$vector>() / size_of::<f32>();
             for column in (0..LANES).step_by(WIDTH) {
                 // SAFETY: of the caller.
@@ -104,7 +104,7 @@ macro_rules! form {
         }
     };
 }
-form!(
+implementation!(
     avx2,
     avx2_rows,
     avx2_taps,
@@ -116,7 +116,7 @@ form!(
     _mm256_storeu_ps,
     _mm256_fmadd_ps
 );
-form!(
+implementation!(
     avx512,
     avx512_rows,
     avx512_taps,

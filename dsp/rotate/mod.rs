@@ -6,7 +6,7 @@ mod x86;
 
 use self::phase::{BLOCK, Phases, Table};
 use crate::dither;
-use crate::simd::{Form, Lines};
+use crate::simd::{InstructionSet, Lines};
 use num_complex::{Complex32, Complex64};
 
 /// Constant that, added to a small float, leaves its nearest integer, half to even, in the low bits.
@@ -88,18 +88,18 @@ pub fn rotate(
     turn: &Turn,
     gains: &ChannelGains,
     out: &mut [u16],
-    form: Form,
+    instructions: InstructionSet,
 ) -> u32 {
-    match form {
-        Form::Portable => {
+    match instructions {
+        InstructionSet::Portable => {
             rotate_with(spectrum, turn, gains, out, |block| portable(block, dither::fill))
         }
         // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
-        Form::Avx2 => unsafe { x86::avx2(spectrum, turn, gains, out) },
+        InstructionSet::Avx2 => unsafe { x86::avx2(spectrum, turn, gains, out) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Form::Avx512 => unsafe { x86::avx512(spectrum, turn, gains, out) },
+        InstructionSet::Avx512 => unsafe { x86::avx512(spectrum, turn, gains, out) },
     }
 }
 
@@ -191,14 +191,14 @@ mod tests {
                     ChannelGains::each(gains.clone())
                 };
                 let turn = Turn { phase_turns: 1.7, fine_delay_samples: -0.4, dither_key, limit };
-                let run = |form| {
+                let run = |instructions| {
                     let mut out = vec![0; channels];
-                    let saturated = rotate(&spectrum, &turn, &gains, &mut out, form);
+                    let saturated = rotate(&spectrum, &turn, &gains, &mut out, instructions);
                     (out, saturated)
                 };
-                let expected = run(Form::Portable);
-                for form in Form::available() {
-                    assert_eq!(run(form), expected, "{form:?} {channels}");
+                let expected = run(InstructionSet::Portable);
+                for instructions in InstructionSet::available() {
+                    assert_eq!(run(instructions), expected, "{instructions:?} {channels}");
                 }
             }
         }

@@ -140,7 +140,7 @@ impl Errors {
                 let mean = (0..n).map(|j| self.inverse[j * n + k]).sum::<f64>() / n as f64;
                 self.row[k] = self.inverse[i * n + k] - mean;
             }
-            let variance = form(&self.amplitudes, &self.row[..n]);
+            let variance = quadratic(&self.amplitudes, &self.row[..n]);
             estimates[self.used[i]].ln_amplitude = (scale * variance).sqrt();
         }
         self.assemble(data, gains, -1.0);
@@ -151,7 +151,7 @@ impl Errors {
             for k in 0..n {
                 self.row[k] = self.inverse[i * n + k] - self.inverse[reference * n + k];
             }
-            let variance = form(&self.phases, &self.row[..n]);
+            let variance = quadratic(&self.phases, &self.row[..n]);
             estimates[self.used[i]].phase = (scale * variance).sqrt();
         }
     }
@@ -265,7 +265,7 @@ fn modelled(data: &Data<'_>, gains: &[Option<Complex64>], a: usize, b: usize) ->
 }
 
 /// Quadratic form of a row with a square matrix.
-fn form(matrix: &[f64], row: &[f64]) -> f64 {
+fn quadratic(matrix: &[f64], row: &[f64]) -> f64 {
     let product = |line: &[f64]| line.iter().zip(row).map(|(a, b)| a * b).sum::<f64>();
     row.iter().zip(matrix.chunks_exact(row.len())).map(|(x, line)| x * product(line)).sum()
 }

@@ -3,7 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::simd::Form;
+use crate::simd::InstructionSet;
 use std::ops::Range;
 
 /// Layout of the output.
@@ -23,7 +23,7 @@ pub struct Transposition {
     /// Whether values are written with 4 bits per part; otherwise 8.
     pub is_4_bit: bool,
     /// Instruction set.
-    pub form: Form,
+    pub instructions: InstructionSet,
 }
 
 impl Transposition {
@@ -45,7 +45,10 @@ impl Transposition {
     pub fn run(&self, quantised: &[u16], first: usize, spectra: &Range<usize>, out: &mut [u8]) {
         let mut done = 0;
         #[cfg(target_arch = "x86_64")]
-        if self.form == Form::Avx512 && self.pols == 2 && spectra.len() == x86::TILE {
+        if self.instructions == InstructionSet::Avx512
+            && self.pols == 2
+            && spectra.len() == x86::TILE
+        {
             // SAFETY: an implementation is chosen only if the CPU supports it.
             done = unsafe { x86::transpose(self, &quantised[first..], spectra, out) };
         }
@@ -100,7 +103,7 @@ mod tests {
                 (0..pols * rows * pitch).map(|_| random.bits() as u16).collect();
             for (k_major, is_4_bit) in [(false, false), (false, true), (true, false), (true, true)]
             {
-                let run = |form, spectra: &Range<usize>| {
+                let run = |instructions, spectra: &Range<usize>| {
                     let transposition = Transposition {
                         pols,
                         pitch,
@@ -108,7 +111,7 @@ mod tests {
                         spectra_per_heap,
                         k_major,
                         is_4_bit,
-                        form,
+                        instructions,
                     };
                     // The channels from number 3 on.
                     let mut out = vec![0; (channels - 3) * transposition.channel_bytes()];
@@ -116,10 +119,14 @@ mod tests {
                     out
                 };
                 for spectra in [16..32, 5..14] {
-                    let expected = run(Form::Portable, &spectra);
+                    let expected = run(InstructionSet::Portable, &spectra);
                     assert!(expected.iter().any(|byte| *byte != 0));
-                    for form in Form::available() {
-                        assert_eq!(run(form, &spectra), expected, "{form:?} {k_major} {is_4_bit}");
+                    for instructions in InstructionSet::available() {
+                        assert_eq!(
+                            run(instructions, &spectra),
+                            expected,
+                            "{instructions:?} {k_major} {is_4_bit}"
+                        );
                     }
                 }
             }

@@ -76,12 +76,12 @@ impl Plan {
         }
         for block in &self.blocks {
             let shadow = block.shadow.as_ref();
-            let mut forms = vec![(block.kind, Some(&*block.parameters))];
-            forms.extend(shadow.map(|shadow| {
+            let mut variants = vec![(block.kind, Some(&*block.parameters))];
+            variants.extend(shadow.map(|shadow| {
                 let kind = shadow.get("kind").and_then(Json::as_str);
                 (kind.unwrap_or(block.kind), shadow.get("parameters"))
             }));
-            for (name, parameters) in forms {
+            for (name, parameters) in variants {
                 let (Some(kind), Some(parameters)) = (registry.get(name), parameters) else {
                     continue;
                 };
@@ -90,8 +90,8 @@ impl Plan {
                 let is_same = name == block.kind;
                 let node = if is_same { laid_over(base, given, Some(kind)) } else { given };
                 // Only the noted file names count; these parameters were checked when the plan was made.
-                let form = block.implementation;
-                let _ = check::configure(kind, form, &node, Span::default(), &notes);
+                let implementation = block.implementation;
+                let _ = check::configure(kind, implementation, &node, Span::default(), &notes);
             }
         }
         notes

@@ -34,30 +34,36 @@ pub struct Changed {
 type Put = fn(&Plan, usize, PlannedBlock, Span, &mut Vec<Diagnostic>) -> Plan;
 
 impl Plan {
-    /// This plan with a candidate in the slot of the block `name`. `form` has the keys of the block that
+    /// This plan with a candidate in the slot of the block `name`. `request` has the keys of the block that
     /// change: `kind`, `parameters`, `device`, `implementation`, `on_fault`. If the kind stays, `parameters`
     /// replace those of the running block one by one, and an empty value restores the default. The ports must not
     /// change.
     #[must_use]
-    pub fn change(&self, name: &str, form: impl Into<Request>, registry: &Registry) -> Changed {
-        self.with_form(name, form.into(), registry, Self::exchanged)
+    pub fn change(&self, name: &str, request: impl Into<Request>, registry: &Registry) -> Changed {
+        self.with_candidate(name, request.into(), registry, Self::swapped)
     }
 
-    /// This plan with a second block that reads the same frames as the block `name`, for a comparison. `form` is that
+    /// This plan with a second block that reads the same frames as the block `name`, for a comparison. `request` is that
     /// of [`change`](Self::change). The second block has index `self.blocks.len()`, may run on another device, must
     /// have the same output types, and has no readers.
     #[must_use]
-    pub fn beside(&self, name: &str, form: impl Into<Request>, registry: &Registry) -> Changed {
-        self.with_form(name, form.into(), registry, Self::accompanied)
+    pub fn beside(&self, name: &str, request: impl Into<Request>, registry: &Registry) -> Changed {
+        self.with_candidate(name, request.into(), registry, Self::accompanied)
     }
 
-    /// This plan with the candidate for the block `name` that `form` describes, inserted by `put`.
-    fn with_form(&self, name: &str, form: Request, registry: &Registry, put: Put) -> Changed {
-        let (mut sources, form) = form.read_as(format!("change of {name}"));
+    /// This plan with the candidate for the block `name` that `request` describes, inserted by `put`.
+    fn with_candidate(
+        &self,
+        name: &str,
+        request: Request,
+        registry: &Registry,
+        put: Put,
+    ) -> Changed {
+        let (mut sources, request) = request.read_as(format!("change of {name}"));
         let mut problems = Vec::new();
         let start = Span { file: 0, start: 0, end: 0 };
-        let form = self.form(name, start, form, registry, &mut sources, &mut problems);
-        let plan = form.map(|(index, new)| put(self, index, new, start, &mut problems));
+        let candidate = self.candidate(name, start, request, registry, &mut sources, &mut problems);
+        let plan = candidate.map(|(index, new)| put(self, index, new, start, &mut problems));
         let problems = tidy(problems);
         let is_wrong = problems.iter().any(|problem| problem.severity == Severity::Error);
         let result = match plan {
@@ -67,12 +73,12 @@ impl Plan {
         Changed { sources, result }
     }
 
-    /// Index of the block `name`, and the candidate that `form`, whose text begins at `start`, describes.
-    fn form(
+    /// Index of the block `name`, and the candidate that `request`, whose text begins at `start`, describes.
+    fn candidate(
         &self,
         name: &str,
         start: Span,
-        form: Result<Node, Vec<Diagnostic>>,
+        request: Result<Node, Vec<Diagnostic>>,
         registry: &Registry,
         sources: &mut Sources,
         problems: &mut Vec<Diagnostic>,
@@ -91,7 +97,7 @@ impl Plan {
             problems.push(problem.help("name the block before or after the copy"));
             return None;
         };
-        let node = form.map_err(|wrong| problems.extend(wrong)).ok()?;
+        let node = request.map_err(|wrong| problems.extend(wrong)).ok()?;
         let in_force = block.parameters.to_string();
         let in_force_file = sources.add(format!("{name} as it runs"), &in_force);
         // Text that is too long to parse has no places.
@@ -186,8 +192,8 @@ impl Plan {
             return None;
         }
         let owner = entry.parameters.as_ref().map_or(start, |(key, _)| key.span);
-        let form = placement.map_or(CPU.name, |placement| placement.implementation);
-        let read = match check::configure(kind, form, &parameters, owner, &self.access) {
+        let implementation = placement.map_or(CPU.name, |placement| placement.implementation);
+        let read = match check::configure(kind, implementation, &parameters, owner, &self.access) {
             Ok(read) => read,
             Err(wrong) => {
                 problems.extend(wrong);
@@ -241,7 +247,7 @@ impl Plan {
     }
 
     /// This plan with `new` in the slot of block `index`.
-    fn exchanged(
+    fn swapped(
         &self,
         index: usize,
         new: PlannedBlock,

@@ -37,8 +37,8 @@ pub(super) fn check(
     let mut found: Vec<Option<Box<dyn AnyParameters>>> = Vec::new();
     for instance in instances {
         found.push(instance.parameters.as_ref().and_then(|node| {
-            let form = instance.placement.implementation;
-            let read = configure(instance.kind, form, node, instance.owner, access);
+            let implementation = instance.placement.implementation;
+            let read = configure(instance.kind, implementation, node, instance.owner, access);
             read.map_err(|errors| {
                 for mut problem in errors {
                     problem.blocks.push(instance.name.clone());

@@ -327,8 +327,8 @@ impl Expansion<'_, '_> {
             Some((address.parse::<Ipv4Addr>().ok()?, prefix))
         });
         let Some((address, prefix)) = parsed else {
-            let form = "`multicast` must be an IPv4 address and a prefix length up to 32";
-            refuse(format!("{form}, got {}", node.value.quoted()));
+            let rule = "`multicast` must be an IPv4 address and a prefix length up to 32";
+            refuse(format!("{rule}, got {}", node.value.quoted()));
             return None;
         };
         // A prefix of fewer than 4 bits leaves the range of multicast addresses.

@@ -1,7 +1,7 @@
 //! Values of live parameters in force at a timestamp, while others are scheduled.
 
 use super::load::seal;
-use super::pending::{Form, Pending};
+use super::pending::{Pending, Version};
 use super::plan::config_id;
 use super::retune::take_labels;
 use super::{Plan, PlannedBlock};
@@ -46,11 +46,11 @@ impl Plan {
             let parameters = block.pending.parameters_at(&block.parameters, at(block));
             let kind = registry.get(block.kind);
             // Values that are valid one by one may not fit each other. Then the ports stay those of all values.
-            let form =
-                kind.and_then(|kind| Form::read(kind, block, parameters.clone(), &self.access));
-            if let Some(form) = form {
-                take_labels(&mut block.ports.outputs, &form.configured.ports().outputs);
-                block.configured = form.configured;
+            let version =
+                kind.and_then(|kind| Version::read(kind, block, parameters.clone(), &self.access));
+            if let Some(version) = version {
+                take_labels(&mut block.ports.outputs, &version.configured.ports().outputs);
+                block.configured = version.configured;
             }
             block.parameters = parameters;
             block.pending = Pending::default();

@@ -193,8 +193,10 @@ pub(super) fn choose_frames(
 /// Frame size of `instance`, if it is a source in real time.
 fn frame_of(instance: &Instance<'_>, access: &FileAccess) -> Option<SourceFrame> {
     let node = instance.parameters.as_ref()?;
-    let form = instance.placement.implementation;
-    let sizes = configure(instance.kind, form, node, instance.owner, access).ok()?.frame_sizes()?;
+    let implementation = instance.placement.implementation;
+    let sizes = configure(instance.kind, implementation, node, instance.owner, access)
+        .ok()?
+        .frame_sizes()?;
     let given = node.at(sizes.parameter).filter(|given| given.value != Value::Null);
     let chosen = choose(&sizes, instance.latency.seconds)?;
     let Some(given) = given else { return Some(chosen) };

@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 /// Parameters of a block, as given and as read.
 #[derive(Clone)]
-pub(super) struct Form {
+pub(super) struct Version {
     pub parameters: Parameters,
     pub configured: Arc<dyn AnyConfigured>,
 }
 
-impl Form {
+impl Version {
     /// Reads `parameters` for the slot of `block`; `None` if the block would then have other outputs.
     pub(super) fn read(
         kind: &KindEntry,
@@ -46,7 +46,7 @@ impl Form {
 #[derive(Clone, Default)]
 pub struct Pending {
     /// Parameters before the first scheduled value.
-    base: Option<Form>,
+    base: Option<Version>,
     /// Scheduled values, in the order of their requests.
     changes: Vec<PendingChange>,
 }
@@ -58,7 +58,7 @@ struct PendingChange {
     /// Live parameters that change.
     names: Vec<&'static str>,
     /// All parameters, with the new values.
-    form: Form,
+    version: Version,
 }
 
 impl PendingChange {
@@ -94,24 +94,24 @@ impl Pending {
 
     /// Length of the scheduled parameters as JSON text.
     pub(super) fn bytes(&self) -> usize {
-        self.changes.iter().map(|change| change.form.parameters.bytes()).sum()
+        self.changes.iter().map(|change| change.version.parameters.bytes()).sum()
     }
 
-    /// Returns these and, for the parameters `names` of `block`, the values of `form` from `when` on.
+    /// Returns these and, for the parameters `names` of `block`, the values of `version` from `when` on.
     pub(super) fn with(
         &self,
         block: &PlannedBlock,
         when: &When,
         names: Vec<&'static str>,
-        form: Form,
+        version: Version,
     ) -> Self {
         let mut pending = self.clone();
         if !names.is_empty() {
-            pending.base.get_or_insert_with(|| Form {
+            pending.base.get_or_insert_with(|| Version {
                 parameters: block.parameters.clone(),
                 configured: Arc::clone(&block.configured),
             });
-            pending.changes.push(PendingChange { when: when.clone(), names, form });
+            pending.changes.push(PendingChange { when: when.clone(), names, version });
         }
         pending
     }
@@ -119,10 +119,10 @@ impl Pending {
     /// Connects the scheduled parameters to other `inputs` of the block. Parameters that do not fit the new inputs are
     /// left unchanged.
     pub(super) fn connect(&mut self, inputs: &[PortType]) {
-        let changing = self.changes.iter_mut().map(|change| &mut change.form);
-        for form in self.base.iter_mut().chain(changing) {
-            if let Ok(configured) = form.configured.connect(inputs) {
-                form.configured = configured;
+        let changing = self.changes.iter_mut().map(|change| &mut change.version);
+        for version in self.base.iter_mut().chain(changing) {
+            if let Ok(configured) = version.configured.connect(inputs) {
+                version.configured = configured;
             }
         }
     }
@@ -144,7 +144,7 @@ impl Pending {
         let mut values = Json::clone(&base.parameters);
         let mut changed = Vec::new();
         for change in self.in_force(at) {
-            lay(&mut values, &change.names, &change.form);
+            lay(&mut values, &change.names, &change.version);
             changed.extend(&change.names);
         }
         base.parameters.with(values, &changed)
@@ -153,15 +153,15 @@ impl Pending {
     /// The value that `name` has among [`parameters_at`](Self::parameters_at).
     pub(super) fn value_at(&self, newest: &Parameters, at: u64, name: &str) -> Json {
         let newest_change = self.in_force(at).filter(|change| change.names.contains(&name)).last();
-        let form = newest_change.map(|change| &change.form).or(self.base.as_ref());
-        let parameters = form.map_or(newest, |form| &form.parameters);
+        let version = newest_change.map(|change| &change.version).or(self.base.as_ref());
+        let parameters = version.map_or(newest, |version| &version.parameters);
         parameters.get(name).cloned().unwrap_or_default()
     }
 
     /// Texts of the values in force at timestamp `at`; `None` if no value is scheduled.
     pub(super) fn printed_at(&self, at: u64) -> Option<Vec<Printed>> {
         let base = self.base.as_ref()?;
-        let changes = self.in_force(at).map(|change| (&*change.names, &change.form.parameters));
+        let changes = self.in_force(at).map(|change| (&*change.names, &change.version.parameters));
         Some(base.parameters.printed_with(changes))
     }
 
@@ -172,7 +172,7 @@ impl Pending {
             let later = &self.changes[index + 1..];
             let kept = change.names.iter().filter(|name| !change.is_replaced(name, later));
             let value = |name: &&'static str| {
-                Some((change.from()?, *name, change.form.parameters.get(*name)))
+                Some((change.from()?, *name, change.version.parameters.get(*name)))
             };
             kept.filter_map(value).collect::<Vec<_>>()
         })
@@ -197,7 +197,7 @@ impl Pending {
         let kept = later.iter().enumerate().filter(|(index, change)| {
             has_name(change) && !change.is_replaced(name, &later[index + 1..])
         });
-        let value = |change: &PendingChange| change.form.parameters.get(name).cloned();
+        let value = |change: &PendingChange| change.version.parameters.get(name).cloned();
         let values = kept
             .filter_map(|(_, change)| Some((change.from()?, value(change).unwrap_or_default())));
         Some(values.collect())
@@ -237,10 +237,10 @@ impl Pending {
     ) -> Option<Self> {
         let Some(base) = &self.base else { return Some(Self::default()) };
         let is_kept = |name: &&'static str| new.parameters.get(name) == old.parameters.get(name);
-        let with = |names: &[&'static str], form: &Form| {
+        let with = |names: &[&'static str], version: &Version| {
             let mut parameters = Json::clone(&new.parameters);
-            lay(&mut parameters, names, form);
-            Form::read(kind, new, new.parameters.with(parameters, names), access)
+            lay(&mut parameters, names, version);
+            Version::read(kind, new, new.parameters.with(parameters, names), access)
         };
         let mut pending = Self::default();
         let mut changing = Vec::new();
@@ -250,8 +250,8 @@ impl Pending {
                 continue;
             }
             changing.extend(&names);
-            let form = with(&names, &change.form)?;
-            pending.changes.push(PendingChange { when: change.when.clone(), names, form });
+            let version = with(&names, &change.version)?;
+            pending.changes.push(PendingChange { when: change.when.clone(), names, version });
         }
         if !changing.is_empty() {
             pending.base = Some(with(&changing, base)?);
@@ -269,10 +269,10 @@ impl Pending {
     ) -> Result<Box<dyn Block>, BlockError> {
         let base = self.base.as_ref().map_or(newest, |base| base.configured.as_ref());
         let mut block = base.build(env)?;
-        for PendingChange { when, names, form, .. } in &self.changes {
+        for PendingChange { when, names, version, .. } in &self.changes {
             let mut values = Vec::with_capacity(names.len());
             for name in names {
-                values.push((*name, form.configured.live_value(name, base)?));
+                values.push((*name, version.configured.live_value(name, base)?));
             }
             block.retune(when.change(values).behind(begun))?;
         }
@@ -280,11 +280,11 @@ impl Pending {
     }
 }
 
-/// Gives the parameters `names` the values that they have in `form`.
-fn lay(parameters: &mut Json, names: &[&'static str], form: &Form) {
+/// Gives the parameters `names` the values that they have in `version`.
+fn lay(parameters: &mut Json, names: &[&'static str], version: &Version) {
     let Some(all) = parameters.as_object_mut() else { return };
     for &name in names {
-        match form.parameters.get(name) {
+        match version.parameters.get(name) {
             Some(value) => all.insert(name.to_owned(), value.clone()),
             None => all.shift_remove(name),
         };
@@ -308,19 +308,20 @@ mod tests {
         let mut plan = load_text("example.yaml", text, &[], &registry()).result.unwrap();
         let at = plan.block("f").unwrap();
         let block = &plan.blocks[at];
-        let form = Form {
+        let version = Version {
             parameters: block.parameters.clone(),
             configured: Arc::clone(&block.configured),
         };
-        let pending = block.pending.with(block, &When::at(100), vec!["taps"], form);
+        let pending = block.pending.with(block, &When::at(100), vec!["taps"], version);
         plan.blocks[at].pending = pending;
         let band = Band::signed(16, 0, 1e9, 1e8);
         let source = plan.block("s").unwrap();
         plan.blocks[source].ports.outputs[0].band = Some(band);
         seal(&mut plan);
         let Pending { base, changes } = &plan.blocks[at].pending;
-        let forms = base.iter().chain(changes.iter().map(|change| &change.form));
-        let bands: Vec<_> = forms.map(|form| form.configured.ports().inputs[0].band).collect();
+        let forms = base.iter().chain(changes.iter().map(|change| &change.version));
+        let bands: Vec<_> =
+            forms.map(|version| version.configured.ports().inputs[0].band).collect();
         assert_eq!(bands, [Some(band); 2]);
     }
 }

@@ -85,33 +85,35 @@ impl Expansion<'_, '_> {
             },
         };
         if let Some(node) = &entry.implementation {
-            let form = self.implementation(node, names, kind)?;
-            if form.device == device.family() {
-                return Some(Placement { device, implementation: form.name, chosen });
+            let implementation = self.implementation(node, names, kind)?;
+            if implementation.device == device.family() {
+                return Some(Placement { device, implementation: implementation.name, chosen });
             }
             // The flowgraph's `device` is a default; the CPU implementation of this block overrides it.
-            if form.device == DeviceName::Cpu.family() && own.is_none() {
+            if implementation.device == DeviceName::Cpu.family() && own.is_none() {
                 let device = DeviceName::Cpu;
-                return Some(Placement { device, implementation: form.name, chosen });
+                return Some(Placement { device, implementation: implementation.name, chosen });
             }
             let message = format!(
                 "implementation `{}` of `{}` does not run on `{device}`",
-                form.name, kind.name
+                implementation.name, kind.name
             );
-            let help = match form.device {
+            let help = match implementation.device {
                 "cuda" => "set `device: cuda:0`, for this block or for the whole flowgraph",
                 _ => "leave out `device`, or choose another implementation",
             };
             self.problems.push(
                 Diagnostic::error(codes::UNKNOWN_IMPLEMENTATION, node.span, message)
-                    .label(format!("is for `{}`", form.device))
+                    .label(format!("is for `{}`", implementation.device))
                     .help(help),
             );
             return None;
         }
-        let default = |family: &str| kind.implementations.iter().find(|form| form.device == family);
-        if let Some(form) = default(device.family()) {
-            return Some(Placement { device, implementation: form.name, chosen });
+        let default = |family: &str| {
+            kind.implementations.iter().find(|implementation| implementation.device == family)
+        };
+        if let Some(implementation) = default(device.family()) {
+            return Some(Placement { device, implementation: implementation.name, chosen });
         }
         if let Some((Wanted::Device(_), span)) = own {
             let message = format!("`{}` has no implementation for `{device}`", kind.name);
@@ -122,10 +124,10 @@ impl Expansion<'_, '_> {
             );
             return None;
         }
-        let form = default(DeviceName::Cpu.family());
+        let implementation = default(DeviceName::Cpu.family());
         Some(Placement {
             device: DeviceName::Cpu,
-            implementation: form.map_or(CPU.name, |form| form.name),
+            implementation: implementation.map_or(CPU.name, |implementation| implementation.name),
             chosen,
         })
     }
@@ -137,13 +139,15 @@ impl Expansion<'_, '_> {
         kind: &KindEntry,
     ) -> Option<ImplementationInfo> {
         let value = self.compute(node, names)?;
-        let known: Vec<&str> = kind.implementations.iter().map(|form| form.name).collect();
+        let known: Vec<&str> =
+            kind.implementations.iter().map(|implementation| implementation.name).collect();
         let Some(word) = value.text() else {
             let expected = format!("one of `{}`", known.join("`, `"));
             self.problems.push(wrong_type(&Node::new(value.value, node.span), &expected));
             return None;
         };
-        let found = kind.implementations.iter().copied().find(|form| word == form.name);
+        let found =
+            kind.implementations.iter().copied().find(|implementation| word == implementation.name);
         if found.is_none() {
             self.problems.push(
                 Diagnostic::error(

@@ -6,7 +6,7 @@ use super::check::{configure, refusal};
 use super::document::wrong_type;
 use super::load::seal;
 use super::parse::parse;
-use super::pending::Form;
+use super::pending::Version;
 use super::request::Request;
 use super::{Plan, PlannedBlock};
 use fxgraph_core::access::FileAccess;
@@ -135,19 +135,19 @@ impl Plan {
             let names: Vec<_> = values.iter().map(|(name, _)| *name).collect();
             let parameters =
                 running.parameters.with(parameters.value.to_json(), &given_names(&given));
-            let form = Form { parameters, configured };
+            let version = Version { parameters, configured };
             let pending = plan.blocks.iter().map(|block| block.pending.bytes()).sum::<usize>();
             // The first scheduled update of a block is at most as large as the parameters that the block has anyway.
             let waits = !names.is_empty() && running.pending.bytes() > 0;
-            if waits && pending + form.parameters.bytes() > MAX_PENDING_BYTES {
+            if waits && pending + version.parameters.bytes() > MAX_PENDING_BYTES {
                 problems.push(too_large(running, pending, key));
                 continue;
             }
             let block = &mut plan.blocks[index];
-            take_labels(&mut block.ports.outputs, &form.configured.ports().outputs);
+            take_labels(&mut block.ports.outputs, &version.configured.ports().outputs);
             (block.parameters, block.configured) =
-                (form.parameters.clone(), Arc::clone(&form.configured));
-            block.pending = running.pending.with(running, when, names, form);
+                (version.parameters.clone(), Arc::clone(&version.configured));
+            block.pending = running.pending.with(running, when, names, version);
             blocks.push((key.text.clone(), values));
         }
         if blocks.is_empty() && problems.is_empty() {

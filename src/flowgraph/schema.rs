@@ -158,13 +158,14 @@ fn block(registry: &Registry) -> Json {
     let branches: Vec<Json> = registry
         .iter()
         .map(|kind| {
-            let forms: Vec<&str> = kind.implementations.iter().map(|form| form.name).collect();
+            let implementations: Vec<&str> =
+                kind.implementations.iter().map(|implementation| implementation.name).collect();
             let parameters = format!("#/$defs/{}_parameters", kind.name);
             json!({
                 "if": { "properties": { "kind": { "const": kind.name } }, "required": ["kind"] },
                 "then": { "properties": {
                     "parameters": { "$ref": parameters },
-                    "implementation": { "enum": forms },
+                    "implementation": { "enum": implementations },
                 } },
             })
         })

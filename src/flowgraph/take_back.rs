@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn swap_that_changes_the_parameter_stays() {
         let (after, replaced) = update(&plan(), UPDATE);
-        let swapped = |form: &str| after.change("s", form, &registry()).result.ok().unwrap();
+        let swapped = |change: &str| after.change("s", change, &registry()).result.ok().unwrap();
         let all = json!({"100": {"s": {"level": 1.0}, "t": {"level": null}}});
         let same = swapped("parameters: {note: x}");
         assert_eq!(shown(same.without(&replaced, 0)), json!([all, []]));

@@ -262,8 +262,8 @@ pub(super) async fn swap(
     let (of_change, by) = (app.clone(), Peer(client).client(&headers));
     // The turn stays with the body if the client leaves.
     let read = move || {
-        let form = read_object(&body, of_change.body_bytes)?;
-        let change = of_change.control.change_by(by, &name, form).map_err(Problem::from);
+        let request = read_object(&body, of_change.body_bytes)?;
+        let change = of_change.control.change_by(by, &name, request).map_err(Problem::from);
         let change = if is_dry { change } else { of_change.told(Some(&name), change) };
         Ok((turn, change?))
     };

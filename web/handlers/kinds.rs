@@ -10,10 +10,10 @@ use fxgraph::diagnostic::suggest;
 use fxgraph_api::kinds::{ImplementationInfo, KindPage, KindSummary};
 
 fn summary(kind: &KindEntry) -> KindSummary {
-    let implementations = kind.implementations.iter().map(|form| ImplementationInfo {
-        name: form.name.to_owned(),
-        device: form.device.to_owned(),
-        summary: form.summary.to_owned(),
+    let implementations = kind.implementations.iter().map(|implementation| ImplementationInfo {
+        name: implementation.name.to_owned(),
+        device: implementation.device.to_owned(),
+        summary: implementation.summary.to_owned(),
     });
     KindSummary {
         kind: kind.name.to_owned(),

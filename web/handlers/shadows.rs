@@ -126,12 +126,12 @@ pub(super) async fn start(
     let ends_at_difference =
         asked::<bool>(&query, "stop_at_first_difference", "true")?.unwrap_or_default();
     super::blocks::find(&app, &name)?;
-    let form = json_object(&headers, &body)?;
+    let request = json_object(&headers, &body)?;
     let by = Peer(client).client(&headers);
     let turn = app.turn(client).await?;
     let started = beside(move || {
         let _turn = turn;
-        let change = app.control.change_by(by, &name, form)?;
+        let change = app.control.change_by(by, &name, request)?;
         app.control.shadow(&change, ends_at_difference)?;
         find(&app, &name)
     });

@@ -11,7 +11,7 @@ use fxgraph::retune::{Change, Timed};
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, PortType, Ports};
 use fxgraph_dsp::decimate::filter;
 use fxgraph_dsp::mixer::{LANES, Mixer};
-use fxgraph_dsp::simd::Form;
+use fxgraph_dsp::simd::InstructionSet;
 use num_complex::Complex32;
 
 /// Approximate number of input samples that a thread filters at a time.
@@ -128,7 +128,7 @@ pub struct Filter {
     subsampling: usize,
     /// Input samples of a heap.
     window: usize,
-    form: Form,
+    instructions: InstructionSet,
     threads: Threads,
     scratches: Vec<Scratch>,
 }
@@ -153,7 +153,7 @@ pub trait Sample: Number {
         g: (&[f32], &[f32]),
         subsampling: usize,
         out: &mut [Complex32],
-        form: Form,
+        instructions: InstructionSet,
     );
 }
 
@@ -166,9 +166,9 @@ impl Sample for i16 {
         g: (&[f32], &[f32]),
         subsampling: usize,
         out: &mut [Complex32],
-        form: Form,
+        instructions: InstructionSet,
     ) {
-        filter(samples, f32::from, &mut scratch.part, g, subsampling, out, form);
+        filter(samples, f32::from, &mut scratch.part, g, subsampling, out, instructions);
     }
 }
 
@@ -181,11 +181,11 @@ impl Sample for f32 {
         g: (&[f32], &[f32]),
         subsampling: usize,
         out: &mut [Complex32],
-        form: Form,
+        instructions: InstructionSet,
     ) {
         let (samples, _) = samples.as_chunks::<2>();
-        filter(samples, |[re, _]| re, part, g, subsampling, out, form);
-        filter(samples, |[_, im]| im, part, g, subsampling, sums, form);
+        filter(samples, |[re, _]| re, part, g, subsampling, out, instructions);
+        filter(samples, |[_, im]| im, part, g, subsampling, sums, instructions);
         for (out, sum) in out.iter_mut().zip(sums) {
             *out += Complex32::new(-sum.im, sum.re);
         }
@@ -203,7 +203,7 @@ impl Filter {
             ticks: ticks as u64,
             subsampling: ddc.subsampling(input),
             window,
-            form: Form::best(),
+            instructions: InstructionSet::best(),
             scratches: vec![scratch; threads.count()],
             threads,
         })
@@ -217,14 +217,14 @@ impl Filter {
         samples: &[X],
         out: &mut [Complex32],
     ) {
-        let Self { ticks, subsampling, window, form, threads, scratches } = self;
+        let Self { ticks, subsampling, window, instructions, threads, scratches } = self;
         threads.each(out, HEAP_SAMPLES, scratches, |first, out, scratch| {
             for (n, out) in out.chunks_exact_mut(HEAP_SAMPLES).enumerate() {
                 let begins = (first + n) * HEAP_SAMPLES * *subsampling;
                 let t = t + begins as u64 * *ticks;
                 let mixer = mixer.at(t);
                 let samples = &samples[X::PARTS * begins..][..X::PARTS * *window];
-                X::filter(samples, scratch, mixer.weights(), *subsampling, out, *form);
+                X::filter(samples, scratch, mixer.weights(), *subsampling, out, *instructions);
                 mixer.turn(t / *ticks, out);
             }
         });

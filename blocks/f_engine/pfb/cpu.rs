@@ -9,7 +9,7 @@ use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, PortType, Ports, Summary};
 use fxgraph_dsp::polyphase::{Fir, Scratch};
-use fxgraph_dsp::simd::Form;
+use fxgraph_dsp::simd::InstructionSet;
 
 /// Approximate number of samples per batch, enough for the filter to run at full speed.
 const BATCH_SAMPLES: usize = 1 << 18;
@@ -110,7 +110,7 @@ pub struct Filter(Fir);
 impl Filter {
     /// Creates the filter of `pfb` for samples of the type of `input`.
     pub fn new(pfb: &Pfb, input: &PortType) -> Self {
-        Self(Fir::new(&pfb.weights(input), 2 * pfb.channels, pfb.unzip, Form::best()))
+        Self(Fir::new(&pfb.weights(input), 2 * pfb.channels, pfb.unzip, InstructionSet::best()))
     }
 
     /// Allocates working memory of one thread, for up to `rows` spectra at a time.
@@ -134,7 +134,7 @@ impl Filter {
 
     /// Measures the power of samples that are not filtered.
     pub fn measure<T: Number>(&self, samples: &[T], limit: i16) -> Measured {
-        T::measured(samples, limit, self.0.form())
+        T::measured(samples, limit, self.0.instructions())
     }
 }
 

@@ -7,7 +7,7 @@ use crate::common::parallel::Threads;
 use crate::common::spectra::Shape;
 use fxgraph_dsp::power::sum_of_squares;
 use fxgraph_dsp::rotate::{Turn, rotate};
-use fxgraph_dsp::simd::{Form, Lines};
+use fxgraph_dsp::simd::{InstructionSet, Lines};
 use fxgraph_dsp::transpose::Transposition;
 use num_complex::Complex32;
 use std::ops::Range;
@@ -38,7 +38,7 @@ pub struct Row<'a> {
     settings: &'a Settings,
     step: u64,
     limit: f32,
-    form: Form,
+    instructions: InstructionSet,
     out: &'a mut [u16],
     clamped: &'a AtomicU32,
 }
@@ -59,7 +59,8 @@ impl Row<'_> {
             dither_key: self.settings.dither_key(t, number, pol),
             limit: self.limit,
         };
-        let clamped = rotate(spectrum, &turn, &self.settings.gains(t)[pol], self.out, self.form);
+        let clamped =
+            rotate(spectrum, &turn, &self.settings.gains(t)[pol], self.out, self.instructions);
         self.clamped.store(clamped, Ordering::Relaxed);
     }
 }
@@ -74,7 +75,7 @@ impl Quantiser {
             spectra_per_heap: postproc.spectra_per_heap,
             k_major: postproc.layout == Layout::KMajor,
             is_4_bit: postproc.bits == 4,
-            form: Form::best(),
+            instructions: InstructionSet::best(),
         };
         Self {
             settings: Settings::new(&postproc.gains, shape, postproc.dither, postproc.dither_seed),
@@ -106,7 +107,7 @@ impl Quantiser {
         scratches: &mut [S],
         write: impl Fn(Range<usize>, &mut dyn Iterator<Item = Row<'_>>, &mut S) + Send + Sync,
     ) {
-        let Transposition { pitch, form, .. } = self.transposition;
+        let Transposition { pitch, instructions, .. } = self.transposition;
         let Self { settings, channels, step, limit, quantised, clamped, .. } = self;
         let (settings, step, limit) = (&*settings, *step, *limit);
         let quantised = &mut quantised[rows.start * pitch..rows.end * pitch];
@@ -118,7 +119,7 @@ impl Quantiser {
                 settings,
                 step,
                 limit,
-                form,
+                instructions,
                 out,
                 clamped,
             });

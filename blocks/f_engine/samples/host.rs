@@ -8,7 +8,7 @@ use fxgraph::{Dtype, Frame, PortType, Ports};
 use fxgraph_dsp::delay::Piece;
 use fxgraph_dsp::packed::Decoder;
 use fxgraph_dsp::power::power;
-use fxgraph_dsp::simd::Form;
+use fxgraph_dsp::simd::InstructionSet;
 use std::sync::Arc;
 
 /// Capacity of the history of a polarisation in samples.
@@ -116,18 +116,18 @@ impl Store for Baseband {
 pub trait Number: Copy + Into<f32> + Send + Sync {
     /// Measures power, and clipping at a magnitude of `limit`. Returns zeros for numbers that are not samples of
     /// the digitiser.
-    fn measured(samples: &[Self], limit: i16, form: Form) -> Measured;
+    fn measured(samples: &[Self], limit: i16, instructions: InstructionSet) -> Measured;
 }
 
 impl Number for i16 {
-    fn measured(samples: &[Self], limit: i16, form: Form) -> Measured {
-        let (power, clipped) = power(samples, limit, form);
+    fn measured(samples: &[Self], limit: i16, instructions: InstructionSet) -> Measured {
+        let (power, clipped) = power(samples, limit, instructions);
         Measured { power, samples: samples.len() as u64, clipped }
     }
 }
 
 impl Number for f32 {
-    fn measured(_samples: &[Self], _limit: i16, _form: Form) -> Measured {
+    fn measured(_samples: &[Self], _limit: i16, _form: InstructionSet) -> Measured {
         Measured::default()
     }
 }

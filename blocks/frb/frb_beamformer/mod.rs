@@ -4,11 +4,11 @@ mod bench;
 pub mod conformance;
 mod cpu;
 mod cuda;
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod form_tests;
 mod fp32;
 mod gains;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod implementation_tests;
 mod intensities;
 mod matrix;
 mod phases;

@@ -8,7 +8,7 @@ use fxgraph::{BlockError, Env, Frame, FrameMut, Map};
 use fxgraph_dsp::gnss::correlate::Rotors;
 use fxgraph_dsp::gnss::moments::{self, EdgeCorrelator, Moments, Weights, log2_cell};
 use fxgraph_dsp::gnss::{BLOCK_SAMPLES, Correlator, Nco, Planes};
-use fxgraph_dsp::simd::Form;
+use fxgraph_dsp::simd::InstructionSet;
 use num_complex::{Complex32, Complex64};
 
 /// The running block.
@@ -25,7 +25,7 @@ pub(super) struct Cpu {
 
 /// State of one thread.
 struct Worker {
-    form: Form,
+    instructions: InstructionSet,
     planes: Planes,
     /// Rotors of the intermediate frequency, which all satellites share: `shared_step` turns per sample in
     /// units of 2^-64.
@@ -66,7 +66,7 @@ pub(super) fn worker_bytes(shape: &Shape) -> usize {
 
 impl Worker {
     fn new(shape: &Shape, shared_step: u64, satellites: usize) -> Self {
-        let form = Form::best();
+        let instructions = InstructionSet::best();
         let antennas = shape.samples.antennas;
         let mut shared = Rotors::new(moments::BLOCK_SAMPLES);
         shared.set(shared_step);
@@ -77,13 +77,13 @@ impl Worker {
             weights: Weights::default(),
         };
         Self {
-            form,
+            instructions,
             planes: Planes::new(antennas, moments::BLOCK_SAMPLES),
             shared,
             shared_step,
             moments: std::iter::repeat_with(Moments::default).take(antennas).collect(),
-            edges: EdgeCorrelator::new(form, shape.taps),
-            correlator: Correlator::new(form, shape.taps),
+            edges: EdgeCorrelator::new(instructions, shape.taps),
+            correlator: Correlator::new(instructions, shape.taps),
             satellites: std::iter::repeat_with(steps).take(satellites).collect(),
         }
     }
@@ -124,8 +124,9 @@ impl Worker {
         let unit = shape.samples.antennas * shape.taps;
         for (way, block) in [(Way::Moments, moments::BLOCK_SAMPLES), (Way::Samples, BLOCK_SAMPLES)]
         {
-            let Self { form, planes, shared, moments, edges, correlator, satellites, .. } =
-                &mut *self;
+            let Self {
+                instructions, planes, shared, moments, edges, correlator, satellites, ..
+            } = &mut *self;
             if satellites[..channels.len()].iter().all(|steps| steps.way != way) {
                 continue;
             }
@@ -135,7 +136,7 @@ impl Worker {
                 shape.samples.read(payload, range, planes);
                 if way == Way::Moments {
                     for (antenna, moments) in moments.iter_mut().enumerate() {
-                        moments.read(*form, planes.parts(antenna, 0..count), shared);
+                        moments.read(*instructions, planes.parts(antenna, 0..count), shared);
                     }
                 }
                 let signals =

@@ -5,7 +5,7 @@ use fxgraph::{Block, BlockError, Counter, Dtype, Env, FrameMut, Io, Next, PortTy
 use fxgraph_dsp::gnss::correlate::{ROW, Rotors, write_code};
 use fxgraph_dsp::gnss::{BLOCK_SAMPLES, Nco, Replica};
 use fxgraph_dsp::random::Random;
-use fxgraph_dsp::simd::Form;
+use fxgraph_dsp::simd::InstructionSet;
 use num_complex::Complex32;
 
 /// Memory of one satellite without its replica, in bytes.
@@ -29,7 +29,7 @@ pub(super) struct Simulator {
 
 /// Signal of one satellite.
 struct Signal {
-    form: Form,
+    instructions: InstructionSet,
     replica: Replica,
     /// Phases at timestamp 0.
     nco: Nco,
@@ -59,7 +59,7 @@ impl Signal {
         let power = 2.0 * 10.0_f64.powf(transmission.cn0_db_hz / 10.0) / rate_hz;
         let number = satellite.system.number() * 100 + satellite.prn;
         Ok(Self {
-            form: Form::best(),
+            instructions: InstructionSet::best(),
             amplitude: parameters.noise_rms * power.sqrt() * replica.scale(),
             replica,
             nco,
@@ -96,7 +96,7 @@ impl Signal {
             let len = (mixed.len() - done).min(left as usize);
             let mut nco = self.nco;
             nco.advance(t);
-            write_code(self.form, &self.replica, &nco, nco.code, len, code);
+            write_code(self.instructions, &self.replica, &nco, nco.code, len, code);
             let angle = std::f64::consts::TAU * (nco.carrier_turns() + self.turns[antenna]).fract();
             let (sin, cos) = angle.sin_cos();
             let first = Complex32::new(cos as f32, sin as f32) * (self.amplitude * symbol) as f32;

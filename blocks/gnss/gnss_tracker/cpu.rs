@@ -7,7 +7,7 @@ use crate::gnss::gnss_acquisition::{self, Acquired};
 use crate::gnss::samples::Samples;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next};
 use fxgraph_dsp::gnss::{Correlator, Planes};
-use fxgraph_dsp::simd::Form;
+use fxgraph_dsp::simd::InstructionSet;
 
 /// Correlator taps: early, prompt and late.
 const TAPS: usize = 3;
@@ -37,7 +37,7 @@ impl Tracker {
             loops: Loops::new(parameters, &samples),
             planes: Planes::new(1, samples.samples),
             samples: Samples { antennas: 1, ..samples },
-            correlator: Correlator::new(Form::best(), TAPS),
+            correlator: Correlator::new(InstructionSet::best(), TAPS),
             channels: labels.iter().map(|_| None).collect(),
             report: Report::new(labels, samples.samples as f64 / samples.rate_hz, env),
             next: None,

@@ -1,6 +1,6 @@
 //! Cases that compare the GPU implementation with the reference.
 
-use super::cuda::Form;
+use super::cuda::Implementation;
 use fxgraph::examples::{Case, Tolerance};
 use fxgraph::{DeviceName, cuda};
 use serde_json::{Value, json};
@@ -64,9 +64,9 @@ fn selected(device: DeviceName, [_, antennas, _, spectra]: Shape) -> &'static st
         DeviceName::Cuda(ordinal) => cuda::properties(ordinal).ok(),
         DeviceName::Cpu => None,
     };
-    match Form::best([2, antennas, spectra], gpu.as_ref()) {
-        Form::Hopper => "hopper",
-        Form::TensorCore => "tensor_core",
+    match Implementation::best([2, antennas, spectra], gpu.as_ref()) {
+        Implementation::Hopper => "hopper",
+        Implementation::TensorCore => "tensor_core",
     }
 }
 

@@ -10,7 +10,7 @@ use fxgraph::{Block, BlockError, Dtype, Frame, FrameMut, Io, Next};
 use fxgraph_dsp::beams::{Layout, Scratch, add_antennas, quantise_beam};
 use fxgraph_dsp::dither;
 use fxgraph_dsp::power::sum_of_squares;
-use fxgraph_dsp::simd::Form;
+use fxgraph_dsp::simd::InstructionSet;
 use num_complex::Complex32;
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) struct Cpu {
 
 /// Data that all threads read.
 struct Former {
-    form: Form,
+    instructions: InstructionSet,
     shape: Stacked,
     beams: usize,
     weights: Timed<Weights>,
@@ -89,7 +89,7 @@ impl Cpu {
         };
         Ok(Self {
             former: Former {
-                form: Form::best(),
+                instructions: InstructionSet::best(),
                 shape,
                 weights: Timed::new(weights),
                 beams,
@@ -203,7 +203,7 @@ impl Former {
             let add = |t: u64, scratch: &mut Scratch| {
                 let Weights { table, pols } = self.weights.at(t);
                 let weights = &table[channel * beams * antennas..][..beams * antennas];
-                add_antennas(self.form, &layout, rows.clone(), weights, pols, scratch);
+                add_antennas(self.instructions, &layout, rows.clone(), weights, pols, scratch);
             };
             let step = self.shape.samples_per_spectrum;
             add(timestamp, &mut worker.scratch);
@@ -220,7 +220,7 @@ impl Former {
                 let at = (beam * self.channels_per_worker + channel - first) * spectra;
                 let output = &mut worker.output[at..][..spectra];
                 worker.saturated[beam] +=
-                    quantise_beam(self.form, dither_key, &worker.scratch, beam, output);
+                    quantise_beam(self.instructions, dither_key, &worker.scratch, beam, output);
             }
         }
     }

@@ -24,14 +24,14 @@ pub(super) const HEAP_HEAD: usize = 4;
 
 /// Kernels of the GPU implementations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Implementation {
     /// Integers on warpgroup matrix instructions.
     Hopper,
     /// Half precision on matrix instructions of warps.
     TensorCore,
 }
 
-impl Form {
+impl Implementation {
     /// Returns the kernel for a stream with these polarisations, antennas and spectra per heap, on this GPU.
     pub(super) fn best([pols, antennas, spectra]: [usize; 3], gpu: Option<&Properties>) -> Self {
         let has_hopper = gpu.is_some_and(|gpu| gpu.capability == hopper::CAPABILITY);
@@ -153,38 +153,42 @@ fn refuse_weights(parameters: &Beamformer) -> Option<Refusal> {
     Some(Refusal::new(codes::IMPLEMENTATION, At::Parameter("beams"), message))
 }
 
-/// Diagnostics if the kernel `form`, or the best one, cannot form these beams, on `gpu` if there is one.
+/// Diagnostics if the kernel `implementation`, or the best one, cannot form these beams, on `gpu` if there is one.
 pub(super) fn refusals(
     parameters: &Beamformer,
     shape: &Stacked,
     gpu: Option<&Properties>,
-    form: Option<Form>,
+    implementation: Option<Implementation>,
 ) -> Vec<Refusal> {
-    let best = || Form::best([shape.pols, shape.antennas, shape.spectra], gpu);
-    let of_form = match form.unwrap_or_else(best) {
-        Form::Hopper => hopper::refuse(shape, gpu),
-        Form::TensorCore => {
+    let best = || Implementation::best([shape.pols, shape.antennas, shape.spectra], gpu);
+    let of_implementation = match implementation.unwrap_or_else(best) {
+        Implementation::Hopper => hopper::refuse(shape, gpu),
+        Implementation::TensorCore => {
             gpu.and_then(|gpu| tensor_core::refuse_antennas(parameters, shape, gpu))
         }
     };
-    refuse_weights(parameters).into_iter().chain(of_form).collect()
+    refuse_weights(parameters).into_iter().chain(of_implementation).collect()
 }
 
 impl Cuda {
-    /// Creates the block with the kernel `form`, or the best one.
+    /// Creates the block with the kernel `implementation`, or the best one.
     pub(super) fn new(
         parameters: &Beamformer,
         shape: Stacked,
         weights: &Weights,
         first_channel: usize,
-        form: Option<Form>,
+        implementation: Option<Implementation>,
         (counts, device): (Counts, &Arc<Device>),
     ) -> Result<Self, BlockError> {
-        let best =
-            || Form::best([shape.pols, shape.antennas, shape.spectra], Some(device.properties()));
-        let kernels: Box<dyn Kernels> = match form.unwrap_or_else(best) {
-            Form::Hopper => Box::new(Hopper::new(parameters, shape, device)?),
-            Form::TensorCore => Box::new(TensorCore::new(parameters, shape, device)?),
+        let best = || {
+            Implementation::best(
+                [shape.pols, shape.antennas, shape.spectra],
+                Some(device.properties()),
+            )
+        };
+        let kernels: Box<dyn Kernels> = match implementation.unwrap_or_else(best) {
+            Implementation::Hopper => Box::new(Hopper::new(parameters, shape, device)?),
+            Implementation::TensorCore => Box::new(TensorCore::new(parameters, shape, device)?),
         };
         let mut table = vec![0; kernels.weight_words()];
         kernels.write_weights(&mut table, weights);
@@ -328,17 +332,17 @@ mod tests {
         };
         let [ampere, hopper, blackwell] = [(8, 0), (9, 0), (10, 0)].map(gpu);
         for (antennas, spectra, gpu, best) in [
-            (80, 256, Some(&hopper), Form::Hopper),
-            (256, 32, Some(&hopper), Form::Hopper),
-            (257, 256, Some(&hopper), Form::TensorCore),
-            (80, 31, Some(&hopper), Form::TensorCore),
-            (80, 256, Some(&ampere), Form::TensorCore),
-            (80, 256, Some(&blackwell), Form::TensorCore),
-            (80, 256, None, Form::TensorCore),
+            (80, 256, Some(&hopper), Implementation::Hopper),
+            (256, 32, Some(&hopper), Implementation::Hopper),
+            (257, 256, Some(&hopper), Implementation::TensorCore),
+            (80, 31, Some(&hopper), Implementation::TensorCore),
+            (80, 256, Some(&ampere), Implementation::TensorCore),
+            (80, 256, Some(&blackwell), Implementation::TensorCore),
+            (80, 256, None, Implementation::TensorCore),
         ] {
-            let found = Form::best([2, antennas, spectra], gpu);
+            let found = Implementation::best([2, antennas, spectra], gpu);
             assert_eq!(found, best, "{antennas} antennas, {spectra} spectra");
         }
-        assert_eq!(Form::best([1, 80, 256], Some(&hopper)), Form::TensorCore);
+        assert_eq!(Implementation::best([1, 80, 256], Some(&hopper)), Implementation::TensorCore);
     }
 }

@@ -15,7 +15,7 @@ use crate::common::output_level::{MEASURED_SPECTRA, OutputLevels};
 use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::common::stacked::Stacked;
 use crate::common::units::Units;
-use cuda::{Cuda, Form};
+use cuda::{Cuda, Implementation};
 use fxgraph::DeviceName;
 use fxgraph::cuda::GpuMapped;
 use fxgraph::examples::{Benchmark, Case};
@@ -426,17 +426,17 @@ const fn cuda(
         .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.shape))
 }
 
-/// Creates a block with the kernel `form`, or the best one.
+/// Creates a block with the kernel `implementation`, or the best one.
 fn gpu_block(
     block: &Configured<Beamformer>,
-    form: Option<Form>,
+    implementation: Option<Implementation>,
     env: &Env,
 ) -> Result<Box<dyn Block>, BlockError> {
     let Configured { parameters, shape, .. } = block;
     let (weights, first) = (weights(block), first_channel(block));
     GpuMapped::build(env, |pipeline| {
         let counts = Counts::new(block, env);
-        Cuda::new(parameters, *shape, &weights, first, form, (counts, pipeline.device()))
+        Cuda::new(parameters, *shape, &weights, first, implementation, (counts, pipeline.device()))
     })
 }
 
@@ -460,18 +460,18 @@ impl KindSpec for Beamformer {
         cuda(
             "hopper",
             "integers on warpgroup matrix instructions: compute capability 9.0",
-            |block, env| gpu_block(block, Some(Form::Hopper), env),
+            |block, env| gpu_block(block, Some(Implementation::Hopper), env),
         )
         .check(|block, gpu| {
-            cuda::refusals(&block.parameters, &block.shape, gpu, Some(Form::Hopper))
+            cuda::refusals(&block.parameters, &block.shape, gpu, Some(Implementation::Hopper))
         }),
         cuda(
             "tensor_core",
             "any GPU, with each weight as the sum of two half-precision numbers",
-            |block, env| gpu_block(block, Some(Form::TensorCore), env),
+            |block, env| gpu_block(block, Some(Implementation::TensorCore), env),
         )
         .check(|block, gpu| {
-            cuda::refusals(&block.parameters, &block.shape, gpu, Some(Form::TensorCore))
+            cuda::refusals(&block.parameters, &block.shape, gpu, Some(Implementation::TensorCore))
         })
         .tunable(|block| Some(tensor_core::tunable(&block.parameters, &block.shape))),
     ];

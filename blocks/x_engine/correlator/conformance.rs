@@ -129,20 +129,33 @@ impl Stream {
         Tolerance { largest: relative * summed as f64, ..Tolerance::floating(relative) }
     }
 
-    fn case(&self, form: &'static str, name: String, upstream: &str, device: DeviceName) -> Case {
+    fn case(
+        &self,
+        implementation: &'static str,
+        name: String,
+        upstream: &str,
+        device: DeviceName,
+    ) -> Case {
         let parameters = json!({"spectra_per_dump": self.heaps_per_dump * self.spectra});
         let input = (upstream, &["stack"][..]);
-        Case::new(("correlator", form), name, &parameters, input, self.tolerance(), device)
+        Case::new(
+            ("correlator", implementation),
+            name,
+            &parameters,
+            input,
+            self.tolerance(),
+            device,
+        )
     }
 
     /// A case with all antennas at all times.
-    fn whole(&self, form: &'static str, device: DeviceName) -> Case {
+    fn whole(&self, implementation: &'static str, device: DeviceName) -> Case {
         let upstream = self.source("stack", true, self.antennas, self.frames, 0);
-        self.case(form, self.name(), &upstream, device)
+        self.case(implementation, self.name(), &upstream, device)
     }
 
     /// A case in which antennas start late or end early, by less and by more than a dump.
-    fn missing(&self, form: &'static str, device: DeviceName) -> Case {
+    fn missing(&self, implementation: &'static str, device: DeviceName) -> Case {
         let mut upstream = String::new();
         for antenna in 0..self.antennas {
             let late = [0, 0, 1, 0, 3][antenna % 5];
@@ -152,7 +165,7 @@ impl Stream {
         }
         let inputs: Vec<String> = (0..self.antennas).map(|a| format!("a{a}")).collect();
         upstream += &format!("stack: {{kind: antenna_stack, inputs: [{}]}}", inputs.join(", "));
-        self.case(form, format!("missing antennas of {}", self.name()), &upstream, device)
+        self.case(implementation, format!("missing antennas of {}", self.name()), &upstream, device)
     }
 }
 
@@ -240,37 +253,38 @@ fn streams_of_halves() -> Vec<Stream> {
 pub fn cases(device: DeviceName) -> Vec<Case> {
     let halves = Stream { voltages: Voltages::Cf16, ..STREAM };
     let mut cases = vec![STREAM.whole("cuda", device), halves.whole("cuda", device)];
-    for form in ["hopper", "tensor_core"] {
-        cases.extend(streams().iter().map(|stream| stream.whole(form, device)));
+    for implementation in ["hopper", "tensor_core"] {
+        cases.extend(streams().iter().map(|stream| stream.whole(implementation, device)));
         for k_major in [false, true] {
             let stream = Stream { k_major, frames: 6, ..STREAM };
-            cases.push(stream.missing(form, device));
+            cases.push(stream.missing(implementation, device));
             let many = Stream { voltages: Voltages::Ci4, antennas: 70, ..stream };
-            cases.push(many.missing(form, device));
+            cases.push(many.missing(implementation, device));
             // Dumps that lack single heaps, at all places of a frame.
             let scattered = Stream { missing_every: Some(7), heaps_per_frame: 4, ..stream };
-            cases.push(scattered.whole(form, device));
+            cases.push(scattered.whole(implementation, device));
             cases.push(
-                Stream { antennas: 70, missing_every: Some(71), ..scattered }.whole(form, device),
+                Stream { antennas: 70, missing_every: Some(71), ..scattered }
+                    .whole(implementation, device),
             );
             // Flags of channels; every second unit is one polarisation, which is missing in all dumps.
             for (every, pols) in [(2, 2), (7, 2), (7, 1)] {
                 let missing_every = Some(every);
                 let flagged =
                     Stream { by_channel: true, missing_every, channels: 5, pols, ..stream };
-                cases.push(flagged.whole(form, device));
-                cases.push(flagged.missing(form, device));
+                cases.push(flagged.whole(implementation, device));
+                cases.push(flagged.missing(implementation, device));
             }
         }
     }
-    let form = "tensor_core";
-    cases.extend(streams_of_halves().iter().map(|stream| stream.whole(form, device)));
+    let implementation = "tensor_core";
+    cases.extend(streams_of_halves().iter().map(|stream| stream.whole(implementation, device)));
     for (k_major, voltages) in [(false, Voltages::Cf16), (true, Voltages::Eighths)] {
         let stream = Stream { k_major, voltages, frames: 6, ..STREAM };
-        cases.push(stream.missing(form, device));
-        cases.push(Stream { antennas: 70, ..stream }.missing(form, device));
+        cases.push(stream.missing(implementation, device));
+        cases.push(Stream { antennas: 70, ..stream }.missing(implementation, device));
         let flagged = Stream { by_channel: true, missing_every: Some(2), ..stream };
-        cases.push(flagged.whole(form, device));
+        cases.push(flagged.whole(implementation, device));
     }
     cases
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // work on frames and tables that jobs own
 
 use super::dumps::Dumps;
-use super::products::Form;
+use super::products::Implementation;
 use super::sums::Sums;
 use crate::common::stacked::Stacked;
 use crate::common::units::Units;
@@ -66,14 +66,14 @@ impl Cuda {
         shape: Stacked,
         spectra_per_dump: u64,
         dumps: Dumps,
-        form: fn(Dtype, (usize, usize)) -> Form,
+        implementation: fn(Dtype, (usize, usize)) -> Implementation,
         env: &Env,
     ) -> Result<Self, BlockError> {
         let pipeline = Pipeline::new(env)?;
         let device = pipeline.device();
-        let form = form(shape.dtype, device.properties().capability);
-        tracing::info!(block = env.name, ?form, "dumps of {spectra_per_dump} spectra");
-        let sums = Sums::new(device, form, shape, spectra_per_dump)?;
+        let implementation = implementation(shape.dtype, device.properties().capability);
+        tracing::info!(block = env.name, ?implementation, "dumps of {spectra_per_dump} spectra");
+        let sums = Sums::new(device, implementation, shape, spectra_per_dump)?;
         let tables =
             (0..IN_FLIGHT).map(|_| Tables::new(device, &shape)).collect::<Result<_, _>>()?;
         Ok(Self { shape, dumps, frame: None, tables, sums, pipeline })

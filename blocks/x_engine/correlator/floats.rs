@@ -7,7 +7,7 @@ use crate::common::stacked::Stacked;
 use fxgraph::BlockError;
 use fxgraph_dsp::correlator::Tiles;
 use fxgraph_dsp::correlator::floats::{GEOMETRY, LANES, ROWS, Step, add_products};
-use fxgraph_dsp::simd::Form;
+use fxgraph_dsp::simd::InstructionSet;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use std::ops::Range;
@@ -19,7 +19,7 @@ const BLOCK_SPECTRA: usize = 64;
 pub struct FloatAccumulator {
     shape: Stacked,
     tiles: Tiles,
-    form: Form,
+    instructions: InstructionSet,
     threads: Threads,
     /// `[channel]` `[tile][row][re, im][SIMD element]`.
     sums: Vec<f64>,
@@ -53,7 +53,11 @@ impl FloatAccumulator {
     ///
     /// # Errors
     /// If the sums cannot be allocated or the threads cannot be started.
-    pub fn new(shape: Stacked, form: Form, threads: usize) -> Result<Self, BlockError> {
+    pub fn new(
+        shape: Stacked,
+        instructions: InstructionSet,
+        threads: usize,
+    ) -> Result<Self, BlockError> {
         let tiles = Tiles::new(GEOMETRY, shape.inputs());
         let threads = Threads::new(threads)?;
         let len = tiles.sums().saturating_mul(shape.channels);
@@ -63,7 +67,7 @@ impl FloatAccumulator {
         })?;
         sums.resize(len, 0.0);
         let workers = (0..threads.count()).map(|_| Worker::new(&shape)).collect();
-        Ok(Self { shape, tiles, form, threads, sums, workers })
+        Ok(Self { shape, tiles, instructions, threads, sums, workers })
     }
 
     /// Size of an accumulator of this shape in bytes.
@@ -78,7 +82,7 @@ impl FloatAccumulator {
     /// Adds the products of heaps `heaps` of a frame, whose payload must be aligned to `f16`; `valid`
     /// `[heap][antenna]` is 0 where an antenna lacks a heap.
     pub fn add(&mut self, payload: &[u8], heaps: Range<usize>, valid: &[u32]) {
-        let Self { shape, tiles, form, threads, sums, workers } = self;
+        let Self { shape, tiles, instructions, threads, sums, workers } = self;
         threads.each(sums, tiles.sums(), workers, |first, sums, worker| {
             for (c, sums) in sums.chunks_exact_mut(tiles.sums()).enumerate() {
                 for heap in heaps.clone() {
@@ -89,7 +93,7 @@ impl FloatAccumulator {
                     for start in (0..shape.spectra).step_by(BLOCK_SPECTRA) {
                         let spectra = start..shape.spectra.min(start + BLOCK_SPECTRA);
                         worker.fill(shape, payload, (heap, first + c), spectra, valid);
-                        worker.multiply(tiles, *form, sums);
+                        worker.multiply(tiles, *instructions, sums);
                     }
                 }
             }
@@ -165,14 +169,14 @@ impl Worker {
     }
 
     /// Adds the products of the block to the sums of a channel.
-    fn multiply(&self, tiles: &Tiles, form: Form, sums: &mut [f64]) {
+    fn multiply(&self, tiles: &Tiles, instructions: InstructionSet, sums: &mut [f64]) {
         let panel = |panel: usize| &self.panels[panel * BLOCK_SPECTRA..][..self.filled];
         for columns in 0..tiles.panels() {
             for block in 0..tiles.blocks(columns) {
                 let tile = &mut sums[tiles.start(columns, block)..][..GEOMETRY.tile_len()];
                 let row = block * ROWS;
                 let (rows, columns) = (panel(row / LANES), panel(columns));
-                add_products(form, rows, row % LANES, columns, tile);
+                add_products(instructions, rows, row % LANES, columns, tile);
             }
         }
     }

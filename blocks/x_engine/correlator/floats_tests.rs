@@ -65,9 +65,9 @@ fn every_simd_level_is_bit_identical_to_plain_loops() {
             .map(|parts| parts.map(|part| part as f32))
             .collect();
         let counts = vec![1; shape.baselines()];
-        for form in simd::Form::available() {
+        for instructions in simd::InstructionSet::available() {
             for threads in [1, 2, 5] {
-                let mut fast = FloatAccumulator::new(shape, form, threads).unwrap();
+                let mut fast = FloatAccumulator::new(shape, instructions, threads).unwrap();
                 let mut output = vec![[f32::NAN; 2]; expected.len()];
                 // Twice, to check that a dump resets the sums.
                 for _ in 0..2 {
@@ -75,7 +75,7 @@ fn every_simd_level_is_bit_identical_to_plain_loops() {
                         fast.add(bytemuck::cast_slice(&payload), heap..heap + 1, &valid);
                     }
                     fast.dump(&counts, &mut output);
-                    assert!(output == expected, "{form:?} {shape:?}");
+                    assert!(output == expected, "{instructions:?} {shape:?}");
                 }
             }
         }
@@ -108,7 +108,7 @@ fn extreme_half_precision_values_are_multiplied_exactly() {
     let smallest = 2f64.powi(-24);
     let payload: Vec<f16> =
         [largest, -smallest, smallest, 3.0 * smallest].map(f16::from_f64).into();
-    let mut fast = FloatAccumulator::new(shape, simd::Form::best(), 1).unwrap();
+    let mut fast = FloatAccumulator::new(shape, simd::InstructionSet::best(), 1).unwrap();
     let mut output = [[0.0; 2]; 4];
     fast.add(bytemuck::cast_slice(&payload), 0..1, &[1]);
     fast.dump(&[1], &mut output);

@@ -44,7 +44,7 @@ use fxgraph::{
 };
 use fxgraph_dsp::correlator::Kernel;
 use fxgraph_dsp::simd;
-use products::Form;
+use products::Implementation;
 use sums::Sums;
 
 /// Parameters of the block `correlator`.
@@ -215,10 +215,10 @@ impl KindSpec for Correlator {
         cuda(
             "cuda",
             "the faster of `hopper` and `tensor_core` on the installed GPU",
-            |block, env| gpu_block(block, Form::best, env),
+            |block, env| gpu_block(block, Implementation::best, env),
         ),
         cuda("hopper", "warpgroup matrix instructions: compute capability 9.0", |block, env| {
-            gpu_block(block, |_, _| Form::Hopper, env)
+            gpu_block(block, |_, _| Implementation::Hopper, env)
         })
         .check(|block, gpu| {
             let mut refusals = refuse_size(block, gpu);
@@ -226,7 +226,7 @@ impl KindSpec for Correlator {
             refusals
         }),
         cuda("tensor_core", "any GPU of compute capability 8.0 or later", |block, env| {
-            gpu_block(block, |_, _| Form::TensorCore, env)
+            gpu_block(block, |_, _| Implementation::TensorCore, env)
         }),
     ];
 
@@ -278,9 +278,9 @@ fn reference(block: &Configured<Correlator>, env: &Env) -> Result<Box<dyn Block>
     let dumps = Dumps::new(shape, clock.samples_per_frame, &env.counters);
     let seconds = clock.samples_per_frame as f64 / clock.adc_sample_rate_hz;
     let sums = if shape.dtype == Dtype::Cf16 {
-        let form = simd::Form::best();
-        tracing::info!(block = env.name, ?form, threads, "dumps of {seconds} s");
-        cpu::Sums::Floats(FloatAccumulator::new(shape, form, threads)?)
+        let instructions = simd::InstructionSet::best();
+        tracing::info!(block = env.name, ?instructions, threads, "dumps of {seconds} s");
+        cpu::Sums::Floats(FloatAccumulator::new(shape, instructions, threads)?)
     } else {
         let kernel = Kernel::best(shape.inputs());
         tracing::info!(block = env.name, ?kernel, threads, "dumps of {seconds} s");
@@ -304,16 +304,16 @@ fn refuse_size(block: &Configured<Correlator>, _: Option<&Properties>) -> Vec<Re
     Vec::from_iter(sums::refuse_size(&block.shape))
 }
 
-/// Creates a block with the kernel that `form` selects for a type of voltages and a compute capability.
+/// Creates a block with the kernel that `implementation` selects for a type of voltages and a compute capability.
 fn gpu_block(
     block: &Configured<Correlator>,
-    form: fn(Dtype, (usize, usize)) -> Form,
+    implementation: fn(Dtype, (usize, usize)) -> Implementation,
     env: &Env,
 ) -> Result<Box<dyn Block>, BlockError> {
     let clock = &block.ports.outputs[0].clock;
     let dumps = Dumps::new(block.shape, clock.samples_per_frame, &env.counters);
     let spectra = spectra_per_dump(&block.shape, clock);
-    Ok(Box::new(Cuda::new(block.shape, spectra, dumps, form, env)?))
+    Ok(Box::new(Cuda::new(block.shape, spectra, dumps, implementation, env)?))
 }
 
 /// Spectra per dump for the clock of the output.

@@ -17,14 +17,14 @@ const HOPPER: (usize, usize) = (9, 0);
 
 /// Kernels of the GPU implementations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Implementation {
     /// Warpgroup matrix instructions and the tensor memory accelerator (TMA).
     Hopper,
     /// Matrix instructions of warps.
     TensorCore,
 }
 
-impl Form {
+impl Implementation {
     /// Returns the faster kernel for voltages of `dtype` on a GPU of this compute capability.
     pub(super) fn best(dtype: Dtype, capability: (usize, usize)) -> Self {
         match (dtype, capability) {
@@ -128,10 +128,10 @@ mod tensor_core {
 }
 
 impl Geometry {
-    fn new(form: Form, rows: usize, gpu: &Properties) -> Self {
-        match form {
-            Form::Hopper => Self::hopper(rows, gpu),
-            Form::TensorCore => Self::tensor_core(rows, gpu),
+    fn new(implementation: Implementation, rows: usize, gpu: &Properties) -> Self {
+        match implementation {
+            Implementation::Hopper => Self::hopper(rows, gpu),
+            Implementation::TensorCore => Self::tensor_core(rows, gpu),
         }
     }
 
@@ -190,14 +190,14 @@ impl Geometry {
     /// Launches for the rows of tiles, for samples whose polarisations alternate or not.
     fn launches(
         &self,
-        form: Form,
+        implementation: Implementation,
         rows: usize,
         sample_bits: usize,
         alternating: bool,
     ) -> Vec<Launch> {
         let tiles = rows.div_ceil(self.tile_rows);
         let stages = ("STAGES", self.stages.to_string());
-        if form == Form::TensorCore {
+        if implementation == Implementation::TensorCore {
             let bits = ("SAMPLE_BITS", sample_bits.to_string());
             let defines = vec![bits, ("TILE_ROWS", self.tile_rows.to_string()), stages];
             let diagonal_percent = tensor_core::DIAGONAL_PERCENT;
@@ -245,7 +245,7 @@ struct Part {
 
 /// Kernels of one implementation, with their work lists.
 pub(super) struct Products {
-    form: Form,
+    implementation: Implementation,
     sizes: Sizes,
     geometry: Geometry,
     parts: Vec<Part>,
@@ -260,16 +260,16 @@ impl Products {
     /// `alternating` polarisations.
     pub(super) fn new(
         device: &Arc<Device>,
-        form: Form,
+        implementation: Implementation,
         sizes: Sizes,
         stages: usize,
         alternating: bool,
     ) -> Result<Self, CudaError> {
         let gpu = device.properties();
-        let geometry = Geometry::new(form, sizes.rows(), gpu);
-        let source = match form {
-            Form::Hopper => "correlator_hopper.cu",
-            Form::TensorCore => "correlator_tensor_core.cu",
+        let geometry = Geometry::new(implementation, sizes.rows(), gpu);
+        let source = match implementation {
+            Implementation::Hopper => "correlator_hopper.cu",
+            Implementation::TensorCore => "correlator_tensor_core.cu",
         };
         let part = |launch: Launch| {
             let kernel = gpu::program(device, source, launch.defines)?
@@ -277,7 +277,8 @@ impl Products {
             let resident = kernel.blocks_per_multiprocessor(geometry.threads)?.max(1);
             let schedule = Schedule::new(&Load {
                 channels: sizes.channels,
-                staggered: form == Form::Hopper && launch.rows.len() >= hopper::STAGGERED_TILES,
+                staggered: implementation == Implementation::Hopper
+                    && launch.rows.len() >= hopper::STAGGERED_TILES,
                 rows: launch.rows,
                 stages,
                 blocks: gpu.multiprocessors * resident,
@@ -291,17 +292,18 @@ impl Products {
             })
         };
         let parts = |alternating| {
-            let launches = geometry.launches(form, sizes.rows(), sizes.sample_bits, alternating);
+            let launches =
+                geometry.launches(implementation, sizes.rows(), sizes.sample_bits, alternating);
             launches.into_iter().map(part).collect::<Result<_, CudaError>>()
         };
         let own = parts(false)?;
         let alternating = if alternating { parts(true)? } else { Vec::new() };
-        Ok(Self { form, sizes, geometry, parts: own, alternating, listed: stages })
+        Ok(Self { implementation, sizes, geometry, parts: own, alternating, listed: stages })
     }
 
     /// The kernels' form.
-    pub(super) fn form(&self) -> Form {
-        self.form
+    pub(super) fn implementation(&self) -> Implementation {
+        self.implementation
     }
 
     /// Queues the products of `stages` of `rows`. They are added to the visibilities at `visibilities`. For integers,
@@ -320,9 +322,9 @@ impl Products {
         real_parts: u64,
     ) -> Result<(), CudaError> {
         let int = |n: usize| n as i32;
-        let maps = match self.form {
-            Form::Hopper => Some(self.maps(rows, visibilities)?),
-            Form::TensorCore => None,
+        let maps = match self.implementation {
+            Implementation::Hopper => Some(self.maps(rows, visibilities)?),
+            Implementation::TensorCore => None,
         };
         let [pol, antenna, channel, run] = rows.strides.map(|bytes| Arg::from(bytes as i64));
         let tensors: &[Arg<'_>] = match &maps {
@@ -421,7 +423,7 @@ mod tests {
             (81, 128, false, 5),
             (512, 128, false, 5),
         ] {
-            let geometry = Geometry::new(Form::Hopper, 2 * antennas, &gpu);
+            let geometry = Geometry::new(Implementation::Hopper, 2 * antennas, &gpu);
             let found = (geometry.tile_rows, geometry.single, geometry.stages);
             assert_eq!(found, (tile_rows, single, stages), "{antennas}");
             assert!(geometry.shared_bytes <= gpu.shared_bytes_per_block);
@@ -438,8 +440,8 @@ mod tests {
             (197, vec![(0..3, "4"), (3..4, "1")]),
         ] {
             let rows = 2 * antennas;
-            let geometry = Geometry::new(Form::Hopper, rows, &gpu);
-            let launches = geometry.launches(Form::Hopper, rows, 8, false);
+            let geometry = Geometry::new(Implementation::Hopper, rows, &gpu);
+            let launches = geometry.launches(Implementation::Hopper, rows, 8, false);
             let found: Vec<_> =
                 launches.iter().map(|l| (l.rows.clone(), l.defines[1].1.as_str())).collect();
             assert_eq!(found, expected, "{antennas}");
@@ -454,7 +456,7 @@ mod tests {
         {
             let gpu = gpu(per_block, per_multiprocessor);
             for antennas in [1, 8, 32, 33, 48, 64, 80, 128, 200, 256, 512] {
-                let geometry = Geometry::new(Form::TensorCore, 2 * antennas, &gpu);
+                let geometry = Geometry::new(Implementation::TensorCore, 2 * antennas, &gpu);
                 assert!(geometry.stages >= 2 && geometry.shared_bytes <= per_block);
                 assert!([64, 96, 128].contains(&geometry.tile_rows));
             }
@@ -464,15 +466,17 @@ mod tests {
     #[test]
     fn tensor_core_selects_tiles_with_least_padding() {
         let gpu = gpu(232_448, 233_472);
-        let tile = |antennas: usize| Geometry::new(Form::TensorCore, 2 * antennas, &gpu).tile_rows;
+        let tile = |antennas: usize| {
+            Geometry::new(Implementation::TensorCore, 2 * antennas, &gpu).tile_rows
+        };
         assert_eq!([3, 32, 48, 64, 80, 256, 512].map(tile), [64, 64, 96, 128, 96, 128, 128]);
     }
 
     #[test]
     fn best_kernel_depends_on_gpu_and_voltages() {
-        assert_eq!(Form::best(Dtype::Ci8, (9, 0)), Form::Hopper);
-        assert_eq!(Form::best(Dtype::Ci8, (12, 0)), Form::TensorCore);
-        assert_eq!(Form::best(Dtype::Cf16, (9, 0)), Form::TensorCore);
+        assert_eq!(Implementation::best(Dtype::Ci8, (9, 0)), Implementation::Hopper);
+        assert_eq!(Implementation::best(Dtype::Ci8, (12, 0)), Implementation::TensorCore);
+        assert_eq!(Implementation::best(Dtype::Cf16, (9, 0)), Implementation::TensorCore);
     }
 
     #[test]

@@ -19,12 +19,12 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// The arrays of the first pair that differs, `.npy`.
 pub type Pair = [Vec<u8>; 2];
 
-/// Runs a shadow of `block` with the changes `form` until `duration` is over, a signal arrives, or the
+/// Runs a shadow of `block` with the changes `variant` until `duration` is over, a signal arrives, or the
 /// shadow ends. Returns the report, and the first pair that differs if `keeps_pair`.
 pub fn shadow(
     client: &Client,
     block: &str,
-    form: &Value,
+    variant: &Value,
     (duration, stops_at_difference): (Option<Duration>, bool),
     keeps_pair: bool,
     terminal: &Terminal,
@@ -34,7 +34,7 @@ pub fn shadow(
     let shadow = format!("{path}/shadow");
     let start = format!("{shadow}?stop_at_first_difference={stops_at_difference}");
     let told: BlockPage = client.get(&path)?;
-    let _: Value = client.send(Method::POST, &start, Some(form))?;
+    let _: Value = client.send(Method::POST, &start, Some(variant))?;
     let watched = watch(client, &shadow, duration, &signals, terminal);
     let pair = match &watched {
         Ok(seen) if keeps_pair && seen.values_different > 0 => {

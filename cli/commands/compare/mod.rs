@@ -87,8 +87,8 @@ fn parse_limit(text: &str) -> Result<f64, String> {
 
 /// The two sides of a comparison.
 enum What<'a> {
-    Forms { file: &'a Path, block: &'a str, form: &'a str },
-    Shadow { block: &'a str, form: &'a str },
+    Variants { file: &'a Path, block: &'a str, variant: &'a str },
+    Shadow { block: &'a str, variant: &'a str },
     Recordings([&'a Path; 2]),
     Arrays([&'a Path; 2]),
 }
@@ -106,7 +106,7 @@ impl<'a> What<'a> {
             extension.is_some_and(|extension| extension == "npy" || extension == "npz")
         };
         Some(match file {
-            Some(file) => Self::Forms { file, block: a, form: b },
+            Some(file) => Self::Variants { file, block: a, variant: b },
             None if is_recording(a) && is_recording(b) => {
                 let files = [a, b].map(Path::new);
                 let is_npy =
@@ -115,7 +115,7 @@ impl<'a> What<'a> {
                 let are_arrays = files.into_iter().all(is_npy) && files.into_iter().any(is_plain);
                 if are_arrays { Self::Arrays(files) } else { Self::Recordings(files) }
             }
-            None => Self::Shadow { block: a, form: b },
+            None => Self::Shadow { block: a, variant: b },
         })
     }
 }
@@ -131,16 +131,16 @@ impl Compare {
                 [help],
             )));
         };
-        if !self.set.is_empty() && !matches!(what, What::Forms { .. }) {
+        if !self.set.is_empty() && !matches!(what, What::Variants { .. }) {
             return Err(Failure::failed("`--set` needs a flowgraph file"));
         }
         let limits =
             Limits { duration: self.duration, stops_at_difference: self.stop_at_first_difference };
         let are_recordings = matches!(what, What::Recordings(_));
         let (report, pair) = match what {
-            What::Forms { file, block, form } => {
+            What::Variants { file, block, variant } => {
                 let target = Target { file: file.to_owned(), set: self.set.clone() };
-                let (report, first) = offline::forms(&target, block, form, limits, terminal)?;
+                let (report, first) = offline::variants(&target, block, variant, limits, terminal)?;
                 (report, first.as_ref().map(saved))
             }
             What::Recordings(files) => {
@@ -153,22 +153,22 @@ impl Compare {
                 }
                 (arrays::arrays(files, self.stop_at_first_difference)?, None)
             }
-            What::Shadow { block, form } => {
-                let form =
-                    parse_value(form).map_err(|why| Failure::failed(format!("`b`: {why}")))?;
-                if !form.is_object() {
+            What::Shadow { block, variant } => {
+                let variant =
+                    parse_value(variant).map_err(|why| Failure::failed(format!("`b`: {why}")))?;
+                if !variant.is_object() {
                     let help = "compare two running blocks by recordings of their outputs";
                     return Err(Failure::failed(with_help(
                         &format!(
                             "`b` must be the changed keys of the second implementation, such as \
-                             `{{parameters: {{threads: 2}}}}`, got `{form}`"
+                             `{{parameters: {{threads: 2}}}}`, got `{variant}`"
                         ),
                         [help],
                     )));
                 }
                 let limits = (self.duration, self.stop_at_first_difference);
                 let client = self.connection.client()?;
-                live::shadow(&client, block, &form, limits, self.save.is_some(), terminal)?
+                live::shadow(&client, block, &variant, limits, self.save.is_some(), terminal)?
             }
         };
         if let (Some(folder), Some(pair)) = (&self.save, pair) {
@@ -211,8 +211,10 @@ mod tests {
     fn of(words: &[&str]) -> Option<String> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         What::of(&words).map(|what| match what {
-            What::Forms { file, block, form } => format!("{} {block} {form}", file.display()),
-            What::Shadow { block, form } => format!("{block} {form}"),
+            What::Variants { file, block, variant } => {
+                format!("{} {block} {variant}", file.display())
+            }
+            What::Shadow { block, variant } => format!("{block} {variant}"),
             What::Recordings([a, b]) => format!("{} and {}", a.display(), b.display()),
             What::Arrays([a, b]) => format!("arrays {} and {}", a.display(), b.display()),
         })

@@ -30,17 +30,17 @@ pub struct Limits {
     pub stops_at_difference: bool,
 }
 
-/// Runs the flowgraph with `block` and its variant `form`. Returns the report and the first pair that differs.
-pub fn forms(
+/// Runs the flowgraph with `block` and its variant `variant`. Returns the report and the first pair that differs.
+pub fn variants(
     target: &Target,
     block: &str,
-    form: &str,
+    variant: &str,
     limits: Limits,
     terminal: &Terminal,
 ) -> Result<(Report, Option<First>), Failure> {
     let mut plan = flowgraph::plan(target, Severity::Error, terminal)?;
     plan.tuning = tuning::usual(terminal);
-    let Changed { sources, result } = plan.beside(block, form, &flowgraph::registry());
+    let Changed { sources, result } = plan.beside(block, variant, &flowgraph::registry());
     let both = result.and_then(|both| match shortage(&both) {
         Some(shortage) => Err(vec![shortage]),
         None => Ok(both),

@@ -223,11 +223,13 @@ mod tests {
     fn every_gpu_implementation_has_cases() {
         let cases: Vec<Case> = cases(GPU).collect();
         for kind in flowgraph::registry().iter() {
-            for form in kind.implementations.iter().filter(|form| form.device == "cuda") {
-                let has_cases = cases
-                    .iter()
-                    .any(|case| (case.kind, case.implementation) == (kind.name, form.name));
-                assert!(has_cases, "{} {}", kind.name, form.name);
+            for implementation in
+                kind.implementations.iter().filter(|implementation| implementation.device == "cuda")
+            {
+                let has_cases = cases.iter().any(|case| {
+                    (case.kind, case.implementation) == (kind.name, implementation.name)
+                });
+                assert!(has_cases, "{} {}", kind.name, implementation.name);
             }
         }
     }

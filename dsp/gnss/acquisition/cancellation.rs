@@ -4,7 +4,7 @@ use super::Acquired;
 use crate::gnss::correlate::{ROW, Rotors, write_code};
 use crate::gnss::phase::tap;
 use crate::gnss::{BLOCK_SAMPLES, Nco, Planes, Replica, Satellite};
-use crate::simd::Form;
+use crate::simd::InstructionSet;
 use num_complex::{Complex32, Complex64};
 use std::f64::consts::TAU;
 
@@ -23,7 +23,7 @@ pub struct Cancellation {
     carrier_hz: f64,
     rotors: Rotors,
     /// Implementation for the codes; the list of those that the CPU supports is made once.
-    form: Form,
+    instructions: InstructionSet,
     /// Codes of one period, `[tap][sample]`.
     codes: Vec<i8>,
     row: usize,
@@ -42,7 +42,7 @@ impl Cancellation {
             rate_hz,
             carrier_hz,
             rotors: Rotors::default(),
-            form: Form::best(),
+            instructions: InstructionSet::best(),
             codes: vec![0; TAPS * row],
             row,
             mixed: vec![Complex32::ZERO; period],
@@ -113,7 +113,7 @@ impl Cancellation {
             let block = (len - at).min(BLOCK_SAMPLES);
             for (offset, row) in taps.iter().zip(self.codes.chunks_exact_mut(self.row)) {
                 let code = nco.code_at(*offset);
-                write_code(self.form, replica, &nco, code, block, &mut row[at..at + ROW]);
+                write_code(self.instructions, replica, &nco, code, block, &mut row[at..at + ROW]);
             }
             let turn = Complex64::cis(-TAU * nco.carrier_turns());
             let turn = Complex32::new(turn.re as f32, turn.im as f32);

@@ -6,7 +6,7 @@ use crate::gnss::Satellite;
 use crate::gnss::correlate::{ROW, Rotors, write_code};
 use crate::gnss::{BLOCK_SAMPLES, Nco};
 use crate::random::Random;
-use crate::simd::Form;
+use crate::simd::InstructionSet;
 use num_complex::Complex64;
 use std::f64::consts::TAU;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,7 +51,7 @@ fn simulate(planes: &mut Planes, sky: &Sky, settings: &Settings, seed: u64) {
         rotors.set(nco.carrier_step.wrapping_neg());
         let mut row = [0; ROW];
         for block in samples.chunks_mut(BLOCK_SAMPLES) {
-            write_code(Form::Portable, &replica, &nco, nco.code, block.len(), &mut row);
+            write_code(InstructionSet::Portable, &replica, &nco, nco.code, block.len(), &mut row);
             let turn = Complex64::cis(TAU * nco.carrier_turns()) * amplitude;
             for ((sample, rotor), code) in block.iter_mut().zip(rotors.iter()).zip(row) {
                 let rotor = Complex64::new(f64::from(rotor.re), f64::from(rotor.im));

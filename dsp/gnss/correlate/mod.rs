@@ -10,7 +10,7 @@ mod x86;
 
 use super::phase::{CODE_FRACTION_BITS, ENTRY};
 use super::{Nco, Planes, Replica};
-use crate::simd::{Form, Lines};
+use crate::simd::{InstructionSet, Lines};
 use num_complex::{Complex32, Complex64};
 use std::ops::Range;
 
@@ -82,18 +82,25 @@ impl Rotors {
 /// Writes the code from phase `code` on to `out` `[ROW]`, one element for each of `len` samples; elements after them
 /// are undefined.
 #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
-pub fn write_code(form: Form, replica: &Replica, nco: &Nco, code: u64, len: usize, out: &mut [i8]) {
+pub fn write_code(
+    instructions: InstructionSet,
+    replica: &Replica,
+    nco: &Nco,
+    code: u64,
+    len: usize,
+    out: &mut [i8],
+) {
     let entries = &replica.extended()[(code >> CODE_FRACTION_BITS) as usize..];
     let (fraction, step) = (code % ENTRY, nco.code_step);
     // Samples per entry from which an entry is written as a run; with fewer samples, entries are looked up.
-    let worth_a_run = if form == Form::Portable { 4 } else { 16 };
+    let worth_a_run = if instructions == InstructionSet::Portable { 4 } else { 16 };
     if ENTRY / step >= worth_a_run {
         return write_runs(entries, fraction, step, &mut out[..len + RUN]);
     }
-    match form {
+    match instructions {
         // SAFETY: `available` lists an implementation only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
-        Form::Avx2 | Form::Avx512 if step <= ENTRY => unsafe {
+        InstructionSet::Avx2 | InstructionSet::Avx512 if step <= ENTRY => unsafe {
             x86::look_up(entries, fraction, step, &mut out[..len.next_multiple_of(x86::AT_ONCE)]);
         },
         _ => look_up(entries, fraction, step, &mut out[..len]),
@@ -142,7 +149,7 @@ struct Piece<'a> {
 
 /// Correlates samples with the signals of satellites, one satellite per call.
 pub struct Correlator {
-    form: Form,
+    instructions: InstructionSet,
     /// Number of correlator taps; each call gets their offsets.
     taps: usize,
     /// `[tap][ROW]`.
@@ -153,8 +160,8 @@ pub struct Correlator {
 impl Correlator {
     /// Creates a correlator for `taps` taps.
     #[must_use]
-    pub fn new(form: Form, taps: usize) -> Self {
-        Self { form, taps, codes: vec![0; taps * ROW], sums: vec![[0.0; 2]; taps] }
+    pub fn new(instructions: InstructionSet, taps: usize) -> Self {
+        Self { instructions, taps, codes: vec![0; taps * ROW], sums: vec![[0.0; 2]; taps] }
     }
 
     /// Adds the correlations of at most [`BLOCK_SAMPLES`] samples to `sums` `[antenna][tap]`. `nco` contains the
@@ -170,19 +177,23 @@ impl Correlator {
     ) {
         let codes = taps[..self.taps].iter().map(|offset| nco.code_at(*offset));
         for (code, row) in codes.zip(self.codes.chunks_exact_mut(ROW)) {
-            write_code(self.form, replica, nco, code, range.len(), row);
+            write_code(self.instructions, replica, nco, code, range.len(), row);
         }
         let turn = rotor(nco.carrier) * replica.scale();
         for (antenna, sums) in sums.chunks_exact_mut(self.taps).enumerate() {
             let (re, im) = planes.parts(antenna, range.clone());
             let piece = Piece { re, im, rotors };
             // SAFETY: `available` lists an implementation only if the CPU supports it.
-            match self.form {
-                Form::Portable => piece.sum(&self.codes, &mut self.sums),
+            match self.instructions {
+                InstructionSet::Portable => piece.sum(&self.codes, &mut self.sums),
                 #[cfg(target_arch = "x86_64")]
-                Form::Avx2 => unsafe { x86::avx2::sum(&piece, &self.codes, &mut self.sums) },
+                InstructionSet::Avx2 => unsafe {
+                    x86::avx2::sum(&piece, &self.codes, &mut self.sums)
+                },
                 #[cfg(target_arch = "x86_64")]
-                Form::Avx512 => unsafe { x86::avx512::sum(&piece, &self.codes, &mut self.sums) },
+                InstructionSet::Avx512 => unsafe {
+                    x86::avx512::sum(&piece, &self.codes, &mut self.sums)
+                },
             }
             for (sum, [re, im]) in sums.iter_mut().zip(&self.sums) {
                 *sum += turn * Complex64::new(f64::from(*re), f64::from(*im));

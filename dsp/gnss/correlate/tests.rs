@@ -50,7 +50,7 @@ pub(in crate::gnss) fn samples(count: usize, seed: u64) -> Vec<[i16; 2]> {
 }
 
 fn correlate(
-    form: Form,
+    instructions: InstructionSet,
     input: &[[i16; 2]],
     antennas: usize,
     satellite: &Satellite,
@@ -62,7 +62,7 @@ fn correlate(
     let mut nco = Nco::new(satellite, &replica, 0.0, rate_hz, 0);
     let taps: Vec<u64> = taps.iter().map(|tap| crate::gnss::phase::tap(*tap, &replica)).collect();
     let mut planes = Planes::new(antennas, BLOCK_SAMPLES);
-    let mut correlator = Correlator::new(form, taps.len());
+    let mut correlator = Correlator::new(instructions, taps.len());
     let mut rotors = Rotors::default();
     rotors.set(nco.carrier_step);
     let mut sums = vec![Complex64::ZERO; antennas * taps.len()];
@@ -103,7 +103,7 @@ fn sums_equal_those_in_double_precision() {
         let (mut errors, mut power) = (0.0, 0.0);
         for index in 0..satellites {
             let satellite = satellite(index, systems[index % systems.len()]);
-            let found = correlate(Form::best(), &input, 1, &satellite, rate_hz, &TAPS);
+            let found = correlate(InstructionSet::best(), &input, 1, &satellite, rate_hz, &TAPS);
             for (tap, found) in TAPS.iter().zip(found) {
                 let expected = reference(&input, &satellite, rate_hz, *tap);
                 errors += (found - expected).norm_sqr();
@@ -123,15 +123,19 @@ fn every_implementation_antenna_and_number_of_taps_agrees() {
     let input = samples(3 * 3001, 9);
     for (index, system) in System::ALL.into_iter().enumerate() {
         let satellite = satellite(index + 3, system);
-        let all = correlate(Form::Portable, &input, 3, &satellite, 8e6, &taps);
-        for form in Form::available() {
+        let all = correlate(InstructionSet::Portable, &input, 3, &satellite, 8e6, &taps);
+        for instructions in InstructionSet::available() {
             for count in 1..=taps.len() {
-                let found = correlate(form, &input, 3, &satellite, 8e6, &taps[..count]);
+                let found = correlate(instructions, &input, 3, &satellite, 8e6, &taps[..count]);
                 for (antenna, found) in found.chunks(count).enumerate() {
                     let alone = &input[antenna * 3001..][..3001];
                     for (tap, found) in found.iter().enumerate() {
-                        assert!((found - all[antenna * taps.len() + tap]).norm() < 1.0, "{form:?}");
-                        let alone = correlate(form, alone, 1, &satellite, 8e6, &taps[tap..=tap]);
+                        assert!(
+                            (found - all[antenna * taps.len() + tap]).norm() < 1.0,
+                            "{instructions:?}"
+                        );
+                        let alone =
+                            correlate(instructions, alone, 1, &satellite, 8e6, &taps[tap..=tap]);
                         assert!((found - alone[0]).norm() < 1.0);
                     }
                 }
@@ -191,14 +195,14 @@ fn code_indices_of_100_000_samples_are_exact() {
         for (rate_hz, doppler_hz) in
             [(5e6, 1540.0), (25e6, -4620.0), (100e6, 3080.0), (12_345_679.0, 0.0)]
         {
-            for form in Form::available() {
+            for instructions in InstructionSet::available() {
                 let mut row = [0; ROW];
                 let signal = (system, rate_hz, doppler_hz);
                 let wrong = wrong_entries(signal, BLOCK_SAMPLES, |replica, nco, code| {
-                    write_code(form, replica, nco, nco.code, code.len(), &mut row);
+                    write_code(instructions, replica, nco, nco.code, code.len(), &mut row);
                     code.copy_from_slice(&row[..code.len()]);
                 });
-                assert_eq!(wrong, 0, "{system:?} at {rate_hz}, {form:?}");
+                assert_eq!(wrong, 0, "{system:?} at {rate_hz}, {instructions:?}");
             }
         }
     }

@@ -118,12 +118,12 @@ fn total<const LANES: usize>(stored: &[f32; LANES]) -> f32 {
 }
 
 /// Defines the sums with registers of `$lanes` floats.
-macro_rules! form {
+macro_rules! implementation {
     (
-        $form:ident, $features:literal, $floats:ident, $lanes:literal, $load:ident, $store:ident, $zero:ident, $multiply:ident,
+        $implementation:ident, $features:literal, $floats:ident, $lanes:literal, $load:ident, $store:ident, $zero:ident, $multiply:ident,
         $multiply_add:ident, $multiply_subtract:ident, $to_floats:ident, $widen:ident, $load_code:ident
     ) => {
-        pub mod $form {
+        pub mod $implementation {
             use super::{
                 Piece, ROW, Registers, total, $floats, $load, $load_code, $multiply, $multiply_add,
                 $multiply_subtract, $store, $to_floats, $widen, $zero,
@@ -196,7 +196,7 @@ macro_rules! form {
     };
 }
 
-form!(
+implementation!(
     avx2,
     "avx2,fma",
     __m256,
@@ -212,7 +212,7 @@ form!(
     _mm_loadl_epi64
 );
 
-form!(
+implementation!(
     avx512,
     "avx512f,avx512bw,avx512dq,avx512vl,fma",
     __m512,

@@ -5,7 +5,7 @@ use super::BLOCK_SAMPLES;
 use super::x86;
 use crate::gnss::Replica;
 use crate::gnss::phase::{CODE_FRACTION_BITS, ENTRY};
-use crate::simd::Form;
+use crate::simd::InstructionSet;
 
 /// Least number of samples in a run: with shorter runs, products with the samples cost about the same, and have
 /// smaller rounding errors.
@@ -39,7 +39,7 @@ impl Edges {
     #[allow(unsafe_code, reason = "calls implementations that the CPU supports")]
     pub fn find(
         &mut self,
-        form: Form,
+        instructions: InstructionSet,
         replica: &Replica,
         step: u64,
         len: usize,
@@ -54,10 +54,10 @@ impl Edges {
             let ends = &mut self.ends[first * ROW..][..ROW];
             let at = &mut self.at[tap * ROW..][..ROW];
             let change = &mut self.change[tap * ROW..][..ROW];
-            let count = match form {
+            let count = match instructions {
                 // SAFETY: `available` lists an implementation only if the CPU supports it.
                 #[cfg(target_arch = "x86_64")]
-                Form::Avx512 => unsafe {
+                InstructionSet::Avx512 => unsafe {
                     if first == tap {
                         x86::ends_avx512((left, step), len, ends, last);
                     }

@@ -20,7 +20,7 @@ use self::edges::{Edges, WORTH_EDGES};
 use super::correlate::{Rotors, rotor};
 use super::phase::ENTRY;
 use super::{Nco, Replica};
-use crate::simd::Form;
+use crate::simd::InstructionSet;
 use num_complex::Complex64;
 
 /// Largest number of samples per call.
@@ -104,16 +104,21 @@ impl Moments {
 
     /// Computes the moments of the samples of a block, mixed with `rotors`.
     #[allow(unsafe_code, reason = "calls an implementation that the CPU supports")]
-    pub fn read(&mut self, form: Form, samples: (&[f32], &[f32]), rotors: &Rotors) {
+    pub fn read(
+        &mut self,
+        instructions: InstructionSet,
+        samples: (&[f32], &[f32]),
+        rotors: &Rotors,
+    ) {
         self.len = samples.0.len();
         // SAFETY: `available` lists an implementation only if the CPU supports it.
-        match form {
-            Form::Portable => {
+        match instructions {
+            InstructionSet::Portable => {
                 self.mix(samples, rotors);
                 self.sum_up();
             }
             #[cfg(target_arch = "x86_64")]
-            Form::Avx2 | Form::Avx512 => unsafe {
+            InstructionSet::Avx2 | InstructionSet::Avx512 => unsafe {
                 x86::mix(self, samples, rotors);
                 x86::sum_up(self);
             },
@@ -217,7 +222,7 @@ impl Phasors {
 
 /// Correlates moments with the signals of satellites, one satellite per call.
 pub struct EdgeCorrelator {
-    form: Form,
+    instructions: InstructionSet,
     phasors: Phasors,
     /// Number of correlator taps; each call gets their offsets.
     taps: usize,
@@ -231,9 +236,9 @@ pub struct EdgeCorrelator {
 impl EdgeCorrelator {
     /// Creates a correlator for `taps` taps.
     #[must_use]
-    pub fn new(form: Form, taps: usize) -> Self {
+    pub fn new(instructions: InstructionSet, taps: usize) -> Self {
         Self {
-            form,
+            instructions,
             phasors: Phasors::new(),
             taps,
             edges: Edges::new(taps),
@@ -256,17 +261,17 @@ impl EdgeCorrelator {
     ) {
         let Some(first) = moments.first() else { return };
         let codes = taps[..self.taps].iter().map(|offset| nco.code_at(*offset));
-        self.edges.find(self.form, replica, nco.code_step, first.len, codes);
+        self.edges.find(self.instructions, replica, nco.code_step, first.len, codes);
         let turn = self.phasors.at(nco.carrier) * replica.scale();
         for (moments, sums) in moments.iter().zip(sums.chunks_exact_mut(self.taps)) {
             // SAFETY: `available` lists an implementation only if the CPU supports it.
-            match self.form {
-                Form::Portable => self.sum(moments, weights),
+            match self.instructions {
+                InstructionSet::Portable => self.sum(moments, weights),
                 #[cfg(target_arch = "x86_64")]
-                Form::Avx2 => unsafe { x86::sum(self, moments, weights) },
+                InstructionSet::Avx2 => unsafe { x86::sum(self, moments, weights) },
                 // SAFETY: likewise.
                 #[cfg(target_arch = "x86_64")]
-                Form::Avx512 => unsafe { x86::sum_avx512(self, moments, weights) },
+                InstructionSet::Avx512 => unsafe { x86::sum_avx512(self, moments, weights) },
             }
             for (sum, [re, im]) in sums.iter_mut().zip(&self.sums) {
                 *sum += turn * Complex64::new(f64::from(*re), f64::from(*im));

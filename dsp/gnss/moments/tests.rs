@@ -9,7 +9,7 @@ use crate::gnss::{Planes, Satellite, System};
 /// Returns the sums `[antenna][tap]` and the length of the cells; `shared_hz` is the frequency shared by all
 /// satellites.
 fn correlate(
-    form: Form,
+    instructions: InstructionSet,
     input: &[[i16; 2]],
     antennas: usize,
     satellite: &Satellite,
@@ -29,13 +29,13 @@ fn correlate(
     weights.set(step, log2_cell);
     let mut moments: Vec<_> = (0..antennas).map(|_| Moments::default()).collect();
     moments.iter_mut().for_each(|moments| moments.set_cell(log2_cell));
-    let mut correlator = EdgeCorrelator::new(form, taps.len());
+    let mut correlator = EdgeCorrelator::new(instructions, taps.len());
     let mut sums = vec![Complex64::ZERO; antennas * taps.len()];
     for start in (0..count).step_by(BLOCK_SAMPLES) {
         let end = count.min(start + BLOCK_SAMPLES);
         planes.read(input, count, start..end, false);
         for (antenna, moments) in moments.iter_mut().enumerate() {
-            moments.read(form, planes.parts(antenna, 0..end - start), &shared);
+            moments.read(instructions, planes.parts(antenna, 0..end - start), &shared);
         }
         correlator.add(&moments, (&replica, &nco), &taps, &weights, &mut sums);
         nco.advance((end - start) as u64);
@@ -61,8 +61,14 @@ fn sums_equal_double_precision_up_to_the_fastest_carrier_of_each_cell() {
             for (shared_hz, doppler_hz) in [(0.0, fastest_hz), (321e3, 321e3 - fastest_hz)] {
                 let satellite = Satellite { doppler_hz, ..satellite(5, system) };
                 let mut errors = 0.0;
-                let (found, log2) =
-                    correlate(Form::best(), &input, 1, &satellite, (rate_hz, shared_hz), &TAPS);
+                let (found, log2) = correlate(
+                    InstructionSet::best(),
+                    &input,
+                    1,
+                    &satellite,
+                    (rate_hz, shared_hz),
+                    &TAPS,
+                );
                 assert_eq!(log2, log2_cell);
                 cells.insert(log2);
                 for (tap, found) in TAPS.iter().zip(found) {
@@ -85,11 +91,11 @@ fn every_implementation_antenna_and_number_of_taps_and_samples_agrees() {
     for len in [1, 7, 64, 600, 2047, 2048, 2049, 2048 + 3 * 128, 5003] {
         let input = samples(3 * len, 9);
         let satellite = satellite(3, System::GpsL1Ca);
-        let all = correlate(Form::Portable, &input, 3, &satellite, (20e6, 0.0), &taps).0;
-        for form in Form::available() {
+        let all = correlate(InstructionSet::Portable, &input, 3, &satellite, (20e6, 0.0), &taps).0;
+        for instructions in InstructionSet::available() {
             for count in [1, 2, 5, 7] {
                 let (found, _) =
-                    correlate(form, &input, 3, &satellite, (20e6, 0.0), &taps[..count]);
+                    correlate(instructions, &input, 3, &satellite, (20e6, 0.0), &taps[..count]);
                 for (antenna, found) in found.chunks(count).enumerate() {
                     let alone = &input[antenna * len..][..len];
                     for (tap, found) in found.iter().enumerate() {
@@ -97,7 +103,7 @@ fn every_implementation_antenna_and_number_of_taps_and_samples_agrees() {
                         let expected = reference(alone, &satellite, 20e6, offset);
                         assert!(
                             (found - expected).norm() < 1.0,
-                            "{form:?} {len} {found} {expected}"
+                            "{instructions:?} {len} {found} {expected}"
                         );
                         assert!((found - all[antenna * taps.len() + tap]).norm() < 1.0);
                     }
@@ -147,12 +153,18 @@ fn code_indices_of_100_000_samples_are_exact() {
         (System::GpsL1Ca, 17_345_679.0, 0.0),
         (System::GalileoE1b, 200e6, 3080.0),
     ] {
-        for form in Form::available() {
+        for instructions in InstructionSet::available() {
             let mut edges = Edges::new(1);
             let signal = (system, rate_hz, doppler_hz);
             let wrong = wrong_entries(signal, BLOCK_SAMPLES, |replica, nco, code| {
                 assert!(ENTRY / nco.code_step >= WORTH_EDGES);
-                edges.find(form, replica, nco.code_step, code.len(), std::iter::once(nco.code));
+                edges.find(
+                    instructions,
+                    replica,
+                    nco.code_step,
+                    code.len(),
+                    std::iter::once(nco.code),
+                );
                 let (at, change) = edges.row(0);
                 // The code of a sample is the sum of the changes after it.
                 let mut value: f32 = change.iter().sum();
@@ -164,7 +176,7 @@ fn code_indices_of_100_000_samples_are_exact() {
                     *code = value as i8;
                 }
             });
-            assert_eq!(wrong, 0, "{system:?} at {rate_hz}, {form:?}");
+            assert_eq!(wrong, 0, "{system:?} at {rate_hz}, {instructions:?}");
         }
     }
 }

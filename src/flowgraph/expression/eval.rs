@@ -1,7 +1,7 @@
 //! Evaluates terms.
 
 use super::parse::parse;
-use super::{Form, Problem, Scalar, Term};
+use super::{Problem, Scalar, Term, TermKind};
 use fxgraph_core::tree::INT_RANGE;
 
 /// Looks up a name; `Err(None)` if it is unknown, `Err(Some(()))` if its value has an error that is already reported.
@@ -15,23 +15,23 @@ pub(crate) fn evaluate(text: &str, names: &mut Names<'_>) -> Result<Scalar, Prob
 }
 
 fn compute(term: &Term, names: &mut Names<'_>) -> Result<Scalar, Problem> {
-    let value = match &term.form {
-        Form::Value(value) => value.clone(),
-        Form::Name(name) => names(name).map_err(|known| Problem {
+    let value = match &term.kind {
+        TermKind::Value(value) => value.clone(),
+        TermKind::Name(name) => names(name).map_err(|known| Problem {
             unknown: known.is_none().then(|| name.clone()),
             silent: known.is_some(),
             ..Problem::new(term.at, format!("unknown parameter `{name}`"))
         })?,
-        Form::List(items) => {
+        TermKind::List(items) => {
             Scalar::List(items.iter().map(|item| compute(item, names)).collect::<Result<_, _>>()?)
         }
-        Form::Choice { condition, yes, no } => {
+        TermKind::Choice { condition, yes, no } => {
             let branch = if truth(condition, names)? { yes } else { no };
             compute(branch, names)?
         }
-        Form::Index(list, index) => element(list, index, names)?,
-        Form::Unary("not", inner) => Scalar::Bool(!truth(inner, names)?),
-        Form::Unary(sign, inner) => {
+        TermKind::Index(list, index) => element(list, index, names)?,
+        TermKind::Unary("not", inner) => Scalar::Bool(!truth(inner, names)?),
+        TermKind::Unary(sign, inner) => {
             let value = compute(inner, names)?.rounded();
             match value {
                 Scalar::Int(value) => Scalar::Int(if *sign == "-" { -value } else { value }),
@@ -42,13 +42,13 @@ fn compute(term: &Term, names: &mut Names<'_>) -> Result<Scalar, Problem> {
                 }
             }
         }
-        Form::Binary("and", a, b) => Scalar::Bool(truth(a, names)? && truth(b, names)?),
-        Form::Binary("or", a, b) => Scalar::Bool(truth(a, names)? || truth(b, names)?),
-        Form::Binary(symbol, a, b) => {
+        TermKind::Binary("and", a, b) => Scalar::Bool(truth(a, names)? && truth(b, names)?),
+        TermKind::Binary("or", a, b) => Scalar::Bool(truth(a, names)? || truth(b, names)?),
+        TermKind::Binary(symbol, a, b) => {
             let (left, right) = (compute(a, names)?.rounded(), compute(b, names)?.rounded());
             binary(symbol, &left, &right, term.at, b.at)?
         }
-        Form::Call(name, arguments) => call(name, arguments, term, names)?,
+        TermKind::Call(name, arguments) => call(name, arguments, term, names)?,
     };
     match &value {
         Scalar::Int(whole) if !INT_RANGE.contains(whole) => {

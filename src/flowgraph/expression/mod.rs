@@ -77,12 +77,12 @@ impl Problem {
 /// An expression with its bytes in the text.
 #[derive(Debug)]
 struct Term {
-    form: Form,
+    kind: TermKind,
     at: (usize, usize),
 }
 
 #[derive(Debug)]
-enum Form {
+enum TermKind {
     Value(Scalar),
     Name(String),
     Unary(&'static str, Box<Term>),

@@ -1,6 +1,6 @@
 //! Parses text to terms, by precedence climbing.
 
-use super::{Form, Problem, Scalar, Term};
+use super::{Problem, Scalar, Term, TermKind};
 
 /// Limit of the nesting of parentheses and operators.
 const MAX_DEPTH: usize = 64;
@@ -191,7 +191,7 @@ impl Parser {
             self.need("else")?;
             let no = Box::new(self.choice()?);
             let at = (yes.at.0, no.at.1);
-            Term { form: Form::Choice { condition, yes: Box::new(yes), no }, at }
+            Term { kind: TermKind::Choice { condition, yes: Box::new(yes), no }, at }
         } else {
             yes
         };
@@ -219,7 +219,7 @@ impl Parser {
             self.next += 1;
             let right = self.term(binds_right)?;
             let at = (left.at.0, right.at.1);
-            left = Term { form: Form::Binary(symbol, Box::new(left), Box::new(right)), at };
+            left = Term { kind: TermKind::Binary(symbol, Box::new(left), Box::new(right)), at };
         }
         self.depth -= 1;
         Ok(left)
@@ -231,24 +231,24 @@ impl Parser {
             return Err(Problem::new(at, "the expression ends too early"));
         };
         self.next += 1;
-        let form = match token {
-            Token::Value(value) => Form::Value(value),
-            Token::Name(name) if self.take("(") => Form::Call(name, self.list(")")?),
-            Token::Name(name) => Form::Name(name),
+        let kind = match token {
+            Token::Value(value) => TermKind::Value(value),
+            Token::Name(name) if self.take("(") => TermKind::Call(name, self.list(")")?),
+            Token::Name(name) => TermKind::Name(name),
             Token::Symbol("(") => {
                 let inner = self.choice()?;
                 self.need(")")?;
-                inner.form
+                inner.kind
             }
-            Token::Symbol("[") => Form::List(self.list("]")?),
-            Token::Symbol("-") => Form::Unary("-", Box::new(self.term(SIGN_POWER)?)),
-            Token::Symbol("+") => Form::Unary("+", Box::new(self.term(SIGN_POWER)?)),
-            Token::Symbol("not") => Form::Unary("not", Box::new(self.term(NOT_POWER)?)),
+            Token::Symbol("[") => TermKind::List(self.list("]")?),
+            Token::Symbol("-") => TermKind::Unary("-", Box::new(self.term(SIGN_POWER)?)),
+            Token::Symbol("+") => TermKind::Unary("+", Box::new(self.term(SIGN_POWER)?)),
+            Token::Symbol("not") => TermKind::Unary("not", Box::new(self.term(NOT_POWER)?)),
             Token::Symbol(symbol) => {
                 return Err(Problem::new(at, format!("expected a value, found `{symbol}`")));
             }
         };
-        let mut term = Term { form, at: (at.0, self.last_end()) };
+        let mut term = Term { kind, at: (at.0, self.last_end()) };
         let mut chain = 0;
         while self.take("[") {
             chain += 1;
@@ -258,7 +258,7 @@ impl Parser {
             let index = self.choice()?;
             self.need("]")?;
             let at = (at.0, self.last_end());
-            term = Term { form: Form::Index(Box::new(term), Box::new(index)), at };
+            term = Term { kind: TermKind::Index(Box::new(term), Box::new(index)), at };
         }
         Ok(term)
     }

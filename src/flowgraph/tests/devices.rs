@@ -67,8 +67,9 @@ fn plan_on_gpu_has_one_transfer_per_output_and_device() {
     {
         assert!(edges.iter().any(|known| known == edge), "{edge} of {edges:?}");
     }
-    let forms: Vec<&str> = plan.blocks[1..4].iter().map(|block| block.implementation).collect();
-    assert_eq!(forms, ["quick", "quicker", "cpu"]);
+    let implementations: Vec<&str> =
+        plan.blocks[1..4].iter().map(|block| block.implementation).collect();
+    assert_eq!(implementations, ["quick", "quicker", "cpu"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::change::WHEN_FULL;
 use super::swap::{After, NotTogether};
-use super::update::{form, parameters};
+use super::update::{parameters, request};
 use super::{
     BlockUpdate, Change, Control, NotStartable, RetuneError, Step, SwapError, Update, Way,
 };
@@ -280,8 +280,8 @@ impl Control {
         for block in update.blocks.iter().filter(|block| matches!(block.step, Step::Swap(_))) {
             let pair = update.before.block(&block.block).zip(update.after.block(&block.block));
             let Some((old, new)) = pair else { continue };
-            let form = form(&update.in_force.blocks[old], &update.after.blocks[new]);
-            let change = self.change_of(plan, run.clone(), update.client, &block.block, form);
+            let request = request(&update.in_force.blocks[old], &update.after.blocks[new]);
+            let change = self.change_of(plan, run.clone(), update.client, &block.block, request);
             let change = change.map_err(|_| UpdateError::Outdated)?;
             plan = Arc::new(change.after.clone());
             changes.push(change);
@@ -310,8 +310,8 @@ impl Control {
             if !known.is_some_and(|block| matches!(block.step, Step::Swap(_))) {
                 continue;
             }
-            let form = form(&update.in_force.blocks[index], new);
-            let change = self.change_of(plan, run.clone(), update.client, name, form);
+            let request = request(&update.in_force.blocks[index], new);
+            let change = self.change_of(plan, run.clone(), update.client, name, request);
             plan = Arc::new(change.map_err(|_| outdated(name))?.after);
             swapped.push((old, new));
         }
@@ -375,7 +375,8 @@ impl Control {
         may_hold_up: bool,
     ) -> Result<(), SwapError> {
         // This change was checked with the update, and no other change is made meanwhile.
-        let mut change = self.change(&old.name, form(old, new)).map_err(|_| SwapError::Outdated)?;
+        let mut change =
+            self.change(&old.name, request(old, new)).map_err(|_| SwapError::Outdated)?;
         if !new.pending.is_empty() {
             // A restored block has its scheduled values again.
             change.after.blocks[change.index].pending.clone_from(&new.pending);

@@ -95,8 +95,8 @@ impl Way {
 
 impl Control {
     /// Checks a change of `block`, see [`Plan::change`], without making it.
-    pub fn change(&self, block: &str, form: impl Into<Request>) -> Result<Change, Refused> {
-        self.change_by(Client::Any, block, form)
+    pub fn change(&self, block: &str, request: impl Into<Request>) -> Result<Change, Refused> {
+        self.change_by(Client::Any, block, request)
     }
 
     /// Checks a [`change`](Self::change) by `client`.
@@ -104,10 +104,10 @@ impl Control {
         &self,
         client: Client,
         block: &str,
-        form: impl Into<Request>,
+        request: impl Into<Request>,
     ) -> Result<Change, Refused> {
         let Current { plan, run, .. } = self.0.current();
-        self.change_of(plan, run, client, block, form.into())
+        self.change_of(plan, run, client, block, request.into())
     }
 
     /// Checks a [`change`](Self::change) of a block of the flowgraph `before`, whose run is `run`.
@@ -117,11 +117,11 @@ impl Control {
         run: Handle,
         client: Client,
         block: &str,
-        form: Request,
+        request: Request,
     ) -> Result<Change, Refused> {
-        let own_parameters = form.names_in("parameters");
+        let own_parameters = request.names_in("parameters");
         let Changed { sources, result } =
-            before.for_client(client).change(block, form, self.registry());
+            before.for_client(client).change(block, request, self.registry());
         let after = result.map_err(|problems| Refused { sources, problems })?;
         let after = after.with_access_after(&before, client, self.registry());
         // The block exists: `Plan::change` has checked that.

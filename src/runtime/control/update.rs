@@ -233,7 +233,7 @@ impl Control {
         } else if self.is_live(before, old, &of_block) {
             Step::Retune
         } else {
-            match self.change_by(client, &old.name, form(old, new)) {
+            match self.change_by(client, &old.name, request(old, new)) {
                 Ok(Change { way: Way::Restart(why), .. }) => Step::Restart(why),
                 Ok(Change { way: Way::Retune, .. }) => Step::Retune,
                 Ok(change) => Step::Swap(change.way),
@@ -302,7 +302,7 @@ fn feeds<'a>(plan: &'a Plan, block: &'a PlannedBlock) -> Vec<(&'a str, &'a str)>
 
 /// Returns the change from `old` to `new`, as the text of a block. For a block of the same kind it has only the
 /// parameters that differ.
-pub(super) fn form(old: &PlannedBlock, new: &PlannedBlock) -> Request {
+pub(super) fn request(old: &PlannedBlock, new: &PlannedBlock) -> Request {
     let mut parameters = new.parameters.as_object().cloned().unwrap_or_default();
     if old.kind == new.kind {
         parameters.retain(|name, value| old.parameters.get(name) != Some(value));
@@ -312,11 +312,11 @@ pub(super) fn form(old: &PlannedBlock, new: &PlannedBlock) -> Request {
             parameters.insert(name.clone(), Json::Null);
         }
     }
-    let form = json!({
+    let request = json!({
         "kind": new.kind,
         "implementation": new.implementation,
         "on_fault": new.on_fault.name(),
         "parameters": parameters,
     });
-    Request::printed(&form)
+    Request::printed(&request)
 }

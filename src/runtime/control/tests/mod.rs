@@ -179,8 +179,8 @@ fn hundred_swaps_under_load_drop_and_duplicate_no_frame() {
             9 if n % 50 == 9 => "slow",
             _ => "~",
         };
-        let form = if is_running { "cpu" } else { "running" };
-        let change = format!("{{implementation: {form}, parameters: {{flaw: {flaw}}}}}");
+        let implementation = if is_running { "cpu" } else { "running" };
+        let change = format!("{{implementation: {implementation}, parameters: {{flaw: {flaw}}}}}");
         let change = control.change("f", &change).ok().unwrap();
         let limit = if flaw == "slow" { Duration::from_millis(500) } else { LIMIT };
         match (flaw, control.swap(&change, limit, false)) {

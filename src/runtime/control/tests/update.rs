@@ -76,12 +76,12 @@ fn apply_changes_a_flowgraph_at_one_timestamp() {
 }
 
 /// Text of a flowgraph with four blocks on one source, which collect into `name` and a number.
-fn four(name: &str, forms: [&str; 4]) -> String {
+fn four(name: &str, blocks: [&str; 4]) -> String {
     let mut text =
         "flowgraph: g\nblocks:\n  s: {kind: ticks, parameters: {period_microseconds: 1000}}\n"
             .to_owned();
-    for (n, form) in forms.iter().enumerate() {
-        text += &format!("  f{n}: {{{form}, input: s}}\n");
+    for (n, block) in blocks.iter().enumerate() {
+        text += &format!("  f{n}: {{{block}, input: s}}\n");
         text +=
             &format!("  o{n}: {{kind: collect, input: f{n}, parameters: {{into: {name}_{n}}}}}\n");
     }
@@ -131,8 +131,8 @@ fn swaps_of_one_update_take_effect_at_one_timestamp() {
 
 #[test]
 fn scheduled_value_is_scheduled_again_after_an_update_that_replaced_it_has_failed() {
-    let form = |level| format!("kind: level, parameters: {{level: {level}, fails_at: 9000000}}");
-    let text = |level, last: &str| four("undone", [&form(level), TOTAL, TOTAL, last]);
+    let block = |level| format!("kind: level, parameters: {{level: {level}, fails_at: 9000000}}");
+    let text = |level, last: &str| four("undone", [&block(level), TOTAL, TOTAL, last]);
     let load = |text: &str| load_text("g.yaml", text, &[], &registry()).result.ok().unwrap();
     let (control, prepared) = Control::prepared(load(&text(1, TOTAL)), registry()).unwrap();
     let running = prepared.start(Options::default()).unwrap();

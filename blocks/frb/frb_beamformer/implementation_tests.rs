@@ -25,8 +25,9 @@ fn gpu_implementations_accept_conformance_and_benchmark_flowgraphs() {
 
 #[test]
 fn gpu_implementations_reject_unsupported_stages() {
-    let refused = |parameters: Value, form: &str, array: Array| {
-        let block = connected("frb_beamformer", form, &parameters, &[array.port()]).unwrap();
+    let refused = |parameters: Value, implementation: &str, array: Array| {
+        let block =
+            connected("frb_beamformer", implementation, &parameters, &[array.port()]).unwrap();
         let refusals = block.check(None);
         refusals.iter().map(|refusal| refusal.message.clone()).collect::<Vec<_>>().join("; ")
     };
