@@ -33,7 +33,7 @@ impl Example {
 
     /// Path relative to this example, and text, of each file that it names: what it includes, and the flowgraphs
     /// that its tests run beside it, with theirs.
-    pub fn companions(&self) -> Vec<(String, &'static str)> {
+    pub fn files_beside(&self) -> Vec<(String, &'static str)> {
         let mut found: Vec<(String, &str)> = Vec::new();
         let mut texts = vec![self.text];
         while let Some(text) = texts.pop() {
@@ -141,9 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn companions_are_includes_and_flowgraphs_of_tests() {
+    fn files_beside_are_includes_and_flowgraphs_of_tests() {
         let paths: Vec<_> =
-            find("02").unwrap().companions().into_iter().map(|(path, _)| path).collect();
+            find("02").unwrap().files_beside().into_iter().map(|(path, _)| path).collect();
         assert!(paths.contains(&"include/f_engine.yaml".to_owned()), "{paths:?}");
         assert!(paths.contains(&"05_digitisers.yaml".to_owned()), "{paths:?}");
     }

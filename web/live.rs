@@ -176,8 +176,8 @@ pub(crate) mod tests {
             held_up: 0.0,
         };
         assert_eq!(rates, expected);
-        let exchanged = BlockRates::between(&stats(300), &stats(0), 1.0, Vec::new());
+        let swapped = BlockRates::between(&stats(300), &stats(0), 1.0, Vec::new());
         let threads = vec![("receive", 0.0)];
-        assert_eq!(exchanged, BlockRates { inputs: vec![0.0], threads, ..BlockRates::default() });
+        assert_eq!(swapped, BlockRates { inputs: vec![0.0], threads, ..BlockRates::default() });
     }
 }

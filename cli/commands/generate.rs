@@ -262,8 +262,8 @@ fn flowgraph(
         // The name of the flowgraph is its first line.
         let rest = example.text.split_once('\n').map_or("", |(_, rest)| rest);
         files[0].1 = format!("flowgraph: {name}\n{rest}");
-        let companions = example.companions().into_iter();
-        files.extend(companions.map(|(file, text)| (into.join(file), text.to_owned())));
+        let files_beside = example.files_beside().into_iter();
+        files.extend(files_beside.map(|(file, text)| (into.join(file), text.to_owned())));
     }
     let is_there = |(path, text): &&(PathBuf, String)| {
         // A link that leads nowhere counts: it would be written through.

@@ -183,7 +183,7 @@ impl Plan {
 
     /// Builds the candidate for a swap of block `index`: the block, a queue for the tee of each input, a queue
     /// that keeps the frames of each output, and pools for the kept frames and for operation after the swap.
-    pub fn newcomer(&self, index: usize, wake: Waker) -> Result<Part, BuildError> {
+    pub fn candidate_part(&self, index: usize, wake: Waker) -> Result<Part, BuildError> {
         let block = &self.blocks[index];
         let mut part = self.part(block, wake)?;
         let frames = self.pool_frames();

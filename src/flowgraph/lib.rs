@@ -56,7 +56,7 @@ pub use available::{available_on, shortage};
 pub use change::Changed;
 pub use cut::{Loopback, PartPlan, Rate, Stream};
 pub use estimate::{Estimate, Load, MeasuredLoad, Work, estimate};
-pub use expect::{Check, Companion, Expect, Run, Tap, TestHead, TestSpec};
+pub use expect::{Alongside, Check, Expect, Run, Tap, TestHead, TestSpec};
 pub use hosts::{Host, HostClass, Hosts, Network};
 pub use identity::Parameters;
 pub use in_force::ScheduledValue;

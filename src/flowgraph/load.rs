@@ -272,13 +272,13 @@ fn tests(
                     .note(first.span, "first here"),
             );
         }
-        for companion in &test.alongside {
-            let path = folder.join(&companion.flowgraph);
+        for other in &test.alongside {
+            let path = folder.join(&other.flowgraph);
             // Clients must not learn which files exist, and run no tests.
             if !access.is_limited() && !path.is_file() {
                 let message = format!("cannot read `{}`: there is no such file", path.display());
                 problems.push(
-                    Diagnostic::error(codes::UNREADABLE, companion.span, message)
+                    Diagnostic::error(codes::UNREADABLE, other.span, message)
                         .label("listed in `alongside`")
                         .help("give the path relative to this file"),
                 );

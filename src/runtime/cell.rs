@@ -3,10 +3,10 @@
 use super::hosted::{Hosted, Mailbox};
 use super::report::{BlockStats, Failure, Queue, State, Unfinished};
 use super::run::{Fault, lock};
+use super::slot_counts::SlotCounts;
 use super::stalls::Progress;
-use super::tally::Tally;
 use super::timing::{Latency, Origin, Pushes, Waiting};
-use crate::connections::occupant;
+use crate::connections::slot_block;
 use fxgraph_core::counter::{Counter, Named};
 use fxgraph_core::edge::{Edge, WhenFull};
 use fxgraph_core::kind::{Ports, Waker};
@@ -76,7 +76,7 @@ pub(super) struct Cell {
     last_fault: Mutex<Option<Failure>>,
     /// Time of the last event about a skipped frame, and number of frames skipped since.
     told: Mutex<Option<(Instant, u64)>>,
-    pub tally: Mutex<Tally>,
+    pub counts: Mutex<SlotCounts>,
 }
 
 /// Counter of frames that the queues of a block have dropped.
@@ -170,7 +170,7 @@ impl Cell {
             restarts: AtomicU64::new(0),
             last_fault: Mutex::default(),
             told: Mutex::default(),
-            tally: Mutex::new(Tally::new(occupant(part))),
+            counts: Mutex::new(SlotCounts::new(slot_block(part))),
         })
     }
 
@@ -419,9 +419,9 @@ impl Cell {
             when_full: edge.when_full(),
             dropped: edge.dropped(),
         };
-        let tally = lock(&self.tally);
+        let counts = lock(&self.counts);
         if let Some(origin) = &self.origin {
-            let zero = tally.occupant.counters.real_time().zero();
+            let zero = counts.slot_block.counters.real_time().zero();
             origin.set_known(zero.map(|zero| zero - self.epoch_unix));
         }
         let state = match self.state() {
@@ -429,7 +429,7 @@ impl Cell {
             state => state,
         };
         let is_running = matches!(state, State::Running | State::Stalled);
-        let mut counters = tally.list();
+        let mut counters = counts.list();
         if self.inputs.len() > 1 {
             let dropped = self.inputs.iter().map(|(edge, _)| edge.dropped_in_deadlock()).sum();
             counters.push(dropped_in_deadlock(dropped));
@@ -440,7 +440,7 @@ impl Cell {
         }
         BlockStats {
             name: self.name.clone(),
-            kind: tally.occupant.kind,
+            kind: counts.slot_block.kind,
             state,
             faults: self.faults.load(Ordering::Relaxed),
             restarts: self.restarts.load(Ordering::Relaxed),
@@ -450,9 +450,9 @@ impl Cell {
             bytes_in: ins().map(|(frames, bytes)| frames * bytes).sum(),
             bytes_out: outs().map(|(frames, bytes)| frames * bytes).sum(),
             busy: self.busy(),
-            threads: tally.occupant.counters.threads().times(),
-            device_busy: Duration::from_nanos(tally.device_nanoseconds()),
-            device_jobs: tally.occupant.counters.device_jobs().times(),
+            threads: counts.slot_block.counters.threads().times(),
+            device_busy: Duration::from_nanos(counts.device_nanoseconds()),
+            device_jobs: counts.slot_block.counters.device_jobs().times(),
             input_wait,
             room_wait,
             newest_timestamp: self.newest_timestamp(),
@@ -462,8 +462,8 @@ impl Cell {
             works: self.works.load(Ordering::Relaxed),
             queues: self.inputs.iter().map(|(edge, _)| queue(edge)).collect(),
             counters,
-            gauges: tally.occupant.counters.gauges(),
-            summary: tally.occupant.summary.get(),
+            gauges: counts.slot_block.counters.gauges(),
+            summary: counts.slot_block.summary.get(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Connections between the parts of an assembly.
 
 use crate::report::StartError;
-use crate::tally::Occupant;
+use crate::slot_counts::SlotBlock;
 use fxgraph_flowgraph::{Assembly, Part};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -76,8 +76,8 @@ pub(crate) fn connections(assembly: &Assembly) -> Result<Vec<Connection>, StartE
 }
 
 /// State that moves with the block of `part` in a swap.
-pub(crate) fn occupant(part: &Part) -> Occupant {
-    Occupant {
+pub(crate) fn slot_block(part: &Part) -> SlotBlock {
+    SlotBlock {
         kind: part.kind,
         counters: part.counters.clone(),
         summary: part.summary.clone(),

@@ -8,7 +8,7 @@
 //! - [`running`]: starting, monitoring and ending a run
 //! - `swap`: swaps of blocks, seen by the caller, by the running block and by the candidate
 //! - `shadow`: a second block on the same frames, whose output is compared
-//! - `tally`: counters of a slot, across the blocks that were in it
+//! - `slot_counts`: counters of a slot, across the blocks that were in it
 //! - `timing`: busy and wait times of a block, latency of frames
 //! - `losses`: events for missing and dropped data
 //! - `stalls`: detection of blocks that no frame passes
@@ -32,9 +32,9 @@ pub mod report;
 mod run;
 pub mod running;
 pub(crate) mod shadow;
+mod slot_counts;
 mod stalls;
 pub(crate) mod swap;
-mod tally;
 mod timing;
 
 pub use connections::Options;
@@ -49,7 +49,7 @@ pub use report::{
 pub use running::{Handle, Prepared, Running, start};
 pub use shadow::{Compared, Pair};
 pub use stalls::{Reason, Stall};
-pub use swap::NotExchanged;
+pub use swap::NotSwapped;
 pub use timing::{LATENCY_BOUNDS_SECONDS, Latencies};
 
 #[cfg(all(test, feature = "shuttle"))]

@@ -42,7 +42,7 @@ pub(super) struct Run {
     stopping: AtomicBool,
     aborting: AtomicBool,
     /// Candidates and shadows, which an abort has to interrupt too.
-    companions: Mutex<Vec<Weak<Cell>>>,
+    candidates: Mutex<Vec<Weak<Cell>>>,
     failures: Mutex<Vec<Failure>>,
     /// Shared faults that are in `failures`.
     told: Mutex<BTreeSet<String>>,
@@ -96,7 +96,7 @@ impl Run {
     pub fn new(cells: Vec<Arc<Cell>>, events: Arc<Events>) -> Arc<Self> {
         for cell in &cells {
             let target = (Arc::clone(&events), cell.name.clone());
-            lock(&cell.tally).occupant.events.redirect(Some(target));
+            lock(&cell.counts).slot_block.events.redirect(Some(target));
         }
         Arc::new(Self {
             starting: AtomicUsize::new(cells.len()),
@@ -112,7 +112,7 @@ impl Run {
             launched: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
-            companions: Mutex::default(),
+            candidates: Mutex::default(),
             failures: Mutex::default(),
             told: Mutex::default(),
             losses: Losses::default(),
@@ -212,17 +212,17 @@ impl Run {
         }
         self.stopping.store(true, Ordering::Release);
         self.wake_all();
-        let companions: Vec<_> = lock(&self.companions).iter().filter_map(Weak::upgrade).collect();
-        for cell in self.cells.iter().chain(&companions) {
+        let candidates: Vec<_> = lock(&self.candidates).iter().filter_map(Weak::upgrade).collect();
+        for cell in self.cells.iter().chain(&candidates) {
             cell.interrupt();
         }
     }
 
     /// Adds a candidate or shadow for an abort to interrupt.
-    pub fn add_companion(&self, companion: &Arc<Cell>) {
-        let mut companions = lock(&self.companions);
-        companions.retain(|known| known.strong_count() > 0);
-        companions.push(Arc::downgrade(companion));
+    pub fn add_candidate(&self, candidate: &Arc<Cell>) {
+        let mut candidates = lock(&self.candidates);
+        candidates.retain(|known| known.strong_count() > 0);
+        candidates.push(Arc::downgrade(candidate));
     }
 
     fn wake_all(&self) {

@@ -5,8 +5,8 @@ use super::fsdr;
 use super::hosted::Hosted;
 use super::report::{BlockStats, Failure, Report, RunState, StartError, Unanswered, Unfinished};
 use super::run::{Gate, Run, lock};
+use super::slot_counts::SlotBlock;
 use super::stalls::Stall;
-use super::tally::Occupant;
 use crate::connections::{Connection, Options, connections};
 use fxgraph_core::counter::Counters;
 use fxgraph_core::edge::WhenFull;
@@ -315,10 +315,10 @@ impl Handle {
         rebuild: impl FnOnce((Counters, Summary, BlockEvents, Waker)) -> Option<Rebuild>,
     ) {
         let Some(cell) = self.run.cell(block) else { return };
-        let mut tally = lock(&cell.tally);
-        let Occupant { counters, summary, events, .. } = &tally.occupant;
+        let mut counts = lock(&cell.counts);
+        let SlotBlock { counters, summary, events, .. } = &counts.slot_block;
         let belongings = (counters.clone(), summary.clone(), events.clone(), cell.wake.clone());
-        tally.occupant.rebuild = rebuild(belongings);
+        counts.slot_block.rebuild = rebuild(belongings);
     }
 
     /// Sets the action of each input of `block` when its queue is full.
@@ -331,7 +331,7 @@ impl Handle {
     /// Pool of output `port` of the block that is in the slot of `block` now.
     pub(crate) fn pool(&self, block: &str, port: usize) -> Option<Arc<Pool>> {
         let cell = self.run.cell(block)?;
-        lock(&cell.tally).occupant.pools.get(port)?.as_ref()?.upgrade()
+        lock(&cell.counts).slot_block.pools.get(port)?.as_ref()?.upgrade()
     }
 
     /// See [`Events::watch`](fxgraph_core::event::Events::watch).

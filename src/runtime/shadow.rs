@@ -5,8 +5,8 @@ use super::hosted::Hosted;
 use super::report::Unanswered;
 use super::run::{Run, lock};
 use super::running::Handle;
-use super::swap::NotExchanged;
-use super::swap::companion::{Link, Order, launch};
+use super::swap::NotSwapped;
+use super::swap::candidate::{Link, Order, launch};
 use fxgraph_core::counter::Counter;
 use fxgraph_core::difference::{Difference, StreamDifference};
 use fxgraph_core::edge::Tee;
@@ -135,12 +135,12 @@ impl Handle {
         device: Option<&Arc<Device>>,
         limit: Duration,
         ends_at_difference: bool,
-    ) -> Result<Shadow, NotExchanged> {
+    ) -> Result<Shadow, NotSwapped> {
         let name = part.name.clone();
         let Some(main) = self.run().cell(&name).map(Arc::clone) else {
             return Err(Unanswered::NoSuchBlock(name).into());
         };
-        let not_started = |error: &dyn Error| NotExchanged::NotStarted(error.to_string());
+        let not_started = |error: &dyn Error| NotSwapped::NotStarted(error.to_string());
         let link = Link::new(Waker::default());
         wake_through(&link, &part);
         let kept: Vec<Arc<Edge>> =
@@ -181,17 +181,17 @@ impl Handle {
         comparison: Comparison,
         Edges { tees, kept, of_main }: Edges,
         limit: Duration,
-    ) -> Result<(Thread, Vec<Counter>), NotExchanged> {
-        link.wait_started(Instant::now() + limit).map_err(NotExchanged::NotStarted)?;
+    ) -> Result<(Thread, Vec<Counter>), NotSwapped> {
+        link.wait_started(Instant::now() + limit).map_err(NotSwapped::NotStarted)?;
         let thread = thread::Builder::new().name(format!("{name} compared"));
         let thread = thread.spawn(move || comparison.run());
-        let thread = thread.map_err(|error| NotExchanged::NotStarted(error.to_string()))?;
+        let thread = thread.map_err(|error| NotSwapped::NotStarted(error.to_string()))?;
         for edge in kept.iter().chain(&of_main) {
             let comparison = thread.thread().clone();
             edge.reader.set(move || comparison.unpark());
         }
         let dropped = self.ask(name, limit, move |hosted| hosted.put_tees(tees, of_main))?;
-        Ok((thread.thread().clone(), dropped.ok_or(NotExchanged::Busy)?))
+        Ok((thread.thread().clone(), dropped.ok_or(NotSwapped::Busy)?))
     }
 
     /// Removes the tees of `block`, which ends its shadow.
@@ -207,7 +207,7 @@ impl Handle {
 fn wake_through(link: &Arc<Link>, part: &Part) {
     let wake = || {
         let link = Arc::clone(link);
-        move || link.wake_companion()
+        move || link.wake_candidate()
     };
     part.wake.set(wake());
     part.inputs.iter().for_each(|tee| {

@@ -119,11 +119,11 @@ impl Cut {
             && shape.spectra_per_heap.is_multiple_of(spectra)
             && (points / 2).is_multiple_of(written);
         // The pitch of values + 2 avoids bank conflicts.
-        let exchange = slots * front * lanes * (values + 2) * 8;
+        let reorder_bytes = slots * front * lanes * (values + 2) * 8;
         fits.then_some(Self {
             tile_bytes,
             tiles_per_heap: shape.spectra_per_heap / spectra,
-            finish_shared_bytes: exchange + points * 8 + columns * tile_bytes,
+            finish_shared_bytes: reorder_bytes + points * 8 + columns * tile_bytes,
             finish_threads: threads,
             finish_blocks: if columns <= 256 { 768 } else { 512 } / threads,
             ..self

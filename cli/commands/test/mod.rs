@@ -1,7 +1,7 @@
 //! `fxgraph test`
 
 mod check;
-mod companions;
+mod others;
 mod tap;
 
 use crate::failure::{Failure, judge};
@@ -10,10 +10,10 @@ use crate::signals::Signals;
 use crate::terminal::{Paint, Terminal};
 use crate::units;
 use check::{Gathered, Verdict};
-use companions::Companions;
 use fxgraph::diagnostic::Sources;
 use fxgraph::diagnostic::{Diagnostic, Severity, render_all};
 use fxgraph::flowgraph::{Check, Loaded, Plan, Probe, Run, Setting, TestHead, TestSpec};
+use others::Others;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ pub struct Test {
 struct Case {
     spec: TestSpec,
     plan: Plan,
-    companions: Vec<(String, Plan)>,
+    others: Vec<(String, Plan)>,
     /// Directory for files written by the test, removed on drop.
     _outputs: tempfile::TempDir,
 }
@@ -143,14 +143,13 @@ impl Test {
             return Err(shown(&problems, &sources, terminal));
         }
         let folder = plan.folder.clone();
-        let companions = spec.alongside.iter().map(|companion| {
-            let (mut plan, _) =
-                self::plan(&folder.join(&companion.flowgraph), &companion.set, terminal)?;
+        let others = spec.alongside.iter().map(|other| {
+            let (mut plan, _) = self::plan(&folder.join(&other.flowgraph), &other.set, terminal)?;
             outputs.path().clone_into(&mut plan.output_folder);
-            Ok((companion.flowgraph.display().to_string(), plan))
+            Ok((other.flowgraph.display().to_string(), plan))
         });
-        let companions = companions.collect::<Result<_, String>>()?;
-        Ok(Case { spec, plan, companions, _outputs: outputs })
+        let others = others.collect::<Result<_, String>>()?;
+        Ok(Case { spec, plan, others, _outputs: outputs })
     }
 }
 
@@ -174,18 +173,18 @@ fn run(case: &Case, timeout: Duration, signals: &Signals) -> Vec<String> {
 
 /// Returns the unmet expectations; an error if the test could not be run to its end.
 fn run_to_verdict(
-    Case { spec, plan, companions, .. }: &Case,
+    Case { spec, plan, others, .. }: &Case,
     timeout: Duration,
     signals: &Signals,
 ) -> Result<Vec<String>, Vec<String>> {
     let (probes, taps) = tap(plan, spec).map_err(|text| vec![text])?;
     let begin = Instant::now();
     let deadline = begin + timeout;
-    let running = companions::start(plan, probes)?;
-    let companions = match Companions::start(companions, signals) {
-        Ok(companions) => companions,
+    let running = others::start(plan, probes)?;
+    let others = match Others::start(others, signals) {
+        Ok(others) => others,
         Err(mut reasons) => {
-            reasons.extend(companions::end(running, begin, signals).err());
+            reasons.extend(others::end(running, begin, signals).err());
             return Err(reasons);
         }
     };
@@ -206,8 +205,8 @@ fn run_to_verdict(
         }
     }
     let is_late = !running.is_ended() && signals.look() == 0;
-    let ended = companions::end(running, if is_late { begin } else { deadline }, signals);
-    let mut problems = companions.stop(deadline, signals);
+    let ended = others::end(running, if is_late { begin } else { deadline }, signals);
+    let mut problems = others.stop(deadline, signals);
     if signals.look() > 0 {
         problems.push("interrupted".to_owned());
     } else if is_late {

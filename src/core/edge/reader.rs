@@ -289,14 +289,14 @@ impl FrameReader {
         self.note_held();
     }
 
-    /// Swaps the block of this edge with the candidate, which reads the tee through `companion`: each continues with
+    /// Swaps the block of this edge with the candidate, which reads the tee through `candidate`: each continues with
     /// the first frame that it has not taken.
-    pub fn exchange(&mut self, companion: &mut Self) {
-        let theirs = companion.drain();
-        companion.front = std::mem::replace(&mut self.front, theirs);
+    pub fn swap(&mut self, candidate: &mut Self) {
+        let theirs = candidate.drain();
+        candidate.front = std::mem::replace(&mut self.front, theirs);
         self.note_held();
-        companion.note_held();
-        std::mem::swap(&mut self.taken, &mut companion.taken);
+        candidate.note_held();
+        std::mem::swap(&mut self.taken, &mut candidate.taken);
     }
 }
 

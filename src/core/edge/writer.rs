@@ -294,23 +294,23 @@ impl FrameWriter {
         self.made_before.is_empty()
     }
 
-    /// Swaps the block of this port with that of `companion`, which has made the frames `made` so far. Sequence
+    /// Swaps the block of this port with that of `candidate`, which has made the frames `made` so far. Sequence
     /// numbers continue, and the last frame of the old block is followed by the next frame of the new one. Returns the
     /// frames of the old block that were held back.
-    pub fn exchange(
+    pub fn swap(
         &mut self,
-        companion: &mut Self,
+        candidate: &mut Self,
         made: VecDeque<Arc<Frame>>,
     ) -> VecDeque<Arc<Frame>> {
-        std::mem::swap(&mut self.pool, &mut companion.pool);
+        std::mem::swap(&mut self.pool, &mut candidate.pool);
         // The configuration belongs to the block: it moves with the block, also if the swap is undone.
-        std::mem::swap(&mut self.heard, &mut companion.heard);
+        std::mem::swap(&mut self.heard, &mut candidate.heard);
         let held = self.switch.take().map(|switch| (switch.when.known(), switch.held));
         self.after = match &held {
             Some((Known::From(from), held)) if !held.is_empty() => from.checked_sub(1),
             _ => self.last,
         };
-        companion.after = None;
+        candidate.after = None;
         self.made_before = made;
         self.log = self.log.take().map(|_| VecDeque::new());
         held.map(|(_, held)| held).unwrap_or_default()

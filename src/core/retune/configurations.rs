@@ -197,8 +197,8 @@ mod tests {
         // This change replaces the one for 3000.
         say(&configurations, 2500, 5);
         assert_eq!([2499, 3000].map(|time| heard.at(time, &configurations)), [2, 5]);
-        let mut newcomer = Heard::new(6, &configurations);
-        assert_eq!(newcomer.at(9000, &configurations), 6);
+        let mut candidate_part = Heard::new(6, &configurations);
+        assert_eq!(candidate_part.at(9000, &configurations), 6);
         let mut first = Heard::from_start(6);
         assert_eq!([2499, 2500].map(|time| first.at(time, &configurations)), [2, 5]);
     }

@@ -15,7 +15,7 @@ pub struct TestSpec {
     /// this name from that plan, so that expressions in the expectations see them.
     pub set: Vec<Setting>,
     /// Flowgraphs that run at the same time, for example senders for a receiving flowgraph.
-    pub alongside: Vec<Companion>,
+    pub alongside: Vec<Alongside>,
     /// When to stop.
     pub run: Run,
     /// Its expectations.
@@ -35,7 +35,7 @@ pub struct TestHead {
 
 /// A flowgraph that runs together with the tested one; started after it, in the order of the file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Companion {
+pub struct Alongside {
     /// Its file, relative to the directory of the file with the test.
     pub flowgraph: PathBuf,
     /// Parameters to change in it.

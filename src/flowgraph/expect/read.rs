@@ -1,6 +1,6 @@
 //! Reads `tests:`.
 
-use super::{Check, Companion, Expect, Run, Tap, TestSpec};
+use super::{Alongside, Check, Expect, Run, Tap, TestSpec};
 use crate::parameters::{SetTo, Setting};
 use fxgraph_core::diagnostic::{Diagnostic, Span, codes};
 use fxgraph_core::tree::{Node, ReadError, Reader, Value};
@@ -23,7 +23,7 @@ struct RawTest {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawCompanion {
+struct RawAlongside {
     flowgraph: String,
     #[allow(dead_code, reason = "read from the tree, so that values of any type are accepted")]
     set: Option<serde::de::IgnoredAny>,
@@ -178,13 +178,13 @@ pub(crate) fn settings(node: &Node, problems: &mut Vec<Diagnostic>) -> Vec<Setti
         .collect()
 }
 
-fn alongside(node: &Node, problems: &mut Vec<Diagnostic>) -> Vec<Companion> {
+fn alongside(node: &Node, problems: &mut Vec<Diagnostic>) -> Vec<Alongside> {
     let Some((_, list)) = node.entry("alongside") else { return Vec::new() };
     let items = crate::document::list(list, problems);
-    let companion = |item: &Node| {
+    let other = |item: &Node| {
         let owner = Span { end: item.span.start + 1, ..item.span };
-        match RawCompanion::deserialize(Reader::new(item, owner)) {
-            Ok(raw) => Some(Companion {
+        match RawAlongside::deserialize(Reader::new(item, owner)) {
+            Ok(raw) => Some(Alongside {
                 flowgraph: raw.flowgraph.into(),
                 set: set(item, problems),
                 span: item.entry("flowgraph").map_or(owner, |(_, value)| value.span),
@@ -195,7 +195,7 @@ fn alongside(node: &Node, problems: &mut Vec<Diagnostic>) -> Vec<Companion> {
             }
         }
     };
-    items.iter().filter_map(companion).collect()
+    items.iter().filter_map(other).collect()
 }
 
 fn expects(node: &Node, problems: &mut Vec<Diagnostic>) -> Vec<Expect> {

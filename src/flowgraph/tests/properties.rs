@@ -234,9 +234,9 @@ fn load_evaluates_expressions_in_tests() {
     assert_eq!(plan.find(&test.expects[0].tap).unwrap(), (plan.block("f[0].filter").unwrap(), 0));
     let set = |name: &str, value| Setting { name: name.to_owned(), value: SetTo::Value(value) };
     assert_eq!(plan.tests[1].set, [set("antennas", Value::Int(1))]);
-    let companion = &plan.tests[1].alongside[0];
-    assert_eq!(companion.flowgraph.to_str(), Some("Cargo.toml"));
-    assert_eq!(companion.set, [set("rate", Value::Int(512))]);
+    let other = &plan.tests[1].alongside[0];
+    assert_eq!(other.flowgraph.to_str(), Some("Cargo.toml"));
+    assert_eq!(other.set, [set("rate", Value::Int(512))]);
     assert_eq!(plan.tests[1].expects[0].check, Check::Equals((1.0, 2.0)));
     let tap = Tap { text: "f[0].filter.outptu".into(), span: Span::default() };
     assert_eq!(plan.find(&tap).unwrap_err().help, ["did you mean `output`?"]);

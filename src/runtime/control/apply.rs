@@ -186,23 +186,22 @@ impl Control {
         let plan = changes.last().map_or(&*head, |change| &change.after);
         let mut replaced = Vec::new();
         let (mut after, mut changed) = (None, Vec::new());
-        let made =
-            self.exchange_together(&seamless, Undecided::new(), deadline, may_hold_up, |when| {
-                for change in held {
-                    self.replace_held(change, deadline)?;
-                    replaced.push(change.block.clone());
-                }
-                after = Some(if let Some(request) = update.retuned() {
-                    let run = &current.run;
-                    let offered = self.offer_all(plan, run, request, (when, None), deadline)?;
-                    changed = offered.changed;
-                    offered.plan
-                } else {
-                    current.run.say_config(when.config(plan.config_ids(0)));
-                    plan.clone()
-                });
-                Ok(())
+        let made = self.swap_together(&seamless, Undecided::new(), deadline, may_hold_up, |when| {
+            for change in held {
+                self.replace_held(change, deadline)?;
+                replaced.push(change.block.clone());
+            }
+            after = Some(if let Some(request) = update.retuned() {
+                let run = &current.run;
+                let offered = self.offer_all(plan, run, request, (when, None), deadline)?;
+                changed = offered.changed;
+                offered.plan
+            } else {
+                current.run.say_config(when.config(plan.config_ids(0)));
+                plan.clone()
             });
+            Ok(())
+        });
         let (cause, interim) = match (made, after) {
             (Ok(at), Some(after)) => {
                 self.note_set(&after, &changed, at);

@@ -116,7 +116,7 @@ impl Control {
             // Frames in the queue of the comparison, and those being compared.
             beside_frames(block.ports.outputs[port].frame_bytes()) + 2
         })?;
-        let part = change.after.newcomer(index, Waker::default())?;
+        let part = change.after.candidate_part(index, Waker::default())?;
         let (origin, _) = change.after.origin((index, 0));
         let device = change.after.frames_device(origin);
         let device = device.map_err(|error| SwapError::NoShadow(error.to_string()))?;

@@ -3,8 +3,8 @@
 use super::change::{Change, Way};
 use super::update::parameters;
 use super::{Control, RetuneError, UpdateError};
-use crate::swap::{Exchange, Terms};
-use crate::{NotExchanged, Unanswered};
+use crate::swap::{Swap, Terms};
+use crate::{NotSwapped, Unanswered};
 use fxgraph_core::device::DeviceName;
 use fxgraph_core::event::EventKind;
 use fxgraph_core::frame::{OutOfMemory, Pool};
@@ -60,12 +60,12 @@ pub enum SwapError {
     Retune(#[from] RetuneError),
     /// The new block did not take the slot, or was rolled back.
     #[error(transparent)]
-    NotExchanged(#[from] NotExchanged),
+    NotSwapped(#[from] NotSwapped),
 }
 
 impl From<Unanswered> for SwapError {
     fn from(error: Unanswered) -> Self {
-        NotExchanged::from(error).into()
+        NotSwapped::from(error).into()
     }
 }
 
@@ -105,7 +105,7 @@ impl Control {
                 return Ok(());
             }
             Way::Restart(why) => return Err(SwapError::Restart(why.clone())),
-            Way::Seamless => self.exchange(change, limit, may_hold_up),
+            Way::Seamless => self.swap_seamlessly(change, limit, may_hold_up),
             // A block without outputs has no frame from which on it counts.
             Way::Held { ends_first } => self.replace(change, *ends_first, limit).map(|()| 0),
         };
@@ -120,7 +120,7 @@ impl Control {
                 }
             }
             // The roll-back has an event already.
-            Err(SwapError::NotExchanged(NotExchanged::RolledBack(_))) => {}
+            Err(SwapError::NotSwapped(NotSwapped::RolledBack(_))) => {}
             Err(error) => {
                 let text = fxgraph_core::error::with_causes(error);
                 change.run.tell(EventKind::NotSwapped, Some(&change.block), text);
@@ -130,7 +130,7 @@ impl Control {
     }
 
     /// Makes a seamless change and returns its effective timestamp.
-    fn exchange(
+    fn swap_seamlessly(
         &self,
         change: &Change,
         limit: Duration,
@@ -142,10 +142,10 @@ impl Control {
         let try_once = || -> Result<u64, SwapError> {
             let moment = Undecided::new();
             let sent = change.send(moment.when(), deadline, may_hold_up)?;
-            sent.exchange.wait_ready(deadline)?;
+            sent.swap.wait_ready(deadline)?;
             let at = moment.decide(0);
             // After the decision the swap gets the time that it needs.
-            sent.exchange.finish(deadline.max(Instant::now() + change.finishing_limit()))?;
+            sent.swap.finish(deadline.max(Instant::now() + change.finishing_limit()))?;
             sent.settle();
             Ok(at)
         };
@@ -158,11 +158,11 @@ impl Control {
                     return Ok(at);
                 }
                 // The delay may have been short, so try again.
-                Err(SwapError::NotExchanged(NotExchanged::TooSlow)) if !is_over() => {
+                Err(SwapError::NotSwapped(NotSwapped::TooSlow)) if !is_over() => {
                     was_slow = true;
                 }
                 // The last try had no time.
-                Err(_) if was_slow && is_over() => return Err(NotExchanged::TooSlow.into()),
+                Err(_) if was_slow && is_over() => return Err(NotSwapped::TooSlow.into()),
                 Err(error) => return Err(error),
             }
         }
@@ -171,7 +171,7 @@ impl Control {
     /// Makes all of `changes`, which are seamless, at one timestamp, and returns the timestamp. `meanwhile` is called
     /// with the shared timestamp when all new blocks have caught up. None of `changes` is made before it returns, and
     /// its error cancels all changes.
-    pub(super) fn exchange_together<'a>(
+    pub(super) fn swap_together<'a>(
         &self,
         changes: &[&'a Change],
         moment: Undecided,
@@ -207,10 +207,10 @@ impl Control {
         let mut ready = Vec::new();
         for (change, mut one, lent) in sent {
             loop {
-                match one.exchange.wait_ready(deadline) {
+                match one.swap.wait_ready(deadline) {
                     Ok(()) => break,
                     // The delay may have been short, so try again.
-                    Err(NotExchanged::TooSlow) if Instant::now() < deadline => {
+                    Err(NotSwapped::TooSlow) if Instant::now() < deadline => {
                         // Dropped first, because the next candidate needs its memory.
                         drop(one);
                         let again = change.send(moment.when(), deadline, may_hold_up);
@@ -229,7 +229,7 @@ impl Control {
         let mut in_place = Vec::new();
         let mut failed = None;
         for (change, one, lent) in ready {
-            match one.exchange.finish(deadline) {
+            match one.swap.finish(deadline) {
                 Ok(()) => in_place.push((change, one, lent)),
                 Err(error) => {
                     failed.get_or_insert((change.block.clone(), error));
@@ -264,7 +264,7 @@ impl Control {
     ) -> Result<(), SwapError> {
         let wake = change.run.waker(&change.block).unwrap_or_default();
         let lent = self.lend(change, |_, _| 0, |_| 0)?;
-        let part = change.after.newcomer(change.index, wake)?;
+        let part = change.after.candidate_part(change.index, wake)?;
         change.run.replace(part, ends_first, limit)?;
         lent.stay();
         Ok(())
@@ -348,7 +348,7 @@ pub(super) struct After<'a> {
 
 /// A swap in progress.
 struct Sent {
-    exchange: Exchange,
+    swap: Swap,
     /// Pools of the candidate, with the number of buffers that they need only until the candidate is in the slot.
     kept: Vec<(Arc<Pool>, usize)>,
 }
@@ -364,8 +364,8 @@ impl Change {
     /// Starts a swap that takes effect at `when`.
     fn send(&self, when: &When, deadline: Instant, may_hold_up: bool) -> Result<Sent, SwapError> {
         let wake = self.run.waker(&self.block).unwrap_or_default();
-        let newcomer = self.after.newcomer(self.index, wake)?;
-        let kept = newcomer
+        let candidate_part = self.after.candidate_part(self.index, wake)?;
+        let kept = candidate_part
             .outputs
             .iter()
             .filter_map(|output| Some((output.pool.clone()?, output.edges[0].depth())))
@@ -376,7 +376,7 @@ impl Change {
             call: CALL.max(self.frame_period() * CALL_FRAMES),
             may_hold_up,
         };
-        Ok(Sent { exchange: self.run.begin_exchange(newcomer, terms, when)?, kept })
+        Ok(Sent { swap: self.run.begin_swap(candidate_part, terms, when)?, kept })
     }
 }
 

@@ -32,7 +32,7 @@ impl Adapter {
         if self.hosted.as_mut().is_some_and(|hosted| hosted.roll_back(&fault)) {
             return Next::Wait;
         }
-        let policy = lock(&self.cell.tally).occupant.on_fault;
+        let policy = lock(&self.cell.counts).slot_block.on_fault;
         match (policy, fault.panic) {
             (OnFault::Stop, _) => {
                 self.run.fail(&self.cell, fault);
@@ -97,7 +97,7 @@ impl Adapter {
         let _ = catch_unwind(AssertUnwindSafe(|| drop(old)));
         hosted.begun = cell.begun(hosted);
         let begun = hosted.begun;
-        let rebuild = lock(&cell.tally).occupant.rebuild.clone();
+        let rebuild = lock(&cell.counts).slot_block.rebuild.clone();
         let Some(rebuild) = rebuild else {
             let cause = "a fresh block cannot continue where this one ended".to_owned();
             return Outcome::Failed(Fault::of(cause));

@@ -5,7 +5,7 @@
 //! frames has the same validity as the old block's frame: filters then have their history and
 //! integrations all their input. So block code needs no support for swaps.
 
-use super::companion::{Companion, GivenUp, Link, Order, Verdict};
+use super::candidate::{Candidate, GivenUp, Link, Order, Verdict};
 use crate::cell::Cell;
 use crate::hosted::Hosted;
 use crate::run::{Fault, Run, lock};
@@ -100,7 +100,7 @@ impl Drop for Tie {
 }
 
 /// A candidate with its edges and the terms of its swap.
-pub(crate) struct Newcomer {
+pub(crate) struct NewCandidate {
     pub link: Tie,
     pub tees: Vec<Arc<Edge>>,
     pub kept: Vec<Arc<Edge>>,
@@ -114,7 +114,7 @@ pub(crate) struct Newcomer {
 
 impl Hosted {
     /// Attaches a candidate to the block; `false` if the block has a candidate or shadow already.
-    pub(crate) fn put_beside(&mut self, new: Newcomer) -> bool {
+    pub(crate) fn put_beside(&mut self, new: NewCandidate) -> bool {
         if self.inputs.iter().any(|input| input.reader.has_tee()) {
             return false;
         }
@@ -179,7 +179,7 @@ impl Hosted {
 impl Beside {
     /// Advances the swap: the block's next action, and whether the swap is over.
     fn step(&mut self, hosted: &mut Hosted, run: &Run, cell: &Cell) -> (Turn, bool) {
-        self.link.wake_companion();
+        self.link.wake_candidate();
         match &mut self.phase {
             Phase::CatchingUp | Phase::Fetching => {
                 let is_over = self.catch_up(hosted, cell);
@@ -210,7 +210,7 @@ impl Beside {
                     return lost(cause, &other);
                 }
                 let cause = cause.clone();
-                self.exchange(hosted, &mut old, cell);
+                self.swap(hosted, &mut old, cell);
                 self.link.send_back(old, Order::End);
                 run.events.add(EventKind::RolledBack, Some(&cell.name), cause.clone());
                 self.link.decide(Verdict::RolledBack(cause));
@@ -254,9 +254,9 @@ impl Beside {
             }
             return false;
         }
-        let Some(mut companion) = self.link.take_home() else { return false };
+        let Some(mut candidate) = self.link.take_home() else { return false };
         if has_caught_up {
-            self.exchange(hosted, &mut companion, cell);
+            self.swap(hosted, &mut candidate, cell);
             let outputs = hosted.outputs.iter().zip(&self.kept).map(|(output, kept)| {
                 let until = output.writer.to_be_pushed() + WATCHED;
                 (until, kept.queued())
@@ -267,7 +267,7 @@ impl Beside {
         } else {
             self.phase = Phase::CatchingUp;
         }
-        self.link.send_back(companion, Order::Work);
+        self.link.send_back(candidate, Order::Work);
         false
     }
 
@@ -357,18 +357,18 @@ impl Beside {
         is_possible
     }
 
-    fn exchange(&mut self, hosted: &mut Hosted, companion: &mut Companion, cell: &Cell) {
-        let Companion { hosted: other, occupant } = companion;
+    fn swap(&mut self, hosted: &mut Hosted, candidate: &mut Candidate, cell: &Cell) {
+        let Candidate { hosted: other, slot_block } = candidate;
         std::mem::swap(&mut hosted.block, &mut other.block);
         for (input, other) in hosted.inputs.iter_mut().zip(&mut other.inputs) {
-            input.reader.exchange(&mut other.reader);
+            input.reader.swap(&mut other.reader);
         }
         let outputs = hosted.outputs.iter_mut().zip(&mut other.outputs);
         for ((output, other), kept) in outputs.zip(&mut self.kept) {
-            let held = output.writer.exchange(&mut other.writer, kept.drain());
+            let held = output.writer.swap(&mut other.writer, kept.drain());
             kept.put_back(held);
         }
         hosted.begun = cell.begun(hosted);
-        lock(&cell.tally).exchange(occupant);
+        lock(&cell.counts).swap(slot_block);
     }
 }

@@ -1,9 +1,9 @@
 //! Swaps of blocks without outputs: the old block ends and the new one starts, while the input queues hold
 //! back the writers.
 
-use super::NotExchanged;
+use super::NotSwapped;
 use crate::cell::Cell;
-use crate::connections::occupant;
+use crate::connections::slot_block;
 use crate::hosted::Vacant;
 use crate::outcome::{Call, Outcome, attend};
 use crate::report::Unanswered;
@@ -91,20 +91,20 @@ impl Handle {
         part: Part,
         ends_first: bool,
         limit: Duration,
-    ) -> Result<(), NotExchanged> {
+    ) -> Result<(), NotSwapped> {
         let deadline = Instant::now() + limit;
         let name = part.name.clone();
         let Some(place) = self.run().cell(&name).map(Arc::clone) else {
             return Err(Unanswered::NoSuchBlock(name).into());
         };
         let aside = Aside { run: self.run(), cell: Cell::new(&part, Instant::now()) };
-        self.run().add_companion(&aside.cell);
+        self.run().add_candidate(&aside.cell);
         let inputs = part.ports.inputs.len();
-        let mut occupant = occupant(&part);
+        let mut slot_block = slot_block(&part);
         let mut new = part.block;
         if !ends_first && let Err(cause) = aside.start(new.as_mut()) {
             let _ = aside.call(Call::Finish, new.call_finish());
-            return Err(NotExchanged::NotStarted(cause));
+            return Err(NotSwapped::NotStarted(cause));
         }
         let (taking, out) = (Arc::clone(&place), Arc::new(Mutex::new(None)));
         let taken = Arc::clone(&out);
@@ -118,7 +118,7 @@ impl Handle {
             is_free
         });
         let old = match asked {
-            Ok(_) => lock(&out).take().ok_or(NotExchanged::Busy),
+            Ok(_) => lock(&out).take().ok_or(NotSwapped::Busy),
             Err(error) => {
                 // If the old block was taken out all the same, it goes back.
                 let putting = Arc::clone(&out);
@@ -150,9 +150,9 @@ impl Handle {
         let mut outcome = Ok(());
         if ends_first && let Err(cause) = aside.start(new.as_mut()) {
             let _ = aside.call(Call::Finish, new.call_finish());
-            let old = lock(&place.tally).occupant.rebuild.clone();
+            let old = lock(&place.counts).slot_block.rebuild.clone();
             new = aside.again(old, begun, &cause);
-            outcome = Err(NotExchanged::RolledBack(cause));
+            outcome = Err(NotSwapped::RolledBack(cause));
         }
         let is_new = outcome.is_ok();
         let cell = Arc::clone(&place);
@@ -166,7 +166,7 @@ impl Handle {
             hosted.begun = cell.begun(hosted);
             hosted.is_held = false;
             if is_new {
-                lock(&cell.tally).exchange(&mut occupant);
+                lock(&cell.counts).swap(&mut slot_block);
             }
             let _ = done.send(());
         });
@@ -175,7 +175,7 @@ impl Handle {
             if let Some(new) = lock(&new).take() {
                 let _ = aside.end(new, inputs, Instant::now());
             }
-            return Err(NotExchanged::Ended);
+            return Err(NotSwapped::Ended);
         }
         match &outcome {
             Ok(()) => self.run().events.add(EventKind::Swapped, Some(&name), "in place"),

@@ -1,19 +1,19 @@
 //! Swaps of blocks while frames flow.
 //!
 //! Three threads share a swap of a block with outputs: that of the caller (this module), that of the running block
-//! ([`beside`], which decides everything) and that of the candidate ([`companion`], which a shadow uses, too). A block
+//! ([`beside`], which decides everything) and that of the candidate ([`candidate`], which a shadow uses, too). A block
 //! without outputs is swapped while its input queues hold the frames ([`held`]).
 
 pub(crate) mod beside;
-pub(crate) mod companion;
+pub(crate) mod candidate;
 mod held;
 #[cfg(all(test, feature = "shuttle"))]
 mod models;
 
 use crate::report::Unanswered;
 use crate::running::Handle;
-use beside::{Newcomer, Tie};
-use companion::{GivenUp, Link, Order, Verdict, launch};
+use beside::{NewCandidate, Tie};
+use candidate::{GivenUp, Link, Order, Verdict, launch};
 use fxgraph_core::edge::Edge;
 use fxgraph_core::retune::{ConfigIds, When};
 use fxgraph_flowgraph::Part;
@@ -40,7 +40,7 @@ pub(crate) struct Terms {
 
 /// Reason why a block was not swapped; the old block continues unaffected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotExchanged {
+pub enum NotSwapped {
     /// The block did not finish its frame in time, has ended, or does not exist.
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
@@ -72,24 +72,24 @@ impl Handle {
     /// takes the slot at a frame boundary, and is rolled back if it fails in its first frames. `part` has
     /// a tee before each input and one queue after each output.
     #[cfg(test)]
-    pub(crate) fn exchange(&self, part: Part, terms: Terms) -> Result<(), NotExchanged> {
+    pub(crate) fn swap(&self, part: Part, terms: Terms) -> Result<(), NotSwapped> {
         let deadline = Instant::now() + terms.limit;
         let moment = fxgraph_core::retune::Undecided::new();
-        let exchange = self.begin_exchange(part, terms, moment.when())?;
-        exchange.wait_ready(deadline)?;
+        let swap = self.begin_swap(part, terms, moment.when())?;
+        swap.wait_ready(deadline)?;
         moment.decide(0);
-        exchange.finish(deadline)
+        swap.finish(deadline)
     }
 
     /// Starts a swap of the block with the name of `part`, at the timestamp `when`, which is decided later: frames that
     /// start before it come from the old block, the others from the new one. `part` has a tee before each input
     /// and one queue after each output.
-    pub(crate) fn begin_exchange(
+    pub(crate) fn begin_swap(
         &self,
         part: Part,
         terms: Terms,
         when: &When,
-    ) -> Result<Exchange, NotExchanged> {
+    ) -> Result<Swap, NotSwapped> {
         let deadline = Instant::now() + terms.limit;
         let name = part.name.clone();
         let Some(main) = self.run().cell(&name).map(|cell| cell.wake.clone()) else {
@@ -100,21 +100,21 @@ impl Handle {
         let kept = wire(&part, &link, terms.may_hold_up);
         let samples = part.ports.outputs.iter().map(|port| port.clock.samples_per_frame).collect();
         launch(part, &terms.ids, self.run(), &link)
-            .map_err(|error| NotExchanged::NotStarted(error.to_string()))?;
+            .map_err(|error| NotSwapped::NotStarted(error.to_string()))?;
         let Terms { call, may_hold_up, limit, .. } = terms;
         let parting = PARTING.max(call);
-        let mut exchange = Exchange { link, name, limit, parting, is_beside: false };
-        let link = &exchange.link;
-        link.wait_started(deadline).map_err(NotExchanged::NotStarted)?;
+        let mut swap = Swap { link, name, limit, parting, is_beside: false };
+        let link = &swap.link;
+        link.wait_started(deadline).map_err(NotSwapped::NotStarted)?;
         let (link, when) = (Tie(Arc::clone(link)), when.clone());
-        let new = Newcomer { link, tees, kept, when, samples, call, may_hold_up };
-        // From here on dropping `exchange` gives the candidate up, even if the block answers too late.
-        exchange.is_beside = true;
-        if !self.ask(&exchange.name, limit, move |hosted| hosted.put_beside(new))? {
-            return Err(NotExchanged::Busy);
+        let new = NewCandidate { link, tees, kept, when, samples, call, may_hold_up };
+        // From here on dropping `swap` gives the candidate up, even if the block answers too late.
+        swap.is_beside = true;
+        if !self.ask(&swap.name, limit, move |hosted| hosted.put_beside(new))? {
+            return Err(NotSwapped::Busy);
         }
-        exchange.link.order(Order::Work);
-        Ok(exchange)
+        swap.link.order(Order::Work);
+        Ok(swap)
     }
 }
 
@@ -129,10 +129,10 @@ fn wire(part: &Part, link: &Arc<Link>, may_hold_up: bool) -> Vec<Arc<Edge>> {
     }
     let tees = part.inputs.iter().map(|edge| (edge, true));
     for (edge, is_tee) in tees.chain(kept.iter().map(|edge| (edge, false))) {
-        let (companion, main) = (Arc::clone(link), main.clone());
-        let (by_companion, by_main) =
+        let (candidate, main) = (Arc::clone(link), main.clone());
+        let (by_candidate, by_main) =
             if is_tee { (&edge.reader, &edge.writer) } else { (&edge.writer, &edge.reader) };
-        by_companion.set(move || companion.wake_companion());
+        by_candidate.set(move || candidate.wake_candidate());
         // A block that must not be stalled needs no wake-up when its tee has room.
         if !is_tee || may_hold_up {
             by_main.set(move || main.wake());
@@ -143,7 +143,7 @@ fn wire(part: &Part, link: &Arc<Link>, may_hold_up: bool) -> Vec<Arc<Edge>> {
 
 /// A swap in progress: a candidate that catches up with a running block. The timestamp is decided when the candidates
 /// of all swaps at that timestamp are ready. Dropping it before the end gives the candidate up.
-pub(crate) struct Exchange {
+pub(crate) struct Swap {
     link: Arc<Link>,
     /// Name of the running block.
     name: String,
@@ -154,9 +154,9 @@ pub(crate) struct Exchange {
     is_beside: bool,
 }
 
-impl Exchange {
+impl Swap {
     /// Waits until the candidate has caught up.
-    pub fn wait_ready(&self, deadline: Instant) -> Result<(), NotExchanged> {
+    pub fn wait_ready(&self, deadline: Instant) -> Result<(), NotSwapped> {
         match self.link.wait_ready(deadline) {
             Some(Ok(())) => Ok(()),
             Some(Err(verdict)) => self.outcome(verdict),
@@ -165,7 +165,7 @@ impl Exchange {
     }
 
     /// Waits, once the timestamp is decided, for the result of the swap.
-    pub fn finish(&self, deadline: Instant) -> Result<(), NotExchanged> {
+    pub fn finish(&self, deadline: Instant) -> Result<(), NotSwapped> {
         self.link.main.wake();
         match self.link.wait_verdict(deadline) {
             Some(verdict) => self.outcome(verdict),
@@ -174,7 +174,7 @@ impl Exchange {
     }
 
     /// Gives the candidate up. The running block decides what that means: it may have accepted the candidate meanwhile.
-    fn give_up(&self) -> Result<(), NotExchanged> {
+    fn give_up(&self) -> Result<(), NotSwapped> {
         self.link.hurry();
         let verdict = self.link.wait_verdict(Instant::now() + self.parting);
         let unanswered =
@@ -182,19 +182,19 @@ impl Exchange {
         verdict.map_or_else(unanswered, |verdict| self.outcome(verdict))
     }
 
-    fn outcome(&self, verdict: Verdict) -> Result<(), NotExchanged> {
+    fn outcome(&self, verdict: Verdict) -> Result<(), NotSwapped> {
         Err(match verdict {
             Verdict::Swapped => return Ok(()),
-            Verdict::RolledBack(cause) => NotExchanged::RolledBack(cause),
-            Verdict::GivenUp(GivenUp::TooSlow) => NotExchanged::TooSlow,
-            Verdict::GivenUp(GivenUp::Failed(cause)) => NotExchanged::Failed(cause),
-            Verdict::GivenUp(GivenUp::NeverCaughtUp) => NotExchanged::NeverCaughtUp(self.limit),
-            Verdict::Ended => NotExchanged::Ended,
+            Verdict::RolledBack(cause) => NotSwapped::RolledBack(cause),
+            Verdict::GivenUp(GivenUp::TooSlow) => NotSwapped::TooSlow,
+            Verdict::GivenUp(GivenUp::Failed(cause)) => NotSwapped::Failed(cause),
+            Verdict::GivenUp(GivenUp::NeverCaughtUp) => NotSwapped::NeverCaughtUp(self.limit),
+            Verdict::Ended => NotSwapped::Ended,
         })
     }
 }
 
-impl Drop for Exchange {
+impl Drop for Swap {
     fn drop(&mut self) {
         self.link.hurry();
         let is_over = if self.is_beside {

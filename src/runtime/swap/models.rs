@@ -2,9 +2,9 @@
 //! blocks before and after. With any candidate and any caller, every frame comes once and in order, all buffers return and
 //! all threads end.
 
-use super::beside::{Newcomer, Tie, Turn};
-use super::companion::{Link, Order, launch};
-use super::{Exchange, wire};
+use super::beside::{NewCandidate, Tie, Turn};
+use super::candidate::{Link, Order, launch};
+use super::{Swap, wire};
 use crate::cell::Cell;
 use crate::hosted::Hosted;
 use crate::models::{Task, edge};
@@ -33,7 +33,7 @@ const AFTER: u64 = 3;
 
 /// Behaviour of a candidate in the slot; before, it works as it should.
 #[derive(Clone, Copy, PartialEq)]
-enum Candidate {
+enum Flaw {
     Works,
     Fails,
     /// Takes frames and makes none.
@@ -51,7 +51,7 @@ enum Caller {
 /// Copies frames, and marks them with its number.
 struct Copying {
     number: u8,
-    flaw: Candidate,
+    flaw: Flaw,
 }
 
 impl Block for Copying {
@@ -59,11 +59,11 @@ impl Block for Copying {
         let is_in_slot = thread::current().name().is_none_or(|name| !name.ends_with("candidate"));
         while io.inputs[0].queued() > 0 {
             let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
-            if self.flaw == Candidate::Fails && is_in_slot {
+            if self.flaw == Flaw::Fails && is_in_slot {
                 return Err(BlockError::new("it fails in the slot"));
             }
             let Some(input) = io.inputs[0].pop() else { break };
-            if self.flaw == Candidate::Swallows && is_in_slot {
+            if self.flaw == Flaw::Swallows && is_in_slot {
                 continue;
             }
             output.header_mut().timestamp = input.header().timestamp;
@@ -85,7 +85,7 @@ fn port() -> PortType {
     }
 }
 
-fn part(flaw: Candidate, number: u8, depth: usize) -> Part {
+fn part(flaw: Flaw, number: u8, depth: usize) -> Part {
     let pool = Pool::new(&HostAllocator, 4 * depth, 16, 1).expect("there is memory");
     Part {
         name: "block".to_owned(),
@@ -129,13 +129,13 @@ fn drive(mut hosted: Hosted, run: &Run, cell: &Cell, task: &Task) {
     }
 }
 
-fn swap(candidate: Candidate, caller: Caller) {
+fn swap(candidate: Flaw, caller: Caller) {
     let (input, [writes, works], source) = edge(2);
     let (output, [_, reads], _) = edge(2);
     // The running block is also woken by readers of its output.
     let waker = Waker::default();
     works.wakes_for(&waker);
-    let mut old = part(Candidate::Works, 1, 4);
+    let mut old = part(Flaw::Works, 1, 4);
     (old.inputs, old.outputs[0].edges) = (vec![Arc::clone(&input)], vec![Arc::clone(&output)]);
     old.wake = waker.clone();
     let cell = Cell::new(&old, Instant::now());
@@ -156,9 +156,16 @@ fn swap(candidate: Candidate, caller: Caller) {
     link.wait_started(Instant::now() + hours).expect("it starts");
     let moment = Undecided::new();
     let (tie, when) = (Tie(Arc::clone(&link)), moment.when().clone());
-    let newcomer =
-        Newcomer { link: tie, tees, kept, when, samples: vec![1], call: hours, may_hold_up: true };
-    assert!(hosted.put_beside(newcomer));
+    let candidate_part = NewCandidate {
+        link: tie,
+        tees,
+        kept,
+        when,
+        samples: vec![1],
+        call: hours,
+        may_hold_up: true,
+    };
+    assert!(hosted.put_beside(candidate_part));
 
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
@@ -202,18 +209,18 @@ fn swap(candidate: Candidate, caller: Caller) {
     link.order(Order::Work);
     let (limit, parting) = (hours, hours);
     let name = "block".to_owned();
-    let exchange = Exchange { link: Arc::clone(&link), name, limit, parting, is_beside: true };
+    let swap = Swap { link: Arc::clone(&link), name, limit, parting, is_beside: true };
     let deadline = Instant::now() + hours;
     let is_swapped = match caller {
         Caller::LeavesBefore => false,
         caller => {
-            exchange.wait_ready(deadline).is_ok() && {
+            swap.wait_ready(deadline).is_ok() && {
                 moment.decide(0);
-                caller == Caller::Waits && exchange.finish(deadline).is_ok()
+                caller == Caller::Waits && swap.finish(deadline).is_ok()
             }
         }
     };
-    drop(exchange);
+    drop(swap);
     is_over.store(true, Ordering::SeqCst);
     let written = writer.join().expect("the writer ends");
     running.join().expect("the running block ends");
@@ -227,7 +234,7 @@ fn swap(candidate: Candidate, caller: Caller) {
         Caller::LeavesBefore => assert!(seen.iter().all(|(_, number)| *number == 1)),
         Caller::LeavesAfterTheDecision => {}
     }
-    assert!(!is_swapped || candidate == Candidate::Works);
+    assert!(!is_swapped || candidate == Flaw::Works);
     for pool in pools {
         assert_eq!(pool.available(), pool.size());
     }
@@ -235,7 +242,7 @@ fn swap(candidate: Candidate, caller: Caller) {
 
 #[test]
 fn swap_of_any_candidate_under_any_interleaving() {
-    for candidate in [Candidate::Works, Candidate::Fails, Candidate::Swallows] {
+    for candidate in [Flaw::Works, Flaw::Fails, Flaw::Swallows] {
         for caller in [Caller::Waits, Caller::LeavesBefore, Caller::LeavesAfterTheDecision] {
             let model = move || swap(candidate, caller);
             shuttle::check_random(model, 1000);

@@ -1,7 +1,7 @@
 //! Tests of starts and ends of runs.
 
 use super::*;
-use crate::{NotExchanged, Prepared};
+use crate::{NotSwapped, Prepared};
 use std::sync::mpsc::channel;
 
 #[test]
@@ -205,7 +205,7 @@ fn sink_that_is_swapped_while_the_run_is_aborted_finishes() {
         running.abort();
         assert!(running.wait_timeout(Duration::from_mins(1)));
         goes_on.send(()).unwrap();
-        assert_eq!(swap.join().unwrap(), Err(NotExchanged::Ended));
+        assert_eq!(swap.join().unwrap(), Err(NotSwapped::Ended));
     });
     for name in ["out", "new"] {
         assert!(log.has(&format!("finish {name}")), "{name}");

@@ -1,7 +1,7 @@
 //! Tests of swaps of blocks with outputs while frames flow.
 
 use super::*;
-use crate::swap::{NotExchanged, Terms};
+use crate::swap::{NotSwapped, Terms};
 use crate::{Handle, Hosted};
 use fxgraph_core::edge::FrameWriter;
 use fxgraph_core::event::{BlockEvents, EventKind};
@@ -160,17 +160,17 @@ fn bench(period: Option<Duration>) -> Bench {
 
 impl Bench {
     /// Swaps `mid`; tries again if a busy machine delayed the candidate.
-    fn swap(&self, factor: u64, flaw: Flaw, terms: &Terms) -> Result<(), NotExchanged> {
+    fn swap(&self, factor: u64, flaw: Flaw, terms: &Terms) -> Result<(), NotSwapped> {
         loop {
             match self.try_swap(factor, flaw, terms) {
-                Err(NotExchanged::TooSlow) if !matches!(flaw, Flaw::Slow) => {}
+                Err(NotSwapped::TooSlow) if !matches!(flaw, Flaw::Slow) => {}
                 outcome => return outcome,
             }
         }
     }
 
-    fn try_swap(&self, factor: u64, flaw: Flaw, terms: &Terms) -> Result<(), NotExchanged> {
-        self.handle.exchange(self.part(factor, flaw), terms.clone())
+    fn try_swap(&self, factor: u64, flaw: Flaw, terms: &Terms) -> Result<(), NotSwapped> {
+        self.handle.swap(self.part(factor, flaw), terms.clone())
     }
 
     /// A candidate for `mid`, with its edges.
@@ -251,12 +251,12 @@ fn swap_drops_and_duplicates_no_frame() {
 fn candidate_that_fails_before_the_swap_changes_nothing() {
     let bench = bench(Some(PERIOD));
     let terms = Bench::terms(2);
-    let not_started = Err(NotExchanged::NotStarted("no such core".to_owned()));
+    let not_started = Err(NotSwapped::NotStarted("no such core".to_owned()));
     assert_eq!(bench.swap(2, Flaw::Start, &terms), not_started);
-    assert_eq!(bench.swap(2, Flaw::Early, &terms), Err(NotExchanged::Failed("early".to_owned())));
-    assert_eq!(bench.swap(2, Flaw::Slow, &terms), Err(NotExchanged::TooSlow));
+    assert_eq!(bench.swap(2, Flaw::Early, &terms), Err(NotSwapped::Failed("early".to_owned())));
+    assert_eq!(bench.swap(2, Flaw::Slow, &terms), Err(NotSwapped::TooSlow));
     let short = Terms { limit: Duration::from_millis(200), ..terms };
-    assert_eq!(bench.swap(2, Flaw::Invalid, &short), Err(NotExchanged::NeverCaughtUp(short.limit)));
+    assert_eq!(bench.swap(2, Flaw::Invalid, &short), Err(NotSwapped::NeverCaughtUp(short.limit)));
     assert_eq!(bench.end(), [1]);
 }
 
@@ -265,10 +265,10 @@ fn roll_back_drops_and_duplicates_no_frame() {
     let bench = bench(Some(PERIOD));
     for (flaw, cause) in [(Flaw::Late(false), "late"), (Flaw::Late(true), "late")] {
         let error = bench.swap(2, flaw, &Bench::terms(2)).unwrap_err();
-        assert_eq!(error, NotExchanged::RolledBack(cause.to_owned()));
+        assert_eq!(error, NotSwapped::RolledBack(cause.to_owned()));
     }
     let error = bench.swap(2, Flaw::Stalls, &Bench::terms(2)).unwrap_err();
-    let NotExchanged::RolledBack(cause) = error else { panic!("{error}") };
+    let NotSwapped::RolledBack(cause) = error else { panic!("{error}") };
     assert!(cause.contains("makes nothing of frames that wait"), "{cause}");
     bench.end();
 }
@@ -280,7 +280,7 @@ fn check_of_a_new_block_counts_frames_and_no_time() {
     let terms = Terms { call: Duration::from_hours(8), ..Bench::terms(2) };
     let began = Instant::now();
     let error = bench.swap(2, Flaw::Swallows, &terms).unwrap_err();
-    let NotExchanged::RolledBack(cause) = error else { panic!("{error}") };
+    let NotSwapped::RolledBack(cause) = error else { panic!("{error}") };
     assert!(cause.contains("the old block is ahead of it on the same data"), "{cause}");
     assert!(began.elapsed() < terms.limit, "it was not the time limit");
     bench.swap(3, Flaw::None, &Terms { ids: 3.into(), ..terms }).unwrap();
@@ -297,19 +297,19 @@ fn caller_that_leaves_gets_no_swap_and_the_flowgraph_goes_on() {
         let bench = bench(Some(PERIOD));
         let short = Terms { call, ..Bench::terms(2) };
         let moment = fxgraph_core::retune::Undecided::new();
-        let exchange = loop {
+        let swap = loop {
             let deadline = Instant::now() + short.limit;
             let part = bench.part(2, flaw);
-            let exchange = bench.handle.begin_exchange(part, short.clone(), moment.when()).unwrap();
-            match exchange.wait_ready(deadline) {
-                Ok(()) => break exchange,
-                Err(NotExchanged::TooSlow) => {}
+            let swap = bench.handle.begin_swap(part, short.clone(), moment.when()).unwrap();
+            match swap.wait_ready(deadline) {
+                Ok(()) => break swap,
+                Err(NotSwapped::TooSlow) => {}
                 Err(error) => panic!("{error}"),
             }
         };
         moment.decide(0);
         std::thread::sleep(Duration::from_millis(pause));
-        drop(exchange);
+        drop(swap);
         let made = || bench.handle.stats()[1].frames_out;
         let before = made();
         while made() < before + 100 {
@@ -337,8 +337,8 @@ fn hundred_swaps_under_load_drop_and_duplicate_no_frame() {
         };
         match bench.swap(factor, flaw, &Bench::terms(factor)) {
             Ok(()) => in_place.push(factor),
-            Err(NotExchanged::RolledBack(_)) => rolled_back += 1,
-            Err(NotExchanged::TooSlow) => {}
+            Err(NotSwapped::RolledBack(_)) => rolled_back += 1,
+            Err(NotSwapped::TooSlow) => {}
             Err(error) => assert!(matches!(flaw, Flaw::Start | Flaw::Early), "{flaw:?}: {error}"),
         }
     }
@@ -358,23 +358,23 @@ fn swap_ends_with_the_flowgraph() {
             assert!(!swap.is_finished(), "the swap was not tried");
         }
         bench.running.request_stop();
-        assert_eq!(swap.join().unwrap(), Err(NotExchanged::Ended));
+        assert_eq!(swap.join().unwrap(), Err(NotSwapped::Ended));
     });
     assert_eq!(bench.end(), [1]);
 }
 
 #[test]
 fn frames_that_wait_for_room_are_pushed_before_their_block_ends() {
-    let [is_exchanged, is_open] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+    let [is_swapped, is_open] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
     let mut net = Net::default();
-    let (exchanged, open) = (Arc::clone(&is_exchanged), Arc::clone(&is_open));
+    let (swapped, open) = (Arc::clone(&is_swapped), Arc::clone(&is_open));
     let mut kept = Vec::new();
     let source = net.add("s", &[], 1, move |io| {
         if kept.is_empty() {
             kept.extend((0..5).filter_map(|_| io.outputs[0].take()));
             io.outputs[0].push(kept.remove(0));
         }
-        if exchanged.load(Ordering::SeqCst) == 0 {
+        if swapped.load(Ordering::SeqCst) == 0 {
             return Ok(Next::Wait);
         }
         for (time, mut frame) in (1..).zip(kept.drain(..)) {
@@ -398,13 +398,13 @@ fn frames_that_wait_for_room_are_pushed_before_their_block_ends() {
     };
     pushed(1);
     // As after a swap in which the new block kept frames from before.
-    let exchange = |hosted: &mut Hosted| {
+    let swap = |hosted: &mut Hosted| {
         let writer = &mut hosted.outputs[0].writer;
         let mut other = FrameWriter::new(Vec::new(), writer.pool(), 7);
-        writer.exchange(&mut other, std::collections::VecDeque::new());
+        writer.swap(&mut other, std::collections::VecDeque::new());
     };
-    handle.ask("s", limit, exchange).unwrap();
-    is_exchanged.store(1, Ordering::SeqCst);
+    handle.ask("s", limit, swap).unwrap();
+    is_swapped.store(1, Ordering::SeqCst);
     handle.run().cells[0].wake.wake();
     pushed(DEPTH as u64);
     is_open.store(1, Ordering::SeqCst);

@@ -10,7 +10,7 @@ mod take_back;
 mod update;
 
 use super::*;
-use crate::{Compared, Hosted, NotExchanged, Options, Prepared, Report, Running};
+use crate::{Compared, Hosted, NotSwapped, Options, Prepared, Report, Running};
 use fxgraph_core::event::EventKind;
 use fxgraph_flowgraph::load_text;
 use kinds::{Row, events, registry, rows};
@@ -192,10 +192,10 @@ fn hundred_swaps_under_load_drop_and_duplicate_no_frame() {
             ("start", Err(error)) => {
                 assert_eq!(error.to_string(), "the new block could not be started: no such core");
             }
-            ("frames" | "panic", Err(SwapError::NotExchanged(NotExchanged::RolledBack(_)))) => {
+            ("frames" | "panic", Err(SwapError::NotSwapped(NotSwapped::RolledBack(_)))) => {
                 rolled_back += 1;
             }
-            ("slow", Err(SwapError::NotExchanged(NotExchanged::TooSlow))) => {}
+            ("slow", Err(SwapError::NotSwapped(NotSwapped::TooSlow))) => {}
             (flaw, outcome) => panic!("swap {n}, {flaw}: {outcome:?}"),
         }
     }

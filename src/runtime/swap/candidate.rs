@@ -5,11 +5,11 @@
 //! calls of its `work`, the thread can be ordered to hand the block over to the running block's thread.
 
 use crate::cell::Cell;
-use crate::connections::occupant;
+use crate::connections::slot_block;
 use crate::hosted::Hosted;
 use crate::outcome::{Call, Outcome, attend};
 use crate::run::{Fault, Run};
-use crate::tally::Occupant;
+use crate::slot_counts::SlotBlock;
 use fxgraph_core::block::{Io, Next};
 use fxgraph_core::kind::Waker;
 use fxgraph_core::retune::{Change, ConfigIds, Heard};
@@ -24,9 +24,9 @@ use std::time::{Duration, Instant};
 const MOST_OFFERED: usize = 256;
 
 /// A candidate or shadow, with everything that moves with it in a swap.
-pub(crate) struct Companion {
+pub(crate) struct Candidate {
     pub hosted: Hosted,
-    pub occupant: Occupant,
+    pub slot_block: SlotBlock,
 }
 
 /// Order to the candidate's thread.
@@ -88,9 +88,9 @@ struct Shared {
     /// The candidate has caught up with the running block.
     is_ready: bool,
     /// Handed over, for the running block's thread to take.
-    at_home: Option<Companion>,
+    at_home: Option<Candidate>,
     /// Handed back, for the candidate's thread to take.
-    sent_back: Option<Companion>,
+    sent_back: Option<Candidate>,
     fault: Option<Fault>,
     verdict: Option<Verdict>,
     /// The caller's time limit has passed.
@@ -163,24 +163,24 @@ impl Link {
                 shared.order = order;
             }
         });
-        self.wake_companion();
+        self.wake_candidate();
     }
 
-    pub fn wake_companion(&self) {
+    pub fn wake_candidate(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
     }
 
     /// The candidate, if it was handed over.
-    pub fn take_home(&self) -> Option<Companion> {
+    pub fn take_home(&self) -> Option<Candidate> {
         self.shared().at_home.take()
     }
 
     /// Hands the candidate, or the old block after a swap, back to the candidate's thread with `order`.
-    pub fn send_back(&self, companion: Companion, order: Order) {
+    pub fn send_back(&self, candidate: Candidate, order: Order) {
         self.change(|shared| {
-            shared.sent_back = Some(companion);
+            shared.sent_back = Some(candidate);
             shared.order = order;
         });
     }
@@ -272,23 +272,23 @@ impl Link {
             shared.offered.push(change);
             true
         });
-        self.wake_companion();
+        self.wake_candidate();
         is_taken
     }
 
     // Called by the candidate's thread.
 
     /// Hands the block over and waits for the block that comes in return.
-    fn come_home(&self, companion: Companion) -> Companion {
-        self.change(|shared| shared.at_home = Some(companion));
+    fn come_home(&self, candidate: Candidate) -> Candidate {
+        self.change(|shared| shared.at_home = Some(candidate));
         self.main.wake();
         let back = self.wait(None, |shared| match shared.sent_back.take() {
-            Some(companion) => Some(companion),
+            Some(candidate) => Some(candidate),
             None if shared.order == Order::ComeHome => None,
             None => shared.at_home.take(),
         });
         match back {
-            Some(companion) => companion,
+            Some(candidate) => candidate,
             // Without a time limit the wait only ends with a block.
             None => unreachable!("the wait has no time limit"),
         }
@@ -303,17 +303,17 @@ pub(crate) fn launch(
     link: &Arc<Link>,
 ) -> std::io::Result<Arc<Cell>> {
     let cell = Cell::new(&part, Instant::now());
-    run.add_companion(&cell);
-    let occupant = occupant(&part);
+    run.add_candidate(&cell);
+    let slot_block = slot_block(&part);
     let configurations = &run.configurations;
     let heard = || Heard::new(ids.clone(), configurations);
     let hosted = Hosted::new(part.block, &part.inputs, &part.outputs, heard, configurations);
-    let companion = Companion { hosted, occupant };
+    let candidate = Candidate { hosted, slot_block };
     let (run, known) = (Arc::clone(run), Arc::clone(link));
     let name = format!("{} candidate", part.name.replace('\0', ""));
     let seen = Arc::clone(&cell);
     let driver = Driver { cell, run, link: known };
-    let thread = thread::Builder::new().name(name).spawn(move || driver.run(companion))?;
+    let thread = thread::Builder::new().name(name).spawn(move || driver.run(candidate))?;
     let _ = link.thread.set(thread.thread().clone());
     Ok(seen)
 }
@@ -325,32 +325,32 @@ struct Driver {
 }
 
 impl Driver {
-    fn run(self, mut companion: Companion) {
-        let start = companion.hosted.block.call_start();
+    fn run(self, mut candidate: Candidate) {
+        let start = candidate.hosted.block.call_start();
         match async_io::block_on(attend(&self.run, &self.cell, Call::Start, start)) {
             Outcome::Done(()) => {
                 self.link.change(|shared| shared.progress = Progress::Started);
-                companion = self.drive(companion);
+                candidate = self.drive(candidate);
             }
             Outcome::Failed(fault) => self.link.change(|shared| shared.fault = Some(fault)),
             Outcome::Aborted => {}
         }
-        let Companion { mut hosted, occupant } = companion;
+        let Candidate { mut hosted, slot_block } = candidate;
         let finish = hosted.block.call_finish();
         let _ = async_io::block_on(attend(&self.run, &self.cell, Call::Finish, finish));
-        let _ = catch_unwind(AssertUnwindSafe(|| drop((hosted, occupant))));
+        let _ = catch_unwind(AssertUnwindSafe(|| drop((hosted, slot_block))));
         self.link.change(|shared| shared.progress = Progress::Gone);
         self.link.main.wake();
     }
 
-    fn drive(&self, mut companion: Companion) -> Companion {
+    fn drive(&self, mut candidate: Candidate) -> Candidate {
         loop {
             let order = self.link.shared().order;
             match order {
                 Order::Rest => thread::park(),
-                Order::ComeHome => companion = self.link.come_home(companion),
-                Order::End => return companion,
-                Order::Work => match self.work(&mut companion.hosted) {
+                Order::ComeHome => candidate = self.link.come_home(candidate),
+                Order::End => return candidate,
+                Order::Work => match self.work(&mut candidate.hosted) {
                     Next::Again => {}
                     Next::Wait => thread::park(),
                     Next::After(time) => thread::park_timeout(time),

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Weak;
 
 /// The block in a slot: everything that moves with it in a swap.
-pub(super) struct Occupant {
+pub(super) struct SlotBlock {
     pub kind: &'static str,
     pub counters: Counters,
     pub summary: Summary,
@@ -22,8 +22,8 @@ pub(super) struct Occupant {
 
 /// Counters of a slot. They never decrease, and do not include the counts of a candidate outside the
 /// slot.
-pub(super) struct Tally {
-    pub occupant: Occupant,
+pub(super) struct SlotCounts {
+    pub slot_block: SlotBlock,
     /// Counts of the earlier blocks in the slot.
     carried: Vec<Named>,
     /// Counts of the current block before it entered the slot.
@@ -32,10 +32,10 @@ pub(super) struct Tally {
     device_nanoseconds_brought: u64,
 }
 
-impl Tally {
-    pub fn new(occupant: Occupant) -> Self {
+impl SlotCounts {
+    pub fn new(slot_block: SlotBlock) -> Self {
         Self {
-            occupant,
+            slot_block,
             carried: Vec::new(),
             brought: HashMap::new(),
             device_nanoseconds_carried: 0,
@@ -43,23 +43,23 @@ impl Tally {
         }
     }
 
-    /// Swaps the block in the slot with `occupant`.
-    pub fn exchange(&mut self, occupant: &mut Occupant) {
+    /// Swaps the block in the slot with `slot_block`.
+    pub fn swap(&mut self, slot_block: &mut SlotBlock) {
         self.carried = self.list();
         self.device_nanoseconds_carried = self.device_nanoseconds();
-        let counters = &occupant.counters;
+        let counters = &slot_block.counters;
         self.brought = counters.list().iter().map(|new| (new.name, new.counter.get())).collect();
         self.device_nanoseconds_brought = counters.device_nanoseconds().get();
         // Only the block in the slot reports events.
-        let target = self.occupant.events.redirect(None);
-        occupant.events.redirect(target);
-        std::mem::swap(&mut self.occupant, occupant);
+        let target = self.slot_block.events.redirect(None);
+        slot_block.events.redirect(target);
+        std::mem::swap(&mut self.slot_block, slot_block);
     }
 
     /// Returns the counters of the slot.
     pub fn list(&self) -> Vec<Named> {
         let mut all = self.carried.clone();
-        for new in self.occupant.counters.list() {
+        for new in self.slot_block.counters.list() {
             let brought = self.brought.get(new.name).copied().unwrap_or_default();
             let here = new.counter.get() - brought;
             let position = all.iter().position(|known| known.name == new.name);
@@ -76,7 +76,7 @@ impl Tally {
     }
 
     pub fn device_nanoseconds(&self) -> u64 {
-        let now = self.occupant.counters.device_nanoseconds().get();
+        let now = self.slot_block.counters.device_nanoseconds().get();
         self.device_nanoseconds_carried + now - self.device_nanoseconds_brought
     }
 }
@@ -85,8 +85,8 @@ impl Tally {
 mod tests {
     use super::*;
 
-    fn occupant(counters: &Counters) -> Occupant {
-        Occupant {
+    fn slot_block(counters: &Counters) -> SlotBlock {
+        SlotBlock {
             kind: "any",
             counters: counters.clone(),
             summary: Summary::default(),
@@ -105,23 +105,23 @@ mod tests {
         new.count("both", "").add(3);
         old.device_nanoseconds().add(100);
         new.device_nanoseconds().add(30);
-        let mut tally = Tally::new(occupant(&old));
-        let count = |tally: &Tally| {
-            let all = tally.list();
+        let mut counts = SlotCounts::new(slot_block(&old));
+        let count = |counts: &SlotCounts| {
+            let all = counts.list();
             let get = |name| all.iter().find(|n| n.name == name).map_or(0, |n| n.counter.get());
-            (get("both"), get("old"), tally.device_nanoseconds())
+            (get("both"), get("old"), counts.device_nanoseconds())
         };
-        assert_eq!(count(&tally), (10, 1, 100));
-        let mut side = occupant(&new);
-        tally.exchange(&mut side);
-        assert_eq!(count(&tally), (10, 1, 100));
+        assert_eq!(count(&counts), (10, 1, 100));
+        let mut side = slot_block(&new);
+        counts.swap(&mut side);
+        assert_eq!(count(&counts), (10, 1, 100));
         new.count("both", "").add(4);
         // Outside the slot now.
         old.count("both", "").add(50);
         new.device_nanoseconds().add(5);
-        assert_eq!(count(&tally), (14, 1, 105));
-        tally.exchange(&mut side);
+        assert_eq!(count(&counts), (14, 1, 105));
+        counts.swap(&mut side);
         old.count("old", "").add(1);
-        assert_eq!(count(&tally), (14, 2, 105));
+        assert_eq!(count(&counts), (14, 2, 105));
     }
 }

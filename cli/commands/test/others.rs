@@ -47,9 +47,9 @@ pub fn end(running: Started, deadline: Instant, signals: &Signals) -> Result<Rep
 }
 
 /// Running flowgraphs of `alongside`, each with its file name.
-pub struct Companions(Vec<(String, Started)>);
+pub struct Others(Vec<(String, Started)>);
 
-impl Companions {
+impl Others {
     /// Starts the flowgraphs one after the other, so that the sockets of each are open before the next one starts.
     pub fn start(plans: &[(String, Plan)], signals: &Signals) -> Result<Self, Vec<String>> {
         let mut running = Self(Vec::new());
