@@ -4,12 +4,12 @@
 // `CYLINDERS`, sizes of the input; `BITS` of each part of its values, 4, 8, or 16 for half precision; `ROWS`, rows of
 // beams; `EAST_WEST`, 1 if a row is a weighted sum of all cylinders, 0 if it is one cylinder; `WEIGHTED`, 1 if feeds
 // are weighted; `CLAMP`, 1 if a map selects the beams of a row; `ROW_BEAMS`, beams per row; `UNITS_IN_TIME`,
-// `UNITS_IN_FREQUENCY`, validity units of the frame; `HALVES`, 1 for voltages in half precision; `FINE`, spectra per
+// `UNITS_IN_FREQUENCY`, validity units of the frame; `HALF_PRECISION`, 1 for voltages in half precision; `FINE`, spectra per
 // transform to narrow channels, 32, 64 or 128, or 1; `SUM_CHANNELS`, `SUM_SPECTRA`, narrow channels and transforms
 // per sum of intensities; `WARPS`; `PER_WARP`, consecutive transforms of feeds per warp (voltages only).
 #if !defined(RADIX8) || !defined(SPECTRA) || !defined(CHANNELS) || !defined(POLS) || !defined(CYLINDERS) ||  \
     !defined(BITS) || !defined(ROWS) || !defined(EAST_WEST) || !defined(WEIGHTED) || !defined(CLAMP) ||       \
-    !defined(ROW_BEAMS) || !defined(UNITS_IN_TIME) || !defined(UNITS_IN_FREQUENCY) || !defined(HALVES) ||     \
+    !defined(ROW_BEAMS) || !defined(UNITS_IN_TIME) || !defined(UNITS_IN_FREQUENCY) || !defined(HALF_PRECISION) ||     \
     !defined(FINE) || !defined(SUM_CHANNELS) || !defined(SUM_SPECTRA) || !defined(WARPS) || !defined(PER_WARP)
 #error "frb_beamformer.cu needs its transform, sizes, stages and WARPS, PER_WARP"
 #endif
@@ -95,13 +95,13 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, LEAST_BLOCKS)
             if (!Choice::has(k, lane)) break;
             uint4 beams = choice.of(row, k, lane);
             const u64 at = begin + 128 * k + 4 * lane;
-            if constexpr (HALVES && !WEIGHTED) {
+            if constexpr (HALF_PRECISION && !WEIGHTED) {
                 __stcs((uint4*)((u32*)output + at), beams);
             } else {
                 float2 values[4] = {scale * from_halves(beams.x), scale * from_halves(beams.y),
                                     scale * from_halves(beams.z), scale * from_halves(beams.w)};
                 const float4* vectors = (const float4*)values;
-                if constexpr (HALVES) {
+                if constexpr (HALF_PRECISION) {
                     beams.x = halves(values[0].x, values[0].y), beams.y = halves(values[1].x, values[1].y);
                     beams.z = halves(values[2].x, values[2].y), beams.w = halves(values[3].x, values[3].y);
                     __stcs((uint4*)((u32*)output + at), beams);

@@ -3,12 +3,12 @@
 // Macros: `SPECTRA`, `CHANNELS`, `POLS`, `CYLINDERS`, `FEEDS`, sizes of the input; `BITS` of each part of its
 // values, 4, 8, or 16 for half precision; `ROWS`, rows of beams; `EAST_WEST`, 1 if a row is a weighted sum of all
 // cylinders, 0 if it is one cylinder; `POINTS` of the transform of feeds, a power of two, 0 without it; `ROW_BEAMS`;
-// `UNITS_IN_TIME`, `UNITS_IN_FREQUENCY`, validity units of the frame; `HALVES`, 1 for voltages in half precision;
+// `UNITS_IN_TIME`, `UNITS_IN_FREQUENCY`, validity units of the frame; `HALF_PRECISION`, 1 for voltages in half precision;
 // `FINE`, spectra per transform to narrow channels, a power of two; `SUM_CHANNELS`, `SUM_SPECTRA`, narrow channels
 // and transforms per sum of intensities, 0 without sums.
 #if !defined(SPECTRA) || !defined(CHANNELS) || !defined(POLS) || !defined(CYLINDERS) || !defined(FEEDS) || \
     !defined(BITS) || !defined(ROWS) || !defined(EAST_WEST) || !defined(POINTS) || !defined(ROW_BEAMS) ||  \
-    !defined(UNITS_IN_TIME) || !defined(UNITS_IN_FREQUENCY) || !defined(HALVES) || !defined(FINE) ||       \
+    !defined(UNITS_IN_TIME) || !defined(UNITS_IN_FREQUENCY) || !defined(HALF_PRECISION) || !defined(FINE) ||       \
     !defined(SUM_CHANNELS) || !defined(SUM_SPECTRA)
 #error "frb_fp32.cu needs its sizes and stages"
 #endif
@@ -105,7 +105,7 @@ __device__ __forceinline__ bool is_there(const u32* __restrict__ units, u32 spec
 }
 
 __device__ __forceinline__ void put_voltage(u8* output, u64 at, c32 value) {
-    if constexpr (HALVES) ((u32*)output)[at] = halves(value.x, value.y);
+    if constexpr (HALF_PRECISION) ((u32*)output)[at] = halves(value.x, value.y);
     else ((c32*)output)[at] = value;
 }
 

@@ -69,7 +69,7 @@ pub(super) fn defines(stages: &Stages) -> Vec<(&'static str, String)> {
         ("ROW_BEAMS", sizes.row_beams),
         ("UNITS_IN_TIME", in_time),
         ("UNITS_IN_FREQUENCY", in_frequency),
-        ("HALVES", usize::from(stages.halves)),
+        ("HALF_PRECISION", usize::from(stages.half_precision)),
         ("FINE", sizes.fine_channels),
     ];
     numbers.map(|(name, number)| (name, number.to_string())).to_vec()

@@ -4,7 +4,7 @@
 use super::cuda::{Implementation, Job, Method, defines, refusal};
 use super::gains::Gains;
 use super::intensities::{self, IntensityKernels};
-use super::phases::{self, FEEDS, POINTS, halves};
+use super::phases::{self, FEEDS, POINTS, packed_half2};
 use super::sizes::Sizes;
 use super::voltages::VoltageKernels;
 use super::weights::{Scaling, combined, weights};
@@ -198,7 +198,7 @@ impl Implementation for Matrix {
         let makes_intensities = matches!(self.kernels, Kernels::Intensities(_));
         let [divisor, divided] = divisors(largest, self.dtype, feeds, makes_intensities);
         for (word, weight) in words.iter_mut().zip(all()) {
-            *word = halves(f64::from(weight.re) / divisor, f64::from(weight.im) / divisor);
+            *word = packed_half2(f64::from(weight.re) / divisor, f64::from(weight.im) / divisor);
         }
         Scaling { divided, all_one: all().all(|weight| weight == Complex32::ONE) }
     }

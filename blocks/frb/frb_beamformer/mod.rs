@@ -160,7 +160,7 @@ pub struct Stages {
     /// Index of the point that each beam takes, `[channel][beam]`; empty if all points are beams.
     index_map: Vec<u32>,
     /// Whether output voltages are in half precision.
-    halves: bool,
+    half_precision: bool,
 }
 
 impl FrbBeamformer {
@@ -185,7 +185,7 @@ impl FrbBeamformer {
                 }
                 _ => Vec::new(),
             },
-            halves: self.voltages == Voltages::Cf16,
+            half_precision: self.voltages == Voltages::Cf16,
             sizes,
         })
     }

@@ -14,7 +14,7 @@ pub const REGISTERS_MOST: usize = 20;
 pub const TIME_REGISTERS: usize = 12;
 
 /// Packs two `f16` in a word, the first one in the low bits.
-pub fn halves(low: f64, high: f64) -> u32 {
+pub fn packed_half2(low: f64, high: f64) -> u32 {
     let bits = |part: f64| u32::from(f16::from_f64(part).to_bits());
     bits(low) | bits(high) << 16
 }
@@ -34,7 +34,7 @@ pub fn of_feeds() -> Vec<u32> {
         for lane in 0..LANES {
             let n = register + 64 * bit(lane, 1) + 128 * bit(lane, 0);
             let value = phase((lane >> 2) * n);
-            words.push(halves(value.re, value.im));
+            words.push(packed_half2(value.re, value.im));
         }
     }
     // (25): b n5, t n4 n3 q0 q1 q2, r n2 ReIm; (26): b n5, t n4 n3 q3 q4 q5, r ReIm.
@@ -43,7 +43,7 @@ pub fn of_feeds() -> Vec<u32> {
         for part in [|z: Complex64| z.re, |z: Complex64| z.im] {
             for lane in 0..LANES {
                 let [low, high] = [0, 1].map(|half| part(phase(steps(half, lane))));
-                words.push(halves(low, high));
+                words.push(packed_half2(low, high));
             }
         }
     };
@@ -58,7 +58,7 @@ pub fn of_feeds() -> Vec<u32> {
 /// arguments of `value` are the thread of the warp and the index, 0 or 1, within a word.
 fn pair(value: &dyn Fn(usize, usize) -> Complex64) -> [Vec<u32>; 2] {
     [|z: Complex64| z.re, |z: Complex64| z.im].map(|part| {
-        (0..LANES).map(|lane| halves(part(value(lane, 0)), part(value(lane, 1)))).collect()
+        (0..LANES).map(|lane| packed_half2(part(value(lane, 0)), part(value(lane, 1)))).collect()
     })
 }
 

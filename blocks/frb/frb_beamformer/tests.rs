@@ -159,9 +159,9 @@ fn beams_agree_with_equations_for_every_type_of_voltages() {
             "cf32 [spectrum 2][channel 2][pol 2][beam 40] @ 800 MS/s / 4096"
         );
 
-        let mut halves = parameters;
-        halves["voltages"] = json!("cf16");
-        let out = array.run(halves, array.frame(&value));
+        let mut half_precision = parameters;
+        half_precision["voltages"] = json!("cf16");
+        let out = array.run(half_precision, array.frame(&value));
         let values: Vec<[f16; 2]> = out.frames[0].values();
         let found = double(values.iter().map(|pair| pair.map(f16::to_f32)).collect());
         let error = relative_rms(&found, &expected);

@@ -45,8 +45,8 @@ impl Level {
         match self.dtype {
             Dtype::U8 => numbers.iter().map(|number| square(i32::from(*number))).sum(),
             Dtype::Ci4 => {
-                let halves = |byte: &u8| [byte.cast_signed() >> 4, (byte << 4).cast_signed() >> 4];
-                numbers.iter().flat_map(halves).map(|number| square(i32::from(number))).sum()
+                let nibbles = |byte: &u8| [byte.cast_signed() >> 4, (byte << 4).cast_signed() >> 4];
+                numbers.iter().flat_map(nibbles).map(|number| square(i32::from(number))).sum()
             }
             Dtype::I16 | Dtype::Ci16 => {
                 let numbers = numbers.as_chunks().0.iter();

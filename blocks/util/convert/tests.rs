@@ -95,10 +95,10 @@ fn ci4_has_the_real_part_in_the_upper_nibble() {
 
 /// Returns the half-precision value nearest to a number (ties to even), by search among all values.
 fn nearest_half(number: f64) -> f16 {
-    let halves = (0..=u16::MAX).map(f16::from_bits).filter(|half| half.is_finite());
+    let half_values = (0..=u16::MAX).map(f16::from_bits).filter(|half| half.is_finite());
     let off = |half: &f16| (f64::from(*half) - number).abs();
     let odd = |half: &f16| half.to_bits() & 1;
-    halves.min_by(|a, b| off(a).total_cmp(&off(b)).then(odd(a).cmp(&odd(b)))).unwrap()
+    half_values.min_by(|a, b| off(a).total_cmp(&off(b)).then(odd(a).cmp(&odd(b)))).unwrap()
 }
 
 #[test]
@@ -124,9 +124,9 @@ fn every_pair_of_types_agrees_with_double_precision() {
             let bytes = run(&kind(from, 0.5, 1), of_parts(from), &double(&small)).0;
             let (found, saturated) = run(&kind(to, 2.0, 3), from, &bytes);
             let back = run(&kind(of_parts(to), 1.0, 2), to, &found).0;
-            let halves =
+            let half_values =
                 |n: &f64| if integer(from) { (n / 2.0).round_ties_even() } else { n / 2.0 };
-            let expected: Vec<f64> = small.iter().map(|n| 2.0 * halves(n)).collect();
+            let expected: Vec<f64> = small.iter().map(|n| 2.0 * half_values(n)).collect();
             let expected: Vec<f64> = match to {
                 Dtype::Ci4 => expected.iter().map(|n| n.min(7.0)).collect(),
                 _ => expected,

@@ -218,7 +218,7 @@ fn streams() -> Vec<Stream> {
 }
 
 /// Streams of half-precision values.
-fn streams_of_halves() -> Vec<Stream> {
+fn streams_of_half_precision() -> Vec<Stream> {
     const SPECTRA: [usize; 8] = [256, 24, 16, 1024, 100, 37, 36, 8];
     let mut streams = Vec::new();
     for (i, antennas) in [1, 2, 3, 8, 17, 40, 64, 65, 80, 81, 128, 130].into_iter().enumerate() {
@@ -229,21 +229,21 @@ fn streams_of_halves() -> Vec<Stream> {
             streams.push(Stream { antennas, k_major, voltages, spectra, channels, ..STREAM });
         }
     }
-    let halves = Stream { voltages: Voltages::Cf16, ..STREAM };
+    let half_precision = Stream { voltages: Voltages::Cf16, ..STREAM };
     let eighths = Stream { voltages: Voltages::Eighths, ..STREAM };
     streams.extend([
-        Stream { k_major: false, ..halves },
-        Stream { pols: 1, ..halves },
+        Stream { k_major: false, ..half_precision },
+        Stream { pols: 1, ..half_precision },
         Stream { pols: 1, antennas: 6, ..eighths },
         eighths,
         Stream { heaps_per_dump: 7, frames: 9, ..eighths },
         Stream { heaps_per_frame: 5, heaps_per_dump: 2, ..eighths },
         // Frames and heaps with more samples than one launch sums.
-        Stream { heaps_per_frame: 40, heaps_per_dump: 60, ..halves },
+        Stream { heaps_per_frame: 40, heaps_per_dump: 60, ..half_precision },
         Stream { heaps_per_frame: 40, heaps_per_dump: 60, k_major: false, ..eighths },
-        Stream { spectra: 9000, ..halves },
+        Stream { spectra: 9000, ..half_precision },
         Stream { spectra: 9001, ..eighths },
-        Stream { spectra: 5000, k_major: false, antennas: 1, channels: 1, ..halves },
+        Stream { spectra: 5000, k_major: false, antennas: 1, channels: 1, ..half_precision },
     ]);
     streams
 }
@@ -251,8 +251,8 @@ fn streams_of_halves() -> Vec<Stream> {
 /// Returns the cases, with the GPU implementations on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
-    let halves = Stream { voltages: Voltages::Cf16, ..STREAM };
-    let mut cases = vec![STREAM.whole("cuda", device), halves.whole("cuda", device)];
+    let half_precision = Stream { voltages: Voltages::Cf16, ..STREAM };
+    let mut cases = vec![STREAM.whole("cuda", device), half_precision.whole("cuda", device)];
     for implementation in ["hopper", "tensor_core"] {
         cases.extend(streams().iter().map(|stream| stream.whole(implementation, device)));
         for k_major in [false, true] {
@@ -278,7 +278,9 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         }
     }
     let implementation = "tensor_core";
-    cases.extend(streams_of_halves().iter().map(|stream| stream.whole(implementation, device)));
+    cases.extend(
+        streams_of_half_precision().iter().map(|stream| stream.whole(implementation, device)),
+    );
     for (k_major, voltages) in [(false, Voltages::Cf16), (true, Voltages::Eighths)] {
         let stream = Stream { k_major, voltages, frames: 6, ..STREAM };
         cases.push(stream.missing(implementation, device));

@@ -49,7 +49,7 @@ pub fn correlate_integers(
 }
 
 /// [`correlate`] for half precision. Products are exact in double precision, so only the additions round.
-pub fn correlate_halves(
+pub fn correlate_half_precision(
     shape: &Stacked,
     payload: &[u8],
     heap: usize,

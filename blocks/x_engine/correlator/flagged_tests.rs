@@ -146,7 +146,7 @@ fn visibilities_without_flags_equal_those_of_heap_units() {
 }
 
 #[test]
-fn halves_have_counts_of_each_visibility() {
+fn half_precision_has_counts_of_each_visibility() {
     let shape = Stacked { dtype: Dtype::Cf16, heaps: 1, ..SHAPE };
     let mut payload: Vec<u8> = half::f16::ONE.to_le_bytes().repeat(shape.frame_bytes() / 2);
     let mut valid = vec![1; UNITS];

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::accumulate::MISSING;
-use super::definition::{correlate_halves, correlate_integers};
+use super::definition::{correlate_half_precision, correlate_integers};
 use super::floats::FloatAccumulator;
 use super::tests::{env, noise, port};
 use super::*;
@@ -33,7 +33,7 @@ fn shapes() -> impl Iterator<Item = Stacked> {
 }
 
 /// Finite values of every magnitude in half precision.
-fn halves(shape: &Stacked, seed: u64) -> Vec<f16> {
+fn half_precision(shape: &Stacked, seed: u64) -> Vec<f16> {
     let mut random = Random::new(seed);
     let values = shape.frame_bytes() / 2;
     let value = |_| {
@@ -47,7 +47,7 @@ fn sums(shape: &Stacked, payload: &[f16], valid: &[u32]) -> Vec<[f64; 2]> {
     let mut sums = vec![[0.0; 2]; 4 * shape.baselines() * shape.channels];
     for heap in 0..shape.heaps {
         let present = |a| valid[heap * shape.antennas + a] != 0;
-        correlate_halves(shape, bytemuck::cast_slice(payload), heap, present, &mut sums);
+        correlate_half_precision(shape, bytemuck::cast_slice(payload), heap, present, &mut sums);
     }
     sums
 }
@@ -55,7 +55,7 @@ fn sums(shape: &Stacked, payload: &[f16], valid: &[u32]) -> Vec<[f64; 2]> {
 #[test]
 fn every_simd_level_is_bit_identical_to_plain_loops() {
     for shape in shapes() {
-        let payload = halves(&shape, 7);
+        let payload = half_precision(&shape, 7);
         // Some antennas lack some heaps; antenna 1 lacks both.
         let valid: Vec<u32> = (0..shape.heaps * shape.antennas)
             .map(|i| u32::from(i % 5 != 3 && i % shape.antennas != 1))
@@ -133,7 +133,7 @@ fn half_precision_dumps_have_counts_and_mark_missing_baselines() {
     let counters = Counters::default();
     let block = kind.build(&ports.inputs, &env(&counters)).unwrap();
     let mut harness = Harness::new(block, &ports, 1).unwrap();
-    let payload = halves(&SHAPE, 5);
+    let payload = half_precision(&SHAPE, 5);
     let valid = [1, 0, 1, 0, 0, 1];
     assert!(harness.send(0, |frame| {
         frame.header_mut().validity.copy_from_slice(&valid);

@@ -52,7 +52,7 @@ use sums::Sums;
 #[kind(
     name = "correlator",
     page = "README.md",
-    examples("example.yaml", "halves.yaml"),
+    examples("example.yaml", "half_precision.yaml"),
     inputs("input"),
     outputs("output")
 )]
