@@ -311,8 +311,8 @@ fn receive(flowgraph: &str) {
             let mut counters = stats.iter().flat_map(|block| &block.counters);
             counters.find(|named| named.name == name).unwrap().counter.get()
         };
-        let refused = count("packets_too_late") + count("packets_too_far_ahead");
-        println!("{}", count("packets_received") - refused);
+        let rejected = count("packets_too_late") + count("packets_too_far_ahead");
+        println!("{}", count("packets_received") - rejected);
     }
     running.abort();
 }

@@ -53,18 +53,18 @@ pub struct Sum {
 impl Estimates {
     /// Reads results of `fxgraph bench --json`.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let refuse = |why: String| Failure::failed(format!("{}: {why}", path.display()));
-        let text = read_awaited(path, MAX_BYTES).map_err(|error| refuse(error.to_string()))?;
+        let reject = |why: String| Failure::failed(format!("{}: {why}", path.display()));
+        let text = read_awaited(path, MAX_BYTES).map_err(|error| reject(error.to_string()))?;
         let file: BenchFile = serde_json::from_slice(&text)
-            .map_err(|error| refuse(format!("not results of `fxgraph bench --json`: {error}")))?;
+            .map_err(|error| reject(format!("not results of `fxgraph bench --json`: {error}")))?;
         let loads: Vec<MeasuredLoad> = file.results.into_iter().flat_map(|row| row.loads).collect();
         if loads.is_empty() {
-            return Err(refuse(
+            return Err(reject(
                 "no benchmark has `loads`; measure again with this version".to_owned(),
             ));
         }
         if let Some(load) = loads.iter().find(|load| !load.is_possible()) {
-            return Err(refuse(format!(
+            return Err(reject(format!(
                 "the figures of a load must be finite and not negative, those of `{}` are not",
                 load.kind
             )));

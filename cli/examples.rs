@@ -89,22 +89,22 @@ pub fn load(name: &str, set: &[Setting], registry: &Registry) -> Loaded {
         Ok(example) => example,
         Err(reason) => return failed(Diagnostic::nowhere(codes::UNREADABLE, reason)),
     };
-    let mut directory = DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner);
-    let written = match directory.take() {
+    let mut kept = DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner);
+    let written = match kept.take() {
         Some(written) => Ok(written),
         None => write_files(),
     };
-    let folder = match written {
-        Ok(written) => directory.insert(written).path().to_owned(),
+    let directory = match written {
+        Ok(written) => kept.insert(written).path().to_owned(),
         Err(error) => {
             let message =
                 format!("the examples cannot be written to a temporary directory: {error}");
             return failed(Diagnostic::nowhere(codes::UNREADABLE, message));
         }
     };
-    drop(directory);
+    drop(kept);
     let called = format!("{PREFIX}{}", example.name);
-    load_in(&folder, Path::new(&called), example.text, set, registry)
+    load_in(&directory, Path::new(&called), example.text, set, registry)
 }
 
 fn write_files() -> io::Result<TempDir> {

@@ -86,7 +86,7 @@ impl Failure {
 }
 
 /// Returns an error if `--only` has left none of the things called `what`.
-pub fn refuse_none(count: usize, what: &str, only: Option<&str>) -> Result<(), Failure> {
+pub fn reject_none(count: usize, what: &str, only: Option<&str>) -> Result<(), Failure> {
     match only {
         Some(only) if count == 0 => {
             Err(Failure::failed(format!("no {what} name contains `{only}`")))

@@ -21,7 +21,7 @@
 //! - `chosen`: parameters that blocks have chosen themselves
 //! - `assignment`: `name=value` on the command line
 //! - `parts`, `deploy`: parts of a flowgraph with hosts, and the files with which an engine runs them
-//! - `kernel_folder`: directories with edited kernels
+//! - `kernel_directory`: directories with edited kernels
 //! - `reload`: the flowgraph file of a run, applied again while the flowgraph runs
 //! - `serve`: options of the HTTP server
 //! - `state`: the file with live values that survive the process
@@ -46,7 +46,7 @@ mod examples;
 mod failure;
 mod flowgraph;
 mod heap;
-mod kernel_folder;
+mod kernel_directory;
 mod parts;
 mod prose;
 mod reload;

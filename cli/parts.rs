@@ -28,7 +28,7 @@ pub fn parts(plan: &Plan, loopback: Option<Loopback>) -> Result<Vec<HostPart>, F
     let parts = plan.parts(loopback).map_err(|problems| plain(&problems))?;
     let checked = parts.into_iter().map(|part| {
         let name = format!("{}.yaml", part.file_name());
-        let loaded = load_in(&plan.folder, Path::new(&name), &part.yaml, &[], &registry());
+        let loaded = load_in(&plan.directory, Path::new(&name), &part.yaml, &[], &registry());
         match loaded.result {
             Ok(plan) => Ok(HostPart { part, plan }),
             Err(problems) => {

@@ -194,11 +194,11 @@ impl Source {
             self.control.owners_update(plan, APPLY).map_err(|error| with_causes(&error))?;
         let made = self.control.apply_or_restart(&update, false, APPLY, false);
         let mut info = fxgraph_web::update_info(&update);
-        let refused = |error: UpdateError| match error {
+        let rejected = |error: UpdateError| match error {
             UpdateError::Restart(_) => with_help(&error.to_string(), [RESTART]),
             error => with_causes(&error),
         };
-        let made = made.map_err(refused)?;
+        let made = made.map_err(rejected)?;
         self.control.note_authored(authored);
         match made {
             Applied::Restarting => info.is_restarting = true,

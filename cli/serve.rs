@@ -106,12 +106,12 @@ impl Serve {
     /// Binds the server if `--listen` is given; it does not respond yet.
     pub fn bind(&self, terminal: &Terminal) -> Result<Option<Server>, Failure> {
         let Some(listen) = self.listen else { return Ok(None) };
-        let refused = |error: &dyn Error| Failure::because("nothing was started", error);
+        let rejected = |error: &dyn Error| Failure::because("nothing was started", error);
         let token = self.token_file.as_deref().map(Token::read).transpose();
-        let token = token.map_err(|error| refused(&error))?;
+        let token = token.map_err(|error| rejected(&error))?;
         let files = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
         let tls = files.map(|(certificate, key)| Tls::read(certificate, key)).transpose();
-        let tls = tls.map_err(|error| refused(&error))?;
+        let tls = tls.map_err(|error| rejected(&error))?;
         if token.is_some() && tls.is_none() && !listen.ip().is_loopback() {
             terminal.note(
                 "the token is sent unencrypted; use `--tls-cert` and `--tls-key` to encrypt it",
@@ -122,7 +122,7 @@ impl Serve {
             self.read_files.clone().or_else(|| self.files.clone()),
             self.write_files.clone().or_else(|| self.files.clone()),
         );
-        let make = |folder: &Path| fs::create_dir_all(folder);
+        let make = |directory: &Path| fs::create_dir_all(directory);
         // If this fails, binding the server reports the directory as unusable.
         let _ = write_files.as_deref().map(make);
         let (permission, body_bytes) = (self.control, usize::from(self.max_body) << 20);
@@ -138,13 +138,13 @@ impl Serve {
             body_bytes,
         };
         let server = Server::bind(options);
-        Ok(Some(server.map_err(|error| refused(&error))?))
+        Ok(Some(server.map_err(|error| rejected(&error))?))
     }
 }
 
 impl Serve {
     /// Returns an error if an option is given that only a process with blocks can keep.
-    pub fn refuse_for_fleet(&self) -> Result<(), Failure> {
+    pub fn reject_for_fleet(&self) -> Result<(), Failure> {
         let files =
             [&self.recordings, &self.files, &self.read_files, &self.write_files, &self.code];
         if !self.hold && !self.hold_once && files.iter().all(|path| path.is_none()) {
@@ -156,9 +156,9 @@ impl Serve {
 
     /// Lets clients of `control` record, if `--recordings` is given.
     pub fn allow_recordings(&self, control: &Control) -> Result<(), Failure> {
-        let Some(folder) = &self.recordings else { return Ok(()) };
+        let Some(directory) = &self.recordings else { return Ok(()) };
         let (most_bytes, left_free_bytes) = (self.recordings_limit, self.recordings_min_free);
-        let allowed = control.allow_recordings(folder, most_bytes, left_free_bytes);
+        let allowed = control.allow_recordings(directory, most_bytes, left_free_bytes);
         allowed.map_err(|error| Failure::because("nothing was started", &error))
     }
 }

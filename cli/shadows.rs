@@ -17,7 +17,7 @@ pub fn start(control: &Control, terminal: &Terminal) {
         // The shadow was checked with the file; only a lack of memory or a missing block can stop it.
         let started = match control.change(&block.name, &shadow.to_string()) {
             Ok(change) => control.shadow(&change, false).map_err(|error| with_causes(&error)),
-            Err(refused) => Err(refused.problems.into_iter().map(|p| p.message).collect()),
+            Err(rejected) => Err(rejected.problems.into_iter().map(|p| p.message).collect()),
         };
         if let Err(why) = started {
             terminal.note(&format!("`{}` has no shadow: {why}", block.name));

@@ -120,16 +120,16 @@ impl StateFile {
 
     /// Replaces the content of the file.
     fn write(&self, text: &str) -> io::Result<()> {
-        let folder = match self.path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
+        let directory = match self.path.parent() {
+            Some(directory) if !directory.as_os_str().is_empty() => directory,
             _ => Path::new("."),
         };
-        let mut written = tempfile::Builder::new().prefix(".state").tempfile_in(folder)?;
+        let mut written = tempfile::Builder::new().prefix(".state").tempfile_in(directory)?;
         written.write_all(text.as_bytes())?;
         written.as_file().sync_all()?;
         written.persist(&self.path).map_err(|error| error.error)?;
         // The name is on the disk, too.
-        File::open(folder)?.sync_all()
+        File::open(directory)?.sync_all()
     }
 }
 

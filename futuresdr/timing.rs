@@ -2,7 +2,7 @@
 
 use crate::timeline::LAST_TIMESTAMP;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Axis, Band, BlockError, Clock, Dtype, PortType, Refusal, ValidityType};
+use fxgraph::{At, Axis, Band, BlockError, Clock, Dtype, PortType, Rejection, ValidityType};
 use std::ops::Range;
 
 /// Timing of a sub-flowgraph: output sample `k`, counted from the start of the stream, is computed from the input
@@ -45,19 +45,20 @@ impl Timing {
         input: &PortType,
         dtype: Dtype,
         samples: Option<usize>,
-    ) -> Result<PortType, Vec<Refusal>> {
-        let refuse = |text: String| Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), text)]);
+    ) -> Result<PortType, Vec<Rejection>> {
+        let reject =
+            |text: String| Err(vec![Rejection::new(codes::INPUT_AXIS, At::Input(0), text)]);
         let (len, units) = match input.axes.as_slice() {
             [axis] if axis.name == "sample" => (axis.len, input.validity.units()),
-            _ => return refuse(format!("the input must have the axis [sample], got `{input}`")),
+            _ => return reject(format!("the input must have the axis [sample], got `{input}`")),
         };
         if !input.clock.samples_per_frame.is_multiple_of(len as u64) {
-            return refuse(format!(
+            return reject(format!(
                 "a sample must be a whole number of ADC samples, got `{input}`"
             ));
         }
         if !len.is_multiple_of(units) {
-            return refuse(format!(
+            return reject(format!(
                 "the samples of a frame must be a multiple of its {units} flags, got {len} samples"
             ));
         }
@@ -71,7 +72,7 @@ impl Timing {
             whole.contains(frame) && whole.contains(&input.clock.samples_per_frame)
         }) else {
             let text = "frames of input and output must have 1 to 2^62 ADC samples";
-            return refuse(format!("{text}, got {len} input samples and {samples} output samples"));
+            return reject(format!("{text}, got {len} input samples and {samples} output samples"));
         };
         // Flags of the output cover the same time as flags of the input, if that divides the frame.
         let unit = (len / units / self.decimation.max(1)).max(1);

@@ -47,7 +47,7 @@ pub use fxgraph_core::{
     Checked, Clock, Configured, Counter, Counters, DeviceName, Dtype, Env, Frame, FrameMut,
     FrameSizes, Gauge, Header, Implementation, ImplementationInfo, Implementations, Input, Io,
     Kind, KindEntry, KindSpec, LiveKind, Map, Mapped, Next, NotOnHost, ON_HOST, Output, Parameters,
-    Patience, PerBase, PortNames, PortPool, PortType, Ports, Refusal, Registry, Resources,
+    Patience, PerBase, PortNames, PortPool, PortType, Ports, Registry, Rejection, Resources,
     Sideband, Summary, Time, TimeBase, TimedSink, ValidityType, async_trait,
 };
 pub use fxgraph_runtime::Control;

@@ -44,26 +44,26 @@ fn mirror(from: &Path, to: &Path) {
 fn steps_of_the_page_work_literally() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let target = cargo::target();
-    let folder = target.join("block_in_ten_minutes");
+    let directory = target.join("block_in_ten_minutes");
     // Two runs of this test may share the directory.
     let lock = fs::File::create(target.join("block_in_ten_minutes.lock")).unwrap();
     lock.lock().unwrap();
-    mirror(root, &folder);
-    cargo::configure(&folder);
+    mirror(root, &directory);
+    cargo::configure(&directory);
 
     let page = fs::read_to_string(root.join("blocks/README.md")).unwrap();
     let mut commands = 0;
     for fence in page.split("\n```").skip(1).step_by(2) {
         let (info, body) = fence.split_once('\n').unwrap();
         if let Some((_, file)) = info.split_once(" file=") {
-            fs::write(folder.join(file), format!("{body}\n")).unwrap();
+            fs::write(directory.join(file), format!("{body}\n")).unwrap();
             continue;
         }
         if info == "rust" {
             continue;
         }
         assert_eq!(info, "sh");
-        let mut bash = cargo::command("bash", &folder);
+        let mut bash = cargo::command("bash", &directory);
         // The default, as for a new user: the block is added to a compiled crate.
         bash.env_remove("CARGO_INCREMENTAL");
         let output = bash.args(["-euc", body]).output().unwrap();

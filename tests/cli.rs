@@ -21,8 +21,8 @@ fn fxgraph() -> Command {
     command
 }
 
-fn run(arguments: &[&str], folder: &Path) -> Output {
-    fxgraph().args(arguments).current_dir(folder).output().unwrap()
+fn run(arguments: &[&str], directory: &Path) -> Output {
+    fxgraph().args(arguments).current_dir(directory).output().unwrap()
 }
 
 fn stdout(output: &Output) -> String {
@@ -34,36 +34,36 @@ fn stderr(output: &Output) -> String {
 }
 
 fn generated() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let output = run(&["generate", "flowgraph", "demo", "--into", "."], folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let output = run(&["generate", "flowgraph", "demo", "--into", "."], directory.path());
     assert!(output.status.success(), "{}", stderr(&output));
-    folder
+    directory
 }
 
 #[test]
 fn generated_flowgraph_validates_runs_and_passes_its_test() {
-    let folder = generated();
-    let validated = run(&["validate", "demo.yaml"], folder.path());
+    let directory = generated();
+    let validated = run(&["validate", "demo.yaml"], directory.path());
     assert_eq!(stdout(&validated), "ok demo.yaml\n");
 
-    let ran = run(&["run", "demo.yaml", "--set", "frames=7", "--json"], folder.path());
+    let ran = run(&["run", "demo.yaml", "--set", "frames=7", "--json"], directory.path());
     assert!(ran.status.success(), "{}", stderr(&ran));
     let result: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(result["blocks"][1]["frames_in"], 7);
     assert_eq!(result["failures"], serde_json::json!([]));
 
-    let tested = run(&["test", "demo.yaml"], folder.path());
+    let tested = run(&["test", "demo.yaml"], directory.path());
     assert!(tested.status.success(), "{}", stdout(&tested));
     assert!(stdout(&tested).ends_with("\n1 passed, 0 failed\n"));
 }
 
 #[test]
 fn failing_test_reports_expected_and_actual_values() {
-    let folder = generated();
-    let path = folder.path().join("demo.yaml");
+    let directory = generated();
+    let path = directory.path().join("demo.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("source, frames: 3", "source, frames: 4")).unwrap();
-    let tested = run(&["test", "demo.yaml"], folder.path());
+    let tested = run(&["test", "demo.yaml"], directory.path());
     assert_eq!(tested.status.code(), Some(1));
     assert!(stdout(&tested).contains("source: expected 4 frames, saw 3 frames"));
     assert!(stdout(&tested).ends_with("\n0 passed, 1 failed\n"));
@@ -124,24 +124,24 @@ fn bench_network_receives_every_heap_at_a_low_rate() {
 
 #[test]
 fn bench_of_a_flowgraph_without_frames_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let receivers = ["--set", "pol0=127.0.0.1:7911", "--set", "pol1=127.0.0.1:7912"];
     let bench = ["bench", "example:02_f_engine", "--time", "300ms"];
-    let output = run(&[&bench[..], &receivers].concat(), folder.path());
+    let output = run(&[&bench[..], &receivers].concat(), directory.path());
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("no block has processed a frame"), "{}", stderr(&output));
 }
 
 #[test]
 fn bench_network_rejects_a_flowgraph_without_its_parameters_and_an_unknown_interface() {
-    let folder = generated();
-    let output = run(&["bench", "--network", "demo.yaml"], folder.path());
+    let directory = generated();
+    let output = run(&["bench", "--network", "demo.yaml"], directory.path());
     assert_eq!(output.status.code(), Some(78), "{}", stderr(&output));
     assert!(stderr(&output).contains("has no parameter `pol0`"), "{}", stderr(&output));
-    let output = run(&["bench", "--network", "--interface", "nowhere0"], folder.path());
+    let output = run(&["bench", "--network", "--interface", "nowhere0"], directory.path());
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("`nowhere0` does not exist"), "{}", stderr(&output));
-    let output = run(&["bench", "--network", "--seconds", "10ms"], folder.path());
+    let output = run(&["bench", "--network", "--seconds", "10ms"], directory.path());
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("`--seconds` must be at least"), "{}", stderr(&output));
     assert!(output.stdout.is_empty());
@@ -171,44 +171,44 @@ fn bench_network_ends_at_once_when_it_is_interrupted() {
 
 #[test]
 fn invalid_flowgraph_exits_with_78_and_writes_to_stderr_only() {
-    let folder = generated();
+    let directory = generated();
     for command in ["validate", "run", "plan", "graph", "test"] {
-        let output = run(&[command, "missing.yaml"], folder.path());
+        let output = run(&[command, "missing.yaml"], directory.path());
         assert_eq!(output.status.code(), Some(78), "{command}");
         assert!(output.stdout.is_empty(), "{command}");
         assert!(stderr(&output).contains("error[E0103]"), "{command}");
     }
-    let output = run(&["run", "demo.yaml", "--set", "frames=0"], folder.path());
+    let output = run(&["run", "demo.yaml", "--set", "frames=0"], directory.path());
     assert_eq!(output.status.code(), Some(78), "{}", stderr(&output));
 }
 
 #[test]
 fn bad_usage_exits_with_2() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for arguments in [&["fly"][..], &["run"], &["run", "x.yaml", "--duration", "soon"]] {
-        assert_eq!(run(arguments, folder.path()).status.code(), Some(2), "{arguments:?}");
+        assert_eq!(run(arguments, directory.path()).status.code(), Some(2), "{arguments:?}");
     }
 }
 
 #[test]
 fn plan_and_graph_write_their_results() {
-    let folder = generated();
-    let plan = run(&["plan", "demo.yaml", "--json"], folder.path());
+    let directory = generated();
+    let plan = run(&["plan", "demo.yaml", "--json"], directory.path());
     let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
     assert_eq!(plan["edges"][0]["frame_bytes"], 4 * 4096);
-    assert!(stdout(&run(&["plan", "demo.yaml"], folder.path())).contains("\nmemory "));
+    assert!(stdout(&run(&["plan", "demo.yaml"], directory.path())).contains("\nmemory "));
     for (format, word) in [("mermaid", "flowchart"), ("dot", "digraph"), ("json", "{")] {
-        let drawn = run(&["graph", "demo.yaml", "--format", format], folder.path());
+        let drawn = run(&["graph", "demo.yaml", "--format", format], directory.path());
         assert!(stdout(&drawn).starts_with(word), "{format}");
     }
 }
 
 #[test]
 fn graph_folds_replicas_and_draws_a_picture() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let graph = |more: &[&str]| {
         let live = ["graph", "example:08_many_antennas", "--set", "antennas=16"];
-        run(&[&live[..], more].concat(), folder.path())
+        run(&[&live[..], more].concat(), directory.path())
     };
     let dot = stdout(&graph(&["--format", "dot"]));
     assert!(dot.contains("[0..15]"), "{dot}");
@@ -217,7 +217,7 @@ fn graph_folds_replicas_and_draws_a_picture() {
     assert!(!all.contains("..") && all.matches(" -> ").count() >= 16 + edges, "{all}");
 
     assert!(graph(&["-o", "array.svg"]).status.success());
-    let svg = std::fs::read_to_string(folder.path().join("array.svg")).unwrap();
+    let svg = std::fs::read_to_string(directory.path().join("array.svg")).unwrap();
     assert_eq!(stdout(&graph(&["--svg"])).trim_end(), svg.trim_end());
     let boxes = svg.matches("class=\"box\"").count();
     assert_eq!(boxes, dot.matches("[label=\"").count() - edges, "{svg}");
@@ -242,38 +242,38 @@ blocks:
 
 #[test]
 fn run_folds_replicas_in_its_results_unless_all_are_wanted() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("replicas.yaml"), REPLICAS).unwrap();
-    let folded = stdout(&run(&["run", "replicas.yaml"], folder.path()));
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("replicas.yaml"), REPLICAS).unwrap();
+    let folded = stdout(&run(&["run", "replicas.yaml"], directory.path()));
     let row = |name: &str| folded.lines().find(|line| line.starts_with(name)).unwrap_or_default();
     assert!(row("source[0..3] ").contains(" 8..16 "), "{folded}");
     assert!(row("\u{2514} source[").contains(" worst "), "{folded}");
     assert!(row("other ").contains(" 3 "), "{folded}");
-    let all = stdout(&run(&["run", "replicas.yaml", "--all"], folder.path()));
+    let all = stdout(&run(&["run", "replicas.yaml", "--all"], directory.path()));
     assert!(all.contains("source[2] ") && !all.contains(".."), "{all}");
-    let json = run(&["run", "replicas.yaml", "--json"], folder.path());
+    let json = run(&["run", "replicas.yaml", "--json"], directory.path());
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["blocks"].as_array().unwrap().len(), 10);
 }
 
 #[test]
 fn list_and_explain_suggest_near_misses() {
-    let folder = tempfile::tempdir().unwrap();
-    assert!(stdout(&run(&["list"], folder.path())).contains("null_source"));
-    assert!(stdout(&run(&["list", "null_source"], folder.path())).contains("samples_per_frame"));
-    let output = run(&["list", "nul_source"], folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    assert!(stdout(&run(&["list"], directory.path())).contains("null_source"));
+    assert!(stdout(&run(&["list", "null_source"], directory.path())).contains("samples_per_frame"));
+    let output = run(&["list", "nul_source"], directory.path());
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("did you mean `null_source`?"));
     for code in ["e0203", "203"] {
-        assert!(stdout(&run(&["explain", code], folder.path())).starts_with("# E0203"));
+        assert!(stdout(&run(&["explain", code], directory.path())).starts_with("# E0203"));
     }
 }
 
 #[test]
 fn piped_output_has_colours_only_on_request() {
-    let folder = tempfile::tempdir().unwrap();
-    assert!(!stdout(&run(&["list"], folder.path())).contains('\x1b'));
-    assert!(stdout(&run(&["list", "--color", "always"], folder.path())).contains('\x1b'));
+    let directory = tempfile::tempdir().unwrap();
+    assert!(!stdout(&run(&["list"], directory.path())).contains('\x1b'));
+    assert!(stdout(&run(&["list", "--color", "always"], directory.path())).contains('\x1b'));
 }
 
 #[test]
@@ -292,11 +292,16 @@ fn pipe_closed_early_is_not_an_error() {
 }
 
 /// Runs `fxgraph` with a closed stdout; returns exit code and stderr.
-fn unread(arguments: &[&str], folder: &Path) -> (Option<i32>, String) {
+fn unread(arguments: &[&str], directory: &Path) -> (Option<i32>, String) {
     let mut command = fxgraph();
     let (stdout, stderr) = (Stdio::piped(), Stdio::piped());
-    let mut child =
-        command.args(arguments).current_dir(folder).stdout(stdout).stderr(stderr).spawn().unwrap();
+    let mut child = command
+        .args(arguments)
+        .current_dir(directory)
+        .stdout(stdout)
+        .stderr(stderr)
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -304,7 +309,7 @@ fn unread(arguments: &[&str], folder: &Path) -> (Option<i32>, String) {
 }
 
 /// Flowgraph whose last block fails while it runs.
-fn failing(folder: &Path) {
+fn failing(directory: &Path) {
     let text = "flowgraph: failing
 blocks:
   source:
@@ -313,40 +318,44 @@ blocks:
       {dtype: i8, axes: [{name: sample, len: 64}], samples_per_frame: 64, frames: 3}
   out: {kind: file_sink, input: source, parameters: {path: full.npy}}
 ";
-    std::fs::write(folder.join("failing.yaml"), text).unwrap();
-    std::os::unix::fs::symlink("/dev/full", folder.join("full.npy")).unwrap();
+    std::fs::write(directory.join("failing.yaml"), text).unwrap();
+    std::os::unix::fs::symlink("/dev/full", directory.join("full.npy")).unwrap();
 }
 
 #[test]
 fn verdict_sets_exit_code_even_with_closed_stdout() {
-    let folder = generated();
-    let path = folder.path().join("demo.yaml");
+    let directory = generated();
+    let path = directory.path().join("demo.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(unread(&["test", "demo.yaml"], folder.path()).0, Some(0));
+    assert_eq!(unread(&["test", "demo.yaml"], directory.path()).0, Some(0));
     std::fs::write(&path, text.replace("source, frames: 3", "source, frames: 4")).unwrap();
-    assert_eq!(unread(&["test", "demo.yaml"], folder.path()).0, Some(1));
+    assert_eq!(unread(&["test", "demo.yaml"], directory.path()).0, Some(1));
 
-    failing(folder.path());
-    let (code, said) = unread(&["run", "failing.yaml"], folder.path());
+    failing(directory.path());
+    let (code, said) = unread(&["run", "failing.yaml"], directory.path());
     assert_eq!(code, Some(1));
     assert!(said.starts_with("error: `out` failed"), "{said}");
-    let (code, said) = unread(&["validate", "demo.yaml", "missing.yaml"], folder.path());
+    let (code, said) = unread(&["validate", "demo.yaml", "missing.yaml"], directory.path());
     assert_eq!(code, Some(78));
     assert!(said.contains("missing.yaml"), "{said}");
     for command in ["list", "plan", "graph"] {
         let file = if command == "list" { "pfb" } else { "demo.yaml" };
-        assert_eq!(unread(&[command, file], folder.path()), (Some(0), String::new()), "{command}");
+        assert_eq!(
+            unread(&[command, file], directory.path()),
+            (Some(0), String::new()),
+            "{command}"
+        );
     }
 }
 
 #[test]
 fn full_stdout_does_not_hide_the_fault_of_the_run() {
-    let folder = tempfile::tempdir().unwrap();
-    failing(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    failing(directory.path());
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = fxgraph();
     let output =
-        command.args(["run", "failing.yaml"]).current_dir(folder.path()).stdout(full).output();
+        command.args(["run", "failing.yaml"]).current_dir(directory.path()).stdout(full).output();
     let output = output.unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
@@ -356,23 +365,23 @@ fn full_stdout_does_not_hide_the_fault_of_the_run() {
     assert!(errors.iter().any(|line| line.starts_with("error: `out` failed")));
 }
 
-fn pipe(folder: &Path) {
-    assert!(Command::new("mkfifo").arg(folder.join("pipe")).status().unwrap().success());
+fn pipe(directory: &Path) {
+    assert!(Command::new("mkfifo").arg(directory.join("pipe")).status().unwrap().success());
 }
 
 #[test]
 fn validate_rejects_a_pipe() {
-    let folder = tempfile::tempdir().unwrap();
-    pipe(folder.path());
-    let output = run(&["validate", "pipe"], folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    pipe(directory.path());
+    let output = run(&["validate", "pipe"], directory.path());
     assert_eq!(output.status.code(), Some(78));
     assert!(stderr(&output).contains("it is not a regular file"), "{}", stderr(&output));
 }
 
 #[test]
 fn file_source_rejects_a_pipe_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    pipe(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    pipe(directory.path());
     let text = "flowgraph: piped
 blocks:
   source:
@@ -382,44 +391,44 @@ blocks:
       raw: {dtype: i8, axes: [{name: sample, len: 64}], samples_per_frame: 64}
   sink: {kind: null_sink, input: source}
 ";
-    std::fs::write(folder.path().join("piped.yaml"), text).unwrap();
-    let output = run(&["run", "piped.yaml"], folder.path());
+    std::fs::write(directory.path().join("piped.yaml"), text).unwrap();
+    let output = run(&["run", "piped.yaml"], directory.path());
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("it is not a regular file"), "{}", stderr(&output));
 }
 
 #[test]
 fn validate_reads_standard_input() {
-    let folder = generated();
+    let directory = generated();
     let piped = |arguments: &[&str], text: &[u8]| {
         let mut command = fxgraph();
-        let command = command.args(arguments).current_dir(folder.path()).stdin(Stdio::piped());
+        let command = command.args(arguments).current_dir(directory.path()).stdin(Stdio::piped());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // The program may close the pipe after reading enough.
         let _ = child.stdin.take().unwrap().write_all(text);
         child.wait_with_output().unwrap()
     };
-    let text = std::fs::read(folder.path().join("demo.yaml")).unwrap();
+    let text = std::fs::read(directory.path().join("demo.yaml")).unwrap();
     assert_eq!(stdout(&piped(&["validate", "-"], &text)), "ok -\n");
     for command in ["run", "plan", "graph", "test"] {
         let output = piped(&[command, "-"], &text);
         assert!(output.status.success(), "{command}: {}", stderr(&output));
     }
-    let refused = |text: &[u8], why: &str| {
+    let rejected = |text: &[u8], why: &str| {
         let output = piped(&["validate", "-"], text);
         assert_eq!(output.status.code(), Some(78));
         assert!(stderr(&output).contains(why), "{}", stderr(&output));
     };
-    refused(b"flowgraph: x\nbloks: {}\n", "--> standard input:2:1");
-    refused(b"\xff", "cannot read `standard input`: it is not UTF-8 text");
-    refused(&vec![b' '; 3 << 20], "it must have at most 1048576 bytes");
+    rejected(b"flowgraph: x\nbloks: {}\n", "--> standard input:2:1");
+    rejected(b"\xff", "cannot read `standard input`: it is not UTF-8 text");
+    rejected(&vec![b' '; 3 << 20], "it must have at most 1048576 bytes");
 }
 
 #[test]
 fn signal_during_the_check_ends_the_program_in_order() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
     // The check asks the process of a block in Python for its output.
     let script = format!("#!/bin/sh\n: > '{}'\nexec sleep 60\n", path("asked").display());
     std::fs::write(path("slow"), script).unwrap();
@@ -436,7 +445,7 @@ fn signal_during_the_check_ends_the_program_in_order() {
     )
     .unwrap();
     let mut command = fxgraph();
-    let command = command.args(["run", "stuck.yaml"]).current_dir(folder.path());
+    let command = command.args(["run", "stuck.yaml"]).current_dir(directory.path());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let began = Instant::now();
     while !path("asked").exists() {
@@ -457,17 +466,17 @@ blocks:
   source: {kind: spead_source, parameters: {stream: digitiser, pcap: pipe, adc_sample_rate_hz: 1.0e+6}}
   sink: {kind: null_sink, input: source}
 ";
-    let folder = tempfile::tempdir().unwrap();
-    pipe(folder.path());
-    let mut program = Program::running(folder.path(), text, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    pipe(directory.path());
+    let mut program = Program::running(directory.path(), text, &[]);
     let said = program.until("waits for data from the pipe pipe");
     assert!(said.contains("warning: `source`: "), "{said}");
     program.signal("-TERM");
     let output = program.end();
     assert!(output.status.success(), "{}", stderr(&output));
     // A writer that has no capture.
-    let program = Program::running(folder.path(), text, &[]);
-    std::fs::write(folder.path().join("pipe"), "no capture at all, but long enough").unwrap();
+    let program = Program::running(directory.path(), text, &[]);
+    std::fs::write(directory.path().join("pipe"), "no capture at all, but long enough").unwrap();
     let output = program.end();
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("not a pcap or pcapng file"), "{}", stderr(&output));
@@ -475,24 +484,24 @@ blocks:
 
 #[test]
 fn endless_test_fails_after_the_timeout() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let text = format!(
         "{ENDLESS}tests:\n  - {{name: to the end, expect: [{{tap: source, frames: 1}}]}}\n"
     );
-    std::fs::write(folder.path().join("endless.yaml"), text).unwrap();
-    let output = run(&["test", "endless.yaml", "--timeout", "300ms"], folder.path());
+    std::fs::write(directory.path().join("endless.yaml"), text).unwrap();
+    let output = run(&["test", "endless.yaml", "--timeout", "300ms"], directory.path());
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("no end after 0.3 s (`--timeout`)"), "{}", stdout(&output));
 }
 
 #[test]
 fn test_without_matching_tests_is_an_error() {
-    let folder = generated();
-    let output = run(&["test", "demo.yaml", "--only", "zzz"], folder.path());
+    let directory = generated();
+    let output = run(&["test", "demo.yaml", "--only", "zzz"], directory.path());
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("no test name contains `zzz`"));
-    std::fs::write(folder.path().join("endless.yaml"), ENDLESS).unwrap();
-    let output = run(&["test", "endless.yaml"], folder.path());
+    std::fs::write(directory.path().join("endless.yaml"), ENDLESS).unwrap();
+    let output = run(&["test", "endless.yaml"], directory.path());
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("`endless.yaml` has no tests"));
 }
@@ -519,39 +528,39 @@ tests:
 
 #[test]
 fn tests_set_required_parameters_and_compare_every_frame() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("several.yaml"), SEVERAL).unwrap();
-    let output = run(&["test", "several.yaml"], folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("several.yaml"), SEVERAL).unwrap();
+    let output = run(&["test", "several.yaml"], directory.path());
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let said = stdout(&output);
     assert!(said.contains("ok as long"), "{said}");
     assert!(said.contains("saw 30 frames, `a[1]` has 3"), "{said}");
-    let output = run(&["test", "several.yaml", "--set", "lens=[2, 2]"], folder.path());
+    let output = run(&["test", "several.yaml", "--set", "lens=[2, 2]"], directory.path());
     assert!(stdout(&output).ends_with("2 passed, 0 failed\n"), "{}", stderr(&output));
 }
 
 #[test]
 fn missing_alongside_flowgraph_is_reported_before_the_start() {
-    let folder = generated();
-    let path = folder.path().join("demo.yaml");
+    let directory = generated();
+    let path = directory.path().join("demo.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
     let name = "  - name: every frame arrives\n";
     let with = format!("{name}    alongside: [{{flowgraph: sender.yaml}}]\n");
     std::fs::write(&path, text.replace(name, &with)).unwrap();
-    let output = run(&["validate", "demo.yaml"], folder.path());
+    let output = run(&["validate", "demo.yaml"], directory.path());
     assert_eq!(output.status.code(), Some(78));
     assert!(stderr(&output).contains("cannot read `sender.yaml`"), "{}", stderr(&output));
 }
 
 #[test]
 fn too_little_memory_is_an_error_of_run_and_a_warning_of_validate() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let large = ENDLESS.replace("64", "4000000000").replace("source}", "source, queue: 4096}");
-    std::fs::write(folder.path().join("large.yaml"), large).unwrap();
+    std::fs::write(directory.path().join("large.yaml"), large).unwrap();
     for (command, code, word) in
         [("run", 78, "error"), ("validate", 0, "warning"), ("plan", 0, "warning")]
     {
-        let output = run(&[command, "large.yaml"], folder.path());
+        let output = run(&[command, "large.yaml"], directory.path());
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains(&format!("{word}[E0302]: the flowgraph needs 16.4 TB")), "{said}");
@@ -561,22 +570,22 @@ fn too_little_memory_is_an_error_of_run_and_a_warning_of_validate() {
 
 #[test]
 fn two_sinks_with_the_same_file_are_rejected() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let text = format!(
         "{ENDLESS}  a: {{kind: file_sink, input: source, parameters: {{path: a.npy}}}}\n  \
          b: {{kind: file_sink, input: source, parameters: {{path: ./a.npy}}}}\n"
     );
-    std::fs::write(folder.path().join("twice.yaml"), text).unwrap();
-    let output = run(&["validate", "twice.yaml"], folder.path());
+    std::fs::write(directory.path().join("twice.yaml"), text).unwrap();
+    let output = run(&["validate", "twice.yaml"], directory.path());
     assert_eq!(output.status.code(), Some(78));
     assert!(stderr(&output).contains("error[E0304]: `a` and `b` both write a.npy"));
 }
 
 #[test]
 fn signal_drains_the_flowgraph_and_results_are_written() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for signal in ["-INT", "-TERM"] {
-        let program = Program::running(folder.path(), ENDLESS, &[]);
+        let program = Program::running(directory.path(), ENDLESS, &[]);
         program.signal(signal);
         let output = program.end();
         assert!(output.status.success(), "{}", stderr(&output));
@@ -601,21 +610,21 @@ blocks:
 
 #[test]
 fn run_under_nohup_outlives_its_terminal() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("endless.yaml"), ENDLESS).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("endless.yaml"), ENDLESS).unwrap();
     let script = format!(
         "trap '' HUP; '{}' run endless.yaml --duration 60s --json & sleep 1; kill -HUP $!; sleep 1; \
          kill -0 $! || exit 3; kill -INT $!; wait $!",
         env!("CARGO_BIN_EXE_fxgraph")
     );
     let mut command = Command::new("bash");
-    let output = command.args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+    let output = command.args(["-c", &script]).current_dir(directory.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
 #[test]
 fn file_beyond_the_size_limit_fails_its_block_and_stays_readable() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let text = "flowgraph: large
 parameters: {frames: 100}
 blocks:
@@ -624,30 +633,30 @@ blocks:
     parameters: {dtype: i8, axes: [{name: sample, len: 65536}], samples_per_frame: 65536, frames: '${frames}'}
   out: {kind: file_sink, input: source, parameters: {path: large.npy}}
 ";
-    std::fs::write(folder.path().join("large.yaml"), text).unwrap();
+    std::fs::write(directory.path().join("large.yaml"), text).unwrap();
     let script =
         format!("ulimit -f 962; exec '{}' run -q large.yaml", env!("CARGO_BIN_EXE_fxgraph"));
     let mut command = Command::new("bash");
-    let output = command.args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+    let output = command.args(["-c", &script]).current_dir(directory.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let expected = "error: `out` failed: cannot write large.npy: the file exceeds the limit on the size of files (`ulimit -f`)\n";
     assert_eq!(stderr(&output), expected);
     // A library writes the archive, with its own error message.
-    std::fs::write(folder.path().join("archive.yaml"), text.replace("large.npy", "large.npz"))
+    std::fs::write(directory.path().join("archive.yaml"), text.replace("large.npy", "large.npz"))
         .unwrap();
     let mut command = Command::new("bash");
     let script = script.replace("large.yaml", "archive.yaml --set frames=15");
-    let output = command.args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+    let output = command.args(["-c", &script]).current_dir(directory.path()).output().unwrap();
     let expected = "error: `out` failed: cannot write large.npz: the file exceeds the limit on the size of files (`ulimit -f`); the arrays are still in large.npz.parts\n";
     assert_eq!(stderr(&output), expected);
-    let side = std::fs::read(folder.path().join("large.npy.json")).unwrap();
+    let side = std::fs::read(directory.path().join("large.npy.json")).unwrap();
     let side: serde_json::Value = serde_json::from_slice(&side).unwrap();
     assert_eq!((&side["complete"], &side["frames"]), (&false.into(), &15.into()));
     let again = text.replace("null_source", "file_source").replace("out", "again");
     let parameters = again.find("{dtype").unwrap()..again.find("frames}'}").unwrap() + 9;
     let again = again.replace(&again[parameters].to_owned(), "{path: large.npy}");
-    std::fs::write(folder.path().join("again.yaml"), again).unwrap();
-    let played = run(&["run", "again.yaml"], folder.path());
+    std::fs::write(directory.path().join("again.yaml"), again).unwrap();
+    let played = run(&["run", "again.yaml"], directory.path());
     let said = stderr(&played);
     assert!(played.status.success(), "{said}");
     assert!(
@@ -659,8 +668,8 @@ blocks:
 
 #[test]
 fn second_signal_aborts_without_draining() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), SLOW, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), SLOW, &[]);
     program.signal("-INT");
     program.wait("draining");
     program.signal("-INT");
@@ -677,8 +686,8 @@ fn drain_without_frames_is_aborted_and_names_the_block() {
         "  hung: {kind: fault_injector, input: f, parameters: {fault: stall, stall_seconds: 3600}}\n  \
          sink: {kind: null_sink, input: hung}",
     );
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), &text, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), &text, &[]);
     let hangs =
         |counter: &serde_json::Value| counter["name"] == "faults_injected" && counter["count"] == 1;
     let counters = || program.get("/api/v1/blocks/hung").json()["counters"].clone();
@@ -696,9 +705,9 @@ fn drain_without_frames_is_aborted_and_names_the_block() {
 
 #[test]
 fn hangup_signal_applies_the_edited_file_and_reports_its_errors() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut program = Program::running(folder.path(), http::FILTERED, &[]);
-    let file = folder.path().join("flowgraph.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let mut program = Program::running(directory.path(), http::FILTERED, &[]);
+    let file = directory.path().join("flowgraph.yaml");
     let value = |program: &Program, block: &str, key: &str| {
         program.get(&format!("/api/v1/blocks/{block}")).json()[key].clone()
     };
@@ -727,36 +736,36 @@ fn hangup_signal_applies_the_edited_file_and_reports_its_errors() {
     program.signal("-TERM");
     let output = program.end();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(folder.path().join("kept.npy").exists());
+    assert!(directory.path().join("kept.npy").exists());
 }
 
 #[test]
 fn watched_file_is_applied_when_it_changes() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let included = "templates:\n  t:\n    blocks:\n      source: {kind: null_source, parameters: {dtype: i8, axes: [{name: sample, len: 64}], samples_per_frame: 64}}\n    outputs: {out: source}\n";
     let text = http::FILTERED.to_owned() + "include: [more.yaml]\n";
-    std::fs::write(folder.path().join("more.yaml"), included).unwrap();
-    let mut program = Program::running(folder.path(), &text, &["--watch"]);
+    std::fs::write(directory.path().join("more.yaml"), included).unwrap();
+    let mut program = Program::running(directory.path(), &text, &["--watch"]);
     // An editor writes another file and renames it.
-    let (draft, file) = (folder.path().join("draft"), folder.path().join("flowgraph.yaml"));
+    let (draft, file) = (directory.path().join("draft"), directory.path().join("flowgraph.yaml"));
     std::fs::write(&draft, text.replace("wgn(0.1)", "wgn(0.2)")).unwrap();
     std::fs::rename(draft, file).unwrap();
     program.until("applied `flowgraph.yaml`: changed 1 block from timestamp ");
-    std::fs::write(folder.path().join("more.yaml"), "templates: 7\n").unwrap();
+    std::fs::write(directory.path().join("more.yaml"), "templates: 7\n").unwrap();
     program.until("`flowgraph.yaml` was not applied");
-    std::fs::write(folder.path().join("more.yaml"), included).unwrap();
+    std::fs::write(directory.path().join("more.yaml"), included).unwrap();
     program.until("applied `flowgraph.yaml`: no block differs");
     program.signal("-TERM");
     assert!(program.end().status.success());
-    let refused = run(&["run", "example:01_first_light", "--watch"], folder.path());
-    assert!(stderr(&refused).contains("cannot be read again"), "{}", stderr(&refused));
+    let rejected = run(&["run", "example:01_first_light", "--watch"], directory.path());
+    assert!(stderr(&rejected).contains("cannot be read again"), "{}", stderr(&rejected));
 }
 
 #[test]
 fn duration_ends_the_run() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("endless.yaml"), ENDLESS).unwrap();
-    let output = run(&["run", "endless.yaml", "--duration", "200ms"], folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("endless.yaml"), ENDLESS).unwrap();
+    let output = run(&["run", "endless.yaml", "--duration", "200ms"], directory.path());
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stdout(&output).contains("null_source"));
 }
@@ -766,7 +775,7 @@ fn schema_accepts_every_flowgraph_and_rejects_unknown_keys() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut values: Vec<(String, serde_json::Value)> = Vec::new();
     let flowgraphs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowgraphs");
     for entry in std::fs::read_dir(flowgraphs).unwrap() {
@@ -779,9 +788,9 @@ fn schema_accepts_every_flowgraph_and_rejects_unknown_keys() {
     assert!(!values.is_empty());
     values.push(("odd".to_owned(), serde_json::json!({"flowgraph": "x", "bloks": {}})));
     let values = serde_json::to_vec(&values).unwrap();
-    std::fs::write(folder.path().join("values.json"), values).unwrap();
-    let schema = run(&["schema"], folder.path()).stdout;
-    std::fs::write(folder.path().join("schema.json"), schema).unwrap();
+    std::fs::write(directory.path().join("values.json"), values).unwrap();
+    let schema = run(&["schema"], directory.path()).stdout;
+    std::fs::write(directory.path().join("schema.json"), schema).unwrap();
     // Prints the names of values that the schema rejects.
     let script = "import json, jsonschema
 schema = json.load(open('schema.json'))
@@ -791,7 +800,7 @@ for name, value in json.load(open('values.json')):
     for error in kind(schema).iter_errors(value):
         print(name, error.message)";
     let mut python = Command::new(python::python());
-    let output = python.args(["-c", script]).current_dir(folder.path()).output().unwrap();
+    let output = python.args(["-c", script]).current_dir(directory.path()).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let said = stdout(&output);
     assert!(!said.is_empty() && said.lines().all(|line| line.starts_with("odd ")), "{said}");
@@ -799,8 +808,8 @@ for name, value in json.load(open('values.json')):
 
 #[test]
 fn help_matches_snapshot() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut text = stdout(&run(&["--help"], folder.path()));
+    let directory = tempfile::tempdir().unwrap();
+    let mut text = stdout(&run(&["--help"], directory.path()));
     for command in [
         "run",
         "validate",
@@ -822,7 +831,7 @@ fn help_matches_snapshot() {
         "completions",
     ] {
         text += &format!("\n$ fxgraph {command} --help\n");
-        text += &stdout(&run(&[command, "--help"], folder.path()));
+        text += &stdout(&run(&[command, "--help"], directory.path()));
     }
     insta::with_settings!({snapshot_path => "snapshots", prepend_module_to_snapshot => false}, {
         insta::assert_snapshot!("help", text);
@@ -831,13 +840,13 @@ fn help_matches_snapshot() {
 
 #[test]
 fn list_and_plan_match_snapshots() {
-    let folder = generated();
-    let list = stdout(&run(&["list"], folder.path()));
+    let directory = generated();
+    let list = stdout(&run(&["list"], directory.path()));
     // The layout of the table; the set of kinds may change.
     let shown = ["kind ", "antenna_stack ", "fft ", "null_source ", "pfb ", "spead_sink "];
     let is_shown = |line: &&str| shown.iter().any(|word| line.starts_with(word));
     let list = list.lines().filter(is_shown).collect::<Vec<_>>().join("\n");
-    let plan = stdout(&run(&["plan", "demo.yaml"], folder.path()));
+    let plan = stdout(&run(&["plan", "demo.yaml"], directory.path()));
     insta::with_settings!({snapshot_path => "snapshots", prepend_module_to_snapshot => false}, {
         insta::assert_snapshot!("list", list);
         insta::assert_snapshot!("plan", plan);
@@ -846,10 +855,10 @@ fn list_and_plan_match_snapshots() {
 
 #[test]
 fn unsupported_gpu_implementations_are_rejected_with_their_line() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let text = include_str!("refused_forms.yaml");
-    std::fs::write(folder.path().join("forms.yaml"), text).unwrap();
-    let output = run(&["validate", "forms.yaml"], folder.path());
+    std::fs::write(directory.path().join("forms.yaml"), text).unwrap();
+    let output = run(&["validate", "forms.yaml"], directory.path());
     assert_eq!(output.status.code(), Some(78));
     insta::with_settings!({snapshot_path => "snapshots", prepend_module_to_snapshot => false}, {
         insta::assert_snapshot!("refused_forms", stderr(&output));
@@ -859,21 +868,21 @@ fn unsupported_gpu_implementations_are_rejected_with_their_line() {
         .fold(text.replace("cuda:0", "cpu"), |text, implementation| {
             text.replace(&format!("    implementation: {implementation}\n"), "")
         });
-    std::fs::write(folder.path().join("forms.yaml"), on_cpu).unwrap();
-    let output = run(&["validate", "forms.yaml"], folder.path());
+    std::fs::write(directory.path().join("forms.yaml"), on_cpu).unwrap();
+    let output = run(&["validate", "forms.yaml"], directory.path());
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
 #[test]
 fn unreadable_default_tuning_file_is_a_warning() {
-    let folder = generated();
-    let configuration = folder.path().join("fxgraph");
+    let directory = generated();
+    let configuration = directory.path().join("fxgraph");
     std::fs::create_dir(&configuration).unwrap();
     let file = configuration.join("tuning.json");
     let run = || {
         let mut command = fxgraph();
-        let command = command.args(["run", "-q", "demo.yaml"]).current_dir(folder.path());
-        let output = command.env("XDG_CONFIG_HOME", folder.path()).output().unwrap();
+        let command = command.args(["run", "-q", "demo.yaml"]).current_dir(directory.path());
+        let output = command.env("XDG_CONFIG_HOME", directory.path()).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
         stderr(&output)
     };
@@ -891,15 +900,15 @@ fn unreadable_default_tuning_file_is_a_warning() {
 
 #[test]
 fn tune_without_gpu_writes_nothing_and_run_checks_tuning_files() {
-    let folder = generated();
-    let tuned = run(&["tune", "demo.yaml", "--tuning", "tuning.json"], folder.path());
+    let directory = generated();
+    let tuned = run(&["tune", "demo.yaml", "--tuning", "tuning.json"], directory.path());
     assert_eq!(tuned.status.code(), Some(0), "{}", stderr(&tuned));
     assert!(stdout(&tuned).contains("no block on a GPU"));
-    assert!(!folder.path().join("tuning.json").exists());
-    let missing = run(&["run", "demo.yaml", "--tuning", "tuning.json"], folder.path());
+    assert!(!directory.path().join("tuning.json").exists());
+    let missing = run(&["run", "demo.yaml", "--tuning", "tuning.json"], directory.path());
     assert_eq!(missing.status.code(), Some(1));
     assert!(stderr(&missing).contains("there is no tuning file"));
-    std::fs::write(folder.path().join("tuning.json"), "[1]").unwrap();
-    let wrong = run(&["run", "demo.yaml", "--tuning", "tuning.json"], folder.path());
+    std::fs::write(directory.path().join("tuning.json"), "[1]").unwrap();
+    let wrong = run(&["run", "demo.yaml", "--tuning", "tuning.json"], directory.path());
     assert!(stderr(&wrong).contains("is not a tuning file"), "{}", stderr(&wrong));
 }

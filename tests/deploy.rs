@@ -37,10 +37,10 @@ blocks:
   visibilities: {kind: null_sink, replicate: 16, host: 'x_host[${index}]', input: 'x[${index}]'}
 ";
 
-fn fxgraph(arguments: &[&str], folder: &Path) -> Output {
+fn fxgraph(arguments: &[&str], directory: &Path) -> Output {
     let output = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(directory)
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -49,19 +49,19 @@ fn fxgraph(arguments: &[&str], folder: &Path) -> Output {
 
 #[test]
 fn array_of_64_antennas_is_planned_and_deployed_on_32_hosts() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("array.yaml"), ARRAY).unwrap();
-    fxgraph(&["validate", "array.yaml"], folder.path());
-    let plan = fxgraph(&["plan", "array.yaml"], folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("array.yaml"), ARRAY).unwrap();
+    fxgraph(&["validate", "array.yaml"], directory.path());
+    let plan = fxgraph(&["plan", "array.yaml"], directory.path());
     let plan = String::from_utf8_lossy(&plan.stdout).into_owned();
     let groups = plan.lines().filter(|line| line.starts_with("239.212.0.")).count();
     assert_eq!(groups, 64, "each F-engine has one group\n{plan}");
 
     for engine in ["slurm", "systemd", "kubernetes"] {
         let deploy = ["deploy", "array.yaml", "--engine", engine, "-o", engine];
-        fxgraph(&[&deploy[..], &["--image", "fxgraph:1"]].concat(), folder.path());
-        let folder = folder.path().join(engine);
-        let text = fs::read_to_string(folder.join("deployment.json")).unwrap();
+        fxgraph(&[&deploy[..], &["--image", "fxgraph:1"]].concat(), directory.path());
+        let directory = directory.path().join(engine);
+        let text = fs::read_to_string(directory.join("deployment.json")).unwrap();
         let manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
         let parts = manifest["parts"].as_array().unwrap();
         assert_eq!(parts.len(), 32);
@@ -71,7 +71,7 @@ fn array_of_64_antennas_is_planned_and_deployed_on_32_hosts() {
             assert_eq!(part["sends_to"].as_array().unwrap().len(), receivers, "{part}");
             assert_eq!(part["level"], u64::from(sends), "receivers start first: {part}");
             let name = part["file_name"].as_str().unwrap();
-            assert!(folder.join(format!("parts/{name}.yaml")).is_file());
+            assert!(directory.join(format!("parts/{name}.yaml")).is_file());
         }
     }
 }
@@ -81,26 +81,26 @@ fn unit_of_each_part_passes_the_check_of_systemd() {
     if !needs::systemd() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("array.yaml"), ARRAY).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("array.yaml"), ARRAY).unwrap();
     // The program of the package need not be here, and this one may be in a home directory.
-    let program = folder.path().join("program");
+    let program = directory.path().join("program");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_fxgraph"), &program).unwrap();
     let program = program.to_str().unwrap();
     let deploy = ["deploy", "array.yaml", "--engine", "systemd", "--program", program, "-o", "."];
-    fxgraph(&deploy, folder.path());
+    fxgraph(&deploy, directory.path());
     for wrong in ["target/release/fxgraph", "/home/me/fxgraph", "/opt/my tools/fxgraph", "/opt/%n"]
     {
         let deploy =
             ["deploy", "array.yaml", "--engine", "systemd", "--program", wrong, "-o", "no"];
         let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
-        let rejected = command.args(deploy).current_dir(folder.path()).output().unwrap();
+        let rejected = command.args(deploy).current_dir(directory.path()).output().unwrap();
         let said = String::from_utf8_lossy(&rejected.stderr);
         assert!(!rejected.status.success() && said.contains("`--program`"), "{wrong}: {said}");
     }
 
     let mut units = Vec::new();
-    for machine in fs::read_dir(folder.path().join("machines")).unwrap() {
+    for machine in fs::read_dir(directory.path().join("machines")).unwrap() {
         let machine = machine.unwrap();
         let part = machine.file_name().into_string().unwrap();
         let conf = machine.path().join(format!("etc/fxgraph/{part}.conf"));
@@ -121,8 +121,8 @@ fn unit_of_each_part_passes_the_check_of_systemd() {
             let text = fs::read_to_string(template.path()).unwrap();
             assert!(!text.contains("/usr/bin/fxgraph"), "{text}");
             // Environment files are read when a unit starts, and must be absolute.
-            fs::write(folder.path().join(&name), text).unwrap();
-            units.push(folder.path().join(name));
+            fs::write(directory.path().join(&name), text).unwrap();
+            units.push(directory.path().join(name));
         }
     }
     assert_eq!(units.len(), 4 * 32);
@@ -130,17 +130,17 @@ fn unit_of_each_part_passes_the_check_of_systemd() {
         Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&units).output().unwrap();
     let said = String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success(), "{said}");
-    let ours = folder.path().to_str().unwrap();
+    let ours = directory.path().to_str().unwrap();
     assert!(!said.contains(ours) && !said.contains("fxgraph@"), "no warning about a unit\n{said}");
 }
 
 #[test]
 fn deploy_says_what_comes_next_and_its_commands_exist() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("array.yaml"), ARRAY).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("array.yaml"), ARRAY).unwrap();
     let next = |engine: &str, out: &str| -> Vec<String> {
         let deploy = ["deploy", "array.yaml", "--engine", engine, "-o", out, "--image", "i"];
-        let said = fxgraph(&deploy, folder.path());
+        let said = fxgraph(&deploy, directory.path());
         let said = String::from_utf8(said.stdout).unwrap();
         let (_, next) = said.split_once("\nnext:\n").unwrap();
         let commands = next.lines().map(|line| line.split("  # ").next().unwrap().trim());
@@ -151,15 +151,15 @@ fn deploy_says_what_comes_next_and_its_commands_exist() {
     assert_eq!(next("slurm", "."), ["./array.sh start", "fxgraph fleet ."]);
     assert_eq!(next("kubernetes", "k")[0], "kubectl apply -k k");
     for script in ["s/array.sh", "my units/install.sh"] {
-        let mode = fs::metadata(folder.path().join(script)).unwrap().permissions().mode();
+        let mode = fs::metadata(directory.path().join(script)).unwrap().permissions().mode();
         assert_eq!(mode & 0o111, 0o111, "{script}");
     }
 }
 
 #[test]
 fn script_for_systemd_installs_receivers_first_on_their_machines() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
     fs::write(path("array.yaml"), ARRAY).unwrap();
     // Extracts what arrives for a machine to a directory with its name, and notes the other commands.
     let ssh = "#!/bin/bash
@@ -173,9 +173,9 @@ esac
     fs::write(path("ssh"), ssh).unwrap();
     fs::set_permissions(path("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
     let run = |program: &str, arguments: &[&str]| {
-        let search = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+        let search = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
         let mut command = Command::new(program);
-        command.args(arguments).current_dir(folder.path());
+        command.args(arguments).current_dir(directory.path());
         command.env("PATH", search).env("TARGETS", path("targets")).output().unwrap()
     };
     let deploy = ["deploy", "array.yaml", "--engine", "systemd", "-o", "u", "--submit"];
@@ -205,11 +205,11 @@ esac
 }
 
 /// Output of a deployment that fails.
-fn refused(arguments: &[&str], folder: &Path) -> String {
+fn rejected(arguments: &[&str], directory: &Path) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
         .arg("deploy")
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(directory)
         .output()
         .unwrap();
     assert!(!output.status.success());
@@ -218,24 +218,24 @@ fn refused(arguments: &[&str], folder: &Path) -> String {
 
 #[test]
 fn manifests_of_kubernetes_are_valid_and_place_each_part_on_a_host_of_its_own() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let text =
         ARRAY.replace("f_host: {count: 16,", "f_host: {count: 16, constraint: disk=fast, gpus: 2,");
-    fs::write(folder.path().join("array.yaml"), &text).unwrap();
+    fs::write(directory.path().join("array.yaml"), &text).unwrap();
     let engine = ["array.yaml", "--engine", "kubernetes", "-o", "k"];
-    assert!(refused(&engine, folder.path()).contains("needs `--image`"));
+    assert!(rejected(&engine, directory.path()).contains("needs `--image`"));
     let deploy =
         [&["deploy"], &engine[..], &["--image", "site/fxgraph:1", "--machine", "x_host[3]=node7"]];
-    fxgraph(&deploy.concat(), folder.path());
+    fxgraph(&deploy.concat(), directory.path());
 
     let read = |name: &str| -> serde_json::Value {
-        serde_json::from_str(&fs::read_to_string(folder.path().join("k").join(name)).unwrap())
+        serde_json::from_str(&fs::read_to_string(directory.path().join("k").join(name)).unwrap())
             .unwrap()
     };
     let kustomization = read("kustomization.yaml");
     assert_eq!(kustomization["resources"].as_array().unwrap().len(), 64);
     for name in kustomization["resources"].as_array().unwrap() {
-        assert!(folder.path().join("k").join(name.as_str().unwrap()).is_file());
+        assert!(directory.path().join("k").join(name.as_str().unwrap()).is_file());
     }
     let sender = read("kubernetes/f_host_0.deployment.json");
     let pod = &sender["spec"]["template"]["spec"];
@@ -255,13 +255,14 @@ fn manifests_of_kubernetes_are_valid_and_place_each_part_on_a_host_of_its_own() 
     let instance = "app.kubernetes.io/instance";
     assert_eq!(alone[0]["labelSelector"]["matchLabels"][instance], labels[instance]);
 
-    fs::write(folder.path().join("array.yaml"), text.replace("disk=fast", "'gpu&ib'")).unwrap();
+    fs::write(directory.path().join("array.yaml"), text.replace("disk=fast", "'gpu&ib'")).unwrap();
     let engine = [&engine[..], &["--image", "site/fxgraph:1"]].concat();
-    let said = refused(&engine, folder.path());
+    let said = rejected(&engine, directory.path());
     assert!(said.contains("the constraint `gpu&ib` is not a label of Kubernetes"), "{said}");
     let name = format!("flowgraph: {}\n", "a".repeat(60));
-    fs::write(folder.path().join("array.yaml"), text.replace("flowgraph: array\n", &name)).unwrap();
-    assert!(refused(&engine, folder.path()).contains("at most 63 characters"));
+    fs::write(directory.path().join("array.yaml"), text.replace("flowgraph: array\n", &name))
+        .unwrap();
+    assert!(rejected(&engine, directory.path()).contains("at most 63 characters"));
 
     if !needs::kubernetes() {
         return;
@@ -269,7 +270,7 @@ fn manifests_of_kubernetes_are_valid_and_place_each_part_on_a_host_of_its_own() 
     let python = python::environment("tests-kubernetes", "tests/kubernetes.txt").unwrap();
     let mut validate = Command::new(python.with_file_name("kubernetes-validate"));
     validate.arg("--strict");
-    for file in fs::read_dir(folder.path().join("k/kubernetes")).unwrap() {
+    for file in fs::read_dir(directory.path().join("k/kubernetes")).unwrap() {
         validate.arg(file.unwrap().path());
     }
     let output = validate.output().unwrap();
@@ -280,9 +281,9 @@ fn manifests_of_kubernetes_are_valid_and_place_each_part_on_a_host_of_its_own() 
 
 #[test]
 fn submit_hands_the_directory_to_kubectl_and_reports_its_failure() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("array.yaml"), ARRAY).unwrap();
-    let kubectl = folder.path().join("kubectl");
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("array.yaml"), ARRAY).unwrap();
+    let kubectl = directory.path().join("kubectl");
     let submit = |script: Option<&str>| {
         if let Some(script) = script {
             fs::write(&kubectl, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -300,8 +301,8 @@ fn submit_hands_the_directory_to_kubectl_and_reports_its_failure() {
                 "k",
                 "--submit",
             ])
-            .current_dir(folder.path())
-            .env("PATH", folder.path())
+            .current_dir(directory.path())
+            .env("PATH", directory.path())
             .output()
             .unwrap();
         let said = [output.stdout, output.stderr].concat();
@@ -345,14 +346,14 @@ blocks:
 
 #[test]
 fn plan_expects_the_measured_load_and_rejects_hosts_that_are_too_small() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    fs::write(folder.join("paced.yaml"), PACED).unwrap();
-    let measured = fxgraph(&["bench", "paced.yaml", "--time", "1500ms", "--json"], folder);
-    fs::write(folder.join("results.json"), &measured.stdout).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    fs::write(directory.join("paced.yaml"), PACED).unwrap();
+    let measured = fxgraph(&["bench", "paced.yaml", "--time", "1500ms", "--json"], directory);
+    fs::write(directory.join("results.json"), &measured.stdout).unwrap();
     let with_bench = ["plan", "paced.yaml", "--bench", "results.json"];
     let plan = |more: &[&str]| -> serde_json::Value {
-        let output = fxgraph(&[&with_bench[..], &["--json"], more].concat(), folder);
+        let output = fxgraph(&[&with_bench[..], &["--json"], more].concat(), directory);
         serde_json::from_slice(&output.stdout).unwrap()
     };
     let cores = |plan: &serde_json::Value, block: &str| -> f64 {
@@ -374,16 +375,16 @@ fn plan_expects_the_measured_load_and_rejects_hosts_that_are_too_small() {
     assert!((host["cores"].as_f64().unwrap() - sum).abs() < 1e-9, "{host} {sum}");
     let faster = plan(&["--set", "rate=3424000"]);
     assert!((cores(&faster, "f[1]") / f - 2.0).abs() < 1e-9);
-    let text = fxgraph(&with_bench, folder);
+    let text = fxgraph(&with_bench, directory);
     assert!(String::from_utf8(text.stdout).unwrap().contains("load expected on "));
 
-    let refused = |more: &[&str]| -> String {
+    let rejected = |more: &[&str]| -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
-        let output = command.args(with_bench).args(more).current_dir(folder).output().unwrap();
+        let output = command.args(with_bench).args(more).current_dir(directory).output().unwrap();
         assert_eq!(output.status.code(), Some(78));
         String::from_utf8(output.stderr).unwrap()
     };
-    let said = refused(&["--set", "memory=0.001"]);
+    let said = rejected(&["--set", "memory=0.001"]);
     assert!(said.contains("`f_host[0]` does not fit, because it needs"), "{said}");
     assert!(said.contains("GB of memory and `memory_gbytes` is 0.001"), "{said}");
     // As if the machine were a thousand times slower.
@@ -392,24 +393,24 @@ fn plan_expects_the_measured_load_and_rejects_hosts_that_are_too_small() {
         load["cores"] = 1.5.into();
         load["busiest_thread"] = 1.25.into();
     }
-    fs::write(folder.join("results.json"), slow.to_string()).unwrap();
-    let said = refused(&["--set", "cores=2"]);
+    fs::write(directory.join("results.json"), slow.to_string()).unwrap();
+    let said = rejected(&["--set", "cores=2"]);
     assert!(said.contains("it needs 3.00 cores and `cores` is 2"), "{said}");
-    let text = String::from_utf8(fxgraph(&with_bench, folder).stdout).unwrap();
+    let text = String::from_utf8(fxgraph(&with_bench, directory).stdout).unwrap();
     assert!(text.contains("`f[0]` needs 1.25 s of one core per second of signal"), "{text}");
 
     let rejected = |file: &str| -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
         let arguments = ["plan", "paced.yaml", "--bench", file];
-        let output = command.args(arguments).current_dir(folder).output().unwrap();
+        let output = command.args(arguments).current_dir(directory).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         String::from_utf8(output.stderr).unwrap()
     };
     slow["results"][0]["loads"][0]["cores"] = (-1.0).into();
-    fs::write(folder.join("results.json"), slow.to_string()).unwrap();
+    fs::write(directory.join("results.json"), slow.to_string()).unwrap();
     let said = rejected("results.json");
     assert!(said.contains("must be finite and not negative"), "{said}");
-    fs::write(folder.join("results.json"), "{\"machine\": 3}").unwrap();
+    fs::write(directory.join("results.json"), "{\"machine\": 3}").unwrap();
     let said = rejected("results.json");
     assert!(said.contains("results.json: not results of `fxgraph bench --json`"), "{said}");
     // It has no end.

@@ -9,9 +9,9 @@ fn root() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-fn fxgraph(arguments: &[&str], folder: &Path) -> Command {
+fn fxgraph(arguments: &[&str], directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
-    command.args(arguments).current_dir(folder);
+    command.args(arguments).current_dir(directory);
     command
 }
 
@@ -32,15 +32,15 @@ fn recordings_of_the_array_have_the_expected_content_in_numpy() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let flowgraph = root().join("flowgraphs/04_array.yaml");
     let flowgraph = flowgraph.to_str().unwrap();
     let arguments = ["run", "--quiet", flowgraph, "--set", "dumps=2", "--set", "channels=128"];
-    let output = fxgraph(&arguments, folder.path()).output().unwrap();
+    let output = fxgraph(&arguments, directory.path()).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let mut check = Command::new(python::python());
     check.arg(root().join("tests/peers/recordings.py"));
-    let output = check.arg(folder.path().join("out")).args(["128", "2"]).output().unwrap();
+    let output = check.arg(directory.path().join("out")).args(["128", "2"]).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
 }
 
@@ -52,7 +52,7 @@ fn numpy_reads_every_width_of_complex_floats() {
     let script = "import sys, numpy; d = numpy.load(sys.argv[1]); \
         z = d.astype('f8') @ [1, 1j] if d.dtype == 'f2' else d; \
         print(d.dtype, d.shape, abs((abs(z) ** 2).mean() - 2 / 3) < 0.05)";
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (dtype, seen) in [
         ("cf16", "float16 (2, 3, 700, 2) True"),
         ("cf32", "complex64 (2, 3, 700) True"),
@@ -64,10 +64,10 @@ fn numpy_reads_every_width_of_complex_floats() {
              frames: 2, pattern: random}}}}\n  \
              sink: {{kind: file_sink, input: source, parameters: {{path: {dtype}.npy}}}}\n"
         );
-        std::fs::write(folder.path().join("floats.yaml"), flowgraph).unwrap();
-        let output = fxgraph(&["run", "floats.yaml"], folder.path()).output().unwrap();
+        std::fs::write(directory.path().join("floats.yaml"), flowgraph).unwrap();
+        let output = fxgraph(&["run", "floats.yaml"], directory.path()).output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
-        assert_eq!(numpy(script, &folder.path().join(format!("{dtype}.npy"))), seen);
+        assert_eq!(numpy(script, &directory.path().join(format!("{dtype}.npy"))), seen);
     }
 }
 
@@ -110,11 +110,11 @@ fn visibilities_of_half_precision_voltages_agree_with_numpy() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("half_precision.yaml"), HALF_PRECISION).unwrap();
-    let output = fxgraph(&["run", "half_precision.yaml"], folder.path()).output().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("half_precision.yaml"), HALF_PRECISION).unwrap();
+    let output = fxgraph(&["run", "half_precision.yaml"], directory.path()).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
-    let seen = numpy(VISIBILITIES, &folder.path().join("voltages.npy"));
+    let seen = numpy(VISIBILITIES, &directory.path().join("voltages.npy"));
     assert_eq!(seen, "complex64 (3, 3, 15, 4) True");
 }
 
@@ -141,12 +141,12 @@ fn narrowband_samples_after_a_day_agree_with_numpy_and_scipy() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("narrowband.yaml"), NARROWBAND).unwrap();
-    let output = fxgraph(&["run", "narrowband.yaml"], folder.path()).output().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("narrowband.yaml"), NARROWBAND).unwrap();
+    let output = fxgraph(&["run", "narrowband.yaml"], directory.path()).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let mut check = Command::new(python::python());
-    check.arg(root().join("tests/peers/narrowband.py")).arg(folder.path());
+    check.arg(root().join("tests/peers/narrowband.py")).arg(directory.path());
     let output = check.args(["434567891", "1712000000", "8", "128"]).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
 }
@@ -166,14 +166,14 @@ fn full_disk_ends_the_run_and_other_files_stay_readable() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("two.yaml"), TWO_SINKS).unwrap();
-    std::os::unix::fs::symlink("/dev/full", folder.path().join("b.npy")).unwrap();
-    let output = fxgraph(&["run", "two.yaml"], folder.path()).output().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("two.yaml"), TWO_SINKS).unwrap();
+    std::os::unix::fs::symlink("/dev/full", directory.path().join("b.npy")).unwrap();
+    let output = fxgraph(&["run", "two.yaml"], directory.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("b.npy") && errors.contains("No space left"), "{errors}");
-    let shape = numpy(SHAPE, &folder.path().join("a.npy"));
+    let shape = numpy(SHAPE, &directory.path().join("a.npy"));
     assert!(shape.ends_with(" 64"), "{shape}");
 }
 
@@ -182,11 +182,11 @@ fn recording_is_readable_while_it_grows_and_after_a_kill() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("two.yaml"), TWO_SINKS).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("two.yaml"), TWO_SINKS).unwrap();
     let arguments = ["run", "--quiet", "two.yaml", "--set", "frames=100000000"];
-    let mut child = fxgraph(&arguments, folder.path()).spawn().unwrap();
-    let path = folder.path().join("a.npy");
+    let mut child = fxgraph(&arguments, directory.path()).spawn().unwrap();
+    let path = directory.path().join("a.npy");
     let frames = || numpy(SHAPE, &path).split(' ').next().unwrap().parse::<u64>().unwrap();
     let start = Instant::now();
     while !path.exists() || frames() == 0 {
@@ -203,19 +203,19 @@ fn frames_that_cannot_be_written_leave_no_rows_in_any_array() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let flowgraph = "flowgraph: full\nblocks:\n  source: {kind: null_source, parameters: {dtype: u8, axes: [{name: sample, \
         len: 4096}], samples_per_frame: 4096, frames: 40}}\n  sink: {kind: file_sink, input: source, on_fault: skip, \
         parameters: {path: a.npy}}\n";
-    std::fs::write(folder.path().join("full.yaml"), flowgraph).unwrap();
+    std::fs::write(directory.path().join("full.yaml"), flowgraph).unwrap();
     // Files of at most 64 KiB: 15 frames. The signal of the limit is ignored, so that writing fails.
     let mut shell = Command::new("bash");
     shell.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" run --quiet full.yaml"]);
     let output =
-        shell.arg(env!("CARGO_BIN_EXE_fxgraph")).current_dir(folder.path()).output().unwrap();
+        shell.arg(env!("CARGO_BIN_EXE_fxgraph")).current_dir(directory.path()).output().unwrap();
     assert!(said(&output).contains("a.npy"), "{}", said(&output));
     let rows = "import sys, numpy; print(len(numpy.load(sys.argv[1])))";
     for array in ["a.npy", "a.timestamp.npy", "a.validity.npy", "a.checksum.npy"] {
-        assert_eq!(numpy(rows, &folder.path().join(array)), "15", "{array}");
+        assert_eq!(numpy(rows, &directory.path().join(array)), "15", "{array}");
     }
 }

@@ -23,9 +23,9 @@ blocks:
   sink: {kind: null_sink, host: b, input: source.pol0}
 ";
 
-fn fxgraph(folder: &Path, arguments: &[&str]) -> Command {
+fn fxgraph(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
-    command.args(["--color", "never"]).args(arguments).current_dir(folder);
+    command.args(["--color", "never"]).args(arguments).current_dir(directory);
     command
 }
 
@@ -37,8 +37,8 @@ struct Running {
 }
 
 impl Running {
-    fn start(folder: &Path, arguments: &[&str]) -> Self {
-        let mut command = fxgraph(folder, arguments);
+    fn start(directory: &Path, arguments: &[&str]) -> Self {
+        let mut command = fxgraph(directory, arguments);
         let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(process.stderr.take().unwrap());
         Self { process, stderr, said: String::new() }
@@ -59,15 +59,15 @@ impl Drop for Running {
 }
 
 /// The parts of `PAIR`, and a fleet with its URL.
-fn parts(folder: &Path) -> Running {
-    fs::write(folder.join("pair.yaml"), PAIR).unwrap();
-    let mut parts = Running::start(folder, &["run", "pair.yaml", "--as-parts", "-o", "parts"]);
+fn parts(directory: &Path) -> Running {
+    fs::write(directory.join("pair.yaml"), PAIR).unwrap();
+    let mut parts = Running::start(directory, &["run", "pair.yaml", "--as-parts", "-o", "parts"]);
     parts.wait_for(": runs at", 2);
     parts
 }
 
-fn fleet(folder: &Path) -> (Running, String) {
-    let mut fleet = Running::start(folder, &["fleet", "parts", "--listen", "0"]);
+fn fleet(directory: &Path) -> (Running, String) {
+    let mut fleet = Running::start(directory, &["fleet", "parts", "--listen", "0"]);
     fleet.wait_for("serving ", 1);
     let line = fleet.said.lines().find_map(|line| line.split("serving http://").nth(1)).unwrap();
     let address = line.trim().to_owned();
@@ -108,7 +108,7 @@ fn commands_of_the_readme() -> Vec<String> {
 
 #[test]
 fn readme_lines_for_several_hosts_lead_from_a_rehearsal_to_a_deployment() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let commands = commands_of_the_readme();
     let words: Vec<Vec<&str>> =
         commands.iter().map(|line| line.split_whitespace().skip(1).collect()).collect();
@@ -116,13 +116,13 @@ fn readme_lines_for_several_hosts_lead_from_a_rehearsal_to_a_deployment() {
     // A free port in place of the usual one, so that the test disturbs no other.
     let at = run.iter().position(|word| *word == "--listen").unwrap() + 1;
     let run = [&run[..at], &["127.0.0.1:0"], &run[at..]].concat();
-    let mut rehearsal = Running::start(folder.path(), &run);
+    let mut rehearsal = Running::start(directory.path(), &run);
     rehearsal.wait_for(": runs at", 3);
     let address = rehearsal.said.lines().find_map(|line| line.strip_prefix("serving http://"));
     let address = address.unwrap().trim().to_owned();
 
     let told = |arguments: &[&str]| {
-        let output = fxgraph(folder.path(), arguments)
+        let output = fxgraph(directory.path(), arguments)
             .env("FXGRAPH_CONNECT", format!("http://{address}"))
             .output()
             .unwrap();
@@ -131,7 +131,7 @@ fn readme_lines_for_several_hosts_lead_from_a_rehearsal_to_a_deployment() {
         said
     };
     // The receiver may wait for the first frames of the last sender.
-    let is_well = || fxgraph(folder.path(), fleet).output().unwrap().status.success();
+    let is_well = || fxgraph(directory.path(), fleet).output().unwrap().status.success();
     wait_until("all parts pass frames", is_well);
     let parts = told(fleet);
     assert_eq!(parts.matches(" running ").count(), 3, "{parts}");
@@ -148,15 +148,15 @@ fn readme_lines_for_several_hosts_lead_from_a_rehearsal_to_a_deployment() {
     let out = deploy[deploy.iter().position(|word| *word == "-o").unwrap() + 1];
     assert!(next.contains(&format!("{out}/array.sh start")), "{next}");
     assert!(next.contains(&format!("fxgraph fleet {out}")), "{next}");
-    assert!(folder.path().join(out).join("array.sh").is_file());
+    assert!(directory.path().join(out).join("array.sh").is_file());
 }
 
 #[test]
 fn run_as_parts_rejects_options_of_a_single_process() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("pair.yaml"), PAIR).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("pair.yaml"), PAIR).unwrap();
     let arguments = ["run", "pair.yaml", "--as-parts", "--listen", "0", "--hold"];
-    let output = fxgraph(folder.path(), &arguments).output().unwrap();
+    let output = fxgraph(directory.path(), &arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("belong to the parts, not to the fleet"), "{said}");
@@ -213,9 +213,9 @@ fn operations(api: &Value) -> Vec<(String, String)> {
 
 #[test]
 fn description_of_a_fleet_has_exactly_what_it_serves() {
-    let folder = tempfile::tempdir().unwrap();
-    let _parts = parts(folder.path());
-    let (_fleet, address) = fleet(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let _parts = parts(directory.path());
+    let (_fleet, address) = fleet(directory.path());
     wait_until("both parts answer", || ask(&address, "GET", "/api/v1/health", "").0 == 200);
     let list = get(&address, "/api/v1/parts");
     let part = list[0]["address"].as_str().unwrap();
@@ -246,9 +246,9 @@ fn description_of_a_fleet_has_exactly_what_it_serves() {
 }
 
 /// Checks that the events that `fxgraph events --json` shows of part `a` are those of the part with that number.
-fn events_have_their_numbers_at_the_part(folder: &Path, address: &str) {
+fn events_have_their_numbers_at_the_part(directory: &Path, address: &str) {
     let part = get(address, "/api/v1/parts")[0]["address"].as_str().unwrap().to_owned();
-    let list = fxgraph(folder, &["events", "--json", "--connect", address]).output().unwrap();
+    let list = fxgraph(directory, &["events", "--json", "--connect", address]).output().unwrap();
     assert!(list.status.success(), "{}", String::from_utf8_lossy(&list.stderr));
     let list = String::from_utf8(list.stdout).unwrap();
     // Read later, so that it has all events that the fleet has.
@@ -269,9 +269,9 @@ fn events_have_their_numbers_at_the_part(folder: &Path, address: &str) {
 
 #[test]
 fn fleet_answers_for_all_parts_and_passes_requests_to_the_part_of_a_block() {
-    let folder = tempfile::tempdir().unwrap();
-    let _parts = parts(folder.path());
-    let (_fleet, address) = fleet(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let _parts = parts(directory.path());
+    let (_fleet, address) = fleet(directory.path());
     wait_until("both parts are healthy", || ask(&address, "GET", "/api/v1/health", "").0 == 200);
     let list = get(&address, "/api/v1/parts");
     assert_eq!(names(&list), ["a", "b"]);
@@ -324,12 +324,13 @@ fn fleet_answers_for_all_parts_and_passes_requests_to_the_part_of_a_block() {
         let events = get(&address, "/api/v1/events")["events"].to_string();
         events.contains("\"a: ") && events.contains("\"b: ") && events.contains("`source` from")
     });
-    events_have_their_numbers_at_the_part(folder.path(), &address);
-    let top = fxgraph(folder.path(), &["top", "--once", "--connect", &address]).output().unwrap();
+    events_have_their_numbers_at_the_part(directory.path(), &address);
+    let top =
+        fxgraph(directory.path(), &["top", "--once", "--connect", &address]).output().unwrap();
     let shown = String::from_utf8_lossy(&top.stdout).into_owned();
     assert!(top.status.success() && shown.contains("b/receive.source.pol0"), "{shown}");
     let tap = ["tap", "source.pol0", "--connect", &address];
-    let tap = fxgraph(folder.path(), &tap).output().unwrap();
+    let tap = fxgraph(directory.path(), &tap).output().unwrap();
     assert!(tap.status.success(), "{}", String::from_utf8_lossy(&tap.stderr));
 }
 
@@ -338,9 +339,9 @@ fn fleet_metrics_have_the_part_and_are_valid() {
     if !needs::promtool() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let _parts = parts(folder.path());
-    let (_fleet, address) = fleet(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let _parts = parts(directory.path());
+    let (_fleet, address) = fleet(directory.path());
     wait_until("both parts answer", || ask(&address, "GET", "/api/v1/health", "").0 == 200);
     let targets = get(&address, "/api/v1/targets");
     let parts = get(&address, "/api/v1/parts");
@@ -392,9 +393,9 @@ fn signal(name: &str, process: &str) {
 
 #[test]
 fn part_that_hangs_is_named_and_delays_no_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let parts = parts(folder.path());
-    let (_fleet, address) = fleet(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let parts = parts(directory.path());
+    let (_fleet, address) = fleet(directory.path());
     wait_until("both parts answer", || ask(&address, "GET", "/api/v1/health", "").0 == 200);
     let hung = process("b_0.yaml", &parts);
     signal("-STOP", &hung);
@@ -412,12 +413,12 @@ fn part_that_hangs_is_named_and_delays_no_other() {
             .1
             .contains("fxgraph_part_up{part=\"b\",flowgraph=\"pair\"} 0")
     );
-    let table = fxgraph(folder.path(), &["fleet", "parts"]).output().unwrap();
+    let table = fxgraph(directory.path(), &["fleet", "parts"]).output().unwrap();
     assert_eq!(table.status.code(), Some(1));
     let shown = String::from_utf8_lossy(&table.stdout).into_owned();
     assert!(shown.contains(": no answer within 3 s"), "{shown}");
     signal("-CONT", &hung);
     wait_until("the part is back", || ask(&address, "GET", "/api/v1/health", "").0 == 200);
-    let (_again, second) = fleet(folder.path());
+    let (_again, second) = fleet(directory.path());
     wait_until("a second fleet", || ask(&second, "GET", "/api/v1/health", "").0 == 200);
 }

@@ -43,12 +43,12 @@ fn frb_intensities_agree_with_numpy() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("frb.yaml"), FLOWGRAPH).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("frb.yaml"), FLOWGRAPH).unwrap();
     let mut run = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
-    succeeds(run.args(["run", "--quiet", "frb.yaml"]).current_dir(folder.path()));
+    succeeds(run.args(["run", "--quiet", "frb.yaml"]).current_dir(directory.path()));
     let peer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/peers/frb.py");
     let mut compare = Command::new(python::python());
-    compare.arg(peer).args(["feeds.npy", "beams.npy"]).current_dir(folder.path());
+    compare.arg(peer).args(["feeds.npy", "beams.npy"]).current_dir(directory.path());
     assert_eq!(succeeds(&mut compare).lines().count(), 2);
 }

@@ -43,12 +43,12 @@ fn kernel_error_names_file_and_line() {
     if !needs::nvrtc() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let broken =
         "// one\nextern \"C\" __global__ void matrix_peak(int *sums) { *sums = nothing; }\n";
-    std::fs::write(folder.path().join("matrix_peak.cu"), broken).unwrap();
-    let folder = folder.path().to_str().unwrap();
-    let output = fxgraph(&["kernels", "--only", "matrix_peak.cu", "--kernels", folder]);
+    std::fs::write(directory.path().join("matrix_peak.cu"), broken).unwrap();
+    let directory = directory.path().to_str().unwrap();
+    let output = fxgraph(&["kernels", "--only", "matrix_peak.cu", "--kernels", directory]);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(

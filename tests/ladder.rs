@@ -32,12 +32,12 @@ fn fxgraph() -> Command {
 
 #[test]
 fn every_flowgraph_passes_its_own_tests_while_it_is_stopped_again_and_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut command = fxgraph();
-    command.args(["test", "--timeout", "10m"]).args(flowgraphs()).current_dir(folder.path());
-    let said = stops::run(&mut command, folder.path(), |program| vec![program]);
+    command.args(["test", "--timeout", "10m"]).args(flowgraphs()).current_dir(directory.path());
+    let said = stops::run(&mut command, directory.path(), |program| vec![program]);
     assert!(said.contains(" 0 failed"), "{said}");
-    assert!(!folder.path().join("out").exists(), "tests do not write to the user's directory");
+    assert!(!directory.path().join("out").exists(), "tests do not write to the user's directory");
     for file in flowgraphs() {
         let name = format!("{}\n  ok ", file.display());
         assert!(said.contains(&name), "{} has no test\n{said}", file.display());
@@ -46,11 +46,11 @@ fn every_flowgraph_passes_its_own_tests_while_it_is_stopped_again_and_again() {
 
 #[test]
 fn first_light_reports_fringes_and_writes_a_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let flowgraph = root().join("flowgraphs/01_first_light.yaml");
-    let said = succeeds(fxgraph().arg("run").arg(flowgraph).current_dir(folder.path()));
+    let said = succeeds(fxgraph().arg("run").arg(flowgraph).current_dir(directory.path()));
     assert!(said.contains("fringes of 4 antennas"), "{said}");
-    assert!(folder.path().join("out/first_light.npz").metadata().unwrap().len() > 100_000);
+    assert!(directory.path().join("out/first_light.npz").metadata().unwrap().len() > 100_000);
 }
 
 #[test]
@@ -64,14 +64,14 @@ fn readme_shows_the_graph_as_drawn_by_the_program() {
 
 #[test]
 fn readme_shows_an_error_as_written_by_the_program() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for part in ["flowgraphs", "flowgraphs/include"] {
-        fs::create_dir(folder.path().join(part)).unwrap();
+        fs::create_dir(directory.path().join(part)).unwrap();
         for entry in fs::read_dir(root().join(part)).unwrap() {
             let path = entry.unwrap().path();
             if path.is_file() {
                 let name = path.file_name().unwrap();
-                fs::copy(&path, folder.path().join(part).join(name)).unwrap();
+                fs::copy(&path, directory.path().join(part).join(name)).unwrap();
             }
         }
     }
@@ -80,8 +80,8 @@ fn readme_shows_an_error_as_written_by_the_program() {
     let last = "\"${elevation_degrees}\"}";
     let wrong = text.replace(last, "\"${elevation_degrees}\", amplitude: 0.1}");
     assert_ne!(text, wrong);
-    fs::write(folder.path().join(file), wrong).unwrap();
-    let output = fxgraph().args(["validate", file]).current_dir(folder.path()).output().unwrap();
+    fs::write(directory.path().join(file), wrong).unwrap();
+    let output = fxgraph().args(["validate", file]).current_dir(directory.path()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     let shown = said.split("\n\n").next().unwrap();
     let readme = fs::read_to_string(root().join("README.md")).unwrap();

@@ -54,7 +54,7 @@ fn process_with_many_swaps_stays_within_the_planned_memory() {
         let policy = if swaps % 4 < 2 { "skip" } else { "stop" };
         let block = ["large", "small"][swaps % 2];
         let change = control.change(block, &format!("on_fault: {policy}"));
-        let change = change.unwrap_or_else(|refused| panic!("{:?}", refused.problems));
+        let change = change.unwrap_or_else(|rejected| panic!("{:?}", rejected.problems));
         match control.swap(&change, Duration::from_mins(1), true) {
             Ok(()) => swaps += 1,
             // On a busy machine the candidate may be too late.

@@ -39,13 +39,13 @@ blocks:
 ";
 
 /// Runs the script `part` of `tests/page/` against `program`; shows its output if it fails.
-fn browse(program: &Program, part: &str, folder: &Path) {
+fn browse(program: &Program, part: &str, directory: &Path) {
     let python = python::environment("tests-playwright", "tests/playwright.txt").unwrap();
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/page");
     let output = Command::new(python)
         .arg(scripts.join(format!("{part}.py")))
         .arg(format!("http://{}", program.address))
-        .current_dir(folder)
+        .current_dir(directory)
         .output()
         .unwrap();
     let said =
@@ -58,16 +58,16 @@ fn page_shows_and_changes_a_flowgraph() {
     if !needs::browser() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     // Every write fails, as on a full disk.
-    std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
-    let program = Program::start(folder.path(), FLOWGRAPH, &["--recordings", "recordings"]);
-    browse(&program, "observe", folder.path());
+    std::os::unix::fs::symlink("/dev/full", directory.path().join("full.npy")).unwrap();
+    let program = Program::start(directory.path(), FLOWGRAPH, &["--recordings", "recordings"]);
+    browse(&program, "observe", directory.path());
     let parameters =
         |block| program.get(&format!("/api/v1/blocks/{block}")).json()["parameters"].clone();
     assert_eq!(parameters("f")["taps"], 4);
     assert_eq!(parameters("gain")["gains"], 0.3);
-    browse(&program, "stop", folder.path());
+    browse(&program, "stop", directory.path());
     assert!(program.end().status.success());
 }
 
@@ -76,10 +76,10 @@ fn page_starts_a_held_flowgraph() {
     if !needs::browser() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
-    let program = Program::start(folder.path(), FLOWGRAPH, &["--hold"]);
-    browse(&program, "hold", folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", directory.path().join("full.npy")).unwrap();
+    let program = Program::start(directory.path(), FLOWGRAPH, &["--hold"]);
+    browse(&program, "hold", directory.path());
 }
 
 #[test]
@@ -87,11 +87,11 @@ fn page_with_live_control_offers_live_parameters_only() {
     if !needs::browser() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", directory.path().join("full.npy")).unwrap();
     let shadowed = FLOWGRAPH.replace("kind: pfb,", "kind: pfb, shadow: {parameters: {taps: 8}},");
-    let program = Program::start(folder.path(), &shadowed, &["--control", "live"]);
-    browse(&program, "live", folder.path());
+    let program = Program::start(directory.path(), &shadowed, &["--control", "live"]);
+    browse(&program, "live", directory.path());
 }
 
 #[test]
@@ -99,11 +99,11 @@ fn page_asks_for_the_token() {
     if !needs::browser() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
-    std::fs::write(folder.path().join("token"), "f2c1a97be0d94c55").unwrap();
-    let program = Program::start(folder.path(), FLOWGRAPH, &["--token-file", "token"]);
-    browse(&program, "ask_token", folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", directory.path().join("full.npy")).unwrap();
+    std::fs::write(directory.path().join("token"), "f2c1a97be0d94c55").unwrap();
+    let program = Program::start(directory.path(), FLOWGRAPH, &["--token-file", "token"]);
+    browse(&program, "ask_token", directory.path());
 }
 
 #[test]
@@ -111,10 +111,10 @@ fn page_has_no_barriers_to_accessibility() {
     if !needs::browser() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
-    let program = Program::start(folder.path(), FLOWGRAPH, &["--recordings", "recordings"]);
-    browse(&program, "accessible", folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", directory.path().join("full.npy")).unwrap();
+    let program = Program::start(directory.path(), FLOWGRAPH, &["--recordings", "recordings"]);
+    browse(&program, "accessible", directory.path());
 }
 
 #[test]
@@ -122,10 +122,10 @@ fn page_of_a_large_flowgraph_updates_what_is_visible() {
     if !needs::browser() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
-    let program = Program::start(folder.path(), FLOWGRAPH, &[]);
-    browse(&program, "large", folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", directory.path().join("full.npy")).unwrap();
+    let program = Program::start(directory.path(), FLOWGRAPH, &[]);
+    browse(&program, "large", directory.path());
 }
 
 #[test]
@@ -133,9 +133,9 @@ fn page_changes_replicas_together_or_one_of_them() {
     if !needs::browser() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::start(folder.path(), REPLICAS, &[]);
-    browse(&program, "replicas", folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::start(directory.path(), REPLICAS, &[]);
+    browse(&program, "replicas", directory.path());
 }
 
 #[test]
@@ -143,9 +143,9 @@ fn swagger_fits_a_phone() {
     if !needs::browser() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), REPLICAS, &[]);
-    browse(&program, "swagger", folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), REPLICAS, &[]);
+    browse(&program, "swagger", directory.path());
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn page_has_a_form_for_every_kind() {
     if !needs::browser() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::start(folder.path(), REPLICAS, &["--hold"]);
-    browse(&program, "forms", folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::start(directory.path(), REPLICAS, &["--hold"]);
+    browse(&program, "forms", directory.path());
 }

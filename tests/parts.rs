@@ -19,8 +19,8 @@ fn fxgraph() -> Command {
     Command::new(env!("CARGO_BIN_EXE_fxgraph"))
 }
 
-fn run(arguments: &[&str], folder: &Path) -> Output {
-    fxgraph().args(arguments).current_dir(folder).output().unwrap()
+fn run(arguments: &[&str], directory: &Path) -> Output {
+    fxgraph().args(arguments).current_dir(directory).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -29,7 +29,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn parts_give_the_visibilities_of_one_process() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let flowgraph = flowgraph();
     let flowgraph = flowgraph.to_str().unwrap();
     let set = |out: &'static str| {
@@ -39,13 +39,13 @@ fn parts_give_the_visibilities_of_one_process() {
     };
     let mut arguments = vec!["run".to_owned(), flowgraph.to_owned()];
     arguments.extend(set("out=one"));
-    let one = fxgraph().args(&arguments).current_dir(folder.path()).output().unwrap();
+    let one = fxgraph().args(&arguments).current_dir(directory.path()).output().unwrap();
     assert!(one.status.success(), "{}", text(&one.stderr));
 
     let mut arguments = vec!["run".to_owned(), flowgraph.to_owned(), "--as-parts".to_owned()];
     arguments.extend(["-o".to_owned(), "parts".to_owned()]);
     arguments.extend(set("out=three"));
-    let three = fxgraph().args(&arguments).current_dir(folder.path()).output().unwrap();
+    let three = fxgraph().args(&arguments).current_dir(directory.path()).output().unwrap();
     let (said, results) = (text(&three.stderr), text(&three.stdout));
     assert!(three.status.success(), "{said}\n{results}");
     for part in ["f_host[0]", "f_host[1]", "x_host"] {
@@ -55,12 +55,12 @@ fn parts_give_the_visibilities_of_one_process() {
     let started = |part: &str| said.find(&format!("{part}: runs at")).unwrap();
     assert!(started("x_host") < started("f_host[0]"), "receivers start first\n{said}");
     for file in ["f_host_0.yaml", "f_host_1.yaml", "x_host_0.yaml"] {
-        let validated = run(&["validate", &format!("parts/{file}")], folder.path());
+        let validated = run(&["validate", &format!("parts/{file}")], directory.path());
         assert!(validated.status.success(), "{}", text(&validated.stdout));
     }
 
-    let one = dumps(&folder.path().join("one"), "visibilities");
-    let three = dumps(&folder.path().join("three"), "visibilities");
+    let one = dumps(&directory.path().join("one"), "visibilities");
+    let three = dumps(&directory.path().join("three"), "visibilities");
     assert_eq!(one.len(), 20);
     // A dump is whole if its counts are those of the run in one process, in which nothing is missing.
     let (full, _) = &one[one.keys().next().unwrap()];
@@ -79,15 +79,15 @@ fn parts_give_the_visibilities_of_one_process() {
 
 #[test]
 fn array_of_two_x_engines_gives_the_same_visibilities_in_one_process_and_in_parts() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (out, extra) in [("out=one", &[][..]), ("out=parts", &["--as-parts", "-o", "run"])] {
         let set = ["--set", "dumps=12", "--set", "adc_sample_rate_hz=428000", "--set", out];
-        let done = run(&[&["run", "example:20_array"][..], &set, extra].concat(), folder.path());
+        let done = run(&[&["run", "example:20_array"][..], &set, extra].concat(), directory.path());
         assert!(done.status.success(), "{}", text(&done.stderr));
     }
     for engine in ["0", "1"] {
-        let one = dumps(&folder.path().join("one").join(engine), "visibilities");
-        let parts = dumps(&folder.path().join("parts").join(engine), "visibilities");
+        let one = dumps(&directory.path().join("one").join(engine), "visibilities");
+        let parts = dumps(&directory.path().join("parts").join(engine), "visibilities");
         assert_eq!(one.len(), 12);
         let (full, _) = &one[one.keys().next().unwrap()];
         assert!(one.values().all(|(validity, _)| validity == full));
@@ -102,19 +102,19 @@ fn array_of_two_x_engines_gives_the_same_visibilities_in_one_process_and_in_part
 /// stopped.
 #[test]
 fn array_of_processes_loses_nothing_while_each_of_them_is_stopped() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let set = ["--set", "dumps=40", "--set", "adc_sample_rate_hz=214000", "--set", "antennas=2"];
     let one = [&["run", "example:20_array"][..], &set, &["--set", "out=one"]].concat();
-    let done = run(&one, folder.path());
+    let done = run(&one, directory.path());
     assert!(done.status.success(), "{}", text(&done.stderr));
     let parts = ["--set", "out=parts", "--as-parts", "-o", "run"];
     let parts = [&["run", "example:20_array"][..], &set, &parts].concat();
     let mut parts_run = fxgraph();
-    parts_run.args(parts).current_dir(folder.path());
-    let said = stops::run(&mut parts_run, folder.path(), stops::children);
+    parts_run.args(parts).current_dir(directory.path());
+    let said = stops::run(&mut parts_run, directory.path(), stops::children);
     for engine in ["0", "1"] {
-        let one = dumps(&folder.path().join("one").join(engine), "visibilities");
-        let parts = dumps(&folder.path().join("parts").join(engine), "visibilities");
+        let one = dumps(&directory.path().join("one").join(engine), "visibilities");
+        let parts = dumps(&directory.path().join("parts").join(engine), "visibilities");
         assert_eq!(one.len(), 40);
         assert!(one == parts, "X-engine {engine}: {} dumps\n{said}", parts.len());
     }
@@ -122,15 +122,15 @@ fn array_of_processes_loses_nothing_while_each_of_them_is_stopped() {
 
 #[test]
 fn plan_shows_hosts_and_streams() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let flowgraph = flowgraph();
     let flowgraph = flowgraph.to_str().unwrap();
-    let shown = run(&["plan", flowgraph], folder.path());
+    let shown = run(&["plan", flowgraph], directory.path());
     assert!(shown.status.success(), "{}", text(&shown.stderr));
     let shown = text(&shown.stdout);
     assert!(shown.contains("239.214.0.3:7148"), "{shown}");
     assert!(shown.contains("f[3].postproc.output"), "{shown}");
-    let shown = run(&["plan", "--json", flowgraph], folder.path());
+    let shown = run(&["plan", "--json", flowgraph], directory.path());
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!(shown["hosts"][0]["name"], "f_host[0]");
     assert_eq!(shown["hosts"][2]["received"].as_array().unwrap().len(), 4);
@@ -141,11 +141,11 @@ fn plan_shows_hosts_and_streams() {
     assert!((payload..1.05 * payload).contains(&rate), "{rate} Gbit/s, {payload} of payload");
 
     let set = ["plan", flowgraph, "--set", "adc_sample_rate_hz=1712000000"];
-    let refused = run(&set, folder.path());
-    assert_eq!(refused.status.code(), Some(78));
-    let said = text(&refused.stderr);
+    let rejected = run(&set, directory.path());
+    assert_eq!(rejected.status.code(), Some(78));
+    let said = text(&rejected.stderr);
     assert!(said.contains("`x_host` does not fit, because it receives"), "{said}");
-    assert!(text(&refused.stdout).contains("x_host"), "the plan is shown all the same");
+    assert!(text(&rejected.stdout).contains("x_host"), "the plan is shown all the same");
 }
 
 /// A slow sender on one host and its reader on another; `FAIL` fails after half a second.
@@ -164,14 +164,14 @@ blocks:
 
 #[test]
 fn failed_part_is_named_with_its_error_and_ends_the_others() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     fs::write(
-        folder.path().join("pair.yaml"),
+        directory.path().join("pair.yaml"),
         PAIR.replace("FAIL", "fault: error, after_frames: 40"),
     )
     .unwrap();
     let began = Instant::now();
-    let ran = run(&["run", "pair.yaml", "--as-parts"], folder.path());
+    let ran = run(&["run", "pair.yaml", "--as-parts"], directory.path());
     assert_eq!(ran.status.code(), Some(1), "{}", text(&ran.stderr));
     let said = text(&ran.stderr);
     assert!(said.contains("error: part `b` failed (exit status: 1): `check` failed"), "{said}");
@@ -180,22 +180,24 @@ fn failed_part_is_named_with_its_error_and_ends_the_others() {
 }
 
 /// Starts the parts of `PAIR` with further arguments and returns the program, once both run, and the process identifiers of the parts.
-fn pair(folder: &Path) -> (std::process::Child, BufReader<std::process::ChildStderr>, Vec<String>) {
-    let (program, stderr, children, _) = pair_with(folder, &[]);
+fn pair(
+    directory: &Path,
+) -> (std::process::Child, BufReader<std::process::ChildStderr>, Vec<String>) {
+    let (program, stderr, children, _) = pair_with(directory, &[]);
     (program, stderr, children)
 }
 
 /// Parts that run: the program, its stderr, the process identifiers of the parts, and what it said.
 type Parts = (std::process::Child, BufReader<std::process::ChildStderr>, Vec<String>, String);
 
-fn pair_with(folder: &Path, arguments: &[&str]) -> Parts {
-    fs::write(folder.join("pair.yaml"), PAIR.replace("FAIL", "")).unwrap();
+fn pair_with(directory: &Path, arguments: &[&str]) -> Parts {
+    fs::write(directory.join("pair.yaml"), PAIR.replace("FAIL", "")).unwrap();
     // `nohup`, with which the tests may run, makes programs ignore SIGHUP.
     let mut program = Command::new("env")
         .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_fxgraph")])
         .args(["run", "pair.yaml", "--as-parts"])
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(directory)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -225,8 +227,8 @@ fn until(stderr: &mut impl BufRead, wanted: &str) -> String {
 
 #[test]
 fn hangup_applies_the_edited_file_to_all_parts_or_to_none() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut program, mut stderr, _, said) = pair_with(folder.path(), &["--state", "live.json"]);
+    let directory = tempfile::tempdir().unwrap();
+    let (mut program, mut stderr, _, said) = pair_with(directory.path(), &["--state", "live.json"]);
     let address = said.split("a: runs at http://").nth(1).unwrap().split(':').take(2);
     let address = address.collect::<Vec<_>>().join(":").parse().unwrap();
     let get = |path: &str| http::request(address, "GET", path, &[], b"").json();
@@ -234,7 +236,7 @@ fn hangup_applies_the_edited_file_to_all_parts_or_to_none() {
     while get("/api/v1/blocks/source")["newest_timestamp"].is_null() {
         std::thread::sleep(Duration::from_millis(20));
     }
-    let file = folder.path().join("pair.yaml");
+    let file = directory.path().join("pair.yaml");
     let edited = PAIR.replace("FAIL", "").replace("wgn(0.1)", "wgn(0.2)");
     fs::write(&file, &edited).unwrap();
     signal("-HUP", program.id());
@@ -259,7 +261,7 @@ fn hangup_applies_the_edited_file_to_all_parts_or_to_none() {
     let mut said = String::new();
     stderr.read_to_string(&mut said).unwrap();
     assert!(program.wait().unwrap().success(), "{said}");
-    let kept = |part: &str| fs::read_to_string(folder.path().join(format!("live.json.{part}")));
+    let kept = |part: &str| fs::read_to_string(directory.path().join(format!("live.json.{part}")));
     assert!(kept("a_0").or_else(|_| kept("a")).unwrap().contains("wgn(0.2)"));
 }
 
@@ -277,8 +279,8 @@ fn lives(process: &str) -> bool {
 
 #[test]
 fn interrupt_stops_senders_and_then_receivers() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut program, mut stderr, _) = pair(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let (mut program, mut stderr, _) = pair(directory.path());
     signal("-INT", program.id());
     let status = program.wait().unwrap();
     let mut said = String::new();
@@ -292,8 +294,8 @@ fn interrupt_stops_senders_and_then_receivers() {
 
 #[test]
 fn parts_end_when_their_parent_is_killed() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut program, _stderr, children) = pair(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let (mut program, _stderr, children) = pair(directory.path());
     signal("-KILL", program.id());
     program.wait().unwrap();
     let began = Instant::now();
@@ -305,25 +307,25 @@ fn parts_end_when_their_parent_is_killed() {
 
 #[test]
 fn flowgraph_without_hosts_is_rejected() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     fs::write(
-        folder.path().join("plain.yaml"),
+        directory.path().join("plain.yaml"),
         "flowgraph: plain\nblocks:\n  s: {kind: null_source, parameters: {dtype: i8, axes: [{name: sample, len: 64}], samples_per_frame: 64}}\n  o: {kind: null_sink, input: s}\n",
     )
     .unwrap();
-    let ran = run(&["run", "plain.yaml", "--as-parts"], folder.path());
+    let ran = run(&["run", "plain.yaml", "--as-parts"], directory.path());
     assert_eq!(ran.status.code(), Some(1));
     assert!(text(&ran.stderr).contains("`plain` has no `hosts`, so it has no parts"));
 }
 
 #[test]
 fn parts_without_loopback_are_an_error_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("pair.yaml"), PAIR.replace("FAIL", "")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("pair.yaml"), PAIR.replace("FAIL", "")).unwrap();
     // A network namespace of its own, whose loopback interface is down.
     let alone = |arguments: &[&str]| {
         let mut command = Command::new("unshare");
-        command.args(["--map-root-user", "--net"]).args(arguments).current_dir(folder.path());
+        command.args(["--map-root-user", "--net"]).args(arguments).current_dir(directory.path());
         command.output()
     };
     if !alone(&["true"]).is_ok_and(|made| made.status.success()) {

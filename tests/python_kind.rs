@@ -144,11 +144,11 @@ fn wait_for_frames(control: &Control, count: u64) {
     }
 }
 
-/// Runs `text` in `folder`; after `change` the flowgraph is stopped.
-fn run(folder: &Path, text: &str, change: impl FnOnce(&Control)) -> Ran {
-    let loaded = load_in(folder, Path::new("test.yaml"), text, &[], &registry());
+/// Runs `text` in `directory`; after `change` the flowgraph is stopped.
+fn run(directory: &Path, text: &str, change: impl FnOnce(&Control)) -> Ran {
+    let loaded = load_in(directory, Path::new("test.yaml"), text, &[], &registry());
     let mut plan: Plan = loaded.result.unwrap_or_else(|problems| panic!("{problems:?}"));
-    folder.clone_into(&mut plan.output_folder);
+    directory.clone_into(&mut plan.output_directory);
     let is_free = Arc::new(AtomicBool::new(false));
     let mut rows = Vec::new();
     let probes = ["source", "block"].map(|name| {
@@ -178,15 +178,15 @@ fn run(folder: &Path, text: &str, change: impl FnOnce(&Control)) -> Ran {
 }
 
 /// A directory with the program `text` as `block.py`, which is also the working directory of paths in flowgraphs.
-fn folder(text: &str) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("block.py"), text).unwrap();
-    folder
+fn directory(text: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("block.py"), text).unwrap();
+    directory
 }
 
 /// `text` with the absolute path of `block.py`.
-fn placed(text: &str, folder: &Path) -> String {
-    text.replace("file: block.py", &format!("file: '{}'", folder.join("block.py").display()))
+fn placed(text: &str, directory: &Path) -> String {
+    text.replace("file: block.py", &format!("file: '{}'", directory.join("block.py").display()))
 }
 
 #[test]
@@ -195,11 +195,11 @@ fn frames_pass_without_copies_and_processes_and_descriptors_are_gone_after_each_
         return;
     }
     let _one = alone();
-    let folder = folder(&gain(""));
-    let text = placed(&of_file(""), folder.path());
+    let directory = directory(&gain(""));
+    let text = placed(&of_file(""), directory.path());
     let mut before = None;
     for _ in 0..12 {
-        let ran = run(folder.path(), &text, |control| wait_for_frames(control, 20));
+        let ran = run(directory.path(), &text, |control| wait_for_frames(control, 20));
         assert_eq!(ran.report.failures, []);
         ran.has_gain(|_| 2.0);
         assert_eq!((ran.counter("frames_copied"), ran.counter("process_starts")), (0, 1));
@@ -216,10 +216,10 @@ fn live_value_holds_from_the_first_frame_at_its_timestamp() {
         return;
     }
     let _one = alone();
-    let folder = folder(&gain(""));
-    let text = placed(&of_file(""), folder.path());
+    let directory = directory(&gain(""));
+    let text = placed(&of_file(""), directory.path());
     let mut at = 0;
-    let ran = run(folder.path(), &text, |control| {
+    let ran = run(directory.path(), &text, |control| {
         wait_for_frames(control, 5);
         // Within a frame, some seconds ahead.
         at = (frames(control) + 2000) * LEN + LEN / 2;
@@ -234,8 +234,8 @@ fn live_value_holds_from_the_first_frame_at_its_timestamp() {
             ("{block: {values: {name: x}}}", "`name` of `B` cannot change while the block runs"),
             ("{block: {class: C}}", "`class` of `python` cannot change while the block runs"),
         ] {
-            let refused = control.retune(request, None, LIMIT).unwrap_err().to_string();
-            assert!(refused.contains(expected), "{refused}");
+            let rejected = control.retune(request, None, LIMIT).unwrap_err().to_string();
+            assert!(rejected.contains(expected), "{rejected}");
         }
         while frames(control) * LEN < at + 5 * LEN {
             wait_for_frames(control, 1);
@@ -252,18 +252,18 @@ fn swap_of_an_edited_file_drops_no_frame() {
         return;
     }
     let _one = alone();
-    let folder = folder(&gain(""));
-    let text = placed(&of_file(""), folder.path());
+    let directory = directory(&gain(""));
+    let text = placed(&of_file(""), directory.path());
     let mut boundary = 0;
-    let ran = run(folder.path(), &text, |control| {
+    let ran = run(directory.path(), &text, |control| {
         wait_for_frames(control, 5);
         assert_eq!(control.change("block", "{}").ok().unwrap().way, Way::Nothing);
-        let file = folder.path().join("block.py");
+        let file = directory.path().join("block.py");
         std::fs::write(&file, gain("").replace("live] = 2.0", "live] = 5.0")).unwrap();
-        let refused = control.retune("{block: {values: {gain: 3}}}", None, LIMIT).unwrap_err();
+        let rejected = control.retune("{block: {values: {gain: 3}}}", None, LIMIT).unwrap_err();
         assert!(
-            refused.to_string().contains("was edited after the start of the block"),
-            "{refused}"
+            rejected.to_string().contains("was edited after the start of the block"),
+            "{rejected}"
         );
         let change = control.change("block", "{}").ok().unwrap();
         assert_eq!(change.way, Way::Seamless);
@@ -274,8 +274,8 @@ fn swap_of_an_edited_file_drops_no_frame() {
         wait_for_frames(control, 10);
         // A file with an error does not touch the block that runs.
         std::fs::write(&file, "def work(:").unwrap();
-        let refused = control.change("block", "{}").err().unwrap();
-        assert!(refused.problems[0].message.contains("SyntaxError"), "{:?}", refused.problems);
+        let rejected = control.change("block", "{}").err().unwrap();
+        assert!(rejected.problems[0].message.contains("SyntaxError"), "{:?}", rejected.problems);
     });
     assert_eq!(ran.report.failures, []);
     let edited = ran.inputs.iter().zip(&ran.outputs).position(|(a, b)| b.2[1] == a.2[1] * 5.0);
@@ -290,9 +290,9 @@ fn shadow_in_python_agrees_with_a_rust_block_and_finds_a_difference() {
         return;
     }
     let _one = alone();
-    let folder = folder(&gain(""));
+    let directory = directory(&gain(""));
     let text = flowgraph("kind: convert, parameters: {dtype: f32, scale: 0.5}");
-    let file = folder.path().join("block.py");
+    let file = directory.path().join("block.py");
     let shadow = |gain: f64| {
         format!(
             "{{kind: python, parameters: {{file: '{}', class: B, python: '{}', values: {{gain: {gain}}}}}}}",
@@ -300,12 +300,12 @@ fn shadow_in_python_agrees_with_a_rust_block_and_finds_a_difference() {
             python::python().display()
         )
     };
-    let ran = run(folder.path(), &text, |control| {
+    let ran = run(directory.path(), &text, |control| {
         wait_for_frames(control, 5);
         for (gain, is_different) in [(0.5, false), (0.25, true)] {
             let change = match control.change("block", &shadow(gain)) {
                 Ok(change) => change,
-                Err(refused) => panic!("{:?}", refused.problems),
+                Err(rejected) => panic!("{:?}", rejected.problems),
             };
             control.shadow(&change, false).unwrap();
             let began = Instant::now();
@@ -343,8 +343,8 @@ fn fault_stops_the_flowgraph_with_the_traceback() {
     }
     let _one = alone();
     let lines = "if frame.timestamp == 5 * 1024:\n    raise ValueError(f'frame {frame.sequence}')";
-    let folder = folder(&gain(lines));
-    let ran = run(folder.path(), &placed(&of_file(""), folder.path()), |control| {
+    let directory = directory(&gain(lines));
+    let ran = run(directory.path(), &placed(&of_file(""), directory.path()), |control| {
         assert!(control.wait_timeout(LIMIT));
     });
     assert_eq!(ran.outputs.len(), 5);
@@ -368,10 +368,10 @@ fn skip_and_restart_continue_after_exceptions_kills_and_hangs() {
     for (policy, kind) in [("skip", EventKind::Skipped), ("restart", EventKind::Restarted)] {
         for (fault, starts, text) in faults {
             let lines = format!("if frame.timestamp == 5 * 1024:\n    {fault}");
-            let folder = folder(&gain(&lines));
-            let flowgraph = placed(&of_file(&format!("on_fault: {policy}")), folder.path());
+            let directory = directory(&gain(&lines));
+            let flowgraph = placed(&of_file(&format!("on_fault: {policy}")), directory.path());
             let flowgraph = flowgraph.replace("class: B,", "class: B, timeout_seconds: 1,");
-            let ran = run(folder.path(), &flowgraph, |control| wait_for_frames(control, 20));
+            let ran = run(directory.path(), &flowgraph, |control| wait_for_frames(control, 20));
             assert_eq!(ran.report.failures, [], "{policy} {fault}");
             let starts = if policy == "restart" { 2 } else { starts };
             assert_eq!(ran.counter("process_starts"), starts, "{policy} {fault}");
@@ -397,8 +397,8 @@ fn warnings_are_events_and_lines_are_bounded() {
     let _one = alone();
     let lines = "if frame.sequence == 0:\n    import logging\n    logging.warning('the gain is %g', self.gain)\n    \
                  print('x\\n' * 2000)";
-    let folder = folder(&gain(lines));
-    let ran = run(folder.path(), &placed(&of_file(""), folder.path()), |control| {
+    let directory = directory(&gain(lines));
+    let ran = run(directory.path(), &placed(&of_file(""), directory.path()), |control| {
         wait_for_frames(control, 20);
     });
     let warnings: Vec<_> =
@@ -435,9 +435,9 @@ fn processes_end_when_the_program_is_killed() {
     let _one = alone();
     // In NumPy, asleep with a process of its own, and idle between frames.
     for lines in ["while True: np.sort(np.ones(1000))", "os.fork(); time.sleep(600)", ""] {
-        let folder = folder(&gain(lines));
+        let directory = directory(&gain(lines));
         let text = of_file("").replace("class: B,", "class: B, timeout_seconds: 600,");
-        let mut program = Program::running(folder.path(), &text, &["--quiet"]);
+        let mut program = Program::running(directory.path(), &text, &["--quiet"]);
         std::thread::sleep(Duration::from_millis(500));
         let of_program = children(program.child.id());
         assert_eq!(of_program.len(), 1);
@@ -459,17 +459,17 @@ fn clients_run_no_code_that_the_flowgraph_does_not_name() {
         return;
     }
     let _one = alone();
-    let folder = folder(&gain(""));
+    let directory = directory(&gain(""));
     let trap = "import pathlib; pathlib.Path('trapped').touch()\n";
-    std::fs::write(folder.path().join("other.py"), format!("{trap}{}", gain(""))).unwrap();
+    std::fs::write(directory.path().join("other.py"), format!("{trap}{}", gain(""))).unwrap();
     let text = of_file("");
-    let program = Program::running(folder.path(), &text, &["--quiet", "--files", "."]);
+    let program = Program::running(directory.path(), &text, &["--quiet", "--files", "."]);
     let send = |method: &str, path: &str, body: &Value| {
         let headers = [("Content-Type", "application/json")];
         request(program.address, method, path, &headers, body.to_string().as_bytes())
     };
     let code = format!("{trap}{}", gain(""));
-    let file = folder.path().join("other.py");
+    let file = directory.path().join("other.py");
     let named = [
         json!({"file": "other.py"}),
         json!({"file": "./block.py"}),
@@ -497,9 +497,9 @@ fn clients_run_no_code_that_the_flowgraph_does_not_name() {
     sink["parameters"] = json!({"class": "B", "file": "other.py"});
     let answer = send("PATCH", "/api/v1/blocks/sink", &sink);
     assert!(answer.body.contains("E0403"), "{answer:?}");
-    assert!(!folder.path().join("trapped").exists());
+    assert!(!directory.path().join("trapped").exists());
     // The file of the author may be edited and swapped.
-    std::fs::write(folder.path().join("block.py"), gain("pass")).unwrap();
+    std::fs::write(directory.path().join("block.py"), gain("pass")).unwrap();
     let answer = send("PATCH", "/api/v1/blocks/block?may_hold_up=true", &json!({}));
     assert_eq!(answer.status, 200, "{answer:?}");
     program.signal("-INT");
@@ -512,12 +512,12 @@ fn validate_reports_errors_of_the_file_at_the_key() {
         return;
     }
     let _one = alone();
-    let folder = folder("import numpy as np\ndef work(:\n    pass\n");
-    std::fs::write(folder.path().join("test.yaml"), of_file("")).unwrap();
+    let directory = directory("import numpy as np\ndef work(:\n    pass\n");
+    std::fs::write(directory.path().join("test.yaml"), of_file("")).unwrap();
     let validate = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
         let output =
-            command.args(["validate", "test.yaml"]).current_dir(folder.path()).output().unwrap();
+            command.args(["validate", "test.yaml"]).current_dir(directory.path()).output().unwrap();
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
     };
     let (is_valid, said) = validate();
@@ -527,7 +527,7 @@ fn validate_reports_errors_of_the_file_at_the_key() {
         "{said}"
     );
     assert!(said.contains("correct line 2: `def work(:`"), "{said}");
-    std::fs::write(folder.path().join("block.py"), gain("")).unwrap();
+    std::fs::write(directory.path().join("block.py"), gain("")).unwrap();
     let (is_valid, said) = validate();
     assert!(is_valid, "{said}");
 }

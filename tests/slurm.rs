@@ -43,22 +43,22 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// A virtual cluster, which ends with the test.
 struct Cluster {
-    folder: PathBuf,
+    directory: PathBuf,
     name: String,
     process: Child,
 }
 
 impl Cluster {
     /// `hosts` are `NAME:FEATURE`.
-    fn start(folder: &Path, hosts: &[&str]) -> Self {
+    fn start(directory: &Path, hosts: &[&str]) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/slurm/cluster.sh");
-        fs::create_dir(folder).unwrap();
+        fs::create_dir(directory).unwrap();
         let name = format!("fx{}", std::process::id());
-        let log = fs::File::create(folder.join("cluster.log")).unwrap();
+        let log = fs::File::create(directory.join("cluster.log")).unwrap();
         let process = Command::new("unshare")
             .args(["-m", "--propagation", "private", "bash"])
             .arg(script)
-            .arg(folder)
+            .arg(directory)
             .arg(&name)
             .args(hosts)
             .stdin(Stdio::null())
@@ -66,18 +66,18 @@ impl Cluster {
             .stderr(log)
             .spawn()
             .unwrap();
-        let mut cluster = Self { folder: folder.to_owned(), name, process };
+        let mut cluster = Self { directory: directory.to_owned(), name, process };
         wait("the cluster is not ready", || {
-            let log = fs::read_to_string(cluster.folder.join("cluster.log")).unwrap();
+            let log = fs::read_to_string(cluster.directory.join("cluster.log")).unwrap();
             assert!(cluster.process.try_wait().unwrap().is_none(), "{log}");
-            cluster.folder.join("ready").exists()
+            cluster.directory.join("ready").exists()
         });
         cluster
     }
 
     /// A program on `host`: `ctl` is the controller, `sw` the switch.
     fn on(&self, host: &str, program: impl AsRef<OsStr>) -> Command {
-        let shell = fs::read_to_string(self.folder.join("shell.pid")).unwrap();
+        let shell = fs::read_to_string(self.directory.join("shell.pid")).unwrap();
         let mut command = Command::new("nsenter");
         command.args(["-t", shell.trim(), "-m", "nsenter"]);
         command.arg(format!("--net=/run/netns/{}-{host}", self.name)).arg(program);
@@ -119,7 +119,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let _ = fs::write(self.folder.join("stop"), "");
+        let _ = fs::write(self.directory.join("stop"), "");
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(20) {
             if let Ok(Some(_)) = self.process.try_wait() {
@@ -152,10 +152,10 @@ impl Drop for Load {
     }
 }
 
-fn fxgraph(arguments: &[&str], folder: &Path) -> Output {
+fn fxgraph(arguments: &[&str], directory: &Path) -> Output {
     let output = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(directory)
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -199,40 +199,40 @@ fn process_of(deployed: &Path, file: &str) -> Option<u32> {
     })
 }
 
-/// Deploys `flowgraph` to the directory `name` of `folder`.
-fn deploy(folder: &Path, flowgraph: &str, name: &str, settings: &[String]) {
+/// Deploys `flowgraph` to the directory `name` of `directory`.
+fn deploy(directory: &Path, flowgraph: &str, name: &str, settings: &[String]) {
     let mut arguments = vec!["deploy", flowgraph, "--engine", "slurm", "-o", name];
     arguments.extend(settings.iter().map(String::as_str));
-    fxgraph(&arguments, folder);
+    fxgraph(&arguments, directory);
 }
 
 /// A deployed array that runs.
 struct Array<'a> {
     cluster: &'a Cluster,
-    folder: PathBuf,
+    directory: PathBuf,
     script: Child,
 }
 
 impl<'a> Array<'a> {
-    /// Deploys the example to the directory `name` of `folder`, and starts it. Its visibilities go to `NAME-out`.
-    fn start(cluster: &'a Cluster, folder: &Path, name: &str, dumps: usize) -> Self {
-        let settings = settings(&folder.join(format!("{name}-out")), dumps, PER_DUMP);
-        deploy(folder, EXAMPLE, name, &settings);
-        Self::run(cluster, folder.join(name))
+    /// Deploys the example to the directory `name` of `directory`, and starts it. Its visibilities go to `NAME-out`.
+    fn start(cluster: &'a Cluster, directory: &Path, name: &str, dumps: usize) -> Self {
+        let settings = settings(&directory.join(format!("{name}-out")), dumps, PER_DUMP);
+        deploy(directory, EXAMPLE, name, &settings);
+        Self::run(cluster, directory.join(name))
     }
 
-    /// Starts the array that was deployed to `folder`.
-    fn run(cluster: &'a Cluster, folder: PathBuf) -> Self {
-        let log = fs::File::create(folder.join("start.log")).unwrap();
-        let mut script = cluster.on("ctl", folder.join("array.sh"));
+    /// Starts the array that was deployed to `directory`.
+    fn run(cluster: &'a Cluster, directory: PathBuf) -> Self {
+        let log = fs::File::create(directory.join("start.log")).unwrap();
+        let mut script = cluster.on("ctl", directory.join("array.sh"));
         script.arg("start").stdout(log.try_clone().unwrap()).stderr(log);
         let script = script.spawn().unwrap();
-        Self { cluster, folder, script }
+        Self { cluster, directory, script }
     }
 
     /// What `array.sh start` has said.
     fn log(&self) -> String {
-        fs::read_to_string(self.folder.join("start.log")).unwrap()
+        fs::read_to_string(self.directory.join("start.log")).unwrap()
     }
 
     fn wait_for(&self, lines: &[&str]) {
@@ -245,14 +245,14 @@ impl<'a> Array<'a> {
 
     /// Host of the part in `file`.
     fn host(&self, file: &str) -> String {
-        let host = fs::read_to_string(self.folder.join(format!("run/{file}.host"))).unwrap();
+        let host = fs::read_to_string(self.directory.join(format!("run/{file}.host"))).unwrap();
         host.trim().to_owned()
     }
 
     /// Waits until the X-engines have ended, and stops the array. Returns what it said.
     fn end(mut self) -> String {
         self.wait_for(&["x_host[0]: has ended", "x_host[1]: has ended"]);
-        let stopped = self.cluster.on("ctl", self.folder.join("array.sh")).arg("stop").status();
+        let stopped = self.cluster.on("ctl", self.directory.join("array.sh")).arg("stop").status();
         assert!(stopped.unwrap().success());
         wait("`array.sh start` does not end", || self.script.try_wait().unwrap().is_some());
         let jobs = self.cluster.on("ctl", "squeue").arg("-h").output().unwrap();
@@ -274,10 +274,10 @@ fn settings(out: &Path, dumps: usize, heaps_per_dump: usize) -> Vec<String> {
     values.into_iter().flat_map(|value| ["--set".to_owned(), value]).collect()
 }
 
-/// Runs the example in one process. Its visibilities go to the directory `name` of `folder`.
-fn one_process(folder: &Path, name: &str, dumps: usize, heaps_per_dump: usize) -> Child {
+/// Runs the example in one process. Its visibilities go to the directory `name` of `directory`.
+fn one_process(directory: &Path, name: &str, dumps: usize, heaps_per_dump: usize) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
-    command.args(["run", EXAMPLE]).args(settings(&folder.join(name), dumps, heaps_per_dump));
+    command.args(["run", EXAMPLE]).args(settings(&directory.join(name), dumps, heaps_per_dump));
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
@@ -289,12 +289,12 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_the_he
         return;
     }
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path().canonicalize().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().canonicalize().unwrap();
     // The samples of the run with faults, with a dump for each heap: what its dumps must add up to.
     let dumps_with_faults = 180;
-    let mut heaps = one_process(&folder, "heaps", dumps_with_faults * PER_DUMP, 1);
-    assert!(one_process(&folder, "one", 20, PER_DUMP).wait().unwrap().success());
+    let mut heaps = one_process(&directory, "heaps", dumps_with_faults * PER_DUMP, 1);
+    assert!(one_process(&directory, "one", 20, PER_DUMP).wait().unwrap().success());
 
     let hosts = [
         "d0:digitiser",
@@ -305,11 +305,11 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_the_he
         "x1:x_engine",
         "x2:x_engine",
     ];
-    let cluster = Cluster::start(&folder.join("cluster"), &hosts);
-    let said = Array::start(&cluster, &folder, "array", 20).end();
+    let cluster = Cluster::start(&directory.join("cluster"), &hosts);
+    let said = Array::start(&cluster, &directory, "array", 20).end();
     for engine in ["0", "1"] {
-        let one = dumps(&folder.join("one").join(engine), "visibilities");
-        let slurm = dumps(&folder.join("array-out").join(engine), "visibilities");
+        let one = dumps(&directory.join("one").join(engine), "visibilities");
+        let slurm = dumps(&directory.join("array-out").join(engine), "visibilities");
         assert_eq!(one.len(), 20);
         let (full, _) = &one[one.keys().next().unwrap()];
         let mut whole = 0;
@@ -323,19 +323,20 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_the_he
         assert!(whole >= 8, "{whole} of {all} dumps of X-engine {engine} are whole\n{said}");
     }
     assert!(heaps.wait().unwrap().success());
-    let heaps = ["0", "1"].map(|engine| dumps(&folder.join("heaps").join(engine), "visibilities"));
+    let heaps =
+        ["0", "1"].map(|engine| dumps(&directory.join("heaps").join(engine), "visibilities"));
 
     let load = Load::start();
-    let array = Array::start(&cluster, &folder, "faults", dumps_with_faults);
+    let array = Array::start(&cluster, &directory, "faults", dumps_with_faults);
     array.wait_for(&["x_host[1]: starts on"]);
     let lossy = array.host("x_host_1");
     cluster.drop_packets(&lossy);
     array.wait_for(&["d_host: runs"]);
     let pause = || std::thread::sleep(Duration::from_secs(3));
     pause();
-    kill_part(&array.folder, "f_host_1");
+    kill_part(&array.directory, "f_host_1");
     pause();
-    kill_part(&array.folder, "x_host_0");
+    kill_part(&array.directory, "x_host_0");
     pause();
     cluster.cut_off(&array.host("f_host_0"));
     let said = array.end();
@@ -346,8 +347,8 @@ fn array_under_slurm_gives_the_visibilities_of_one_process_and_lacks_only_the_he
     }
 
     let missing = |engine: usize, names: &[&str]| -> Vec<BTreeSet<u64>> {
-        let folder = folder.join("faults-out").join(engine.to_string());
-        let dumps: BTreeMap<_, _> = names.iter().flat_map(|name| dumps(&folder, name)).collect();
+        let directory = directory.join("faults-out").join(engine.to_string());
+        let dumps: BTreeMap<_, _> = names.iter().flat_map(|name| dumps(&directory, name)).collect();
         let mut missing = heaps::missing(&dumps, &heaps[engine], 4, PER_DUMP);
         // Heaps of dumps that were not written are missing too.
         let dump = PER_DUMP as u64 * HEAP;
@@ -424,12 +425,12 @@ fn versions(
 /// A cluster with an array whose F-engines have gain 0.5 (`old`), and further deployments of it: `new` with gain 0.25,
 /// `deaf` with a second F-engine that listens to groups that nobody sends to, and `files` with other files.
 struct Site {
-    folder: PathBuf,
+    directory: PathBuf,
     cluster: Cluster,
 }
 
 impl Site {
-    fn start(folder: &Path) -> Self {
+    fn start(directory: &Path) -> Self {
         // The example without spares, and with noise that does not depend on the length of the run.
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowgraphs");
         let mut array = fs::read_to_string(root.join("20_array.yaml")).unwrap();
@@ -446,52 +447,54 @@ impl Site {
         assert!(unpaced.contains(gain));
         let mixed = unpaced.replace(gain, "gain: \"${0.25 if index < 2 else 0.5}\"");
         let back = unpaced.replace(gain, "gain: \"${0.25 if index >= 2 else 0.5}\"");
-        fs::create_dir(folder.join("include")).unwrap();
-        fs::copy(root.join("include/f_engine.yaml"), folder.join("include/f_engine.yaml")).unwrap();
+        fs::create_dir(directory.join("include")).unwrap();
+        fs::copy(root.join("include/f_engine.yaml"), directory.join("include/f_engine.yaml"))
+            .unwrap();
         for (name, text) in
             [("paced", paced), ("unpaced", unpaced), ("mixed", mixed), ("back", back)]
         {
-            fs::write(folder.join(format!("{name}.yaml")), text).unwrap();
+            fs::write(directory.join(format!("{name}.yaml")), text).unwrap();
         }
         let deployments =
             [("old", 0.5, "out"), ("new", 0.25, "out"), ("deaf", 0.25, "out"), ("files", 0.5, "x")];
         for (name, gain, out) in deployments {
-            deploy(folder, "paced.yaml", name, &Self::settings(folder, gain, out, 100_000));
+            deploy(directory, "paced.yaml", name, &Self::settings(directory, gain, out, 100_000));
         }
-        let part = folder.join("deaf/parts/f_host_1.yaml");
+        let part = directory.join("deaf/parts/f_host_1.yaml");
         let text = fs::read_to_string(&part).unwrap();
         assert!(text.contains("source: 239.102.0.4:7148"), "{text}");
         fs::write(part, text.replace("source: 239.102.0.", "source: 239.102.9.")).unwrap();
         let hosts = ["d0:digitiser", "f0:f_engine", "f1:f_engine", "x0:x_engine", "x1:x_engine"];
-        let cluster = Cluster::start(&folder.join("cluster"), &hosts);
-        Self { folder: folder.to_owned(), cluster }
+        let cluster = Cluster::start(&directory.join("cluster"), &hosts);
+        Self { directory: directory.to_owned(), cluster }
     }
 
-    fn settings(folder: &Path, gain: f64, out: &str, dumps: usize) -> Vec<String> {
+    fn settings(directory: &Path, gain: f64, out: &str, dumps: usize) -> Vec<String> {
         let gain = ["--set".to_owned(), format!("gain={gain}")];
-        [settings(&folder.join(out), dumps, 1), gain.to_vec()].concat()
+        [settings(&directory.join(out), dumps, 1), gain.to_vec()].concat()
     }
 
     /// `array.sh update` from the deployment `from` to `to`.
     fn update(&self, from: &str, to: &str, options: &[&str]) -> Command {
-        let mut script = self.cluster.on("ctl", self.folder.join(from).join("array.sh"));
-        script.arg("update").arg(self.folder.join(to)).args(options);
+        let mut script = self.cluster.on("ctl", self.directory.join(from).join("array.sh"));
+        script.arg("update").arg(self.directory.join(to)).args(options);
         script
     }
 
     /// Runs `array.sh` of a deployment. Returns whether it succeeded, and its messages.
     fn script(&self, name: &str, arguments: &[&str]) -> (bool, String) {
-        let mut script = self.cluster.on("ctl", self.folder.join(name).join("array.sh"));
+        let mut script = self.cluster.on("ctl", self.directory.join(name).join("array.sh"));
         finished(script.args(arguments))
     }
 
     /// An update to `to` that goes on as the supervisor of the array.
     fn updated(&self, from: &str, to: &str) -> Array<'_> {
-        let folder = self.folder.join(to);
-        let log = fs::File::create(folder.join("start.log")).unwrap();
+        let directory = self.directory.join(to);
+        let log = fs::File::create(directory.join("start.log")).unwrap();
         let mut script = self.update(from, to, &["--new-values"]);
         script.stdout(log.try_clone().unwrap()).stderr(log);
-        let mut array = Array { cluster: &self.cluster, folder, script: script.spawn().unwrap() };
+        let mut array =
+            Array { cluster: &self.cluster, directory, script: script.spawn().unwrap() };
         wait("the array is not updated", || {
             assert!(array.script.try_wait().unwrap().is_none(), "{}", array.log());
             array.log().contains("updated 2 parts; the array runs from")
@@ -518,18 +521,18 @@ impl Site {
             let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
             let out = format!("{name}-out");
             command.args(["run", &format!("{flowgraph}.yaml")]);
-            command.args(Self::settings(&self.folder, gain, &out, dumps_to_make));
-            command.current_dir(&self.folder).stdout(Stdio::null()).stderr(Stdio::null());
+            command.args(Self::settings(&self.directory, gain, &out, dumps_to_make));
+            command.current_dir(&self.directory).stdout(Stdio::null()).stderr(Stdio::null());
             command.spawn().unwrap()
         });
         for mut run in runs {
             assert!(run.wait().unwrap().success());
         }
-        let folder = self.folder.clone();
+        let directory = self.directory.clone();
         move |engine| {
             versions.map(|(name, ..)| {
-                let folder = folder.join(format!("{name}-out")).join(engine.to_string());
-                (name, dumps(&folder, "visibilities"))
+                let directory = directory.join(format!("{name}-out")).join(engine.to_string());
+                (name, dumps(&directory, "visibilities"))
             })
         }
     }
@@ -544,7 +547,7 @@ fn finished(command: &mut Command) -> (bool, String) {
 
 /// Updates that are rejected before anything starts.
 fn reject_updates(site: &Site) {
-    let process = || process_of(&site.folder.join("old"), "f_host_0").unwrap();
+    let process = || process_of(&site.directory.join("old"), "f_host_0").unwrap();
     let before = process();
     let (is_done, said) = finished(&mut site.update("old", "files", &[]));
     assert!(!is_done && said.contains("nothing was changed"), "{said}");
@@ -584,11 +587,11 @@ fn update_under_slurm_has_every_dump_and_is_taken_back_if_a_part_fails() {
         return;
     }
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let site = Site::start(&folder.path().canonicalize().unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let site = Site::start(&directory.path().canonicalize().unwrap());
     let (is_done, said) = finished(&mut site.update("old", "new", &[]));
     assert!(!is_done && said.contains("old/array.sh start must run"), "{said}");
-    let mut old = Array::run(&site.cluster, site.folder.join("old"));
+    let mut old = Array::run(&site.cluster, site.directory.join("old"));
     old.wait_for(&["d_host: runs"]);
     pause();
     reject_updates(&site);
@@ -596,7 +599,7 @@ fn update_under_slurm_has_every_dump_and_is_taken_back_if_a_part_fails() {
 
     let mut new = site.updated("old", "new");
     let mut fleet = site.cluster.on("ctl", env!("CARGO_BIN_EXE_fxgraph"));
-    let (_, fleet) = finished(fleet.arg("fleet").arg(&new.folder));
+    let (_, fleet) = finished(fleet.arg("fleet").arg(&new.directory));
     // The configuration of all parts includes the gain; only F-engines were updated.
     let is_changed = |line: &&str| line.starts_with("f_host") && line.contains("(changed)");
     assert_eq!(fleet.lines().find(is_changed), None, "{fleet}");
@@ -604,19 +607,19 @@ fn update_under_slurm_has_every_dump_and_is_taken_back_if_a_part_fails() {
     assert!(!is_done && said.contains("the parts run from"), "{said}");
     pause();
     // The new directory has the supervision.
-    let out = site.folder.join("out");
+    let out = site.directory.join("out");
     let killed = [0, 1].map(|engine: usize| {
         // The newest dump on disk; the data of further ones have arrived.
         *dumps(&out.join(engine.to_string()), "visibilities").keys().last().unwrap()
     });
-    kill_part(&new.folder, "f_host_1");
+    kill_part(&new.directory, "f_host_1");
     let all_run = || site.script("new", &["status"]).1.matches(" running").count() == 5;
     wait("the part is not started again", || {
-        process_of(&new.folder, "f_host_1").is_some() && all_run()
+        process_of(&new.directory, "f_host_1").is_some() && all_run()
     });
     pause();
     for file in ["f_host_0", "f_host_1"] {
-        assert_eq!(process_of(&old.folder, file), None, "{}", old.log());
+        assert_eq!(process_of(&old.directory, file), None, "{}", old.log());
     }
     let first_log = old.log();
 

@@ -25,8 +25,8 @@ blocks:
     )
 }
 
-fn start(folder: &Path, gain: &str) -> Program {
-    Program::running(folder, &flowgraph(gain), &["--state", "live.json"])
+fn start(directory: &Path, gain: &str) -> Program {
+    Program::running(directory, &flowgraph(gain), &["--state", "live.json"])
 }
 
 fn set(program: &Program, values: &Value, query: &str) -> Value {
@@ -80,8 +80,8 @@ fn stderr(output: &Output) -> String {
 
 #[test]
 fn live_values_survive_a_killed_process_and_the_file_wins_where_it_changed() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = start(folder.path(), "0.5");
+    let directory = tempfile::tempdir().unwrap();
+    let program = start(directory.path(), "0.5");
     set(&program, &json!({"f": {"gains": GAIN}}), "");
     set(&program, &json!({"f": {"dither_seed": 7}, "source": {"signals": "wgn(0.2)"}}), "");
     let at = 1_u64 << 50;
@@ -90,7 +90,7 @@ fn live_values_survive_a_killed_process_and_the_file_wins_where_it_changed() {
     let before = config_hash(&program);
     kill(program);
 
-    let mut program = start(folder.path(), "0.5");
+    let mut program = start(directory.path(), "0.5");
     assert_eq!(config_hash(&program), before, "the configuration is the same");
     let f = block(&program, "f");
     assert_eq!(f["parameters"]["gains"], GAIN);
@@ -105,8 +105,8 @@ fn live_values_survive_a_killed_process_and_the_file_wins_where_it_changed() {
     kill(program);
 
     // The file follows a scheduled value that takes effect.
-    let file = || std::fs::read_to_string(folder.path().join("live.json")).unwrap();
-    let program = start(folder.path(), "0.5");
+    let file = || std::fs::read_to_string(directory.path().join("live.json")).unwrap();
+    let program = start(directory.path(), "0.5");
     set(&program, &json!({"f": {"dither_seed": 9}}), &format!("?at={at}"));
     let newest = block(&program, "f")["newest_timestamp"].as_u64().unwrap_or_default();
     set(&program, &json!({"f": {"dither_seed": 8}}), &format!("?at={}", newest + 3_000_000));
@@ -120,7 +120,7 @@ fn live_values_survive_a_killed_process_and_the_file_wins_where_it_changed() {
     kill(program);
 
     // The file gives another gain now.
-    let program = start(folder.path(), "0.75");
+    let program = start(directory.path(), "0.75");
     let f = block(&program, "f");
     assert_eq!(
         (&f["parameters"]["gains"], &f["parameters"]["dither_seed"]),
@@ -128,20 +128,20 @@ fn live_values_survive_a_killed_process_and_the_file_wins_where_it_changed() {
     );
     let warned = events(&program, "warning");
     assert!(warned[0].contains("`gains` was not restored: the flowgraph file gives"), "{warned:?}");
-    let old = std::fs::read_to_string(folder.path().join("live.json.old")).unwrap();
+    let old = std::fs::read_to_string(directory.path().join("live.json.old")).unwrap();
     assert!(old.contains("0.30000000000000004"), "the dropped value is still there");
     kill(program);
 }
 
 #[test]
 fn state_file_that_is_damaged_foreign_or_in_use_is_an_error_and_stays() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let run = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
         command.args(["run", "flowgraph.yaml", "--state", "live.json", "--duration", "100ms"]);
-        command.current_dir(folder.path()).output().unwrap()
+        command.current_dir(directory.path()).output().unwrap()
     };
-    std::fs::write(folder.path().join("flowgraph.yaml"), flowgraph("1.0")).unwrap();
+    std::fs::write(directory.path().join("flowgraph.yaml"), flowgraph("1.0")).unwrap();
     for (text, why) in [
         ("{\"fxgraph_state\":1,\"flowgr", "its end is missing"),
         ("gains: 3\n", "it is not JSON"),
@@ -150,15 +150,15 @@ fn state_file_that_is_damaged_foreign_or_in_use_is_an_error_and_stays() {
             "belongs to the flowgraph `other`",
         ),
     ] {
-        std::fs::write(folder.path().join("live.json"), text).unwrap();
+        std::fs::write(directory.path().join("live.json"), text).unwrap();
         let output = run();
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
         assert!(stderr(&output).contains(why), "{}", stderr(&output));
         assert!(stderr(&output).contains("mv "), "{}", stderr(&output));
-        assert_eq!(std::fs::read_to_string(folder.path().join("live.json")).unwrap(), text);
+        assert_eq!(std::fs::read_to_string(directory.path().join("live.json")).unwrap(), text);
     }
-    std::fs::remove_file(folder.path().join("live.json")).unwrap();
-    let program = start(folder.path(), "1.0");
+    std::fs::remove_file(directory.path().join("live.json")).unwrap();
+    let program = start(directory.path(), "1.0");
     let output = run();
     assert!(stderr(&output).contains("another process uses the state file"), "{}", stderr(&output));
     kill(program);
@@ -168,20 +168,20 @@ fn state_file_that_is_damaged_foreign_or_in_use_is_an_error_and_stays() {
 
 #[test]
 fn state_file_that_cannot_be_written_is_an_event_and_the_run_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().join("place");
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("place");
     std::fs::create_dir(&place).unwrap();
     let text = flowgraph("1.0");
-    let program = Program::running(folder.path(), &text, &["--state", "place/live.json"]);
+    let program = Program::running(directory.path(), &text, &["--state", "place/live.json"]);
     until_saved(&program);
     // As on a full disk, no new file can be made.
-    std::fs::rename(&place, folder.path().join("elsewhere")).unwrap();
+    std::fs::rename(&place, directory.path().join("elsewhere")).unwrap();
     set(&program, &json!({"f": {"gains": 2.0}}), "");
     until_metric(&program, "fxgraph_state_file_failures_total", |failures| failures >= 2.0);
     let told = events(&program, "not_saved");
     assert!(told.len() == 1 && told[0].contains("live.json` was not written"), "{told:?}");
     assert_eq!(program.get("/api/v1/health").json()["state"], "running");
-    std::fs::rename(folder.path().join("elsewhere"), &place).unwrap();
+    std::fs::rename(directory.path().join("elsewhere"), &place).unwrap();
     until_saved(&program);
     assert!(std::fs::read_to_string(place.join("live.json")).unwrap().contains("\"value\":2.0"));
     kill(program);
@@ -189,15 +189,15 @@ fn state_file_that_cannot_be_written_is_an_event_and_the_run_goes_on() {
 
 #[test]
 fn many_updates_are_few_writes_and_the_last_one_is_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = start(folder.path(), "1.0");
+    let directory = tempfile::tempdir().unwrap();
+    let program = start(directory.path(), "1.0");
     for gain in 1..=40 {
         set(&program, &json!({"f": {"gains": gain}}), "");
     }
     program.signal("-INT");
     let output = program.end();
     assert!(output.status.success(), "{}", stderr(&output));
-    let text = std::fs::read_to_string(folder.path().join("live.json")).unwrap();
+    let text = std::fs::read_to_string(directory.path().join("live.json")).unwrap();
     assert!(text.contains("\"value\":40"), "{text}");
 }
 
@@ -217,7 +217,7 @@ fn digitiser(ports: [u16; 2], begins_now: bool) -> std::process::Child {
 
 #[test]
 fn values_with_timestamps_return_if_the_stream_still_counts_alike_and_expire_otherwise() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let ports =
         [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port());
     let receiver = || {
@@ -231,7 +231,7 @@ fn values_with_timestamps_return_if_the_stream_still_counts_alike_and_expire_oth
         ];
         let mut arguments = vec!["run", "example:02_f_engine", "--state", "live.json"];
         set.iter().for_each(|set| arguments.extend(["--set", set]));
-        Program::serving(folder.path(), &arguments)
+        Program::serving(directory.path(), &arguments)
     };
     let newest = |program: &Program| loop {
         let newest = block(program, "f.pfb")["newest_timestamp"].as_u64();
@@ -278,14 +278,15 @@ fn values_with_timestamps_return_if_the_stream_still_counts_alike_and_expire_oth
     assert_eq!(program.get("/api/v1/flowgraph").json()["scheduled"], json!([]));
     until_saved(&program);
     kill(program);
-    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
     assert!(!read("live.json").contains("delays"), "{}", read("live.json"));
     assert!(read("live.json.old").contains("\"delays\""), "the expired values are still there");
     sender.kill().unwrap();
     sender.wait().unwrap();
 
     // A client sets the value of the file before the stream arrives.
-    std::fs::rename(folder.path().join("live.json.old"), folder.path().join("live.json")).unwrap();
+    std::fs::rename(directory.path().join("live.json.old"), directory.path().join("live.json"))
+        .unwrap();
     let program = receiver();
     set(&program, &json!({"f.pfb": {"delays": []}}), "");
     let mut sender = digitiser(ports, true);
@@ -301,8 +302,8 @@ fn values_with_timestamps_return_if_the_stream_still_counts_alike_and_expire_oth
 
 #[test]
 fn flowgraph_of_another_name_leaves_a_file_with_which_the_next_run_starts() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = start(folder.path(), "1.0");
+    let directory = tempfile::tempdir().unwrap();
+    let program = start(directory.path(), "1.0");
     let other = flowgraph("2.0").replace("flowgraph: kept", "flowgraph: other");
     let headers = [("Content-Type", "application/yaml")];
     let path = "/api/v1/flowgraph?restart=true";
@@ -313,7 +314,7 @@ fn flowgraph_of_another_name_leaves_a_file_with_which_the_next_run_starts() {
     }
     until_saved(&program);
     kill(program);
-    let program = start(folder.path(), "1.0");
+    let program = start(directory.path(), "1.0");
     assert_eq!(block(&program, "f")["parameters"]["gains"], 2.0);
     kill(program);
 }

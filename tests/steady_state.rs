@@ -237,8 +237,8 @@ fn steady_state_allocates_nothing() {
         unsafe { std::env::set_var("VIRTUAL_ENV", root) };
     }
     // Directory with the files for the examples of sources.
-    let folder = tempfile::tempdir().unwrap();
-    std::env::set_current_dir(folder.path()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::env::set_current_dir(directory.path()).unwrap();
     std::fs::write("samples.dat", vec![0; 1 << 20]).unwrap();
     std::fs::write("spectra.fil", include_bytes!("../fuzz/seeds/filterbank/spectra")).unwrap();
     let samples =

@@ -30,8 +30,8 @@ fn heaps_of_a_process(source: &str) -> Vec<Value> {
     let mut receiver = peer().arg("receive").arg(&address).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(receiver.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "ready");
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("send.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("send.yaml");
     let text = format!(
         "flowgraph: send\nblocks:\n  source: {{kind: null_source, parameters: {{pattern: counter, {source}}}}}\n  \
          send: {{kind: stream_sink, input: source, parameters: {{destination: \"{address}\", \

@@ -18,23 +18,23 @@ const PARTS: &str = "flowgraph='fake'\nprogram='true'\nversion='1'\nname=('a' 'b
 
 /// A deployed array and a Slurm of files.
 struct Site {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     /// Command and number of its call that fails.
     fails: String,
 }
 
 impl Site {
     fn new(fails: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for directory in ["slurm/calls", "slurm/jobs", "slurm/steps", "bin"] {
-            fs::create_dir_all(folder.path().join(directory)).unwrap();
+        for name in ["slurm/calls", "slurm/jobs", "slurm/steps", "bin"] {
+            fs::create_dir_all(directory.path().join(name)).unwrap();
         }
         for command in COMMANDS.iter().chain(&["sleep"]) {
             let fake = root.join("../tests/slurm/fake.sh").canonicalize().unwrap();
-            symlink(fake, folder.path().join("bin").join(command)).unwrap();
+            symlink(fake, directory.path().join("bin").join(command)).unwrap();
         }
-        let site = Self { folder, fails: fails.to_owned() };
+        let site = Self { directory, fails: fails.to_owned() };
         site.deploy("array", PARTS);
         site
     }
@@ -50,7 +50,7 @@ impl Site {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     fn script(&self, arguments: &[&str]) -> Command {

@@ -34,7 +34,7 @@ const DUMPS: usize = 120;
 
 /// Runs the first flowgraph of the ladder, with `change` applied during the run. Returns the output of the
 /// correlator.
-fn run(folder: &Path, change: impl FnOnce(&Control)) -> Vec<Row> {
+fn run(directory: &Path, change: impl FnOnce(&Control)) -> Vec<Row> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let set = [
         Setting::typed("channels", "64"),
@@ -44,7 +44,7 @@ fn run(folder: &Path, change: impl FnOnce(&Control)) -> Vec<Row> {
     let mut plan: Plan = load(&root.join("flowgraphs/01_first_light.yaml"), &set, &registry())
         .result
         .unwrap_or_else(|problems| panic!("{problems:?}"));
-    folder.clone_into(&mut plan.output_folder);
+    directory.clone_into(&mut plan.output_directory);
     let rows = Rows::default();
     let source = (plan.block("x").unwrap(), 0);
     let block = Box::new(Tap(Arc::clone(&rows)));
@@ -62,11 +62,11 @@ fn run(folder: &Path, change: impl FnOnce(&Control)) -> Vec<Row> {
 
 #[test]
 fn swaps_do_not_change_visibilities() {
-    let folder = tempfile::tempdir().unwrap();
-    let undisturbed = run(folder.path(), |_| {});
+    let directory = tempfile::tempdir().unwrap();
+    let undisturbed = run(directory.path(), |_| {});
     assert_eq!(undisturbed.len(), DUMPS);
     let mut swapped = 0;
-    let disturbed = run(folder.path(), |control| {
+    let disturbed = run(directory.path(), |control| {
         // Blocks with filter history, without state, and with partial sums; two rounds, so that a candidate is
         // swapped too.
         for (policy, threads) in [("skip", 2), ("stop", 1)] {
@@ -79,7 +79,7 @@ fn swaps_do_not_change_visibilities() {
             ] {
                 let change = match control.change(block, &text) {
                     Ok(change) => change,
-                    Err(refused) => panic!("{block}: {:?}", refused.problems),
+                    Err(rejected) => panic!("{block}: {:?}", rejected.problems),
                 };
                 assert_eq!(change.way, Way::Seamless);
                 // A simulation may wait for a block that has to catch up.

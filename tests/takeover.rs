@@ -33,10 +33,10 @@ blocks:
     )
 }
 
-fn fxgraph(arguments: &[&str], folder: &Path) -> Output {
+fn fxgraph(arguments: &[&str], directory: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_fxgraph"))
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(directory)
         .output()
         .unwrap()
 }
@@ -46,8 +46,8 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Data of a `.npy` file.
-fn data(folder: &Path, name: &str) -> Vec<u8> {
-    let bytes = fs::read(folder.join(name)).unwrap();
+fn data(directory: &Path, name: &str) -> Vec<u8> {
+    let bytes = fs::read(directory.join(name)).unwrap();
     assert_eq!(&bytes[..6], b"\x93NUMPY");
     let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
     bytes[start..].to_vec()
@@ -57,12 +57,12 @@ fn data(folder: &Path, name: &str) -> Vec<u8> {
 type Frame = (u64, Vec<u8>, Vec<u8>);
 
 /// The frames of `kept.npy`.
-fn frames(folder: &Path) -> Vec<Frame> {
-    let timestamps = data(folder, "kept.timestamp.npy");
+fn frames(directory: &Path) -> Vec<Frame> {
+    let timestamps = data(directory, "kept.timestamp.npy");
     let timestamps: Vec<u64> =
         timestamps.chunks(8).map(|row| u64::from_le_bytes(row.try_into().unwrap())).collect();
     let rows = |name: &str| -> Vec<Vec<u8>> {
-        let all = data(folder, name);
+        let all = data(directory, name);
         all.chunks(all.len() / timestamps.len()).map(<[u8]>::to_vec).collect()
     };
     let rows = rows("kept.validity.npy").into_iter().zip(rows("kept.npy"));
@@ -71,7 +71,7 @@ fn frames(folder: &Path) -> Vec<Frame> {
 
 /// The parts of an array that run in processes of their own, in real time: one array at a time.
 struct Array {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     d: Program,
     f: Program,
     x: Program,
@@ -87,16 +87,16 @@ impl Array {
     fn of(group: u8, digitiser_frames: usize) -> Self {
         static ARRAYS: Mutex<()> = Mutex::new(());
         let alone = ARRAYS.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("array.yaml");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("array.yaml");
         fs::write(&file, array(group, digitiser_frames)).unwrap();
         let deployed =
-            fxgraph(&["deploy", "array.yaml", "--engine", "systemd", "-o", "."], folder.path());
+            fxgraph(&["deploy", "array.yaml", "--engine", "systemd", "-o", "."], directory.path());
         assert!(deployed.status.success(), "{}", text(&deployed.stderr));
         let part = |name: &str, arguments: &[&str]| {
-            let home = folder.path().join(name);
+            let home = directory.path().join(name);
             fs::create_dir(&home).unwrap();
-            let yaml = fs::read_to_string(folder.path().join(format!("parts/{name}_0.yaml")));
+            let yaml = fs::read_to_string(directory.path().join(format!("parts/{name}_0.yaml")));
             Program::start(&home, &yaml.unwrap(), arguments)
         };
         let x = part("x_host", &[]);
@@ -104,7 +104,7 @@ impl Array {
         let f = part("f_host", &[]);
         f.wait("running");
         let d = part("d_host", &[]);
-        Self { folder, d, f, x, _alone: alone }
+        Self { directory, d, f, x, _alone: alone }
     }
 
     /// Starts a second F-engine that waits for its start; `change` edits its flowgraph.
@@ -113,9 +113,9 @@ impl Array {
     }
 
     fn next(&self, name: &str, change: impl Fn(String) -> String) -> Program {
-        let home = self.folder.path().join(name);
+        let home = self.directory.path().join(name);
         fs::create_dir(&home).unwrap();
-        let yaml = fs::read_to_string(self.folder.path().join("parts/f_host_0.yaml")).unwrap();
+        let yaml = fs::read_to_string(self.directory.path().join("parts/f_host_0.yaml")).unwrap();
         Program::start(&home, &change(yaml), &["--hold"])
     }
 
@@ -131,7 +131,7 @@ impl Array {
     fn take_over(&self, second: &Program, more: &[&str]) -> Output {
         let (from, to) = (self.f.address.to_string(), second.address.to_string());
         let arguments = ["takeover", "--connect", &from, "--to", &to, "--lead", "500ms"];
-        fxgraph(&[&arguments, more].concat(), self.folder.path())
+        fxgraph(&[&arguments, more].concat(), self.directory.path())
     }
 
     /// Stops the process of the F-engine for `time`. Then it sends what it has not sent, at 1.1 times the rate.
@@ -150,7 +150,7 @@ impl Array {
         assert!(self.d.end().status.success());
         let ended = self.x.end();
         assert!(ended.status.success(), "{}", text(&ended.stderr));
-        (frames(&self.folder.path().join("x_host")), self.folder)
+        (frames(&self.directory.path().join("x_host")), self.directory)
     }
 }
 
@@ -164,7 +164,7 @@ fn takeover_loses_no_frame_and_keeps_live_parameters() {
     let url = array.f.address.to_string();
     array.wait_for_frames();
     let set = ["set", "f.gains=0.25", "--json", "--connect", &url];
-    let set = fxgraph(&set, array.folder.path());
+    let set = fxgraph(&set, array.directory.path());
     assert!(set.status.success(), "{}", text(&set.stderr));
     let set: serde_json::Value = serde_json::from_slice(&set.stdout).unwrap();
     let effective = set["effective_timestamp"].as_u64().unwrap();
@@ -178,15 +178,15 @@ fn takeover_loses_no_frame_and_keeps_live_parameters() {
     let at: u64 = result.trim_start_matches("taken over from timestamp ").trim().parse().unwrap();
     assert_eq!(gains(&second), 0.25);
 
-    let (recorded, folder) = array.recorded();
+    let (recorded, directory) = array.recorded();
     // The new version has the configuration of the file but for the gains.
     assert!(second.get("/api/v1/flowgraph").json()["resolved_yaml"].to_string().contains("0.25"));
     second.post("/api/v1/flowgraph/abort");
 
     // The same in one process.
-    let one = folder.path().join("one");
+    let one = directory.path().join("one");
     fs::create_dir(&one).unwrap();
-    let at_once = fs::read_to_string(folder.path().join("array.yaml")).unwrap();
+    let at_once = fs::read_to_string(directory.path().join("array.yaml")).unwrap();
     fs::write(one.join("array.yaml"), at_once.replace("paced: true", "paced: false")).unwrap();
     let ran = fxgraph(&["run", "array.yaml"], &one);
     assert!(ran.status.success(), "{}", text(&ran.stderr));
@@ -234,7 +234,7 @@ fn second_flowgraph_that_receives_nothing_leaves_the_first_one_as_it_is() {
 
 /// Asserts that the array recorded all of `digitiser_frames` frames.
 fn assert_nothing_is_missing(array: Array, digitiser_frames: usize) {
-    let (recorded, _folder) = array.recorded();
+    let (recorded, _directory) = array.recorded();
     assert!(recorded.iter().all(|(_, validity, _)| validity.iter().any(|byte| *byte != 0)));
     assert_eq!(recorded.len(), digitiser_frames * 32768 / (128 * 256) - 1);
 }
@@ -318,7 +318,7 @@ fn second_flowgraph_that_stands_still_gives_the_streams_back() {
     assert!(!taken.status.success());
     assert!(said.contains("the first flowgraph sends again from timestamp"), "{said}");
     drop(second);
-    let (recorded, _folder) = array.recorded();
+    let (recorded, _directory) = array.recorded();
     let missing: Vec<usize> = (0..recorded.len())
         .filter(|index| recorded[*index].1.iter().all(|byte| *byte == 0))
         .collect();

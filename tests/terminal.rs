@@ -39,7 +39,7 @@ fn told(program: &Program, arguments: &[&str]) -> String {
 }
 
 /// Runs a failing command and returns its stderr.
-fn refused(program: &Program, arguments: &[&str]) -> String {
+fn rejected(program: &Program, arguments: &[&str]) -> String {
     let output = ask(program, arguments);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}");
     assert!(output.stdout.is_empty());
@@ -59,8 +59,8 @@ fn stop(program: Program) {
 
 #[test]
 fn set_changes_all_parameters_or_none() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), SIGNAL, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), SIGNAL, &[]);
     let at = 1_u64 << 40;
     let said = told(&program, &["set", "source.signals=cw(0.3, 2000)", "--at", &at.to_string()]);
     assert!(said.starts_with(&format!("effective from timestamp {at}, config ")), "{said}");
@@ -70,7 +70,7 @@ fn set_changes_all_parameters_or_none() {
         format!("scheduled:\nsource.signals=\"cw(0.3, 2000)\" from timestamp {at} on\n");
     let table = told(&program, &["top", "--once"]);
     assert!(table.contains(&scheduled), "{table}");
-    let said = refused(&program, &["set", "source.signals=cw(0.4, 1)", "a.gain=2"]);
+    let said = rejected(&program, &["set", "source.signals=cw(0.4, 1)", "a.gain=2"]);
     assert!(said.starts_with("error: ") && said.contains("(E0"), "{said}");
     assert_eq!(signals(), "cw(0.1, 1000)");
     let answer: Value =
@@ -86,8 +86,8 @@ fn set_changes_all_parameters_or_none() {
 
 #[test]
 fn swap_supports_dry_run_and_is_listed_in_events() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), SIGNAL, &["--files", "."]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), SIGNAL, &["--files", "."]);
     let kind = || program.get("/api/v1/blocks/a").json()["kind"].clone();
     let sink = ["swap", "a", "path=a.npy", "kind=file_sink"];
     let said = told(&program, &[&sink[..], &["--dry-run"]].concat());
@@ -99,14 +99,14 @@ fn swap_supports_dry_run_and_is_listed_in_events() {
     assert!(told(&program, &sink).contains("\nswapped; "), "{said}");
     assert_eq!(kind(), "file_sink");
     assert!(
-        refused(&program, &["swap", "a", "kind=x", "--kind", "y"])
+        rejected(&program, &["swap", "a", "kind=x", "--kind", "y"])
             .contains("`kind` is given twice")
     );
-    assert!(refused(&program, &["swap", "a", "device=gpu"]).contains("there is no device `gpu`"));
-    let said = refused(&program, &["swap", "a", "--device", "null"]);
+    assert!(rejected(&program, &["swap", "a", "device=gpu"]).contains("there is no device `gpu`"));
+    let said = rejected(&program, &["swap", "a", "--device", "null"]);
     assert!(said.contains("there is no device `null`"), "{said}");
-    assert!(refused(&program, &["swap", "a", "pth=b.npy"]).contains("did you mean `path`?"));
-    assert!(refused(&program, &["swap", "c", "x=1"]).contains("there is no block `c`"));
+    assert!(rejected(&program, &["swap", "a", "pth=b.npy"]).contains("did you mean `path`?"));
+    assert!(rejected(&program, &["swap", "c", "x=1"]).contains("there is no block `c`"));
     let said = told(&program, &["events"]);
     assert!(said.contains("swapped a"), "{said}");
     let lines = told(&program, &["events", "--json", "--since", "1"]);
@@ -121,13 +121,13 @@ fn swap_supports_dry_run_and_is_listed_in_events() {
     assert!(followed.status.success());
     let followed = String::from_utf8(followed.stdout).unwrap();
     assert!(followed.lines().last().unwrap().contains("\"ended\""), "{followed}");
-    assert!(folder.path().join("a.npy").exists());
+    assert!(directory.path().join("a.npy").exists());
 }
 
 #[test]
 fn abort_ends_the_run_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), SIGNAL, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), SIGNAL, &[]);
     told(&program, &["abort"]);
     assert_eq!(program.end().status.code(), Some(130));
 }
@@ -151,13 +151,13 @@ fn missing_server_is_reported_with_help() {
 
 #[test]
 fn client_sends_token_and_checks_certificate() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(path("cert.pem"), include_str!("certificates/localhost.pem")).unwrap();
     std::fs::write(path("key.pem"), include_str!("certificates/localhost.key")).unwrap();
     std::fs::write(path("token"), "f2c1a97be0d94c55\n").unwrap();
     let arguments = ["--tls-cert", "cert.pem", "--tls-key", "key.pem", "--token-file", "token"];
-    let program = Program::start(folder.path(), SIGNAL, &arguments);
+    let program = Program::start(directory.path(), SIGNAL, &arguments);
     let url = format!("https://localhost:{}", program.address.port());
     let events = |more: &[&str]| {
         let mut client = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
@@ -184,8 +184,8 @@ fn client_sends_token_and_checks_certificate() {
 
 #[test]
 fn top_prints_one_table_for_pipes_and_json_for_programs() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), SIGNAL, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), SIGNAL, &[]);
     let expected = 1e6 / 4096.0;
     let is_consistent = |row: &Value| {
         let figures = ["frames_per_second", "real_time_fraction"].map(|key| row[key].as_f64());
@@ -213,14 +213,14 @@ fn top_prints_one_table_for_pipes_and_json_for_programs() {
     let table = told(&program, &["top", "--once"]);
     assert!(table.starts_with("signal running "), "{table}");
     assert_eq!(table.lines().count(), 2 + 1 + 3, "{table}");
-    assert!(refused(&program, &["top"]).contains("`--once` prints one table"));
+    assert!(rejected(&program, &["top"]).contains("`--once` prints one table"));
     stop(program);
 }
 
 #[test]
 fn top_draws_handles_keys_and_restores_the_terminal() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), SIGNAL, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), SIGNAL, &[]);
     let mut top = client(&program, &["top", "--every", "200ms"]);
     top.env("NO_COLOR", "1");
     let mut pty = Pty::start(&mut top, 24, 80);
@@ -278,9 +278,9 @@ fn texts_fit_a_terminal_of_80_columns() {
 
 #[test]
 fn tap_shows_statistics_and_saves_npy() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), SIGNAL, &[]);
-    let path = folder.path().join("frame.npy");
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), SIGNAL, &[]);
+    let path = directory.path().join("frame.npy");
     let told_of = |arguments: &[&str]| -> Value {
         serde_json::from_str(&told(&program, &[&["tap"], arguments, &["--json"]].concat())).unwrap()
     };
@@ -298,10 +298,10 @@ fn tap_shows_statistics_and_saves_npy() {
     assert_eq!(outputs, ["source.pol0", "source.pol1"], "{all}");
     let text = told(&program, &["tap", "source.pol0"]);
     assert!(text.contains("i10p [sample 4096]") && text.contains("rms "), "{text}");
-    assert!(refused(&program, &["tap", "source"]).contains("name one: source.pol0, source.pol1"));
-    assert!(refused(&program, &["tap", "source.pol2"]).contains("has no output `pol2`"));
-    assert!(refused(&program, &["tap", "a"]).contains("name the block that feeds this one"));
-    assert!(refused(&program, &["tap", "sorce"]).contains("did you mean `source`?"));
+    assert!(rejected(&program, &["tap", "source"]).contains("name one: source.pol0, source.pol1"));
+    assert!(rejected(&program, &["tap", "source.pol2"]).contains("has no output `pol2`"));
+    assert!(rejected(&program, &["tap", "a"]).contains("name the block that feeds this one"));
+    assert!(rejected(&program, &["tap", "sorce"]).contains("did you mean `source`?"));
     stop(program);
 }
 
@@ -323,8 +323,8 @@ blocks:
 
 #[test]
 fn tap_and_record_accept_the_block_name_of_a_single_output() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), GROUPED, &["--recordings", "kept"]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), GROUPED, &["--recordings", "kept"]);
     let look: Value = serde_json::from_str(&told(&program, &["tap", "c.f", "--json"])).unwrap();
     assert_eq!(look["output"], "c.f.output");
     for name in ["c.f", "c.f.output", "c.source.pol1"] {
@@ -339,7 +339,7 @@ fn tap_and_record_accept_the_block_name_of_a_single_output() {
         ("record", "sink", "name the block that feeds this one"),
         ("record", "c.g", "did you mean `c.f`?"),
     ] {
-        let said = refused(&program, &[command, name]);
+        let said = rejected(&program, &[command, name]);
         assert!(said.contains(help), "{command} {name}: {said}");
     }
     stop(program);
@@ -347,8 +347,8 @@ fn tap_and_record_accept_the_block_name_of_a_single_output() {
 
 #[test]
 fn top_and_tap_end_when_their_terminal_is_closed() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), SIGNAL, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), SIGNAL, &[]);
     let tap: &[&str] = &["tap", "source.pol0", "--plot", "--follow"];
     // Under `nohup` no signal says that the terminal has gone.
     for hangup in ["--default-signal=HUP", "--ignore-signal=HUP"] {
@@ -366,19 +366,19 @@ fn top_and_tap_end_when_their_terminal_is_closed() {
 
 #[test]
 fn run_drains_when_its_terminal_is_closed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("signal.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("signal.yaml");
     std::fs::write(&path, SIGNAL).unwrap();
     let script = format!(
         "exec env --default-signal=HUP '{}' run '{}' --json > '{}'",
         env!("CARGO_BIN_EXE_fxgraph"),
         path.display(),
-        folder.path().join("out.json").display()
+        directory.path().join("out.json").display()
     );
     let mut pty = Pty::start(Command::new("sh").args(["-c", &script]), 24, 80);
     pty.until(|shown| shown.contains("frames/s"));
     assert_eq!(pty.hang_up(), Some(0));
-    let result = std::fs::read(folder.path().join("out.json")).unwrap();
+    let result = std::fs::read(directory.path().join("out.json")).unwrap();
     let result: Value = serde_json::from_slice(&result).unwrap();
     assert_eq!(result["failures"], json!([]), "{result}");
     assert!(result["blocks"][1]["frames_in"].as_u64().unwrap() > 0, "{result}");
@@ -406,9 +406,9 @@ fn block_that_never_returns_is_named_and_left() {
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
     let name = ptsname(&master, Vec::new()).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(name.to_str().unwrap(), folder.path().join("full.dada")).unwrap();
-    let program = Program::running(folder.path(), WRITTEN, &["--drain-limit", "500ms"]);
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(name.to_str().unwrap(), directory.path().join("full.dada")).unwrap();
+    let program = Program::running(directory.path(), WRITTEN, &["--drain-limit", "500ms"]);
     let has_begun = || {
         let out = program.get("/api/v1/blocks/out").json();
         out["totals"]["frames_in"].as_u64().unwrap() > 0
@@ -426,9 +426,9 @@ fn block_that_never_returns_is_named_and_left() {
 
 #[test]
 fn apply_shows_and_makes_changes_of_a_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), SIGNAL, &[]);
-    let edited = folder.path().join("edited.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), SIGNAL, &[]);
+    let edited = directory.path().join("edited.yaml");
     let path = edited.to_str().unwrap();
     let write = |text: &str| std::fs::write(&edited, text).unwrap();
     let signals = || program.get("/api/v1/blocks/source").json()["parameters"]["signals"].clone();
@@ -445,11 +445,11 @@ fn apply_shows_and_makes_changes_of_a_file() {
     assert!(said.starts_with("no block differs (config "), "{said}");
 
     write(&SIGNAL.replace("null_sink, input: source.pol1", "nul_sink, input: source.pol1"));
-    assert!(refused(&program, &["apply", path]).contains("did you mean `null_sink`?"));
+    assert!(rejected(&program, &["apply", path]).contains("did you mean `null_sink`?"));
     write(&format!("{SIGNAL}  c: {{kind: null_sink, input: source.pol1}}\n"));
     let said = told(&program, &["apply", path, "--dry-run"]);
     assert!(said.contains("needs a restart: `c`: it is new"), "{said}");
-    assert!(refused(&program, &["apply", path]).contains("`c`: it is new"));
+    assert!(rejected(&program, &["apply", path]).contains("`c`: it is new"));
     assert_eq!(signals(), "cw(0.2, 2000)");
     let said = told(&program, &["apply", path, "--restart"]);
     assert!(said.contains("the flowgraph drains, then the new one starts"), "{said}");
@@ -462,10 +462,10 @@ fn apply_shows_and_makes_changes_of_a_file() {
 
 #[test]
 fn shadow_starts_is_listed_and_ends() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), http::FILTERED, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), http::FILTERED, &[]);
     assert_eq!(told(&program, &["shadow"]), "no shadows\n");
-    assert!(refused(&program, &["shadow", "f"]).contains("`f` has no shadow"));
+    assert!(rejected(&program, &["shadow", "f"]).contains("`f` has no shadow"));
     let started = told(&program, &["shadow", "f", "taps=8"]);
     assert!(started.contains("shadow of") && started.contains("pfb cpu"), "{started}");
     let compared = || -> u64 {

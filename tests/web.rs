@@ -40,8 +40,8 @@ fn stop(program: Program) -> serde_json::Value {
 
 #[test]
 fn running_flowgraph_is_described_and_stopped() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::start(folder.path(), ENDLESS, &["--set", "len=4096"]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::start(directory.path(), ENDLESS, &["--set", "len=4096"]);
     // The first rates come after a second.
     let flowgraph = loop {
         let flowgraph = program.get("/api/v1/flowgraph").json();
@@ -100,8 +100,8 @@ fn running_flowgraph_is_described_and_stopped() {
 
 #[test]
 fn invalid_requests_are_answered_with_problems() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), ENDLESS, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), ENDLESS, &[]);
     let wrong = program.get("/api/v1/blocks/sinc");
     assert_eq!(wrong.problem(404), "there is no block `sinc`");
     assert_eq!(wrong.json()["help"][0], "did you mean `sink`?");
@@ -123,8 +123,8 @@ fn invalid_requests_are_answered_with_problems() {
 
 #[test]
 fn events_are_listed_and_followed_to_the_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::start(folder.path(), ENDLESS, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::start(directory.path(), ENDLESS, &[]);
     let mut stream = connect(program.address);
     let head = format!(
         "GET /api/v1/events/stream HTTP/1.1\r\nHost: {}\r\nLast-Event-ID: 1\r\n\r\n",
@@ -150,24 +150,24 @@ fn events_are_listed_and_followed_to_the_end() {
 
 #[test]
 fn abort_sets_the_exit_status() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::start(folder.path(), ENDLESS, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::start(directory.path(), ENDLESS, &[]);
     assert_eq!(program.post("/api/v1/flowgraph/abort").status, 202);
     assert_eq!(program.end().status.code(), Some(130));
 }
 
 #[test]
 fn address_in_use_is_an_error_before_the_start() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let text = format!(
         "{ENDLESS}  file: {{kind: file_sink, input: source, parameters: {{path: out.npy}}}}\n"
     );
-    std::fs::write(folder.path().join("flowgraph.yaml"), text).unwrap();
+    std::fs::write(directory.path().join("flowgraph.yaml"), text).unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
         .args(["run", "flowgraph.yaml", "--listen", &address])
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -177,7 +177,7 @@ fn address_in_use_is_an_error_before_the_start() {
          port 0 selects a free port\n"
     );
     assert_eq!(said, expected);
-    assert!(!folder.path().join("out.npy").exists());
+    assert!(!directory.path().join("out.npy").exists());
 }
 
 /// `PATCH` of JSON.
@@ -197,8 +197,8 @@ blocks:
 
 #[test]
 fn live_parameters_change_at_a_timestamp_all_or_none() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), TUNABLE, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), TUNABLE, &[]);
     let signals = r#"{"source": {"signals": "cw(0.3, 2000)"}}"#;
     let at = 1_u64 << 40;
     let answer = patch(&program, &format!("/api/v1/blocks?at={at}"), signals);
@@ -218,9 +218,9 @@ fn live_parameters_change_at_a_timestamp_all_or_none() {
     assert_eq!(block["parameters"]["signals"], "cw(0.1, 1000)");
 
     let wrong = r#"{"source": {"signals": "cw(0.4, 1)"}, "a": {"gain": 2}}"#;
-    let refused = patch(&program, "/api/v1/blocks", wrong);
-    refused.problem(422);
-    assert!(refused.json()["diagnostics"][0]["code"].as_str().unwrap().starts_with('E'));
+    let rejected = patch(&program, "/api/v1/blocks", wrong);
+    rejected.problem(422);
+    assert!(rejected.json()["diagnostics"][0]["code"].as_str().unwrap().starts_with('E'));
     let block = program.get("/api/v1/blocks/source").json();
     assert_eq!(block["parameters"]["signals"], "cw(0.1, 1000)", "all or nothing");
     assert_eq!(program.get("/api/v1/flowgraph").json()["scheduled"], scheduled);
@@ -233,8 +233,8 @@ fn live_parameters_change_at_a_timestamp_all_or_none() {
 
 #[test]
 fn block_is_swapped_after_a_dry_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), ENDLESS, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), ENDLESS, &[]);
     let path = "/api/v1/blocks/sink";
     let change = r#"{"on_fault": "skip"}"#;
     let policy = || program.get(path).json()["on_fault"].clone();

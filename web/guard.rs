@@ -395,9 +395,9 @@ mod tests {
 
     #[test]
     fn token_read_rejects_short_tokens_and_special_files() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let read = |text: &str| {
-            let path = folder.path().join("token");
+            let path = directory.path().join("token");
             std::fs::write(&path, text).unwrap();
             Token::read(&path)
         };
@@ -405,11 +405,11 @@ mod tests {
         for text in ["", "short", "0123456789abcdef 0123456789abcdef", "0123456789\u{e4}bcdefgh"] {
             assert!(matches!(read(text), Err(TokenError::Unusable { .. })), "{text}");
         }
-        let missing = Token::read(&folder.path().join("none"));
+        let missing = Token::read(&directory.path().join("none"));
         assert!(matches!(missing, Err(TokenError::Unreadable { .. })));
         let large = "0".repeat(TOKEN_FILE_BYTES as usize + 1);
         assert!(matches!(read(&large), Err(TokenError::Unreadable { .. })));
-        for special in [Path::new("/dev/zero"), folder.path()] {
+        for special in [Path::new("/dev/zero"), directory.path()] {
             assert!(matches!(Token::read(special), Err(TokenError::Unreadable { .. })));
         }
     }

@@ -135,13 +135,13 @@ mod tests {
     #[test]
     fn every_file_in_ui_is_served() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui");
-        let mut folders = vec![root.clone()];
+        let mut directories = vec![root.clone()];
         let mut there = BTreeSet::new();
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).unwrap() {
                 let path = entry.unwrap().path();
                 if path.is_dir() {
-                    folders.push(path);
+                    directories.push(path);
                 } else {
                     there.insert(format!("/{}", path.strip_prefix(&root).unwrap().display()));
                 }
@@ -160,9 +160,9 @@ mod tests {
             assert!(text.starts_with("The MIT License (MIT)"), "{path}");
             assert!(allowed.contains("\"MIT\""));
         }
-        let folder = |path: &'static str| path.rsplit_once('/').map(|(folder, _)| folder);
-        let licensed: BTreeSet<_> = licences.map(|(path, _)| folder(path)).collect();
-        assert!(VENDORED.iter().all(|(path, _)| licensed.contains(&folder(path))));
+        let directory = |path: &'static str| path.rsplit_once('/').map(|(directory, _)| directory);
+        let licensed: BTreeSet<_> = licences.map(|(path, _)| directory(path)).collect();
+        assert!(VENDORED.iter().all(|(path, _)| licensed.contains(&directory(path))));
     }
 
     #[test]

@@ -186,9 +186,9 @@ impl Server {
             .enable_all()
             .build()
             .map_err(BindError::Threads)?;
-        let refused = |said| BindError::Address { address: options.listen, said };
-        let listener = runtime.block_on(async { listen(options.listen) }).map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
+        let rejected = |said| BindError::Address { address: options.listen, said };
+        let listener = runtime.block_on(async { listen(options.listen) }).map_err(rejected)?;
+        let address = listener.local_addr().map_err(rejected)?;
         let Options { tls, permission, body_bytes, .. } = options;
         Ok(Self { runtime, listener, address, guard, tls, permission, files, body_bytes })
     }

@@ -145,7 +145,7 @@ impl Taps {
 impl From<TapError> for Problem {
     fn from(error: TapError) -> Self {
         let status = match &error {
-            TapError::Refused(_) | TapError::Unanswered(Unanswered::NoSuchBlock(_)) => {
+            TapError::Rejected(_) | TapError::Unanswered(Unanswered::NoSuchBlock(_)) => {
                 StatusCode::NOT_FOUND
             }
             TapError::Unanswered(Unanswered::Ended(_)) => StatusCode::CONFLICT,

@@ -84,9 +84,9 @@ mod tests {
 
     #[test]
     fn read_rejects_files_without_certificate_or_with_another_key() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
-            let path = folder.path().join(name);
+            let path = directory.path().join(name);
             std::fs::write(&path, text).unwrap();
             path
         };
@@ -101,7 +101,7 @@ mod tests {
         assert!(said(&empty, &key).ends_with("contains no certificate in PEM: none found"));
         assert!(said(&certificate, &empty).ends_with("contains no private key in PEM: none found"));
         assert!(said(&others, &key).starts_with("the certificate and its key cannot be used"));
-        assert!(said(&folder.path().join("none"), &key).contains("No such file"));
+        assert!(said(&directory.path().join("none"), &key).contains("No such file"));
         let large = write("large.pem", &"-".repeat(MAX_BYTES as usize + 1));
         assert!(said(&certificate, &large).contains("at most"));
         assert!(said(Path::new("/dev/zero"), &key).contains("not a regular file"));

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Finds words that fxgraph's texts do not use (words.txt) in documents, comments and messages.
+"""Finds words that fxgraph does not use in documents, comments and messages (words.txt) and in identifiers of Rust code
+(identifiers.txt).
 
 Usage: .ci/language/check.py [PATH...]    all files that Git tracks without PATH
 """
@@ -30,12 +31,12 @@ CODE = re.compile(r"`[^`\n]*`|\{[^{}\n]*\}|https?://\S+|\[[^\]\n]*\]\([^)\n]*\)|
 LINK = re.compile(r"\[([^\]\n]*)\]\([^)\n]*\)")
 
 
-def patterns():
-    for number, line in enumerate((HERE / "words.txt").read_text().splitlines(), 1):
+def patterns(file):
+    for number, line in enumerate((HERE / file).read_text().splitlines(), 1):
         if line and not line.startswith("#"):
             pattern, arrow, instead = line.partition(" -> ")
             if not arrow:
-                sys.exit(f"words.txt:{number}: no ` -> `")
+                sys.exit(f"{file}:{number}: no ` -> `")
             yield pattern, re.compile(rf"\b(?:{pattern})\b", re.I), instead
 
 
@@ -66,6 +67,13 @@ def texts(path, content):
         yield token.start(), token[0]
 
 
+def identifiers(content):
+    """Pairs of offset and words of each identifier in Rust code."""
+    code = RUST.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), content)
+    for name in re.finditer(r"[A-Za-z_]\w*", code):
+        yield name.start(), re.sub(r"_|(?<=[a-z0-9])(?=[A-Z])", " ", name[0])
+
+
 def main():
     given = sys.argv[1:]
     listed = subprocess.run(
@@ -73,7 +81,7 @@ def main():
         capture_output=True, text=True, check=True,
     ).stdout.splitlines()
     base = ROOT if not given else Path.cwd()
-    rules, allowed = list(patterns()), list(exceptions())
+    of_texts, of_names, allowed = list(patterns("words.txt")), list(patterns("identifiers.txt")), list(exceptions())
     used, found = set(), 0
     for name in listed:
         path = base / name
@@ -83,8 +91,10 @@ def main():
         if not path.is_file():
             continue
         content = path.read_text(errors="replace")
-        for offset, text in texts(path, content):
-            text = masked(text)
+        found_in = [(offset, masked(text), of_texts) for offset, text in texts(path, content)]
+        if path.suffix == ".rs":
+            found_in += [(offset, words, of_names) for offset, words in identifiers(content)]
+        for offset, text, rules in found_in:
             for pattern, expression, instead in rules:
                 for match in expression.finditer(text):
                     reasons = [e for e in allowed if e[1] == pattern and fnmatch.fnmatch(relative, e[0])]

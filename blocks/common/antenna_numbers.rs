@@ -1,6 +1,6 @@
 //! Numbers of the antennas of an array, by which parameters name them: in the order of the axis `antenna`.
 
-use fxgraph::Refusal;
+use fxgraph::Rejection;
 use std::fmt::Write as _;
 
 /// Numbers of `antennas` antennas without numbers of their own.
@@ -14,7 +14,7 @@ pub fn place(numbers: &[u32], number: u32) -> Option<usize> {
 }
 
 /// Returns the diagnostic for a `list` in the parameter `name` with a number that no antenna has.
-pub fn refusal(name: &'static str, list: &[u32], numbers: &[u32]) -> Option<Refusal> {
+pub fn rejection(name: &'static str, list: &[u32], numbers: &[u32]) -> Option<Rejection> {
     let number = list.iter().find(|number| place(numbers, **number).is_none())?;
     let message =
         format!("`{name}` must name antennas of the array by their numbers, got {number}");
@@ -22,7 +22,7 @@ pub fn refusal(name: &'static str, list: &[u32], numbers: &[u32]) -> Option<Refu
         none if none.is_empty() => format!("omit `{name}`: the stream has no antennas"),
         known => format!("use the numbers {known}"),
     };
-    Some(Refusal::parameter(name, message).help(help))
+    Some(Rejection::parameter(name, message).help(help))
 }
 
 /// Numbers as text: `3, 7, 10 to 12`.
@@ -45,18 +45,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusal_names_the_numbers_that_there_are() {
+    fn rejection_names_the_numbers_that_there_are() {
         let numbers = [12, 3, 4, 5, 8, 9];
-        assert!(refusal("antennas", &[9, 12], &numbers).is_none());
-        let refused = refusal("antennas", &[3, 0], &numbers).unwrap();
+        assert!(rejection("antennas", &[9, 12], &numbers).is_none());
+        let rejected = rejection("antennas", &[3, 0], &numbers).unwrap();
         assert_eq!(
-            refused.message,
+            rejected.message,
             "`antennas` must name antennas of the array by their numbers, got 0"
         );
-        assert_eq!(refused.help.unwrap(), "use the numbers 12, 3 to 5, 8, 9");
-        let help = refusal("antennas", &[64], &default_numbers(64)).unwrap().help;
+        assert_eq!(rejected.help.unwrap(), "use the numbers 12, 3 to 5, 8, 9");
+        let help = rejection("antennas", &[64], &default_numbers(64)).unwrap().help;
         assert_eq!(help.unwrap(), "use the numbers 0 to 63");
-        let help = refusal("antennas", &[0], &[]).unwrap().help;
+        let help = rejection("antennas", &[0], &[]).unwrap().help;
         assert_eq!(help.unwrap(), "omit `antennas`: the stream has no antennas");
     }
 }

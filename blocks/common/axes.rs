@@ -1,7 +1,7 @@
 //! Names of axes of all streams between blocks, and the largest size of a frame.
 
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, PortType, Refusal};
+use fxgraph::{At, PortType, Rejection};
 
 /// Largest frame in bytes: a larger frame is surely a mistake.
 pub const MAX_FRAME_BYTES: usize = 4 << 30;
@@ -33,17 +33,21 @@ pub const MEAN: &str = "mean";
 
 /// Returns a diagnostic if input `index` has visibilities that are means.
 #[must_use]
-pub fn refuse_means(index: usize, port: &PortType) -> Option<Refusal> {
+pub fn reject_means(index: usize, port: &PortType) -> Option<Rejection> {
     port.validity.axes.iter().any(|axis| axis.name == MEAN).then(|| {
         let message = "the visibilities of the input must be sums, got means";
-        Refusal::new(codes::INPUT_AXIS, At::Input(index), message)
+        Rejection::new(codes::INPUT_AXIS, At::Input(index), message)
             .help("set `values: sum` of the `average` upstream")
     })
 }
 
 /// Returns a diagnostic unless the validity of input `index` of a block has exactly these axes.
 #[must_use]
-pub fn refuse_validity(index: usize, port: &PortType, wanted: &[(&str, usize)]) -> Option<Refusal> {
+pub fn reject_validity(
+    index: usize,
+    port: &PortType,
+    wanted: &[(&str, usize)],
+) -> Option<Rejection> {
     let units = |axes: &[(&str, usize)]| {
         let axes: Vec<String> = axes.iter().map(|(name, len)| format!("[{name} {len}]")).collect();
         if axes.is_empty() { "one flag".to_owned() } else { axes.concat() }
@@ -52,7 +56,7 @@ pub fn refuse_validity(index: usize, port: &PortType, wanted: &[(&str, usize)]) 
     (found != wanted).then(|| {
         let message =
             format!("the input's validity must be {}, got {}", units(wanted), units(&found));
-        Refusal::new(codes::INPUT_AXIS, At::Input(index), message).help(
+        Rejection::new(codes::INPUT_AXIS, At::Input(index), message).help(
             "set the validity axes in the block upstream, such as `validity_axes` of `null_source`",
         )
     })

@@ -1,7 +1,7 @@
 //! Limits of delay models, and the gauge of the group delay.
 
 use fxgraph::kind::Effect;
-use fxgraph::{Clock, Counters, Refusal};
+use fxgraph::{Clock, Counters, Rejection};
 use fxgraph_dsp::delay::Piece;
 
 /// Largest magnitudes of the rates of a delay model.
@@ -80,17 +80,18 @@ fn changes(piece: &Piece) -> bool {
 
 /// Returns diagnostics for an invalid piece, at `parameter`.
 #[must_use]
-pub fn refuse_piece(
+pub fn reject_piece(
     piece: &Piece,
     parameter: &'static str,
     adc_sample_rate_hz: f64,
     max_delay_seconds: f64,
     rates: MaxRates,
-) -> Vec<Refusal> {
-    let refuse = |message: String, help: String| Refusal::parameter(parameter, message).help(help);
-    let mut refusals = Vec::new();
+) -> Vec<Rejection> {
+    let reject =
+        |message: String, help: String| Rejection::parameter(parameter, message).help(help);
+    let mut rejections = Vec::new();
     if piece.delay_samples.is_some() && piece.delay_seconds.is_some() {
-        refusals.push(refuse(
+        rejections.push(reject(
             "a piece must not have both `delay_samples` and `delay_seconds`".to_owned(),
             "remove one of `delay_samples` and `delay_seconds`".to_owned(),
         ));
@@ -111,7 +112,7 @@ pub fn refuse_piece(
         // Written so that NaN is rejected, too.
         let within = value.abs() <= limit;
         if !within {
-            refusals.push(refuse(
+            rejections.push(reject(
                 format!(
                     "the {what} must be between -{limit:e} and {limit:e} {unit}, got {value:e}"
                 ),
@@ -120,24 +121,24 @@ pub fn refuse_piece(
         }
     }
     if !piece.phase_radians.is_finite() {
-        refusals.push(refuse(
+        rejections.push(reject(
             format!("`phase_radians` must be finite, got {}", piece.phase_radians),
             "give a phase in radians, such as 0.5".to_owned(),
         ));
     }
-    refusals
+    rejections
 }
 
 /// Returns a diagnostic for a list whose pieces are not in order of time: a later entry replaces all
 /// pieces that start after it.
 #[must_use]
-pub fn refuse_disorder(parameter: &'static str, pieces: &[Piece]) -> Option<Refusal> {
+pub fn reject_disorder(parameter: &'static str, pieces: &[Piece]) -> Option<Rejection> {
     let pair = pieces.windows(2).find(|pair| pair[1].start_samples <= pair[0].start_samples)?;
     let message = format!(
         "pieces must be in order of `start_samples`, got {} after {}",
         pair[1].start_samples, pair[0].start_samples
     );
-    Some(Refusal::parameter(parameter, message).help("sort the pieces by `start_samples`"))
+    Some(Rejection::parameter(parameter, message).help("sort the pieces by `start_samples`"))
 }
 
 #[cfg(test)]
@@ -148,22 +149,22 @@ mod tests {
         Piece { start_samples, delay_samples: Some(delay_samples), ..Piece::default() }
     }
 
-    fn refusals(piece: &Piece, rates: MaxRates) -> usize {
-        refuse_piece(piece, "delays", 1.712e9, MAX_DELAY_SECONDS, rates).len()
+    fn rejections(piece: &Piece, rates: MaxRates) -> usize {
+        reject_piece(piece, "delays", 1.712e9, MAX_DELAY_SECONDS, rates).len()
     }
 
     #[test]
-    fn refuse_disorder_rejects_pieces_out_of_order() {
-        let refused = |starts: &[u64]| {
+    fn reject_disorder_rejects_pieces_out_of_order() {
+        let rejected = |starts: &[u64]| {
             let pieces: Vec<Piece> = starts.iter().map(|start| piece(*start, 1.0)).collect();
-            refuse_disorder("delays", &pieces).is_some()
+            reject_disorder("delays", &pieces).is_some()
         };
-        assert!(refused(&[500_000, 1000]) && refused(&[7, 7]));
-        assert!(!refused(&[0, 7, 500_000]) && !refused(&[]));
+        assert!(rejected(&[500_000, 1000]) && rejected(&[7, 7]));
+        assert!(!rejected(&[0, 7, 500_000]) && !rejected(&[]));
     }
 
     #[test]
-    fn refuse_piece_rejects_values_out_of_range() {
+    fn reject_piece_rejects_values_out_of_range() {
         let bad = [
             Piece { delay_seconds: Some(80e-6), ..Piece::default() },
             Piece { delay_samples: Some(f64::NAN), ..Piece::default() },
@@ -173,17 +174,17 @@ mod tests {
             Piece { phase_radians: f64::INFINITY, ..Piece::default() },
         ];
         for piece in bad {
-            assert_eq!(refusals(&piece, MaxRates::default()), 1, "{piece:?}");
+            assert_eq!(rejections(&piece, MaxRates::default()), 1, "{piece:?}");
         }
         let good = Piece { delay_seconds: Some(-79.5e-6), rate: 2.5e-9, ..Piece::default() };
-        assert_eq!(refusals(&good, MaxRates::default()), 0);
+        assert_eq!(rejections(&good, MaxRates::default()), 0);
     }
 
     #[test]
-    fn refuse_piece_accepts_rates_within_given_limits() {
+    fn reject_piece_accepts_rates_within_given_limits() {
         let fast = Piece { rate: -3e-6, phase_rate_radians_per_second: 4000.0, ..Piece::default() };
-        assert_eq!(refusals(&fast, MaxRates::default()), 2);
-        assert_eq!(refusals(&fast, MaxRates { delay: 3e-6, phase_radians_per_second: 4e3 }), 0);
-        assert_eq!(refusals(&fast, MaxRates { delay: 0.0, phase_radians_per_second: 4e3 }), 1);
+        assert_eq!(rejections(&fast, MaxRates::default()), 2);
+        assert_eq!(rejections(&fast, MaxRates { delay: 3e-6, phase_radians_per_second: 4e3 }), 0);
+        assert_eq!(rejections(&fast, MaxRates { delay: 0.0, phase_radians_per_second: 4e3 }), 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::antenna_numbers;
 use fxgraph::retune::{Change, Changes, Timed};
-use fxgraph::{BlockError, Counter, Counters, FrameMut, Refusal};
+use fxgraph::{BlockError, Counter, Counters, FrameMut, Rejection};
 
 /// Returns whether each of the antennas with these `numbers` is in `list`.
 pub fn mask(list: &[u32], numbers: &[u32]) -> Vec<bool> {
@@ -10,8 +10,8 @@ pub fn mask(list: &[u32], numbers: &[u32]) -> Vec<bool> {
 }
 
 /// Returns the diagnostic for a `list` that names other antennas than those with these `numbers`.
-pub fn refusal(list: &[u32], numbers: &[u32]) -> Option<Refusal> {
-    antenna_numbers::refusal("flagged_antennas", list, numbers)
+pub fn rejection(list: &[u32], numbers: &[u32]) -> Option<Rejection> {
+    antenna_numbers::rejection("flagged_antennas", list, numbers)
 }
 
 /// Flags of the heaps of a stream, which apply to whole heaps.

@@ -4,7 +4,7 @@
 
 use crate::common::units::Units;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Dtype, PortType, Refusal};
+use fxgraph::{At, Dtype, PortType, Rejection};
 use half::f16;
 
 /// Sizes and layout of such a stream.
@@ -37,14 +37,14 @@ const K_MAJOR: [&str; 5] = ["heap", "antenna", "channel", "pol", "spectrum"];
 impl Stacked {
     /// Reads the sizes from a port; returns diagnostics if the port does not carry such a stream with one of
     /// `dtypes`.
-    pub fn of_port(port: &PortType, dtypes: &[Dtype]) -> Result<Self, Vec<Refusal>> {
-        let mut refusals = Vec::new();
+    pub fn of_port(port: &PortType, dtypes: &[Dtype]) -> Result<Self, Vec<Rejection>> {
+        let mut rejections = Vec::new();
         if !dtypes.contains(&port.dtype) {
             let names: Vec<_> = dtypes.iter().map(|dtype| format!("`{dtype}`")).collect();
             let names = names.join(" or ");
             let message = format!("the input must carry {names}, got `{}`", port.dtype);
-            refusals.push(
-                Refusal::new(codes::INPUT_DTYPE, At::Input(0), message)
+            rejections.push(
+                Rejection::new(codes::INPUT_DTYPE, At::Input(0), message)
                     .help("insert `postproc` and `antenna_stack` before this block"),
             );
         }
@@ -56,12 +56,12 @@ impl Stacked {
                 names.join("][")
             );
             let help = "insert an `antenna_stack`, also for a single antenna";
-            refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
-            return Err(refusals);
+            rejections.push(Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+            return Err(rejections);
         }
         let len = |name| port.axis_len(name).unwrap_or(0);
         if !(1..=2).contains(&len("pol")) {
-            refusals.push(Refusal::new(
+            rejections.push(Rejection::new(
                 codes::INPUT_AXIS,
                 At::InputAxis(0, "pol"),
                 format!("the input must have 1 or 2 polarisations, got {}", len("pol")),
@@ -70,18 +70,18 @@ impl Stacked {
         for name in ["heap", "antenna", "channel", "spectrum"] {
             if len(name) == 0 {
                 let message = format!("the {name} axis of the input must not be empty");
-                refusals.push(Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, name), message));
+                rejections.push(Rejection::new(codes::INPUT_AXIS, At::InputAxis(0, name), message));
             }
         }
         let heap = [("heap", len("heap")), ("antenna", len("antenna"))];
-        let units = Units::of_port(0, port, &heap).unwrap_or_else(|refusal| {
-            refusals.push(*refusal);
+        let units = Units::of_port(0, port, &heap).unwrap_or_else(|rejection| {
+            rejections.push(*rejection);
             Units::Heap
         });
         let spectra = (len("heap") as u64).saturating_mul(len("spectrum") as u64).max(1);
         let samples_per_spectrum = port.clock.samples_per_frame / spectra;
         if samples_per_spectrum == 0 || !port.clock.samples_per_frame.is_multiple_of(spectra) {
-            refusals.push(Refusal::new(
+            rejections.push(Rejection::new(
                 codes::RATE,
                 At::Input(0),
                 format!(
@@ -90,8 +90,8 @@ impl Stacked {
                 ),
             ));
         }
-        if !refusals.is_empty() {
-            return Err(refusals);
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
         Ok(Self {
             heaps: len("heap"),

@@ -2,7 +2,7 @@
 //! a heap.
 
 use super::axes;
-use fxgraph::{Axis, PortType, Refusal};
+use fxgraph::{Axis, PortType, Rejection};
 
 /// Units of validity of a stream of heaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,15 +24,15 @@ impl Units {
         index: usize,
         port: &PortType,
         heap: &[(&str, usize)],
-    ) -> Result<Self, Box<Refusal>> {
+    ) -> Result<Self, Box<Rejection>> {
         let len = |name| port.axis_len(name).unwrap_or(0);
         let channel = [heap, &[("channel", len("channel")), ("pol", len("pol"))]].concat();
         let found = port.validity.axes.iter().map(|axis| (axis.name, axis.len));
         if found.eq(channel) {
             return Ok(Self::Channel);
         }
-        axes::refuse_validity(index, port, heap)
-            .map_or(Ok(Self::Heap), |refusal| Err(Box::new(refusal)))
+        axes::reject_validity(index, port, heap)
+            .map_or(Ok(Self::Heap), |rejection| Err(Box::new(rejection)))
     }
 
     /// Returns the axes of the validity of a stream with the payload axes of `port`, after the axes `heap`.

@@ -15,7 +15,7 @@ pub const PLACES: usize = 9;
 const MOST_WAITING: usize = PLACES - 3;
 
 /// Returns an error for a change of one of `tables` if too many changes of this parameter are scheduled.
-pub fn refuse_many<V: 'static>(
+pub fn reject_many<V: 'static>(
     tables: &[&'static str],
     changes: &Changes<V>,
     change: &Change,

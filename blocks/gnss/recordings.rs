@@ -14,17 +14,17 @@ type Found = Vec<[f64; gnss_acquisition::VALUES]>;
 type Tracked = Vec<[f64; gnss_tracker::VALUES]>;
 
 /// Returns the directory of the recordings; explains why the test is skipped if there is none.
-fn folder() -> Option<String> {
-    let folder = std::env::var("FXGRAPH_RECORDINGS").ok();
-    if folder.is_none() {
+fn directory() -> Option<String> {
+    let directory = std::env::var("FXGRAPH_RECORDINGS").ok();
+    if directory.is_none() {
         println!("skipped: FXGRAPH_RECORDINGS does not name a directory of recordings");
     }
-    folder
+    directory
 }
 
 /// Returns a block of `kind` for these inputs.
 fn harness(kind: &impl KindSpec, inputs: &[PortType], room: usize) -> (Harness, PortType) {
-    let outputs = kind.outputs(inputs).unwrap_or_else(|refusals| panic!("{refusals:?}"));
+    let outputs = kind.outputs(inputs).unwrap_or_else(|rejections| panic!("{rejections:?}"));
     let output = outputs[0].clone();
     let ports = Ports { inputs: inputs.to_vec(), outputs };
     let block = kind.build(&ports.inputs, &Env::detached("block")).unwrap();
@@ -87,8 +87,8 @@ fn raw_4msps() -> Value {
 
 #[test]
 fn gps_satellites_of_the_4msps_recording_are_found_and_locked() {
-    let Some(folder) = folder() else { return };
-    let path = format!("{folder}/gnss_l1_4msps_iq.i8");
+    let Some(directory) = directory() else { return };
+    let path = format!("{directory}/gnss_l1_4msps_iq.i8");
     let (found, tracked) = receive(&path, raw_4msps(), 25, &gps(1..=32));
     println!("found {:?}", names(&found));
     for row in tracked.iter().filter(|row| row[1] > 0.0) {
@@ -112,8 +112,8 @@ fn gps_satellites_of_the_4msps_recording_are_found_and_locked() {
 
 #[test]
 fn galileo_satellites_of_the_4msps_recording_are_found() {
-    let Some(folder) = folder() else { return };
-    let path = format!("{folder}/gnss_l1_4msps_iq.i8");
+    let Some(directory) = directory() else { return };
+    let path = format!("{directory}/gnss_l1_4msps_iq.i8");
     let satellites: Value = [7, 15, 20, 21, 27, 30, 2, 12]
         .into_iter()
         .map(|prn| json!({"system": "galileo_e1b", "prn": prn}))
@@ -131,8 +131,8 @@ fn galileo_satellites_of_the_4msps_recording_are_found() {
 
 #[test]
 fn satellites_of_the_real_recording_are_found() {
-    let Some(folder) = folder() else { return };
-    let path = format!("{folder}/gnss_l1_12msps_real.i8");
+    let Some(directory) = directory() else { return };
+    let path = format!("{directory}/gnss_l1_12msps_real.i8");
     let raw = json!({
         "dtype": "i8", "axes": [{"name": "sample", "len": 240_000}], "samples_per_frame": 240_000,
         "adc_sample_rate_hz": 12e6,

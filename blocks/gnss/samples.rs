@@ -1,7 +1,7 @@
 //! Samples read by GNSS receivers: complex, or real at an intermediate frequency.
 
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Band, Dtype, PortType, Refusal, Sideband};
+use fxgraph::{At, Band, Dtype, PortType, Rejection, Sideband};
 use fxgraph_dsp::gnss::Planes;
 use fxgraph_dsp::gnss::system::CARRIER_HZ;
 use std::ops::Range;
@@ -45,21 +45,21 @@ impl Samples {
         port: &PortType,
         index: usize,
         intermediate_hz: Option<f64>,
-    ) -> Result<Self, Vec<Refusal>> {
-        let mut refusals = Vec::new();
+    ) -> Result<Self, Vec<Rejection>> {
+        let mut rejections = Vec::new();
         if !DTYPES.contains(&port.dtype) {
             let message =
                 format!("the input must carry ci8, ci16, cf32, i8, i16 or f32, got {}", port.dtype);
-            let refusal = Refusal::new(codes::INPUT_DTYPE, At::Input(index), message);
-            refusals.push(refusal.help("insert a `convert` to one of these types"));
+            let rejection = Rejection::new(codes::INPUT_DTYPE, At::Input(index), message);
+            rejections.push(rejection.help("insert a `convert` to one of these types"));
         }
         let names: Vec<&str> = port.axes.iter().map(|axis| axis.name).collect();
         let antennas = match names[..] {
             ["sample"] => 1,
             ["antenna", "sample"] => port.axes[0].len,
             _ => {
-                refusals.push(
-                    Refusal::new(
+                rejections.push(
+                    Rejection::new(
                         codes::INPUT_AXIS,
                         At::Input(index),
                         "the input must have the axes [sample] or [antenna][sample]",
@@ -67,7 +67,7 @@ impl Samples {
                     .label(format!("this is {port}"))
                     .help("connect samples, such as from `file_source`"),
                 );
-                return Err(refusals);
+                return Err(rejections);
             }
         };
         let samples = port.axes[port.axes.len() - 1].len;
@@ -77,8 +77,8 @@ impl Samples {
         let is_complex = port.dtype.is_complex();
         if let Some(hz) = intermediate_hz.filter(|hz| !hz.is_finite()) {
             let message = format!("`intermediate_hz` must be finite, got {hz}");
-            refusals.push(
-                Refusal::parameter("intermediate_hz", message)
+            rejections.push(
+                Rejection::parameter("intermediate_hz", message)
                     .help("give 0 if the band is centred on the carrier"),
             );
         }
@@ -89,7 +89,7 @@ impl Samples {
             (None, Some(band)) => CARRIER_HZ - zero_hz(band, is_complex),
             (None, None) => 0.0,
         };
-        if refusals.is_empty() {
+        if rejections.is_empty() {
             Ok(Self {
                 dtype: port.dtype,
                 antennas,
@@ -100,7 +100,7 @@ impl Samples {
                 carrier_hz,
             })
         } else {
-            Err(refusals)
+            Err(rejections)
         }
     }
 

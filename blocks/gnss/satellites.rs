@@ -2,7 +2,7 @@
 
 use super::samples::Samples;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Refusal};
+use fxgraph::{At, Rejection};
 use fxgraph_dsp::gnss::satellite::MAX_DOPPLER_HZ;
 use fxgraph_dsp::gnss::{Satellite, System};
 
@@ -55,7 +55,7 @@ pub fn outside_band(
 pub fn narrow_bands(
     systems: impl Iterator<Item = System> + Clone,
     samples: &Samples,
-) -> Vec<Refusal> {
+) -> Vec<Rejection> {
     let half_hz = samples.rate_hz / if samples.is_real() { 4.0 } else { 2.0 };
     let is_narrow = |system: &System| {
         systems.clone().any(|used| used == *system) && half_hz < system.main_lobe_hz()
@@ -71,25 +71,25 @@ pub fn narrow_bands(
             -20.0 * part.log10()
         );
         let help = "raise the sample rate of the source to that of the main lobes";
-        Refusal::new(codes::IMPLAUSIBLE, At::Input(0), message).label("narrow").help(help)
+        Rejection::new(codes::IMPLAUSIBLE, At::Input(0), message).label("narrow").help(help)
     };
     System::ALL.into_iter().filter(is_narrow).map(warning).collect()
 }
 
 /// Returns diagnostics for satellites that do not exist, or whose signals do not fit in the band.
 #[must_use]
-pub fn refuse_satellites<'a>(
+pub fn reject_satellites<'a>(
     satellites: impl ExactSizeIterator<Item = &'a Satellite>,
     samples: Option<&Samples>,
-) -> Vec<Refusal> {
-    let mut refusals = Vec::new();
-    let mut refuse = |message: String, help: String| {
-        refusals.push(Refusal::parameter("satellites", message).help(help));
+) -> Vec<Rejection> {
+    let mut rejections = Vec::new();
+    let mut reject = |message: String, help: String| {
+        rejections.push(Rejection::parameter("satellites", message).help(help));
     };
     let count = satellites.len();
     if count == 0 || count > MAX_SATELLITES {
         let message = format!("`satellites` must have 1 to {MAX_SATELLITES} entries, got {count}");
-        refuse(message, "list satellites such as {system: gps_l1_ca, prn: 7}".to_owned());
+        reject(message, "list satellites such as {system: gps_l1_ca, prn: 7}".to_owned());
     }
     for satellite in satellites.take(MAX_SATELLITES) {
         let system = satellite.system;
@@ -97,7 +97,7 @@ pub fn refuse_satellites<'a>(
             let (name, last) = (system.name(), system.last_prn());
             let message =
                 format!("`prn` of {name} must be between 1 and {last}, got {}", satellite.prn);
-            refuse(message, format!("give a number from 1 to {last}"));
+            reject(message, format!("give a number from 1 to {last}"));
         }
         let numbers = [
             ("doppler_hz", satellite.doppler_hz, MAX_DOPPLER_HZ),
@@ -111,12 +111,12 @@ pub fn refuse_satellites<'a>(
                 "`{name}` of {} must be between -{most:e} and {most:e}, got {value:e}",
                 satellite.label()
             );
-            refuse(message, "give a smaller value".to_owned());
+            reject(message, "give a smaller value".to_owned());
         } else if let Some(samples) = samples
             && let Some((message, help)) = outside_band(system, satellite.doppler_hz, samples)
         {
-            refuse(message, help);
+            reject(message, help);
         }
     }
-    refusals
+    rejections
 }

@@ -5,7 +5,7 @@
 //! overdue pieces until it is on schedule again. [`CatchUp`] prevents a burst.
 
 use fxgraph::runtime::{BlockEvents, EventKind};
-use fxgraph::{Env, Gauge, Refusal};
+use fxgraph::{Env, Gauge, Rejection};
 use std::time::{Duration, Instant};
 
 /// Default of the parameter `catch_up`.
@@ -27,11 +27,11 @@ pub fn default_catch_up() -> f64 {
 }
 
 /// Returns a diagnostic if `catch_up` is out of range.
-pub fn refuse_catch_up(catch_up: f64) -> Option<Refusal> {
+pub fn reject_catch_up(catch_up: f64) -> Option<Rejection> {
     let is_valid = (1.01..=1000.0).contains(&catch_up);
     (!is_valid).then(|| {
         let message = format!("`catch_up` must be between 1.01 and 1000, got {catch_up}");
-        Refusal::parameter("catch_up", message).help(format!("give a rate such as {CATCH_UP}"))
+        Rejection::parameter("catch_up", message).help(format!("give a rate such as {CATCH_UP}"))
     })
 }
 

@@ -2,11 +2,11 @@
 
 use fxgraph::access::ReadPath;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Band, Refusal, Sideband};
+use fxgraph::{At, Band, Rejection, Sideband};
 
 /// Warning about values of the header of the file at `path` that contradict each other.
-pub fn contradicts_itself(path: &ReadPath, text: &str) -> Refusal {
-    Refusal::new(codes::IMPLAUSIBLE, At::Parameter("path"), format!("{path}: {text}"))
+pub fn contradicts_itself(path: &ReadPath, text: &str) -> Rejection {
+    Rejection::new(codes::IMPLAUSIBLE, At::Parameter("path"), format!("{path}: {text}"))
         .label("its header contradicts itself")
         .help("correct the header, or check the time of the stream in the products")
 }
@@ -19,12 +19,12 @@ pub fn band(
     middle_hz: f64,
     signed_hz: f64,
     sideband: Option<Sideband>,
-) -> Result<Option<Band>, Box<Refusal>> {
+) -> Result<Option<Band>, Box<Rejection>> {
     if signed_hz == 0.0 {
         if sideband.is_some() {
             let message = format!("`sideband` needs the width of the band, and `{keyword}` is 0");
-            let refusal = Refusal::parameter("sideband", message);
-            return Err(Box::new(refusal.help("omit it: the file does not state a band")));
+            let rejection = Rejection::parameter("sideband", message);
+            return Err(Box::new(rejection.help("omit it: the file does not state a band")));
         }
         return Ok(None);
     }

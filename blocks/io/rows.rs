@@ -2,7 +2,7 @@
 
 use bytemuck::pod_read_unaligned;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Dtype, PortType, Refusal};
+use fxgraph::{At, Dtype, PortType, Rejection};
 use fxgraph_dsp::packed::{Decoder, WIDTHS};
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ pub struct Rows {
 
 impl Rows {
     /// Rows of `port`, the first input of a block of `kind`.
-    pub fn of(kind: &str, port: &PortType) -> Result<Self, Box<Refusal>> {
+    pub fn of(kind: &str, port: &PortType) -> Result<Self, Box<Rejection>> {
         let is_known = match port.dtype {
             Dtype::Packed(bits) => WIDTHS.contains(&bits),
             Dtype::I8 | Dtype::I16 | Dtype::F32 | Dtype::Ci8 | Dtype::Ci16 | Dtype::Cf32 => true,
@@ -37,7 +37,7 @@ impl Rows {
             let help = "connect i8, i16, f32, ci8, ci16, cf32 or packed samples (`i10p`); `convert` \
                         converts other types";
             return Err(Box::new(
-                Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(help),
+                Rejection::new(codes::INPUT_DTYPE, At::Input(0), message).help(help),
             ));
         }
         let axes: Vec<_> = port.axes.iter().map(|axis| (axis.name, axis.len)).collect();
@@ -49,7 +49,7 @@ impl Rows {
                 let message = format!("`{kind}` cannot read `{port}`");
                 let help = "connect time samples: [sample], [pol][sample] or [sample][pol]";
                 return Err(Box::new(
-                    Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
+                    Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
                 ));
             }
         };
@@ -75,7 +75,7 @@ impl Rows {
             let message = format!("`{kind}` cannot read the validity axes of its input");
             let help = "use validity axes such as [pol][heap], with at most one flag per sample";
             return Err(Box::new(
-                Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
+                Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
             ));
         }
         let dtype = port.dtype;
@@ -176,7 +176,7 @@ mod tests {
 
     type Axes<'a> = &'a [(&'static str, usize)];
 
-    fn rows(dtype: Dtype, axes: Axes<'_>, units: Axes<'_>) -> Result<Rows, Box<Refusal>> {
+    fn rows(dtype: Dtype, axes: Axes<'_>, units: Axes<'_>) -> Result<Rows, Box<Rejection>> {
         let of = |all: Axes<'_>| all.iter().map(|(name, len)| Axis::new(name, *len)).collect();
         let port = PortType {
             dtype,
@@ -240,11 +240,11 @@ mod tests {
 
     #[test]
     fn other_streams_are_rejected() {
-        let refused = |dtype, axes, units| rows(dtype, axes, units).err().unwrap().message;
-        assert!(refused(Dtype::F64, &[("sample", 4)], &[]).contains("cannot read f64 samples"));
-        assert!(refused(Dtype::I8, &[("pol", 4)], &[]).contains("cannot read `i8 [pol 4]"));
+        let rejected = |dtype, axes, units| rows(dtype, axes, units).err().unwrap().message;
+        assert!(rejected(Dtype::F64, &[("sample", 4)], &[]).contains("cannot read f64 samples"));
+        assert!(rejected(Dtype::I8, &[("pol", 4)], &[]).contains("cannot read `i8 [pol 4]"));
         let units = &[("heap", 2), ("pol", 2), ("sample", 2)];
-        assert!(refused(Dtype::I8, &[("pol", 2), ("sample", 4)], units).contains("validity axes"));
-        assert!(refused(Dtype::I8, &[("sample", 4)], &[("heap", 5)]).contains("validity axes"));
+        assert!(rejected(Dtype::I8, &[("pol", 2), ("sample", 4)], units).contains("validity axes"));
+        assert!(rejected(Dtype::I8, &[("sample", 4)], &[("heap", 5)]).contains("validity axes"));
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 #[test]
 fn antenna_without_signal_is_flagged_and_the_others_are_calibrated() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowgraphs");
-    let text = std::fs::read_to_string(folder.join("16_calibration.yaml")).unwrap();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowgraphs");
+    let text = std::fs::read_to_string(directory.join("16_calibration.yaml")).unwrap();
     // Without the check of all antennas, the file and the tests.
     let text = text.split("\n  fringes:").next().unwrap().replace(
         "loop_gain: \"${loop_gain}\"",
@@ -22,8 +22,8 @@ fn antenna_without_signal_is_flagged_and_the_others_are_calibrated() {
         name: name.to_owned(),
         value: SetTo::Typed(value.to_owned()),
     });
-    let name = folder.join("test.yaml");
-    let plan = load_in(&folder, &name, &text, &set, &kinds()).result.unwrap();
+    let name = directory.join("test.yaml");
+    let plan = load_in(&directory, &name, &text, &set, &kinds()).result.unwrap();
     let prepared = Prepared::new(plan.build().unwrap()).unwrap();
     let control = Control::new(plan, kinds(), prepared.handle());
     let running = prepared.start(Options::default()).unwrap();

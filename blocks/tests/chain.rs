@@ -6,7 +6,7 @@ use fxgraph::frame::Annotations;
 use fxgraph::tree::{Node, Reader};
 use fxgraph::{
     AnyConfigured, Axis, Block, Clock, Counters, Dtype, Env, Frame, FrameMut, KindSpec, Next,
-    PortType, Ports, Refusal, ValidityType,
+    PortType, Ports, Rejection, ValidityType,
 };
 use fxgraph_dsp::packed::WIDTHS;
 use fxgraph_dsp::random::Random;
@@ -78,7 +78,7 @@ pub fn connected(
     implementation: &str,
     parameters: &Value,
     inputs: &[PortType],
-) -> Result<Arc<dyn AnyConfigured>, Vec<Refusal>> {
+) -> Result<Arc<dyn AnyConfigured>, Vec<Rejection>> {
     let node = Node::of_json(parameters, Span::default());
     let kinds = crate::kinds();
     let kind = kinds.get(kind).unwrap();

@@ -83,8 +83,8 @@ fn spectrum(x: &[Complex64], weights: &[f64]) -> Vec<Complex64> {
 }
 
 /// Runs both consumers on `source`, which plays `samples`.
-fn check(folder: &Path, source: &str, samples: &[Complex64], is_lower: bool) {
-    let name = |name: &str| folder.join(name).display().to_string();
+fn check(directory: &Path, source: &str, samples: &[Complex64], is_lower: bool) {
+    let name = |name: &str| directory.join(name).display().to_string();
     run(&format!(
         "flowgraph: both
 blocks:
@@ -102,7 +102,7 @@ blocks:
         name("acquired.npy")
     ));
     let weights = chain::weights(CHANNELS, TAPS, true, 1.0);
-    let spectra: Vec<Complex32> = numbers(&folder.join("spectra.npy"));
+    let spectra: Vec<Complex32> = numbers(&directory.join("spectra.npy"));
     let rms = (samples.iter().map(Complex64::norm_sqr).sum::<f64>() / samples.len() as f64).sqrt();
     let mut power = [0.0; CHANNELS];
     for (n, found) in spectra.chunks_exact(CHANNELS).take(200).enumerate() {
@@ -117,11 +117,11 @@ blocks:
     let expected = if is_lower { CHANNELS - TONE_CHANNEL } else { TONE_CHANNEL };
     assert_eq!(strongest, expected);
     let side: serde_json::Value =
-        serde_json::from_slice(&fs::read(folder.join("spectra.npy.json")).unwrap()).unwrap();
+        serde_json::from_slice(&fs::read(directory.join("spectra.npy.json")).unwrap()).unwrap();
     let axis = side["axes"].as_array().unwrap().last().unwrap();
     let hz = axis["first"].as_f64().unwrap() + strongest as f64 * axis["step"].as_f64().unwrap();
     assert!((hz - CENTRE_HZ - tone_hz()).abs() < 1e-3, "{axis}");
-    let acquired: Vec<[f64; VALUES]> = numbers(&folder.join("acquired.npy"));
+    let acquired: Vec<[f64; VALUES]> = numbers(&directory.join("acquired.npy"));
     assert_eq!(acquired.len(), 2 * FRAMES);
     for (frame, rows) in acquired.chunks_exact(2).enumerate() {
         let found = Acquired::found(rows[0]).unwrap();
@@ -135,8 +135,8 @@ blocks:
 }
 
 /// Writes a SigMF recording of `samples`; returns the block that plays it.
-fn sigmf(folder: &Path, samples: &[Complex64], sideband: &str) -> String {
-    let path = folder.join("x.sigmf-meta");
+fn sigmf(directory: &Path, samples: &[Complex64], sideband: &str) -> String {
+    let path = directory.join("x.sigmf-meta");
     let parts = samples.iter().flat_map(|z| [z.re as f32, z.im as f32]);
     let bytes: Vec<u8> = parts.flat_map(f32::to_le_bytes).collect();
     fs::write(path.with_extension("sigmf-data"), bytes).unwrap();
@@ -154,23 +154,23 @@ fn sigmf(folder: &Path, samples: &[Complex64], sideband: &str) -> String {
 #[test]
 fn one_sigmf_source_feeds_filter_bank_and_acquisition_in_both_sidebands() {
     for sideband in ["upper", "lower"] {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let is_lower = sideband == "lower";
         let sample = |z: Complex64| if is_lower { z.conj() } else { z };
         let samples: Vec<Complex64> = sky().into_iter().map(sample).collect();
-        let source = sigmf(folder.path(), &samples, sideband);
-        check(folder.path(), &source, &samples, is_lower);
+        let source = sigmf(directory.path(), &samples, sideband);
+        check(directory.path(), &source, &samples, is_lower);
     }
 }
 
 /// Samples of 4/3 ticks behind one `resampler`, and real samples of 2/3 ticks behind another.
 #[test]
 fn satellite_behind_a_resampler_has_its_phases_in_complex_and_real_samples() {
-    let folder = tempfile::tempdir().unwrap();
-    let name = |name: &str| folder.path().join(name).display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let name = |name: &str| directory.path().join(name).display().to_string();
     let mut text = format!(
         "flowgraph: resampled\nblocks:\n  samples: {}\n",
-        sigmf(folder.path(), &sky(), "upper")
+        sigmf(directory.path(), &sky(), "upper")
     );
     for output in ["complex", "real"] {
         text += &format!(
@@ -192,7 +192,7 @@ fn satellite_behind_a_resampler_has_its_phases_in_complex_and_real_samples() {
     }
     run(&text);
     for output in ["complex", "real"] {
-        let file = |name: &str| folder.path().join(format!("{output}_{name}.npy"));
+        let file = |name: &str| directory.path().join(format!("{output}_{name}.npy"));
         let acquired: Vec<[f64; VALUES]> = numbers(&file("acquired"));
         let sums: Vec<[Complex32; 4]> = numbers(&file("sums"));
         // The filter misses samples before the first frame and after the last one.
@@ -214,8 +214,8 @@ fn satellite_behind_a_resampler_has_its_phases_in_complex_and_real_samples() {
 #[test]
 fn one_vdif_source_feeds_filter_bank_and_acquisition() {
     const SAMPLES: usize = 4096;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.vdif");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.vdif");
     // Steps of the quantiser of 8 bits.
     let quantised = |z: Complex64| Complex64::new((20.0 * z.re).round(), (20.0 * z.im).round());
     let samples: Vec<Complex64> = sky().into_iter().map(quantised).collect();
@@ -247,5 +247,5 @@ fn one_vdif_source_feeds_filter_bank_and_acquisition() {
         "path": path, "vdif_frames": FRAME / SAMPLES,
         "band": {"channels": 1, "centre_hz": CENTRE_HZ, "bandwidth_hz": RATE_HZ},
     }});
-    check(folder.path(), &source.to_string(), &samples, false);
+    check(directory.path(), &source.to_string(), &samples, false);
 }

@@ -5,7 +5,7 @@
 //! kind is tested with its example.
 
 use super::chain::Plain;
-use super::examples::{can_run, folder, text};
+use super::examples::{can_run, directory, text};
 use fxgraph::edge::Harness;
 use fxgraph::elements::value;
 use fxgraph::flowgraph::{Plan, load_in};
@@ -112,8 +112,8 @@ fn disturbed(ports: &[PortType], streams: &Streams, how: Disturbance) -> Streams
     ports.iter().zip(streams).enumerate().map(disturb).collect()
 }
 
-pub fn env(folder: &Path) -> Env {
-    Env { output_folder: folder.to_owned(), ..Env::detached("block") }
+pub fn env(directory: &Path) -> Env {
+    Env { output_directory: directory.to_owned(), ..Env::detached("block") }
 }
 
 /// Runs a block over frames of its inputs, or a source until it has made `count` frames.
@@ -168,14 +168,14 @@ pub fn run(
 }
 
 /// Returns the frames of the inputs of a block, from `count` frames of each source.
-fn inputs_of(plan: &Plan, block: usize, count: usize, folder: &Path) -> Result<Streams, String> {
+fn inputs_of(plan: &Plan, block: usize, count: usize, directory: &Path) -> Result<Streams, String> {
     let mut made: HashMap<usize, Streams> = HashMap::new();
     let mut streams = Vec::new();
     for (source, output) in &plan.blocks[block].inputs {
         if !made.contains_key(source) {
-            let inputs = inputs_of(plan, *source, count, folder)?;
+            let inputs = inputs_of(plan, *source, count, directory)?;
             let configured = &*plan.blocks[*source].configured;
-            made.insert(*source, run(configured, &inputs, count, &env(folder))?);
+            made.insert(*source, run(configured, &inputs, count, &env(directory))?);
         }
         streams.push(made[source][*output].clone());
     }
@@ -230,7 +230,7 @@ fn compare(
 /// output. Returns the frames of the inputs and of the outputs.
 pub fn run_enough(
     plan: &Plan,
-    folder: &Path,
+    directory: &Path,
     mut run: impl FnMut(&Streams) -> Result<Streams, String>,
 ) -> Result<(Streams, Streams), String> {
     let block = plan.block("block").unwrap();
@@ -240,7 +240,7 @@ pub fn run_enough(
         COUNTS.into_iter().filter(|count| *count == COUNTS[0] || count * bytes <= MOST_BYTES);
     let mut last = Err("no frame was tried".to_owned());
     for count in counts {
-        let inputs = inputs_of(plan, block, count, folder)?;
+        let inputs = inputs_of(plan, block, count, directory)?;
         let outputs = run(&inputs)?;
         let is_enough = outputs.iter().all(|frames| frames.len() >= ENOUGH);
         last = Ok((inputs, outputs));
@@ -252,11 +252,11 @@ pub fn run_enough(
 }
 
 /// Tests one block; returns the number of complete units compared after the disturbances.
-fn test(plan: &Plan, how: Disturbance, folder: &Path) -> Result<u64, String> {
+fn test(plan: &Plan, how: Disturbance, directory: &Path) -> Result<u64, String> {
     let configured = &*plan.blocks[plan.block("block").unwrap()].configured;
     let ports = configured.ports();
-    let run = |inputs: &Streams| run(configured, inputs, 0, &env(folder));
-    let (inputs, expected) = run_enough(plan, folder, run)?;
+    let run = |inputs: &Streams| run(configured, inputs, 0, &env(directory));
+    let (inputs, expected) = run_enough(plan, directory, run)?;
     if inputs.iter().any(|frames| frames.len() < 6) {
         return Err("the frames of a source are too few".to_owned());
     }
@@ -271,21 +271,21 @@ fn test(plan: &Plan, how: Disturbance, folder: &Path) -> Result<u64, String> {
 
 #[test]
 fn complete_units_of_disturbed_streams_are_those_of_undisturbed_ones() {
-    let (registry, folder) = (crate::kinds(), folder());
+    let (registry, directory) = (crate::kinds(), directory());
     let mut found = Vec::new();
     for example in registry.examples(DeviceName::Cpu).into_iter().filter(can_run) {
         if WITH_MEMORY.iter().any(|(kind, _)| *kind == example.kind) {
             continue;
         }
         let name = Path::new("example.yaml");
-        let text = text(&example.flowgraph, folder.path());
-        let plan = load_in(folder.path(), name, &text, &[], &registry).result.unwrap();
+        let text = text(&example.flowgraph, directory.path());
+        let plan = load_in(directory.path(), name, &text, &[], &registry).result.unwrap();
         let block = &plan.blocks[plan.block("block").unwrap()];
         if block.ports.inputs.is_empty() || block.ports.outputs.is_empty() {
             continue;
         }
         for how in [Disturbance::Flags, Disturbance::Drops, Disturbance::FullQueues] {
-            match test(&plan, how, folder.path()) {
+            match test(&plan, how, directory.path()) {
                 Ok(0) => found.push(format!("{example}, {how:?}: no complete unit was compared")),
                 Ok(_) => {}
                 Err(why) => found.push(format!("{example}, {how:?}: {why}")),

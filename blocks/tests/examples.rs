@@ -7,9 +7,10 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// Returns a directory with the files named in examples.
-pub fn folder() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+pub fn directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let write =
+        |name: &str, bytes: &[u8]| std::fs::write(directory.path().join(name), bytes).unwrap();
     write("samples.dat", &vec![0; 1 << 16]);
     write("spectra.fil", include_bytes!("../../fuzz/seeds/filterbank/spectra"));
     let samples =
@@ -19,7 +20,7 @@ pub fn folder() -> TempDir {
     write("samples.dada", include_bytes!("../io/dada_source/example.dada"));
     write("samples.raw", include_bytes!("../io/guppi_source/example.raw"));
     write("samples.vdif", include_bytes!("../io/vdif_source/example.vdif"));
-    folder
+    directory
 }
 
 /// Whether this machine has everything that the example needs.
@@ -27,9 +28,9 @@ pub fn can_run(example: &Example) -> bool {
     example.kind != "python" || crate::util::python::tests::has_numpy()
 }
 
-/// Returns the text of an example, in which the files of [`folder`] have their whole paths: sources read some of them
+/// Returns the text of an example, in which the files of [`directory`] have their whole paths: sources read some of them
 /// when a flowgraph is checked.
-pub fn text(flowgraph: &str, folder: &Path) -> String {
+pub fn text(flowgraph: &str, directory: &Path) -> String {
     let names = [
         "samples.dada",
         "samples.dat",
@@ -39,7 +40,7 @@ pub fn text(flowgraph: &str, folder: &Path) -> String {
         "spectra.fil",
     ];
     names.iter().fold(flowgraph.to_owned(), |text, name| {
-        let path = folder.join(name);
+        let path = directory.join(name);
         text.replace(&format!("path: {name}"), &format!("path: '{}'", path.display()))
     })
 }
@@ -54,11 +55,11 @@ fn every_kind_has_an_example() {
 
 #[test]
 fn examples_are_valid_flowgraphs_with_a_block_of_their_kind() {
-    let (registry, folder) = (crate::kinds(), folder());
+    let (registry, directory) = (crate::kinds(), directory());
     for example in registry.examples(DeviceName::Cpu).into_iter().filter(can_run) {
         let name = Path::new("example.yaml");
-        let text = text(&example.flowgraph, folder.path());
-        let loaded = load_in(folder.path(), name, &text, &[], &registry);
+        let text = text(&example.flowgraph, directory.path());
+        let loaded = load_in(directory.path(), name, &text, &[], &registry);
         let problems: Vec<String> = match &loaded.result {
             Ok(plan) => {
                 let block = plan.blocks.iter().find(|block| block.name == "block");

@@ -87,8 +87,8 @@ blocks:
 fn change_of_the_centre_frequency_of_a_file_is_rejected() {
     let registry = kinds();
     let retuned = |plan: &Plan, request: &str| {
-        let refused = plan.retune(&registry, request, &When::at(1 << 30)).err();
-        refused.map(|refused| render_all(&refused.problems, &refused.sources, Style::Plain))
+        let rejected = plan.retune(&registry, request, &When::at(1 << 30)).err();
+        rejected.map(|rejected| render_all(&rejected.problems, &rejected.sources, Style::Plain))
     };
     let all = |hz: &str| {
         let blocks: Vec<_> = (0..6).map(|n| format!("\"ddc[{n}]\": {{centre_hz: {hz}}}")).collect();

@@ -1,6 +1,6 @@
 //! Arbitrary input ports: a block rejects the port, or processes its frames without a panic.
 
-use super::examples::{can_run, folder, text};
+use super::examples::{can_run, directory, text};
 use crate::gnss::{gnss_acquisition, gnss_tracker};
 use fxgraph::edge::Harness;
 use fxgraph::flowgraph::load_in;
@@ -139,13 +139,13 @@ struct Victim {
 }
 
 /// Returns the blocks of all examples.
-fn victims(folder: &Path) -> Vec<Victim> {
+fn victims(directory: &Path) -> Vec<Victim> {
     let registry = crate::kinds();
     let mut victims = Vec::new();
     for example in registry.examples(DeviceName::Cpu).into_iter().filter(can_run) {
         let name = Path::new("example.yaml");
-        let text = text(&example.flowgraph, folder);
-        let loaded = load_in(folder, name, &text, &[], &registry);
+        let text = text(&example.flowgraph, directory);
+        let loaded = load_in(directory, name, &text, &[], &registry);
         let plan = loaded.result.unwrap();
         let block = Arc::clone(&plan.blocks[plan.block("block").unwrap()].configured);
         let inputs = block.ports().inputs.len();
@@ -173,7 +173,13 @@ impl Victim {
 }
 
 /// Runs the block; returns whether it accepted the port. It must not panic for any content of the frames.
-fn drive(victim: &Victim, port: &PortType, timestamps: &[u64], noise: u8, folder: &Path) -> bool {
+fn drive(
+    victim: &Victim,
+    port: &PortType,
+    timestamps: &[u64],
+    noise: u8,
+    directory: &Path,
+) -> bool {
     let Ok(block) = victim.block.connect(&victim.inputs(port)) else { return false };
     let (_, _) = (block.resources(), block.check(None));
     let ports = block.ports();
@@ -181,7 +187,7 @@ fn drive(victim: &Victim, port: &PortType, timestamps: &[u64], noise: u8, folder
     if ports.inputs.iter().chain(&ports.outputs).any(large) {
         return true;
     }
-    let env = Env { output_folder: folder.to_owned(), ..Env::detached("block") };
+    let env = Env { output_directory: directory.to_owned(), ..Env::detached("block") };
     let Ok(block_at_work) = block.build(&env) else { return true };
     let mut harness = Harness::new(block_at_work, ports, timestamps.len()).unwrap();
     for (n, timestamp) in timestamps.iter().enumerate() {
@@ -222,13 +228,13 @@ proptest! {
         let step = port.clock.samples_per_frame;
         let timestamps: Vec<u64> =
             [0, 1, 2, 5, 3, 6].iter().map(|n: &u64| first.wrapping_add(n.wrapping_mul(step))).collect();
-        let folder = folder();
-        for victim in victims(folder.path()) {
+        let directory = directory();
+        for victim in victims(directory.path()) {
             // Starts two processes for every port.
             if victim.kind == "python" && noise % 16 > 0 {
                 continue;
             }
-            drive(&victim, &port, &timestamps, noise, folder.path());
+            drive(&victim, &port, &timestamps, noise, directory.path());
         }
     }
 }
@@ -236,8 +242,8 @@ proptest! {
 #[test]
 fn every_block_accepts_some_of_these_ports() {
     let mut runner = TestRunner::deterministic();
-    let folder = folder();
-    let victims = victims(folder.path());
+    let directory = directory();
+    let victims = victims(directory.path());
     let mut taken = vec![0; victims.len()];
     for _ in 0..6000 {
         let port = port().new_tree(&mut runner).unwrap().current();

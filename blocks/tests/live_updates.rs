@@ -231,20 +231,20 @@ fn delays_apply_from_the_effective_timestamp() {
 fn transaction_updates_all_blocks_at_one_timestamp_or_none() {
     let text = flowgraph(false, 2, "[[{delay_samples: 1}], []]", "20", 3);
     let before = untouched(&text, 2);
-    let refuse = |control: &Control, request: &str| {
+    let reject = |control: &Control, request: &str| {
         let error = control.retune(request, None, LIMIT).unwrap_err();
-        let RetuneError::Refused(refused) = error else { panic!("{error}") };
+        let RetuneError::Rejected(rejected) = error else { panic!("{error}") };
         assert_eq!(control.plan().config_id(), before[0].config_id);
-        refused.problems[0].message.clone()
+        rejected.problems[0].message.clone()
     };
     let unchanged = run(&text, 2, |control| {
         let message =
-            refuse(control, "{pfb: {delays: [[{delay_samples: 9}], []]}, post: {bits: 4}}");
+            reject(control, "{pfb: {delays: [[{delay_samples: 9}], []]}, post: {bits: 4}}");
         assert_eq!(message, "`bits` of `postproc` cannot change while the block runs");
         let message =
-            refuse(control, "{pfb: {delays: [[{delay_samples: 900}], []]}, post: {gains: 2}}");
+            reject(control, "{pfb: {delays: [[{delay_samples: 900}], []]}, post: {gains: 2}}");
         assert!(message.contains("the delay must be between"), "{message}");
-        refuse(control, "{post: {gains: [1, 2, 3]}}");
+        reject(control, "{post: {gains: [1, 2, 3]}}");
         // The last block rejects its values after the others have accepted theirs.
         let gone = control.retune("{post: {gains: 1}, fft: {threads: 1}, end: {}}", None, LIMIT);
         assert!(gone.is_err());
@@ -318,7 +318,7 @@ fn simulated_signals_change_at_the_exact_sample() {
             let done = control.retune(request, Some(at), LIMIT).unwrap();
             assert_eq!(done.effective_timestamp, at);
             let wrong = control.retune("{dig: {signals: \"cw(0.5\"}}", None, LIMIT);
-            assert!(matches!(wrong, Err(RetuneError::Refused(_))));
+            assert!(matches!(wrong, Err(RetuneError::Rejected(_))));
         });
         assert!(values(&found) == joined(&before, &after, at), "{bits} bits at {at}");
     }
@@ -505,13 +505,13 @@ fn move_to_another_device_is_reported_with_its_gap_and_rejected() {
     assert_eq!((&moved.from, &moved.to), (&"cpu".into(), &"cuda:0".into()));
     assert!(matches!(change.way, Way::Restart(_)));
     assert_eq!(change.way.gap(), "from the stop of the flowgraph to its next start");
-    let refused = control.swap(&change, LIMIT, false).unwrap_err().to_string();
-    assert!(refused.contains("stop the flowgraph and start it with the change"), "{refused}");
-    let refused = control.shadow(&change, false).unwrap_err().to_string();
-    assert!(refused.starts_with("`fft` cannot have this shadow"), "{refused}");
+    let rejected = control.swap(&change, LIMIT, false).unwrap_err().to_string();
+    assert!(rejected.contains("stop the flowgraph and start it with the change"), "{rejected}");
+    let rejected = control.shadow(&change, false).unwrap_err().to_string();
+    assert!(rejected.starts_with("`fft` cannot have this shadow"), "{rejected}");
     let source = control.change("dig", "{}").ok().unwrap();
     assert_eq!(source.way, Way::Nothing);
-    let refused = control.shadow(&source, false).unwrap_err().to_string();
-    assert_eq!(refused, "`dig` cannot have a shadow: it needs inputs and outputs");
+    let rejected = control.shadow(&source, false).unwrap_err().to_string();
+    assert_eq!(rejected, "`dig` cannot have a shadow: it needs inputs and outputs");
     prepared.discard();
 }

@@ -258,9 +258,10 @@ fn beams_of_one_polarisation_are_those_of_polarisation_0() {
             assert!(of_one == of_two && of_one.iter().any(|byte| *byte != 0), "{stream:?}");
             assert_eq!(one.header().validity, two.header().validity, "{stream:?}");
         }
-        let refused = beamformer(beams(stream.antennas, 1)).outputs(&[stream.port(1)]).unwrap_err();
+        let rejected =
+            beamformer(beams(stream.antennas, 1)).outputs(&[stream.port(1)]).unwrap_err();
         let expected = "`pol` of beam 0 must be 0, the only polarisation of the input, got 1";
-        assert_eq!(refused[0].message, expected);
+        assert_eq!(rejected[0].message, expected);
     }
 }
 
@@ -279,8 +280,8 @@ fn powers_of_one_polarisation_are_those_of_polarisation_0() {
             assert!(of_one.iter().eq(of_first), "{stream:?}");
             assert_eq!(one.header().validity, two.header().validity);
         }
-        let refused = detect(Products::Stokes).outputs(&[stream.port(1)]).unwrap_err();
-        assert!(refused[0].message.contains("must be `power`"), "{}", refused[0].message);
+        let rejected = detect(Products::Stokes).outputs(&[stream.port(1)]).unwrap_err();
+        assert!(rejected[0].message.contains("must be `power`"), "{}", rejected[0].message);
     }
 }
 

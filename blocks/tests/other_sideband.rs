@@ -8,7 +8,7 @@
 
 use super::chain::{Plain, connected};
 use super::disturbed::{Streams, env, run, run_enough};
-use super::examples::{can_run, folder, text};
+use super::examples::{can_run, directory, text};
 use fxgraph::elements::value;
 use fxgraph::flowgraph::{Plan, load_in};
 use fxgraph::{Band, DeviceName, Dtype, PortType, Sideband};
@@ -148,7 +148,7 @@ fn compare(
 }
 
 /// Tests the block; returns the number of values compared.
-fn test(plan: &Plan, folder: &Path, schema: &Value) -> Result<usize, String> {
+fn test(plan: &Plan, directory: &Path, schema: &Value) -> Result<usize, String> {
     let block = &plan.blocks[plan.block("block").unwrap()];
     let mut given = Value::clone(&block.parameters);
     if schema["properties"].get("dither").is_some() {
@@ -165,7 +165,7 @@ fn test(plan: &Plan, folder: &Path, schema: &Value) -> Result<usize, String> {
         let inputs: Vec<_> =
             block.ports.inputs.iter().map(|port| in_sideband(port, sideband)).collect();
         let connected = connected(block.kind, block.implementation, &given, &inputs);
-        connected.map_err(|refusals| format!("{sideband:?}: {}", refusals[0].message))
+        connected.map_err(|rejections| format!("{sideband:?}: {}", rejections[0].message))
     };
     let (upper, lower) = (of(Sideband::Upper)?, of(Sideband::Lower)?);
     let ports = upper.ports();
@@ -173,25 +173,25 @@ fn test(plan: &Plan, folder: &Path, schema: &Value) -> Result<usize, String> {
         return Ok(1);
     }
     // Files of the two runs do not overwrite each other.
-    let folders = [folder.join("upper"), folder.join("lower")];
-    folders.iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
+    let directories = [directory.join("upper"), directory.join("lower")];
+    directories.iter().for_each(|directory| std::fs::create_dir_all(directory).unwrap());
     let told = |env: &fxgraph::Env| -> Told {
         let counters = env.counters.list();
         let counters = counters.iter().map(|named| (named.name.to_owned(), named.counter.get()));
-        let folder = env.output_folder.display().to_string();
-        (counters.collect(), env.summary.get().replace(&folder, ""))
+        let directory = env.output_directory.display().to_string();
+        (counters.collect(), env.summary.get().replace(&directory, ""))
     };
     let mut of_upper = Told::default();
     let mut conjugates = Streams::new();
-    let (_, expected) = run_enough(plan, folder, |inputs| {
-        let env = env(&folders[0]);
+    let (_, expected) = run_enough(plan, directory, |inputs| {
+        let env = env(&directories[0]);
         // Twice conjugated, no integer is the least one.
         conjugates = conjugated(&ports.inputs, inputs);
         let made = run(&*upper, &conjugated(&ports.inputs, &conjugates), 0, &env);
         of_upper = told(&env);
         made
     })?;
-    let env = env(&folders[1]);
+    let env = env(&directories[1]);
     let is_of_samples = OF_SAMPLES.iter().any(|(kind, _)| *kind == block.kind);
     if is_of_samples {
         conjugates = conjugated(&ports.inputs, &conjugates);
@@ -226,15 +226,15 @@ fn every_kind_makes_the_same_of_the_sky_in_both_sidebands() {
     let registry = crate::kinds();
     let mut found = Vec::new();
     for example in registry.examples(DeviceName::Cpu).into_iter().filter(can_run) {
-        let folder = folder();
-        let text = text(&example.flowgraph, folder.path());
+        let directory = directory();
+        let text = text(&example.flowgraph, directory.path());
         let name = Path::new("example.yaml");
-        let plan = load_in(folder.path(), name, &text, &[], &registry).result.unwrap();
+        let plan = load_in(directory.path(), name, &text, &[], &registry).result.unwrap();
         if plan.blocks[plan.block("block").unwrap()].ports.inputs.is_empty() {
             continue;
         }
         let schema = (registry.get(example.kind).unwrap().schema)().to_value();
-        match test(&plan, folder.path(), &schema) {
+        match test(&plan, directory.path(), &schema) {
             Ok(0) => found.push(format!("{example}: no value was compared")),
             Ok(_) => {}
             Err(why) => found.push(format!("{example}: {why}")),

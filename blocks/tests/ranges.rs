@@ -21,10 +21,10 @@ fn numbers_outside_a_declared_range_are_rejected() {
                 let read = (kind.read)(Reader::new(&node, Span::default()), "cpu");
                 let errors = read.err().unwrap_or_default();
                 let messages: Vec<_> = errors.into_iter().map(|error| error.message).collect();
-                let is_refused = |message: &String| {
+                let is_rejected = |message: &String| {
                     message.starts_with(&format!("`{name}` must be")) || message.contains("integer")
                 };
-                assert!(messages.iter().any(is_refused), "{} {name}: {messages:?}", kind.name);
+                assert!(messages.iter().any(is_rejected), "{} {name}: {messages:?}", kind.name);
                 tried.push(name.clone());
             }
         }

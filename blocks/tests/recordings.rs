@@ -18,10 +18,10 @@ fn recording(name: &str) -> Option<PathBuf> {
         let _ = writeln!(std::io::stderr(), "skipped: {why}");
         None
     };
-    let Some(folder) = std::env::var_os("FXGRAPH_RECORDINGS") else {
+    let Some(directory) = std::env::var_os("FXGRAPH_RECORDINGS") else {
         return skipped("FXGRAPH_RECORDINGS does not name a directory of recordings".to_owned());
     };
-    let path = Path::new(&folder).join(name);
+    let path = Path::new(&directory).join(name);
     if path.is_file() { Some(path) } else { skipped(format!("{} is missing", path.display())) }
 }
 
@@ -175,9 +175,9 @@ fn mode_s_remainder(bits: &[bool]) -> u32 {
 #[test]
 fn aircraft_transponders_of_an_rtl_sdr_are_decoded() {
     let Some(path) = recording("rtlsdr_1090mhz_2msps.cu8") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::copy(path, folder.path().join("x.sigmf-data")).unwrap();
-    let meta = folder.path().join("x.sigmf-meta");
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::copy(path, directory.path().join("x.sigmf-data")).unwrap();
+    let meta = directory.path().join("x.sigmf-meta");
     let text = json!({
         "global": {"core:datatype": "cu8", "core:version": "1.2.0", "core:sample_rate": 2e6},
         "captures": [{"core:sample_start": 0, "core:frequency": 1090e6}], "annotations": [],

@@ -390,6 +390,6 @@ fn nyquist_zone_of_the_f_engine_is_that_of_samples_without_a_band() {
         );
     }
     let stated = port(2, &Digitised::new(vec![0; 1024]));
-    let refusals = output(of_zone(2), &stated).unwrap_err();
-    assert!(refusals[0].message.contains("`nyquist_zone`"), "{}", refusals[0].message);
+    let rejections = output(of_zone(2), &stated).unwrap_err();
+    assert!(rejections[0].message.contains("`nyquist_zone`"), "{}", rejections[0].message);
 }

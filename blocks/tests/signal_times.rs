@@ -33,7 +33,7 @@ fn run(text: &str) {
 }
 
 /// Two polarisations of noise with a pulse of noise, or with an impulse of one sample.
-fn write_samples(folder: &Path, is_impulse: bool) {
+fn write_samples(directory: &Path, is_impulse: bool) {
     let mut random = Random::new(7);
     for pol in 0..2 {
         let mut bytes = Vec::with_capacity(2 * SAMPLES);
@@ -47,12 +47,12 @@ fn write_samples(folder: &Path, is_impulse: bool) {
             };
             bytes.extend_from_slice(&(value.clamp(-32000.0, 32000.0) as i16).to_le_bytes());
         }
-        fs::write(folder.join(format!("pulse{pol}.i16")), bytes).unwrap();
+        fs::write(directory.join(format!("pulse{pol}.i16")), bytes).unwrap();
     }
 }
 
-/// Flowgraph that filters the samples in `folder` with `blocks`, which read `s[0]` and `s[1]`.
-fn flowgraph(folder: &Path, sync: &str, blocks: &[String]) -> String {
+/// Flowgraph that filters the samples in `directory` with `blocks`, which read `s[0]` and `s[1]`.
+fn flowgraph(directory: &Path, sync: &str, blocks: &[String]) -> String {
     let mut text = format!(
         "flowgraph: pulse
 blocks:
@@ -64,7 +64,7 @@ blocks:
       raw: {{dtype: i16, axes: [{{name: sample, len: 32768}}], validity_axes: [{{name: heap, len: 8}}],
         samples_per_frame: 32768, adc_sample_rate_hz: {RATE_HZ}, sync_time_seconds: {sync}}}
 ",
-        folder.display()
+        directory.display()
     );
     for block in blocks {
         writeln!(text, "  {block}").unwrap();
@@ -165,8 +165,8 @@ fn of_guppi(path: &Path) -> Series {
 
 #[test]
 fn pulse_is_at_its_time_in_files_of_spectra_with_any_number_of_channels() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     write_samples(at, false);
     for (channels, taps) in [(64, 16), (4096, 16), (1024, 1)] {
         let file = |name: &str| at.join(format!("{channels}_{name}"));
@@ -211,8 +211,8 @@ fn pulse_is_at_its_time_in_files_of_spectra_with_any_number_of_channels() {
 
 #[test]
 fn impulse_is_at_its_time_behind_chains_of_filters() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     write_samples(at, true);
     let name = |name: &str| at.join(name).display().to_string();
     let blocks = [
@@ -247,8 +247,8 @@ fn impulse_is_at_its_time_behind_chains_of_filters() {
 
 #[test]
 fn all_files_agree_across_a_leap_second() {
-    let folder = tempfile::tempdir().unwrap();
-    let name = |name: &str| folder.path().join(name).display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let name = |name: &str| directory.path().join(name).display().to_string();
     // The stream begins 3 s after the sync time: the leap second is between them.
     let text = format!(
         "flowgraph: leap
@@ -275,7 +275,7 @@ blocks:
     run(&text);
     // 3080192 samples are 3.008 s, of which one is the leap second.
     let expected = Time::from_iso("2017-01-01T00:00:00.508Z").unwrap();
-    let at = |name: &str| folder.path().join(name);
+    let at = |name: &str| directory.path().join(name);
     let meta: sigmf::Meta = serde_json::from_slice(&fs::read(at("l.sigmf-meta")).unwrap()).unwrap();
     let bytes = fs::read(at("l.vdif")).unwrap();
     let header = vdif::Header::parse(&bytes).unwrap();

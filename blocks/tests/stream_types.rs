@@ -3,7 +3,7 @@
 //! Types and kinds come from the examples and the conformance cases: a kind reads a type if a block of an example
 //! accepts it, with other values of its parameters if need be.
 
-use super::examples::{folder, text};
+use super::examples::{directory, text};
 use fxgraph::diagnostic::codes;
 use fxgraph::flowgraph::{Plan, load_in};
 use fxgraph::{AnyConfigured, Band, Clock, DeviceName, Dtype, PortType};
@@ -55,11 +55,11 @@ fn name(port: &PortType) -> String {
 
 /// Plans of all examples, and of the reference block of conformance cases. The class of a `python` block states its types.
 fn plans() -> Vec<Plan> {
-    let (registry, folder) = (crate::kinds(), folder());
+    let (registry, directory) = (crate::kinds(), directory());
     let examples = registry.examples(DeviceName::Cpu).into_iter();
     let examples = examples
         .filter(|example| example.kind != "python")
-        .map(|example| text(&example.flowgraph, folder.path()));
+        .map(|example| text(&example.flowgraph, directory.path()));
     let cases = registry.iter().flat_map(|kind| (kind.cases)(DeviceName::Cuda(0)));
     let cases = cases.map(|case| {
         let is_reference = |line: &&str| !line.starts_with("  gpu: ");
@@ -67,7 +67,7 @@ fn plans() -> Vec<Plan> {
     });
     let plan = |text: String| {
         let name = Path::new("example.yaml");
-        load_in(folder.path(), name, &text, &[], &registry).result.ok()
+        load_in(directory.path(), name, &text, &[], &registry).result.ok()
     };
     examples.chain(cases).filter_map(plan).collect()
 }
@@ -78,8 +78,8 @@ fn reads(block: &dyn AnyConfigured, port: &PortType) -> bool {
     let accepts = |inputs: &[PortType]| match block.connect(inputs) {
         Ok(_) => true,
         // Other values of the parameters are possible, or another rate.
-        Err(refusals) => refusals.iter().all(|refusal| {
-            ![codes::INPUT_DTYPE, codes::INPUT_AXIS, codes::INPUTS_DIFFER].contains(&refusal.code)
+        Err(rejections) => rejections.iter().all(|rejection| {
+            ![codes::INPUT_DTYPE, codes::INPUT_AXIS, codes::INPUTS_DIFFER].contains(&rejection.code)
         }),
     };
     let channels = port.axis_len("channel").unwrap_or(1);

@@ -1,6 +1,6 @@
 //! A change of the time base: no block uses data of two bases together, and files state the time of their base.
 
-use super::examples::{can_run, folder, text};
+use super::examples::{can_run, directory, text};
 use fxgraph::edge::Harness;
 use fxgraph::flowgraph::load_in;
 use fxgraph::{AnyConfigured, DeviceName, Dtype, Env, Next, PortType, Time, TimeBase};
@@ -18,12 +18,12 @@ const FRAMES: u64 = 24;
 const BEFORE: u64 = 40;
 
 /// The blocks of all examples with inputs.
-fn blocks(folder: &Path) -> Vec<(&'static str, Arc<dyn AnyConfigured>)> {
+fn blocks(directory: &Path) -> Vec<(&'static str, Arc<dyn AnyConfigured>)> {
     let registry = crate::kinds();
     let mut blocks = Vec::new();
     for example in registry.examples(DeviceName::Cpu).into_iter().filter(can_run) {
-        let text = text(&example.flowgraph, folder);
-        let loaded = load_in(folder, Path::new("example.yaml"), &text, &[], &registry);
+        let text = text(&example.flowgraph, directory);
+        let loaded = load_in(directory, Path::new("example.yaml"), &text, &[], &registry);
         let plan = loaded.result.unwrap();
         let block = Arc::clone(&plan.blocks[plan.block("block").unwrap()].configured);
         let has_large = block.ports().inputs.iter().any(|input| input.frame_bytes() > 1 << 22);
@@ -86,8 +86,8 @@ struct Made {
 type Outputs = BTreeMap<(usize, u64), Made>;
 
 /// Runs the block over these frames at all of its inputs; `None` if it fails.
-fn run(block: &Arc<dyn AnyConfigured>, given: &[Given], folder: &Path) -> Option<Outputs> {
-    let env = Env { output_folder: folder.to_owned(), ..Env::detached("block") };
+fn run(block: &Arc<dyn AnyConfigured>, given: &[Given], directory: &Path) -> Option<Outputs> {
+    let env = Env { output_directory: directory.to_owned(), ..Env::detached("block") };
     let ports = block.ports();
     let mut harness = Harness::new(block.build(&env).ok()?, ports, 4).unwrap();
     let mut made = BTreeMap::new();
@@ -136,7 +136,7 @@ fn run(block: &Arc<dyn AnyConfigured>, given: &[Given], folder: &Path) -> Option
 
 #[test]
 fn no_kind_mixes_data_of_two_time_bases() {
-    let files = folder();
+    let files = directory();
     let mut compared = BTreeMap::new();
     for (kind, block) in blocks(files.path()) {
         let ports = block.ports();
@@ -144,8 +144,8 @@ fn no_kind_mixes_data_of_two_time_bases() {
         let [first, second] = given(&ports.inputs[0], base);
         let both: Vec<Given> = [first.clone(), second.clone()].concat();
         let of = |given: &[Given]| {
-            let folder = tempfile::tempdir().unwrap();
-            run(&block, given, folder.path())
+            let directory = tempfile::tempdir().unwrap();
+            run(&block, given, directory.path())
         };
         let (Some(both), Some(first), Some(second)) = (of(&both), of(&first), of(&second)) else {
             continue;
@@ -227,7 +227,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 
 #[test]
 fn sinks_begin_a_file_with_the_time_of_the_new_base() {
-    let files = folder();
+    let files = directory();
     let all = blocks(files.path());
     for (kind, parameters, second, time) in sinks() {
         let example = all.iter().find(|(name, _)| *name == kind).unwrap();
@@ -246,7 +246,7 @@ fn sinks_begin_a_file_with_the_time_of_the_new_base() {
         let renamed = given[1].iter().map(|given| Given { base: TimeBase::default(), ..*given });
         run(&connected(&inputs).ok().unwrap(), &renamed.collect::<Vec<_>>(), alone.path()).unwrap();
         let first = second.replace("_2", "");
-        let read = |folder: &Path, name: &str| std::fs::read(folder.join(name)).unwrap();
+        let read = |directory: &Path, name: &str| std::fs::read(directory.join(name)).unwrap();
         let (made, expected) = (read(both.path(), second), read(alone.path(), &first));
         let has_time = |bytes: &[u8]| {
             if kind != "filterbank_sink" {

@@ -28,24 +28,24 @@ impl Output {
         if !is_block(name) {
             let known: Vec<&str> = blocks.iter().map(|block| block.name.as_str()).collect();
             let help = suggest(name, "block", &known);
-            return refuse(&format!("there is no block `{name}`"), help);
+            return reject(&format!("there is no block `{name}`"), help);
         }
         let BlockPage { outputs, .. } = client.get(&format!("/api/v1/blocks/{}", in_path(name)))?;
         let known: Vec<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
         let found = match (port, &outputs[..]) {
             (_, []) => {
                 let help = "name the block that feeds this one".to_owned();
-                return refuse(&format!("`{name}` has no outputs"), Some(help));
+                return reject(&format!("`{name}` has no outputs"), Some(help));
             }
             (None, [only]) => only,
             (None, _) => {
                 let help = format!("name one: {name}.{}", known.join(&format!(", {name}.")));
-                return refuse(&format!("`{name}` has {} outputs", known.len()), Some(help));
+                return reject(&format!("`{name}` has {} outputs", known.len()), Some(help));
             }
             (Some(port), outputs) => {
                 let Some(output) = outputs.iter().find(|output| output.name == port) else {
                     let help = suggest(port, "output", &known);
-                    return refuse(&format!("`{name}` has no output `{port}`"), help);
+                    return reject(&format!("`{name}` has no output `{port}`"), help);
                 };
                 output
             }
@@ -67,6 +67,6 @@ impl fmt::Display for Output {
     }
 }
 
-fn refuse<T>(what: &str, help: Option<String>) -> Result<T, Failure> {
+fn reject<T>(what: &str, help: Option<String>) -> Result<T, Failure> {
     Err(Failure::failed(with_help(what, help.as_deref())))
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 pub struct Fleet {
     /// Directory of the deployment (`fxgraph deploy`, or `fxgraph run --as-parts -o DIR`)
     #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    directory: PathBuf,
 
     /// Writes the table as JSON
     #[arg(long, conflicts_with = "listen")]
@@ -41,9 +41,9 @@ const TICK: Duration = Duration::from_millis(100);
 
 impl Fleet {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
-        let manifest = Manifest::read(&self.folder)?;
-        let find = find(&self.folder);
-        self.serve.refuse_for_fleet()?;
+        let manifest = Manifest::read(&self.directory)?;
+        let find = find(&self.directory);
+        self.serve.reject_for_fleet()?;
         if let Some(server) = self.serve.bind(terminal)? {
             let signals = Signals::count()?;
             let url = server.url();
@@ -67,16 +67,16 @@ impl Fleet {
     }
 }
 
-/// Returns the parts of the deployment in `folder` whenever it is called.
-pub fn find(folder: &Path) -> Find {
-    let folder = folder.to_owned();
-    Arc::new(move || deployed(&folder).map_err(|failure| failure.first_line()))
+/// Returns the parts of the deployment in `directory` whenever it is called.
+pub fn find(directory: &Path) -> Find {
+    let directory = directory.to_owned();
+    Arc::new(move || deployed(&directory).map_err(|failure| failure.first_line()))
 }
 
-/// The parts of the deployment in `folder` as they are now.
-fn deployed(folder: &Path) -> Result<Vec<Deployed>, Failure> {
-    let manifest = Manifest::read(folder)?;
-    let path = folder.join(&manifest.token_file);
+/// The parts of the deployment in `directory` as they are now.
+fn deployed(directory: &Path) -> Result<Vec<Deployed>, Failure> {
+    let manifest = Manifest::read(directory)?;
+    let path = directory.join(&manifest.token_file);
     let token = match read_regular(&path, TOKEN_BYTES) {
         Ok(text) => Some(String::from_utf8_lossy(&text).trim().to_owned()),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -86,7 +86,7 @@ fn deployed(folder: &Path) -> Result<Vec<Deployed>, Failure> {
     };
     let parts = manifest.parts.iter().map(|part| Deployed {
         name: part.name.clone(),
-        address: part.address(folder).filter(|address| !address.is_empty()),
+        address: part.address(directory).filter(|address| !address.is_empty()),
         config_hash: part.config_hash.clone(),
         token: token.clone(),
     });

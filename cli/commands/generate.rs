@@ -138,18 +138,18 @@ fn block(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure
     let new = register(&old, name).ok_or_else(|| {
         Failure::failed(format!("`{}` already has a module `{name}`", library.display()))
     })?;
-    let folder = into.join(name);
-    if folder.exists() {
-        return Err(Failure::failed(format!("`{}` already exists", folder.display())));
+    let directory = into.join(name);
+    if directory.exists() {
+        return Err(Failure::failed(format!("`{}` already exists", directory.display())));
     }
     let failed = |path: &Path| {
         let what = format!("cannot write `{}`", path.display());
         move |error: std::io::Error| Failure::because(&what, &error)
     };
-    fs::create_dir(&folder).map_err(failed(&folder))?;
+    fs::create_dir(&directory).map_err(failed(&directory))?;
     let mut written = String::new();
     for (file, template) in BLOCK {
-        let path = folder.join(file);
+        let path = directory.join(file);
         let text = template.replace(TYPE, &type_name(name)).replace(KIND, name);
         fs::write(&path, text).map_err(failed(&path))?;
         written.push_str(&format!("wrote {}\n", path.display()));
@@ -313,14 +313,14 @@ mod tests {
 
     #[test]
     fn clash_rejects_names_that_would_not_compile() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("layout.rs"), "").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("layout.rs"), "").unwrap();
         let library = "pub(crate) mod axes;\nmod simd;\nuse fxgraph::KindEntry;\n";
         for name in ["axes", "simd", "layout", "block", "kind", "env", "box", "fxgraph", "std"] {
-            assert!(clash(name, library, folder.path()).is_some(), "{name}");
+            assert!(clash(name, library, directory.path()).is_some(), "{name}");
         }
         for name in ["axis_swap", "gain_control", "sim", "decimate"] {
-            assert_eq!(clash(name, library, folder.path()), None);
+            assert_eq!(clash(name, library, directory.path()), None);
         }
     }
 

@@ -1,6 +1,6 @@
 //! `fxgraph kernels`
 
-use crate::failure::{Failure, judge, refuse_none};
+use crate::failure::{Failure, judge, reject_none};
 use crate::flowgraph::registry;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
@@ -29,7 +29,7 @@ pub struct Kernels {
 
     /// Directory with edited GPU kernels, which replace the built-in ones of the same file name
     #[arg(long = "kernels", value_name = "DIR")]
-    folder: Option<PathBuf>,
+    directory: Option<PathBuf>,
 
     /// Writes JSON
     #[arg(long)]
@@ -58,7 +58,7 @@ impl Kernels {
         let failed = |error: CudaError| Failure::failed(error.to_string());
         let (major, minor) = cuda::compiler_version().map_err(failed)?;
         let jobs = self.jobs();
-        refuse_none(jobs.len(), "program", self.only.as_deref())?;
+        reject_none(jobs.len(), "program", self.only.as_deref())?;
         let results = self.compile_all(&jobs);
         let bad = results.iter().filter(|result| result.is_err()).count();
         let written = if self.json {
@@ -114,7 +114,7 @@ impl Kernels {
 
     fn compile(&self, job: &Job) -> Result<Vec<Usage>, String> {
         let edited = |source: &Source| {
-            let path = self.folder.as_ref().map(|folder| folder.join(&*source.name));
+            let path = self.directory.as_ref().map(|directory| directory.join(&*source.name));
             match path.and_then(|path| read_text(open_regular(&path).ok()?, MAX_BYTES).ok()) {
                 Some(text) => Source { text: text.into(), ..source.clone() },
                 None => source.clone(),

@@ -9,7 +9,7 @@ use crate::chosen;
 use crate::ending::{Ending, within};
 use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, Target};
-use crate::kernel_folder;
+use crate::kernel_directory;
 use crate::reload::{Reload, check_file};
 use crate::runs::{Hold, Runs};
 use crate::serve::Serve;
@@ -58,7 +58,7 @@ pub struct Run {
 
     /// Directory with edited GPU kernels, which replace the built-in ones of the same file name; a file
     /// changed during the run replaces its kernels if it compiles
-    #[arg(long, value_name = "DIR", value_parser = kernel_folder::parse)]
+    #[arg(long, value_name = "DIR", value_parser = kernel_directory::parse)]
     kernels: Option<PathBuf>,
 
     /// Tuning file written by `fxgraph tune`
@@ -126,7 +126,7 @@ impl Run {
             let target = self.target.clone();
             return self.parts().run(&plan, &target, signals, terminal);
         }
-        plan.kernel_folder.clone_from(&self.kernels);
+        plan.kernel_directory.clone_from(&self.kernels);
         plan.tuning = match &self.tuning {
             Some(path) => tuning::read(path)?,
             None => tuning::usual(terminal),
@@ -143,7 +143,7 @@ impl Run {
         }
         let mut runs = Runs::new(plan, self.hold(), &signals)?;
         let control = runs.control().clone();
-        let _watched = self.kernels.map(|folder| kernel_folder::watch(folder, &control));
+        let _watched = self.kernels.map(|directory| kernel_directory::watch(directory, &control));
         self.serve.allow_recordings(&control)?;
         let _keeper = state.map(|kept| kept.keep(&control, terminal));
         let _reload =

@@ -70,14 +70,14 @@ impl Takeover {
             (self.side(&self.connection)?, self.side(&self.connection.with_url(&self.to))?);
         let page = old.page()?;
         if page.state != "running" {
-            return Err(old.refuse(&format!("must run, it is {}", page.state), None));
+            return Err(old.reject(&format!("must run, it is {}", page.state), None));
         }
         let sinks = old.sinks(&page)?;
         let waiting = new.page()?;
         if waiting.state != "prepared" {
             let help = "start the program with `fxgraph run --hold`";
             return Err(new
-                .refuse(&format!("must wait for its start, it is {}", waiting.state), Some(help)));
+                .reject(&format!("must wait for its start, it is {}", waiting.state), Some(help)));
         }
         if let Some(path) = &self.backup {
             std::fs::write(path, &page.resolved_yaml).map_err(|error| {
@@ -236,7 +236,7 @@ struct Side {
 }
 
 impl Side {
-    fn refuse(&self, rule: &str, help: Option<&str>) -> Failure {
+    fn reject(&self, rule: &str, help: Option<&str>) -> Failure {
         Failure::failed(with_help(&format!("the flowgraph at {} {rule}", self.client.url()), help))
     }
 
@@ -258,7 +258,7 @@ impl Side {
             Ok(page.config_hash == update.config_hash && page.state == "prepared")
         };
         if !wait(limit, is_replaced)? {
-            return Err(self.refuse("was not prepared in time", None));
+            return Err(self.reject("was not prepared in time", None));
         }
         let _: Health = self.client.send(Method::POST, "/api/v1/flowgraph/start", None)?;
         let is_running = || {
@@ -266,14 +266,14 @@ impl Side {
             match health.state.as_str() {
                 "running" => Ok(true),
                 "prepared" | "starting" => Ok(false),
-                state => Err(self.refuse(&format!("did not start, it is {state}"), None)),
+                state => Err(self.reject(&format!("did not start, it is {state}"), None)),
             }
         };
         if wait(limit, is_running)? {
             return Ok(());
         }
         self.end("abort");
-        Err(self.refuse("did not start in time", None))
+        Err(self.reject("did not start in time", None))
     }
 
     fn cancel(&self, update: &str) {
@@ -320,11 +320,11 @@ impl Side {
                     block.name, block.kind
                 );
                 let help = "put sinks that write files on another host; `stream_sink` and `spead_sink` can be taken over";
-                return Err(self.refuse(&rule, Some(help)));
+                return Err(self.reject(&rule, Some(help)));
             }
         }
         if sinks.is_empty() {
-            return Err(self.refuse("sends no streams, so there is nothing to take over", None));
+            return Err(self.reject("sends no streams, so there is nothing to take over", None));
         }
         Ok(sinks)
     }
@@ -370,7 +370,7 @@ impl Steps<'_> {
         let is_ready = || {
             let health: Health = self.new.client.get("/api/v1/health")?;
             if health.state != "running" {
-                return Err(self.new.refuse("ended before the takeover", None));
+                return Err(self.new.reject("ended before the takeover", None));
             }
             behind = Duration::ZERO;
             for name in self.sinks {
@@ -406,7 +406,7 @@ impl Steps<'_> {
                     self.limit.as_secs_f64()
                 );
                 let help = "repeat the takeover when it has caught up: `fxgraph top`";
-                self.old.refuse(&rule, Some(help))
+                self.old.reject(&rule, Some(help))
             }
             Ok(false) => {
                 let rule = format!(
@@ -414,7 +414,7 @@ impl Steps<'_> {
                     self.limit.as_secs_f64()
                 );
                 let help = "check that it receives the same streams: `fxgraph top`";
-                self.new.refuse(&rule, Some(help))
+                self.new.reject(&rule, Some(help))
             }
             Err(failure) => failure,
         };
@@ -434,7 +434,7 @@ impl Steps<'_> {
         found?;
         let rule = "was changed during the takeover, or is taken over by another flowgraph";
         let help = "start the second flowgraph again and repeat the takeover";
-        Err(self.old.refuse(rule, Some(help)))
+        Err(self.old.reject(rule, Some(help)))
     }
 
     /// Enables the new sinks and commits the end of the old ones, the update `claim`, from timestamp `at` on, and waits
@@ -466,7 +466,7 @@ impl Steps<'_> {
             return Ok(at);
         }
         let rule = format!("sent nothing within {:.0} s", self.limit.as_secs_f64());
-        Err(self.new.refuse(&rule, None))
+        Err(self.new.reject(&rule, None))
     }
 
     /// Lets the first flowgraph send again.

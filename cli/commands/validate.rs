@@ -26,7 +26,7 @@ pub struct Validate {
 
 impl Validate {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
-        let mut refused = Vec::new();
+        let mut rejected = Vec::new();
         let mut reports = Vec::new();
         let mut written = Ok(());
         for file in &self.files {
@@ -45,7 +45,7 @@ impl Validate {
             }
             let text = render_all(diagnostics, &loaded.sources, flowgraph::style(terminal));
             if !is_ok {
-                refused.push(text);
+                rejected.push(text);
                 continue;
             }
             if !text.is_empty() {
@@ -59,10 +59,10 @@ impl Validate {
         if self.json {
             written = terminal.json(&json!(reports));
         }
-        let verdict = if refused.is_empty() {
+        let verdict = if rejected.is_empty() {
             Ok(())
         } else {
-            Err(Failure::Configuration(refused.join("\n")))
+            Err(Failure::Configuration(rejected.join("\n")))
         };
         judge(verdict, written, terminal)
     }

@@ -62,9 +62,9 @@ pub enum Server {
 }
 
 impl Manifest {
-    /// Reads the deployment in `folder`.
-    pub fn read(folder: &Path) -> Result<Self, Failure> {
-        let path = folder.join(FILE);
+    /// Reads the deployment in `directory`.
+    pub fn read(directory: &Path) -> Result<Self, Failure> {
+        let path = directory.join(FILE);
         let text = read_regular(&path, MAX_BYTES).map_err(|error| {
             Failure::because(&format!("cannot read `{}`", path.display()), &error)
         })?;
@@ -75,13 +75,13 @@ impl Manifest {
 }
 
 impl Part {
-    /// Address of its server, `HOST:PORT`; `None` if the engine has not placed the part yet. `folder` is the directory
+    /// Address of its server, `HOST:PORT`; `None` if the engine has not placed the part yet. `directory` is the directory
     /// of the deployment.
-    pub fn address(&self, folder: &Path) -> Option<String> {
+    pub fn address(&self, directory: &Path) -> Option<String> {
         match &self.server {
             Server::Address(address) => Some(address.clone()),
             Server::AddressFile(path) => {
-                let text = read_regular(&folder.join(path), MAX_BYTES).ok()?;
+                let text = read_regular(&directory.join(path), MAX_BYTES).ok()?;
                 let text = String::from_utf8(text).ok()?;
                 let address = text.trim();
                 (!address.is_empty()).then(|| address.to_owned())

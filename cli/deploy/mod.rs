@@ -78,23 +78,23 @@ impl Engine {
         }
     }
 
-    /// Hands the deployment in `folder` to the engine.
+    /// Hands the deployment in `directory` to the engine.
     ///
     /// # Errors
     /// If the engine's command fails or is not installed.
-    pub fn submit(self, folder: &Path) -> Result<(), Failure> {
+    pub fn submit(self, directory: &Path) -> Result<(), Failure> {
         let mut command = match self {
             Self::Slurm => {
-                let mut command = Command::new(folder.join(slurm::NAME));
+                let mut command = Command::new(directory.join(slurm::NAME));
                 command.arg("start");
                 command
             }
             Self::Kubernetes => {
                 let mut command = Command::new("kubectl");
-                command.args(["apply", "-k"]).arg(folder);
+                command.args(["apply", "-k"]).arg(directory);
                 command
             }
-            Self::Systemd => Command::new(folder.join(systemd::NAME)),
+            Self::Systemd => Command::new(directory.join(systemd::NAME)),
         };
         let name = command.get_program().to_string_lossy().into_owned();
         let status = command
@@ -105,17 +105,17 @@ impl Engine {
         }
         Err(Failure::failed(format!(
             "`{name}` has failed: {status}; the files are in {}",
-            folder.display()
+            directory.display()
         )))
     }
 
-    /// Commands that start the deployment of `manifest` in `folder`, and that show it, each with its effect.
-    pub fn next_steps(self, folder: &Path, manifest: &Manifest) -> Vec<(String, &'static str)> {
-        let shown = quoted_if_needed(&folder.to_string_lossy());
+    /// Commands that start the deployment of `manifest` in `directory`, and that show it, each with its effect.
+    pub fn next_steps(self, directory: &Path, manifest: &Manifest) -> Vec<(String, &'static str)> {
+        let shown = quoted_if_needed(&directory.to_string_lossy());
         let fleet = (format!("fxgraph fleet {shown}"), "lists the parts and their states");
         // A script in the working directory needs a path, too.
         let script =
-            |name| quoted_if_needed(&Path::new(".").join(folder).join(name).to_string_lossy());
+            |name| quoted_if_needed(&Path::new(".").join(directory).join(name).to_string_lossy());
         match self {
             Self::Slurm => vec![
                 (
@@ -154,9 +154,9 @@ impl Engine {
     }
 }
 
-/// Writes the deployment of `plan` to `folder`. Files of an earlier deployment there that the new one does not have are
+/// Writes the deployment of `plan` to `directory`. Files of an earlier deployment there that the new one does not have are
 /// removed; the token stays.
-pub fn write(plan: &Plan, options: &Options, folder: &Path) -> Result<Manifest, Failure> {
+pub fn write(plan: &Plan, options: &Options, directory: &Path) -> Result<Manifest, Failure> {
     let Some(hosts) = &plan.hosts else {
         let message = format!("`{}` has no `hosts`, so it has no parts to deploy", plan.name);
         return Err(Failure::failed(message));
@@ -170,8 +170,8 @@ pub fn write(plan: &Plan, options: &Options, folder: &Path) -> Result<Manifest, 
             return Err(Failure::failed(format!("`--machine`: there is no part `{name}`")));
         }
     }
-    fs::create_dir_all(folder).map_err(|error| cannot("create", folder, &error))?;
-    let folder = folder.canonicalize().map_err(|error| cannot("find", folder, &error))?;
+    fs::create_dir_all(directory).map_err(|error| cannot("create", directory, &error))?;
+    let directory = directory.canonicalize().map_err(|error| cannot("find", directory, &error))?;
     let mut manifest = manifest(plan, options, &parts)?;
 
     let yaml = |HostPart { part, .. }: &HostPart| {
@@ -185,22 +185,22 @@ pub fn write(plan: &Plan, options: &Options, folder: &Path) -> Result<Manifest, 
         manifest: &manifest,
     })?);
     manifest.files = files.iter().map(|file| file.path.clone()).collect();
-    let earlier = Manifest::read(&folder).ok();
+    let earlier = Manifest::read(&directory).ok();
 
-    write_token(&folder.join(TOKEN))
-        .map_err(|error| cannot("write", &folder.join(TOKEN), &error))?;
+    write_token(&directory.join(TOKEN))
+        .map_err(|error| cannot("write", &directory.join(TOKEN), &error))?;
     for file in &files {
-        let path = folder.join(&file.path);
+        let path = directory.join(&file.path);
         write_file(&path, file).map_err(|error| cannot("write", &path, &error))?;
     }
     let text = serde_json::to_string_pretty(&manifest).unwrap_or_default();
-    let path = folder.join(manifest::FILE);
+    let path = directory.join(manifest::FILE);
     write_file(&path, &File::new(manifest::FILE, text + "\n"))
         .map_err(|error| cannot("write", &path, &error))?;
     // Only now is no file of the earlier deployment in use.
     let gone = earlier.map(|earlier| earlier.files).unwrap_or_default();
     for path in gone.iter().filter(|path| is_inside(path) && !manifest.files.contains(path)) {
-        let path = folder.join(path);
+        let path = directory.join(path);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(cannot("remove", &path, &error));
@@ -271,9 +271,9 @@ fn manifest(plan: &Plan, options: &Options, parts: &[HostPart]) -> Result<Manife
 
 /// Writes a file such that readers see the old one or the new one.
 fn write_file(path: &Path, file: &File) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let mut written = tempfile::NamedTempFile::new_in(folder)?;
+    let directory = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    let mut written = tempfile::NamedTempFile::new_in(directory)?;
     written.write_all(file.text.as_bytes())?;
     let mode = if file.is_executable { 0o755 } else { 0o644 };
     written.as_file().set_permissions(fs::Permissions::from_mode(mode))?;

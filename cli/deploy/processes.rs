@@ -8,14 +8,14 @@ use fxgraph::flowgraph::Plan;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Writes `deployment.json` of `parts`, whose servers have `addresses` by name of part, to `folder`. Parts that have
+/// Writes `deployment.json` of `parts`, whose servers have `addresses` by name of part, to `directory`. Parts that have
 /// ended have no address.
 pub fn write(
     plan: &Plan,
     parts: &[HostPart],
     levels: &[Vec<usize>],
     addresses: &HashMap<&str, Option<&str>>,
-    folder: &Path,
+    directory: &Path,
 ) -> Result<(), Failure> {
     let level = |at: usize| levels.iter().position(|level| level.contains(&at)).unwrap_or_default();
     let part = |(at, host): (usize, &HostPart)| {
@@ -44,7 +44,7 @@ pub fn write(
         files: parts.iter().map(|host| format!("{}.yaml", host.part.file_name()).into()).collect(),
     };
     let text = serde_json::to_string_pretty(&manifest).unwrap_or_default();
-    let path = folder.join(manifest::FILE);
+    let path = directory.join(manifest::FILE);
     write_file(&path, &File::new(manifest::FILE, text + "\n"))
         .map_err(|error| Failure::because(&format!("cannot write `{}`", path.display()), &error))
 }

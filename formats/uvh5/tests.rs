@@ -298,8 +298,8 @@ fn snapshot(bytes: &[u8], [root, end]: [u64; 2]) -> Vec<(u64, Vec<u64>)> {
 
 #[test]
 fn reader_that_began_at_any_time_sees_the_dumps_of_one_commit() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.uvh5");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.uvh5");
     let mut writer = create(&path, &description(3, 5));
     let mut readers = Vec::new();
     // More dumps than fill a node of the indices.
@@ -329,8 +329,8 @@ fn reader_that_began_at_any_time_sees_the_dumps_of_one_commit() {
 
 #[test]
 fn growing_file_is_locked_for_writers_and_open_to_readers() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.uvh5");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.uvh5");
     let writer = create(&path, &description(2, 3));
     let other = || OpenOptions::new().read(true).write(true).open(&path).unwrap();
     other().try_lock_shared().unwrap();
@@ -351,8 +351,8 @@ fn checksum_is_that_of_the_hdf5_library() {
 
 #[test]
 fn writer_is_full_after_all_entries_of_its_indices() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut writer = create(&folder.path().join("a.uvh5"), &description(1, 1));
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = create(&directory.path().join("a.uvh5"), &description(1, 1));
     let mut dumps = 0;
     while !writer.is_full() {
         write(&mut writer);
@@ -377,8 +377,8 @@ fn nodes(bytes: &[u8]) -> Vec<(usize, Vec<u8>)> {
 
 #[test]
 fn power_failure_before_a_commit_has_run_leaves_the_commit_before() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.uvh5");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.uvh5");
     let mut writer = create(&path, &description(2, 3));
     // A node of each index is full within the second commit, and one within the third.
     (0..200).for_each(|_| write(&mut writer));
@@ -410,8 +410,8 @@ fn power_failure_before_a_commit_has_run_leaves_the_commit_before() {
 
 #[test]
 fn commit_of_a_truncated_file_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.uvh5");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.uvh5");
     let mut writer = create(&path, &description(2, 3));
     OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
     let error = writer.commit(true).unwrap_err().to_string();
@@ -420,8 +420,8 @@ fn commit_of_a_truncated_file_is_an_error() {
 
 #[test]
 fn commit_of_a_removed_file_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.uvh5");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.uvh5");
     let mut writer = create(&path, &description(2, 3));
     write(&mut writer);
     std::fs::remove_file(&path).unwrap();

@@ -451,17 +451,17 @@ fn wrong_timing_and_wrong_connections_are_errors() {
     assert!(failure(&mut harness).contains("more samples than its `Timing` allows"));
 
     let env = Env::detached("wrong");
-    let refused = |timing: Timing, chain: fn(&mut Graph) -> Result<(), BlockError>| {
+    let rejected = |timing: Timing, chain: fn(&mut Graph) -> Result<(), BlockError>| {
         with_causes(&Host::<f32, f32>::new(&timing, &ports, &env, chain).err().unwrap())
     };
     let none = Timing { decimation: 0, reads: 0..1, centre: 0 };
-    assert!(refused(none, |_| Ok(())).contains("`decimation` must be at least 1"));
-    let text = refused(Timing::SAMPLE_BY_SAMPLE, |graph| {
+    assert!(rejected(none, |_| Ok(())).contains("`decimation` must be at least 1"));
+    let text = rejected(Timing::SAMPLE_BY_SAMPLE, |graph| {
         let complex = graph.add(Apply::<_, Complex32, f32>::new(|x: &Complex32| x.re))?;
         graph.chain(&[complex])
     });
     assert!(text.starts_with("FutureSDR cannot connect `output` of block 0"), "{text}");
-    let text = refused(Timing::SAMPLE_BY_SAMPLE, |_| panic!("no taps"));
+    let text = rejected(Timing::SAMPLE_BY_SAMPLE, |_| panic!("no taps"));
     assert_eq!(text, "panic while building the FutureSDR flowgraph: no taps");
 }
 

@@ -15,9 +15,9 @@ const MAX_FRAME_BYTES: usize = 1 << 20;
 target!(filterbank, "filterbank");
 
 fn filterbank(bytes: &[u8]) {
-    let folder = std::env::temp_dir().join(format!("fxgraph-fuzz-fil-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a directory for temporary files");
-    let path = folder.join("a.fil");
+    let directory = std::env::temp_dir().join(format!("fxgraph-fuzz-fil-{}", std::process::id()));
+    fs::create_dir_all(&directory).expect("a directory for temporary files");
+    let path = directory.join("a.fil");
     fs::write(&path, bytes).expect("room for the file");
     let parameters = serde_json::json!({ "path": path, "spectra_per_frame": 7, "frames": 8 });
     let source: FilterbankSource = serde_json::from_value(parameters).expect("known parameters");

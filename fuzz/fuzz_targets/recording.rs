@@ -18,12 +18,12 @@ fn recording(bytes: &[u8]) {
     let Some((length, rest)) = bytes.split_first_chunk() else { return };
     let length = u32::from_le_bytes(*length) as usize;
     let (side, data) = rest.split_at(length.min(rest.len()));
-    let folder = std::env::temp_dir().join(format!("fxgraph-fuzz-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a directory for temporary files");
+    let directory = std::env::temp_dir().join(format!("fxgraph-fuzz-{}", std::process::id()));
+    fs::create_dir_all(&directory).expect("a directory for temporary files");
     for extension in ["npy", "npz"] {
-        let path = folder.join(format!("a.{extension}"));
+        let path = directory.join(format!("a.{extension}"));
         fs::write(&path, data).expect("room for the file");
-        fs::write(folder.join(format!("a.{extension}.json")), side).expect("room for the file");
+        fs::write(directory.join(format!("a.{extension}.json")), side).expect("room for the file");
         let parameters = serde_json::json!({ "path": path, "frames": 8 });
         let source: FileSource = serde_json::from_value(parameters).expect("a path and a number");
         let Ok(outputs) = KindSpec::outputs(&source, &[]) else { continue };

@@ -18,11 +18,11 @@ fn recording(bytes: &[u8]) {
     let Some((length, rest)) = bytes.split_first_chunk() else { return };
     let length = u32::from_le_bytes(*length) as usize;
     let (meta, data) = rest.split_at(length.min(rest.len()));
-    let folder = std::env::temp_dir().join(format!("fxgraph-fuzz-sigmf-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a directory for temporary files");
-    let path = folder.join("a.sigmf-meta");
+    let directory = std::env::temp_dir().join(format!("fxgraph-fuzz-sigmf-{}", std::process::id()));
+    fs::create_dir_all(&directory).expect("a directory for temporary files");
+    let path = directory.join("a.sigmf-meta");
     fs::write(&path, meta).expect("room for the file");
-    fs::write(folder.join("a.sigmf-data"), data).expect("room for the file");
+    fs::write(directory.join("a.sigmf-data"), data).expect("room for the file");
     let parameters = serde_json::json!({
         "path": path, "samples_per_frame": 12, "heaps_per_frame": 3, "frames": 8
     });

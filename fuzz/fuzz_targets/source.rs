@@ -9,9 +9,9 @@ const MAX_FRAME_BYTES: usize = 1 << 20;
 
 /// Plays up to 8 frames of a file with these bytes by a source of kind `K`. Errors must be returned, without a panic.
 pub fn play<K: KindSpec>(bytes: &[u8], parameters: Value) {
-    let folder = std::env::temp_dir().join(format!("fxgraph-fuzz-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a directory for temporary files");
-    let path = folder.join(K::NAME);
+    let directory = std::env::temp_dir().join(format!("fxgraph-fuzz-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory for temporary files");
+    let path = directory.join(K::NAME);
     std::fs::write(&path, bytes).expect("room for the file");
     let mut all = serde_json::json!({ "path": path, "frames": 8 });
     if let (Some(all), Value::Object(parameters)) = (all.as_object_mut(), parameters) {

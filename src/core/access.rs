@@ -264,7 +264,7 @@ struct Clients {
     /// Files and code that the author of the flowgraph named.
     authored: BTreeSet<(FileUse, String)>,
     /// Directory of the flowgraph, for includes.
-    folder: Files,
+    directory: Files,
     /// Files that the author included.
     included: BTreeSet<PathBuf>,
     /// Whether the client is on this machine, so that it may run files below the directory for code.
@@ -315,12 +315,12 @@ impl FileAccess {
         Self(Some(Arc::new(Rule::Noted(Mutex::default()))))
     }
 
-    /// Access for clients: files as `allowed`, files noted in `notes`, and includes below `folder` or among
+    /// Access for clients: files as `allowed`, files noted in `notes`, and includes below `directory` or among
     /// `included`.
     pub fn clients(
         allowed: ClientFiles,
         notes: &Self,
-        folder: Files,
+        directory: Files,
         included: impl IntoIterator<Item = PathBuf>,
     ) -> Self {
         let authored = match notes.0.as_deref() {
@@ -333,7 +333,7 @@ impl FileAccess {
         Self(Some(Arc::new(Rule::Clients(Clients {
             allowed,
             authored,
-            folder,
+            directory,
             included,
             may_execute: false,
             code: BTreeSet::new(),
@@ -448,24 +448,24 @@ impl FileAccess {
         if !clients.may_execute && !clients.code.contains(text) {
             return Err(unknown_code(text, "send the request from the machine of the flowgraph"));
         }
-        let refused = |message| NotAllowed { message, help: CODE_PATH };
-        let cannot = |error| refused(format!("`{text}` cannot be used: {error}"));
+        let rejected = |message| NotAllowed { message, help: CODE_PATH };
+        let cannot = |error| rejected(format!("`{text}` cannot be used: {error}"));
         // Links from elsewhere are not followed: they could lead to other files later.
         let path = std::path::absolute(text).map_err(cannot)?;
         let is_plain = path.components().all(|step| step != Component::ParentDir);
         if !is_plain || !path.starts_with(root) || text.contains('\0') {
-            return Err(refused(format!("`{text}` is no file below the directory of `--code`")));
+            return Err(rejected(format!("`{text}` is no file below the directory of `--code`")));
         }
         files.open(&path).map_err(cannot)?;
         match [&path, root].map(Path::to_str) {
             [Some(path), Some(root)] => Ok(Some([path.to_owned(), root.to_owned()])),
-            _ => Err(refused(format!("`{text}` must be UTF-8 text as an absolute path"))),
+            _ => Err(rejected(format!("`{text}` must be UTF-8 text as an absolute path"))),
         }
     }
 
     /// Directory where relative includes begin if access is restricted; empty otherwise.
     pub fn include_root(&self) -> PathBuf {
-        let below = self.limits().and_then(|clients| clients.folder.root());
+        let below = self.limits().and_then(|clients| clients.directory.root());
         below.map(Path::to_owned).unwrap_or_default()
     }
 
@@ -477,7 +477,7 @@ impl FileAccess {
             Ok(included) if clients.included.contains(&included) => {
                 Files::default().open(&included)
             }
-            _ => clients.folder.open(path),
+            _ => clients.directory.open(path),
         }
     }
 
@@ -499,8 +499,8 @@ mod tests {
 
     #[test]
     fn check_allows_authored_files_and_files_below_directory() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap().join("allowed");
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap().join("allowed");
         std::fs::create_dir_all(root.join("inner")).unwrap();
         let files = Files::below(&root).unwrap();
         let notes = FileAccess::noted();
@@ -529,8 +529,8 @@ mod tests {
 
     #[test]
     fn check_allows_only_authored_code_also_below_allowed_directories() {
-        let folder = tempfile::tempdir().unwrap();
-        let files = Files::below(&folder.path().canonicalize().unwrap()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let files = Files::below(&directory.path().canonicalize().unwrap()).unwrap();
         let notes = FileAccess::noted();
         assert!(notes.check(FileUse::Execute, "flagger.py").is_ok());
         assert!(notes.check(FileUse::Read, "data.py").is_ok());
@@ -545,8 +545,8 @@ mod tests {
 
     #[test]
     fn check_allows_clients_of_this_machine_files_below_the_directory_for_code() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
         let code = root.join("code");
         std::fs::create_dir(&code).unwrap();
         std::fs::write(code.join("flagger.py"), "").unwrap();

@@ -414,14 +414,14 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 
 /// Reads the text of a regular file: UTF-8 of at most `most_bytes` bytes.
 pub fn read_text(file: File, most_bytes: u64) -> io::Result<String> {
-    let refuse = |why: String| io::Error::new(ErrorKind::InvalidData, why);
+    let reject = |why: String| io::Error::new(ErrorKind::InvalidData, why);
     let length = file.metadata()?.len();
     if length > most_bytes {
-        return Err(refuse(format!("it must have at most {most_bytes} bytes, got {length}")));
+        return Err(reject(format!("it must have at most {most_bytes} bytes, got {length}")));
     }
     let mut bytes = Vec::new();
     file.take(most_bytes).read_to_end(&mut bytes)?;
-    String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8 text".to_owned()))
+    String::from_utf8(bytes).map_err(|_| reject("it is not UTF-8 text".to_owned()))
 }
 
 /// Reads the regular file at `path`, of at most `most` bytes.
@@ -480,14 +480,14 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     /// A directory with files outside the allowed directory, and the allowed directory.
-    fn folders() -> (tempfile::TempDir, PathBuf, Files) {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap().join("allowed");
+    fn directories() -> (tempfile::TempDir, PathBuf, Files) {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap().join("allowed");
         std::fs::create_dir_all(root.join("inner")).unwrap();
-        std::fs::write(folder.path().join("secret"), "secret").unwrap();
+        std::fs::write(directory.path().join("secret"), "secret").unwrap();
         std::fs::write(root.join("inner/open"), "open").unwrap();
         let files = Files::below(&root).unwrap();
-        (folder, root, files)
+        (directory, root, files)
     }
 
     fn text(file: io::Result<File>) -> io::Result<String> {
@@ -498,7 +498,7 @@ mod tests {
 
     #[test]
     fn files_follow_links_that_stay_below() {
-        let (_folder, root, files) = folders();
+        let (_directory, root, files) = directories();
         symlink("inner", root.join("relative")).unwrap();
         symlink(root.join("inner"), root.join("absolute")).unwrap();
         symlink("../inner/open", root.join("inner/back")).unwrap();
@@ -509,8 +509,8 @@ mod tests {
 
     #[test]
     fn files_reject_paths_that_lead_out() {
-        let (folder, root, files) = folders();
-        let secret = folder.path().join("secret");
+        let (directory, root, files) = directories();
+        let secret = directory.path().join("secret");
         symlink("..", root.join("up")).unwrap();
         symlink("../..", root.join("inner/far")).unwrap();
         symlink(&secret, root.join("direct")).unwrap();
@@ -547,8 +547,8 @@ mod tests {
 
     #[test]
     fn files_never_follow_changing_link_out() {
-        let (folder, root, files) = folders();
-        let outside = folder.path().join("outside");
+        let (directory, root, files) = directories();
+        let outside = directory.path().join("outside");
         std::fs::create_dir(&outside).unwrap();
         std::fs::write(outside.join("open"), "secret").unwrap();
         let link = root.join("link");
@@ -570,15 +570,15 @@ mod tests {
         assert!(!race(&file, targets, |_| open(&file)).contains(&true));
         race(&file, targets, |_| files.create(&file).is_ok());
         let left = |directory: &Path| std::fs::read_dir(directory).unwrap().count();
-        assert_eq!((left(folder.path()), left(&outside)), (3, 1), "nothing was made or removed");
-        for unchanged in [folder.path().join("secret"), outside.join("open")] {
+        assert_eq!((left(directory.path()), left(&outside)), (3, 1), "nothing was made or removed");
+        for unchanged in [directory.path().join("secret"), outside.join("open")] {
             assert_eq!(std::fs::read_to_string(unchanged).unwrap(), "secret");
         }
     }
 
     #[test]
     fn files_make_and_remove_directories_below_only() {
-        let (folder, root, files) = folders();
+        let (directory, root, files) = directories();
         symlink("inner", root.join("link")).unwrap();
         let path = root.join("link/a/b/c");
         files.make_directories_to(&path).unwrap();
@@ -589,17 +589,17 @@ mod tests {
         files.remove_directory(path.parent().unwrap()).unwrap();
         assert!(root.join("inner/a").is_dir() && !root.join("inner/a/b").exists());
         symlink("../..", root.join("inner/a/up")).unwrap();
-        let outside = [root.join("inner/a/up/../x"), folder.path().join("x"), root.join("../x")];
+        let outside = [root.join("inner/a/up/../x"), directory.path().join("x"), root.join("../x")];
         for path in outside {
             assert!(files.make_directories_to(&path.join("x")).is_err(), "{}", path.display());
             assert!(files.make_directory(&path).is_err(), "{}", path.display());
         }
-        assert!(!folder.path().join("x").exists());
+        assert!(!directory.path().join("x").exists());
     }
 
     #[test]
     fn overwrite_keeps_files_of_this_process_and_truncates_others() {
-        let (folder, root, files) = folders();
+        let (directory, root, files) = directories();
         let path = root.join("inner/a");
         std::fs::write(&path, "earlier").unwrap();
         assert!(!files.is_recorded(&path));
@@ -623,38 +623,38 @@ mod tests {
         let null = Files::default().overwrite(Path::new("/dev/null")).unwrap();
         note_recorded(&null).unwrap();
         assert!(Files::default().overwrite(Path::new("/dev/null")).is_ok());
-        drop(folder);
+        drop(directory);
     }
 
     #[test]
     fn read_regular_rejects_device_and_large_file() {
-        let (folder, ..) = folders();
+        let (directory, ..) = directories();
         assert!(read_regular(Path::new("/dev/zero"), 10).is_err());
-        assert!(read_regular(&folder.path().join("secret"), 5).is_err(), "it has one byte more");
-        assert_eq!(read_regular(&folder.path().join("secret"), 6).unwrap(), b"secret");
+        assert!(read_regular(&directory.path().join("secret"), 5).is_err(), "it has one byte more");
+        assert_eq!(read_regular(&directory.path().join("secret"), 6).unwrap(), b"secret");
     }
 
     #[test]
     fn open_regular_rejects_pipe_and_directory_without_waiting() {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        for path in [pipe.as_path(), folder.path(), Path::new("/dev/zero")] {
+        for path in [pipe.as_path(), directory.path(), Path::new("/dev/zero")] {
             let said = open_regular(path).unwrap_err().to_string();
             assert_eq!(said, "it is not a regular file", "{}", path.display());
         }
     }
 
     fn pipe() -> (tempfile::TempDir, PathBuf) {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        (folder, pipe)
+        (directory, pipe)
     }
 
     #[test]
     fn awaited_pipe_is_opened_before_its_writer_and_read_to_its_end() {
-        let (_folder, pipe) = pipe();
+        let (_directory, pipe) = pipe();
         let file = Files::default().open_once(&pipe).unwrap();
         let (mut looks, path) = (0, pipe.clone());
         let mut writer = None;
@@ -674,7 +674,7 @@ mod tests {
 
     #[test]
     fn awaited_pipe_without_writer_ends_when_its_reader_stops() {
-        let (_folder, pipe) = pipe();
+        let (_directory, pipe) = pipe();
         let file = Files::default().open_once(&pipe).unwrap();
         let mut silences = Vec::new();
         let mut read = Awaited::new(file, |silence| {
@@ -687,7 +687,7 @@ mod tests {
 
     #[test]
     fn written_pipe_waits_for_its_reader_within_a_limit() {
-        let (_folder, pipe) = pipe();
+        let (_directory, pipe) = pipe();
         let said = Files::default().open_to_write(&pipe).unwrap_err();
         assert_eq!(said.kind(), ErrorKind::TimedOut);
         assert!(said.to_string().contains("no program has opened the pipe for reading"), "{said}");
@@ -701,8 +701,8 @@ mod tests {
 
     #[test]
     fn read_text_rejects_long_or_non_utf8_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
         std::fs::write(&path, "four").unwrap();
         let read = |most| read_text(File::open(&path).unwrap(), most);
         assert_eq!(read(4).unwrap(), "four");

@@ -56,7 +56,7 @@ pub use fxgraph_time::{self as time, Time};
 pub use kind::{
     AnyConfigured, AnyParameters, At, CPU, Checked, Configured, Env, FrameSizes, Implementation,
     ImplementationInfo, Implementations, Kind, KindEntry, KindSpec, LiveKind, Parameters,
-    PortNames, PortPool, Ports, Refusal, Registry, Resources,
+    PortNames, PortPool, Ports, Registry, Rejection, Resources,
 };
 pub use map::{Map, Mapped};
 pub use patience::Patience;

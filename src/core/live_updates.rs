@@ -224,8 +224,8 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         answers.extend((0..MAX_REQUESTS).map(|n| requester.request(json!({"a": n})).unwrap()));
-        let refused = requester.request(json!({})).unwrap_err();
-        assert_eq!(refused, "16 requests of live updates are not answered yet");
+        let rejected = requester.request(json!({})).unwrap_err();
+        assert_eq!(rejected, "16 requests of live updates are not answered yet");
         assert!(answers[0].get().is_none());
         for n in 0..=MAX_REQUESTS as u64 {
             send.send(if n == 3 { Err("no".to_owned()) } else { Ok(n) }).unwrap();
@@ -247,10 +247,10 @@ mod tests {
     #[test]
     fn request_without_slot_or_control_is_rejected() {
         let env = Env::detached("solver");
-        let refused = Requester::new(&env).request(json!({})).unwrap_err();
-        assert_eq!(refused, "a candidate or a shadow must not change other blocks");
+        let rejected = Requester::new(&env).request(json!({})).unwrap_err();
+        assert_eq!(rejected, "a candidate or a shadow must not change other blocks");
         env.events.redirect(Some((Arc::new(Events::default()), "solver".to_owned())));
-        let refused = Requester::new(&env).request(json!({})).unwrap_err();
-        assert_eq!(refused, "this run has no control");
+        let rejected = Requester::new(&env).request(json!({})).unwrap_err();
+        assert_eq!(rejected, "this run has no control");
     }
 }

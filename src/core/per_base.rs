@@ -75,9 +75,9 @@ impl<K: TimedSink> PerBase<K> {
         parameters.continue_in_later_base(self.number);
         let mut inputs = self.inputs.clone();
         inputs.iter_mut().for_each(|input| input.clock = input.clock.in_base(&base));
-        let configured = Configured::new(parameters, &inputs).map_err(|refusals| {
+        let configured = Configured::new(parameters, &inputs).map_err(|rejections| {
             let messages: Vec<String> =
-                refusals.into_iter().map(|refusal| refusal.message).collect();
+                rejections.into_iter().map(|rejection| rejection.message).collect();
             let text = messages.join("; ");
             BlockError::new(format!("cannot continue with the new sync time: {text}"))
         })?;

@@ -183,7 +183,7 @@ pub(super) fn compile_cached(
     for byte in &hash.finalize()[..16] {
         let _ = write!(key, "{byte:02x}");
     }
-    let file = cache_folder().map(|folder| folder.join(format!("{key}.cubin")));
+    let file = cache_directory().map(|directory| directory.join(format!("{key}.cubin")));
     if let Some(cubin) = file.as_ref().and_then(|file| std::fs::read(file).ok())
         && cubin.starts_with(b"\x7fELF")
     {
@@ -198,7 +198,7 @@ pub(super) fn compile_cached(
 }
 
 /// Returns the cache directory of compiled kernels; `None` for a user without a home directory.
-fn cache_folder() -> Option<PathBuf> {
+fn cache_directory() -> Option<PathBuf> {
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
     let base = base.or_else(|| std::env::home_dir().map(|home| home.join(".cache")))?;
     Some(base.join("fxgraph").join("kernels"))

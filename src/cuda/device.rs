@@ -65,7 +65,7 @@ pub struct Device {
     statuses: Mutex<Vec<Weak<Status>>>,
     /// Programs in use, for reloading edited sources.
     programs: Mutex<Vec<Weak<Program>>>,
-    kernel_folder: Mutex<Option<PathBuf>>,
+    kernel_directory: Mutex<Option<PathBuf>>,
     /// Sources of kernels that were replaced last, and when.
     replaced: Mutex<Vec<(Instant, String)>>,
     /// First fault after which the GPU cannot be used any more.
@@ -227,7 +227,7 @@ impl Device {
             properties,
             statuses: Mutex::default(),
             programs: Mutex::default(),
-            kernel_folder: Mutex::default(),
+            kernel_directory: Mutex::default(),
             replaced: Mutex::default(),
             fault: OnceLock::new(),
             tuning: Mutex::default(),
@@ -297,12 +297,12 @@ impl Device {
     }
 
     /// Sets a directory whose files replace the embedded sources of kernels.
-    pub fn set_kernel_folder(&self, folder: Option<&Path>) {
-        *lock(&self.kernel_folder) = folder.map(Path::to_owned);
+    pub fn set_kernel_directory(&self, directory: Option<&Path>) {
+        *lock(&self.kernel_directory) = directory.map(Path::to_owned);
     }
 
-    pub(crate) fn kernel_folder(&self) -> Option<PathBuf> {
-        lock(&self.kernel_folder).clone()
+    pub(crate) fn kernel_directory(&self) -> Option<PathBuf> {
+        lock(&self.kernel_directory).clone()
     }
 
     /// Sets the launch configurations of kernels that are created from now on.

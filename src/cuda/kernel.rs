@@ -95,9 +95,9 @@ impl Program {
 
     /// Returns the source and the headers that it includes, from the kernel directory where that has them.
     fn sources(&self) -> (Source, Vec<Source>) {
-        let folder = self.device.kernel_folder();
-        let edited = |source: &Source| match &folder {
-            Some(folder) => edited(folder, source),
+        let directory = self.device.kernel_directory();
+        let edited = |source: &Source| match &directory {
+            Some(directory) => edited(directory, source),
             None => source.clone(),
         };
         let source = edited(&self.source);
@@ -134,10 +134,11 @@ impl Program {
     }
 }
 
-/// Returns `source` with the text of the file with its name in `folder` or a subdirectory, if there is one.
-fn edited(folder: &Path, source: &Source) -> Source {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let directories = std::iter::once(folder.to_owned()).chain(entries.map(|entry| entry.path()));
+/// Returns `source` with the text of the file with its name in `directory` or a subdirectory, if there is one.
+fn edited(directory: &Path, source: &Source) -> Source {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let directories =
+        std::iter::once(directory.to_owned()).chain(entries.map(|entry| entry.path()));
     let mut texts = directories.map(|directory| {
         open_regular(&directory.join(&*source.name)).and_then(|file| read_text(file, MAX_BYTES))
     });

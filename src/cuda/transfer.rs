@@ -5,7 +5,7 @@ use super::{Device, GpuJob, GpuMap, GpuMapped, IN_FLIGHT, Link, frame_address};
 use fxgraph_core::block::Block;
 use fxgraph_core::error::BlockError;
 use fxgraph_core::frame::{Frame, FrameMut};
-use fxgraph_core::kind::{AnyConfigured, Env, Ports, Refusal, Resources};
+use fxgraph_core::kind::{AnyConfigured, Env, Ports, Rejection, Resources};
 use fxgraph_core::port::PortType;
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl AnyConfigured for Connected {
         &self.ports
     }
 
-    fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Refusal>> {
+    fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Rejection>> {
         let ports = Ports { inputs: inputs.to_vec(), outputs: inputs.to_vec() };
         Ok(Arc::new(Self { way: self.way, ports }))
     }

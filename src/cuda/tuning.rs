@@ -86,8 +86,8 @@ impl Tuning {
         let failed =
             |source| TuningError::File { path: path.to_owned(), action: "written", source };
         let text = serde_json::to_string_pretty(self).map_err(|error| failed(error.into()))?;
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(failed)?;
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory).map_err(failed)?;
         }
         let mut beside = path.as_os_str().to_owned();
         beside.push(format!(".{}", std::process::id()));
@@ -124,8 +124,8 @@ mod tests {
 
     #[test]
     fn tuning_file_is_read_as_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("new").join("tuning.json");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new").join("tuning.json");
         assert_eq!(Tuning::read(&path).unwrap(), None);
         let (tunable, mut tuning) = (tunable(), Tuning::default());
         let choice =

@@ -27,9 +27,9 @@ impl Plan {
     pub fn limited(&self, allowed: ClientFiles, registry: &Registry) -> io::Result<Self> {
         let notes = self.notes(registry);
         let here = Path::new(".");
-        let folder = if self.folder.as_os_str().is_empty() { here } else { &self.folder };
-        let folder = Files::below(&folder.canonicalize()?)?;
-        let access = FileAccess::clients(allowed, &notes, folder, self.included.iter().cloned());
+        let directory = if self.directory.as_os_str().is_empty() { here } else { &self.directory };
+        let directory = Files::below(&directory.canonicalize()?)?;
+        let access = FileAccess::clients(allowed, &notes, directory, self.included.iter().cloned());
         Ok(Self { access, ..self.clone() })
     }
 

@@ -67,7 +67,7 @@ pub(super) fn load(
 /// Reads the file `text`; the error is a message with help.
 fn content(text: &str, access: &FileAccess) -> Result<Vec<u8>, (String, Option<&'static str>)> {
     let located = access.check(FileUse::Read, text);
-    let path = match located.map_err(|refused| (refused.message, Some(refused.help)))? {
+    let path = match located.map_err(|rejected| (rejected.message, Some(rejected.help)))? {
         Some([path, root]) => ReadPath::new(Files::below_known(Path::new(&root)), path),
         None => ReadPath::from(text),
     };
@@ -281,8 +281,8 @@ mod tests {
 
     #[test]
     fn file_is_replaced_by_its_content() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("gains.npy");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("gains.npy");
         let bytes = file("<f4", &[1], &2.0_f32.to_le_bytes());
         std::fs::write(&path, &bytes).unwrap();
         let mut node = given(json!({ FILE: path.display().to_string() }));

@@ -261,7 +261,7 @@ impl Plan {
             block: block.name.clone(),
             source: error.into(),
         })?;
-        device.set_kernel_folder(self.kernel_folder.as_deref());
+        device.set_kernel_directory(self.kernel_directory.as_deref());
         device.set_tuning(Arc::clone(&self.tuning));
         Ok(Some(device))
     }
@@ -285,7 +285,7 @@ impl Plan {
             name: block.name.clone(),
             device: self.device(block)?.map(|device| device as Arc<dyn Any + Send + Sync>),
             flowgraph: self.text.clone(),
-            output_folder: self.output_folder.clone(),
+            output_directory: self.output_directory.clone(),
             texts: self.texts.clone(),
             recorders: self.recorders.clone(),
             overload: self.overloads.group(self.overload_group(block)),

@@ -34,7 +34,7 @@ pub fn available_on(device: DeviceName) -> Option<usize> {
 fn available_bytes() -> Option<usize> {
     let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let container = folders(&groups).iter().filter_map(|folder| group(folder)).min();
+    let container = directories(&groups).iter().filter_map(|directory| group(directory)).min();
     [system, container].into_iter().flatten().min()
 }
 
@@ -45,18 +45,18 @@ fn meminfo(text: &str) -> Option<usize> {
 }
 
 /// Directory of this process's control group (version 2) and its parent directories.
-fn folders(groups: &str) -> Vec<PathBuf> {
+fn directories(groups: &str) -> Vec<PathBuf> {
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
     let root = Path::new("/sys/fs/cgroup");
     root.join(own).ancestors().take_while(|f| f.starts_with(root)).map(Path::to_owned).collect()
 }
 
-/// Bytes left in the control group at `folder`. Pages of the page cache count as free.
-fn group(folder: &Path) -> Option<usize> {
-    let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok();
+/// Bytes left in the control group at `directory`. Pages of the page cache count as free.
+fn group(directory: &Path) -> Option<usize> {
+    let number = |name: &str| fs::read_to_string(directory.join(name)).ok()?.trim().parse().ok();
     let limit: usize = number("memory.max")?;
     let used: usize = number("memory.current")?;
-    let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+    let stat = fs::read_to_string(directory.join("memory.stat")).unwrap_or_default();
     let gives_way = ["inactive_file ", "active_file ", "slab_reclaimable "];
     let bytes = |line: &str| {
         gives_way.iter().find_map(|name| line.strip_prefix(name))?.parse::<usize>().ok()
@@ -79,21 +79,21 @@ mod tests {
 
     #[test]
     fn group_leaves_limit_minus_memory_that_cannot_be_reclaimed() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-        assert_eq!(group(folder.path()), None);
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+        assert_eq!(group(directory.path()), None);
         write("memory.max", "1000\n");
         write("memory.current", "700\n");
-        assert_eq!(group(folder.path()), Some(300));
+        assert_eq!(group(directory.path()), Some(300));
         write("memory.stat", "anon 500\ninactive_file 100\nactive_file 50\n");
-        assert_eq!(group(folder.path()), Some(450));
+        assert_eq!(group(directory.path()), Some(450));
         write("memory.max", "max\n");
-        assert_eq!(group(folder.path()), None);
+        assert_eq!(group(directory.path()), None);
     }
 
     #[test]
-    fn folders_include_parent_groups() {
-        let found = folders("1:name=systemd:/x\n0::/a/b\n");
+    fn directories_include_parent_groups() {
+        let found = directories("1:name=systemd:/x\n0::/a/b\n");
         let expected = ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"];
         assert_eq!(found, expected.map(PathBuf::from));
     }

@@ -121,12 +121,12 @@ impl Plan {
         let block = &self.blocks[index];
         let Some(kind) = registry.get(block.kind) else { return };
         let place = node.span;
-        let refusal = |message: String, help: &str| {
+        let rejection = |message: String, help: &str| {
             Diagnostic::error(codes::CHANGE, place, message).label("invalid shadow").help(help)
         };
         if block.inputs.is_empty() || block.ports.outputs.is_empty() {
             let message = format!("`{}` must have inputs and outputs to have a shadow", block.name);
-            return problems.push(refusal(message, "remove `shadow`"));
+            return problems.push(rejection(message, "remove `shadow`"));
         }
         let start = Span { end: node.span.start, ..node.span };
         let new =
@@ -138,7 +138,7 @@ impl Plan {
                 block.name, new.device
             );
             let help = format!("run the shadow on `{}`", block.device);
-            problems.push(refusal(message, &help));
+            problems.push(rejection(message, &help));
         }
         problems.extend(self.impossible_change(index, &new, start));
     }
@@ -228,14 +228,14 @@ impl Plan {
         problems.extend(check::impossible_policy(&instance, read.as_ref()));
         // Another kind has other parameters; none of them is scheduled for later.
         let pending = if kind.name == old_kind.name {
-            block.pending.of_form(block, &new, kind, &self.access)
+            block.pending.of_version(block, &new, kind, &self.access)
         } else {
             Some(Pending::default())
         };
         let Some(pending) = pending else {
             let message = format!("the scheduled values of `{name}` do not fit the candidate");
             let help = "set the live parameters that are scheduled to change, too";
-            problems.push(refusal(message, start, help));
+            problems.push(rejection(message, start, help));
             return None;
         };
         // Diagnostics keep the place of the block in the flowgraph file.
@@ -339,7 +339,7 @@ impl Plan {
 
 const RESTART: &str = "stop the flowgraph and start it with the change";
 
-fn refusal(message: String, span: Span, help: &str) -> Diagnostic {
+fn rejection(message: String, span: Span, help: &str) -> Diagnostic {
     Diagnostic::error(codes::CHANGE, span, message).label("this change").help(help)
 }
 
@@ -354,12 +354,12 @@ fn other_outputs(
     if new.ports.outputs.len() != old.ports.outputs.len() {
         let (from, to) = (old.ports.outputs.len(), new.ports.outputs.len());
         let message = format!("`{}` would have {to} outputs, not {from}", old.name);
-        problems.push(refusal(message, span, RESTART));
+        problems.push(rejection(message, span, RESTART));
     }
     let outputs = old.ports.outputs.iter().zip(&new.ports.outputs).zip(&old.output_names);
     for ((from, to), name) in outputs.filter(|((from, to), _)| !from.is_read_like(to)) {
         let message = format!("`{}.{name}` would carry {to}, not {from}", old.name);
-        problems.push(refusal(message, span, help));
+        problems.push(rejection(message, span, help));
     }
     problems
 }
@@ -375,12 +375,12 @@ fn claimed_twice<'a>(
         let shared = other.resources.binds.iter().find(|s| new.resources.binds.contains(s));
         if let Some(socket) = shared {
             let message = format!("`{}` already binds {socket}", other.name);
-            problems.push(refusal(message, span, "give the candidate its own socket"));
+            problems.push(rejection(message, span, "give the candidate its own socket"));
         }
         let shared = other.resources.writes.iter().find(|f| new.resources.writes.contains(f));
         if let Some(file) = shared {
             let message = format!("`{}` already writes {}", other.name, file.display());
-            problems.push(refusal(message, span, "give the candidate its own file"));
+            problems.push(rejection(message, span, "give the candidate its own file"));
         }
     }
     problems
@@ -421,7 +421,7 @@ fn given(block: &PlannedBlock, node: Node, problems: &mut Vec<Diagnostic>) -> En
     }
     let gives = |entries: &[(Key, Node)], key: &str| entries.iter().any(|(k, _)| k.text == key);
     let has_kind = gives(&entries, "kind");
-    let has_form = gives(&entries, "implementation") || gives(&entries, "device");
+    let has_implementation = gives(&entries, "implementation") || gives(&entries, "device");
     let has_policy = gives(&entries, "on_fault");
     let text = |text: &str| Node::new(Value::Text(text.to_owned()), whole);
     let mut keep = |key: &str, value: &str| {
@@ -429,7 +429,7 @@ fn given(block: &PlannedBlock, node: Node, problems: &mut Vec<Diagnostic>) -> En
     };
     if !has_kind {
         keep("kind", block.kind);
-        if !has_form {
+        if !has_implementation {
             keep("implementation", block.implementation);
         }
     }

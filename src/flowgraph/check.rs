@@ -14,7 +14,7 @@ use fxgraph_core::access::FileAccess;
 use fxgraph_core::device::DeviceName;
 use fxgraph_core::diagnostic::{Diagnostic, Severity, Span, codes};
 use fxgraph_core::kind::{
-    AnyConfigured, AnyParameters, At, KindEntry, PortNames, Ports, Refusal, Resources,
+    AnyConfigured, AnyParameters, At, KindEntry, PortNames, Ports, Rejection, Resources,
 };
 use fxgraph_core::port::{Axis, Origin, PortType};
 use fxgraph_core::tree::{Node, Problem, ReadError, Reader, Value};
@@ -178,10 +178,11 @@ pub(super) fn plan_block<'p>(
     }
     let configured = match parameters.connect(&inputs) {
         Ok(configured) => configured,
-        Err(refusals) => {
+        Err(rejections) => {
             let place = |at: &At| place(at, instance, feeds, &inputs);
-            let refused = refusals.into_iter().map(|each| refusal(each, &instance.name, place));
-            problems.extend(refused);
+            let rejected =
+                rejections.into_iter().map(|each| rejection(each, &instance.name, place));
+            problems.extend(rejected);
             return None;
         }
     };
@@ -211,9 +212,9 @@ pub(super) fn plan_block<'p>(
         value => value.to_json(),
     });
     let Placement { device, implementation, .. } = instance.placement;
-    let refused = implementation_problems(instance, configured.as_ref(), feeds, &ports);
-    if !refused.is_empty() {
-        problems.extend(refused);
+    let rejected = implementation_problems(instance, configured.as_ref(), feeds, &ports);
+    if !rejected.is_empty() {
+        problems.extend(rejected);
         return None;
     }
     let on_host = device == DeviceName::Cpu;
@@ -255,7 +256,7 @@ pub(super) fn impossible_policy(
 ) -> Option<Diagnostic> {
     let (policy, span) = instance.on_fault;
     let name = instance.kind.name;
-    let refuse = |message: String| {
+    let reject = |message: String| {
         let mut problem = Diagnostic::error(codes::FAULT_POLICY, span, message)
             .label("not possible for this block")
             .help("leave out `on_fault`: a fault then stops the flowgraph and reports its cause");
@@ -263,9 +264,9 @@ pub(super) fn impossible_policy(
         Some(problem)
     };
     match (policy, parameters.cannot_restart()) {
-        (OnFault::Restart, Some(why)) => refuse(format!("`{name}` cannot be restarted: {why}")),
+        (OnFault::Restart, Some(why)) => reject(format!("`{name}` cannot be restarted: {why}")),
         (OnFault::Skip, _) if instance.kind.inputs == PortNames::Fixed(&[]) => {
-            refuse(format!("`{name}` has no inputs, so there is no frame to skip"))
+            reject(format!("`{name}` has no inputs, so there is no frame to skip"))
         }
         _ => None,
     }
@@ -275,7 +276,7 @@ pub(super) fn impossible_policy(
 fn warnings(instance: &Instance<'_>, block: &PlannedBlock, feeds: &[Feed]) -> Vec<Diagnostic> {
     let place = |at: &At| place(at, instance, feeds, &block.ports.inputs);
     let warning =
-        |each| Diagnostic { severity: Severity::Warning, ..refusal(each, &instance.name, place) };
+        |each| Diagnostic { severity: Severity::Warning, ..rejection(each, &instance.name, place) };
     block.configured.warnings().into_iter().map(warning).collect()
 }
 
@@ -328,14 +329,14 @@ fn implementation_problems(
         DeviceName::Cpu => None,
         DeviceName::Cuda(ordinal) => cuda::properties(ordinal).ok(),
     };
-    let refusals = configured.check(gpu.as_ref()).into_iter();
-    let problem = |mut refused: Refusal| {
-        refused.help.get_or_insert_with(|| "use `implementation: cpu`".to_owned());
+    let rejections = configured.check(gpu.as_ref()).into_iter();
+    let problem = |mut rejected: Rejection| {
+        rejected.help.get_or_insert_with(|| "use `implementation: cpu`".to_owned());
         let chosen = format!("this chooses `{implementation}`");
         let place = |at: &At| place(at, instance, feeds, &ports.inputs);
-        refusal(refused.note(At::Implementation, chosen), &instance.name, place)
+        rejection(rejected.note(At::Implementation, chosen), &instance.name, place)
     };
-    refusals.map(problem).collect()
+    rejections.map(problem).collect()
 }
 
 /// Host resources of a block that runs on a GPU: no memory, and frames for all jobs in flight.
@@ -383,12 +384,16 @@ fn place(at: &At, instance: &Instance<'_>, feeds: &[Feed], inputs: &[PortType]) 
     }
 }
 
-/// Diagnostic for a [`Refusal`] of `block`, with places in the file.
-pub(super) fn refusal(refusal: Refusal, block: &str, place: impl Fn(&At) -> Span) -> Diagnostic {
-    let mut problem = Diagnostic::error(refusal.code, place(&refusal.at), refusal.message)
-        .label(refusal.label)
-        .maybe_help(refusal.help);
-    for (at, text) in &refusal.notes {
+/// Diagnostic for a [`Rejection`] of `block`, with places in the file.
+pub(super) fn rejection(
+    rejection: Rejection,
+    block: &str,
+    place: impl Fn(&At) -> Span,
+) -> Diagnostic {
+    let mut problem = Diagnostic::error(rejection.code, place(&rejection.at), rejection.message)
+        .label(rejection.label)
+        .maybe_help(rejection.help);
+    for (at, text) in &rejection.notes {
         let span = place(at);
         // One label per place.
         if Some(span) != problem.span {

@@ -317,7 +317,7 @@ impl Expansion<'_, '_> {
 
     fn multicast(&mut self, node: &Node) -> Option<(Ipv4Addr, u32, Span)> {
         let help = "give a range of multicast groups: `multicast: 239.102.0.0/16`";
-        let mut refuse = |message: String| {
+        let mut reject = |message: String| {
             self.problems.push(wrong(node.span, message).label("invalid range").help(help));
         };
         let parsed = node.text().and_then(|text| {
@@ -328,20 +328,20 @@ impl Expansion<'_, '_> {
         });
         let Some((address, prefix)) = parsed else {
             let rule = "`multicast` must be an IPv4 address and a prefix length up to 32";
-            refuse(format!("{rule}, got {}", node.value.quoted()));
+            reject(format!("{rule}, got {}", node.value.quoted()));
             return None;
         };
         // A prefix of fewer than 4 bits leaves the range of multicast addresses.
         if !address.is_multicast() || prefix < 4 {
             let found = node.value.quoted();
-            refuse(format!("`multicast` must be within 224.0.0.0/4, got {found}"));
+            reject(format!("`multicast` must be within 224.0.0.0/4, got {found}"));
             return None;
         }
         let mask = u32::MAX << (32 - prefix);
         let first = Ipv4Addr::from(u32::from(address) & mask);
         if first != address {
             let found = node.value.quoted();
-            refuse(format!(
+            reject(format!(
                 "`multicast` must begin with the first group of its range, {first}/{prefix}, got {found}"
             ));
             return None;

@@ -65,9 +65,9 @@ fn reason(error: &std::io::Error) -> String {
 }
 
 /// The main file's document with the parameters and templates of all included files. Paths that the main file
-/// includes are relative to `folder`, those of other files to their own directories.
+/// includes are relative to `directory`, those of other files to their own directories.
 pub(super) fn gather(
-    (main, folder): (u32, &Path),
+    (main, directory): (u32, &Path),
     access: &FileAccess,
     sources: &mut Sources,
     problems: &mut Vec<Diagnostic>,
@@ -76,7 +76,7 @@ pub(super) fn gather(
     let parameters = std::mem::take(&mut all.parameters);
     let templates = std::mem::take(&mut all.templates);
     let mut visit = Visit {
-        main: (main, folder),
+        main: (main, directory),
         access,
         sources,
         problems,
@@ -136,15 +136,15 @@ impl Visit<'_> {
     ) {
         let beside = self.sources.get(file).and_then(|source| source.path.parent());
         let root = self.access.include_root();
-        let folder = match self.main {
+        let directory = match self.main {
             // The root is that directory already.
             (main, _) if main == file && self.access.is_limited() => PathBuf::new(),
-            (main, folder) if main == file => folder.to_path_buf(),
+            (main, directory) if main == file => directory.to_path_buf(),
             _ => beside.map(Path::to_path_buf).unwrap_or_default(),
         };
         for node in includes {
             let Some(relative) = text(node, self.problems) else { continue };
-            self.include((&root, &folder.join(&relative)), &relative, node.span, way);
+            self.include((&root, &directory.join(&relative)), &relative, node.span, way);
         }
     }
 

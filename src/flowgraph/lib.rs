@@ -68,7 +68,7 @@ pub use parameters::{SetTo, Setting};
 pub use parse::{MAX_BYTES, read_value};
 pub use plan::{ParameterInfo, Plan, Planned, PlannedBlock};
 pub use queue::QueueLength;
-pub use retune::{Refused, Retuned};
+pub use retune::{Rejected, Retuned};
 pub use schema::schema;
 pub use state::{
     Counting, LiveSetting, MAX_STATE_BYTES, NoState, OTHER_VALUE, Restored as RestoredPlan, State,

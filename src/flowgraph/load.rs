@@ -64,25 +64,25 @@ pub fn load_text(
     set: &[Setting],
     registry: &Registry,
 ) -> Loaded {
-    let folder = name.as_ref().parent().unwrap_or(Path::new(""));
-    load_in(folder, name.as_ref(), text, set, registry)
+    let directory = name.as_ref().parent().unwrap_or(Path::new(""));
+    load_in(directory, name.as_ref(), text, set, registry)
 }
 
-/// [`load_text`], with included paths relative to `folder`.
+/// [`load_text`], with included paths relative to `directory`.
 #[must_use]
 pub fn load_in(
-    folder: &Path,
+    directory: &Path,
     name: &Path,
     text: &str,
     set: &[Setting],
     registry: &Registry,
 ) -> Loaded {
-    load_with((folder, &access::ANY), name, text, set, registry)
+    load_with((directory, &access::ANY), name, text, set, registry)
 }
 
 /// [`load_in`], restricted to the files that `access` allows.
 pub fn load_with(
-    (folder, access): (&Path, &FileAccess),
+    (directory, access): (&Path, &FileAccess),
     name: &Path,
     text: &str,
     set: &[Setting],
@@ -91,9 +91,9 @@ pub fn load_with(
     let mut sources = Sources::default();
     let main = sources.add(name, text);
     let mut problems = Vec::new();
-    let document = include::gather((main, folder), access, &mut sources, &mut problems);
+    let document = include::gather((main, directory), access, &mut sources, &mut problems);
     let mut heads = Vec::new();
-    let ground = (&sources, access, folder);
+    let ground = (&sources, access, directory);
     let plan = document.and_then(|document| {
         let plan = plan(&document, set, registry, ground, &mut problems, &mut heads);
         problems.iter_mut().for_each(|problem| note_set(problem, &document, set, &sources));
@@ -107,7 +107,7 @@ pub fn load_with(
     let result = match plan {
         Some(mut plan) if !is_wrong => {
             plan.warnings = problems;
-            folder.clone_into(&mut plan.folder);
+            directory.clone_into(&mut plan.directory);
             let included = sources.iter().skip(1).map(|source| source.path.canonicalize());
             plan.included = included.filter_map(Result::ok).collect();
             if set.is_empty() {
@@ -145,7 +145,7 @@ fn plan(
     document: &Document,
     set: &[Setting],
     registry: &Registry,
-    (sources, access, folder): (&Sources, &FileAccess, &Path),
+    (sources, access, directory): (&Sources, &FileAccess, &Path),
     problems: &mut Vec<Diagnostic>,
     heads: &mut Vec<TestHead>,
 ) -> Option<Plan> {
@@ -177,7 +177,7 @@ fn plan(
     }
     claimed_twice(&planned, &blocks, problems);
     targets::unknown(&planned, &blocks, registry, problems);
-    let tests = tests(document, &names, ground, (access, folder), problems);
+    let tests = tests(document, &names, ground, (access, directory), problems);
     problems.extend(budget.problem());
     // A block may be missing because an expression failed; that error is already in `problems`.
     let blocks: Vec<PlannedBlock> = planned.into_iter().collect::<Option<_>>()?;
@@ -204,9 +204,9 @@ fn plan(
         printed: Arc::default(),
         head: OnceLock::new(),
         written: None,
-        folder: PathBuf::new(),
-        output_folder: PathBuf::new(),
-        kernel_folder: None,
+        directory: PathBuf::new(),
+        output_directory: PathBuf::new(),
+        kernel_directory: None,
         build_progress: Arc::default(),
         tuning: Arc::default(),
         texts: FlowgraphTexts::default(),
@@ -255,7 +255,7 @@ fn tests(
     document: &Document,
     names: &Names,
     (sources, budget): (&Sources, &Budget),
-    (access, folder): (&FileAccess, &Path),
+    (access, directory): (&FileAccess, &Path),
     problems: &mut Vec<Diagnostic>,
 ) -> Vec<TestSpec> {
     let mut tests: Vec<TestSpec> = Vec::new();
@@ -273,7 +273,7 @@ fn tests(
             );
         }
         for other in &test.alongside {
-            let path = folder.join(&other.flowgraph);
+            let path = directory.join(&other.flowgraph);
             // Clients must not learn which files exist, and run no tests.
             if !access.is_limited() && !path.is_file() {
                 let message = format!("cannot read `{}`: there is no such file", path.display());

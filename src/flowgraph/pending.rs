@@ -228,7 +228,7 @@ impl Pending {
 
     /// Scheduled values for `new`, the candidate for the block `old` of the same `kind`: those of parameters that the
     /// candidate does not change. `None` if values do not fit the candidate.
-    pub(super) fn of_form(
+    pub(super) fn of_version(
         &self,
         old: &PlannedBlock,
         new: &PlannedBlock,
@@ -319,9 +319,9 @@ mod tests {
         plan.blocks[source].ports.outputs[0].band = Some(band);
         seal(&mut plan);
         let Pending { base, changes } = &plan.blocks[at].pending;
-        let forms = base.iter().chain(changes.iter().map(|change| &change.version));
+        let versions = base.iter().chain(changes.iter().map(|change| &change.version));
         let bands: Vec<_> =
-            forms.map(|version| version.configured.ports().inputs[0].band).collect();
+            versions.map(|version| version.configured.ports().inputs[0].band).collect();
         assert_eq!(bands, [Some(band); 2]);
     }
 }

@@ -152,11 +152,11 @@ pub struct Plan {
     pub(super) head: OnceLock<Arc<str>>,
     pub(super) written: Option<Written>,
     /// Directory of its file; empty for the working directory.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// Directory for relative paths of files that blocks write; empty for the working directory.
-    pub output_folder: PathBuf,
+    pub output_directory: PathBuf,
     /// Directory of edited kernel sources, if any.
-    pub kernel_folder: Option<PathBuf>,
+    pub kernel_directory: Option<PathBuf>,
     /// Launch configurations of kernels that `fxgraph tune` found.
     pub tuning: Arc<Tuning>,
     /// Progress of its build.

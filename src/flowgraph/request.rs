@@ -1,14 +1,14 @@
 //! Requests to a running flowgraph. They are read like a file.
 
 use super::change::laid_over;
-use super::check::refusal;
+use super::check::rejection;
 use super::document::wrong_type;
 use super::json::{self, JsonError, Limits};
 use super::parse::parse;
-use super::{Refused, arrays};
+use super::{Rejected, arrays};
 use fxgraph_core::diagnostic::Sources;
 use fxgraph_core::diagnostic::{Diagnostic, Span, tidy};
-use fxgraph_core::kind::{At, Refusal};
+use fxgraph_core::kind::{At, Rejection};
 use fxgraph_core::tree::{Node, Reader, Value};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -98,30 +98,30 @@ impl From<&String> for Request {
 }
 
 /// Reads `request`, a mapping; keys that are not given have the values of the mapping `defaults`.
-/// `refusals` checks the values.
+/// `rejections` checks the values.
 pub fn read<T: DeserializeOwned>(
     request: impl Into<Request>,
     defaults: &str,
-    refusals: impl FnOnce(&T) -> Vec<Refusal>,
-) -> Result<T, Refused> {
+    rejections: impl FnOnce(&T) -> Vec<Rejection>,
+) -> Result<T, Rejected> {
     let (mut sources, given) = request.into().read_as("request");
     let base = parse(sources.add("defaults", defaults), defaults);
     let (given, base) = match (given, base) {
         (Ok(given), Ok(base)) => (given, base),
         (Err(problems), _) | (_, Err(problems)) => {
-            return Err(Refused { sources, problems: tidy(problems) });
+            return Err(Rejected { sources, problems: tidy(problems) });
         }
     };
-    match checked(given, base, refusals) {
+    match checked(given, base, rejections) {
         Ok(read) => Ok(read),
-        Err(problems) => Err(Refused { sources, problems: tidy(problems) }),
+        Err(problems) => Err(Rejected { sources, problems: tidy(problems) }),
     }
 }
 
 fn checked<T: DeserializeOwned>(
     given: Node,
     base: Node,
-    refusals: impl FnOnce(&T) -> Vec<Refusal>,
+    rejections: impl FnOnce(&T) -> Vec<Rejection>,
 ) -> Result<T, Vec<Diagnostic>> {
     if !matches!(given.value, Value::Map(_)) {
         return Err(vec![wrong_type(&given, "a mapping")]);
@@ -137,11 +137,11 @@ fn checked<T: DeserializeOwned>(
         At::Value(path) => node.at(path).map_or(node.span, |node| node.span),
         _ => node.span,
     };
-    let refused = refusals(&read).into_iter().map(|refused| {
-        let mut problem = refusal(refused, "", place);
+    let rejected = rejections(&read).into_iter().map(|rejected| {
+        let mut problem = rejection(rejected, "", place);
         problem.blocks.clear();
         problem
     });
-    let problems: Vec<_> = refused.collect();
+    let problems: Vec<_> = rejected.collect();
     if problems.is_empty() { Ok(read) } else { Err(problems) }
 }

@@ -2,7 +2,7 @@
 
 use super::arrays;
 use super::change::laid_over;
-use super::check::{configure, refusal};
+use super::check::{configure, rejection};
 use super::document::wrong_type;
 use super::load::seal;
 use super::parse::parse;
@@ -30,7 +30,7 @@ const MAX_PENDING_BYTES: usize = 4 << 20;
 
 /// Diagnostics of a rejected request, with the texts that they quote.
 #[derive(Clone, Debug)]
-pub struct Refused {
+pub struct Rejected {
     /// Text of the request, for [`render_all`](fxgraph_core::diagnostic::render_all).
     pub sources: Sources,
     /// All diagnostics, sorted by place.
@@ -52,7 +52,7 @@ impl Plan {
         registry: &Registry,
         request: impl Into<Request>,
         at: u64,
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, Rejected> {
         Ok(self.retune(registry, request, &When::at(at))?.plan)
     }
 
@@ -63,11 +63,11 @@ impl Plan {
         registry: &Registry,
         request: impl Into<Request>,
         when: &When,
-    ) -> Result<Retuned, Refused> {
+    ) -> Result<Retuned, Rejected> {
         let (mut sources, request) = request.into().read_as(REQUEST);
         let request = match request {
             Ok(request) => request,
-            Err(problems) => return Err(Refused { sources, problems: tidy(problems) }),
+            Err(problems) => return Err(Rejected { sources, problems: tidy(problems) }),
         };
         if let Some(retuned) = self.with_parameters(registry, &request, when, None, &mut Vec::new())
         {
@@ -78,7 +78,7 @@ impl Plan {
         let sought = Some(&mut sources);
         match self.with_parameters(registry, &request, when, sought, &mut problems) {
             Some(retuned) => Ok(retuned),
-            None => Err(Refused { sources, problems: tidy(problems) }),
+            None => Err(Rejected { sources, problems: tidy(problems) }),
         }
     }
 
@@ -276,9 +276,9 @@ fn checked(
     let Ports { inputs, outputs } = &running.ports;
     let configured = match read.connect(inputs) {
         Ok(configured) => configured,
-        Err(refusals) => {
-            let refusals = refusals.into_iter();
-            problems.extend(refusals.map(|each| refusal(each, &running.name, place)));
+        Err(rejections) => {
+            let rejections = rejections.into_iter();
+            problems.extend(rejections.map(|each| rejection(each, &running.name, place)));
             return None;
         }
     };
@@ -347,9 +347,9 @@ mod tests {
         load_text("example.yaml", &text, &[], &registry()).result.unwrap()
     }
 
-    fn refused(request: &str) -> String {
-        let refused = plan(0.5).retune(&registry(), request, &When::default()).err().unwrap();
-        render_all(&refused.problems, &refused.sources, Style::Plain)
+    fn rejected(request: &str) -> String {
+        let rejected = plan(0.5).retune(&registry(), request, &When::default()).err().unwrap();
+        render_all(&rejected.problems, &rejected.sources, Style::Plain)
     }
 
     #[test]
@@ -380,7 +380,7 @@ mod tests {
     fn retune_reports_all_errors_with_places() {
         let request = "{\n  \"s[0]\": {\"level\": -1},\n  \"s[1]\": {\"levle\": 1, \"channels\": 32},\n  \
                        \"f\": {\"taps\": 32},\n  \"s\": {\"level\": 1},\n  \"o\": 3\n}\n";
-        insta::assert_snapshot!("E0402", refused(request));
+        insta::assert_snapshot!("E0402", rejected(request));
         for (request, code) in [
             ("s[0]: {level: loud}", "E0108"),
             ("{", "E0101"),
@@ -388,7 +388,7 @@ mod tests {
             ("{}", "E0107"),
             ("s[0]: {level: 1, level: 2}", "E0105"),
         ] {
-            let text = refused(request);
+            let text = rejected(request);
             assert!(text.contains(code), "{request}: {text}");
         }
     }

@@ -354,8 +354,8 @@ impl Restored {
 
     fn change(&mut self, request: &Json, at: u64, registry: &Registry) -> Result<(), String> {
         let changed = self.plan.retune(registry, request, &When::at(at));
-        let changed = changed.map_err(|refused| {
-            refused.problems.into_iter().next().map_or(String::new(), |first| first.message)
+        let changed = changed.map_err(|rejected| {
+            rejected.problems.into_iter().next().map_or(String::new(), |first| first.message)
         })?;
         self.plan = changed.plan;
         Ok(())

@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn file_is_complete_after_every_row() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.npy");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.npy");
         let mut writer = ArrayWriter::create(&Files::default(), &path, "<i2", vec![3], 6).unwrap();
         for row in 0..4u64 {
             let header = Header::read(&File::open(&path).unwrap(), 0).unwrap();
@@ -223,28 +223,28 @@ mod tests {
 
     #[test]
     fn hostile_headers_are_rejected_with_the_reason() {
-        let refused = |bytes: &[u8]| {
+        let rejected = |bytes: &[u8]| {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(bytes).unwrap();
             Header::read(&file, 0).unwrap_err()
         };
-        assert!(refused(b"").contains("ends within"));
-        assert!(refused(b"PK\x03\x04 and so on, for long enough").contains("not a .npy"));
-        assert!(refused(b"\x93NUMPY\x09\x00\x10\x00 and so on").contains("found 9"));
-        assert!(refused(b"\x93NUMPY\x01\x00\xff\xff{").contains("ends within"));
-        assert!(refused(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{").contains("has 4294967295 bytes"));
-        assert!(refused(b"\x93NUMPY\x01\x00\x04\x00\xff\xff\xff\xff").contains("not text"));
-        let refused = |descr: &str, order: &str, shape: &str, why: &str| {
+        assert!(rejected(b"").contains("ends within"));
+        assert!(rejected(b"PK\x03\x04 and so on, for long enough").contains("not a .npy"));
+        assert!(rejected(b"\x93NUMPY\x09\x00\x10\x00 and so on").contains("found 9"));
+        assert!(rejected(b"\x93NUMPY\x01\x00\xff\xff{").contains("ends within"));
+        assert!(rejected(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{").contains("has 4294967295 bytes"));
+        assert!(rejected(b"\x93NUMPY\x01\x00\x04\x00\xff\xff\xff\xff").contains("not text"));
+        let rejected = |descr: &str, order: &str, shape: &str, why: &str| {
             let text = format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}}}");
             let said = parse_dictionary(&text).unwrap_err();
             assert!(said.contains(why), "{text}: {said}");
         };
-        refused("[('a', '<i4')]", "False", "()", "found a structured array");
-        refused("'<i4'", "True", "()", "found Fortran order");
-        refused("'<i4'", "0", "()", "no valid `fortran_order`");
-        refused("'<i\u{1b}4'", "False", "()", "no valid `descr`");
-        refused("'<i4'", "False", "(-1, 2)", "no valid `shape`");
-        refused("'<i4'", "False", "(99999999999999999999,)", "no valid `shape`");
-        refused("'<i4'", "False", "3", "no valid `shape`");
+        rejected("[('a', '<i4')]", "False", "()", "found a structured array");
+        rejected("'<i4'", "True", "()", "found Fortran order");
+        rejected("'<i4'", "0", "()", "no valid `fortran_order`");
+        rejected("'<i\u{1b}4'", "False", "()", "no valid `descr`");
+        rejected("'<i4'", "False", "(-1, 2)", "no valid `shape`");
+        rejected("'<i4'", "False", "(99999999999999999999,)", "no valid `shape`");
+        rejected("'<i4'", "False", "3", "no valid `shape`");
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 /// Limits that several recorders with files in one directory share.
 #[derive(Debug)]
 pub struct Budget {
-    folder: PathBuf,
+    directory: PathBuf,
     most_bytes: u64,
     left_free_bytes: u64,
     taken: Mutex<Taken>,
@@ -24,12 +24,12 @@ struct Taken {
 }
 
 impl Budget {
-    /// Limits the files in `folder` to `most_bytes`, of which `used_bytes` are used, and keeps `left_free_bytes` of
+    /// Limits the files in `directory` to `most_bytes`, of which `used_bytes` are used, and keeps `left_free_bytes` of
     /// its disk free.
     #[must_use]
-    pub fn new(folder: &Path, most_bytes: u64, used_bytes: u64, left_free_bytes: u64) -> Self {
+    pub fn new(directory: &Path, most_bytes: u64, used_bytes: u64, left_free_bytes: u64) -> Self {
         let taken = Mutex::new(Taken { used_bytes, owed_bytes: 0 });
-        Self { folder: folder.to_owned(), most_bytes, left_free_bytes, taken }
+        Self { directory: directory.to_owned(), most_bytes, left_free_bytes, taken }
     }
 
     /// Checks that `bytes` more can be written, and `owed_bytes` more temporarily.
@@ -40,11 +40,11 @@ impl Budget {
             return Err(BlockError::new(text));
         }
         let needed = bytes.saturating_add(taken.owed_bytes).saturating_add(owed_bytes);
-        match free_bytes(&self.folder) {
+        match free_bytes(&self.directory) {
             Some(free) if free.saturating_sub(needed) < self.left_free_bytes => {
                 Err(BlockError::new(format!(
                     "the disk of {} is nearly full: {free} bytes are free, recordings must leave {}",
-                    self.folder.display(),
+                    self.directory.display(),
                     self.left_free_bytes
                 )))
             }
@@ -81,11 +81,11 @@ impl Budget {
     }
 }
 
-/// Returns the total size in bytes of the files in `folder` whose names begin with `prefix`, and of the contents of
+/// Returns the total size in bytes of the files in `directory` whose names begin with `prefix`, and of the contents of
 /// such directories in it.
-pub fn used_bytes(folder: &Path, prefix: &str) -> io::Result<u64> {
+pub fn used_bytes(directory: &Path, prefix: &str) -> io::Result<u64> {
     let mut bytes = 0u64;
-    for entry in std::fs::read_dir(folder)? {
+    for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         if !entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes()) {
             continue;
@@ -98,9 +98,9 @@ pub fn used_bytes(folder: &Path, prefix: &str) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Returns the bytes that this process may still write to the disk of `folder`; `None` if unknown.
-fn free_bytes(folder: &Path) -> Option<u64> {
-    let disk = rustix::fs::statvfs(folder).ok()?;
+/// Returns the bytes that this process may still write to the disk of `directory`; `None` if unknown.
+fn free_bytes(directory: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(directory).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
@@ -111,10 +111,10 @@ mod tests {
 
     #[test]
     fn take_keeps_the_given_space_free() {
-        let folder = tempfile::tempdir().unwrap();
-        let free = free_bytes(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let free = free_bytes(directory.path()).unwrap();
         assert!(free > 0);
-        let with = |left_free| Budget::new(folder.path(), u64::MAX, 0, left_free);
+        let with = |left_free| Budget::new(directory.path(), u64::MAX, 0, left_free);
         let said = with(u64::MAX).take(1, false).unwrap_err().to_string();
         assert!(said.contains("is nearly full"), "{said}");
         // Other programs write to this disk too, so the limit is half of the free space, far from both ends.
@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn archive_needs_its_size_twice_until_it_is_settled() {
-        let folder = tempfile::tempdir().unwrap();
-        let free = free_bytes(folder.path()).unwrap();
-        let budget = Budget::new(folder.path(), u64::MAX, 0, free / 2);
+        let directory = tempfile::tempdir().unwrap();
+        let free = free_bytes(directory.path()).unwrap();
+        let budget = Budget::new(directory.path(), u64::MAX, 0, free / 2);
         budget.take(free / 6, true).unwrap();
         // No file was written, so the free space is as before.
         assert!(budget.begin(free / 6 + free / 12).is_err());
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn deleted_files_do_not_count() {
-        let folder = tempfile::tempdir().unwrap();
-        let budget = Budget::new(folder.path(), 100, 30, 0);
+        let directory = tempfile::tempdir().unwrap();
+        let budget = Budget::new(directory.path(), 100, 30, 0);
         budget.take(60, false).unwrap();
         let said = budget.take(20, false).unwrap_err().to_string();
         assert_eq!(said, "the recordings have reached their limit of 100 bytes");

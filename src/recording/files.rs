@@ -67,7 +67,7 @@ fn put(writer: &mut ArrayWriter, row: &[u8], checksum: &mut Checksum) -> Result<
 /// # Errors
 /// If the file or its directory cannot be written.
 pub fn try_path(path: &WrittenPath, overwrites: bool) -> Result<(), BlockError> {
-    try_folder(path)?;
+    try_directory(path)?;
     let (files, path) = (path.files(), path.path());
     match files.file_type(path) {
         // Opening a pipe would wait for its reader.
@@ -85,14 +85,14 @@ pub fn try_path(path: &WrittenPath, overwrites: bool) -> Result<(), BlockError> 
 ///
 /// # Errors
 /// If the directory or a file in it cannot be created.
-pub fn try_folder(path: &WrittenPath) -> Result<(), BlockError> {
+pub fn try_directory(path: &WrittenPath) -> Result<(), BlockError> {
     let start = path.split(PLACEHOLDER).next().unwrap_or_default();
     let (files, start) = (path.files(), PathBuf::from(format!("{start}x")));
-    create_folder_of(files, &start)?;
-    let folder = start.parent().filter(|folder| !folder.as_os_str().is_empty());
+    create_directory_of(files, &start)?;
+    let directory = start.parent().filter(|directory| !directory.as_os_str().is_empty());
     // A unique name, because several sinks may check the same directory at once.
     let named = tempfile::Builder::new();
-    let tried = named.make_in(folder.unwrap_or(Path::new(".")), |path| files.create_new(path));
+    let tried = named.make_in(directory.unwrap_or(Path::new(".")), |path| files.create_new(path));
     let tried = tried.and_then(|tried| Ok(tried.into_temp_path().keep()?));
     tried.and_then(|tried| files.remove_file(&tried)).map_err(at(path.path()))
 }
@@ -143,7 +143,7 @@ fn parts_of(path: &Path) -> PathBuf {
     PathBuf::from(format!("{}.parts", path.display()))
 }
 
-fn create_folder_of(files: &Files, path: &Path) -> Result<(), BlockError> {
+fn create_directory_of(files: &Files, path: &Path) -> Result<(), BlockError> {
     files.make_directories_to(path).map_err(at(path.parent().unwrap_or(path)))
 }
 
@@ -159,7 +159,7 @@ impl RecordingWriter {
         side: SideFile,
     ) -> Result<Self, BlockError> {
         let (files, path) = (path.files(), path.path());
-        create_folder_of(files, path)?;
+        create_directory_of(files, path)?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let extension = path.extension().unwrap_or_default().to_string_lossy();
         let numbered = |n| path.with_file_name(format!("{stem}_{n}.{extension}"));
@@ -187,7 +187,7 @@ impl RecordingWriter {
         if files.is_recorded(name) || files.is_recorded(&data) {
             return Self::create_new(path, port, side);
         }
-        create_folder_of(files, name)?;
+        create_directory_of(files, name)?;
         Self::begin(files, name.to_owned(), port, side)
     }
 
@@ -199,7 +199,7 @@ impl RecordingWriter {
     ) -> Result<Self, BlockError> {
         let parts = is_archive(&path).then(|| parts_of(&path));
         if let Some(parts) = &parts {
-            create_folder_of(files, &parts.join("x"))?;
+            create_directory_of(files, &parts.join("x"))?;
             // An archive from an earlier run could be mistaken for this one.
             match files.remove_file(&path) {
                 Err(error) if error.kind() != NotFound => return Err(at(&path)(error)),

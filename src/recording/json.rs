@@ -160,34 +160,38 @@ mod tests {
         len: usize,
     }
 
-    fn refused(text: &str) -> String {
+    fn rejected(text: &str) -> String {
         read::<Side>(text).unwrap_err()
     }
 
     #[test]
     fn read_of_wrong_value_names_its_key() {
-        let said = refused(r#"{"frames": 1, "axes": [{"len": 2}, {"len": "\u001b[2Jx"}]}"#);
+        let said = rejected(r#"{"frames": 1, "axes": [{"len": 2}, {"len": "\u001b[2Jx"}]}"#);
         assert_eq!(said, "`axes[1].len`: expected an integer, found `\u{fffd}[2Jx`");
-        let said = refused(r#"{"frames": -1, "axes": []}"#);
+        let said = rejected(r#"{"frames": -1, "axes": []}"#);
         assert_eq!(said, "`frames`: expected a non-negative integer, found `-1`");
-        assert_eq!(refused(r#"{"frames": 1}"#), "the key `axes` is missing");
-        let said = refused(r#"{"frames": 1, "axes": [{"size": 1}]}"#);
+        assert_eq!(rejected(r#"{"frames": 1}"#), "the key `axes` is missing");
+        let said = rejected(r#"{"frames": 1, "axes": [{"size": 1}]}"#);
         assert_eq!(said, "`axes[0]`: the key `len` is missing");
-        assert_eq!(refused("[]"), "expected a mapping, found a list");
+        assert_eq!(rejected("[]"), "expected a mapping, found a list");
     }
 
     #[test]
     fn read_of_broken_json_names_the_position() {
-        assert_eq!(refused("{\n \"frames\" 1}"), "expected `:` (line 2, column 11)");
-        assert_eq!(refused("{"), "the text ends too early (line 1, column 1)");
-        assert_eq!(refused(""), "the text ends too early (line 1, column 0)");
-        assert!(refused("{} x").starts_with("trailing characters"));
-        assert!(refused(&"[".repeat(1000)).starts_with("recursion limit exceeded"));
+        assert_eq!(rejected("{\n \"frames\" 1}"), "expected `:` (line 2, column 11)");
+        assert_eq!(rejected("{"), "the text ends too early (line 1, column 1)");
+        assert_eq!(rejected(""), "the text ends too early (line 1, column 0)");
+        assert!(rejected("{} x").starts_with("trailing characters"));
+        assert!(rejected(&"[".repeat(1000)).starts_with("recursion limit exceeded"));
     }
 
     #[test]
     fn read_rejects_too_many_values() {
         let text = format!("[{}0]", "0,".repeat(1 << 20));
-        assert!(refused(&text).starts_with("more than 20000 values (line 1"), "{}", refused(&text));
+        assert!(
+            rejected(&text).starts_with("more than 20000 values (line 1"),
+            "{}",
+            rejected(&text)
+        );
     }
 }

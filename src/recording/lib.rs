@@ -31,7 +31,7 @@ mod writing;
 
 pub use budget::Budget;
 pub use budget::used_bytes;
-pub use files::{DESCRIPTION, RecordingWriter, try_folder, try_path};
+pub use files::{DESCRIPTION, RecordingWriter, try_directory, try_path};
 pub use fxgraph_core::recorders::Recorders;
 pub use options::{EventTrigger, Loud, PLACEHOLDER, RecorderOptions, Trigger};
 pub use recorder::{Recorded, Recorder, RecorderState, RecorderStatus};

@@ -3,7 +3,7 @@
 use super::budget::{Budget, used_bytes};
 use fxgraph_core::access::WrittenPath;
 use fxgraph_core::event::EventKind;
-use fxgraph_core::{Parameters, PortType, Refusal};
+use fxgraph_core::{Parameters, PortType, Rejection};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -100,14 +100,14 @@ fn usual_kinds() -> Vec<EventKind> {
 impl RecorderOptions {
     /// Checks the options for a stream like `port`; returns all errors.
     #[must_use]
-    pub fn refusals(&self, port: &PortType) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
+    pub fn rejections(&self, port: &PortType) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
         let path = &self.path;
         let stem = path.strip_suffix(".npz").or_else(|| path.strip_suffix(".npy"));
         if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
             let message = format!("`{}` is not a NumPy file name", self.path);
-            refusals.push(
-                Refusal::parameter("path", message).help("the name must end in .npz or .npy"),
+            rejections.push(
+                Rejection::parameter("path", message).help("the name must end in .npz or .npy"),
             );
         }
         let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
@@ -116,23 +116,23 @@ impl RecorderOptions {
         };
         if !is_time(self.before_seconds) {
             let message = no_time("before_seconds", self.before_seconds);
-            refusals.push(Refusal::parameter("before_seconds", message));
+            rejections.push(Rejection::parameter("before_seconds", message));
         } else if self.memory_bytes(port).is_none() {
             let message =
                 format!("{} s of this stream do not fit into memory", self.before_seconds);
-            refusals.push(Refusal::parameter("before_seconds", message));
+            rejections.push(Rejection::parameter("before_seconds", message));
         }
         if let Some(seconds) = self.after_seconds.filter(|seconds| !is_time(*seconds)) {
             let message = no_time("after_seconds", seconds);
-            refusals.push(Refusal::parameter("after_seconds", message));
+            rejections.push(Rejection::parameter("after_seconds", message));
         }
         if self.max_bytes.is_some_and(|most| most < port.frame_bytes() as u64) {
             let frame_bytes = port.frame_bytes();
             let message =
                 format!("`max_bytes` must be at least {frame_bytes}, the size of a frame");
-            refusals.push(Refusal::parameter("max_bytes", message));
+            rejections.push(Rejection::parameter("max_bytes", message));
         }
-        refusals
+        rejections
     }
 
     /// Returns the limits on the files: of this recorder, and the shared one of recorders requested while the
@@ -146,16 +146,16 @@ impl RecorderOptions {
         let start = self.path.split(PLACEHOLDER).next().unwrap_or_default();
         let start =
             start.strip_suffix(".npz").or_else(|| start.strip_suffix(".npy")).unwrap_or(start);
-        let (folder, prefix) = match start.rsplit_once('/') {
+        let (directory, prefix) = match start.rsplit_once('/') {
             Some(("", prefix)) => ("/", prefix),
-            Some((folder, prefix)) => (folder, prefix),
+            Some((directory, prefix)) => (directory, prefix),
             None => (".", start),
         };
         let (most, free) =
             (self.max_total_bytes.unwrap_or(most), self.min_free_bytes.unwrap_or(free));
         // If a directory cannot be listed, writing to it gives the error.
-        let used = used_bytes(Path::new(folder), prefix).unwrap_or_default();
-        let own = Arc::new(Budget::new(Path::new(folder), most, used, free));
+        let used = used_bytes(Path::new(directory), prefix).unwrap_or_default();
+        let own = Arc::new(Budget::new(Path::new(directory), most, used, free));
         [own].into_iter().chain(self.budget.clone()).collect()
     }
 

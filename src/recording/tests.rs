@@ -22,9 +22,9 @@ fn port() -> PortType {
 }
 
 /// Options to record five frames before a trigger and three after it.
-fn options(folder: &Path, trigger: Trigger) -> RecorderOptions {
+fn options(directory: &Path, trigger: Trigger) -> RecorderOptions {
     RecorderOptions {
-        path: folder.join("r_{timestamp}.npy").as_path().into(),
+        path: directory.join("r_{timestamp}.npy").as_path().into(),
         before_seconds: 0.05,
         after_seconds: Some(0.03),
         max_bytes: None,
@@ -82,8 +82,8 @@ fn recorded(recorder: &Recorder) -> Vec<Vec<u64>> {
 
 #[test]
 fn request_records_frames_before_and_after_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let (recorder, ..) = start(options(folder.path(), Trigger::Request));
+    let directory = tempfile::tempdir().unwrap();
+    let (recorder, ..) = start(options(directory.path(), Trigger::Request));
     (0..=20).for_each(|n| push(&recorder, n));
     assert_eq!(recorder.status().state, RecorderState::Waiting);
     assert_eq!(recorder.status().frames_kept, 5);
@@ -110,8 +110,8 @@ fn request_records_frames_before_and_after_it() {
 fn missing_and_loud_triggers_record_frames_before_and_after() {
     let loud = Loud { annotation: "adc_clipped".to_owned(), above: 3.0 };
     for (trigger, at) in [(Trigger::Missing, 42), (Trigger::Loud(loud), 50)] {
-        let folder = tempfile::tempdir().unwrap();
-        let (recorder, ..) = start(options(folder.path(), trigger));
+        let directory = tempfile::tempdir().unwrap();
+        let (recorder, ..) = start(options(directory.path(), trigger));
         (0..100).for_each(|n| push(&recorder, n));
         assert_eq!(recorded(&recorder), [(at - 4..at + 4).collect::<Vec<_>>()]);
     }
@@ -119,11 +119,11 @@ fn missing_and_loud_triggers_record_frames_before_and_after() {
 
 #[test]
 fn event_trigger_selects_by_kind_and_block() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let blocks = Some(vec!["x".to_owned()]);
     let kinds = vec![EventKind::Fault];
     let trigger = Trigger::Events(EventTrigger { kinds, blocks });
-    let (recorder, recorders, _) = start(options(folder.path(), trigger));
+    let (recorder, recorders, _) = start(options(directory.path(), trigger));
     let watch = recorders.watcher();
     let event = |kind, block: &str| Event {
         sequence: 1,
@@ -145,13 +145,13 @@ fn event_trigger_selects_by_kind_and_block() {
 
 #[test]
 fn checksum_covers_all_rows_of_a_frame() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut options = options(folder.path(), Trigger::Start);
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(directory.path(), Trigger::Start);
     options.after_seconds = None;
     let (recorder, ..) = start(options);
     (0..60).for_each(|n| push(&recorder, n));
     assert_eq!(recorded(&recorder), [(0..60).collect::<Vec<_>>()]);
-    let path = folder.path().join("r_0.checksum.npy");
+    let path = directory.path().join("r_0.checksum.npy");
     let sums = numbers(&path, |bytes| u64::from(u32::from_le_bytes(bytes)));
     for (n, sum) in (0u64..).zip(sums) {
         let mut right = Checksum::default();
@@ -165,9 +165,9 @@ fn checksum_covers_all_rows_of_a_frame() {
 
 #[test]
 fn full_recording_is_closed_and_existing_files_are_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("r_0.npy"), "precious").unwrap();
-    let mut options = options(folder.path(), Trigger::Start);
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("r_0.npy"), "precious").unwrap();
+    let mut options = options(directory.path(), Trigger::Start);
     (options.after_seconds, options.max_bytes) = (None, Some(45));
     let (recorder, ..) = start(options);
     (0..3).for_each(|n| push(&recorder, n));
@@ -185,15 +185,15 @@ fn full_recording_is_closed_and_existing_files_are_kept() {
     let status = recorder.status();
     let [only] = &status.recordings[..] else { panic!("{status:?}") };
     assert_eq!((only.frames, only.path.file_name()), (4, Some("r_0_2.npy".as_ref())));
-    assert_eq!(fs::read(folder.path().join("r_0.npy")).unwrap(), b"precious");
+    assert_eq!(fs::read(directory.path().join("r_0.npy")).unwrap(), b"precious");
 }
 
 #[test]
 fn recording_at_the_budget_limit_stays_readable() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut options = options(folder.path(), Trigger::Start);
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(directory.path(), Trigger::Start);
     options.after_seconds = None;
-    options.budget = Some(Arc::new(Budget::new(folder.path(), 1025, 1000, 0)));
+    options.budget = Some(Arc::new(Budget::new(directory.path(), 1025, 1000, 0)));
     let (recorder, ..) = start(options);
     (0..3).for_each(|n| push(&recorder, n));
     assert_eq!(recorded(&recorder), [[0, 1]]);
@@ -204,9 +204,9 @@ fn recording_at_the_budget_limit_stays_readable() {
 
 #[test]
 fn recorder_fails_when_the_disk_is_nearly_full() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut options = options(folder.path(), Trigger::Start);
-    options.budget = Some(Arc::new(Budget::new(folder.path(), u64::MAX, 0, u64::MAX)));
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(directory.path(), Trigger::Start);
+    options.budget = Some(Arc::new(Budget::new(directory.path(), u64::MAX, 0, u64::MAX)));
     let (recorder, ..) = start(options);
     push(&recorder, 0);
     recorder.join();
@@ -236,8 +236,8 @@ fn ring_keeps_frames_to_be_written_and_rejects_further_ones() {
 
 #[test]
 fn recording_counts_dropped_frames_within_its_time_only() {
-    let folder = tempfile::tempdir().unwrap();
-    let (recorder, ..) = start(options(folder.path(), Trigger::Request));
+    let directory = tempfile::tempdir().unwrap();
+    let (recorder, ..) = start(options(directory.path(), Trigger::Request));
     let lose_and_push = |lost: std::ops::Range<u64>| {
         recorder.lose(lost.end - lost.start);
         push(&recorder, lost.end);
@@ -263,18 +263,22 @@ fn recording_counts_dropped_frames_within_its_time_only() {
 
 #[test]
 fn options_report_all_errors() {
-    let refused = |change: fn(&mut RecorderOptions)| {
+    let rejected = |change: fn(&mut RecorderOptions)| {
         let mut options = options(Path::new("x"), Trigger::Start);
         change(&mut options);
-        options.refusals(&port()).into_iter().map(|refusal| refusal.message).collect::<Vec<_>>()
+        options
+            .rejections(&port())
+            .into_iter()
+            .map(|rejection| rejection.message)
+            .collect::<Vec<_>>()
     };
-    assert_eq!(refused(|_| {}), [""; 0]);
-    assert_eq!(refused(|o| o.path = "a.txt".into()), ["`a.txt` is not a NumPy file name"]);
+    assert_eq!(rejected(|_| {}), [""; 0]);
+    assert_eq!(rejected(|o| o.path = "a.txt".into()), ["`a.txt` is not a NumPy file name"]);
     let not_finite = "`before_seconds` must be finite and at least 0, got NaN";
-    assert_eq!(refused(|o| o.before_seconds = f64::NAN), [not_finite]);
-    assert_eq!(refused(|o| o.before_seconds = 1e300).len(), 1);
+    assert_eq!(rejected(|o| o.before_seconds = f64::NAN), [not_finite]);
+    assert_eq!(rejected(|o| o.before_seconds = 1e300).len(), 1);
     let too_small = "`max_bytes` must be at least 10, the size of a frame";
-    assert_eq!(refused(|o| o.max_bytes = Some(9)), [too_small]);
-    let two = refused(|o| (o.before_seconds, o.after_seconds) = (-1.0, Some(-1.0)));
+    assert_eq!(rejected(|o| o.max_bytes = Some(9)), [too_small]);
+    let two = rejected(|o| (o.before_seconds, o.after_seconds) = (-1.0, Some(-1.0)));
     assert_eq!(two.len(), 2);
 }

@@ -31,23 +31,23 @@ pub(crate) fn connections(assembly: &Assembly) -> Result<Vec<Connection>, StartE
     let mut readers = HashMap::new();
     for (to, part) in assembly.parts.iter().enumerate() {
         if !names.insert(part.name.as_str()) {
-            return Err(refuse(part, "another block has the same name"));
+            return Err(reject(part, "another block has the same name"));
         }
         if part.wake.is_set() {
-            return Err(refuse(part, "the block was part of another run"));
+            return Err(reject(part, "the block was part of another run"));
         }
         if part.inputs.len() != part.ports.inputs.len()
             || part.outputs.len() != part.ports.outputs.len()
         {
-            return Err(refuse(part, "the edges do not match the ports"));
+            return Err(reject(part, "the edges do not match the ports"));
         }
         for (input, edge) in part.inputs.iter().enumerate() {
             if edge.reader.is_set() || edge.writer.is_set() {
-                return Err(refuse(part, format!("input {input} was part of another run")));
+                return Err(reject(part, format!("input {input} was part of another run")));
             }
             if readers.insert(Arc::as_ptr(edge), (to, input)).is_some() {
                 let reason = format!("input {input} shares its edge with another input");
-                return Err(refuse(part, reason));
+                return Err(reject(part, reason));
             }
         }
     }
@@ -57,11 +57,11 @@ pub(crate) fn connections(assembly: &Assembly) -> Result<Vec<Connection>, StartE
             for edge in &port.edges {
                 let Some((to, input)) = readers.remove(&Arc::as_ptr(edge)) else {
                     let reason = format!("output {output} writes an edge without another reader");
-                    return Err(refuse(part, reason));
+                    return Err(reject(part, reason));
                 };
                 if to == from {
                     let reason = format!("output {output} is connected to the block itself");
-                    return Err(refuse(part, reason));
+                    return Err(reject(part, reason));
                 }
                 connections.push(Connection { from, output, to, input });
             }
@@ -69,7 +69,7 @@ pub(crate) fn connections(assembly: &Assembly) -> Result<Vec<Connection>, StartE
     }
     match readers.values().min() {
         Some(&(to, input)) => {
-            Err(refuse(&assembly.parts[to], format!("no block writes input {input}")))
+            Err(reject(&assembly.parts[to], format!("no block writes input {input}")))
         }
         None => Ok(connections),
     }
@@ -88,6 +88,6 @@ pub(crate) fn slot_block(part: &Part) -> SlotBlock {
     }
 }
 
-fn refuse(part: &Part, reason: impl Into<String>) -> StartError {
+fn reject(part: &Part, reason: impl Into<String>) -> StartError {
     StartError::Wiring { block: part.name.clone(), reason: reason.into() }
 }

@@ -19,9 +19,9 @@ fn constant(level: i8) -> String {
 }
 
 /// Parts `a`, `b` and `c`, each with a source of `OLD` whose samples go to a file.
-fn parts(folder: &Path) -> Running {
+fn parts(directory: &Path) -> Running {
     let host = |name: &str| {
-        let path = folder.join(format!("{name}.npy"));
+        let path = directory.join(format!("{name}.npy"));
         format!(
             "  s_{name}:
     kind: digitiser_simulator
@@ -39,8 +39,8 @@ fn parts(folder: &Path) -> Running {
     let text = format!(
         "flowgraph: trio\nhosts: {{a: {{}}, b: {{}}, c: {{}}}}\nnetwork: {{multicast: 239.102.0.0/24}}\nblocks:\n{blocks}"
     );
-    fs::write(folder.join("trio.yaml"), text).unwrap();
-    let mut parts = Running::start(folder, &["run", "trio.yaml", "--as-parts", "-o", "parts"]);
+    fs::write(directory.join("trio.yaml"), text).unwrap();
+    let mut parts = Running::start(directory, &["run", "trio.yaml", "--as-parts", "-o", "parts"]);
     parts.wait_for(": runs at", 3);
     parts
 }
@@ -58,17 +58,17 @@ fn patch(address: &str, levels: &[(&str, String)]) -> (u16, Value) {
 }
 
 /// Samples of the source of a part so far, by timestamp.
-fn samples(folder: &Path, part: &str) -> Vec<i8> {
-    let bytes = fs::read(folder.join(format!("{part}.npy"))).unwrap();
+fn samples(directory: &Path, part: &str) -> Vec<i8> {
+    let bytes = fs::read(directory.join(format!("{part}.npy"))).unwrap();
     let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
     let whole = (bytes.len() - start) / 8192 * 8192;
     bytes[start..start + whole].iter().map(|byte| byte.cast_signed()).collect()
 }
 
 /// Waits until the file of `part` has samples after timestamp `until`.
-fn wait_for_samples(folder: &Path, part: &str, until: u64) -> Vec<i8> {
-    wait_until("samples are written", || samples(folder, part).len() as u64 > until);
-    samples(folder, part)
+fn wait_for_samples(directory: &Path, part: &str, until: u64) -> Vec<i8> {
+    wait_until("samples are written", || samples(directory, part).len() as u64 > until);
+    samples(directory, part)
 }
 
 fn all_answer(address: &str) {
@@ -86,9 +86,9 @@ fn signals(address: &str, part: &str) -> Value {
 
 #[test]
 fn update_of_three_parts_takes_effect_at_one_sample_or_nowhere() {
-    let folder = tempfile::tempdir().unwrap();
-    let parts = parts(folder.path());
-    let (_fleet, address) = fleet(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let parts = parts(directory.path());
+    let (_fleet, address) = fleet(directory.path());
     all_answer(&address);
 
     let all = ["a", "b", "c"];
@@ -96,7 +96,7 @@ fn update_of_three_parts_takes_effect_at_one_sample_or_nowhere() {
     assert_eq!((status, &made["is_late"]), (200, &false.into()), "{made}");
     let at = made["effective_timestamp"].as_u64().unwrap();
     for part in all {
-        let samples = wait_for_samples(folder.path(), part, at + 8192);
+        let samples = wait_for_samples(directory.path(), part, at + 8192);
         let (before, after) = samples.split_at(at as usize);
         assert!(before.iter().all(|sample| *sample == OLD), "{part}");
         assert!(after.iter().all(|sample| *sample == NEW), "{part}");
@@ -123,9 +123,9 @@ fn update_of_three_parts_takes_effect_at_one_sample_or_nowhere() {
     let body = values(&some);
     let (status, body) = ask(&address, "PATCH", "/api/v1/blocks?at=5", &body);
     assert!(status == 409 && body.contains("timestamp 5 is too early"), "{status} {body}");
-    let written = samples(folder.path(), "a").len() as u64;
+    let written = samples(directory.path(), "a").len() as u64;
     for part in all {
-        let samples = wait_for_samples(folder.path(), part, written + 8192);
+        let samples = wait_for_samples(directory.path(), part, written + 8192);
         assert!(samples[at as usize..].iter().all(|sample| *sample == NEW), "{part}");
         assert_eq!(signals(&address, part), constant(NEW));
     }
@@ -199,23 +199,23 @@ fn pass(part: &str, request: &[u8]) -> Option<Vec<u8>> {
 
 /// Puts a server between the fleet and part `c`.
 fn between(
-    folder: &Path,
+    directory: &Path,
     on_commit: impl Fn(&dyn Fn() -> Vec<u8>) -> Vec<u8> + Send + Sync + 'static,
 ) {
-    let path = folder.join("parts/deployment.json");
+    let path = directory.join("parts/deployment.json");
     let mut manifest: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     let part =
         manifest["parts"].as_array_mut().unwrap().iter_mut().find(|part| part["name"] == "c");
     let server = &mut part.unwrap()["server"]["address"];
     let there = server.as_str().unwrap().to_owned();
     *server = Between::start(there, on_commit).0.to_string().into();
-    let draft = folder.join("parts/deployment.json.new");
+    let draft = directory.join("parts/deployment.json.new");
     fs::write(&draft, manifest.to_string()).unwrap();
     fs::rename(&draft, &path).unwrap();
 }
 
 /// Checks the answer to an update that part `c` did not commit, and that `a` and `b` keep their values.
-fn check_others(folder: &Path, address: &str) {
+fn check_others(directory: &Path, address: &str) {
     let (status, problem) = patch(address, &["a", "b", "c"].map(|part| (part, constant(NEW))));
     assert_eq!(status, 502, "{problem}");
     let detail = problem["detail"].as_str().unwrap();
@@ -227,7 +227,7 @@ fn check_others(folder: &Path, address: &str) {
     let at = detail.split("after timestamp ").nth(1).unwrap();
     let at: u64 = at.split(':').next().unwrap().parse().unwrap();
     for part in ["a", "b"] {
-        let samples = wait_for_samples(folder, part, at + 2 * 8192);
+        let samples = wait_for_samples(directory, part, at + 2 * 8192);
         assert!(samples.iter().all(|sample| *sample == OLD), "{part}");
         assert_eq!(signals(address, part), constant(OLD));
     }
@@ -235,59 +235,59 @@ fn check_others(folder: &Path, address: &str) {
 
 #[test]
 fn part_that_dies_between_the_steps_leaves_the_old_values_at_all_others() {
-    let folder = tempfile::tempdir().unwrap();
-    let parts = parts(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let parts = parts(directory.path());
     // It would end the other parts.
     let (parent, killed) = (parts.process.id().to_string(), process("c_0.yaml", &parts));
-    between(folder.path(), move |_| {
+    between(directory.path(), move |_| {
         signal("-STOP", &parent);
         signal("-KILL", &killed);
         Vec::new()
     });
-    let (_fleet, address) = fleet(folder.path());
+    let (_fleet, address) = fleet(directory.path());
     all_answer(&address);
-    check_others(folder.path(), &address);
+    check_others(directory.path(), &address);
 }
 
 #[test]
 fn part_that_hangs_between_the_steps_does_not_commit_later() {
-    let folder = tempfile::tempdir().unwrap();
-    let parts = parts(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let parts = parts(directory.path());
     let hung = process("c_0.yaml", &parts);
     let stopped = hung.clone();
-    between(folder.path(), move |pass| {
+    between(directory.path(), move |pass| {
         signal("-STOP", &stopped);
         // The request waits for the part, which goes on when its time is over.
         pass()
     });
-    let (_fleet, address) = fleet(folder.path());
+    let (_fleet, address) = fleet(directory.path());
     all_answer(&address);
     let began = std::time::Instant::now();
-    check_others(folder.path(), &address);
+    check_others(directory.path(), &address);
     std::thread::sleep(Duration::from_secs(6).saturating_sub(began.elapsed()));
     signal("-CONT", &hung);
     all_answer(&address);
-    let until = samples(folder.path(), "c").len() as u64 + 6_000_000;
-    let samples = wait_for_samples(folder.path(), "c", until);
+    let until = samples(directory.path(), "c").len() as u64 + 6_000_000;
+    let samples = wait_for_samples(directory.path(), "c", until);
     assert!(samples.iter().all(|sample| *sample == OLD));
 }
 
 #[test]
 fn commit_whose_answer_is_lost_is_taken_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let _parts = parts(folder.path());
-    between(folder.path(), |pass| {
+    let directory = tempfile::tempdir().unwrap();
+    let _parts = parts(directory.path());
+    between(directory.path(), |pass| {
         pass();
         Vec::new()
     });
-    let (_fleet, address) = fleet(folder.path());
+    let (_fleet, address) = fleet(directory.path());
     all_answer(&address);
     let (status, problem) = patch(&address, &["a", "b", "c"].map(|part| (part, constant(NEW))));
     let detail = problem["detail"].as_str().unwrap();
     assert!(status == 409 && detail.contains("nothing has changed at any part"), "{problem}");
-    let until = samples(folder.path(), "a").len() as u64 + 5_000_000;
+    let until = samples(directory.path(), "a").len() as u64 + 5_000_000;
     for part in ["a", "b", "c"] {
-        let samples = wait_for_samples(folder.path(), part, until);
+        let samples = wait_for_samples(directory.path(), part, until);
         assert!(samples.iter().all(|sample| *sample == OLD), "{part}");
     }
 }
@@ -296,15 +296,15 @@ fn commit_whose_answer_is_lost_is_taken_back() {
 fn update_that_is_taken_back_leaves_the_values_scheduled_before_and_after_it() {
     const FIRST: i8 = 16;
     const LAST: i8 = 8;
-    let folder = tempfile::tempdir().unwrap();
-    let _parts = parts(folder.path());
-    between(folder.path(), |pass| {
+    let directory = tempfile::tempdir().unwrap();
+    let _parts = parts(directory.path());
+    between(directory.path(), |pass| {
         pass();
         Vec::new()
     });
-    let (_fleet, address) = fleet(folder.path());
+    let (_fleet, address) = fleet(directory.path());
     all_answer(&address);
-    let newest = samples(folder.path(), "a").len() as u64;
+    let newest = samples(directory.path(), "a").len() as u64;
     let [first, at, last] = [7, 9, 10].map(|seconds| newest + seconds * 1_000_000);
     let patch_at = |at, levels: &[(&str, String)]| {
         let path = format!("/api/v1/blocks?at={at}");
@@ -318,7 +318,7 @@ fn update_that_is_taken_back_leaves_the_values_scheduled_before_and_after_it() {
     assert_eq!(answer.0, 200, "{}", answer.1);
     let (status, body) = patch_at(at, &["a", "c"].map(|part| (part, constant(NEW))));
     assert!(status == 409 && body.contains("nothing has changed at any part"), "{status} {body}");
-    let samples = wait_for_samples(folder.path(), "a", last + 8192);
+    let samples = wait_for_samples(directory.path(), "a", last + 8192);
     let (before, after) = samples.split_at(first as usize);
     let (between, after) = after.split_at((last - first) as usize);
     assert!(before.iter().all(|sample| *sample == OLD));
@@ -327,8 +327,8 @@ fn update_that_is_taken_back_leaves_the_values_scheduled_before_and_after_it() {
 }
 
 /// Address of `part`.
-fn address_of(folder: &Path, part: &str) -> String {
-    let manifest = fs::read_to_string(folder.join("parts/deployment.json")).unwrap();
+fn address_of(directory: &Path, part: &str) -> String {
+    let manifest = fs::read_to_string(directory.join("parts/deployment.json")).unwrap();
     let manifest: Value = serde_json::from_str(&manifest).unwrap();
     let mut parts = manifest["parts"].as_array().unwrap().iter();
     let part = parts.find(|named| named["name"] == part).unwrap();
@@ -352,14 +352,14 @@ fn committed(address: &str) -> u64 {
 #[test]
 fn values_that_clients_set_before_an_update_is_taken_back_stay() {
     const CLIENT: i8 = 16;
-    let folder = tempfile::tempdir().unwrap();
-    let _parts = parts(folder.path());
-    let [a, b] = ["a", "b"].map(|part| address_of(folder.path(), part));
+    let directory = tempfile::tempdir().unwrap();
+    let _parts = parts(directory.path());
+    let [a, b] = ["a", "b"].map(|part| address_of(directory.path(), part));
     let later = Arc::new(std::sync::Mutex::new(Vec::new()));
     let noted = Arc::clone(&later);
     // Between the commits of `a` and `b` and the failure of `c`, a client changes `a` at once, and `b` a second after the
     // timestamp of the update.
-    between(folder.path(), move |_| {
+    between(directory.path(), move |_| {
         let at = [&a, &b].map(|part| committed(part))[0];
         let set = |address: &str, part: &str, query: &str| {
             let body = values(&[(part, constant(CLIENT))]);
@@ -373,13 +373,13 @@ fn values_that_clients_set_before_an_update_is_taken_back_stay() {
         noted.lock().unwrap().extend([at, at_once, after]);
         Vec::new()
     });
-    let (_fleet, address) = fleet(folder.path());
+    let (_fleet, address) = fleet(directory.path());
     all_answer(&address);
     let (status, problem) = patch(&address, &["a", "b", "c"].map(|part| (part, constant(NEW))));
     let [at, at_once, after] = later.lock().unwrap()[..] else { panic!("{problem}") };
     assert!(at_once < at && at < after, "the machine is too slow for the test");
     for (part, from) in [("a", at_once), ("b", after), ("c", u64::MAX)] {
-        let samples = wait_for_samples(folder.path(), part, after + 8192);
+        let samples = wait_for_samples(directory.path(), part, after + 8192);
         let (before, client) = samples.split_at((from as usize).min(samples.len()));
         assert!(before.iter().all(|sample| *sample == OLD), "{part}");
         assert!(client.iter().all(|sample| *sample == CLIENT), "{part}");
@@ -394,18 +394,18 @@ fn values_that_clients_set_before_an_update_is_taken_back_stay() {
 
 #[test]
 fn part_that_dies_after_its_commit_is_unknown() {
-    let folder = tempfile::tempdir().unwrap();
-    let parts = parts(folder.path());
-    let a = address_of(folder.path(), "a");
+    let directory = tempfile::tempdir().unwrap();
+    let parts = parts(directory.path());
+    let a = address_of(directory.path(), "a");
     // It would end the other parts.
     let (parent, killed) = (parts.process.id().to_string(), process("a_0.yaml", &parts));
-    between(folder.path(), move |_| {
+    between(directory.path(), move |_| {
         committed(&a);
         signal("-STOP", &parent);
         signal("-KILL", &killed);
         Vec::new()
     });
-    let (_fleet, address) = fleet(folder.path());
+    let (_fleet, address) = fleet(directory.path());
     all_answer(&address);
     let (status, problem) = patch(&address, &["a", "b", "c"].map(|part| (part, constant(NEW))));
     assert_eq!(status, 502, "{problem}");
@@ -415,24 +415,24 @@ fn part_that_dies_after_its_commit_is_unknown() {
         assert!(detail.contains(said), "{said}: {detail}");
     }
     for part in ["b", "c"] {
-        let until = samples(folder.path(), part).len() as u64 + 5_000_000;
-        let samples = wait_for_samples(folder.path(), part, until);
+        let until = samples(directory.path(), part).len() as u64 + 5_000_000;
+        let samples = wait_for_samples(directory.path(), part, until);
         assert!(samples.iter().all(|sample| *sample == OLD), "{part}");
     }
 }
 
 #[test]
 fn part_that_is_no_fxgraph_is_named_and_changes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let _parts = parts(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let _parts = parts(directory.path());
     // It sends bytes for ever.
-    between(folder.path(), |_| b"HTTP/1.1 200 OK\r\n\r\n".repeat(1 << 20));
-    let (_fleet, address) = fleet(folder.path());
+    between(directory.path(), |_| b"HTTP/1.1 200 OK\r\n\r\n".repeat(1 << 20));
+    let (_fleet, address) = fleet(directory.path());
     all_answer(&address);
     let (status, problem) = patch(&address, &["a", "c"].map(|part| (part, constant(NEW))));
     assert!(matches!(status, 409 | 502), "{problem}");
     let table =
-        fxgraph(folder.path(), &["fleet", "parts"]).stdout(Stdio::piped()).output().unwrap();
+        fxgraph(directory.path(), &["fleet", "parts"]).stdout(Stdio::piped()).output().unwrap();
     assert!(table.status.success(), "{}", String::from_utf8_lossy(&table.stderr));
     assert_eq!(signals(&address, "a"), constant(OLD));
 }

@@ -41,10 +41,10 @@ fn baseband_reads_files_of_dada_sink() {
         ("ci8", SAMPLES, "telescope: MeerKAT, file_bytes: 30000"),
         ("cf32", SAMPLES, "telescope: MeerKAT"),
     ] {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let yaml = WRITTEN.replace("DTYPE", dtype).replace("AXES", axes);
-        run_flowgraph(folder.path(), &yaml.replace("PARAMETERS", parameters));
-        let said = script(folder.path(), "dada.py", &["compare"]);
+        run_flowgraph(directory.path(), &yaml.replace("PARAMETERS", parameters));
+        let said = script(directory.path(), "dada.py", &["compare"]);
         assert!(said.contains("equal"), "{said}");
     }
 }
@@ -61,10 +61,10 @@ fn dada_source_plays_files_of_baseband() {
         return;
     }
     for arguments in [["complex", "2", "1"], ["real", "2", "1"], ["complex", "1", "8"]] {
-        let folder = tempfile::tempdir().unwrap();
-        script(folder.path(), "dada.py", &[&["write"], &arguments[..]].concat());
-        run_flowgraph(folder.path(), PLAYED);
-        let said = script(folder.path(), "dada.py", &["played"]);
+        let directory = tempfile::tempdir().unwrap();
+        script(directory.path(), "dada.py", &[&["write"], &arguments[..]].concat());
+        run_flowgraph(directory.path(), PLAYED);
+        let said = script(directory.path(), "dada.py", &["played"]);
         assert!(said.contains("equal"), "{said}");
     }
 }

@@ -35,7 +35,7 @@ fn stokes_parameters_are_read_by_blimpy_and_your() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let sinks = "  stokes:
     kind: filterbank_sink
     input: detect
@@ -48,8 +48,8 @@ fn stokes_parameters_are_read_by_blimpy_and_your() {
   recording: {kind: file_sink, input: detect, parameters: {path: stokes.npz}}
 ";
     // Every fifth spectrum of a polarisation is missing: all spectra of some sums, and parts of others.
-    run_flowgraph(folder.path(), &stokes("frames: 9", "missing_every: 5", sinks));
-    script(folder.path(), "filterbank.py", &["check"]);
+    run_flowgraph(directory.path(), &stokes("frames: 9", "missing_every: 5", sinks));
+    script(directory.path(), "filterbank.py", &["check"]);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn beams_of_the_frb_beamformer_are_read_by_blimpy_and_your() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let yaml = "flowgraph: beams
 blocks:
   source:
@@ -78,8 +78,8 @@ blocks:
   files: {kind: filterbank_sink, input: beams, parameters: {path: 'beam_{beam}.fil'}}
   recording: {kind: file_sink, input: beams, parameters: {path: beams.npz}}
 ";
-    run_flowgraph(folder.path(), yaml);
-    script(folder.path(), "filterbank.py", &["beams"]);
+    run_flowgraph(directory.path(), yaml);
+    script(directory.path(), "filterbank.py", &["beams"]);
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn files_of_your_and_blimpy_are_played() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    script(folder.path(), "filterbank.py", &["write"]);
+    let directory = tempfile::tempdir().unwrap();
+    script(directory.path(), "filterbank.py", &["write"]);
     let mut yaml = "flowgraph: play\nblocks:\n".to_owned();
     for name in ["your1", "your2", "your4", "your8", "your16", "your32", "ifs", "blimpy"] {
         yaml += &format!(
@@ -96,18 +96,18 @@ fn files_of_your_and_blimpy_are_played() {
              {name}_out: {{kind: file_sink, input: {name}, parameters: {{path: {name}.npz}}}}\n"
         );
     }
-    run_flowgraph(folder.path(), &yaml);
-    script(folder.path(), "filterbank.py", &["compare"]);
+    run_flowgraph(directory.path(), &yaml);
+    script(directory.path(), "filterbank.py", &["compare"]);
 }
 
-/// Runs a flowgraph in `folder` until `file` has `bytes` bytes, and kills the program.
-pub fn run_and_kill(folder: &Path, yaml: &str, file: &str, bytes: u64) {
-    fs::write(folder.join("endless.yaml"), yaml).unwrap();
+/// Runs a flowgraph in `directory` until `file` has `bytes` bytes, and kills the program.
+pub fn run_and_kill(directory: &Path, yaml: &str, file: &str, bytes: u64) {
+    fs::write(directory.join("endless.yaml"), yaml).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
-    command.args(["run", "--quiet", "endless.yaml"]).current_dir(folder);
+    command.args(["run", "--quiet", "endless.yaml"]).current_dir(directory);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let start = Instant::now();
-    while fs::metadata(folder.join(file)).map_or(0, |there| there.len()) < bytes {
+    while fs::metadata(directory.join(file)).map_or(0, |there| there.len()) < bytes {
         assert!(child.try_wait().unwrap().is_none(), "the program has ended");
         assert!(start.elapsed() < Duration::from_mins(1), "{file} does not grow");
         std::thread::sleep(Duration::from_millis(2));
@@ -122,31 +122,31 @@ fn file_of_a_killed_program_is_read_up_to_its_last_spectrum() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let sinks = "  stokes: {kind: filterbank_sink, input: detect, parameters: {path: stokes.fil}}
   recording: {kind: file_sink, input: detect, parameters: {path: stokes.npy}}
 ";
-    run_and_kill(folder.path(), &stokes("", "", sinks), "stokes.fil", 1 << 20);
-    script(folder.path(), "filterbank.py", &["killed"]);
+    run_and_kill(directory.path(), &stokes("", "", sinks), "stokes.fil", 1 << 20);
+    script(directory.path(), "filterbank.py", &["killed"]);
     let yaml = "flowgraph: play
 blocks:
   source: {kind: filterbank_source, parameters: {path: stokes.fil, spectra_per_frame: 1, frames: 1000}}
   sink: {kind: null_sink, input: source}
 ";
-    run_flowgraph(folder.path(), yaml);
+    run_flowgraph(directory.path(), yaml);
 }
 
 #[test]
 fn full_disk_ends_the_run_and_names_the_file() {
-    let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink("/dev/full", folder.path().join("b.fil")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", directory.path().join("b.fil")).unwrap();
     let sinks = "  a: {kind: filterbank_sink, input: detect, parameters: {path: a.fil}}
   b: {kind: filterbank_sink, input: detect, parameters: {path: b.fil}}
 ";
-    fs::write(folder.path().join("two.yaml"), stokes("frames: 5", "", sinks)).unwrap();
-    let output = fxgraph(folder.path(), &["run", "two.yaml"]);
+    fs::write(directory.path().join("two.yaml"), stokes("frames: 5", "", sinks)).unwrap();
+    let output = fxgraph(directory.path(), &["run", "two.yaml"]);
     assert_eq!(output.status.code(), Some(1));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("b.fil") && errors.contains("No space left"), "{errors}");
-    assert!(fs::metadata(folder.path().join("a.fil")).unwrap().len() > 1000);
+    assert!(fs::metadata(directory.path().join("a.fil")).unwrap().len() > 1000);
 }

@@ -33,10 +33,10 @@ fn baseband_and_blimpy_read_files_of_guppi_sink() {
     }
     // With and without padding of the headers, with missing heaps.
     for (heaps, missing) in [("4", "1000000"), ("3", "1000000"), ("2", "7")] {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let yaml = WRITTEN.replace("HEAPS", heaps).replace("MISSING", missing);
-        run_flowgraph(folder.path(), &yaml);
-        let said = script(folder.path(), "guppi.py", &["compare", heaps]);
+        run_flowgraph(directory.path(), &yaml);
+        let said = script(directory.path(), "guppi.py", &["compare", heaps]);
         assert!(said.contains("equal"), "{said}");
     }
 }
@@ -53,10 +53,10 @@ fn guppi_source_plays_files_of_baseband() {
         return;
     }
     for arguments in [["2", "16", "0"], ["1", "6", "0"], ["2", "4", "1"]] {
-        let folder = tempfile::tempdir().unwrap();
-        script(folder.path(), "guppi.py", &[&["write"], &arguments[..]].concat());
-        run_flowgraph(folder.path(), PLAYED);
-        let said = script(folder.path(), "guppi.py", &["played"]);
+        let directory = tempfile::tempdir().unwrap();
+        script(directory.path(), "guppi.py", &[&["write"], &arguments[..]].concat());
+        run_flowgraph(directory.path(), PLAYED);
+        let said = script(directory.path(), "guppi.py", &["played"]);
         assert!(said.contains("equal"), "{said}");
     }
 }

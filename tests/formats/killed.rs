@@ -47,8 +47,8 @@ fn files_of_a_killed_process_are_read_up_to_the_last_commit() {
     if !needs::formats() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let directory = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
     std::fs::write(directory.join("recorded.yaml"), RECORDED).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
     command.args(["run", "--quiet", "recorded.yaml"]).current_dir(directory);

@@ -7,8 +7,8 @@ fn pcapng_has_the_same_samples_as_pcap() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    script(folder.path(), "pcapng.py", &[]);
+    let directory = tempfile::tempdir().unwrap();
+    script(directory.path(), "pcapng.py", &[]);
     let mut yaml = "flowgraph: captures\nblocks:\n".to_owned();
     for format in ["pcap", "pcapng"] {
         yaml += &format!(
@@ -19,8 +19,8 @@ fn pcapng_has_the_same_samples_as_pcap() {
 "
         );
     }
-    run_flowgraph(folder.path(), &yaml);
-    let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    run_flowgraph(directory.path(), &yaml);
+    let read = |name: &str| std::fs::read(directory.path().join(name)).unwrap();
     for array in ["npy", "timestamp.npy", "validity.npy"] {
         assert!(read(&format!("pcap.{array}")) == read(&format!("pcapng.{array}")), "{array}");
     }

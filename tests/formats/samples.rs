@@ -25,8 +25,8 @@ fn real_files_are_played_as_baseband_reads_them() {
     if !needs::formats() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    script(folder.path(), "samples.py", &["copy"]);
+    let directory = tempfile::tempdir().unwrap();
+    script(directory.path(), "samples.py", &["copy"]);
     let mut yaml = "flowgraph: samples\nblocks:\n".to_owned();
     for (name, source) in SOURCES {
         yaml += &format!("  {name}: {{kind: {source}}}}}\n");
@@ -34,18 +34,18 @@ fn real_files_are_played_as_baseband_reads_them() {
             "  {name}_out: {{kind: file_sink, input: {name}, parameters: {{path: {name}.npy}}}}\n"
         );
     }
-    std::fs::write(folder.path().join("samples.yaml"), &yaml).unwrap();
-    let output = fxgraph(folder.path(), &["run", "samples.yaml"]);
+    std::fs::write(directory.path().join("samples.yaml"), &yaml).unwrap();
+    let output = fxgraph(directory.path(), &["run", "samples.yaml"]);
     let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}");
     // The header of the PUPPI sample was changed by hand.
     assert!(said.contains("a channel has 0.00025 MHz by OBSBW and 3.125 MHz by CHAN_BW"), "{said}");
-    let said = script(folder.path(), "samples.py", &["compare"]);
+    let said = script(directory.path(), "samples.py", &["compare"]);
     assert!(said.contains("all equal"), "{said}");
     // The samples of the MWA are in two's complement, which the header cannot say.
     let yaml = yaml.replace(", encoding: twos_complement", "");
-    std::fs::write(folder.path().join("samples.yaml"), yaml).unwrap();
-    let output = fxgraph(folder.path(), &["validate", "samples.yaml"]);
+    std::fs::write(directory.path().join("samples.yaml"), yaml).unwrap();
+    let output = fxgraph(directory.path(), &["validate", "samples.yaml"]);
     let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}");
     assert_eq!(said.matches("set `encoding: twos_complement`").count(), 1, "{said}");

@@ -8,7 +8,7 @@ fn recordings_are_valid_and_read_by_sigmf() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut yaml = "flowgraph: samples\nblocks:\n".to_owned();
     for dtype in ["ci8", "ci16", "cf32", "f32", "i16"] {
         let samples = if dtype.starts_with('c') { 2048 } else { 1024 };
@@ -32,8 +32,8 @@ fn recordings_are_valid_and_read_by_sigmf() {
 "
         );
     }
-    run_flowgraph(folder.path(), &yaml);
-    script(folder.path(), "sigmf_files.py", &["check"]);
+    run_flowgraph(directory.path(), &yaml);
+    script(directory.path(), "sigmf_files.py", &["check"]);
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn polarisations_are_channels_of_sigmf() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let yaml = "flowgraph: pols
 blocks:
   source:
@@ -56,8 +56,8 @@ blocks:
   out: {kind: sigmf_sink, input: source, parameters: {path: pols.sigmf-meta}}
   recording: {kind: file_sink, input: source, parameters: {path: pols.npz}}
 ";
-    run_flowgraph(folder.path(), yaml);
-    script(folder.path(), "sigmf_files.py", &["pols"]);
+    run_flowgraph(directory.path(), yaml);
+    script(directory.path(), "sigmf_files.py", &["pols"]);
 }
 
 #[test]
@@ -65,8 +65,8 @@ fn recordings_of_sigmf_are_played() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    script(folder.path(), "sigmf_files.py", &["write"]);
+    let directory = tempfile::tempdir().unwrap();
+    script(directory.path(), "sigmf_files.py", &["write"]);
     let mut yaml = "flowgraph: play\nblocks:\n".to_owned();
     for name in ["cu8", "ci16_le", "ci16_be", "cf32_le", "rf32_le", "ri8"] {
         yaml += &format!(
@@ -74,8 +74,8 @@ fn recordings_of_sigmf_are_played() {
              {name}_out: {{kind: file_sink, input: {name}, parameters: {{path: {name}.npz}}}}\n"
         );
     }
-    run_flowgraph(folder.path(), &yaml);
-    script(folder.path(), "sigmf_files.py", &["compare"]);
+    run_flowgraph(directory.path(), &yaml);
+    script(directory.path(), "sigmf_files.py", &["compare"]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn recording_of_a_killed_program_is_valid_and_read() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let yaml = "flowgraph: endless
 blocks:
   source:
@@ -92,12 +92,12 @@ blocks:
   out: {kind: sigmf_sink, input: source, parameters: {path: x.sigmf-meta}}
   recording: {kind: file_sink, input: source, parameters: {path: x.npy}}
 ";
-    run_and_kill(folder.path(), yaml, "x.sigmf-data", 1 << 20);
-    script(folder.path(), "sigmf_files.py", &["killed"]);
+    run_and_kill(directory.path(), yaml, "x.sigmf-data", 1 << 20);
+    script(directory.path(), "sigmf_files.py", &["killed"]);
     let yaml = "flowgraph: play
 blocks:
   source: {kind: sigmf_source, parameters: {path: x.sigmf-meta, frames: 10}}
   sink: {kind: null_sink, input: source}
 ";
-    run_flowgraph(folder.path(), yaml);
+    run_flowgraph(directory.path(), yaml);
 }

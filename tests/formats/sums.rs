@@ -102,14 +102,14 @@ fn averages_and_powers_equal_those_of_numpy() {
     if !needs::formats() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let sink = |name: &&str| {
         format!(
             "  {name}_file: {{kind: file_sink, input: {name}, parameters: {{path: {name}.npz}}}}\n"
         )
     };
     let sinks: Vec<String> = NAMES.iter().map(sink).collect();
-    run_flowgraph(folder.path(), &(RECORDED.to_owned() + &sinks.concat()));
-    let said = script(folder.path(), "sums.py", &[]);
+    run_flowgraph(directory.path(), &(RECORDED.to_owned() + &sinks.concat()));
+    let said = script(directory.path(), "sums.py", &[]);
     assert!(said.contains("12 outputs are equal"), "{said}");
 }

@@ -91,7 +91,7 @@ fn uvh5_of_an_array_agrees_with_its_recording_and_with_the_place_of_the_source()
     if !needs::formats() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let more = [
         sink("vis", "x", ""),
         sink("first", "x", ", first_antenna_number: 1"),
@@ -100,13 +100,13 @@ fn uvh5_of_an_array_agrees_with_its_recording_and_with_the_place_of_the_source()
         sink("circular", "x", ", feeds: [r, l]"),
         "  npz: {kind: file_sink, input: x, parameters: {path: vis.npz}}".to_owned(),
     ];
-    run_flowgraph(folder.path(), &array(25, 0, &more.concat()));
+    run_flowgraph(directory.path(), &array(25, 0, &more.concat()));
     let values = ["values", "vis.uvh5", "sums.uvh5", "vis.npz", RATE, "262144", SYNC, "2048"];
-    check(folder.path(), &values);
-    check(folder.path(), &["source", "vis.uvh5", "37", "62"]);
-    check(folder.path(), &["feeds", "linear.uvh5", "circular.uvh5", "vis.npz"]);
+    check(directory.path(), &values);
+    check(directory.path(), &["source", "vis.uvh5", "37", "62"]);
+    check(directory.path(), &["feeds", "linear.uvh5", "circular.uvh5", "vis.npz"]);
     for (file, first) in [("vis.uvh5", "0"), ("first.uvh5", "1"), ("circular.uvh5", "0")] {
-        check(folder.path(), &["converted", file, first]);
+        check(directory.path(), &["converted", file, first]);
     }
 }
 
@@ -115,7 +115,7 @@ fn uvh5_of_one_polarisation_has_numbers_of_antennas_and_selected_baselines() {
     if !needs::formats() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     // Polarisation 0 of the array in another F-engine, with the same parameters; antenna 12 is antenna 0, which lacks heaps.
     let places: Vec<&str> = PLACES[1..PLACES.len() - 1].split("], ").collect();
     let place = |n: usize| format!("enu_metres: {}]", places[n].trim_end_matches(']'));
@@ -176,8 +176,8 @@ fn uvh5_of_one_polarisation_has_numbers_of_antennas_and_selected_baselines() {
         sink("selected", "fast"),
         sink("averaged", "slow"),
     ];
-    run_flowgraph(folder.path(), &array(33, 0, &(more + &sinks.concat())));
-    check(folder.path(), &["one", "single.uvh5", "vis.uvh5", "selected.uvh5", "averaged.uvh5"]);
+    run_flowgraph(directory.path(), &array(33, 0, &(more + &sinks.concat())));
+    check(directory.path(), &["one", "single.uvh5", "vis.uvh5", "selected.uvh5", "averaged.uvh5"]);
 }
 
 #[test]
@@ -185,12 +185,12 @@ fn uvh5_of_missing_data_has_flags_and_numbers_of_samples() {
     if !needs::formats() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let more =
         sink("vis", "x", "") + "  npz: {kind: file_sink, input: x, parameters: {path: vis.npz}}\n";
     // The whole second dump, and a quarter of the third.
-    run_flowgraph(folder.path(), &array(33, 10, &more));
-    let said = check(folder.path(), &["gaps", "vis.uvh5", "vis.npz", "8"]);
+    run_flowgraph(directory.path(), &array(33, 10, &more));
+    let said = check(directory.path(), &["gaps", "vis.uvh5", "vis.npz", "8"]);
     assert!(said.contains("missing 0.2 flagged 0.1"), "{said}");
     let mut blocks = String::from("flowgraph: axes\nblocks:\n");
     let names = [
@@ -212,10 +212,10 @@ fn uvh5_of_missing_data_has_flags_and_numbers_of_samples() {
         blocks += &zeros(&source, 0, 2, &axes.join(", "), "      missing_every: 5\n");
         blocks += &two_antennas(&format!("axes{n}"), &source, "");
     }
-    run_flowgraph(folder.path(), &blocks);
+    run_flowgraph(directory.path(), &blocks);
     for (n, names) in names.iter().enumerate() {
         let file = format!("axes{n}.uvh5");
-        check(folder.path(), &[&["axes", file.as_str()], *names].concat());
+        check(directory.path(), &[&["axes", file.as_str()], *names].concat());
     }
 }
 
@@ -224,7 +224,7 @@ fn uvh5_joins_channel_blocks_of_several_correlators() {
     if !needs::formats() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let half = |name: &str, first: usize| {
         format!(
             "  {name}_array: {{kind: antenna_stack, inputs: [\"antenna[*]\"], parameters: \
@@ -239,8 +239,8 @@ fn uvh5_joins_channel_blocks_of_several_correlators() {
         sink("lower", "low", ""),
         sink("higher", "high", ""),
     ];
-    run_flowgraph(folder.path(), &array(17, 3, &more.concat()));
-    let said = check(folder.path(), &["joined", "both.uvh5", "lower.uvh5", "higher.uvh5"]);
+    run_flowgraph(directory.path(), &array(17, 3, &more.concat()));
+    let said = check(directory.path(), &["joined", "both.uvh5", "lower.uvh5", "higher.uvh5"]);
     assert_eq!(said, "joined 48\n");
     // A stream that ends earlier.
     let validity = "{name: baseline, len: 3}";
@@ -248,8 +248,8 @@ fn uvh5_joins_channel_blocks_of_several_correlators() {
         + &zeros("low", 0, 5, validity, "")
         + &zeros("high", 8, 2, validity, "")
         + &two_antennas("half", "high, low", "");
-    run_flowgraph(folder.path(), &blocks);
-    assert_eq!(check(folder.path(), &["half", "half.uvh5", "8"]), "flagged 5\n");
+    run_flowgraph(directory.path(), &blocks);
+    assert_eq!(check(directory.path(), &["half", "half.uvh5", "8"]), "flagged 5\n");
 }
 
 #[test]
@@ -257,18 +257,18 @@ fn uvh5_of_a_tracked_source_has_its_baseline_vectors() {
     if !needs::formats() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let centre = ", phase_centre: {name: somewhere, right_ascension_degrees: 123.4, \
                   declination_degrees: -21.5}, ut1_utc_seconds: 0.059";
     let blocks = "flowgraph: tracked\nblocks:\n".to_owned()
         + &zeros("x", 0, 7200, "{name: baseline, len: 3}", "")
         + &two_antennas("vis", "x", centre);
-    run_flowgraph(folder.path(), &blocks);
-    let said = check(folder.path(), &["sidereal", "vis.uvh5", "123.4", "-21.5"]);
+    run_flowgraph(directory.path(), &blocks);
+    let said = check(directory.path(), &["sidereal", "vis.uvh5", "123.4", "-21.5"]);
     assert!(said.starts_with("tracked"), "{said}");
     let short = blocks.replace("frames: 7200", "frames: 10");
-    run_flowgraph(folder.path(), &short.replace("path: vis", "path: short"));
-    check(folder.path(), &["converted", "short.uvh5", "0"]);
+    run_flowgraph(directory.path(), &short.replace("path: vis", "path: short"));
+    check(directory.path(), &["converted", "short.uvh5", "0"]);
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn uvh5_begins_new_files_and_overwrites_none() {
     if !needs::formats() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let validity = "{name: baseline, len: 3}";
     let rolled = two_antennas("n_{timestamp}", "x", ", frames_per_file: 3")
         .replacen("n_{timestamp}:", "n:", 1)
@@ -289,14 +289,14 @@ fn uvh5_begins_new_files_and_overwrites_none() {
         + &rolled
         + &timed
         + &two_antennas("one", "x", "");
-    run_flowgraph(folder.path(), &blocks);
+    run_flowgraph(directory.path(), &blocks);
     let n = ["rolled", "n_0.uvh5", "n_1500000.uvh5", "n_3000000.uvh5"];
-    assert_eq!(check(folder.path(), &n), "3 3 2\n");
-    assert_eq!(check(folder.path(), &["rolled", "t_0.uvh5", "t_2000000.uvh5"]), "4 4\n");
-    let before = std::fs::read(folder.path().join("one.uvh5")).unwrap();
-    run_flowgraph(folder.path(), &blocks.replace("frames: 8", "frames: 2"));
-    assert_eq!(std::fs::read(folder.path().join("one.uvh5")).unwrap(), before);
-    assert_eq!(check(folder.path(), &["rolled", "one_2.uvh5"]), "2\n");
+    assert_eq!(check(directory.path(), &n), "3 3 2\n");
+    assert_eq!(check(directory.path(), &["rolled", "t_0.uvh5", "t_2000000.uvh5"]), "4 4\n");
+    let before = std::fs::read(directory.path().join("one.uvh5")).unwrap();
+    run_flowgraph(directory.path(), &blocks.replace("frames: 8", "frames: 2"));
+    assert_eq!(std::fs::read(directory.path().join("one.uvh5")).unwrap(), before);
+    assert_eq!(check(directory.path(), &["rolled", "one_2.uvh5"]), "2\n");
 }
 
 #[test]
@@ -304,16 +304,16 @@ fn uvh5_of_a_killed_program_has_all_committed_dumps() {
     if !needs::formats() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let yaml = array(1 << 30, 0, &sink("vis", "x", ", commit_seconds: 0, overwrite: true"));
-    std::fs::write(folder.path().join("endless.yaml"), yaml).unwrap();
-    let path = folder.path().join("vis.uvh5");
+    std::fs::write(directory.path().join("endless.yaml"), yaml).unwrap();
+    let path = directory.path().join("vis.uvh5");
     // The blocks on the disk, without the hole at the end.
     let size = || path.metadata().map_or(0, |metadata| 512 * metadata.blocks());
     for (n, bytes) in [1 << 20, 2 << 20, 3 << 20].into_iter().enumerate() {
         let _ = std::fs::remove_file(&path);
         let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
-        command.args(["run", "--quiet", "endless.yaml"]).current_dir(folder.path());
+        command.args(["run", "--quiet", "endless.yaml"]).current_dir(directory.path());
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let begin = Instant::now();
         while size() < bytes && begin.elapsed() < Duration::from_mins(2) {
@@ -322,7 +322,7 @@ fn uvh5_of_a_killed_program_has_all_committed_dumps() {
         // SIGKILL: nothing is written afterwards.
         child.kill().unwrap();
         child.wait().unwrap();
-        let dumps: u64 = check(folder.path(), &["killed", "vis.uvh5"]).trim().parse().unwrap();
+        let dumps: u64 = check(directory.path(), &["killed", "vis.uvh5"]).trim().parse().unwrap();
         assert!(dumps > 2, "{dumps}");
     }
 }
@@ -332,27 +332,27 @@ fn uvh5_that_grows_is_read_at_any_time_and_not_opened_for_writing() {
     if !needs::formats() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     // 20 dumps per second, and a commit after each.
     let yaml = array(1 << 30, 0, &sink("vis", "x", ", commit_seconds: 0"))
         .replace("frames: 1073741824", "paced: true\n          frames: 1073741824")
         .replace("adc_sample_rate_hz: 1712000000", "adc_sample_rate_hz: 5242880");
-    std::fs::write(folder.path().join("growing.yaml"), yaml).unwrap();
+    std::fs::write(directory.path().join("growing.yaml"), yaml).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
-    command.args(["run", "--quiet", "growing.yaml"]).current_dir(folder.path());
+    command.args(["run", "--quiet", "growing.yaml"]).current_dir(directory.path());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let path = folder.path().join("vis.uvh5");
+    let path = directory.path().join("vis.uvh5");
     let begin = Instant::now();
     while std::fs::metadata(&path).map_or(0, |file| file.blocks()) < 200 {
         assert!(begin.elapsed() < Duration::from_mins(2), "no data in the file");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let said = check(folder.path(), &["growing", "vis.uvh5", "60"]);
+    let said = check(directory.path(), &["growing", "vis.uvh5", "60"]);
     assert!(said.starts_with("60 reads, "), "{said}");
     // SIGKILL.
     child.kill().unwrap();
     child.wait().unwrap();
-    let dumps: u64 = check(folder.path(), &["killed", "vis.uvh5"]).trim().parse().unwrap();
+    let dumps: u64 = check(directory.path(), &["killed", "vis.uvh5"]).trim().parse().unwrap();
     assert!(dumps > 2, "{dumps}");
 }
 
@@ -361,11 +361,11 @@ fn uvh5_flowgraph_of_the_examples_is_read_without_a_warning() {
     if !needs::formats() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let flowgraph = example("14_uvh5.yaml").display().to_string();
-    let output = fxgraph(folder.path(), &["run", "--quiet", &flowgraph]);
+    let output = fxgraph(directory.path(), &["run", "--quiet", &flowgraph]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(check(folder.path(), &["rolled", "out/visibilities.uvh5"]), "6\n");
+    assert_eq!(check(directory.path(), &["rolled", "out/visibilities.uvh5"]), "6\n");
 }
 
 #[test]
@@ -373,18 +373,18 @@ fn uvh5_that_cannot_grow_keeps_its_committed_dumps() {
     if !needs::formats() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let blocks = "flowgraph: full\nblocks:\n".to_owned()
         + &zeros("x", 0, 2000, "{name: baseline, len: 3}", "")
         + &two_antennas("vis", "x", ", commit_seconds: 0");
-    std::fs::write(folder.path().join("full.yaml"), blocks).unwrap();
+    std::fs::write(directory.path().join("full.yaml"), blocks).unwrap();
     // Files of up to 600 kB (blocks of 512 bytes), as on a disk that is full then.
     let script = "ulimit -f 1200; exec \"$0\" run --quiet full.yaml";
     let mut command = Command::new("sh");
-    command.args(["-c", script, env!("CARGO_BIN_EXE_fxgraph")]).current_dir(folder.path());
+    command.args(["-c", script, env!("CARGO_BIN_EXE_fxgraph")]).current_dir(directory.path());
     let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && errors.contains("vis.uvh5: "), "{errors}");
-    let dumps: u64 = check(folder.path(), &["rolled", "vis.uvh5"]).trim().parse().unwrap();
+    let dumps: u64 = check(directory.path(), &["rolled", "vis.uvh5"]).trim().parse().unwrap();
     assert!((1..2000).contains(&dumps), "{dumps}");
 }

@@ -5,11 +5,11 @@ use super::{needs, run_flowgraph, script, script_in};
 /// A directory with the visibilities of an array of eight antennas that sample in `zone` and count from
 /// `first_antenna_number`, in `sky.uvh5`.
 fn visibilities(zone: u32, first_antenna_number: u32) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let places = script(folder.path(), "uvh5_image.py", &["make", &zone.to_string()]);
+    let directory = tempfile::tempdir().unwrap();
+    let places = script(directory.path(), "uvh5_image.py", &["make", &zone.to_string()]);
     let places = places.trim();
     run_flowgraph(
-        folder.path(),
+        directory.path(),
         &format!(
             r#"
 flowgraph: image
@@ -48,7 +48,7 @@ blocks:
 "#
         ),
     );
-    folder
+    directory
 }
 
 /// Images an array of eight antennas that sample in `zone`, with WSClean.
@@ -56,8 +56,8 @@ fn source_is_at_its_place(zone: u32) {
     if !needs::formats() || !needs::wsclean() {
         return;
     }
-    let folder = visibilities(zone, 0);
-    let said = script(folder.path(), "uvh5_image.py", &["image", "sky.uvh5"]);
+    let directory = visibilities(zone, 0);
+    let said = script(directory.path(), "uvh5_image.py", &["image", "sky.uvh5"]);
     assert!(said.contains("degrees from the source"), "{said}");
 }
 
@@ -78,11 +78,11 @@ fn casa_imports_uvfits_and_images_the_source_at_its_place() {
     }
     for zone in [1, 2] {
         // UVFITS counts antennas from 1; CASA fails at an antenna 0.
-        let folder = visibilities(zone, 1);
-        let place = script(folder.path(), "uvh5_image.py", &["uvfits", "sky.uvh5"]);
+        let directory = visibilities(zone, 1);
+        let place = script(directory.path(), "uvh5_image.py", &["uvfits", "sky.uvh5"]);
         let place: Vec<&str> = place.split_whitespace().collect();
         let arguments = [&["field.uvfits"][..], &place].concat();
-        let said = script_in(needs::CASA, folder.path(), "uvh5_casa.py", &arguments);
+        let said = script_in(needs::CASA, directory.path(), "uvh5_casa.py", &arguments);
         assert!(said.contains("degrees from the source"), "zone {zone}: {said}");
     }
 }

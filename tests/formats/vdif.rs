@@ -25,10 +25,10 @@ blocks:
 ";
 
 fn write_and_compare(dtype: &str, missing: u32, parameters: &str) {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let yaml = WRITTEN.replace("DTYPE", dtype).replace("PARAMETERS", parameters);
-    run_flowgraph(folder.path(), &yaml.replace("MISSING", &missing.to_string()));
-    let said = script(folder.path(), "vdif.py", &["compare", parameters]);
+    run_flowgraph(directory.path(), &yaml.replace("MISSING", &missing.to_string()));
+    let said = script(directory.path(), "vdif.py", &["compare", parameters]);
     assert!(said.contains("equal"), "{said}");
 }
 
@@ -69,13 +69,13 @@ blocks:
 ";
 
 /// Plays a file that baseband wrote with these arguments, and compares the samples.
-fn play_and_compare(folder: &Path, arguments: [&str; 5], parameters: &str) {
-    script(folder, "vdif.py", &[&["write"], &arguments[..]].concat());
-    run_flowgraph(folder, &PLAYED.replace("PARAMETERS", parameters));
-    let said = script(folder, "vdif.py", &["played"]);
+fn play_and_compare(directory: &Path, arguments: [&str; 5], parameters: &str) {
+    script(directory, "vdif.py", &[&["write"], &arguments[..]].concat());
+    run_flowgraph(directory, &PLAYED.replace("PARAMETERS", parameters));
+    let said = script(directory, "vdif.py", &["played"]);
     assert!(said.contains("equal"), "{said}");
     for name in ["played.npy", "played.npy.json"] {
-        std::fs::remove_file(folder.join(name)).unwrap();
+        std::fs::remove_file(directory.join(name)).unwrap();
     }
 }
 
@@ -84,7 +84,7 @@ fn vdif_source_plays_files_of_baseband() {
     if !needs::formats() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     // EDV, bits, real or complex, threads, channels.
     for arguments in [
         ["1", "2", "real", "2", "1"],
@@ -93,10 +93,10 @@ fn vdif_source_plays_files_of_baseband() {
         ["1", "4", "complex", "2", "2"],
         ["1", "8", "complex", "1", "1"],
     ] {
-        play_and_compare(folder.path(), arguments, "vdif_frames: 3");
+        play_and_compare(directory.path(), arguments, "vdif_frames: 3");
     }
     for edv in ["0", "legacy"] {
         let arguments = [edv, "2", "complex", "2", "1"];
-        play_and_compare(folder.path(), arguments, "sample_rate_hz: 32.0e+6, vdif_frames: 4");
+        play_and_compare(directory.path(), arguments, "sample_rate_hz: 32.0e+6, vdif_frames: 4");
     }
 }

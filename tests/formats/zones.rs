@@ -74,12 +74,12 @@ fn products_of_every_nyquist_zone_are_those_of_the_sky() {
         return;
     }
     for zone in [1, 2, 3] {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let number = zone.to_string();
-        let models = script(folder.path(), "zones.py", &["make", &number, PLACES, "37", "62"]);
-        run_flowgraph(folder.path(), &array(zone, models.trim(), false));
-        script(folder.path(), "zones.py", &["check", &number, PLACES, "37", "62", "drifting"]);
-        run_flowgraph(folder.path(), &array(zone, models.trim(), true));
-        script(folder.path(), "zones.py", &["check", &number, PLACES, "37", "62", "tracked"]);
+        let models = script(directory.path(), "zones.py", &["make", &number, PLACES, "37", "62"]);
+        run_flowgraph(directory.path(), &array(zone, models.trim(), false));
+        script(directory.path(), "zones.py", &["check", &number, PLACES, "37", "62", "drifting"]);
+        run_flowgraph(directory.path(), &array(zone, models.trim(), true));
+        script(directory.path(), "zones.py", &["check", &number, PLACES, "37", "62", "tracked"]);
     }
 }

@@ -282,7 +282,7 @@ fn metrics() -> String {
 }
 
 fn rest() -> String {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let flowgraph = output(&["examples", "13_live"]);
     let includes = output(&[
         "generate",
@@ -291,10 +291,10 @@ fn rest() -> String {
         "--from",
         "13",
         "--into",
-        folder.path().to_str().unwrap(),
+        directory.path().to_str().unwrap(),
     ]);
     assert!(includes.contains("wrote"));
-    let program = Program::start(folder.path(), &flowgraph, &["--hold"]);
+    let program = Program::start(directory.path(), &flowgraph, &["--hold"]);
     let description = program.get("/api/v1/openapi.json").json();
     let mut page = format!(
         "# REST\n\n{NOTE}\n{} A running flowgraph serves this description at `/api/v1/openapi.json`, and a page to try \
@@ -304,10 +304,10 @@ fn rest() -> String {
     );
     let of_flowgraph = operations(&description);
     page.push_str(&overview_of(&of_flowgraph));
-    let deployment = folder.path().join("deployment");
+    let deployment = directory.path().join("deployment");
     let deployment = deployment.to_str().unwrap();
     output(&["deploy", "example:19_hosts", "--engine", "systemd", "-o", deployment]);
-    let fleet = Program::serving(folder.path(), &["fleet", deployment]);
+    let fleet = Program::serving(directory.path(), &["fleet", deployment]);
     let description = fleet.get("/api/v1/openapi.json").json();
     let of_fleet = operations(&description);
     let details = |operations: &[Operation]| -> String { operations.iter().map(detail).collect() };

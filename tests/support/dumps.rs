@@ -25,11 +25,11 @@ fn rows(path: &Path) -> (String, Vec<Vec<u8>>) {
 /// Validity and data of a dump.
 pub type Dump = (Vec<u8>, Vec<u8>);
 
-/// The dumps that `NAME.npy` and its arrays in `folder` have, by timestamp.
-pub fn dumps(folder: &Path, name: &str) -> BTreeMap<u64, Dump> {
-    let (_, timestamps) = rows(&folder.join(format!("{name}.timestamp.npy")));
-    let (_, validity) = rows(&folder.join(format!("{name}.validity.npy")));
-    let (kind, data) = rows(&folder.join(format!("{name}.npy")));
+/// The dumps that `NAME.npy` and its arrays in `directory` have, by timestamp.
+pub fn dumps(directory: &Path, name: &str) -> BTreeMap<u64, Dump> {
+    let (_, timestamps) = rows(&directory.join(format!("{name}.timestamp.npy")));
+    let (_, validity) = rows(&directory.join(format!("{name}.validity.npy")));
+    let (kind, data) = rows(&directory.join(format!("{name}.npy")));
     assert_eq!(kind, "<i4");
     assert!(!data.is_empty(), "no dump was written");
     let timestamps = timestamps.into_iter().map(|row| u64::from_le_bytes(row.try_into().unwrap()));

@@ -28,20 +28,20 @@ pub struct Program {
 }
 
 impl Program {
-    /// Runs `flowgraph`, written to a file in `folder`, with additional `arguments`.
-    pub fn start(folder: &Path, flowgraph: &str, arguments: &[&str]) -> Self {
-        std::fs::write(folder.join("flowgraph.yaml"), flowgraph).unwrap();
-        Self::serving(folder, &[&["run", "flowgraph.yaml", "--json"], arguments].concat())
+    /// Runs `flowgraph`, written to a file in `directory`, with additional `arguments`.
+    pub fn start(directory: &Path, flowgraph: &str, arguments: &[&str]) -> Self {
+        std::fs::write(directory.join("flowgraph.yaml"), flowgraph).unwrap();
+        Self::serving(directory, &[&["run", "flowgraph.yaml", "--json"], arguments].concat())
     }
 
-    /// Runs the program in `folder` with `arguments` and a server, and waits until it serves.
-    pub fn serving(folder: &Path, arguments: &[&str]) -> Self {
+    /// Runs the program in `directory` with `arguments` and a server, and waits until it serves.
+    pub fn serving(directory: &Path, arguments: &[&str]) -> Self {
         // `nohup`, with which the tests may run, makes programs ignore SIGHUP.
         let mut child = Command::new("env")
             .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_fxgraph")])
             .args(arguments)
             .args(["--listen", "127.0.0.1:0"])
-            .current_dir(folder)
+            .current_dir(directory)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -58,8 +58,8 @@ impl Program {
     }
 
     /// Like [`Self::start`], and waits until the flowgraph runs.
-    pub fn running(folder: &Path, flowgraph: &str, arguments: &[&str]) -> Self {
-        let program = Self::start(folder, flowgraph, arguments);
+    pub fn running(directory: &Path, flowgraph: &str, arguments: &[&str]) -> Self {
+        let program = Self::start(directory, flowgraph, arguments);
         program.wait("running");
         program
     }

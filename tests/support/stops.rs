@@ -46,9 +46,9 @@ fn stop_until_the_end(program: &mut Child, victims: impl Fn() -> Vec<u32>) -> us
 }
 
 /// Runs `command` while the processes that `victims` finds for its process id are stopped in turn, checks that it
-/// succeeds, and returns what it wrote to stdout and stderr, in a file in `folder`.
-pub fn run(command: &mut Command, folder: &Path, victims: impl Fn(u32) -> Vec<u32>) -> String {
-    let said = folder.join("said.txt");
+/// succeeds, and returns what it wrote to stdout and stderr, in a file in `directory`.
+pub fn run(command: &mut Command, directory: &Path, victims: impl Fn(u32) -> Vec<u32>) -> String {
+    let said = directory.join("said.txt");
     let file = fs::File::create(&said).unwrap();
     command.stdout(file.try_clone().unwrap()).stderr(file);
     let mut program = command.spawn().unwrap();

@@ -1,24 +1,24 @@
 //! Tests of `fxgraph compare`.
 
 use super::http::{FILTERED, Program};
-use super::{needs, python, refused, stderr, stop, told};
+use super::{needs, python, rejected, stderr, stop, told};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
 const DUMPS: u64 = 6;
 
-fn compare(folder: &Path, arguments: &[&str]) -> Output {
+fn compare(directory: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
-    command.arg("compare").args(arguments).current_dir(folder).output().unwrap()
+    command.arg("compare").args(arguments).current_dir(directory).output().unwrap()
 }
 
 /// Compares implementations of blocks in the first flowgraph of the ladder, at a small size.
-fn first_light(folder: &Path, arguments: &[&str]) -> Output {
+fn first_light(directory: &Path, arguments: &[&str]) -> Output {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowgraphs/01_first_light.yaml");
     let dumps = format!("dumps={DUMPS}");
     let small = ["--set", "channels=64", "--set", &dumps, "--set", "heaps_per_dump=3"];
-    compare(folder, &[&[file.to_str().unwrap()], arguments, &small].concat())
+    compare(directory, &[&[file.to_str().unwrap()], arguments, &small].concat())
 }
 
 fn json(output: &Output) -> Value {
@@ -27,9 +27,9 @@ fn json(output: &Output) -> Value {
 
 #[test]
 fn compare_processes_every_frame_with_both_implementations() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let threads = "b={parameters: {threads: 2}}";
-    let output = first_light(folder.path(), &["a=x", threads, "--max-error", "0", "--json"]);
+    let output = first_light(directory.path(), &["a=x", threads, "--max-error", "0", "--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let report = json(&output);
     assert_eq!(report["frames_compared"], DUMPS, "{report}");
@@ -41,7 +41,10 @@ fn compare_processes_every_frame_with_both_implementations() {
         assert!(report[side]["seconds_per_frame"].as_f64().unwrap() > 0.0, "{report}");
         assert!(report[side]["memory_bytes"].as_u64().unwrap() > 0, "{report}");
     }
-    assert!(!folder.path().join("out").exists(), "the flowgraph's own files are not written here");
+    assert!(
+        !directory.path().join("out").exists(),
+        "the flowgraph's own files are not written here"
+    );
 }
 
 /// Largest and rms difference of two arrays of complex numbers of 8 bits.
@@ -57,10 +60,10 @@ fn compare_saves_the_first_differing_frames() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (block, gains) = ("a=f[0].postproc", "b={parameters: {gains: 0.9}}");
     let stop = ["--stop-at-first-difference", "--save", "first", "--json", "--max-error", "0.5"];
-    let output = first_light(folder.path(), &[&[block, gains], &stop[..]].concat());
+    let output = first_light(directory.path(), &[&[block, gains], &stop[..]].concat());
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("more than 0.5 (`--max-error`)"), "{}", stderr(&output));
     let report = json(&output);
@@ -68,7 +71,7 @@ fn compare_saves_the_first_differing_frames() {
     assert!(report["first_difference_timestamp"].is_u64());
     let numpy = Command::new(python::python())
         .args(["-c", DIFFERENCE])
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .output()
         .unwrap();
     let said = String::from_utf8(numpy.stdout.clone()).unwrap();
@@ -83,17 +86,17 @@ fn compare_saves_the_first_differing_frames() {
 
 #[test]
 fn compare_rejects_invalid_arguments_before_the_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let refused = |arguments: &[&str], code: i32, word: &str| {
-        let output = first_light(folder.path(), arguments);
+    let directory = tempfile::tempdir().unwrap();
+    let rejected = |arguments: &[&str], code: i32, word: &str| {
+        let output = first_light(directory.path(), arguments);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}");
         assert!(stderr(&output).contains(word), "{}", stderr(&output));
     };
-    refused(&["a=y", "b={}"], 78, "there is no block `y`");
-    refused(&["a=f[0].fft", "b={parameters: {chanels: 32}}"], 78, "chanels");
-    refused(&["a=file", "b={}"], 78, "`file` must have inputs and outputs to be compared");
-    refused(&["a=f[0].postproc", "b={kind: transpose}"], 78, "error[E0");
-    refused(&["b=x", "a={}"], 1, "cannot be compared");
+    rejected(&["a=y", "b={}"], 78, "there is no block `y`");
+    rejected(&["a=f[0].fft", "b={parameters: {chanels: 32}}"], 78, "chanels");
+    rejected(&["a=file", "b={}"], 78, "`file` must have inputs and outputs to be compared");
+    rejected(&["a=f[0].postproc", "b={kind: transpose}"], 78, "error[E0");
+    rejected(&["b=x", "a={}"], 1, "cannot be compared");
 }
 
 const RECORDED: &str = "flowgraph: recorded
@@ -107,21 +110,21 @@ blocks:
 
 #[test]
 fn compare_matches_recordings_by_timestamp() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let record = |name: &str, signals: &str| {
         let text = RECORDED.replace("cw(0.5, 1000)", signals).replace("${name}", name);
-        std::fs::write(folder.path().join("recorded.yaml"), text).unwrap();
+        std::fs::write(directory.path().join("recorded.yaml"), text).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
-        let output = command.args(["run", "recorded.yaml"]).current_dir(folder.path()).output();
+        let output = command.args(["run", "recorded.yaml"]).current_dir(directory.path()).output();
         let output = output.unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
     };
     record("a", "cw(0.5, 1000)");
     record("b", "cw(0.25, 1000)");
-    let same = compare(folder.path(), &["a=a.npz", "b=a.npz", "--json", "--max-error", "0"]);
+    let same = compare(directory.path(), &["a=a.npz", "b=a.npz", "--json", "--max-error", "0"]);
     assert!(same.status.success(), "{}", stderr(&same));
     assert_eq!(json(&same)["frames_compared"], 5);
-    let other = compare(folder.path(), &["a=a.npz", "b=b.npz", "--json"]);
+    let other = compare(directory.path(), &["a=a.npz", "b=b.npz", "--json"]);
     assert!(other.status.success(), "{}", stderr(&other));
     let report = json(&other);
     // The tone is half as high: 0.25 of full scale, 512.
@@ -129,7 +132,7 @@ fn compare_matches_recordings_by_timestamp() {
     assert!((largest - 128.0).abs() <= 2.0, "{report}");
     let rms = report["rms_difference"].as_f64().unwrap();
     assert!((rms - 128.0 / 2_f64.sqrt()).abs() < 1.0, "{report}");
-    let missing = compare(folder.path(), &["a=a.npz", "b=c.npz"]);
+    let missing = compare(directory.path(), &["a=a.npz", "b=c.npz"]);
     assert_eq!(missing.status.code(), Some(1), "{}", stderr(&missing));
     assert!(stderr(&missing).contains("cannot read c.npz: there is no such file"));
 }
@@ -149,11 +152,11 @@ fn compare_checks_numpy_arrays_value_by_value() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut numpy = Command::new(python::python());
-    assert!(numpy.args(["-c", ARRAYS]).current_dir(folder.path()).status().unwrap().success());
+    assert!(numpy.args(["-c", ARRAYS]).current_dir(directory.path()).status().unwrap().success());
     let apart = |limit: &str| {
-        compare(folder.path(), &["a=a.npy", "b=b.npy", "--json", "--max-error", limit])
+        compare(directory.path(), &["a=a.npy", "b=b.npy", "--json", "--max-error", limit])
     };
     let output = apart("0.25");
     assert!(output.status.success(), "{}", stderr(&output));
@@ -164,24 +167,24 @@ fn compare_checks_numpy_arrays_value_by_value() {
     let more = apart("0.2");
     assert_eq!(more.status.code(), Some(1));
     assert!(stderr(&more).contains("more than 0.2 (`--max-error`)"), "{}", stderr(&more));
-    let said = compare(folder.path(), &["a=a.npy", "b=b.npy"]);
+    let said = compare(directory.path(), &["a=a.npy", "b=b.npy"]);
     let said = String::from_utf8(said.stdout).unwrap();
     assert!(said.contains("a.npy: 2 x 3 values `<f8`") && !said.contains("frames"), "{said}");
     assert!(said.contains("first difference at [1, 1]"), "{said}");
-    let turned = compare(folder.path(), &["a=a.npy", "b=turned.npy"]);
+    let turned = compare(directory.path(), &["a=a.npy", "b=turned.npy"]);
     assert!(
         stderr(&turned).contains("`turned.npy`: expected an array in C order"),
         "{}",
         stderr(&turned)
     );
-    let saved = compare(folder.path(), &["a=a.npy", "b=b.npy", "--save", "first"]);
+    let saved = compare(directory.path(), &["a=a.npy", "b=b.npy", "--save", "first"]);
     assert!(stderr(&saved).contains("`--save` is for frames"), "{}", stderr(&saved));
 }
 
 #[test]
 fn compare_with_a_running_block_removes_its_shadow() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), FILTERED, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), FILTERED, &[]);
     let has_shadow = || program.get("/api/v1/shadows").json() != serde_json::json!([]);
     let alike = ["compare", "a=f", "b={parameters: {threads: 2}}", "--duration", "2s"];
     let report: Value = serde_json::from_str(&told(
@@ -193,7 +196,7 @@ fn compare_with_a_running_block_removes_its_shadow() {
     assert_eq!((&report["frames_different"], has_shadow()), (&0.into(), false), "{report}");
     assert!(report["b"]["seconds_per_frame"].as_f64().unwrap() > 0.0, "{report}");
 
-    let saved = folder.path().join("first");
+    let saved = directory.path().join("first");
     let saved = saved.to_str().unwrap();
     let differs = ["compare", "a=f", "b={parameters: {taps: 8}}", "--save", saved];
     let said = told(&program, &[&differs[..], &["--stop-at-first-difference"]].concat());
@@ -205,9 +208,9 @@ fn compare_with_a_running_block_removes_its_shadow() {
     assert!(a.starts_with(b"\x93NUMPY") && a.len() == b.len() && a != b);
 
     let seed = "b={parameters: {seed: 5}}";
-    let wrong = refused(&program, &["compare", "a=source", seed, "--duration", "1s"]);
+    let wrong = rejected(&program, &["compare", "a=source", seed, "--duration", "1s"]);
     assert!(wrong.contains("`source`") && !has_shadow(), "{wrong}");
-    let nobody = refused(&program, &["compare", "a=g", "b={}"]);
+    let nobody = rejected(&program, &["compare", "a=g", "b={}"]);
     assert!(nobody.contains("there is no block `g`"), "{nobody}");
     stop(program);
 }

@@ -25,12 +25,12 @@ fn whole<T: DeserializeOwned + Serialize>(answer: &Response) -> T {
 
 #[test]
 fn answers_are_read_without_loss() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let flowgraph = TUNABLE.replace("input: source.pol0", "input: filter").replace(
         "  a:",
         "  filter: {kind: pfb, input: source.pol0, parameters: {channels: 64, taps: 4}}\n  a:",
     );
-    let program = Program::running(folder.path(), &flowgraph, &["--recordings", "."]);
+    let program = Program::running(directory.path(), &flowgraph, &["--recordings", "."]);
     let get = |path: &str| program.get(&format!("/api/v1/{path}"));
     let output = |path: &str| get(&format!("blocks/source/outputs/pol0/{path}"));
     let send = |method: &str, path: &str, media_type: &str, body: &str| {
@@ -64,8 +64,8 @@ fn answers_are_read_without_loss() {
 
 #[test]
 fn swap_of_a_source_to_other_live_values_is_a_live_update() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), TUNABLE, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), TUNABLE, &[]);
     let swap = |query: &str, parameters: &str| {
         let path = format!("/api/v1/blocks/source?{query}");
         patch(&program, &path, &format!("{{\"parameters\": {{{parameters}}}}}"))

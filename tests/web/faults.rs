@@ -66,8 +66,8 @@ fn survived_fault_is_reported_with_its_cause() {
         ("restart", "panic", "restarted", "panicked"),
         ("skip", "error", "skipped", "failed"),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        let program = Program::running(folder.path(), &drilled(policy), &[]);
+        let directory = tempfile::tempdir().unwrap();
+        let program = Program::running(directory.path(), &drilled(policy), &[]);
         inject(&program, fault);
         let cause = told(&program, event);
         let expected = format!("{verb}: injected fault at the frame with timestamp ");
@@ -92,8 +92,8 @@ fn survived_fault_is_reported_with_its_cause() {
 
 #[test]
 fn patch_after_a_survived_fault_applies_at_its_timestamp() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), &drilled("restart"), &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), &drilled("restart"), &[]);
     let restarted = || {
         let events = program.get("/api/v1/events").json();
         let events = events["events"].as_array().unwrap().clone();
@@ -121,9 +121,9 @@ fn patch_after_a_survived_fault_applies_at_its_timestamp() {
 
 #[test]
 fn fatal_fault_ends_the_flowgraph_with_its_cause() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     // With `--hold` the server still responds after the end.
-    let program = Program::start(folder.path(), &drilled("stop"), &["--hold"]);
+    let program = Program::start(directory.path(), &drilled("stop"), &["--hold"]);
     let start = || assert_eq!(program.post("/api/v1/flowgraph/start").status, 202);
     start();
     program.wait("running");
@@ -149,8 +149,8 @@ fn fatal_fault_ends_the_flowgraph_with_its_cause() {
 
 #[test]
 fn stall_is_reported_at_its_block_and_ends() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), &drilled("stop"), &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), &drilled("stop"), &[]);
     inject(&program, "stall");
     let injected = || figure(&program, "fxgraph_faults_injected_total");
     while injected() < 1.0 {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn slow_clients_are_disconnected_and_others_served() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), ENDLESS, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), ENDLESS, &[]);
     // More connections than the limit, each with an unfinished head.
     let mut slow: Vec<TcpStream> = (0..200).map(|_| connect(program.address)).collect();
     for stream in &mut slow {
@@ -38,10 +38,10 @@ impl Drop for Ending<'_> {
 
 #[test]
 fn idle_connections_do_not_block_clients_with_a_token() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let token = "f2c1a97be0d94c55";
-    fs::write(folder.path().join("token"), token).unwrap();
-    let program = Program::start(folder.path(), ENDLESS, &["--token-file", "token"]);
+    fs::write(directory.path().join("token"), token).unwrap();
+    let program = Program::start(directory.path(), ENDLESS, &["--token-file", "token"]);
     let (address, stop) = (program.address, AtomicBool::new(false));
     let bearer = format!("Bearer {token}");
     let with = [("Authorization", bearer.as_str())];
@@ -117,10 +117,10 @@ fn update_during(program: &Program, requests: usize, flood: impl FnMut() + Send)
 
 /// Programs that require a token, and not.
 fn with_token_and_without(run: impl Fn(&Program)) {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("token"), TOKEN).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("token"), TOKEN).unwrap();
     for arguments in [&["--token-file", "token"][..], &[]] {
-        let program = Program::start(folder.path(), &paced(), arguments);
+        let program = Program::start(directory.path(), &paced(), arguments);
         let bearer = format!("Bearer {TOKEN}");
         let with = [("Authorization", bearer.as_str())];
         let state = || http::request(program.address, "GET", "/api/v1/health", &with, b"").json();
@@ -171,8 +171,8 @@ fn connections_that_are_closed_at_once_do_not_keep_others_from_being_served() {
 
 #[test]
 fn changes_for_all_antennas_at_once_wait_for_their_turns() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), &paced(), &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), &paced(), &[]);
     let (address, ready) = (program.address, std::sync::Barrier::new(256));
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let update = || {
@@ -195,10 +195,10 @@ fn changes_for_all_antennas_at_once_wait_for_their_turns() {
 
 #[test]
 fn requests_without_token_do_not_use_the_limit_of_others() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let token = "f2c1a97be0d94c55";
-    fs::write(folder.path().join("token"), token).unwrap();
-    let program = Program::start(folder.path(), ENDLESS, &["--token-file", "token"]);
+    fs::write(directory.path().join("token"), token).unwrap();
+    let program = Program::start(directory.path(), ENDLESS, &["--token-file", "token"]);
     let bearer = format!("Bearer {token}");
     let with = [("Authorization", bearer.as_str())];
     let one = "GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n";
@@ -217,8 +217,8 @@ fn requests_without_token_do_not_use_the_limit_of_others() {
 
 #[test]
 fn malformed_and_cross_site_requests_are_answered_with_problems() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), ENDLESS, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), ENDLESS, &[]);
     let path = "/api/v1/blocks/source/outputs/output/stream";
     let image = [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")];
     http::request(program.address, "GET", path, &image, b"").problem(403);
@@ -285,12 +285,12 @@ fn authored() -> String {
 
 #[test]
 fn client_files_are_rejected_without_an_allowed_directory() {
-    let folder = tempfile::tempdir().unwrap();
-    let home = folder.path().join("home");
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path().join("home");
     fs::create_dir(&home).unwrap();
     let secret = "a_word_that_no_answer_may_have";
     fs::write(home.join("token"), secret).unwrap();
-    fs::write(folder.path().join("outside.yaml"), format!("{secret}: 1\n")).unwrap();
+    fs::write(directory.path().join("outside.yaml"), format!("{secret}: 1\n")).unwrap();
     let program = Program::running(&home, &authored(), &[]);
     let inside = home.join("x.npy").display().to_string();
     for path in ["x.npy", "../x.npy", "/tmp/fxgraph_x.npy", &inside] {
@@ -329,19 +329,19 @@ fn client_files_are_rejected_without_an_allowed_directory() {
         said.problem(422);
         assert!(!said.body.contains(secret) && !said.body.contains("root:"), "{said:?}");
     }
-    assert!(!home.join("x.npy").exists() && !folder.path().join("x.npy").exists());
+    assert!(!home.join("x.npy").exists() && !directory.path().join("x.npy").exists());
     // Files named by the author may be sent back.
     let running = program.get("/api/v1/flowgraph").json()["resolved_yaml"].clone();
     assert_eq!(put(&program, "", running.as_str().unwrap()).status, 200);
     assert_eq!(put(&program, "?dry_run=true", &authored()).status, 200);
     stop(program);
-    assert!(folder.path().join("own").is_dir());
+    assert!(directory.path().join("own").is_dir());
 }
 
 #[test]
 fn client_files_are_limited_to_their_directory() {
-    let folder = tempfile::tempdir().unwrap();
-    let home = folder.path().join("home");
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path().join("home");
     fs::create_dir_all(home.join("files")).unwrap();
     symlink("../..", home.join("files/up")).unwrap();
     symlink("../../caught.npy", home.join("files/caught.npy")).unwrap();
@@ -349,7 +349,7 @@ fn client_files_are_limited_to_their_directory() {
     fs::write(home.join("library/part.yaml"), "parameters: {unused: 1}\n").unwrap();
     let program = Program::running(&home, &authored(), &["--files", "files"]);
     let sink = |path: &str| serde_json::json!({"kind": "file_sink", "parameters": {"path": path}});
-    let out = folder.path().join("x.npy").display().to_string();
+    let out = directory.path().join("x.npy").display().to_string();
     for path in ["../x.npy", "up/x.npy", "caught.npy", "a/../../x.npy", &out] {
         let said = patch(&program, "", &sink(path));
         assert!(said.problem(422).contains("is outside the directory"), "{said:?}");
@@ -366,14 +366,16 @@ fn client_files_are_limited_to_their_directory() {
     assert!(Command::new("mkfifo").arg(home.join("files/p.npy.json")).status().unwrap().success());
     put(&program, "?dry_run=true", &replay.replace("new/a.npy", "p.npy")).problem(422);
     stop(program);
-    assert!(!folder.path().join("caught.npy").exists() && !folder.path().join("x.npy").exists());
+    assert!(
+        !directory.path().join("caught.npy").exists() && !directory.path().join("x.npy").exists()
+    );
 }
 
 #[test]
 fn link_changed_later_cannot_leave_the_directory() {
-    let folder = tempfile::tempdir().unwrap();
-    let home = folder.path().join("home");
-    let outside = folder.path().join("outside");
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path().join("home");
+    let outside = directory.path().join("outside");
     for made in [&home, &outside, &home.join("files"), &home.join("files/real")] {
         fs::create_dir(made).unwrap();
     }
@@ -402,8 +404,8 @@ fn link_changed_later_cannot_leave_the_directory() {
 
 #[test]
 fn reading_and_writing_are_allowed_separately() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), &authored(), &["--read-files", "."]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), &authored(), &["--read-files", "."]);
     let sink = serde_json::json!({"kind": "file_sink", "parameters": {"path": "a.npy"}});
     assert!(patch(&program, "", &sink).problem(422).contains("clients may not write"));
     stop(program);
@@ -411,8 +413,8 @@ fn reading_and_writing_are_allowed_separately() {
 
 #[test]
 fn clients_with_live_control_change_live_parameters_only() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), TUNABLE, &["--control", "live"]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), TUNABLE, &["--control", "live"]);
     assert_eq!(program.get("/api/v1/flowgraph").json()["control"], "live");
     let json = [("Content-Type", "application/json")];
     let ask = |method, path: &str, body: &str| {
@@ -432,9 +434,9 @@ fn clients_with_live_control_change_live_parameters_only() {
 
 #[test]
 fn other_hosts_other_origins_and_floods_are_rejected() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let origin = "https://board.example";
-    let program = Program::running(folder.path(), ENDLESS, &["--cors-origin", origin]);
+    let program = Program::running(directory.path(), ENDLESS, &["--cors-origin", origin]);
     let ask = |method: &str, headers: &[(&str, &str)], body: &[u8]| {
         http::request(program.address, method, "/api/v1/flowgraph/stop", headers, body)
     };
@@ -465,17 +467,17 @@ fn other_hosts_other_origins_and_floods_are_rejected() {
 
 #[test]
 fn token_is_required_for_everything_about_the_flowgraph() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let token = "f2c1a97be0d94c55";
-    fs::write(folder.path().join("token"), token).unwrap();
-    let program = Program::start(folder.path(), ENDLESS, &["--token-file", "token"]);
+    fs::write(directory.path().join("token"), token).unwrap();
+    let program = Program::start(directory.path(), ENDLESS, &["--token-file", "token"]);
     for path in ["/api/v1/flowgraph", "/api/v1/blocks/sink", "/api/v1/events", "/metrics"] {
-        let refused = program.get(path);
-        assert_eq!(refused.problem(401), "this flowgraph requires a token");
+        let rejected = program.get(path);
+        assert_eq!(rejected.problem(401), "this flowgraph requires a token");
         let wrong = [("Authorization", "Bearer 0123456789abcdef")];
-        let refused = http::request(program.address, "GET", path, &wrong, b"");
-        assert_eq!(refused.problem(401), "the token is wrong: it is not that of this flowgraph");
-        assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+        let rejected = http::request(program.address, "GET", path, &wrong, b"");
+        assert_eq!(rejected.problem(401), "the token is wrong: it is not that of this flowgraph");
+        assert_eq!(rejected.header("www-authenticate"), Some("Bearer"));
     }
     for path in ["/", "/docs/", "/docs/api/", "/api/v1/openapi.json"] {
         assert_eq!(program.get(path).status, 200, "{path}");
@@ -490,11 +492,11 @@ fn token_is_required_for_everything_about_the_flowgraph() {
 
 #[test]
 fn listening_for_other_machines_requires_a_token() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("flowgraph.yaml"), ENDLESS).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("flowgraph.yaml"), ENDLESS).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
         .args(["run", "flowgraph.yaml", "--listen", "0.0.0.0:0"])
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -507,17 +509,17 @@ fn server_with_certificate_speaks_tls_only() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("cert.pem"), include_str!("../certificates/localhost.pem"))
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("cert.pem"), include_str!("../certificates/localhost.pem"))
         .unwrap();
-    fs::write(folder.path().join("key.pem"), include_str!("../certificates/localhost.key"))
+    fs::write(directory.path().join("key.pem"), include_str!("../certificates/localhost.key"))
         .unwrap();
     let arguments = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
-    let program = Program::start(folder.path(), ENDLESS, &arguments);
+    let program = Program::start(directory.path(), ENDLESS, &arguments);
     let port = program.address.port();
     let fetched = Command::new(python::python())
         .args(["-c", FETCH, &port.to_string()])
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&fetched.stdout).into_owned();
@@ -545,10 +547,10 @@ fn fuzzed_requests_cause_no_server_errors_and_no_drops() {
     if !needs::schemathesis() {
         return;
     }
-    let [folder, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [directory, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     // A free port; other tests use no fixed ports.
     let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let program = Program::running(folder.path(), &RECEIVER.replace("ADDRESS", &free), &[]);
+    let program = Program::running(directory.path(), &RECEIVER.replace("ADDRESS", &free), &[]);
     let sender = Program::start(other.path(), &SENDER.replace("ADDRESS", &free), &[]);
     let received = || {
         let source = program.get("/api/v1/blocks/source").json();
@@ -568,7 +570,7 @@ fn fuzzed_requests_cause_no_server_errors_and_no_drops() {
     let view = "GET /api/v1/blocks/{name}/outputs/{port}/views/{view}";
     let once =
         format!("[[operations]]\ninclude-name = \"{view}\"\nparameters = {{ once = true }}\n");
-    fs::write(folder.path().join("schemathesis.toml"), once).unwrap();
+    fs::write(directory.path().join("schemathesis.toml"), once).unwrap();
     let python = python::environment("tests-schemathesis", "tests/schemathesis.txt").unwrap();
     let output = Command::new(python.with_file_name("schemathesis"))
         .args(["run", &format!("http://{}/api/v1/openapi.json", program.address)])
@@ -577,7 +579,7 @@ fn fuzzed_requests_cause_no_server_errors_and_no_drops() {
         .args(["--max-examples=10", "--request-timeout=30", "--rate-limit=50/s", "--no-color"])
         // Valid requests may name unknown blocks.
         .args(["--generation-deterministic", "--exclude-checks=positive_data_acceptance"])
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -632,19 +634,19 @@ fn swap_for_code(program: &Program, headers: &[(&str, &str)], file: &str) -> Str
 
 #[test]
 fn code_of_clients_must_be_below_its_directory_and_come_from_this_machine() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::create_dir(folder.path().join("code")).unwrap();
-    fs::write(folder.path().join("code/flagger.py"), "A = 1\n").unwrap();
-    fs::write(folder.path().join("outside.py"), "A = 1\n").unwrap();
-    let outside = folder.path().join("outside.py");
-    symlink(&outside, folder.path().join("code/link.py")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("code")).unwrap();
+    fs::write(directory.path().join("code/flagger.py"), "A = 1\n").unwrap();
+    fs::write(directory.path().join("outside.py"), "A = 1\n").unwrap();
+    let outside = directory.path().join("outside.py");
+    symlink(&outside, directory.path().join("code/link.py")).unwrap();
     let may_not = "clients may not run code that the flowgraph does not name";
-    let program = Program::running(folder.path(), FILTERED, &[]);
+    let program = Program::running(directory.path(), FILTERED, &[]);
     let said = swap_for_code(&program, &[], "code/flagger.py");
     assert!(said.contains(may_not) && said.contains("fxgraph run --code DIR"), "{said}");
     stop(program);
 
-    let program = Program::running(folder.path(), FILTERED, &["--code", "code"]);
+    let program = Program::running(directory.path(), FILTERED, &["--code", "code"]);
     let said = swap_for_code(&program, &[], "code/flagger.py");
     assert!(!said.contains(may_not) && !said.contains("--code"), "{said}");
     for file in ["outside.py", "code/link.py", "code/../outside.py", "code/none.py"] {
@@ -661,7 +663,7 @@ fn code_of_clients_must_be_below_its_directory_and_come_from_this_machine() {
 
     let output = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
         .args(["run", "flowgraph.yaml", "--listen", "0", "--code", "code", "--files", "."])
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

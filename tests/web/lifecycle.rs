@@ -23,8 +23,8 @@ fn interrupt(program: Program) {
 
 #[test]
 fn held_flowgraph_starts_repeatedly() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::start(folder.path(), TUNABLE, &["--hold"]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::start(directory.path(), TUNABLE, &["--hold"]);
     assert_eq!(state(&program), "prepared");
     assert_eq!(program.get("/api/v1/blocks/source").json()["totals"]["frames_out"], 0);
     for run in 1..=2 {
@@ -51,8 +51,8 @@ fn held_flowgraph_starts_repeatedly() {
 
 #[test]
 fn flowgraph_is_replaced_live_or_with_a_restart() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), TUNABLE, &["--files", "."]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), TUNABLE, &["--files", "."]);
     let other = format!("# Louder.\n{}", TUNABLE.replace("cw(0.1, 1000)", "cw(0.2, 1000)"));
     let said = put(&program, "?dry_run=true", &other).json();
     assert_eq!((&said["blocks"][0]["way"], &said["is_made"]), (&"retune".into(), &false.into()));
@@ -66,9 +66,9 @@ fn flowgraph_is_replaced_live_or_with_a_restart() {
 
     let larger = other.replace("  b: {kind: null_sink, input: source.pol1}\n", "")
         + "  c: {kind: null_sink, input: source.pol1}\n";
-    let refused = put(&program, "", &larger);
-    assert_eq!(refused.problem(409), "the update needs a restart of the flowgraph");
-    let help = refused.json()["help"].clone();
+    let rejected = put(&program, "", &larger);
+    assert_eq!(rejected.problem(409), "the update needs a restart of the flowgraph");
+    let help = rejected.json()["help"].clone();
     assert_eq!((&help[0], &help[1]), (&"`b`: it is removed".into(), &"`c`: it is new".into()));
     put(&program, "", "flowgraph: tunable\nblocks: {source: {kind: nul}}").problem(422);
     put(&program, "?set=3", &other).problem(400);
@@ -100,8 +100,8 @@ fn flowgraph_is_replaced_live_or_with_a_restart() {
 
 #[test]
 fn simultaneous_restarts_are_answered_correctly() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), TUNABLE, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), TUNABLE, &[]);
     let text =
         |number: usize| format!("{TUNABLE}  c{number}: {{kind: null_sink, input: source.pol0}}\n");
     let texts: Vec<String> = (0..4).map(text).collect();
@@ -155,9 +155,9 @@ fn wait_for(program: &Program, path: &str, status: u16) -> Response {
 
 #[test]
 fn server_that_rejects_the_token_is_alive_and_one_that_is_gone_is_not() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("token"), "f2c1a97be0d94c55").unwrap();
-    let program = Program::start(folder.path(), ENDLESS, &["--token-file", "token"]);
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("token"), "f2c1a97be0d94c55").unwrap();
+    let program = Program::start(directory.path(), ENDLESS, &["--token-file", "token"]);
     let (is_alive, said) = health(&program, &["--live"]);
     assert!(is_alive && said.contains("the server rejects the token, so it is alive"), "{said}");
     let (is_ready, said) = health(&program, &[]);
@@ -171,7 +171,7 @@ fn server_that_rejects_the_token_is_alive_and_one_that_is_gone_is_not() {
 
 #[test]
 fn block_that_holds_its_frames_is_neither_ready_nor_alive() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let flowgraph = "flowgraph: drill
 blocks:
   source:
@@ -181,7 +181,7 @@ blocks:
   sink: {kind: null_sink, input: drill}
   other: {kind: null_sink, input: source.pol1}
 ";
-    let program = Program::running(folder.path(), flowgraph, &[]);
+    let program = Program::running(directory.path(), flowgraph, &[]);
     wait_for(&program, "/api/v1/health/ready", 200);
     assert_eq!(health(&program, &[]), (true, "running\n".to_owned()));
     let set = super::patch(&program, "/api/v1/blocks", r#"{"drill": {"fault": "stall"}}"#);
@@ -213,7 +213,7 @@ blocks:
 
 #[test]
 fn source_without_data_is_alive_and_not_ready() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let free = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
     let port = |n: usize| free[n].local_addr().unwrap().port();
     let block = |n: usize| {
@@ -228,7 +228,7 @@ samples_per_frame: 32768}}
     };
     let flowgraph = format!("flowgraph: silent\nblocks:\n{}{}", block(0), block(1));
     drop(free);
-    let program = Program::running(folder.path(), &flowgraph, &[]);
+    let program = Program::running(directory.path(), &flowgraph, &[]);
     let said = loop {
         let said = wait_for(&program, "/api/v1/health/ready", 503).problem(503);
         if said.contains("pol0") && said.contains("pol1") {

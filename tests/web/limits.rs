@@ -24,8 +24,8 @@ blocks:
   end: {{kind: null_sink, input: receiver}}
 "
     );
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), &flowgraph, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), &flowgraph, &[]);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -84,8 +84,8 @@ blocks:
   pfb: {kind: pfb, input: burst, parameters: {channels: 1024, taps: 8}}
   sink: {kind: null_sink, input: pfb}
 ";
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), flowgraph, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), flowgraph, &[]);
     let limits = (0..20).map(|_| {
         let stall = r#"{"burst": {"fault": "stall"}}"#;
         let json = [("Content-Type", "application/json")];

@@ -38,8 +38,8 @@ fn wait_for_taps(program: &Program, taps: u32) {
 
 #[test]
 fn swap_of_long_frames_is_answered_in_time_and_followed() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), SLOW, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), SLOW, &[]);
     let printed = swap(&program, "taps=8");
     assert!(printed.contains("swapped without interruption"), "{printed}");
     wait_for_taps(&program, 8);
@@ -82,8 +82,8 @@ fn event(program: &Program, since: u64, kinds: &[&str]) -> (String, String) {
 
 #[test]
 fn flowgraph_of_long_frames_is_replaced_and_followed() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), SLOW, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), SLOW, &[]);
     let edited = SLOW.replace("taps: 4", "taps: 8");
     let headers = [("Content-Type", "application/yaml")];
     let put = |text: &str| {

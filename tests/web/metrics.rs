@@ -37,8 +37,8 @@ fn counters_never_decrease_and_promtool_accepts_metrics() {
     if !needs::promtool() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), ENDLESS, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), ENDLESS, &[]);
     let (mut before, _) = scrape(&program);
     let is_counter = |name: &str, types: &HashMap<String, String>| {
         let family = name.split('{').next().unwrap();
@@ -78,18 +78,18 @@ const PROMETHEUS: &str = "Debian's package `prometheus` is installed, as .ci/run
 struct Prometheus(Child, SocketAddr);
 
 impl Prometheus {
-    fn start(folder: &Path, target: SocketAddr) -> Self {
+    fn start(directory: &Path, target: SocketAddr) -> Self {
         let config = format!(
             "global: {{scrape_interval: 1s}}\nscrape_configs:\n  - job_name: fxgraph\n    \
              static_configs: [{{targets: ['{target}']}}]\n"
         );
-        std::fs::write(folder.join("prometheus.yml"), config).unwrap();
+        std::fs::write(directory.join("prometheus.yml"), config).unwrap();
         // A free port; other tests use no fixed ports.
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let child = Command::new("prometheus")
             .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data", "--log.level=error"])
             .arg(format!("--web.listen-address={free}"))
-            .current_dir(folder)
+            .current_dir(directory)
             .spawn()
             .expect(PROMETHEUS);
         Self(child, free)
@@ -126,9 +126,9 @@ fn prometheus_scrapes_a_running_flowgraph() {
     if !needs::promtool() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), ENDLESS, &[]);
-    let prometheus = Prometheus::start(folder.path(), program.address);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), ENDLESS, &[]);
+    let prometheus = Prometheus::start(directory.path(), program.address);
     let rate = prometheus.value("rate(fxgraph_block_input_frames_total{block=%22sink%22}[10s])");
     assert!(rate > 0.0);
     let expected = prometheus.value("fxgraph_block_expected_rate_hertz{block=%22sink%22}");
@@ -143,28 +143,28 @@ fn dashboard_writes_rules_that_promtool_accepts() {
     if !needs::promtool() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("flowgraph.yaml"), ENDLESS).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("flowgraph.yaml"), ENDLESS).unwrap();
     let write = |flag: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
-        command.args(["dashboard", "flowgraph.yaml", flag]).current_dir(folder.path());
+        command.args(["dashboard", "flowgraph.yaml", flag]).current_dir(directory.path());
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
     let rules = write("--rules");
-    std::fs::write(folder.path().join("rules.yaml"), &rules).unwrap();
+    std::fs::write(directory.path().join("rules.yaml"), &rules).unwrap();
     let mut promtool = Command::new("promtool");
-    promtool.args(["check", "rules", "rules.yaml"]).current_dir(folder.path());
+    promtool.args(["check", "rules", "rules.yaml"]).current_dir(directory.path());
     let output = promtool.output().expect(PROMETHEUS);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && said.contains("SUCCESS: 17 rules found"), "{said}");
     // The number of rules does not depend on the number of blocks.
     let sinks = (0..20).map(|n| format!("  more{n}: {{kind: null_sink, input: source}}\n"));
     let larger = ENDLESS.to_owned() + &sinks.collect::<String>();
-    std::fs::write(folder.path().join("flowgraph.yaml"), larger).unwrap();
+    std::fs::write(directory.path().join("flowgraph.yaml"), larger).unwrap();
     assert_eq!(write("--rules"), rules);
-    std::fs::write(folder.path().join("flowgraph.yaml"), ENDLESS).unwrap();
+    std::fs::write(directory.path().join("flowgraph.yaml"), ENDLESS).unwrap();
     let dashboard: serde_json::Value = serde_json::from_str(&write("--grafana")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     assert!(panels.iter().any(|panel| panel["title"] == "Share of real time"));
@@ -187,7 +187,7 @@ fn dashboard_writes_rules_that_promtool_accepts() {
         "fxgraph_dumps_incomplete_total",
         "fxgraph_dumps_total",
     ];
-    let program = Program::running(folder.path(), ENDLESS, &[]);
+    let program = Program::running(directory.path(), ENDLESS, &[]);
     let (_, types) = scrape(&program);
     for panel in panels {
         let query = panel["targets"][0]["expr"].as_str().unwrap();
@@ -332,14 +332,14 @@ fn alerts_name_dead_and_lagging_processes() {
     if !needs::promtool() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("flowgraph.yaml"), ENDLESS).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("flowgraph.yaml"), ENDLESS).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
-    command.args(["dashboard", "flowgraph.yaml", "--rules"]).current_dir(folder.path());
-    std::fs::write(folder.path().join("rules.yaml"), command.output().unwrap().stdout).unwrap();
-    std::fs::write(folder.path().join("test.yaml"), PROCESSES).unwrap();
+    command.args(["dashboard", "flowgraph.yaml", "--rules"]).current_dir(directory.path());
+    std::fs::write(directory.path().join("rules.yaml"), command.output().unwrap().stdout).unwrap();
+    std::fs::write(directory.path().join("test.yaml"), PROCESSES).unwrap();
     let mut promtool = Command::new("promtool");
-    promtool.args(["test", "rules", "test.yaml"]).current_dir(folder.path());
+    promtool.args(["test", "rules", "test.yaml"]).current_dir(directory.path());
     let output = promtool.output().expect(PROMETHEUS);
     let said = [output.stdout, output.stderr].concat();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
@@ -347,9 +347,9 @@ fn alerts_name_dead_and_lagging_processes() {
 
 #[test]
 fn labels_stay_the_same_with_live_updates_which_are_counted() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let text = super::TUNABLE.replace("blocks:", "parameters: {antenna: {default: 7}}\nblocks:");
-    let program = Program::running(folder.path(), &text, &[]);
+    let program = Program::running(directory.path(), &text, &[]);
     let lines = |name: &str| {
         let text = program.get("/metrics").body;
         let lines = text.lines().filter(|line| line.starts_with(name)).map(str::to_owned);

@@ -60,8 +60,8 @@ fn snapshots_equal_the_recorded_frames() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::start(folder.path(), RECORDED, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::start(directory.path(), RECORDED, &[]);
     let path = "/api/v1/blocks/f/outputs/output/snapshot";
     let header = program.get(path).json();
     assert_eq!(header["output"], "f.output");
@@ -77,7 +77,7 @@ fn snapshots_equal_the_recorded_frames() {
     assert_eq!(header["carries"]["axes"][2], serde_json::json!({"name": "sample", "len": 32}));
     let compared = Command::new(python::python())
         .args(["-c", COMPARE, &format!("http://{}{path}", program.address)])
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&compared.stdout).into_owned();
@@ -125,8 +125,8 @@ fn peak(message: &Value) -> (usize, f64) {
 
 #[test]
 fn view_shows_a_live_update() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), TONE, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), TONE, &[]);
     let path = "/api/v1/blocks/source/outputs/pol0/views";
     let views = program.get(path).json();
     let names: Vec<&Value> =
@@ -169,8 +169,8 @@ fn view_shows_a_live_update() {
 
 #[test]
 fn invalid_view_requests_are_rejected_with_help() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), TONE, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), TONE, &[]);
     let wrong = |of: &str, status: u16| {
         let answer = program.get(&format!("/api/v1/blocks/f/outputs/output/views{of}"));
         (answer.problem(status), answer.json()["help"][0].as_str().unwrap_or_default().to_owned())
@@ -198,8 +198,8 @@ fn invalid_view_requests_are_rejected_with_help() {
 
 #[test]
 fn slow_and_vanished_clients_cause_no_drops() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), ENDLESS, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), ENDLESS, &[]);
     let path = "/api/v1/blocks/source/outputs/output";
     let spectrum = format!("{path}/views/spectrum?every_seconds=0.05");
     let stream = format!("{path}/stream?every_seconds=0.05");
@@ -237,8 +237,8 @@ fn slow_and_vanished_clients_cause_no_drops() {
         String::from_utf8_lossy(&line).into_owned()
     };
     let mut more: Vec<TcpStream> = (0..40).map(|_| ask(&program, &spectrum)).collect();
-    let refused = more.iter_mut().map(status).filter(|status| status == "HTTP/1.1 429").count();
-    assert!((28..40).contains(&refused), "{refused} of 40");
+    let rejected = more.iter_mut().map(status).filter(|status| status == "HTTP/1.1 429").count();
+    assert!((28..40).contains(&rejected), "{rejected} of 40");
     let once = format!("{path}/views/spectrum?once=true&points=64");
     for _ in 0..10 {
         assert_eq!(program.get(&once).status, 200);
@@ -258,8 +258,8 @@ fn slow_and_vanished_clients_cause_no_drops() {
 
 #[test]
 fn several_views_share_one_stream() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), TONE, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), TONE, &[]);
     let wanted =
         "view=source/pol0/spectrum%3Fpoints%3D16&view=f/output/band_pass%3Fpoints%3D16%26pol%3D1";
     let told: Vec<Value> = follow(&program, &format!("/api/v1/views?{wanted}")).take(12).collect();

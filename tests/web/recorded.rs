@@ -44,10 +44,10 @@ const SINKS: [(&str, &str, &str, &str); 9] = [
 const EARLIER: &[u8] = b"earlier";
 
 /// Bytes that were written to the file `name`; 0 if it does not exist or is of an earlier process.
-fn written(folder: &Path, name: &str) -> u64 {
-    let path = folder.join(name);
+fn written(directory: &Path, name: &str) -> u64 {
+    let path = directory.join(name);
     // The arrays of an archive are in a directory until it is assembled.
-    let parts = folder.join(format!("{name}.parts/data.npy"));
+    let parts = directory.join(format!("{name}.parts/data.npy"));
     let bytes = std::fs::read(if parts.exists() { parts } else { path }).unwrap_or_default();
     match bytes.get(28..36) {
         _ if bytes == EARLIER => 0,
@@ -62,10 +62,10 @@ fn has_extension(name: &str, extension: &str) -> bool {
 }
 
 /// Waits until all of these files of streams have data.
-fn wait_for(folder: &Path, files: impl Iterator<Item = &'static str> + Clone) {
+fn wait_for(directory: &Path, files: impl Iterator<Item = &'static str> + Clone) {
     let began = Instant::now();
     // An image is written at the end, and headers have up to 4096 bytes.
-    let is_short = |name: &&str| !has_extension(name, "png") && written(folder, name) < 10_000;
+    let is_short = |name: &&str| !has_extension(name, "png") && written(directory, name) < 10_000;
     while let Some(name) = files.clone().find(is_short) {
         assert!(began.elapsed() < Duration::from_mins(2), "{name} has no data");
         std::thread::sleep(Duration::from_millis(50));
@@ -74,27 +74,27 @@ fn wait_for(folder: &Path, files: impl Iterator<Item = &'static str> + Clone) {
 
 /// Runs the flowgraph; `again` lets its sinks begin again. All that was recorded before must stay.
 fn check(arguments: &[&str], again: impl FnOnce(&Program)) {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
     for (_, first, ..) in SINKS {
-        std::fs::write(folder.join(first), EARLIER).unwrap();
+        std::fs::write(directory.join(first), EARLIER).unwrap();
     }
-    let program = Program::start(folder, FLOWGRAPH, arguments);
+    let program = Program::start(directory, FLOWGRAPH, arguments);
     if arguments.contains(&"--hold") {
         assert_eq!(program.post("/api/v1/flowgraph/start").status, 202);
     }
     program.wait("running");
-    wait_for(folder, SINKS.iter().map(|sink| sink.1));
-    let before = SINKS.map(|(_, first, ..)| written(folder, first));
+    wait_for(directory, SINKS.iter().map(|sink| sink.1));
+    let before = SINKS.map(|(_, first, ..)| written(directory, first));
     again(&program);
-    wait_for(folder, SINKS.iter().map(|sink| sink.2));
+    wait_for(directory, SINKS.iter().map(|sink| sink.2));
     let events = program.get("/api/v1/events").json()["events"].to_string();
     assert!(events.contains("o.fil was recorded by this process before"), "{events}");
     program.signal("-INT");
     let output = program.end();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for ((name, first, second, _), before) in SINKS.into_iter().zip(before) {
-        let (after, later) = (written(folder, first), written(folder, second));
+        let (after, later) = (written(directory, first), written(directory, second));
         assert!(after >= before.max(100) && later > 100, "{name}: {before}, {after}, {later}");
     }
 }

@@ -20,8 +20,8 @@ fn shadow_starts_compares_and_ends() {
     if !needs::python() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), FILTERED, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), FILTERED, &[]);
     let path = "/api/v1/blocks/f/shadow";
     let start = |query: &str, body: &str| {
         let json = [("Content-Type", "application/json")];

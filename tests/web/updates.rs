@@ -81,8 +81,8 @@ fn wait_for_gains(program: &Program, expected: &Value) {
 
 #[test]
 fn committed_update_is_taken_back_except_where_a_later_change_has_set_a_value() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), SPECTRA, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), SPECTRA, &[]);
     while program.get("/api/v1/blocks/p").json()["newest_timestamp"]
         .as_u64()
         .is_none_or(|at| at == 0)
@@ -150,10 +150,10 @@ fn npy(shape: &[u64], gain: f32) -> Vec<u8> {
 
 #[test]
 fn array_in_a_body_or_a_file_sets_gains_and_errors_state_its_shape() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("gains.npy"), npy(&[1, 16], 0.5)).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("gains.npy"), npy(&[1, 16], 0.5)).unwrap();
     let text = SPECTRA.replace("gains: 1", "gains: {npy: gains.npy}");
-    let program = Program::running(folder.path(), &text, &["--max-body", "3"]);
+    let program = Program::running(directory.path(), &text, &["--max-body", "3"]);
     let gains = || program.get("/api/v1/blocks/p").json()["parameters"]["gains"].clone();
     let first = gains();
     assert!(first["npy_base64"].is_string(), "{first}");

@@ -365,10 +365,10 @@ pub(super) async fn metrics(State(fleet): State<Fleet>) -> Response {
     let answers = fleet.ask(|part| async move { part.bytes("/metrics").await }).await;
     let mut parts = Vec::new();
     for (part, answer) in answers {
-        let refused = answer.map(|body| all.add(&part.name, &String::from_utf8_lossy(&body)));
-        let (info, refused) = (part.info(), refused.unwrap_or_default());
+        let rejected = answer.map(|body| all.add(&part.name, &String::from_utf8_lossy(&body)));
+        let (info, rejected) = (part.info(), rejected.unwrap_or_default());
         let is_up = part.trouble().is_none() || info.contact == "rejects_token";
-        parts.push(PartState { info, is_up, refused });
+        parts.push(PartState { info, is_up, rejected });
     }
     all.add_parts(&fleet.0.name, &parts);
     let media_type = "text/plain; version=0.0.4; charset=utf-8";

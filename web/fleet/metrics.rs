@@ -90,7 +90,7 @@ pub(super) struct PartState {
     /// Whether it is there.
     pub is_up: bool,
     /// Number of lines of its metrics that were rejected.
-    pub refused: usize,
+    pub rejected: usize,
 }
 
 impl Federation {
@@ -99,17 +99,17 @@ impl Federation {
         let part = escape(part);
         let mut kinds: BTreeMap<&str, &str> = BTreeMap::new();
         let mut helps: BTreeMap<&str, &str> = BTreeMap::new();
-        let mut refused = 0;
+        let mut rejected = 0;
         for line in text.lines().filter(|line| !line.is_empty()) {
             if let Some(rest) = line.strip_prefix("# HELP ") {
                 helps.extend(rest.split_once(' '));
             } else if let Some(rest) = line.strip_prefix("# TYPE ") {
                 kinds.extend(rest.split_once(' '));
             } else if self.add_sample(&part, line, &kinds, &helps).is_none() {
-                refused += 1;
+                rejected += 1;
             }
         }
-        refused
+        rejected
     }
 
     fn add_sample(
@@ -169,8 +169,8 @@ impl Federation {
         add(PART_SILENT, silent, &|part| Some(part.info.silent_seconds.unwrap_or(0.0)));
         let rejected = "1 if the part rejects the token of the deployment, so that nothing is known of its flowgraph.";
         add(PART_REJECTS, rejected, &|part| flag(rejects(part)));
-        let refused = "Lines of the part's metrics that are no samples, at this scrape. If not 0, its server is not fxgraph.";
-        add("fxgraph_part_refused_lines", refused, &|part| Some(part.refused as f64));
+        let rejected = "Lines of the part's metrics that are no samples, at this scrape. If not 0, its server is not fxgraph.";
+        add("fxgraph_part_refused_lines", rejected, &|part| Some(part.rejected as f64));
     }
 
     pub fn finish(self) -> String {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn federation_refuses_lines_that_are_no_samples() {
+    fn federation_rejects_lines_that_are_no_samples() {
         let mut all = Federation::default();
         let head = "# TYPE a gauge\n";
         let lines = [

@@ -184,7 +184,7 @@ fn described() -> OpenApiRouter<Fleet> {
                 && let Ok(filter) = MethodFilter::try_from(method)
             {
                 // Not described: no fleet can do it.
-                router = router.route(&path, on(filter, refuse));
+                router = router.route(&path, on(filter, reject));
             }
         }
     }
@@ -203,7 +203,7 @@ fn put(item: &mut PathItem, method: &Method, operation: Operation) {
 }
 
 /// Requests about the whole flowgraph that no fleet can pass on.
-async fn refuse(method: Method) -> Problem {
+async fn reject(method: Method) -> Problem {
     let detail = if method == Method::PUT {
         "a fleet replaces no flowgraph: it is cut into parts before it is deployed"
     } else {
@@ -299,8 +299,8 @@ mod tests {
         let mut request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
         request.extensions_mut().insert(Peer(IpAddr::V4(Ipv4Addr::LOCALHOST)));
         let answer = TowerToHyperService::new(router.clone()).call(request).await.unwrap();
-        let refused = [StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_IMPLEMENTED];
-        !refused.contains(&answer.status())
+        let rejected = [StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_IMPLEMENTED];
+        !rejected.contains(&answer.status())
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(super) type Values = BTreeMap<String, (Arc<Part>, Map<String, Value>)>;
 /// Why a part did not do what it was asked for.
 enum Failure {
     /// It said no.
-    Refused(Box<Document>),
+    Rejected(Box<Document>),
     /// It has not received the request.
     Unreachable(String),
     /// There is no answer, so it may have done it.
@@ -44,7 +44,7 @@ enum Failure {
 impl Failure {
     fn text(&self) -> String {
         match self {
-            Self::Refused(document) => document.detail.clone(),
+            Self::Rejected(document) => document.detail.clone(),
             Self::Unreachable(why) | Self::Lost(why) => format!("does not answer: {why}"),
         }
     }
@@ -85,9 +85,9 @@ async fn ask<T: DeserializeOwned>(
         let body = if body.is_empty() { "null".into() } else { body };
         return serde_json::from_slice(&body).map_err(unreadable);
     }
-    let refused =
-        serde_json::from_slice(&body).map(|document| Failure::Refused(Box::new(document)));
-    Err(refused.unwrap_or_else(unreadable))
+    let rejected =
+        serde_json::from_slice(&body).map(|document| Failure::Rejected(Box::new(document)));
+    Err(rejected.unwrap_or_else(unreadable))
 }
 
 /// An update that a part has prepared.
@@ -148,7 +148,7 @@ async fn prepare(values: &Values) -> Result<Vec<Prepared>, Problem> {
     cancel(&prepared).await;
     let detail = format!("part `{name}`: {}; nothing has changed at any part", failure.text());
     Err(match failure {
-        Failure::Refused(document) => {
+        Failure::Rejected(document) => {
             let status = StatusCode::from_u16(document.status);
             let problem = Problem::new(status.unwrap_or(StatusCode::CONFLICT), detail);
             let problem = problem.diagnostics(document.diagnostics.clone());
@@ -223,7 +223,7 @@ async fn undo(
         let text = format!("part `{}`: {text}", part.name);
         Fate { is_undone, has_kept, text }
     };
-    if let Err(failure @ (Failure::Refused(_) | Failure::Unreachable(_))) = commit {
+    if let Err(failure @ (Failure::Rejected(_) | Failure::Unreachable(_))) = commit {
         return fate(true, false, &failure.text());
     }
     // A part whose answer did not arrive may have committed.
@@ -232,7 +232,8 @@ async fn undo(
     let taken = match taken {
         Ok(taken) => taken,
         Err(failure) => {
-            let is_known = matches!(&failure, Failure::Refused(document) if document.status != 404);
+            let is_known =
+                matches!(&failure, Failure::Rejected(document) if document.status != 404);
             let has = if is_known && commit.is_ok() { "has the new values" } else { "unknown" };
             return fate(false, false, &format!("{has}: {}", failure.text()));
         }

@@ -9,7 +9,7 @@ use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::{Extension, Json};
-use fxgraph::control::{self, Change, Difference, Refused, RetuneError, SwapError, Way};
+use fxgraph::control::{self, Change, Difference, Rejected, RetuneError, SwapError, Way};
 use fxgraph::diagnostic::{first, to_json};
 use fxgraph::flowgraph::request::Request;
 use fxgraph::runtime::{Unanswered, with_causes};
@@ -56,8 +56,8 @@ pub(super) fn way_name(way: &Way) -> &'static str {
     }
 }
 
-impl From<Refused> for Problem {
-    fn from(Refused { sources, problems }: Refused) -> Self {
+impl From<Rejected> for Problem {
+    fn from(Rejected { sources, problems }: Rejected) -> Self {
         let told = first(&problems).map(|problem| to_json(problem, &sources)).collect();
         let detail = problems.first().map_or("the change was rejected", |problem| &problem.message);
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail).diagnostics(told)
@@ -67,7 +67,7 @@ impl From<Refused> for Problem {
 impl From<RetuneError> for Problem {
     fn from(error: RetuneError) -> Self {
         match error {
-            RetuneError::Refused(refused) => refused.into(),
+            RetuneError::Rejected(rejected) => rejected.into(),
             RetuneError::Busy => Self::busy(error.to_string()),
             RetuneError::Unanswered(Unanswered::NoSuchBlock(_)) => {
                 Self::new(StatusCode::NOT_FOUND, error.to_string())

@@ -49,11 +49,11 @@ impl From<RecordError> for Problem {
         let text = error.to_string();
         let with = |status| Self::new(status, text);
         match error {
-            RecordError::Request(refused) => refused.into(),
+            RecordError::Request(rejected) => rejected.into(),
             RecordError::Tap(error) => error.into(),
-            RecordError::NoFolder => with(StatusCode::CONFLICT)
+            RecordError::NoDirectory => with(StatusCode::CONFLICT)
                 .help("start the program with `fxgraph run --recordings DIR`"),
-            RecordError::Name(_) | RecordError::Refused(_) => {
+            RecordError::Name(_) | RecordError::Rejected(_) => {
                 with(StatusCode::UNPROCESSABLE_ENTITY)
             }
             RecordError::NoSuchRecorder(_) => with(StatusCode::NOT_FOUND)

@@ -142,9 +142,9 @@ fn ddc_rejects_bands_beyond_complex_samples() {
     let input = port(1, RATE_HZ as f64);
     let first = |parameters: Value| {
         let ddc = kind::<Ddc>(parameters);
-        let refusals = KindSpec::outputs(&ddc, std::slice::from_ref(&input)).unwrap_err();
-        assert_eq!(refusals.len(), 1, "{refusals:?}");
-        refusals[0].clone()
+        let rejections = KindSpec::outputs(&ddc, std::slice::from_ref(&input)).unwrap_err();
+        assert_eq!(rejections.len(), 1, "{rejections:?}");
+        rejections[0].clone()
     };
     let outside = first(json!({"centre_hz": -1.9e6, "decimation": 16}));
     assert_eq!(
@@ -158,7 +158,7 @@ fn ddc_rejects_bands_beyond_complex_samples() {
         ("no_discard", 1, "a number from 2 to 64"),
         ("no_discard", 65, "a number from 2 to 64"),
     ] {
-        let refused = first(json!({"centre_hz": 0.0, "decimation": decimation, "mode": mode}));
-        assert_eq!(refused.message, format!("`decimation` must be {rule}, got {decimation}"));
+        let rejected = first(json!({"centre_hz": 0.0, "decimation": decimation, "mode": mode}));
+        assert_eq!(rejected.message, format!("`decimation` must be {rule}, got {decimation}"));
     }
 }

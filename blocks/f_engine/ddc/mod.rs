@@ -18,7 +18,7 @@ use crate::common::delay;
 use crate::common::live::Live;
 use crate::common::parallel::MAX_THREADS;
 use crate::f_engine::samples::host::{Baseband, Decoded};
-use crate::f_engine::samples::input::{is_complex, sample_refusals};
+use crate::f_engine::samples::input::{is_complex, sample_rejections};
 use crate::f_engine::samples::schedule::{Sizes, rate_hz, ticks};
 use fxgraph::DeviceName;
 use fxgraph::diagnostic::codes;
@@ -26,7 +26,7 @@ use fxgraph::examples::{Benchmark, Case};
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{
     At, Axis, Band, BlockError, Checked, Clock, Configured, Dtype, Env, Implementation,
-    Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, Sideband,
+    Implementations, Kind, KindSpec, LiveKind, PortType, Rejection, Resources, Sideband,
     ValidityType,
 };
 use fxgraph_dsp::low_pass::{LowPass, Mode};
@@ -173,10 +173,10 @@ impl Ddc {
         }
     }
 
-    fn parameter_refusals(&self, input: &PortType) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
-        let mut refuse = |name, message: String, help: String| {
-            refusals.push(Refusal::parameter(name, message).help(help));
+    fn parameter_rejections(&self, input: &PortType) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
+        let mut reject = |name, message: String, help: String| {
+            rejections.push(Rejection::parameter(name, message).help(help));
         };
         let subsampling = self.subsampling(input);
         let is_divided = self.mode == Mode::NoDiscard || self.decimation.is_multiple_of(2);
@@ -187,7 +187,7 @@ impl Ddc {
                 Mode::Discard => ("an even number", 2 * twice, MAX_SUBSAMPLING * twice),
                 Mode::NoDiscard => ("a number", twice, MAX_SUBSAMPLING / 2 * twice),
             };
-            refuse(
+            reject(
                 "decimation",
                 format!(
                     "`decimation` must be {number} from {least} to {most}, got {}",
@@ -195,11 +195,11 @@ impl Ddc {
                 ),
                 "set for example `decimation: 8`".to_owned(),
             );
-            return refusals;
+            return rejections;
         }
         let taps = subsampling..=subsampling * MAX_TAPS_PER_SAMPLE;
         if !taps.contains(&self.taps(input)) {
-            refuse(
+            reject(
                 "taps",
                 format!(
                     "`taps` must be between {} and {} with this `decimation`, got {}",
@@ -211,7 +211,7 @@ impl Ddc {
             );
         }
         if !(1e-6..=1e6).contains(&self.pass_weight) {
-            refuse(
+            reject(
                 "pass_weight",
                 format!("`pass_weight` must be between 1e-6 and 1e6, got {}", self.pass_weight),
                 "omit it for the default of 0.005".to_owned(),
@@ -219,7 +219,7 @@ impl Ddc {
         }
         let samples = self.frame_samples();
         if samples == 0 || samples > MAX_FRAME_SAMPLES || !samples.is_multiple_of(HEAP_SAMPLES) {
-            refuse(
+            reject(
                 "samples_per_frame",
                 format!(
                     "`samples_per_frame` must be a multiple of {HEAP_SAMPLES} up to {MAX_FRAME_SAMPLES}, got {samples}"
@@ -228,27 +228,27 @@ impl Ddc {
             );
         }
         if self.mode == Mode::Discard && self.pass_bandwidth_hz.is_some() {
-            refuse(
+            reject(
                 "pass_bandwidth_hz",
                 "`pass_bandwidth_hz` needs `mode: no_discard`; with `discard` the whole band passes"
                     .to_owned(),
                 "omit it, or set `mode: no_discard`".to_owned(),
             );
         }
-        refusals
+        rejections
     }
 
     /// Diagnostics for frequencies that do not fit the sample rate.
-    fn band_refusals(&self, input: &PortType) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
-        let mut refuse = |name, message: String, help: String| {
-            refusals.push(Refusal::parameter(name, message).help(help));
+    fn band_rejections(&self, input: &PortType) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
+        let mut reject = |name, message: String, help: String| {
+            rejections.push(Rejection::parameter(name, message).help(help));
         };
         let ([least_hz, most_hz], half_hz) =
             (Self::edges_hz(input), self.bandwidth_hz(input) / 2.0);
         // NaN is in no range, so it is rejected too.
         if !(least_hz + half_hz..=most_hz - half_hz).contains(&self.centre_hz) {
-            refuse(
+            reject(
                 "centre_hz",
                 format!(
                     "a band of {} Hz around {} Hz is not within {least_hz} to {most_hz} Hz",
@@ -260,7 +260,7 @@ impl Ddc {
         }
         let (least_hz, most_hz) = (0.0198 * half_hz, 1.98 * half_hz);
         if let Some(hz) = self.pass_bandwidth_hz.filter(|hz| !(least_hz..=most_hz).contains(hz)) {
-            refuse(
+            reject(
                 "pass_bandwidth_hz",
                 format!(
                     "`pass_bandwidth_hz` must be between {least_hz} and {most_hz} for a band of {} Hz, got {hz}",
@@ -270,7 +270,7 @@ impl Ddc {
                     .to_owned(),
             );
         }
-        refusals
+        rejections
     }
 }
 
@@ -312,13 +312,13 @@ impl KindSpec for Ddc {
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Sizes> {
         let input = &inputs[0];
-        let mut refusals = self.parameter_refusals(input);
-        refusals.extend(sample_refusals(Self::NAME, 0, input));
-        if refusals.is_empty() {
-            refusals.extend(self.band_refusals(input));
+        let mut rejections = self.parameter_rejections(input);
+        rejections.extend(sample_rejections(Self::NAME, 0, input));
+        if rejections.is_empty() {
+            rejections.extend(self.band_rejections(input));
         }
-        if !refusals.is_empty() {
-            return Err(refusals);
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
         let (samples, ticks, subsampling) =
             (self.frame_samples(), ticks(input), self.subsampling(input));
@@ -327,7 +327,7 @@ impl KindSpec for Ddc {
                 "a frame of {samples} samples exceeds the range of timestamps: each takes {subsampling} samples of \
                  {ticks} ticks"
             );
-            return Err(vec![Refusal::new(codes::RATE, At::Input(0), message)]);
+            return Err(vec![Rejection::new(codes::RATE, At::Input(0), message)]);
         }
         let heap = Axis::new("heap", samples / HEAP_SAMPLES).from_parameter("samples_per_frame");
         let output = PortType {

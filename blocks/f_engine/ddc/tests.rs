@@ -335,7 +335,7 @@ fn ddc_output_has_band_of_selected_part() {
     }
 }
 
-fn refusals(parameters: Value, input: &PortType) -> Vec<fxgraph::Refusal> {
+fn rejections(parameters: Value, input: &PortType) -> Vec<fxgraph::Rejection> {
     KindSpec::outputs(&kind::<Ddc>(parameters), std::slice::from_ref(input)).unwrap_err()
 }
 
@@ -362,10 +362,10 @@ fn ddc_rejects_hostile_parameters() {
         json!({"centre_hz": 8.3e8, "decimation": 8}),
         json!({"centre_hz": -4e8, "decimation": 8}),
     ] {
-        let all = refusals(parameters.clone(), &port);
+        let all = rejections(parameters.clone(), &port);
         assert_eq!(all.len(), 1, "{parameters}: {all:?}");
     }
-    let first = |parameters| refusals(parameters, &port).remove(0);
+    let first = |parameters| rejections(parameters, &port).remove(0);
     assert_eq!(
         first(json!({"centre_hz": 5e7, "decimation": 8})).help.unwrap(),
         "set `centre_hz` between 53500000 and 802500000"

@@ -125,8 +125,8 @@ fn beams_become_a_filterbank_for_each_beam_or_pair() {
     }
     let odd = [("heap", HEAPS), ("beam", 3), ("channel", CHANNELS), ("spectrum", SPECTRA)];
     let detect = Detect { products: Products::Stokes, spectra: 1, antennas: Antennas::Sum };
-    let refusals = detect.outputs(&[port(&odd, &[("heap", HEAPS)], 7)]).unwrap_err();
-    assert!(refusals[0].message.contains("need pairs of beams"), "{}", refusals[0].message);
+    let rejections = detect.outputs(&[port(&odd, &[("heap", HEAPS)], 7)]).unwrap_err();
+    assert!(rejections[0].message.contains("need pairs of beams"), "{}", rejections[0].message);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::{Products, Shape, spectra_missing};
 use crate::common::gpu::{Table, numbers};
 use fxgraph::cuda::{Device, GpuJob, GpuMap, Grid, Kernel, Needs, Program, ProgramSource, Source};
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, BlockError, Counter, Env, Refusal};
+use fxgraph::{At, BlockError, Counter, Env, Rejection};
 use std::sync::Arc;
 
 /// Threads per block, one for each channel.
@@ -36,10 +36,10 @@ fn blocks(shape: &Shape) -> usize {
 }
 
 /// Diagnostic for frames that exceed the largest grid.
-pub(super) fn refusal(shape: &Shape) -> Option<Refusal> {
+pub(super) fn rejection(shape: &Shape) -> Option<Rejection> {
     (blocks(shape) > i32::MAX as usize).then(|| {
         let message = "a frame must have fewer than 2^31 blocks of 128 channels";
-        Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "spectrum"), message)
+        Rejection::new(codes::IMPLEMENTATION, At::InputAxis(0, "spectrum"), message)
     })
 }
 

@@ -20,7 +20,8 @@ use fxgraph::diagnostic::codes;
 use fxgraph::examples::Case;
 use fxgraph::{
     At, Axis, Checked, Configured, Counter, DeviceName, Dtype, Env, Implementation,
-    Implementations, Kind, KindSpec, Mapped, PortType, Refusal, Resources, Sideband, ValidityType,
+    Implementations, Kind, KindSpec, Mapped, PortType, Rejection, Resources, Sideband,
+    ValidityType,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -150,8 +151,8 @@ impl KindSpec for Detect {
         })
         .check(|block, _| {
             Vec::from_iter(match &block.shape.0 {
-                Input::One(shape) => cuda::refusal(shape),
-                Input::Stack(stack) => stacked_cuda::refusal(stack),
+                Input::One(shape) => cuda::rejection(shape),
+                Input::Stack(stack) => stacked_cuda::rejection(stack),
             })
         })
         .device_bytes(|block| match &block.shape.0 {
@@ -178,27 +179,27 @@ impl KindSpec for Detect {
             let message = format!("`detect` cannot read `{input}`");
             let help = "connect the output of `fft`, cf32 [pol][spectrum][channel] with 1 or 2 polarisations, or that of \
                         `antenna_stack` or `beamformer`";
-            return Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
+            return Err(vec![Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
         };
-        let mut refusals = Vec::new();
+        let mut rejections = Vec::new();
         let units: Vec<_> = input.validity.axes.iter().map(|axis| (axis.name, axis.len)).collect();
         if units != [("pol", pols), ("spectrum", spectra)] || input.validity.full != 1 {
             let message = "the validity of the input must be flags `[pol][spectrum]`";
-            refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message));
+            rejections.push(Rejection::new(codes::INPUT_AXIS, At::Input(0), message));
         }
         if !spectra.is_multiple_of(self.spectra) {
             let message = format!(
                 "`spectra` must divide the {spectra} spectra of a frame, got {}",
                 self.spectra
             );
-            refusals.push(Refusal::parameter("spectra", message));
+            rejections.push(Rejection::parameter("spectra", message));
         }
         if pols == 1 && self.products != Products::Power {
             let message = "`products` must be `power`, because the input has one polarisation";
-            refusals.push(Refusal::parameter("products", message));
+            rejections.push(Rejection::parameter("products", message));
         }
-        if !refusals.is_empty() {
-            return Err(refusals);
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
         let sums = spectra / self.spectra;
         let products = Axis::labelled("product", self.products.labels(pols).iter().copied());

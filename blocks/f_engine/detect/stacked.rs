@@ -5,7 +5,7 @@ use crate::common::stacked::Stacked;
 use crate::common::units::Units;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Axis, BlockError, Checked, Counter, Dtype, Env, Frame, FrameMut, Map, PortType, Refusal,
+    At, Axis, BlockError, Checked, Counter, Dtype, Env, Frame, FrameMut, Map, PortType, Rejection,
     Sideband, ValidityType,
 };
 
@@ -55,7 +55,7 @@ impl Stack {
         else {
             let message = format!("`detect` cannot read `{port}`");
             let help = "connect the output of `beamformer`, ci8 [heap][beam][channel][spectrum]";
-            return Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
+            return Err(vec![Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
         };
         let [heaps, beams, channels, spectra] = [0, 1, 2, 3].map(|n| port.axes[n].len);
         let pols = if detect.products == Products::Power { 1 } else { 2 };
@@ -64,9 +64,9 @@ impl Stack {
                 "`products: intensity` and `stokes` need pairs of beams, polarisations 0 and 1 of one direction, \
                  got {beams} beams"
             );
-            let refusal = Refusal::parameter("products", message);
+            let rejection = Rejection::parameter("products", message);
             return Err(vec![
-                refusal.help("set `products: power`, or form two beams in each direction"),
+                rejection.help("set `products: power`, or form two beams in each direction"),
             ]);
         }
         let input = Stacked {
@@ -94,7 +94,7 @@ impl Stack {
     ) -> Checked<Self> {
         if input.pols == 1 && detect.products != Products::Power {
             let message = "`products` must be `power`, because the input has one polarisation";
-            return Err(vec![Refusal::parameter("products", message)]);
+            return Err(vec![Rejection::parameter("products", message)]);
         }
         let all = input.heaps * input.spectra;
         if !all.is_multiple_of(detect.spectra) {
@@ -102,14 +102,14 @@ impl Stack {
                 "`spectra` must divide the {all} spectra of a frame, got {}",
                 detect.spectra
             );
-            return Err(vec![Refusal::parameter("spectra", message)]);
+            return Err(vec![Rejection::parameter("spectra", message)]);
         }
         // A complete heap of beams counts its antennas.
         let of_heap = if of_beams { port.validity.full as usize } else { of_sum };
         let full = detect.spectra.checked_mul(of_heap).and_then(|full| u32::try_from(full).ok());
         let Some(full) = full else {
             let message = "a sum must have fewer than 2^32 spectra of all antennas";
-            return Err(vec![Refusal::parameter("spectra", message)]);
+            return Err(vec![Rejection::parameter("spectra", message)]);
         };
         let stack = Self {
             input,

@@ -7,7 +7,7 @@ use crate::common::gpu::{Table, numbers};
 use crate::common::units::Units;
 use fxgraph::cuda::{Device, GpuJob, GpuMap, Grid, Kernel, Needs, Program, ProgramSource, Source};
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, BlockError, Counter, Env, Refusal};
+use fxgraph::{At, BlockError, Counter, Env, Rejection};
 use std::sync::Arc;
 
 /// Threads per block: a warp for each sum of a channel.
@@ -39,10 +39,10 @@ fn blocks(stack: &Stack) -> usize {
 }
 
 /// Diagnostic for frames that exceed the largest grid.
-pub(super) fn refusal(stack: &Stack) -> Option<Refusal> {
+pub(super) fn rejection(stack: &Stack) -> Option<Rejection> {
     (blocks(stack) > i32::MAX as usize).then(|| {
         let message = "a frame must have fewer than 2^34 sums of a channel";
-        Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "spectrum"), message)
+        Rejection::new(codes::IMPLEMENTATION, At::InputAxis(0, "spectrum"), message)
     })
 }
 

@@ -118,6 +118,6 @@ fn sums_over_antennas_are_exact_without_missing_heaps() {
 #[test]
 fn spectra_that_do_not_divide_a_frame_are_rejected() {
     let detect = Detect { products: Products::Power, spectra: 5, antennas: Antennas::Sum };
-    let refusals = detect.outputs(&[port(false)]).unwrap_err();
-    assert_eq!(refusals[0].message, "`spectra` must divide the 24 spectra of a frame, got 5");
+    let rejections = detect.outputs(&[port(false)]).unwrap_err();
+    assert_eq!(rejections[0].message, "`spectra` must divide the 24 spectra of a frame, got 5");
 }

@@ -99,10 +99,10 @@ fn circular_waves_have_stokes_v_and_linear_ones_u() {
 }
 
 #[test]
-fn what_cannot_be_made_is_refused_with_every_reason() {
+fn what_cannot_be_made_is_rejected_with_every_reason() {
     let messages = |detect: Detect, input: PortType| {
-        let refusals = detect.outputs(&[input]).unwrap_err();
-        refusals.into_iter().map(|refusal| refusal.message).collect::<Vec<_>>()
+        let rejections = detect.outputs(&[input]).unwrap_err();
+        rejections.into_iter().map(|rejection| rejection.message).collect::<Vec<_>>()
     };
     let kind = |spectra| Detect { products: Products::Stokes, spectra, antennas: Antennas::Sum };
     assert_eq!(

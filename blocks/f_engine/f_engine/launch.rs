@@ -306,10 +306,10 @@ pub mod tests {
         }
         let wide = KernelShape { sample_bits: 16, ..shape(1024) };
         assert_eq!(Cut::new(&wide, &h200()).unwrap().filter_shared_bytes, 108_576);
-        let refusals = wide.refusals(Some(&small()));
-        assert_eq!((refusals.len(), &refusals[0].at), (1, &At::Implementation));
-        assert!(refusals[0].message.contains("108576 bytes of shared memory"));
-        assert!(wide.refusals(Some(&h200())).is_empty() && wide.refusals(None).is_empty());
+        let rejections = wide.rejections(Some(&small()));
+        assert_eq!((rejections.len(), &rejections[0].at), (1, &At::Implementation));
+        assert!(rejections[0].message.contains("108576 bytes of shared memory"));
+        assert!(wide.rejections(Some(&h200())).is_empty() && wide.rejections(None).is_empty());
     }
 
     #[test]

@@ -23,14 +23,14 @@ use crate::f_engine::fft::Fft;
 use crate::f_engine::pfb::Pfb;
 use crate::f_engine::postproc::{Gains, Layout, Postproc};
 use crate::f_engine::samples::device;
-use crate::f_engine::samples::input::digitised_refusals;
+use crate::f_engine::samples::input::digitised_rejections;
 use crate::f_engine::samples::schedule::ticks;
 use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::kind::Effect;
 use fxgraph::{
     BlockError, Checked, Configured, Implementation, Implementations, Kind, KindSpec, LiveKind,
-    PortType, Refusal, Resources,
+    PortType, Rejection, Resources,
 };
 use fxgraph_dsp::delay::Piece;
 use fxgraph_dsp::polyphase::Window;
@@ -166,15 +166,15 @@ impl FEngine {
 }
 
 /// Diagnostics of `pfb` or `postproc` with the name replaced by `f_engine`.
-fn in_own_name(refusals: Vec<Refusal>) -> Vec<Refusal> {
+fn in_own_name(rejections: Vec<Rejection>) -> Vec<Rejection> {
     let rename =
         |text: String| text.replace("`pfb`", "`f_engine`").replace("`postproc`", "`f_engine`");
-    let refusals = refusals.into_iter();
-    refusals
-        .map(|refusal| Refusal {
-            message: rename(refusal.message),
-            help: refusal.help.map(rename),
-            ..refusal
+    let rejections = rejections.into_iter();
+    rejections
+        .map(|rejection| Rejection {
+            message: rename(rejection.message),
+            help: rejection.help.map(rename),
+            ..rejection
         })
         .collect()
 }
@@ -192,20 +192,21 @@ impl KindSpec for FEngine {
             |block, env| Ok(Box::new(cuda::TwoPass::block(&block.parameters, &block.ports, env)?)),
         )
         .check(|block, gpu| {
-            let mut refusals = Vec::from_iter(device::refuse_mixed(&block.ports));
+            let mut rejections = Vec::from_iter(device::reject_mixed(&block.ports));
             let shape = shape::KernelShape::new(&block.parameters, &block.ports);
-            refusals.extend(shape.refusals(gpu));
-            refusals
+            rejections.extend(shape.rejections(gpu));
+            rejections
         })
         .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.ports)),
     ];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
         let inputs_of_adc = inputs.iter().enumerate();
-        let refusals: Vec<_> =
-            inputs_of_adc.flat_map(|(i, input)| digitised_refusals(Self::NAME, i, input)).collect();
-        if !refusals.is_empty() {
-            return Err(refusals);
+        let rejections: Vec<_> = inputs_of_adc
+            .flat_map(|(i, input)| digitised_rejections(Self::NAME, i, input))
+            .collect();
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
         // The number of spectra per frame between the three blocks does not matter to the checks.
         let (_, filtered) = self.pfb(1).ports(inputs).map_err(in_own_name)?;

@@ -5,7 +5,7 @@ use super::launch::Cut;
 use crate::f_engine::postproc::Layout;
 use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Dtype, Ports, Refusal};
+use fxgraph::{At, Dtype, Ports, Rejection};
 
 /// Range of channels that the kernels support.
 const MIN_CHANNELS: usize = 1024;
@@ -47,11 +47,11 @@ impl KernelShape {
     }
 
     /// Diagnostics if the kernels do not support this shape, on `gpu` if there is one.
-    pub fn refusals(&self, gpu: Option<&Properties>) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
-        let mut refuse = |at: At, message: String| {
+    pub fn rejections(&self, gpu: Option<&Properties>) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
+        let mut reject = |at: At, message: String| {
             let help = "set `implementation: cpu`, or use `pfb`, `fft` and `postproc`";
-            refusals.push(Refusal::new(codes::IMPLEMENTATION, at, message).help(help));
+            rejections.push(Rejection::new(codes::IMPLEMENTATION, at, message).help(help));
         };
         let is_known = (MIN_CHANNELS..=MAX_CHANNELS).contains(&self.channels);
         if !is_known || !self.channels.is_power_of_two() {
@@ -59,25 +59,25 @@ impl KernelShape {
                 "`two_pass` needs a power of two from {MIN_CHANNELS} to {MAX_CHANNELS} channels, got {}",
                 self.channels
             );
-            refuse(At::Parameter("channels"), message);
+            reject(At::Parameter("channels"), message);
         }
         if self.taps > MAX_TAPS {
             let message = format!("`two_pass` supports up to {MAX_TAPS} taps, got {}", self.taps);
-            refuse(At::Parameter("taps"), message);
+            reject(At::Parameter("taps"), message);
         }
         if !self.spectra_per_heap.is_multiple_of(HEAP_UNIT) {
             let message = format!(
                 "`two_pass` needs a multiple of {HEAP_UNIT} spectra per heap, got {}",
                 self.spectra_per_heap
             );
-            refuse(At::Parameter("spectra_per_heap"), message);
+            reject(At::Parameter("spectra_per_heap"), message);
         }
-        if let (Some(gpu), true) = (gpu, refusals.is_empty())
+        if let (Some(gpu), true) = (gpu, rejections.is_empty())
             && let Err(message) = Cut::find(self, gpu)
         {
-            refusals.push(Refusal::new(codes::IMPLEMENTATION, At::Implementation, message));
+            rejections.push(Rejection::new(codes::IMPLEMENTATION, At::Implementation, message));
         }
-        refusals
+        rejections
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
             (KernelShape { spectra_per_heap: 40, ..shape(1024) }, "spectra_per_heap"),
         ] {
             for gpu in [None, Some(&h200())] {
-                let places: Vec<At> = shape.refusals(gpu).into_iter().map(|r| r.at).collect();
+                let places: Vec<At> = shape.rejections(gpu).into_iter().map(|r| r.at).collect();
                 assert_eq!(places, [At::Parameter(parameter)]);
             }
         }

@@ -201,8 +201,8 @@ fn f_engine_diagnostics_name_its_parameters() {
             "`gains` must have one entry for each of 1 polarisations, got 3",
         ),
     ] {
-        let refusals =
+        let rejections =
             kind::<FEngine>(parameters).outputs(std::slice::from_ref(&port)).unwrap_err();
-        assert!(refusals[0].message.contains(words), "{}", refusals[0].message);
+        assert!(rejections[0].message.contains(words), "{}", rejections[0].message);
     }
 }

@@ -15,7 +15,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::examples::Case;
 use fxgraph::{
     At, Axis, Band, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    Mapped, PortType, Refusal, Resources,
+    Mapped, PortType, Rejection, Resources,
 };
 
 /// Parameters of the block `fft`.
@@ -61,8 +61,8 @@ impl KindSpec for Fft {
             let message = format!("`fft` cannot transform `{input}`");
             let help = "connect the output of `pfb`: f32 or cf32 [pol][spectrum][sample], or cf32 \
                         with [unzip] before [sample]";
-            let refusal = Refusal::new(codes::INPUT_AXIS, At::Input(0), message);
-            return Err(vec![refusal.help(help)]);
+            let rejection = Rejection::new(codes::INPUT_AXIS, At::Input(0), message);
+            return Err(vec![rejection.help(help)]);
         };
         if !can_be_channels(shape.channels) {
             let message = format!(
@@ -71,7 +71,7 @@ impl KindSpec for Fft {
             );
             let at = At::InputAxis(0, "sample");
             let help = "set `channels` of the `pfb` upstream, for example to 1024";
-            return Err(vec![Refusal::new(codes::INPUT_AXIS, at, message).help(help)]);
+            return Err(vec![Rejection::new(codes::INPUT_AXIS, at, message).help(help)]);
         }
         let mut output = input.clone();
         output.dtype = Dtype::Cf32;

@@ -158,11 +158,11 @@ fn threads_change_nothing() {
 }
 
 #[test]
-fn inputs_that_are_no_spectra_are_refused() {
+fn inputs_that_are_no_spectra_are_rejected() {
     let samples = Digitised::new(Vec::new()).port();
     let fft: Fft = kind(json!({}));
-    let refusals = KindSpec::outputs(&fft, std::slice::from_ref(&samples)).unwrap_err();
-    assert!(refusals[0].help.as_ref().unwrap().contains("f32 [pol][spectrum][sample]"));
+    let rejections = KindSpec::outputs(&fft, std::slice::from_ref(&samples)).unwrap_err();
+    assert!(rejections[0].help.as_ref().unwrap().contains("f32 [pol][spectrum][sample]"));
     let mut odd = samples;
     odd.dtype = Dtype::F32;
     odd.axes = vec![Axis::new("pol", 1), Axis::new("spectrum", 4), Axis::new("sample", 98)];

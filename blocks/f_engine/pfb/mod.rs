@@ -7,7 +7,7 @@ mod cuda;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod packed_input_tests;
-mod refusals;
+mod rejections;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -267,24 +267,24 @@ impl KindSpec for Pfb {
             let fitting = pfb.fitting(GPU_FRAME_BYTES, 2, GPU_DEFAULT_SPECTRA);
             Self { spectra_per_frame: pfb.spectra_per_frame.or(Some(fitting)), ..pfb }
         })
-        .check(|block, _| Vec::from_iter(device::refuse_mixed(&block.ports)))
+        .check(|block, _| Vec::from_iter(device::reject_mixed(&block.ports)))
         .tunable(|block| Some(cuda::tunable(&block.parameters, &block.ports)))
         .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.shape, &block.ports)),
     ];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Sizes> {
-        let mut refusals = self.parameter_refusals();
-        refusals.extend(input::refusals(inputs));
-        refusals.extend(self.baseband_refusals(&inputs[0]));
-        refusals.extend(self.band_refusals(inputs));
-        if refusals.is_empty() {
-            refusals.extend(self.frame_refusals(inputs));
-            refusals.extend(self.delay_refusals(inputs));
+        let mut rejections = self.parameter_rejections();
+        rejections.extend(input::rejections(inputs));
+        rejections.extend(self.baseband_rejections(&inputs[0]));
+        rejections.extend(self.band_rejections(inputs));
+        if rejections.is_empty() {
+            rejections.extend(self.frame_rejections(inputs));
+            rejections.extend(self.delay_rejections(inputs));
         }
-        if refusals.is_empty() {
+        if rejections.is_empty() {
             Ok((self.sizes(inputs), vec![self.output(inputs)]))
         } else {
-            Err(refusals)
+            Err(rejections)
         }
     }
 

@@ -422,7 +422,7 @@ fn late_and_misaligned_frames_are_dropped_and_counted() {
     assert_eq!(valid, 4096 / 32 - 15);
 }
 
-fn refusals(parameters: serde_json::Value, inputs: &[PortType]) -> Vec<fxgraph::Refusal> {
+fn rejections(parameters: serde_json::Value, inputs: &[PortType]) -> Vec<fxgraph::Rejection> {
     KindSpec::outputs(&kind::<Pfb>(parameters), inputs).unwrap_err()
 }
 
@@ -430,7 +430,7 @@ fn refusals(parameters: serde_json::Value, inputs: &[PortType]) -> Vec<fxgraph::
 fn pfb_rejects_hostile_parameters_with_nearest_valid_value() {
     let port = Digitised::new(Vec::new()).port();
     let one = |parameters| {
-        let mut all = refusals(parameters, std::slice::from_ref(&port));
+        let mut all = rejections(parameters, std::slice::from_ref(&port));
         assert_eq!(all.len(), 1, "{all:?}");
         all.remove(0)
     };
@@ -464,7 +464,7 @@ fn pfb_rejects_hostile_parameters_with_nearest_valid_value() {
         "max_fringe_rate_radians_per_second": 4e3,
     });
     assert!(KindSpec::outputs(&kind::<Pfb>(room), std::slice::from_ref(&port)).is_ok());
-    let both = refusals(json!({"channels": 3, "taps": 0}), &[port]);
+    let both = rejections(json!({"channels": 3, "taps": 0}), &[port]);
     assert_eq!(both.len(), 2, "all diagnostics at once");
 }
 
@@ -478,18 +478,18 @@ fn pfb_rejects_mismatched_inputs() {
     let mut clock = good.clone();
     clock.clock.adc_sample_rate_hz = RATE_HZ / 2.0;
     for bad in [dtype, axes, clock] {
-        let all = refusals(json!({"channels": 64}), &[good.clone(), bad]);
+        let all = rejections(json!({"channels": 64}), &[good.clone(), bad]);
         assert_eq!(all.len(), 1, "{all:?}");
     }
     let mut complex = good.clone();
     complex.dtype = Dtype::Cf32;
     complex.clock.samples_per_frame *= 8;
-    let unknown = refusals(json!({"channels": 64}), std::slice::from_ref(&complex));
+    let unknown = rejections(json!({"channels": 64}), std::slice::from_ref(&complex));
     assert_eq!(unknown.len(), 1, "{unknown:?}");
     assert_eq!(unknown[0].at, fxgraph::At::Parameter("centre_hz"));
     let band = |centre_hz| fxgraph::Band::signed(1, 0, centre_hz, 1e8);
     let pols = [3e8, 4e8].map(|hz| PortType { band: Some(band(hz)), ..complex.clone() });
-    let differ = refusals(json!({"channels": 64}), &pols);
+    let differ = rejections(json!({"channels": 64}), &pols);
     assert_eq!(differ.len(), 1, "{differ:?}");
     assert!(differ[0].message.contains("300000000 Hz and at 400000000 Hz"), "{differ:?}");
     assert!(
@@ -498,7 +498,7 @@ fn pfb_rejects_mismatched_inputs() {
     let mut endless = good;
     endless.dtype = Dtype::Cf32;
     endless.clock.samples_per_frame <<= 50;
-    let all = refusals(json!({"channels": 64, "centre_hz": 4e8}), &[endless]);
+    let all = rejections(json!({"channels": 64, "centre_hz": 4e8}), &[endless]);
     assert_eq!(all.len(), 1, "{all:?}");
 }
 

@@ -8,7 +8,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::examples::Case;
 use fxgraph::{
     At, Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortPool, PortType,
-    Refusal, Resources,
+    Rejection, Resources,
 };
 
 /// Parameters of `pol_aligner`.
@@ -45,7 +45,7 @@ impl KindSpec for PolAligner {
         }
         let message = "the two polarisations have different stream types";
         Err(vec![
-            Refusal::new(codes::INPUTS_DIFFER, At::Input(1), message)
+            Rejection::new(codes::INPUTS_DIFFER, At::Input(1), message)
                 .label(format!("this is {}", inputs[1]))
                 .note(At::Input(0), format!("this is {}", inputs[0]))
                 .help("use sources with the same rate, frame length and sample width"),
@@ -181,7 +181,7 @@ blocks:
 
     #[test]
     fn aligner_rejects_different_stream_types() {
-        let refusals = PolAligner::default().outputs(&[port(8), port(16)]).unwrap_err();
-        assert_eq!(refusals[0].code, codes::INPUTS_DIFFER);
+        let rejections = PolAligner::default().outputs(&[port(8), port(16)]).unwrap_err();
+        assert_eq!(rejections[0].code, codes::INPUTS_DIFFER);
     }
 }

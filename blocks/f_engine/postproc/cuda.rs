@@ -9,13 +9,13 @@ use crate::common::dither::Dither;
 use crate::common::gpu::{self, Table};
 use crate::common::live::Live;
 use crate::common::spectra::{MIN_CHANNELS, Shape};
-use crate::common::versions::refuse_many;
+use crate::common::versions::reject_many;
 use fxgraph::cuda::{
     Arg, Defines, DeviceArray, IN_FLIGHT, Kernel, Pipeline, Tunable, frame_address,
 };
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::{Change, Changes};
-use fxgraph::{At, Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Refusal};
+use fxgraph::{At, Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Rejection};
 use std::sync::Arc;
 
 /// Threads per block of the kernel `postproc`: the default, and alternatives for tuning.
@@ -40,20 +40,20 @@ struct Output {
 }
 
 /// Diagnostics for shapes that the kernel does not support.
-pub fn refusals(postproc: &Postproc, shape: Shape) -> Vec<Refusal> {
-    refuse_pols(postproc, shape).into_iter().chain(refuse_channels(shape)).collect()
+pub fn rejections(postproc: &Postproc, shape: Shape) -> Vec<Rejection> {
+    reject_pols(postproc, shape).into_iter().chain(reject_channels(shape)).collect()
 }
 
 /// Diagnostic for kept channels from an odd channel on, and for interleaved series without whole groups of 4 channels: the
 /// kernel reads pairs of channels.
-fn refuse_channels(shape: Shape) -> Option<Refusal> {
+fn reject_channels(shape: Shape) -> Option<Rejection> {
     if shape.unzip > 1 && !shape.channels.is_multiple_of(4 * shape.unzip) {
         let message = format!(
             "the channels must be a multiple of 4 for each of {} series on a GPU, got {}",
             shape.unzip, shape.channels
         );
-        let refusal = Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "unzip"), message);
-        return Some(refusal.help("use a smaller `unzip` in `pfb`, or `implementation: cpu`"));
+        let rejection = Rejection::new(codes::IMPLEMENTATION, At::InputAxis(0, "unzip"), message);
+        return Some(rejection.help("use a smaller `unzip` in `pfb`, or `implementation: cpu`"));
     }
     if shape.first().is_multiple_of(2) {
         return None;
@@ -62,13 +62,13 @@ fn refuse_channels(shape: Shape) -> Option<Refusal> {
         "`channels` on a GPU must leave out an even number of channels on each side, got {} of {}",
         shape.channels, shape.pitch
     );
-    let refusal = Refusal::new(codes::IMPLEMENTATION, At::Parameter("channels"), message);
+    let rejection = Rejection::new(codes::IMPLEMENTATION, At::Parameter("channels"), message);
     let channels = (shape.channels - 2).max(MIN_CHANNELS);
-    Some(refusal.help(format!("use {channels} channels, or `implementation: cpu`")))
+    Some(rejection.help(format!("use {channels} channels, or `implementation: cpu`")))
 }
 
 /// Diagnostic for more interleaved polarisations than the kernel supports.
-fn refuse_pols(postproc: &Postproc, shape: Shape) -> Option<Refusal> {
+fn reject_pols(postproc: &Postproc, shape: Shape) -> Option<Rejection> {
     if postproc.layout == Layout::KMajor || shape.pols <= MOST_MIXED_POLS {
         return None;
     }
@@ -76,8 +76,8 @@ fn refuse_pols(postproc: &Postproc, shape: Shape) -> Option<Refusal> {
         "`layout: standard` on a GPU allows at most {MOST_MIXED_POLS} polarisations, got {}",
         shape.pols
     );
-    let refusal = Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "pol"), message);
-    Some(refusal.help("use `layout: k_major`, or `implementation: cpu`"))
+    let rejection = Rejection::new(codes::IMPLEMENTATION, At::InputAxis(0, "pol"), message);
+    Some(rejection.help("use `layout: k_major`, or `implementation: cpu`"))
 }
 
 /// The kernel `postproc`, with its launch configurations.
@@ -427,7 +427,7 @@ impl Block for Cuda {
     }
 
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {
-        refuse_many(&["gains"], &self.changes, &change)?;
+        reject_many(&["gains"], &self.changes, &change)?;
         self.changes.offer(change)
     }
 }

@@ -10,7 +10,7 @@ pub(crate) mod device_settings;
 pub(crate) mod gains;
 pub(crate) mod heaps;
 pub(crate) mod quantiser;
-mod refusals;
+mod rejections;
 mod settings;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -26,7 +26,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::examples::Case;
 use fxgraph::{
     At, Axis, BlockError, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind,
-    KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
+    KindSpec, LiveKind, PortType, Rejection, Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -107,31 +107,31 @@ impl KindSpec for Postproc {
         Implementation::<Self>::cuda("cuda", "one kernel from spectra to heaps", |block, env| {
             Ok(Box::new(cuda::Cuda::new(&block.parameters, block.shape, env)?))
         })
-        .check(|block, _| cuda::refusals(&block.parameters, block.shape))
+        .check(|block, _| cuda::rejections(&block.parameters, block.shape))
         .tunable(|block| Some(cuda::tunable(&block.parameters, block.shape)))
         .device_bytes(|block| cuda::device_bytes(&block.parameters, block.shape)),
     ];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
-        let mut refusals = self.parameter_refusals();
+        let mut rejections = self.parameter_rejections();
         let input = &inputs[0];
         let shape = self.shape(input);
         match shape {
             None => {
                 let message = format!("`postproc` cannot read `{input}`");
-                refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(
+                rejections.push(Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(
                     "connect the output of `fft`: cf32 [pol][spectrum][channel], or with [unzip] before [channel]",
                 ));
             }
             Some(shape) => {
-                refusals.extend(self.shape_refusals(input, shape));
-                if refusals.is_empty() {
-                    refusals.extend(self.refuse_frames(shape));
+                rejections.extend(self.shape_rejections(input, shape));
+                if rejections.is_empty() {
+                    rejections.extend(self.reject_frames(shape));
                 }
-                refusals.extend(self.gain_refusals(shape));
+                rejections.extend(self.gain_rejections(shape));
             }
         }
-        let Some(shape) = shape.filter(|_| refusals.is_empty()) else { return Err(refusals) };
+        let Some(shape) = shape.filter(|_| rejections.is_empty()) else { return Err(rejections) };
         let heap = Axis::new("heap", self.heaps_per_frame).from_parameter("heaps_per_frame");
         let mut channel = Axis::new("channel", shape.channels);
         channel.origin = input.axes.last().map(|axis| axis.origin.clone()).unwrap_or_default();

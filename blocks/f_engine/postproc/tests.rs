@@ -357,7 +357,7 @@ fn postproc_rejects_hostile_parameters_and_inputs() {
         then::<Fft>(json!({}), pfb(json!({"channels": 16, "spectra_per_frame": 8}), &[samples]));
     let port = before.port;
     assert!(Shape::of_channels(&port).is_some());
-    let refusals = |parameters: Value, port: &PortType| {
+    let rejections = |parameters: Value, port: &PortType| {
         KindSpec::outputs(&kind::<Postproc>(parameters), std::slice::from_ref(port))
             .unwrap_err()
             .len()
@@ -372,7 +372,7 @@ fn postproc_rejects_hostile_parameters_and_inputs() {
         json!({"gains": [1, 2, 3]}),
         json!({"gains": [[1, 2, 3]]}),
     ] {
-        assert!(refusals(parameters.clone(), &port) >= 1, "{parameters}");
+        assert!(rejections(parameters.clone(), &port) >= 1, "{parameters}");
     }
     let mut wide = port.clone();
     wide.axes[2].len = 1 << 20;
@@ -382,11 +382,11 @@ fn postproc_rejects_hostile_parameters_and_inputs() {
     assert_eq!((all.len(), all[0].help.as_deref()), (1, Some("use at most 2048")));
     let mut slow = port.clone();
     slow.clock.samples_per_frame += 8;
-    assert_eq!(refusals(json!({}), &slow), 1);
+    assert_eq!(rejections(json!({}), &slow), 1);
     let mut endless = port.clone();
     endless.clock.samples_per_frame = 1 << 62;
-    assert_eq!(refusals(json!({}), &endless), 1);
+    assert_eq!(rejections(json!({}), &endless), 1);
     let mut real = port;
     real.dtype = fxgraph::Dtype::F32;
-    assert_eq!(refusals(json!({}), &real), 1);
+    assert_eq!(rejections(json!({}), &real), 1);
 }

@@ -2,7 +2,7 @@
 
 mod cpu;
 mod history;
-mod refusals;
+mod rejections;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -14,7 +14,7 @@ use fxgraph::{
 };
 use fxgraph_dsp::mixer::Frequency;
 use fxgraph_dsp::resample::{self, Design};
-use refusals::Timing;
+use rejections::Timing;
 
 /// Output samples that share one validity count.
 pub const HEAP_SAMPLES: usize = 256;

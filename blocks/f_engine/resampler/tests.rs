@@ -274,25 +274,25 @@ fn band_of_the_output_is_on_the_sky() {
 
 #[test]
 fn every_problem_has_a_help() {
-    let refusals = |parameters: Value, input: &PortType| {
+    let rejections = |parameters: Value, input: &PortType| {
         let kind = kind::<Resampler>(parameters);
-        let refusals = kind.outputs(std::slice::from_ref(input)).unwrap_err();
-        assert!(refusals.iter().all(|refusal| refusal.help.is_some()));
-        refusals
+        let rejections = kind.outputs(std::slice::from_ref(input)).unwrap_err();
+        assert!(rejections.iter().all(|rejection| rejection.help.is_some()));
+        rejections
             .into_iter()
             .map(|r| format!("{} / {}", r.message, r.help.unwrap()))
             .collect::<Vec<_>>()
     };
     let input = port(Dtype::F32, 2, 1024, 1, None);
     assert_eq!(
-        refusals(json!({"bandwidth_hz": 64e3, "samples_per_frame": 1000}), &input),
+        rejections(json!({"bandwidth_hz": 64e3, "samples_per_frame": 1000}), &input),
         [
             "`samples_per_frame` must be a multiple of 256: of 256, and of the 16 samples that take 107 ADC samples, \
              got 1000 / set for example `samples_per_frame: 1024`"
         ]
     );
     assert_eq!(
-        refusals(
+        rejections(
             json!({"bandwidth_hz": 64e3, "centre_hz": 1e4, "pass_bandwidth_hz": 64e3}),
             &input
         ),
@@ -303,11 +303,11 @@ fn every_problem_has_a_help() {
              default of seven eighths"
         ]
     );
-    assert_eq!(refusals(json!({"bandwidth_hz": 3e5}), &input).len(), 1);
-    assert_eq!(refusals(json!({"bandwidth_hz": 64e3 + 0.001_234_567}), &input).len(), 1);
-    assert_eq!(refusals(json!({"bandwidth_hz": 10.0}), &input).len(), 1);
+    assert_eq!(rejections(json!({"bandwidth_hz": 3e5}), &input).len(), 1);
+    assert_eq!(rejections(json!({"bandwidth_hz": 64e3 + 0.001_234_567}), &input).len(), 1);
+    assert_eq!(rejections(json!({"bandwidth_hz": 10.0}), &input).len(), 1);
     let mut odd = input.clone();
     odd.clock.samples_per_frame = 1500;
     odd.validity.axes[0].len = 3;
-    assert_eq!(refusals(json!({"bandwidth_hz": 64e3, "row": 2}), &odd).len(), 3);
+    assert_eq!(rejections(json!({"bandwidth_hz": 64e3, "row": 2}), &odd).len(), 3);
 }

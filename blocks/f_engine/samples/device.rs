@@ -7,7 +7,7 @@ use super::schedule::{Schedule, Sizes};
 use crate::common::gpu;
 use fxgraph::cuda::{CudaError, Device, DeviceArray, IN_FLIGHT, Pipeline, frame_address};
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, BlockError, PortType, Ports, Refusal};
+use fxgraph::{At, BlockError, PortType, Ports, Rejection};
 use std::sync::Arc;
 
 /// Capacity of the history of a polarisation in samples: twice the samples of an output frame, so that the source
@@ -114,11 +114,11 @@ pub fn owes_copies(schedule: &Schedule<Lending>) -> bool {
 }
 
 /// Diagnostic for polarisations with different sample types; kernels read one type.
-pub fn refuse_mixed(ports: &Ports) -> Option<Refusal> {
+pub fn reject_mixed(ports: &Ports) -> Option<Rejection> {
     let first = ports.inputs[0].dtype;
     let other = ports.inputs.iter().position(|input| input.dtype != first)?;
     let message = "the polarisations must have the same sample type on a GPU";
-    let refusal = Refusal::new(codes::IMPLEMENTATION, At::Input(other), message);
-    let refusal = refusal.label(format!("these are {}", ports.inputs[other].dtype));
-    Some(refusal.note(At::Input(0), format!("these are {first}")))
+    let rejection = Rejection::new(codes::IMPLEMENTATION, At::Input(other), message);
+    let rejection = rejection.label(format!("these are {}", ports.inputs[other].dtype));
+    Some(rejection.note(At::Input(0), format!("these are {first}")))
 }

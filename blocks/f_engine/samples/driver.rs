@@ -6,7 +6,7 @@ use super::packed_input::{Lending, Memory};
 use super::pol::Count;
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::common::live::Live;
-use crate::common::versions::refuse_many;
+use crate::common::versions::reject_many;
 use fxgraph::cuda::{Device, Pipeline, frame_address};
 use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Header, Io, Next, Ports};
@@ -223,7 +223,7 @@ impl<M: Maker> Block for Driver<M> {
     }
 
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {
-        refuse_many(M::TABLES, &self.schedule.changes, &change)?;
+        reject_many(M::TABLES, &self.schedule.changes, &change)?;
         self.schedule.changes.offer(change)
     }
 

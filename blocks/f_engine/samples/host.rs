@@ -127,7 +127,7 @@ impl Number for i16 {
 }
 
 impl Number for f32 {
-    fn measured(_samples: &[Self], _limit: i16, _form: InstructionSet) -> Measured {
+    fn measured(_samples: &[Self], _limit: i16, _instructions: InstructionSet) -> Measured {
         Measured::default()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::schedule::ticks;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Dtype, PortType, Refusal};
+use fxgraph::{At, Dtype, PortType, Rejection};
 use fxgraph_dsp::packed::WIDTHS;
 
 /// Returns whether the stream has complex samples of a part of the band, centred at 0 Hz.
@@ -17,61 +17,62 @@ fn is_digitised(input: &PortType) -> bool {
 }
 
 /// Diagnostics for inputs that `pfb` cannot read.
-pub fn refusals(inputs: &[PortType]) -> Vec<Refusal> {
-    let refuse = |(i, input)| refuse_dtype("pfb", i, input);
-    let mut refusals: Vec<_> = inputs.iter().enumerate().filter_map(refuse).collect();
+pub fn rejections(inputs: &[PortType]) -> Vec<Rejection> {
+    let reject = |(i, input)| reject_dtype("pfb", i, input);
+    let mut rejections: Vec<_> = inputs.iter().enumerate().filter_map(reject).collect();
     if let Some(other) = inputs.iter().position(|input| is_complex(input) != is_complex(&inputs[0]))
     {
         let message = "one polarisation has real samples and the other one complex samples";
-        let refusal = Refusal::new(codes::INPUTS_DIFFER, At::Input(other), message);
-        refusals.push(refusal.help("insert a `ddc` before both polarisations, or before neither"));
+        let rejection = Rejection::new(codes::INPUTS_DIFFER, At::Input(other), message);
+        rejections
+            .push(rejection.help("insert a `ddc` before both polarisations, or before neither"));
     }
     for (i, input) in inputs.iter().enumerate() {
-        refusals.extend(refuse_frames("pfb", i, input));
+        rejections.extend(reject_frames("pfb", i, input));
         if ticks(input) != ticks(&inputs[0]) {
             let message = "the polarisations have different sample rates";
-            let refusal = Refusal::new(codes::INPUTS_DIFFER, At::Input(i), message);
-            refusals.push(refusal.help("give both `ddc` the same `decimation` and `mode`"));
+            let rejection = Rejection::new(codes::INPUTS_DIFFER, At::Input(i), message);
+            rejections.push(rejection.help("give both `ddc` the same `decimation` and `mode`"));
         }
         let (clock, first) = (&input.clock, &inputs[0].clock);
         if !clock.counts_alike(first) {
             let message = "the polarisations have different clocks";
-            let refusal = Refusal::new(codes::INPUTS_DIFFER, At::Input(i), message);
-            refusals.push(refusal.help("use sources with the same sample rate and sync time"));
+            let rejection = Rejection::new(codes::INPUTS_DIFFER, At::Input(i), message);
+            rejections.push(rejection.help("use sources with the same sample rate and sync time"));
         }
     }
-    refusals
+    rejections
 }
 
 /// Diagnostic if a block of `kind` cannot read real or complex samples from its input number `i`.
-fn refuse_dtype(kind: &str, i: usize, input: &PortType) -> Option<Refusal> {
+fn reject_dtype(kind: &str, i: usize, input: &PortType) -> Option<Rejection> {
     (!is_digitised(input) && !is_complex(input)).then(|| {
         let message = format!("`{kind}` cannot read {} samples", input.dtype);
         let help = "connect i16 or packed samples of 2 to 10, 12 or 16 bits (`i10p`), or cf32 \
                     (of `ddc`, or of `convert` from other types)";
-        Refusal::new(codes::INPUT_DTYPE, At::Input(i), message).help(help)
+        Rejection::new(codes::INPUT_DTYPE, At::Input(i), message).help(help)
     })
 }
 
 /// Diagnostics if a block of `kind` cannot read real or complex samples from its input number `i`.
-pub fn sample_refusals(kind: &str, i: usize, input: &PortType) -> Vec<Refusal> {
-    refuse_frames(kind, i, input).into_iter().chain(refuse_dtype(kind, i, input)).collect()
+pub fn sample_rejections(kind: &str, i: usize, input: &PortType) -> Vec<Rejection> {
+    reject_frames(kind, i, input).into_iter().chain(reject_dtype(kind, i, input)).collect()
 }
 
 /// Diagnostics if a block of `kind` cannot read samples of an ADC from its input number `i`.
-pub fn digitised_refusals(kind: &str, i: usize, input: &PortType) -> Vec<Refusal> {
-    let mut refusals = refuse_frames(kind, i, input);
+pub fn digitised_rejections(kind: &str, i: usize, input: &PortType) -> Vec<Rejection> {
+    let mut rejections = reject_frames(kind, i, input);
     if !is_digitised(input) {
         let message = format!("`{kind}` cannot read {} samples", input.dtype);
         let help = "connect i16 or packed samples of 2 to 10, 12 or 16 bits (`i10p`)";
-        refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(i), message).help(help));
+        rejections.push(Rejection::new(codes::INPUT_DTYPE, At::Input(i), message).help(help));
     }
-    refusals
+    rejections
 }
 
 /// Diagnostics if the frames of `input` are not one contiguous series of samples.
-fn refuse_frames(kind: &str, i: usize, input: &PortType) -> Vec<Refusal> {
-    let mut refusals = Vec::new();
+fn reject_frames(kind: &str, i: usize, input: &PortType) -> Vec<Rejection> {
+    let mut rejections = Vec::new();
     let samples = input.axis_len("sample").filter(|_| input.axes.len() == 1);
     let heaps = input.validity.units();
     match samples {
@@ -85,19 +86,19 @@ fn refuse_frames(kind: &str, i: usize, input: &PortType) -> Vec<Refusal> {
                 let help = format!(
                     "set `samples_per_frame: {n}` at the source: one tick for each sample, real or complex"
                 );
-                refusals.push(Refusal::new(codes::RATE, At::Input(i), message).help(help));
+                rejections.push(Rejection::new(codes::RATE, At::Input(i), message).help(help));
             }
         }
-        Some(n) => refusals.push(
-            Refusal::new(
+        Some(n) => rejections.push(
+            Rejection::new(
                 codes::INPUT_AXIS,
                 At::InputAxis(i, "sample"),
                 format!("`{kind}` cannot read frames of {n} samples in {heaps} heaps"),
             )
             .help("use heaps with a multiple of 8 samples"),
         ),
-        None => refusals.push(
-            Refusal::new(
+        None => rejections.push(
+            Rejection::new(
                 codes::INPUT_AXIS,
                 At::Input(i),
                 format!("the input of `{kind}` must have exactly one axis, `sample`"),
@@ -108,7 +109,7 @@ fn refuse_frames(kind: &str, i: usize, input: &PortType) -> Vec<Refusal> {
     let rate_hz = input.clock.adc_sample_rate_hz;
     if !(rate_hz > 0.0 && rate_hz.is_finite()) {
         let message = format!("the sample rate must be positive and finite, got {rate_hz} Hz");
-        refusals.push(Refusal::new(codes::RATE, At::Input(i), message));
+        rejections.push(Rejection::new(codes::RATE, At::Input(i), message));
     }
-    refusals
+    rejections
 }

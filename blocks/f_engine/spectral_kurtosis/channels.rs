@@ -1,6 +1,6 @@
 //! Channels that are always flagged.
 
-use fxgraph::Refusal;
+use fxgraph::Rejection;
 use schemars::JsonSchema;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ pub(super) fn mask(ranges: &[ChannelRange], channels: usize) -> Vec<bool> {
 }
 
 /// Returns a diagnostic unless all of `ranges` are within `channels`.
-pub(super) fn refusal(ranges: &[ChannelRange], channels: usize) -> Option<Refusal> {
+pub(super) fn rejection(ranges: &[ChannelRange], channels: usize) -> Option<Rejection> {
     let is_wrong = |[first, last]: [usize; 2]| first > last || last >= channels;
     let [first, last] = ranges.iter().map(|range| range.ends()).find(|ends| is_wrong(*ends))?;
     let message = if first > last {
@@ -79,7 +79,7 @@ pub(super) fn refusal(ranges: &[ChannelRange], channels: usize) -> Option<Refusa
         )
     };
     let help = "give indices of the input's channel axis or ranges, for example `[0, [100, 120]]`";
-    Some(Refusal::parameter("channels_always_flagged", message).help(help))
+    Some(Rejection::parameter("channels_always_flagged", message).help(help))
 }
 
 #[cfg(test)]
@@ -101,8 +101,8 @@ mod tests {
     }
 
     #[test]
-    fn refusal_names_the_wrong_channel() {
-        let text = |range| refusal(&[ChannelRange::One(1), range], 4).map(|found| found.message);
+    fn rejection_names_the_wrong_channel() {
+        let text = |range| rejection(&[ChannelRange::One(1), range], 4).map(|found| found.message);
         assert_eq!(text(ChannelRange::Range([0, 3])), None);
         assert!(text(ChannelRange::One(4)).is_some_and(|text| text.ends_with("got 4")));
         assert!(text(ChannelRange::Range([3, 2])).is_some_and(|text| text.contains("[3, 2]")));

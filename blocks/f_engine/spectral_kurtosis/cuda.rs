@@ -7,7 +7,7 @@ use crate::common::gpu::{Table, numbers};
 use fxgraph::cuda::{Device, GpuJob, GpuMap, Grid, Kernel, Needs, Program, ProgramSource, Source};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::Change;
-use fxgraph::{At, BlockError, Configured, Env, Header, Refusal};
+use fxgraph::{At, BlockError, Configured, Env, Header, Rejection};
 use std::sync::Arc;
 
 /// Warps per thread block, one for each row.
@@ -39,10 +39,10 @@ pub(super) fn device_bytes(shape: &Shape) -> usize {
 }
 
 /// Diagnostic for frames that exceed the largest grid.
-pub(super) fn refusal(shape: &Shape) -> Option<Refusal> {
+pub(super) fn rejection(shape: &Shape) -> Option<Rejection> {
     (shape.rows() > i32::MAX as usize).then(|| {
         let message = "a frame must have fewer than 2^31 channels of all heaps and antennas";
-        Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "channel"), message)
+        Rejection::new(codes::IMPLEMENTATION, At::InputAxis(0, "channel"), message)
     })
 }
 

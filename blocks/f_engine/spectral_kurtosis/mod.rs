@@ -19,7 +19,7 @@ use fxgraph::examples::{Benchmark, Case};
 use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{
     BlockError, Checked, Configured, DeviceName, Implementation, Implementations, Kind, KindSpec,
-    LiveKind, Mapped, PortType, Refusal, Resources,
+    LiveKind, Mapped, PortType, Rejection, Resources,
 };
 use fxgraph_dsp::kurtosis::{FALSE_ALARM_PROBABILITY, Limits, Test};
 
@@ -128,27 +128,27 @@ impl KindSpec for SpectralKurtosis {
                 GpuMapped::build(env, |pipeline| cuda::Cuda::new(block, env, pipeline.device()))
             },
         )
-        .check(|block, _| Vec::from_iter(cuda::refusal(&block.shape)))
+        .check(|block, _| Vec::from_iter(cuda::rejection(&block.shape)))
         .device_bytes(|block| cuda::device_bytes(&block.shape))
         .programs(cuda::PROGRAMS),
     ];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
         let input = &inputs[0];
-        let mut refusals = Vec::new();
+        let mut rejections = Vec::new();
         if !FALSE_ALARM_PROBABILITY.contains(&self.false_alarm_probability) {
             let (least, most) = (FALSE_ALARM_PROBABILITY.start(), FALSE_ALARM_PROBABILITY.end());
             let message = format!(
                 "`false_alarm_probability` must be between {least} and {most}, got {}",
                 self.false_alarm_probability
             );
-            refusals.push(Refusal::parameter("false_alarm_probability", message));
+            rejections.push(Rejection::parameter("false_alarm_probability", message));
         }
-        let shape = Shape::of_port(input).map_err(|more| refusals.extend(more)).ok();
+        let shape = Shape::of_port(input).map_err(|more| rejections.extend(more)).ok();
         if let Some(shape) = &shape {
-            refusals.extend(channels::refusal(&self.channels_always_flagged, shape.channels));
+            rejections.extend(channels::rejection(&self.channels_always_flagged, shape.channels));
         }
-        let Some(shape) = shape.filter(|_| refusals.is_empty()) else { return Err(refusals) };
+        let Some(shape) = shape.filter(|_| rejections.is_empty()) else { return Err(rejections) };
         Ok((shape, vec![shape.output(input)]))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::common::units::Units;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Dtype, PortType, Refusal, ValidityType};
+use fxgraph::{At, Dtype, PortType, Rejection, ValidityType};
 use fxgraph_dsp::kurtosis::{SPECTRA, Sums};
 
 /// Sizes and layout of the input.
@@ -30,12 +30,12 @@ pub struct Shape {
 
 impl Shape {
     /// Reads the sizes from a port.
-    pub(super) fn of_port(port: &PortType) -> Result<Self, Vec<Refusal>> {
-        let mut refusals = Vec::new();
+    pub(super) fn of_port(port: &PortType) -> Result<Self, Vec<Rejection>> {
+        let mut rejections = Vec::new();
         if !matches!(port.dtype, Dtype::Ci8 | Dtype::Ci4) {
             let message = format!("the input must carry `ci8` or `ci4`, got `{}`", port.dtype);
             let help = "insert this block before `convert`, after the F-engine";
-            refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(help));
+            rejections.push(Rejection::new(codes::INPUT_DTYPE, At::Input(0), message).help(help));
         }
         let names: Vec<&str> = port.axes.iter().map(|axis| axis.name).collect();
         let rest: &[&str] = match &names[..] {
@@ -46,8 +46,8 @@ impl Shape {
             let message = format!("the input must be F-engine heaps, got [{}]", names.join("]["));
             let help = "connect a `postproc`, `f_engine` or `antenna_stack`: [heap][channel][spectrum][pol] or \
                         [heap][channel][pol][spectrum], with or without [antenna] after [heap]";
-            refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
-            return Err(refusals);
+            rejections.push(Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+            return Err(rejections);
         }
         let len = |name| port.axis_len(name).unwrap_or(0);
         let (spectra, pols) = (len("spectrum"), len("pol"));
@@ -58,26 +58,27 @@ impl Shape {
                 SPECTRA.end()
             );
             let help = "set `spectra_per_heap` of the F-engine, for example to 256";
-            refusals.push(
-                Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "spectrum"), message).help(help),
+            rejections.push(
+                Rejection::new(codes::INPUT_AXIS, At::InputAxis(0, "spectrum"), message).help(help),
             );
         }
         if !(1..=2).contains(&pols) {
             let message = format!("the input must have 1 or 2 polarisations, got {pols}");
-            refusals.push(Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "pol"), message));
+            rejections.push(Rejection::new(codes::INPUT_AXIS, At::InputAxis(0, "pol"), message));
         }
         let mut heap = vec![("heap", len("heap"))];
         heap.extend(port.axis_len("antenna").map(|antennas| ("antenna", antennas)));
-        let units = Units::of_port(0, port, &heap).map_err(|refusal| refusals.push(*refusal)).ok();
+        let units =
+            Units::of_port(0, port, &heap).map_err(|rejection| rejections.push(*rejection)).ok();
         let heaps = len("heap") as u64;
         if heaps == 0 || !port.clock.samples_per_frame.is_multiple_of(heaps) {
             let message = format!(
                 "the length of a frame, {} samples, must be a multiple of its {heaps} heaps",
                 port.clock.samples_per_frame
             );
-            refusals.push(Refusal::new(codes::RATE, At::Input(0), message));
+            rejections.push(Rejection::new(codes::RATE, At::Input(0), message));
         }
-        let Some(units) = units.filter(|_| refusals.is_empty()) else { return Err(refusals) };
+        let Some(units) = units.filter(|_| rejections.is_empty()) else { return Err(rejections) };
         Ok(Self {
             heaps: len("heap"),
             antennas: port.axis_len("antenna").unwrap_or(1),

@@ -342,8 +342,8 @@ fn output_has_the_units_of_channels_and_polarisations() {
 #[test]
 fn spectral_kurtosis_rejects_ports_and_parameters_with_the_reason() {
     let messages = |kind: &SpectralKurtosis, port: PortType| -> Vec<String> {
-        let refusals = kind.outputs(&[port]).unwrap_err();
-        refusals.into_iter().map(|refusal| refusal.message).collect()
+        let rejections = kind.outputs(&[port]).unwrap_err();
+        rejections.into_iter().map(|rejection| rejection.message).collect()
     };
     let with = |change: fn(&mut PortType)| {
         let mut port = Input { antennas: Some(2), heaps: 2, ..INPUT }.port();

@@ -11,7 +11,7 @@ use crate::f_engine::pfb::MAX_TAPS;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind,
-    KindSpec, PortType, Refusal, Resources, ValidityType,
+    KindSpec, PortType, Rejection, Resources, ValidityType,
 };
 use fxgraph_dsp::polyphase::{Window, weights};
 use fxgraph_dsp::synthesis::{Inverse, Synthesis};
@@ -75,7 +75,7 @@ pub struct Shape {
 
 impl Shape {
     /// Reads the sizes from the type of the input.
-    fn of_port(input: &PortType, output: Samples) -> Result<Self, Vec<Refusal>> {
+    fn of_port(input: &PortType, output: Samples) -> Result<Self, Vec<Rejection>> {
         let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
         let mut sorted = names.clone();
         sorted.sort_unstable();
@@ -90,18 +90,18 @@ impl Shape {
             );
             let help =
                 "connect the output of `beamformer` or of an F-engine (`postproc`, `f_engine`)";
-            return Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
+            return Err(vec![Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
         }
-        let mut refusals = Vec::new();
+        let mut rejections = Vec::new();
         if !matches!(input.dtype, Dtype::Ci8 | Dtype::Cf32) {
             let message = format!("the input must carry `ci8` or `cf32`, got `{}`", input.dtype);
-            refusals.push(
-                Refusal::new(codes::INPUT_DTYPE, At::Input(0), message)
+            rejections.push(
+                Rejection::new(codes::INPUT_DTYPE, At::Input(0), message)
                     .help("insert a `convert` with `dtype: ci8` before this block"),
             );
         }
         let len = |name: &str| input.axis_len(name).unwrap_or(1);
-        refusals.extend(axes::refuse_validity(0, input, &[("heap", len("heap"))]));
+        rejections.extend(axes::reject_validity(0, input, &[("heap", len("heap"))]));
         let (heaps, spectra) = (len("heap"), len("spectrum"));
         let per_frame = (heaps as u64).saturating_mul(spectra as u64);
         let step = input.clock.samples_per_frame / per_frame;
@@ -110,10 +110,10 @@ impl Shape {
                 "the length of a frame, {} samples, must be a multiple of its {per_frame} spectra",
                 input.clock.samples_per_frame
             );
-            refusals.push(Refusal::new(codes::RATE, At::Input(0), message));
+            rejections.push(Rejection::new(codes::RATE, At::Input(0), message));
         }
-        if !refusals.is_empty() {
-            return Err(refusals);
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
         let stride = |name: &str| {
             let after = input.axes.iter().skip_while(|axis| axis.name != name).skip(1);
@@ -159,23 +159,23 @@ impl Synthesiser {
         self.taps + 2 * self.margin()
     }
 
-    fn refusals(&self, shape: &Shape, input: &PortType) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
-        let mut refuse = |name, message: String, help: &str| {
-            refusals.push(Refusal::parameter(name, message).help(help));
+    fn rejections(&self, shape: &Shape, input: &PortType) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
+        let mut reject = |name, message: String, help: &str| {
+            rejections.push(Rejection::parameter(name, message).help(help));
         };
         let channels = shape.channels;
         let (first, whole) =
             input.band.map_or((0, channels), |band| (band.first_channel, band.channels));
         match self.output {
-            Samples::Real if (first, whole) != (0, channels) => refuse(
+            Samples::Real if (first, whole) != (0, channels) => reject(
                 "output",
                 format!(
                     "`output: real` needs all {whole} channels of the band, got {channels} from {first} on"
                 ),
                 "set `output: complex`, or connect all channels",
             ),
-            Samples::Real if shape.step != 2 * channels => refuse(
+            Samples::Real if shape.step != 2 * channels => reject(
                 "output",
                 format!(
                     "`output: real` needs spectra of 2 x {channels} ADC samples, got {} samples",
@@ -186,7 +186,7 @@ impl Synthesiser {
             Samples::Complex
                 if !channels.is_multiple_of(2) || !shape.step.is_multiple_of(channels) =>
             {
-                refuse(
+                reject(
                     "output",
                     format!(
                         "the channels must be an even number that divides the {} samples of a spectrum, got {channels}",
@@ -199,8 +199,8 @@ impl Synthesiser {
         }
         if self.margin() > MAX_MARGIN {
             let message = format!("`margin` must be at most {MAX_MARGIN}, got {}", self.margin());
-            refuse("margin", message, "omit it for the default of as many as `taps`");
-            return refusals;
+            reject("margin", message, "omit it for the default of as many as `taps`");
+            return rejections;
         }
         if self.margin() > shape.frame_spectra() {
             let message = format!(
@@ -208,7 +208,7 @@ impl Synthesiser {
                 shape.frame_spectra(),
                 self.margin()
             );
-            refuse(
+            reject(
                 "margin",
                 message,
                 "set a smaller `margin`, or more spectra for each frame upstream",
@@ -216,22 +216,22 @@ impl Synthesiser {
         }
         if !self.w_cutoff.is_finite() || !self.noise_db.is_finite() {
             let message = "`w_cutoff` and `noise_db` must be finite".to_owned();
-            refuse("w_cutoff", message, "omit them for the defaults");
+            reject("w_cutoff", message, "omit them for the defaults");
         }
         let weights = shape.step.saturating_mul(self.rows());
         if weights > MAX_WEIGHTS {
             let message =
                 format!("the filter must have at most {MAX_WEIGHTS} weights, got {weights}");
-            refuse("taps", message, "use fewer channels, or one tap");
+            reject("taps", message, "use fewer channels, or one tap");
         }
         let numbers = shape.rows.checked_mul(shape.frame_spectra());
         let numbers = numbers.and_then(|n| n.checked_mul(2 * channels));
         if numbers.is_none_or(|numbers| numbers > MAX_FRAME_BYTES / size_of::<f32>()) {
             let message =
                 format!("a frame of the output must have at most {MAX_FRAME_BYTES} bytes");
-            refuse("output", message, "use fewer heaps for each frame upstream");
+            reject("output", message, "use fewer heaps for each frame upstream");
         }
-        refusals
+        rejections
     }
 
     /// The filter for this input.
@@ -277,9 +277,9 @@ impl KindSpec for Synthesiser {
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
         let input = &inputs[0];
         let shape = Shape::of_port(input, self.output)?;
-        let refusals = self.refusals(&shape, input);
-        if !refusals.is_empty() {
-            return Err(refusals);
+        let rejections = self.rejections(&shape, input);
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
         let of = |name: &str| input.axes.iter().find(|axis| axis.name == name).cloned();
         let sample = Axis::new("sample", shape.frame_spectra() * shape.samples());

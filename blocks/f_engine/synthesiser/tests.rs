@@ -152,8 +152,8 @@ fn heaps_that_depend_on_missing_spectra_are_invalid() {
 #[test]
 fn inputs_that_cannot_be_inverted_are_rejected() {
     let messages = |parameters: Value, input: PortType| {
-        let refusals = kind::<Synthesiser>(parameters).outputs(&[input]).unwrap_err();
-        refusals.into_iter().map(|refusal| refusal.message).collect::<Vec<_>>()
+        let rejections = kind::<Synthesiser>(parameters).outputs(&[input]).unwrap_err();
+        rejections.into_iter().map(|rejection| rejection.message).collect::<Vec<_>>()
     };
     assert_eq!(
         messages(json!({"margin": 9}), port()),

@@ -8,11 +8,11 @@ use super::sizes::Sizes;
 use super::weights::{DeviceWeights, Scaling, Stretch, weights_len};
 use super::{FrbBeamformer, Stages};
 use crate::common::gpu::Table;
-use crate::common::versions::refuse_many;
+use crate::common::versions::reject_many;
 use fxgraph::cuda::{Device, Frames, GpuJob, GpuMap, GpuMapped, Pipeline};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::{Change, Changes};
-use fxgraph::{At, Block, BlockError, Configured, Counter, Env, Refusal};
+use fxgraph::{At, Block, BlockError, Configured, Counter, Env, Rejection};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -76,8 +76,8 @@ pub(super) fn defines(stages: &Stages) -> Vec<(&'static str, String)> {
 }
 
 /// Diagnostic of an implementation, at `at`.
-pub(super) fn refusal(at: At, message: String, help: &str) -> Refusal {
-    Refusal::new(codes::IMPLEMENTATION, at, message).help(help)
+pub(super) fn rejection(at: At, message: String, help: &str) -> Rejection {
+    Rejection::new(codes::IMPLEMENTATION, at, message).help(help)
 }
 
 /// Method of computing the transforms, one for each implementation.
@@ -203,7 +203,7 @@ impl GpuMap for Cuda {
     }
 
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {
-        refuse_many(&["gains"], &self.changes, &change)?;
+        reject_many(&["gains"], &self.changes, &change)?;
         self.changes.offer(change)
     }
 }

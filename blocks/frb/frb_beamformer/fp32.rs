@@ -2,13 +2,13 @@
 #![allow(unsafe_code)] // launches on memory that the caller guarantees
 
 use super::Stages;
-use super::cuda::{Implementation, Job, defines, refusal};
+use super::cuda::{Implementation, Job, defines, rejection};
 use super::gains::Gains;
 use super::sizes::Sizes;
 use super::weights::{Scaling, Stretch, weights};
 use crate::common::gpu;
 use fxgraph::cuda::{CudaError, Device, DeviceArray, Frames, Grid, Kernel, Pipeline};
-use fxgraph::{At, BlockError, Refusal};
+use fxgraph::{At, BlockError, Rejection};
 use num_complex::{Complex32, Complex64};
 use std::f64::consts::TAU;
 use std::sync::Arc;
@@ -64,28 +64,28 @@ fn roots(len: usize) -> Vec<Complex32> {
 }
 
 /// Diagnostics for stages that `fp32` does not support.
-pub(super) fn refusals(stages: &Stages) -> Vec<Refusal> {
+pub(super) fn rejections(stages: &Stages) -> Vec<Rejection> {
     let sizes = stages.sizes;
-    let mut refusals = Vec::new();
+    let mut rejections = Vec::new();
     let points = stages.points.unwrap_or(1);
     if !points.is_power_of_two() || points > MOST_POINTS {
         let message =
             format!("`fp32` needs a power of two up to {MOST_POINTS} as points, got {points}");
         let at = At::Parameter("north_south.points");
-        refusals.push(refusal(at, message, "use a power of two, for example 512"));
+        rejections.push(rejection(at, message, "use a power of two, for example 512"));
     }
     if sizes.feeds > MOST_POINTS {
         let message =
             format!("`fp32` supports up to {MOST_POINTS} feeds per cylinder, got {}", sizes.feeds);
         let help = "use `implementation: cpu`";
-        refusals.push(refusal(At::InputAxis(0, "north_south"), message, help));
+        rejections.push(rejection(At::InputAxis(0, "north_south"), message, help));
     }
     let fine = sizes.fine_channels;
     if !fine.is_power_of_two() || fine > MOST_FINE {
         let message =
             format!("`fp32` needs a power of two up to {MOST_FINE} as `upchannelise`, got {fine}");
         let help = "use a power of two, for example 128";
-        refusals.push(refusal(At::Parameter("upchannelise"), message, help));
+        rejections.push(rejection(At::Parameter("upchannelise"), message, help));
     }
     if has_times(&sizes) && sizes.channels.max(sizes.output_spectra()) > MOST_BLOCKS {
         let message = format!(
@@ -94,9 +94,9 @@ pub(super) fn refusals(stages: &Stages) -> Vec<Refusal> {
             sizes.channels
         );
         let at = At::InputAxis(0, "spectrum");
-        refusals.push(refusal(at, message, "use shorter frames, or fewer channels"));
+        rejections.push(rejection(at, message, "use shorter frames, or fewer channels"));
     }
-    refusals
+    rejections
 }
 
 /// Device memory of map, roots and intermediate beams, in bytes.

@@ -2,7 +2,7 @@
 
 use super::sizes::Sizes;
 use crate::f_engine::postproc::gains::Gain;
-use fxgraph::{Refusal, Sideband};
+use fxgraph::{Rejection, Sideband};
 use num_complex::Complex32;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
@@ -85,7 +85,7 @@ impl Default for Gains {
 
 impl Gains {
     /// Diagnostic for gains that do not fit a stream of these sizes.
-    pub(super) fn refusal(&self, sizes: &Sizes) -> Option<Refusal> {
+    pub(super) fn rejection(&self, sizes: &Sizes) -> Option<Rejection> {
         let all = [sizes.channels, sizes.pols, sizes.cylinders * sizes.feeds];
         let fits = [&all[3..], &all[1..], &all].contains(&self.lengths.as_slice());
         let message = if !fits {
@@ -100,7 +100,7 @@ impl Gains {
         let help = format!(
             "give one number, [pol {pols}][feed {feeds}], or [channel {channels}][pol {pols}][feed {feeds}]"
         );
-        Some(Refusal::parameter("gains", message).help(help))
+        Some(Rejection::parameter("gains", message).help(help))
     }
 
     /// Factors of one channel and polarisation: one for all feeds, or one for each feed.

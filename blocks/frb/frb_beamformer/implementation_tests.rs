@@ -25,37 +25,37 @@ fn gpu_implementations_accept_conformance_and_benchmark_flowgraphs() {
 
 #[test]
 fn gpu_implementations_reject_unsupported_stages() {
-    let refused = |parameters: Value, implementation: &str, array: Array| {
+    let rejected = |parameters: Value, implementation: &str, array: Array| {
         let block =
             connected("frb_beamformer", implementation, &parameters, &[array.port()]).unwrap();
-        let refusals = block.check(None);
-        refusals.iter().map(|refusal| refusal.message.clone()).collect::<Vec<_>>().join("; ")
+        let rejections = block.check(None);
+        rejections.iter().map(|rejection| rejection.message.clone()).collect::<Vec<_>>().join("; ")
     };
     let large = Array { feeds: 256, units: [1, 1], spectra: 48, ..SMALL };
     let stages =
         json!({"north_south": {"points": 512}, "clamp": {"beams": 100}, "upchannelise": 16});
     assert_eq!(
-        refused(stages, "tensor_core", large),
+        rejected(stages, "tensor_core", large),
         "`tensor_core` needs a multiple of 64 as `clamp.beams`, got 100; \
          `tensor_core` does not support this combination of stages"
     );
     assert_eq!(
-        refused(json!({"north_south": {"points": 300}}), "tensor_core", large),
+        rejected(json!({"north_south": {"points": 300}}), "tensor_core", large),
         "`tensor_core` needs a transform of 512 points"
     );
     assert_eq!(
-        refused(json!({}), "tensor_core", SMALL),
+        rejected(json!({}), "tensor_core", SMALL),
         "`tensor_core` needs 256 feeds per cylinder, got 12"
     );
     assert_eq!(
-        refused(json!({"north_south": {"points": 300}, "upchannelise": 48}), "fp32", large),
+        rejected(json!({"north_south": {"points": 300}, "upchannelise": 48}), "fp32", large),
         "`fp32` needs a power of two up to 4096 as points, got 300; \
          `fp32` needs a power of two up to 128 as `upchannelise`, got 48"
     );
     let long = Array { spectra: 65_536, units: [1, 1], ..SMALL };
     assert_eq!(
-        refused(json!({"integrate": {}}), "fp32", long),
+        rejected(json!({"integrate": {}}), "fp32", long),
         "`fp32` supports up to 65535 output spectra and channels of a frame, got 65536 and 2"
     );
-    assert_eq!(refused(json!({"integrate": {"spectra": 2}}), "fp32", long), "");
+    assert_eq!(rejected(json!({"integrate": {"spectra": 2}}), "fp32", long), "");
 }

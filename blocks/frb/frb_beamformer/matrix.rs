@@ -1,7 +1,7 @@
 //! The implementations `radix8` and `tensor_core`: matrix instructions in half precision.
 #![allow(unsafe_code)] // launches on memory that the caller guarantees
 
-use super::cuda::{Implementation, Job, Method, defines, refusal};
+use super::cuda::{Implementation, Job, Method, defines, rejection};
 use super::gains::Gains;
 use super::intensities::{self, IntensityKernels};
 use super::phases::{self, FEEDS, POINTS, packed_half2};
@@ -11,7 +11,7 @@ use super::weights::{Scaling, combined, weights};
 use super::{Integrate, Stages};
 use crate::common::gpu;
 use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Frames, Pipeline, Program, Properties};
-use fxgraph::{At, BlockError, Dtype, Refusal};
+use fxgraph::{At, BlockError, Dtype, Rejection};
 use num_complex::Complex32;
 use std::sync::Arc;
 
@@ -66,18 +66,22 @@ impl Tables {
 }
 
 /// Diagnostics for stages that `method` does not support, on `gpu` if there is one.
-pub(super) fn refusals(stages: &Stages, method: Method, gpu: Option<&Properties>) -> Vec<Refusal> {
+pub(super) fn rejections(
+    stages: &Stages,
+    method: Method,
+    gpu: Option<&Properties>,
+) -> Vec<Rejection> {
     let sizes = stages.sizes;
-    let mut refusals = Vec::new();
+    let mut rejections = Vec::new();
     if sizes.feeds != FEEDS {
         let message = format!("`{method}` needs {FEEDS} feeds per cylinder, got {}", sizes.feeds);
         let at = At::InputAxis(0, "north_south");
-        refusals.push(refusal(at, message, "set `implementation: fp32`"));
+        rejections.push(rejection(at, message, "set `implementation: fp32`"));
     } else if stages.points != Some(POINTS) {
         let at = At::Parameter("north_south");
         let message = format!("`{method}` needs a transform of {POINTS} points");
         let help = "set `north_south: {points: 512}`, or `implementation: fp32`";
-        refusals.push(refusal(at, message, help));
+        rejections.push(rejection(at, message, help));
     }
     let is_clamped = !stages.index_map.is_empty();
     if is_clamped && !sizes.row_beams.is_multiple_of(BEAMS_STEP) {
@@ -86,7 +90,7 @@ pub(super) fn refusals(stages: &Stages, method: Method, gpu: Option<&Properties>
             sizes.row_beams
         );
         let help = "set 64, 128, 192 or 256";
-        refusals.push(refusal(At::Parameter("clamp.beams"), message, help));
+        rejections.push(rejection(At::Parameter("clamp.beams"), message, help));
     }
     match (sizes.fine_channels, sizes.integrate) {
         (1, None) => {}
@@ -100,17 +104,17 @@ pub(super) fn refusals(stages: &Stages, method: Method, gpu: Option<&Properties>
                     gpu.name, gpu.shared_bytes_per_block
                 );
                 let help = "reduce `upchannelise` or the beams, or set `implementation: fp32`";
-                refusals.push(refusal(At::Parameter("upchannelise"), message, help));
+                rejections.push(rejection(At::Parameter("upchannelise"), message, help));
             }
         }
         _ => {
             let message = format!("`{method}` does not support this combination of stages");
             let help = "set `upchannelise` to 32, 64 or 128 with `clamp` and `integrate`, omit the later stages, \
                         or set `implementation: fp32`";
-            refusals.push(refusal(At::Parameter("upchannelise"), message, help));
+            rejections.push(rejection(At::Parameter("upchannelise"), message, help));
         }
     }
-    refusals
+    rejections
 }
 
 /// Device memory of the tables in bytes.

@@ -27,7 +27,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
     At, BlockError, Checked, Configured, Counter, Counters, Implementation, Implementations, Kind,
-    KindSpec, LiveKind, Mapped, PortType, Refusal, Resources,
+    KindSpec, LiveKind, Mapped, PortType, Rejection, Resources,
 };
 use gains::Gains;
 use num_complex::Complex32;
@@ -164,14 +164,14 @@ pub struct Stages {
 }
 
 impl FrbBeamformer {
-    fn stages(&self, input: &PortType) -> Result<Stages, Vec<Refusal>> {
-        let mut refusals = Vec::new();
-        let sizes = Sizes::new(self, input).map_err(|more| refusals.extend(more)).ok();
-        refusals.extend(self.sky_refusals(input));
+    fn stages(&self, input: &PortType) -> Result<Stages, Vec<Rejection>> {
+        let mut rejections = Vec::new();
+        let sizes = Sizes::new(self, input).map_err(|more| rejections.extend(more)).ok();
+        rejections.extend(self.sky_rejections(input));
         if let Some(sizes) = &sizes {
-            refusals.extend(self.gains.refusal(sizes));
+            rejections.extend(self.gains.rejection(sizes));
         }
-        let (Some(sizes), true) = (sizes, refusals.is_empty()) else { return Err(refusals) };
+        let (Some(sizes), true) = (sizes, rejections.is_empty()) else { return Err(rejections) };
         let hz = sky::channels_hz(input);
         Ok(Stages {
             east_west: self
@@ -191,10 +191,10 @@ impl FrbBeamformer {
     }
 
     /// Diagnostics for positions of the feeds and directions of the beams.
-    fn sky_refusals(&self, input: &PortType) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
-        let mut refuse = |parameter, message: String, help: &str| {
-            refusals.push(Refusal::parameter(parameter, message).help(help));
+    fn sky_rejections(&self, input: &PortType) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
+        let mut reject = |parameter, message: String, help: &str| {
+            rejections.push(Rejection::parameter(parameter, message).help(help));
         };
         let is_length = |metres: f64| metres > 0.0 && metres < 1e6;
         if let Some(EastWest { spacing_metres, angles_degrees }) = &self.east_west {
@@ -202,12 +202,12 @@ impl FrbBeamformer {
                 let message = format!(
                     "`east_west.spacing_metres` must be positive and below 1e6, got {spacing_metres}"
                 );
-                refuse("east_west.spacing_metres", message, "omit it for the default of 22");
+                reject("east_west.spacing_metres", message, "omit it for the default of 22");
             }
             if !angles_degrees.iter().all(|angle| angle.abs() <= 90.0) {
                 let message = "`east_west.angles_degrees` must be between -90 and 90".to_owned();
                 let help = "give degrees from the meridian, for example `[-0.4, 0, 0.4, 0.8]`";
-                refuse("east_west.angles_degrees", message, help);
+                reject("east_west.angles_degrees", message, help);
             }
         }
         if let Some(clamp) = &self.clamp {
@@ -217,11 +217,11 @@ impl FrbBeamformer {
                     "`clamp.spacing_metres` must be positive and below 1e6, got {}",
                     clamp.spacing_metres
                 );
-                refuse("clamp.spacing_metres", message, "omit it for the default of 0.3048");
+                reject("clamp.spacing_metres", message, "omit it for the default of 0.3048");
             } else if let Some(hz) = clamp.reference_hz.filter(|hz| !(*hz > 0.0 && *hz < 1e15)) {
                 let message =
                     format!("`clamp.reference_hz` must be positive and below 1e15, got {hz}");
-                refuse(
+                reject(
                     "clamp.reference_hz",
                     message,
                     "set a frequency in Hz, for example 492.0e+6",
@@ -232,17 +232,17 @@ impl FrbBeamformer {
                     "`clamp` points beams below the horizon: the sine of beam 0 is -{sine:.3}"
                 );
                 let help = "reduce `beams`, or set a higher `reference_hz`";
-                refuse("clamp", message, help);
+                reject("clamp", message, help);
             }
         }
         let pointed = self.east_west.is_some() || self.clamp.is_some();
         if pointed && input.band.is_none() {
-            refusals.push(
-                Refusal::new(codes::INPUT_AXIS, At::Input(0), "the input has no band")
+            rejections.push(
+                Rejection::new(codes::INPUT_AXIS, At::Input(0), "the input has no band")
                     .help("set `band` of the source; `east_west` and `clamp` need frequencies"),
             );
         }
-        refusals
+        rejections
     }
 
     /// Floating-point operations per frame, with 5 n log2 n for a transform of n points.
@@ -286,21 +286,21 @@ impl KindSpec for FrbBeamformer {
             "on tensor cores, in half precision, without shuffles between threads",
             |block, env| cuda::block(block, Method::Radix8, env),
         )
-        .check(|block, gpu| matrix::refusals(&block.shape, Method::Radix8, gpu))
+        .check(|block, gpu| matrix::rejections(&block.shape, Method::Radix8, gpu))
         .device_bytes(|block| cuda::device_bytes(&block.shape, Method::Radix8)),
         Implementation::<Self>::cuda(
             Method::TensorCore.name(),
             "on tensor cores, in half precision, factorised as in the CHIME note",
             |block, env| cuda::block(block, Method::TensorCore, env),
         )
-        .check(|block, gpu| matrix::refusals(&block.shape, Method::TensorCore, gpu))
+        .check(|block, gpu| matrix::rejections(&block.shape, Method::TensorCore, gpu))
         .device_bytes(|block| cuda::device_bytes(&block.shape, Method::TensorCore)),
         Implementation::<Self>::cuda(
             Method::Fp32.name(),
             "in single precision, for comparison",
             |block, env| cuda::block(block, Method::Fp32, env),
         )
-        .check(|block, _| fp32::refusals(&block.shape))
+        .check(|block, _| fp32::rejections(&block.shape))
         .device_bytes(|block| cuda::device_bytes(&block.shape, Method::Fp32)),
     ];
 

@@ -2,7 +2,7 @@
 
 use super::{FrbBeamformer, Integrate, Voltages};
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Axis, Band, Clock, Dtype, PortType, Refusal, ValidityType};
+use fxgraph::{At, Axis, Band, Clock, Dtype, PortType, Rejection, ValidityType};
 
 /// Axes of the input.
 const AXES: [&str; 5] = ["spectrum", "channel", "pol", "east_west", "north_south"];
@@ -70,15 +70,15 @@ impl Sizes {
     ///
     /// # Errors
     /// Diagnostics for stages that do not fit the input or each other.
-    pub fn new(parameters: &FrbBeamformer, input: &PortType) -> Result<Self, Vec<Refusal>> {
-        let mut refusals = refuse_input(input);
-        if !refusals.is_empty() {
-            return Err(refusals);
+    pub fn new(parameters: &FrbBeamformer, input: &PortType) -> Result<Self, Vec<Rejection>> {
+        let mut rejections = reject_input(input);
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
         let len = |name| input.axis_len(name).unwrap_or(0);
         let (spectra, feeds) = (len("spectrum"), len("north_south"));
-        let mut refuse = |parameter, message: String, help: String| {
-            refusals.push(Refusal::parameter(parameter, message).help(help));
+        let mut reject = |parameter, message: String, help: String| {
+            rejections.push(Rejection::parameter(parameter, message).help(help));
         };
         let rows = parameters.east_west.as_ref().map(|across| across.angles_degrees.len());
         if rows.is_some_and(|rows| rows == 0 || rows > MOST_ROWS) {
@@ -87,7 +87,7 @@ impl Sizes {
                 rows.unwrap_or(0)
             );
             let help = "give for example `[-0.4, 0, 0.4, 0.8]`".to_owned();
-            refuse("east_west.angles_degrees", message, help);
+            reject("east_west.angles_degrees", message, help);
         }
         let points = parameters.north_south.as_ref().map(|along| along.points);
         if let Some(points) = points
@@ -96,7 +96,7 @@ impl Sizes {
             let message = format!(
                 "`north_south.points` must be between {feeds}, the feeds, and {MOST_POINTS}, got {points}"
             );
-            refuse("north_south.points", message, format!("set for example {}", 2 * feeds));
+            reject("north_south.points", message, format!("set for example {}", 2 * feeds));
         }
         let kept = parameters.clamp.as_ref().map(|clamp| clamp.beams);
         if kept.is_some_and(|kept| kept == 0 || kept > feeds) {
@@ -104,25 +104,25 @@ impl Sizes {
                 "`clamp.beams` must be between 1 and {feeds}, the feeds, got {}",
                 kept.unwrap_or(0)
             );
-            refuse("clamp.beams", message, format!("set for example {feeds}"));
+            reject("clamp.beams", message, format!("set for example {feeds}"));
         }
         if kept.is_some() && points.is_none() {
             let message = "`clamp` needs `north_south`".to_owned();
-            refuse("clamp", message, "add for example `north_south: {points: 512}`".to_owned());
+            reject("clamp", message, "add for example `north_south: {points: 512}`".to_owned());
         }
         let fine_channels = parameters.upchannelise.unwrap_or(1);
         if fine_channels == 0 || !spectra.is_multiple_of(fine_channels) {
             let message = format!(
                 "`upchannelise` must divide the {spectra} spectra of a frame, got {fine_channels}"
             );
-            refuse("upchannelise", message, "change it, or the source's frame length".to_owned());
+            reject("upchannelise", message, "change it, or the source's frame length".to_owned());
         } else if let Some(Integrate { channels, spectra: sum }) = parameters.integrate {
             if channels == 0 || !fine_channels.is_multiple_of(channels) {
                 let message = format!(
                     "`integrate.channels` must divide the {fine_channels} narrow channels, got {channels}"
                 );
                 let help = "use a divisor of `upchannelise`".to_owned();
-                refuse("integrate.channels", message, help);
+                reject("integrate.channels", message, help);
             }
             let transforms = spectra / fine_channels;
             if sum == 0 || !transforms.is_multiple_of(sum) {
@@ -130,11 +130,11 @@ impl Sizes {
                     "`integrate.spectra` must divide the {transforms} transforms of a frame, got {sum}"
                 );
                 let help = "change it, or the source's frame length".to_owned();
-                refuse("integrate.spectra", message, help);
+                reject("integrate.spectra", message, help);
             }
         }
-        if !refusals.is_empty() {
-            return Err(refusals);
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
         let units = |name| {
             let axis = input.validity.axes.iter().find(|axis| axis.name == name);
@@ -166,7 +166,7 @@ impl Sizes {
             let message =
                 "the beams of a frame, or the weights of its feeds, take more than 64 GiB";
             return Err(vec![
-                Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
+                Rejection::new(codes::INPUT_AXIS, At::Input(0), message)
                     .help("use shorter frames, or split the channels among several blocks"),
             ]);
         }
@@ -225,31 +225,31 @@ fn narrower(band: &Band, fine: usize, merged: usize) -> Band {
 }
 
 /// Diagnostics for the input that do not depend on the stages.
-fn refuse_input(input: &PortType) -> Vec<Refusal> {
-    let mut refusals = Vec::new();
+fn reject_input(input: &PortType) -> Vec<Rejection> {
+    let mut rejections = Vec::new();
     if !DTYPES.contains(&input.dtype) {
         let message = format!("the input must be ci4, ci8 or cf16, got {}", input.dtype);
-        refusals.push(
-            Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help("insert a `convert`"),
+        rejections.push(
+            Rejection::new(codes::INPUT_DTYPE, At::Input(0), message).help("insert a `convert`"),
         );
     }
     let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
     if names != AXES {
         let message =
             format!("expected the axes [{}], got [{}]", AXES.join("]["), names.join("]["));
-        refusals.push(
-            Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
+        rejections.push(
+            Rejection::new(codes::INPUT_AXIS, At::Input(0), message)
                 .help("insert a `transpose` if the order of the axes differs"),
         );
-        return refusals;
+        return rejections;
     }
     let units: Vec<&str> = input.validity.axes.iter().map(|axis| axis.name).collect();
     let parts =
         |axis: &Axis| input.axis_len(axis.name).is_some_and(|len| len.is_multiple_of(axis.len));
     let known = [&AXES[..0], &AXES[..1], &AXES[..2]].contains(&units.as_slice());
     if !known || !input.validity.axes.iter().all(parts) {
-        refusals.push(
-            Refusal::new(
+        rejections.push(
+            Rejection::new(
                 codes::INPUT_AXIS,
                 At::Input(0),
                 "the validity of the input must be by time, or by time and frequency",
@@ -262,7 +262,7 @@ fn refuse_input(input: &PortType) -> Vec<Refusal> {
         let samples = input.clock.samples_per_frame;
         let message =
             format!("a frame of {samples} samples is not a multiple of its {spectra} spectra");
-        refusals.push(Refusal::new(codes::RATE, At::Input(0), message));
+        rejections.push(Rejection::new(codes::RATE, At::Input(0), message));
     }
-    refusals
+    rejections
 }

@@ -367,10 +367,10 @@ fn gains_align_phases_of_feeds() {
 #[test]
 fn frb_beamformer_rejects_mismatched_stages_and_inputs() {
     let port = SMALL.port();
-    let refused = |parameters: Value, port: &PortType| {
+    let rejected = |parameters: Value, port: &PortType| {
         let kind = kind::<FrbBeamformer>(parameters);
-        let refusals = KindSpec::outputs(&kind, std::slice::from_ref(port)).unwrap_err();
-        refusals.iter().map(|refusal| refusal.message.clone()).collect::<Vec<_>>().join("; ")
+        let rejections = KindSpec::outputs(&kind, std::slice::from_ref(port)).unwrap_err();
+        rejections.iter().map(|rejection| rejection.message.clone()).collect::<Vec<_>>().join("; ")
     };
     let cases = [
         (
@@ -406,15 +406,15 @@ fn frb_beamformer_rejects_mismatched_stages_and_inputs() {
         ),
     ];
     for (parameters, message) in cases {
-        assert_eq!(refused(parameters, &port), message);
+        assert_eq!(rejected(parameters, &port), message);
     }
     let without_band = PortType { band: None, ..port.clone() };
-    assert_eq!(refused(json!({"east_west": {}}), &without_band), "the input has no band");
+    assert_eq!(rejected(json!({"east_west": {}}), &without_band), "the input has no band");
     let other = PortType { dtype: Dtype::F32, ..port.clone() };
-    assert!(refused(json!({}), &other).contains("ci4, ci8 or cf16, got f32"));
+    assert!(rejected(json!({}), &other).contains("ci4, ci8 or cf16, got f32"));
     let mut other = port;
     other.axes.swap(0, 1);
-    assert!(refused(json!({}), &other).contains("expected the axes [spectrum][channel][pol]"));
+    assert!(rejected(json!({}), &other).contains("expected the axes [spectrum][channel][pol]"));
     let uneven = serde_json::from_value::<FrbBeamformer>(json!({"gains": [[1, 2], [3]]}));
     assert!(uneven.unwrap_err().to_string().contains("of equal length"));
 }

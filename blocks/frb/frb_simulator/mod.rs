@@ -9,7 +9,7 @@ mod tests;
 use crate::common::parallel::{MAX_THREADS, threads_for};
 use fxgraph::{
     Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources, ValidityType,
+    PortType, Rejection, Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -163,10 +163,10 @@ impl FrbSimulator {
         }
     }
 
-    fn refusals(&self) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
-        let mut refuse = |parameter, message: String, help: &str| {
-            refusals.push(Refusal::parameter(parameter, message).help(help));
+    fn rejections(&self) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
+        let mut reject = |parameter, message: String, help: &str| {
+            rejections.push(Rejection::parameter(parameter, message).help(help));
         };
         let lengths = [
             ("spectra_per_frame", self.spectra_per_frame),
@@ -180,26 +180,26 @@ impl FrbSimulator {
             bytes = bytes.and_then(|bytes| bytes.checked_mul(len));
             if !(1..=MOST).contains(&len) {
                 let message = format!("`{parameter}` must be between 1 and {MOST}, got {len}");
-                refuse(parameter, message, "use a smaller array or shorter frames");
+                reject(parameter, message, "use a smaller array or shorter frames");
             }
         }
         if bytes.is_none_or(|bytes| bytes > MOST_BYTES) {
             let message = "a frame takes more than 1 GiB".to_owned();
-            refuse("spectra_per_frame", message, "reduce `spectra_per_frame`");
+            reject("spectra_per_frame", message, "reduce `spectra_per_frame`");
         }
         if self.samples_per_spectrum == 0 || self.samples_per_spectrum > 1 << 32 {
             let message = format!(
                 "`samples_per_spectrum` must be between 1 and 2^32, got {}",
                 self.samples_per_spectrum
             );
-            refuse("samples_per_spectrum", message, "set twice the channels of the band");
+            reject("samples_per_spectrum", message, "set twice the channels of the band");
         }
         if !(self.adc_sample_rate_hz > 0.0 && self.adc_sample_rate_hz < 1e15) {
             let message = format!(
                 "`adc_sample_rate_hz` must be positive and below 1e15, got {}",
                 self.adc_sample_rate_hz
             );
-            refuse(
+            reject(
                 "adc_sample_rate_hz",
                 message,
                 "set the sample rate in Hz, for example 800.0e+6",
@@ -212,7 +212,7 @@ impl FrbSimulator {
                 "`band.first_channel` + `channels` must be at most the {} channels of the band, got {last}",
                 band.channels
             );
-            refuse("band", message, "reduce `channels`, or set `band.channels`");
+            reject("band", message, "reduce `channels`, or set `band.channels`");
         }
         let lowest_hz = band.centre_hz - band.bandwidth_hz.abs() / 2.0;
         // NaN fails the comparison, so it is rejected too.
@@ -222,7 +222,7 @@ impl FrbSimulator {
                 "frequencies of `band` must be between 0 and 1e15 Hz, got {} Hz around {} Hz",
                 band.bandwidth_hz, band.centre_hz
             );
-            refuse("band", message, "set `centre_hz` and `bandwidth_hz` in Hz");
+            reject("band", message, "set `centre_hz` and `bandwidth_hz` in Hz");
         }
         let is_length = |metres: f64| metres > 0.0 && metres < 1e6;
         for (parameter, metres) in [
@@ -231,13 +231,13 @@ impl FrbSimulator {
         ] {
             if !is_length(metres) {
                 let message = format!("`{parameter}` must be positive and below 1e6, got {metres}");
-                refuse(parameter, message, "set the distance in metres");
+                reject(parameter, message, "set the distance in metres");
             }
         }
         let is_amplitude = |value: f64| (0.0..1e6).contains(&value);
         if !is_amplitude(self.noise) {
             let message = format!("`noise` must be at least 0 and below 1e6, got {}", self.noise);
-            refuse("noise", message, "omit it for the default of 2");
+            reject("noise", message, "omit it for the default of 2");
         }
         if let Some(source) = self.source {
             let angles =
@@ -246,11 +246,11 @@ impl FrbSimulator {
                 let message =
                     "angles of `source` must be within +-1e9 and `amplitude` at least 0 and below 1e6"
                         .to_owned();
-                refuse("source", message, "set angles in degrees");
+                reject("source", message, "set angles in degrees");
             }
         } else if self.pulse.is_some() {
             let message = "`pulse` needs a `source`".to_owned();
-            refuse("pulse", message, "add a `source`, with `amplitude: 0` for a pulse alone");
+            reject("pulse", message, "add a `source`, with `amplitude: 0` for a pulse alone");
         }
         if let Some(pulse) = self.pulse {
             let is_time = pulse.at_seconds.is_finite() && pulse.width_seconds > 0.0;
@@ -259,10 +259,10 @@ impl FrbSimulator {
                 let message = "time and width of `pulse` must be finite, the width positive, dispersion measure \
                                and amplitude at least 0 and below 1e6"
                     .to_owned();
-                refuse("pulse", message, "set for example `width_seconds: 3.0e-4`");
+                reject("pulse", message, "set for example `width_seconds: 3.0e-4`");
             }
         }
-        refusals
+        rejections
     }
 
     /// Threads that share a frame.
@@ -280,8 +280,8 @@ impl KindSpec for FrbSimulator {
     })];
 
     fn ports(&self, _inputs: &[PortType]) -> Checked<()> {
-        let refusals = self.refusals();
-        if refusals.is_empty() { Ok(((), vec![self.port()])) } else { Err(refusals) }
+        let rejections = self.rejections();
+        if rejections.is_empty() { Ok(((), vec![self.port()])) } else { Err(rejections) }
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

@@ -92,19 +92,19 @@ fn pulse_arrives_with_dispersion_delay() {
 
 #[test]
 fn frb_simulator_rejects_invalid_parameters() {
-    let refused = |change: Value| {
+    let rejected = |change: Value| {
         let mut parameters = small();
         let changes = change.as_object().unwrap().clone();
         parameters.as_object_mut().unwrap().extend(changes);
-        let refusals = KindSpec::outputs(&kind::<FrbSimulator>(parameters), &[]).unwrap_err();
-        refusals.iter().map(|refusal| refusal.message.clone()).collect::<Vec<_>>().join("; ")
+        let rejections = KindSpec::outputs(&kind::<FrbSimulator>(parameters), &[]).unwrap_err();
+        rejections.iter().map(|rejection| rejection.message.clone()).collect::<Vec<_>>().join("; ")
     };
     assert_eq!(
-        refused(json!({"channels": 2000})),
+        rejected(json!({"channels": 2000})),
         "`band.first_channel` + `channels` must be at most the 1024 channels of the band, got 2000"
     );
     let pulse = json!({"at_seconds": 0, "width_seconds": 1, "amplitude": 1});
-    assert_eq!(refused(json!({"pulse": pulse})), "`pulse` needs a `source`");
-    assert_eq!(refused(json!({"feeds": 0})), "`feeds` must be between 1 and 1048576, got 0");
-    assert_eq!(refused(json!({"noise": -1})), "`noise` must be at least 0 and below 1e6, got -1");
+    assert_eq!(rejected(json!({"pulse": pulse})), "`pulse` needs a `source`");
+    assert_eq!(rejected(json!({"feeds": 0})), "`feeds` must be between 1 and 1048576, got 0");
+    assert_eq!(rejected(json!({"noise": -1})), "`noise` must be at least 0 and below 1e6, got -1");
 }

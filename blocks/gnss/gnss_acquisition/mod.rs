@@ -6,11 +6,11 @@ mod tests;
 
 use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::gnss::samples::Samples;
-use crate::gnss::satellites::{narrow_bands, refuse_satellites};
+use crate::gnss::satellites::{narrow_bands, reject_satellites};
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources, ValidityType,
+    PortType, Rejection, Resources, ValidityType,
 };
 pub use fxgraph_dsp::gnss::acquisition::{Acquired, VALUES};
 use fxgraph_dsp::gnss::acquisition::{FrameSearch, Settings};
@@ -74,13 +74,13 @@ impl GnssAcquisition {
         }
     }
 
-    fn samples(&self, input: &PortType) -> Result<Samples, Vec<Refusal>> {
-        let mut refusals = Vec::new();
+    fn samples(&self, input: &PortType) -> Result<Samples, Vec<Rejection>> {
+        let mut rejections = Vec::new();
         let samples = Samples::of_port(input, 0, self.intermediate_hz)
-            .map_err(|more| refusals.extend(more))
+            .map_err(|more| rejections.extend(more))
             .ok();
-        let mut refuse = |parameter, message: String, help: &str| {
-            refusals.push(Refusal::parameter(parameter, message).help(help));
+        let mut reject = |parameter, message: String, help: &str| {
+            rejections.push(Rejection::parameter(parameter, message).help(help));
         };
         let is_good = self.max_doppler_hz >= 0.0 && self.max_doppler_hz <= MAX_DOPPLER_HZ;
         if !is_good {
@@ -88,7 +88,7 @@ impl GnssAcquisition {
                 "`max_doppler_hz` must be between 0 and 100000, got {}",
                 self.max_doppler_hz
             );
-            refuse("max_doppler_hz", message, "5000 is the default");
+            reject("max_doppler_hz", message, "5000 is the default");
         }
         let max_doppler_hz = if is_good { self.max_doppler_hz } else { 0.0 };
         let probability = self.false_alarm_probability;
@@ -96,14 +96,14 @@ impl GnssAcquisition {
         if !is_good {
             let message =
                 format!("`false_alarm_probability` must be above 0 and below 1, got {probability}");
-            refuse("false_alarm_probability", message, "0.001 is the default");
+            reject("false_alarm_probability", message, "0.001 is the default");
         }
         if self.every_frames == 0 {
             let message = "`every_frames` must be at least 1, got 0".to_owned();
-            refuse("every_frames", message, "give 1 to search all frames");
+            reject("every_frames", message, "give 1 to search all frames");
         }
         // The search grid is defined for valid parameters only.
-        if let (Some(samples), true) = (samples, refusals.is_empty()) {
+        if let (Some(samples), true) = (samples, rejections.is_empty()) {
             for system in System::ALL {
                 let is_searched = self.satellites.iter().any(|s| s.system == system);
                 if is_searched && !self.settings(&samples).can_search(system) {
@@ -115,7 +115,7 @@ impl GnssAcquisition {
                     );
                     let at = At::InputAxis(0, "sample");
                     let help = "change the frame length of the source, for example to 20 ms";
-                    refusals.push(Refusal::new(codes::INPUT_AXIS, at, message).help(help));
+                    rejections.push(Rejection::new(codes::INPUT_AXIS, at, message).help(help));
                 }
             }
         }
@@ -130,8 +130,8 @@ impl GnssAcquisition {
             at_timestamp: 0,
         };
         let edges: Vec<_> = self.satellites.iter().map(edge).collect();
-        refusals.extend(refuse_satellites(edges.iter(), samples.as_ref()));
-        samples.filter(|_| refusals.is_empty()).ok_or(refusals)
+        rejections.extend(reject_satellites(edges.iter(), samples.as_ref()));
+        samples.filter(|_| rejections.is_empty()).ok_or(rejections)
     }
 }
 
@@ -157,7 +157,7 @@ impl KindSpec for GnssAcquisition {
         Ok((samples, vec![output]))
     }
 
-    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+    fn warnings(block: &Configured<Self>) -> Vec<Rejection> {
         narrow_bands(block.parameters.satellites.iter().map(|s| s.system), &block.shape)
     }
 

@@ -101,8 +101,8 @@ fn recorded_samples_are_searched_as_well() {
             Harness::new(sky.build(&ports.inputs, &Env::detached("sky")).unwrap(), &ports, 2)
                 .unwrap();
         Harness::block_on(source.run()).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("samples.bin");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("samples.bin");
         let frames = std::iter::from_fn(|| source.receive(0));
         let bytes: Vec<u8> =
             frames.flat_map(|frame| frame.as_slice::<u8>().unwrap().to_vec()).collect();
@@ -140,17 +140,17 @@ fn gnss_acquisition_rejects_invalid_parameters() {
         let sky = json!({"satellites": [{"system": "gps_l1_ca", "prn": 1}], "samples_per_frame": samples});
         serde_json::from_value::<GnssSignalSimulator>(sky).unwrap().outputs(&[]).unwrap()
     };
-    let refused = |samples: usize, parameters: Value| {
+    let rejected = |samples: usize, parameters: Value| {
         let kind: GnssAcquisition = serde_json::from_value(parameters).unwrap();
-        let refusals = kind.outputs(&port(samples)).unwrap_err();
-        refusals.iter().map(|r| r.message.clone()).collect::<Vec<_>>().join("; ")
+        let rejections = kind.outputs(&port(samples)).unwrap_err();
+        rejections.iter().map(|r| r.message.clone()).collect::<Vec<_>>().join("; ")
     };
     let one = json!([{"system": "galileo_e1b", "prn": 1}]);
     assert!(
-        refused(30_000, json!({"satellites": one}))
+        rejected(30_000, json!({"satellites": one}))
             .contains("frames for galileo_e1b must have at least two periods")
     );
-    let many = refused(
+    let many = rejected(
         100_000,
         json!({
             "satellites": [{"system": "gps_l1_ca", "prn": 99}], "max_doppler_hz": -1, "false_alarm_probability": 0, "every_frames": 0,
@@ -163,7 +163,9 @@ fn gnss_acquisition_rejects_invalid_parameters() {
     // With a single period, no threshold is exceeded with this probability.
     let never = json!({"satellites": one, "false_alarm_probability": -1});
     let message = "`false_alarm_probability` must be above 0 and below 1, got -1";
-    assert_eq!(refused(10_000, never), message);
+    assert_eq!(rejected(10_000, never), message);
     let endless = json!({"satellites": one, "max_doppler_hz": 1e300});
-    assert!(refused(100_000, endless).starts_with("`max_doppler_hz` must be between 0 and 100000"));
+    assert!(
+        rejected(100_000, endless).starts_with("`max_doppler_hz` must be between 0 and 100000")
+    );
 }

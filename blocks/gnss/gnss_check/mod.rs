@@ -6,10 +6,10 @@ mod tests;
 
 use crate::gnss::gnss_signal_simulator::Transmission;
 use crate::gnss::gnss_tracker::VALUES;
-use crate::gnss::satellites::refuse_satellites;
+use crate::gnss::satellites::reject_satellites;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Checked, Dtype, Implementation, Implementations, Kind, KindSpec, PortType, Refusal,
+    At, Checked, Dtype, Implementation, Implementations, Kind, KindSpec, PortType, Rejection,
 };
 use fxgraph_dsp::gnss::Satellite;
 
@@ -42,12 +42,12 @@ impl KindSpec for GnssCheck {
     fn ports(&self, inputs: &[PortType]) -> Checked<()> {
         let satellites: Vec<Satellite> =
             self.satellites.iter().map(Transmission::satellite).collect();
-        let mut refusals = refuse_satellites(satellites.iter(), None);
+        let mut rejections = reject_satellites(satellites.iter(), None);
         let input = &inputs[0];
         let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
         if names != ["satellite", "value"] || input.axes[1].len != VALUES {
-            refusals.push(
-                Refusal::new(
+            rejections.push(
+                Rejection::new(
                     codes::INPUT_AXIS,
                     At::Input(0),
                     "the input must be the output of `gnss_tracker` ([satellite][value 10])",
@@ -58,8 +58,8 @@ impl KindSpec for GnssCheck {
         }
         if input.dtype != Dtype::F64 {
             let message = format!("the input must carry f64, got {}", input.dtype);
-            refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(0), message));
+            rejections.push(Rejection::new(codes::INPUT_DTYPE, At::Input(0), message));
         }
-        if refusals.is_empty() { Ok(((), vec![])) } else { Err(refusals) }
+        if rejections.is_empty() { Ok(((), vec![])) } else { Err(rejections) }
     }
 }

@@ -4,7 +4,7 @@ use super::Shape;
 use crate::gnss::samples::Samples;
 use fxgraph::cuda::Defines;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Dtype, Refusal};
+use fxgraph::{At, Dtype, Rejection};
 use fxgraph_dsp::gnss::System;
 use fxgraph_dsp::gnss::system::{CARRIER_HZ, CHIP_RATE_HZ};
 
@@ -174,17 +174,17 @@ impl Geometry {
 }
 
 /// Returns diagnostics for shapes that the kernel does not support.
-pub fn refusals(shape: &Shape) -> Vec<Refusal> {
-    let mut refusals = Vec::new();
-    let mut refuse = |at, message: String, help: &str| {
-        refusals.push(Refusal::new(codes::IMPLEMENTATION, at, message).help(help));
+pub fn rejections(shape: &Shape) -> Vec<Rejection> {
+    let mut rejections = Vec::new();
+    let mut reject = |at, message: String, help: &str| {
+        rejections.push(Rejection::new(codes::IMPLEMENTATION, at, message).help(help));
     };
     if shape.taps > MAX_TAPS {
         let message = format!(
             "`taps_chips` must have at most {MAX_TAPS} entries on a GPU, got {}",
             shape.taps
         );
-        refuse(At::Parameter("taps_chips"), message, "divide the taps among several blocks");
+        reject(At::Parameter("taps_chips"), message, "divide the taps among several blocks");
     }
     let Shape { samples, .. } = shape;
     if samples.antennas > 1 && !samples.samples.is_multiple_of(alignment(shape)) {
@@ -193,21 +193,21 @@ pub fn refusals(shape: &Shape) -> Vec<Refusal> {
             samples.samples
         );
         let help = format!("use frames of a multiple of {} samples", alignment(shape));
-        refuse(At::InputAxis(0, "sample"), message, &help);
+        reject(At::InputAxis(0, "sample"), message, &help);
     }
     if shape.epochs.saturating_mul(shape.satellites) > MAX_BLOCKS {
         let message = format!(
             "epochs times satellites must be at most {MAX_BLOCKS} on a GPU, got {} x {}",
             shape.epochs, shape.satellites
         );
-        refuse(At::Parameter("epochs_per_frame"), message, "use shorter frames with fewer epochs");
+        reject(At::Parameter("epochs_per_frame"), message, "use shorter frames with fewer epochs");
     }
     if samples.antennas > MAX_BLOCKS {
         let message =
             format!("the input must have at most {MAX_BLOCKS} antennas, got {}", samples.antennas);
-        refuse(At::InputAxis(0, "antenna"), message, "divide the antennas among several blocks");
+        reject(At::InputAxis(0, "antenna"), message, "divide the antennas among several blocks");
     }
-    refusals
+    rejections
 }
 
 #[cfg(test)]

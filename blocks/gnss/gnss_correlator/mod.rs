@@ -10,13 +10,13 @@ mod tests;
 
 use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::gnss::samples::Samples;
-use crate::gnss::satellites::{narrow_bands, refuse_satellites};
+use crate::gnss::satellites::{narrow_bands, reject_satellites};
 use fxgraph::DeviceName;
 use fxgraph::cuda::GpuMapped;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
     Axis, BlockError, Checked, Configured, Counter, Dtype, Env, Implementation, Implementations,
-    Kind, KindSpec, LiveKind, Mapped, PortType, Refusal, Resources, ValidityType,
+    Kind, KindSpec, LiveKind, Mapped, PortType, Rejection, Resources, ValidityType,
 };
 use fxgraph_dsp::gnss::{Nco, Replica, Satellite, System, phase};
 
@@ -94,17 +94,17 @@ impl Shape {
 }
 
 impl GnssCorrelator {
-    fn shape(&self, input: &PortType) -> Result<Shape, Vec<Refusal>> {
-        let mut refusals = Vec::new();
+    fn shape(&self, input: &PortType) -> Result<Shape, Vec<Rejection>> {
+        let mut rejections = Vec::new();
         let samples = Samples::of_port(input, 0, self.intermediate_hz)
-            .map_err(|more| refusals.extend(more))
+            .map_err(|more| rejections.extend(more))
             .ok();
-        let mut refuse = |parameter, message: String, help: String| {
-            refusals.push(Refusal::parameter(parameter, message).help(help));
+        let mut reject = |parameter, message: String, help: String| {
+            rejections.push(Rejection::parameter(parameter, message).help(help));
         };
         let taps = self.taps_chips.len();
         if taps == 0 || taps > MAX_TAPS {
-            refuse(
+            reject(
                 "taps_chips",
                 format!("`taps_chips` must have 1 to {MAX_TAPS} entries, got {taps}"),
                 "give offsets such as [0.5, 0, -0.5]".to_owned(),
@@ -116,7 +116,7 @@ impl GnssCorrelator {
             let message = format!(
                 "`taps_chips` must be between -{MAX_TAP_CHIPS} and {MAX_TAP_CHIPS} chips, got {tap}"
             );
-            refuse("taps_chips", message, "give offsets such as [0.5, 0, -0.5]".to_owned());
+            reject("taps_chips", message, "give offsets such as [0.5, 0, -0.5]".to_owned());
         }
         let epochs = self.epochs_per_frame;
         if let Some(Samples { samples, .. }) = samples
@@ -125,14 +125,14 @@ impl GnssCorrelator {
             let message = format!(
                 "`epochs_per_frame` must divide the {samples} samples of a frame, got {epochs}"
             );
-            refuse("epochs_per_frame", message, "give a divisor such as 1".to_owned());
+            reject("epochs_per_frame", message, "give a divisor such as 1".to_owned());
         }
-        refusals.extend(refuse_satellites(self.satellites.iter(), samples.as_ref()));
+        rejections.extend(reject_satellites(self.satellites.iter(), samples.as_ref()));
         match samples {
-            Some(samples) if refusals.is_empty() => {
+            Some(samples) if rejections.is_empty() => {
                 Ok(Shape { samples, epochs, satellites: self.satellites.len(), taps })
             }
-            _ => Err(refusals),
+            _ => Err(rejections),
         }
     }
 
@@ -205,7 +205,7 @@ impl KindSpec for GnssCorrelator {
                 })
             },
         )
-        .check(|block, _| geometry::refusals(&block.shape))
+        .check(|block, _| geometry::rejections(&block.shape))
         .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.shape)),
     ];
 
@@ -216,8 +216,8 @@ impl KindSpec for GnssCorrelator {
         let bytes = lens.iter().try_fold(8_usize, |bytes, len| bytes.checked_mul(*len));
         if bytes.is_none_or(|bytes| bytes > MAX_BYTES) {
             let message = "an output frame must have at most 4 GiB";
-            let refusal = Refusal::parameter("epochs_per_frame", message);
-            return Err(vec![refusal.help("use fewer epochs, satellites or correlator taps")]);
+            let rejection = Rejection::parameter("epochs_per_frame", message);
+            return Err(vec![rejection.help("use fewer epochs, satellites or correlator taps")]);
         }
         let axes = vec![
             Axis::new("epoch", shape.epochs).from_parameter("epochs_per_frame"),
@@ -236,7 +236,7 @@ impl KindSpec for GnssCorrelator {
         Ok((shape, vec![output]))
     }
 
-    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+    fn warnings(block: &Configured<Self>) -> Vec<Rejection> {
         narrow_bands(block.parameters.satellites.iter().map(|s| s.system), &block.shape.samples)
     }
 

@@ -191,12 +191,12 @@ fn real_samples_at_an_intermediate_frequency_and_any_number_of_ticks_are_correla
 
 #[test]
 fn gnss_correlator_rejects_invalid_parameters() {
-    let refused = |text: &str| {
+    let rejected = |text: &str| {
         let port = input(Dtype::Ci16, 1, 10_000);
-        let refusals = parameters(text).outputs(&[port]).unwrap_err();
-        refusals.iter().map(|r| r.message.clone()).collect::<Vec<_>>().join("; ")
+        let rejections = parameters(text).outputs(&[port]).unwrap_err();
+        rejections.iter().map(|r| r.message.clone()).collect::<Vec<_>>().join("; ")
     };
-    let satellite = |text: &str| refused(&format!(r#"{{"satellites": [{{{text}}}]}}"#));
+    let satellite = |text: &str| rejected(&format!(r#"{{"satellites": [{{{text}}}]}}"#));
     assert_eq!(
         satellite(r#""system": "gps_l1_ca", "prn": 38"#),
         "`prn` of gps_l1_ca must be between 1 and 37, got 38"
@@ -206,11 +206,11 @@ fn gnss_correlator_rejects_invalid_parameters() {
         satellite(r#""system": "galileo_e1b", "prn": 1, "doppler_hz": 3e6"#)
             .contains("outside the band")
     );
-    assert!(refused(r#"{"satellites": []}"#).contains("1 to 1024 entries, got 0"));
+    assert!(rejected(r#"{"satellites": []}"#).contains("1 to 1024 entries, got 0"));
     let good = r#""satellites": [{"system": "gps_l1_ca", "prn": 1}]"#;
-    assert!(refused(&format!("{{{good}, \"epochs_per_frame\": 3}}")).contains("got 3"));
+    assert!(rejected(&format!("{{{good}, \"epochs_per_frame\": 3}}")).contains("got 3"));
     assert!(
-        refused(&format!("{{{good}, \"taps_chips\": [1e9]}}")).contains("`taps_chips` must be")
+        rejected(&format!("{{{good}, \"taps_chips\": [1e9]}}")).contains("`taps_chips` must be")
     );
     let mut slow = input(Dtype::Ci16, 1, 10_000);
     slow.clock.adc_sample_rate_hz = 1.6e6;
@@ -232,9 +232,9 @@ fn largest_doppler_shift_is_accepted_and_a_larger_one_rejected() {
             -doppler_hz
         ))
     };
-    let refusals = kind(1e9).outputs(std::slice::from_ref(&port)).unwrap_err();
+    let rejections = kind(1e9).outputs(std::slice::from_ref(&port)).unwrap_err();
     let message = "`doppler_hz` of E01 must be between -1e7 and 1e7, got 1e9";
-    assert_eq!(refusals[0].message, message);
+    assert_eq!(rejections[0].message, message);
     let kind = kind(1e7);
     let outputs = kind.outputs(std::slice::from_ref(&port)).unwrap();
     let ports = Ports { inputs: vec![port], outputs };

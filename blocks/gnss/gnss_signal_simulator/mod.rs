@@ -6,11 +6,11 @@ mod tests;
 
 use crate::gnss::samples::DTYPES;
 use crate::gnss::samples::Samples;
-use crate::gnss::satellites::refuse_satellites;
+use crate::gnss::satellites::reject_satellites;
 use fxgraph::kind::slow_digitiser;
 use fxgraph::{
     Axis, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources, Time, ValidityType,
+    PortType, Rejection, Resources, Time, ValidityType,
 };
 use fxgraph_dsp::gnss::{Replica, Satellite};
 use fxgraph_dsp::satellite_parameters;
@@ -103,13 +103,13 @@ impl GnssSignalSimulator {
         self.dtype.parse().ok().filter(|dtype| DTYPES.contains(dtype))
     }
 
-    fn refusals(&self) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
-        let mut refuse = |parameter, message: String, help: &str| {
-            refusals.push(Refusal::parameter(parameter, message).help(help));
+    fn rejections(&self) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
+        let mut reject = |parameter, message: String, help: &str| {
+            rejections.push(Rejection::parameter(parameter, message).help(help));
         };
         if self.dtype().is_none() {
-            refuse(
+            reject(
                 "dtype",
                 format!("`dtype` must be `ci8`, `ci16` or `cf32`, got `{}`", self.dtype),
                 "`ci16` is the default",
@@ -118,7 +118,7 @@ impl GnssSignalSimulator {
         if self.antennas == 0 || self.antennas > MAX_ANTENNAS {
             let message =
                 format!("`antennas` must be between 1 and {MAX_ANTENNAS}, got {}", self.antennas);
-            refuse("antennas", message, "1 is the default");
+            reject("antennas", message, "1 is the default");
         }
         let of_all = self.samples_per_frame.checked_mul(self.antennas);
         if !of_all.is_some_and(|count| (1..=MAX_FRAME_SAMPLES).contains(&count)) {
@@ -126,23 +126,23 @@ impl GnssSignalSimulator {
                 "`samples_per_frame` times `antennas` must be between 1 and {MAX_FRAME_SAMPLES}, got {} x {}",
                 self.samples_per_frame, self.antennas
             );
-            refuse("samples_per_frame", message, "100000 is the default");
+            reject("samples_per_frame", message, "100000 is the default");
         }
         let rate_hz = self.adc_sample_rate_hz;
         let is_rate = rate_hz.is_finite() && rate_hz > 0.0;
         if !is_rate {
             let message =
                 format!("`adc_sample_rate_hz` must be positive and finite, got {rate_hz}");
-            refuse("adc_sample_rate_hz", message, "give samples per second, such as 5e6");
+            reject("adc_sample_rate_hz", message, "give samples per second, such as 5e6");
         }
         if !(0.0..=MAX_NOISE).contains(&self.noise_rms) {
             let message = format!("`noise_rms` must be between 0 and 1e9, got {}", self.noise_rms);
-            refuse("noise_rms", message, "20 is the default");
+            reject("noise_rms", message, "20 is the default");
         }
         for (parameter, value) in [("intermediate_hz", self.intermediate_hz)] {
             if !value.is_finite() {
                 let message = format!("`{parameter}` must be finite, got {value}");
-                refuse(parameter, message, "0 is the default");
+                reject(parameter, message, "0 is the default");
             }
         }
         for transmission in &self.satellites {
@@ -152,11 +152,11 @@ impl GnssSignalSimulator {
             if cn0_db_hz.is_nan() || cn0_db_hz.abs() > MAX_CN0_DB_HZ {
                 let message =
                     format!("`cn0_db_hz` of {label} must be between -300 and 300, got {cn0_db_hz}");
-                refuse("satellites", message, "give a ratio such as 45");
+                reject("satellites", message, "give a ratio such as 45");
             }
             if of_antennas.iter().any(|turns| turns.is_nan() || turns.abs() > 1e6) {
                 let message = format!("`antenna_turns` of {label} must be between -1e6 and 1e6");
-                refuse("satellites", message, "give phases such as [0, 0.25]");
+                reject("satellites", message, "give phases such as [0, 0.25]");
             }
             if of_antennas.len() > self.antennas {
                 let message = format!(
@@ -164,7 +164,7 @@ impl GnssSignalSimulator {
                     self.antennas,
                     of_antennas.len()
                 );
-                refuse("satellites", message, "remove entries, or raise `antennas`");
+                reject("satellites", message, "remove entries, or raise `antennas`");
             }
         }
         let satellites: Vec<_> = self.satellites.iter().map(Transmission::satellite).collect();
@@ -172,8 +172,8 @@ impl GnssSignalSimulator {
             carrier_hz: self.intermediate_hz,
             ..Samples::complex(Dtype::Cf32, self.antennas, self.samples_per_frame, rate_hz)
         };
-        refusals.extend(refuse_satellites(satellites.iter(), Some(&samples).filter(|_| is_rate)));
-        refusals
+        rejections.extend(reject_satellites(satellites.iter(), Some(&samples).filter(|_| is_rate)));
+        rejections
     }
 }
 
@@ -184,8 +184,10 @@ impl KindSpec for GnssSignalSimulator {
     })];
 
     fn ports(&self, _inputs: &[PortType]) -> Checked<()> {
-        let refusals = self.refusals();
-        let (Some(dtype), true) = (self.dtype(), refusals.is_empty()) else { return Err(refusals) };
+        let rejections = self.rejections();
+        let (Some(dtype), true) = (self.dtype(), rejections.is_empty()) else {
+            return Err(rejections);
+        };
         let antenna = Axis::new("antenna", self.antennas).from_parameter("antennas");
         let sample =
             Axis::new("sample", self.samples_per_frame).from_parameter("samples_per_frame");
@@ -203,7 +205,7 @@ impl KindSpec for GnssSignalSimulator {
         Ok(((), vec![output]))
     }
 
-    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+    fn warnings(block: &Configured<Self>) -> Vec<Rejection> {
         slow_digitiser("adc_sample_rate_hz", block.parameters.adc_sample_rate_hz)
             .into_iter()
             .collect()

@@ -132,20 +132,20 @@ fn data_invert_the_code_only_at_the_start_of_a_period() {
 
 #[test]
 fn gnss_signal_simulator_rejects_invalid_parameters() {
-    let refused = |from: &str, to: &str| {
+    let rejected = |from: &str, to: &str| {
         assert!(SIGNAL.contains(from));
         let kind: GnssSignalSimulator = serde_json::from_str(&SIGNAL.replace(from, to)).unwrap();
-        let refusals = kind.outputs(&[]).unwrap_err();
-        refusals.iter().map(|r| r.message.clone()).collect::<Vec<_>>().join("; ")
+        let rejections = kind.outputs(&[]).unwrap_err();
+        rejections.iter().map(|r| r.message.clone()).collect::<Vec<_>>().join("; ")
     };
-    assert!(refused("\"prn\": 5", "\"prn\": 40").contains("1 and 37, got 40"));
-    assert!(refused("4e5", "4e6").contains("outside the band"));
-    assert!(refused("[0, 0.25]", "[0, 0, 0]").contains("`antenna_turns` of G05"));
-    assert!(refused("cf32", "ci4").contains("got `ci4`"));
-    assert!(refused("\"antennas\": 2", "\"antennas\": 0").contains("1 and 1024, got 0"));
-    assert!(refused("1e-6", "-1").contains("`noise_rms` must be between 0 and 1e9, got -1"));
+    assert!(rejected("\"prn\": 5", "\"prn\": 40").contains("1 and 37, got 40"));
+    assert!(rejected("4e5", "4e6").contains("outside the band"));
+    assert!(rejected("[0, 0.25]", "[0, 0, 0]").contains("`antenna_turns` of G05"));
+    assert!(rejected("cf32", "ci4").contains("got `ci4`"));
+    assert!(rejected("\"antennas\": 2", "\"antennas\": 0").contains("1 and 1024, got 0"));
+    assert!(rejected("1e-6", "-1").contains("`noise_rms` must be between 0 and 1e9, got -1"));
     assert!(
-        refused("190", "301").contains("`cn0_db_hz` of G05 must be between -300 and 300, got 301")
+        rejected("190", "301").contains("`cn0_db_hz` of G05 must be between -300 and 300, got 301")
     );
-    assert!(refused("-1540", "1e300").contains("got 1e300"));
+    assert!(rejected("-1540", "1e300").contains("got 1e300"));
 }

@@ -11,7 +11,7 @@ use crate::gnss::samples::Samples;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources, ValidityType,
+    PortType, Rejection, Resources, ValidityType,
 };
 
 /// Names of the values of a satellite in the output, in order.
@@ -55,15 +55,15 @@ pub struct GnssTracker {
 const MAX_BANDWIDTH_HZ: f64 = 40.0;
 
 impl GnssTracker {
-    fn samples(&self, inputs: &[PortType]) -> Result<Samples, Vec<Refusal>> {
-        let mut refusals = Vec::new();
+    fn samples(&self, inputs: &[PortType]) -> Result<Samples, Vec<Rejection>> {
+        let mut rejections = Vec::new();
         let samples = Samples::of_port(&inputs[0], 0, self.intermediate_hz)
-            .map_err(|more| refusals.extend(more))
+            .map_err(|more| rejections.extend(more))
             .ok();
         let names: Vec<&str> = inputs[1].axes.iter().map(|axis| axis.name).collect();
         if names != ["satellite", "value"] || inputs[1].axes[1].len != gnss_acquisition::VALUES {
-            refusals.push(
-                Refusal::new(
+            rejections.push(
+                Rejection::new(
                     codes::INPUT_AXIS,
                     At::Input(1),
                     "input `acquired` must be the output of `gnss_acquisition` ([satellite][value 6])",
@@ -74,11 +74,11 @@ impl GnssTracker {
         }
         if inputs[1].dtype != Dtype::F64 {
             let message = format!("input `acquired` must carry f64, got {}", inputs[1].dtype);
-            refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(1), message));
+            rejections.push(Rejection::new(codes::INPUT_DTYPE, At::Input(1), message));
         }
         if inputs[1].clock != inputs[0].clock {
-            refusals.push(
-                Refusal::new(
+            rejections.push(
+                Rejection::new(
                     codes::INPUTS_DIFFER,
                     At::Input(1),
                     "input `acquired` must have the same frames and clock as `input`",
@@ -86,8 +86,8 @@ impl GnssTracker {
                 .help("connect `gnss_acquisition` and `gnss_tracker` to the same samples"),
             );
         }
-        let mut refuse = |parameter, message: String, help: &str| {
-            refusals.push(Refusal::parameter(parameter, message).help(help));
+        let mut reject = |parameter, message: String, help: &str| {
+            rejections.push(Rejection::parameter(parameter, message).help(help));
         };
         for (parameter, hz) in [
             ("code_bandwidth_hz", self.code_bandwidth_hz),
@@ -95,7 +95,7 @@ impl GnssTracker {
         ] {
             let is_good = hz > 0.0 && hz <= MAX_BANDWIDTH_HZ;
             if !is_good {
-                refuse(
+                reject(
                     parameter,
                     format!(
                         "`{parameter}` must be above 0 and at most {MAX_BANDWIDTH_HZ}, got {hz}"
@@ -110,9 +110,9 @@ impl GnssTracker {
                 samples.carrier_hz
             );
             let help = "give `intermediate_hz`, the frequency of the carrier in the samples";
-            refuse("intermediate_hz", message, help);
+            reject("intermediate_hz", message, help);
         }
-        samples.filter(|_| refusals.is_empty()).ok_or(refusals)
+        samples.filter(|_| rejections.is_empty()).ok_or(rejections)
     }
 }
 

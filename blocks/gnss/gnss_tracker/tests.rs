@@ -169,6 +169,6 @@ fn gnss_tracker_rejects_invalid_inputs_and_parameters() {
         json!({"code_bandwidth_hz": 0, "carrier_bandwidth_hz": 1e3, "intermediate_hz": 3e6}),
     )
     .unwrap();
-    let refusals = kind.outputs(&[samples.clone(), samples]).unwrap_err();
-    assert_eq!(refusals.len(), 5, "{refusals:?}");
+    let rejections = kind.outputs(&[samples.clone(), samples]).unwrap_err();
+    assert_eq!(rejections.len(), 5, "{rejections:?}");
 }

@@ -10,7 +10,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::kind::Rounded;
 use fxgraph::{
     At, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PerBase, PortType, Refusal, Resources, Time, TimedSink,
+    PerBase, PortType, Rejection, Resources, Time, TimedSink,
 };
 use fxgraph_formats::dada::HEADER_BYTES;
 
@@ -94,7 +94,7 @@ impl Shape {
 }
 
 impl DadaSink {
-    fn shape(&self, input: &PortType) -> Result<Shape, Box<Refusal>> {
+    fn shape(&self, input: &PortType) -> Result<Shape, Box<Rejection>> {
         let bits = match input.dtype {
             Dtype::I8 | Dtype::Ci8 => 8,
             Dtype::I16 | Dtype::Ci16 => 16,
@@ -104,7 +104,7 @@ impl DadaSink {
                 let help =
                     "connect i8, i16, f32, ci8, ci16 or cf32; `convert` converts other types";
                 return Err(Box::new(
-                    Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(help),
+                    Rejection::new(codes::INPUT_DTYPE, At::Input(0), message).help(help),
                 ));
             }
         };
@@ -120,14 +120,14 @@ impl DadaSink {
             let help = "connect time samples such as [pol][sample], spectra such as \
                         [spectrum][channel][pol], or heaps such as [heap][channel][spectrum][pol]";
             return Err(Box::new(
-                Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
+                Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
             ));
         }
         let Some(band) = input.band else {
             let message = "the input has no frequencies for FREQ and BW";
             let help = "set `band` at the source, with `channels: 1` for time samples";
             return Err(Box::new(
-                Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
+                Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
             ));
         };
         let validity = &input.validity.axes;
@@ -151,7 +151,7 @@ impl DadaSink {
             let message = "`dada_sink` cannot read the validity axes of its input";
             let help = "use validity axes such as [pol][heap], that are axes of the payload";
             return Err(Box::new(
-                Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
+                Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
             ));
         }
         let len = |role: Role| strides[role as usize].iter().map(|(len, _)| len).product::<usize>();
@@ -161,7 +161,7 @@ impl DadaSink {
             let message = format!(
                 "a frame of {times} samples must have a multiple of {times} ADC samples, got {samples}"
             );
-            return Err(Box::new(Refusal::new(codes::RATE, At::Input(0), message)));
+            return Err(Box::new(Rejection::new(codes::RATE, At::Input(0), message)));
         }
         let width_hz = band.step_hz();
         let has_channels = input.axis_len("channel").is_some();
@@ -219,18 +219,18 @@ impl KindSpec for DadaSink {
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
-        let refusals = self.files.refusals(&[], "out.dada");
-        if !refusals.is_empty() {
-            return Err(refusals);
+        let rejections = self.files.rejections(&[], "out.dada");
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
-        let shape = self.shape(&inputs[0]).map_err(|refusal| vec![*refusal])?;
+        let shape = self.shape(&inputs[0]).map_err(|rejection| vec![*rejection])?;
         let time_bytes = shape.time_bytes() as u64;
         if let Some(bytes) = self.file_bytes.filter(|bytes| *bytes < time_bytes) {
             let message = format!(
                 "`file_bytes` must be at least the {time_bytes} bytes of a sample of all channels, got {bytes}"
             );
-            let refusal = Refusal::parameter("file_bytes", message);
-            return Err(vec![refusal.help("set for example `file_bytes: 1000000000`")]);
+            let rejection = Rejection::parameter("file_bytes", message);
+            return Err(vec![rejection.help("set for example `file_bytes: 1000000000`")]);
         }
         Ok((shape, vec![]))
     }

@@ -61,9 +61,9 @@ fn read(path: &Path) -> (Header, Vec<u8>) {
 
 #[test]
 fn samples_of_every_order_are_written_in_that_of_the_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let written = |name: &str, axes: &[(&'static str, usize)]| {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         run(
             &sink(&path, serde_json::json!({})),
             &port(axes, &[]),
@@ -88,8 +88,8 @@ fn samples_of_every_order_are_written_in_that_of_the_file() {
 
 #[test]
 fn files_roll_over_with_the_offset_in_name_and_header() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.dada");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.dada");
     let json = serde_json::json!({"file_bytes": 13, "source": "3C 48"});
     // 1 sample is 4 us; from 1.000008 s on.
     let frames = [(1_000_008, &[1_u32][..]), (1_000_024, &[1]), (1_000_072, &[1])];
@@ -100,7 +100,7 @@ fn files_roll_over_with_the_offset_in_name_and_header() {
     let mut all = Vec::new();
     for number in 0..4 {
         let name = format!("x_{:016}.{number:06}.dada", 4 + 12 * number);
-        let (header, bytes) = read(&folder.path().join(name));
+        let (header, bytes) = read(&directory.path().join(name));
         assert_eq!(header.utc_start(), "2027-01-15-08:00:01");
         assert_eq!((header.offset_bytes, header.file_number), (4 + 12 * number, number));
         assert_eq!(header.file_bytes, bytes.len() as u64);
@@ -110,19 +110,19 @@ fn files_roll_over_with_the_offset_in_name_and_header() {
     }
     let expected = (1..17).chain([0; 16]).chain(17..25).collect::<Vec<u8>>();
     assert_eq!(all, expected);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 4);
 }
 
 #[test]
 fn missing_samples_are_zeros_and_another_grid_begins_a_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.dada");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.dada");
     let port = port(&[("pol", 2), ("sample", 4)], &[("pol", 2), ("heap", 2)]);
     let env = Env::detached("out");
     let frames = [(0, &[1_u32, 1, 1, 0][..]), (17, &[1; 4])];
     run(&sink(&path, serde_json::json!({})), &port, &frames, &env).unwrap();
     assert_eq!(read(&path).1, [1, 5, 2, 6, 3, 0, 4, 0]);
-    assert_eq!(read(&folder.path().join("x_2.dada")).0.start.to_unix().1, 17_000_000);
+    assert_eq!(read(&directory.path().join("x_2.dada")).0.start.to_unix().1, 17_000_000);
     let all = env.counters.list();
     let missing = all.iter().find(|named| named.name == "steps_missing").unwrap();
     assert_eq!(missing.counter.get(), 2);
@@ -150,27 +150,27 @@ fn run_on_full_disk(sink: &DadaSink, frames: &[(u64, Option<usize>)], env: &Env)
 
 #[test]
 fn failed_write_to_the_second_file_keeps_the_samples_of_the_first() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.dada");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.dada");
     let sink = sink(&path, serde_json::json!({"file_bytes": 12}));
     // Half of frame 1 is in the first file.
     let frames = [(0, None), (16, Some(100)), (32, None)];
     let results = run_on_full_disk(&sink, &frames, &Env::detached("out"));
     assert_eq!(results, [true, false, true]);
     let of_file = |n: u64| {
-        let (header, bytes) = read(&folder.path().join(format!("x_{:016}.{n:06}.dada", 12 * n)));
+        let (header, bytes) = read(&directory.path().join(format!("x_{:016}.{n:06}.dada", 12 * n)));
         assert_eq!((header.offset_bytes, header.file_bytes), (12 * n, 12));
         bytes
     };
     assert_eq!(of_file(0), [&[1; 8][..], &[2; 4]].concat());
     assert_eq!(of_file(1), [&[0; 4][..], &[3; 8]].concat());
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
 }
 
 #[test]
 fn fraction_of_a_sample_is_in_picoseconds() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.dada");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.dada");
     let port = port(&[("sample", 8)], &[]);
     run(&sink(&path, serde_json::json!({})), &port, &[(3, &[1])], &Env::detached("out")).unwrap();
     let (header, _) = read(&path);

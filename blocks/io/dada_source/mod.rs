@@ -7,13 +7,13 @@ mod tests;
 
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::io::file_source::Pace;
-use crate::io::pace::{default_catch_up, refuse_catch_up};
+use crate::io::pace::{default_catch_up, reject_catch_up};
 use crate::io::played_file::{band, contradicts_itself};
 use fxgraph::access::ReadPath;
 use fxgraph::files::reason;
 use fxgraph::{
     Axis, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Sideband, ValidityType,
+    PortType, Rejection, Sideband, ValidityType,
 };
 use fxgraph_formats::dada::{Header, MAX_HEADER_BYTES};
 use std::fs::File;
@@ -67,9 +67,9 @@ impl DadaSource {
         Ok((file, header))
     }
 
-    fn shape(&self) -> Result<Shape, Box<Refusal>> {
+    fn shape(&self) -> Result<Shape, Box<Rejection>> {
         let (file, header) =
-            self.open().map_err(|why| Box::new(Refusal::parameter("path", why)))?;
+            self.open().map_err(|why| Box::new(Rejection::parameter("path", why)))?;
         // A pipe has no length.
         let there = file.metadata().ok().filter(std::fs::Metadata::is_file);
         let there = there.map(|there| there.len().saturating_sub(header.header_bytes as u64));
@@ -85,7 +85,7 @@ impl DadaSource {
         Ok(Shape { header, samples, step })
     }
 
-    fn port(&self, shape: &Shape) -> Result<PortType, Box<Refusal>> {
+    fn port(&self, shape: &Shape) -> Result<PortType, Box<Rejection>> {
         let header = &shape.header;
         let bytes = header.sample_bytes().checked_mul(shape.samples);
         let Some(samples_per_frame) = bytes
@@ -93,8 +93,8 @@ impl DadaSource {
             .and_then(|_| shape.samples.checked_mul(shape.step))
         else {
             let message = "a frame of the output must have at most 4 GiB";
-            let refusal = Refusal::parameter("samples_per_frame", message);
-            return Err(Box::new(refusal.help("lower `samples_per_frame`")));
+            let rejection = Rejection::parameter("samples_per_frame", message);
+            return Err(Box::new(rejection.help("lower `samples_per_frame`")));
         };
         let dtype = match (header.bits, header.is_complex) {
             (8, false) => Dtype::I8,
@@ -142,15 +142,15 @@ impl KindSpec for DadaSource {
 
     /// Reads the shape from the header of the file.
     fn ports(&self, _inputs: &[PortType]) -> Checked<Shape> {
-        if let Some(refusal) = refuse_catch_up(self.catch_up) {
-            return Err(vec![refusal]);
+        if let Some(rejection) = reject_catch_up(self.catch_up) {
+            return Err(vec![rejection]);
         }
-        let shape = self.shape().map_err(|refusal| vec![*refusal])?;
-        let port = self.port(&shape).map_err(|refusal| vec![*refusal])?;
+        let shape = self.shape().map_err(|rejection| vec![*rejection])?;
+        let port = self.port(&shape).map_err(|rejection| vec![*rejection])?;
         Ok((shape, vec![port]))
     }
 
-    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+    fn warnings(block: &Configured<Self>) -> Vec<Rejection> {
         let path = &block.parameters.path;
         let contradictions = block.shape.header.contradictions.iter();
         contradictions.map(|text| contradicts_itself(path, text)).collect()

@@ -30,13 +30,13 @@ fn header() -> Header {
 type Played = Result<(PortType, Vec<Arc<Frame>>, Env), String>;
 
 fn play(header: &Header, bytes: u8, json: serde_json::Value) -> Played {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.dada");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.dada");
     std::fs::write(&path, [header.bytes(), (0..bytes).collect()].concat()).unwrap();
     let mut all = serde_json::json!({ "path": path });
     all.as_object_mut().unwrap().extend(json.as_object().unwrap().clone());
     let source: DadaSource = fxgraph::kind::read(&all).unwrap();
-    let outputs = source.outputs(&[]).map_err(|refusals| refusals[0].message.clone())?;
+    let outputs = source.outputs(&[]).map_err(|rejections| rejections[0].message.clone())?;
     let ports = Ports { inputs: vec![], outputs };
     let env = Env::detached("in");
     let mut harness = Harness::new(source.build(&[], &env).unwrap(), &ports, 64).unwrap();

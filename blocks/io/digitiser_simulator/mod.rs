@@ -6,12 +6,12 @@ mod language;
 mod periods;
 
 use crate::common::nyquist::{self, MAX_NYQUIST_ZONE};
-use crate::io::pace::{default_catch_up, refuse_catch_up};
+use crate::io::pace::{default_catch_up, reject_catch_up};
 use fxgraph::diagnostic::codes;
 use fxgraph::kind::{Rounded, four_digits, slow_digitiser};
 use fxgraph::{
     At, Axis, Band, BlockError, Checked, Clock, Configured, Dtype, FrameSizes, Implementation,
-    Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, Sideband, Time,
+    Implementations, Kind, KindSpec, LiveKind, PortType, Rejection, Resources, Sideband, Time,
     ValidityType,
 };
 use fxgraph_dsp::geometry::Direction;
@@ -188,28 +188,28 @@ impl DigitiserSimulator {
         }
     }
 
-    fn check_sizes(&self, refusals: &mut Vec<Refusal>) {
+    fn check_sizes(&self, rejections: &mut Vec<Rejection>) {
         let (frame, heap, period) =
             (self.samples_per_frame, self.samples_per_heap, self.period_samples);
         if heap == 0 || !heap.is_multiple_of(8) {
-            refusals.push(
-                Refusal::parameter(
+            rejections.push(
+                Rejection::parameter(
                     "samples_per_heap",
                     format!("`samples_per_heap` must be a positive multiple of 8, got {heap}"),
                 )
                 .help(format!("the nearest valid value is {}", nearest(heap, 8))),
             );
         } else if frame > MAX_FRAME {
-            refusals.push(
-                Refusal::parameter(
+            rejections.push(
+                Rejection::parameter(
                     "samples_per_frame",
                     format!("`samples_per_frame` must be at most {MAX_FRAME}, got {frame}"),
                 )
                 .help(format!("give at most {MAX_FRAME}")),
             );
         } else if frame == 0 || !frame.is_multiple_of(heap) {
-            refusals.push(
-                Refusal::parameter(
+            rejections.push(
+                Rejection::parameter(
                     "samples_per_frame",
                     format!(
                         "`samples_per_frame` must be a multiple of `samples_per_heap` ({heap}), \
@@ -227,13 +227,13 @@ impl DigitiserSimulator {
             && (period.is_multiple_of(frame) || frame.is_multiple_of(period));
         if period > MAX_PERIOD {
             let message = format!("`period_samples` must be at most {MAX_PERIOD}, got {period}");
-            refusals.push(
-                Refusal::parameter("period_samples", message)
+            rejections.push(
+                Rejection::parameter("period_samples", message)
                     .help(format!("give at most {MAX_PERIOD}")),
             );
         } else if period == 0 || !period.is_multiple_of(8) || !fits {
-            refusals.push(
-                Refusal::parameter(
+            rejections.push(
+                Rejection::parameter(
                     "period_samples",
                     format!(
                         "`period_samples` must be a multiple of 8, and a multiple or a divisor of \
@@ -256,17 +256,17 @@ impl DigitiserSimulator {
             let message = format!(
                 "`first_timestamp` must be a multiple of `samples_per_frame` ({frame}), got {first}"
             );
-            refusals.push(
-                Refusal::parameter("first_timestamp", message)
+            rejections.push(
+                Rejection::parameter("first_timestamp", message)
                     .help(format!("the next multiple is {next}")),
             );
         }
     }
 
-    fn check_values(&self, refusals: &mut Vec<Refusal>) {
+    fn check_values(&self, rejections: &mut Vec<Rejection>) {
         if !matches!(self.bits, 2..=10 | 12 | 16) {
-            refusals.push(
-                Refusal::parameter(
+            rejections.push(
+                Rejection::parameter(
                     "bits",
                     format!("`bits` must be 2 to 10, 12 or 16, got {}", self.bits),
                 )
@@ -274,7 +274,7 @@ impl DigitiserSimulator {
             );
         }
         if !(self.adc_sample_rate_hz > 0.0 && self.adc_sample_rate_hz.is_finite()) {
-            refusals.push(Refusal::parameter(
+            rejections.push(Rejection::parameter(
                 "adc_sample_rate_hz",
                 format!(
                     "`adc_sample_rate_hz` must be positive and finite, got {}",
@@ -286,13 +286,13 @@ impl DigitiserSimulator {
             && (seconds.is_nan() || seconds < 0.0)
         {
             let message = format!("`duration_seconds` must be at least 0, got {seconds}");
-            refusals.push(Refusal::parameter("duration_seconds", message));
+            rejections.push(Rejection::parameter("duration_seconds", message));
         }
-        refusals.extend(refuse_catch_up(self.catch_up));
+        rejections.extend(reject_catch_up(self.catch_up));
         let Some(source) = self.source else { return };
         if self.antenna >= self.antennas_enu_metres.len() {
-            refusals.push(
-                Refusal::parameter(
+            rejections.push(
+                Rejection::parameter(
                     "antenna",
                     format!("antenna {} has no position, which `source` needs", self.antenna),
                 )
@@ -304,7 +304,7 @@ impl DigitiserSimulator {
             );
         }
         if self.antennas_enu_metres.iter().flatten().any(|v| !v.is_finite() || v.abs() > 1e7) {
-            refusals.push(Refusal::parameter(
+            rejections.push(Rejection::parameter(
                 "antennas_enu_metres",
                 "positions in `antennas_enu_metres` must be finite and within 10000 km (1e7)",
             ));
@@ -318,23 +318,23 @@ impl DigitiserSimulator {
         ];
         if values.iter().any(|value| !value.is_finite()) {
             let message = "direction, rates and amplitude of `source` must be finite";
-            refusals.push(Refusal::parameter("source", message));
+            rejections.push(Rejection::parameter("source", message));
         } else if !source.direction().is_valid() {
             let message = "elevation of `source` must be from -90 to 90 degrees";
-            refusals.push(Refusal::parameter("source", message));
+            rejections.push(Rejection::parameter("source", message));
         }
         if !self.local_oscillator_hz.is_finite() {
             let message =
                 format!("`local_oscillator_hz` must be finite, got {}", self.local_oscillator_hz);
-            refusals.push(Refusal::parameter("local_oscillator_hz", message));
+            rejections.push(Rejection::parameter("local_oscillator_hz", message));
         }
         if let Some(place) = self.antennas_enu_metres.get(self.antenna) {
             let moved_samples = source.delay_rate(*place).abs() * self.period_samples as f64;
             // Written so that NaN is rejected, too.
             let is_slow = moved_samples <= MAX_MOVED_SAMPLES;
             if !is_slow {
-                refusals.push(
-                    Refusal::parameter(
+                rejections.push(
+                    Rejection::parameter(
                         "source",
                         format!(
                             "the delay of the source must change by at most {MAX_MOVED_SAMPLES} samples \
@@ -347,8 +347,8 @@ impl DigitiserSimulator {
             }
         }
         if !(0.0..=1.0).contains(&source.polarised_fraction) {
-            refusals.push(
-                Refusal::parameter(
+            rejections.push(
+                Rejection::parameter(
                     "source.polarised_fraction",
                     format!(
                         "`polarised_fraction` must be between 0 and 1, got {}",
@@ -361,12 +361,12 @@ impl DigitiserSimulator {
     }
 
     /// Warning about a tone of `hz` that is not in the band, or at another frequency than the given one.
-    fn tone_warning(&self, hz: f64) -> Option<Refusal> {
+    fn tone_warning(&self, hz: f64) -> Option<Rejection> {
         let rate_hz = self.adc_sample_rate_hz;
         let step_hz = rate_hz / self.period_samples as f64;
         let used = (hz / step_hz).round() * step_hz;
         let warning = |message: String, label: &str| {
-            Refusal::new(codes::IMPLAUSIBLE, At::Parameter("signals"), message).label(label)
+            Rejection::new(codes::IMPLAUSIBLE, At::Parameter("signals"), message).label(label)
         };
         if hz.abs() > rate_hz / 2.0 {
             let alias = used.rem_euclid(rate_hz);
@@ -392,7 +392,7 @@ impl DigitiserSimulator {
     }
 
     /// Parses `signals`.
-    fn program(&self) -> Result<Program, Box<Refusal>> {
+    fn program(&self) -> Result<Program, Box<Rejection>> {
         let program = Program::parse(&self.signals).map_err(|error| {
             let column = self.signals[..error.start].chars().count() + 1;
             let place = if error.word.is_empty() {
@@ -400,10 +400,10 @@ impl DigitiserSimulator {
             } else {
                 format!("at `{}`, column {column} of the text", error.word)
             };
-            let refusal = Refusal::parameter("signals", error.message).label(place);
+            let rejection = Rejection::parameter("signals", error.message).label(place);
             Box::new(match error.help {
-                Some(help) => refusal.help(help),
-                None => refusal,
+                Some(help) => rejection.help(help),
+                None => rejection,
             })
         })?;
         if program.signals.len() > 2 {
@@ -412,7 +412,7 @@ impl DigitiserSimulator {
                 program.signals.len()
             );
             let help = "define a part of a signal as a variable: `name = value;`";
-            return Err(Box::new(Refusal::parameter("signals", message).help(help)));
+            return Err(Box::new(Rejection::parameter("signals", message).help(help)));
         }
         Ok(program)
     }
@@ -432,11 +432,11 @@ impl KindSpec for DigitiserSimulator {
     })];
 
     fn ports(&self, _inputs: &[PortType]) -> Checked<Program> {
-        let mut refusals = Vec::new();
-        self.check_sizes(&mut refusals);
-        self.check_values(&mut refusals);
-        let program = self.program().map_err(|refusal| refusals.push(*refusal));
-        let (Ok(program), true) = (program, refusals.is_empty()) else { return Err(refusals) };
+        let mut rejections = Vec::new();
+        self.check_sizes(&mut rejections);
+        self.check_values(&mut rejections);
+        let program = self.program().map_err(|rejection| rejections.push(*rejection));
+        let (Ok(program), true) = (program, rejections.is_empty()) else { return Err(rejections) };
         let heaps = self.samples_per_frame / self.samples_per_heap;
         let port = PortType {
             dtype: Dtype::Packed(self.bits),
@@ -488,7 +488,7 @@ impl KindSpec for DigitiserSimulator {
         vec![Rounded { parameter: "duration_seconds", unit: "s", given, used, step }]
     }
 
-    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+    fn warnings(block: &Configured<Self>) -> Vec<Rejection> {
         let parameters = &block.parameters;
         let rate_hz = parameters.adc_sample_rate_hz;
         let tones = block.shape.frequencies_hz().into_iter();

@@ -235,8 +235,8 @@ fn bad_parameters_are_all_reported_at_once_with_help() {
         "signals": "cw(1, 2); cww(1)", "adc_sample_rate_hz": 0.0, "duration_seconds": -1.0, "catch_up": 0.5,
         "source": {"azimuth_degrees": 0, "elevation_degrees": 0, "amplitude": 1, "polarised_fraction": 2},
     }));
-    let refusals = bad.outputs(&[]).unwrap_err();
-    let at: Vec<_> = refusals.iter().map(|r| r.at.clone()).collect();
+    let rejections = bad.outputs(&[]).unwrap_err();
+    let at: Vec<_> = rejections.iter().map(|r| r.at.clone()).collect();
     for parameter in [
         "bits",
         "samples_per_frame",
@@ -250,7 +250,7 @@ fn bad_parameters_are_all_reported_at_once_with_help() {
     ] {
         assert!(at.contains(&At::Parameter(parameter)), "{parameter} in {at:?}");
     }
-    let signals = refusals.iter().find(|r| r.at == At::Parameter("signals")).unwrap();
+    let signals = rejections.iter().find(|r| r.at == At::Parameter("signals")).unwrap();
     assert_eq!(signals.label, "at `cww`, column 11 of the text");
     let huge = parameters(json!({
         "samples_per_frame": u64::MAX, "samples_per_heap": u64::MAX, "period_samples": u64::MAX,

@@ -34,8 +34,8 @@ impl KindSpec for FileSink {
     })];
 
     fn ports(&self, _inputs: &[PortType]) -> Checked<()> {
-        let refusals = self.files.refusals(&["npy", "npz"], "vis.npz");
-        if refusals.is_empty() { Ok(((), vec![])) } else { Err(refusals) }
+        let rejections = self.files.rejections(&["npy", "npz"], "vis.npz");
+        if rejections.is_empty() { Ok(((), vec![])) } else { Err(rejections) }
     }
 
     fn rounded(block: &Configured<Self>) -> Vec<Rounded> {

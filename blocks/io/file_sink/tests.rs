@@ -67,20 +67,20 @@ fn side(path: &str) -> serde_json::Value {
 
 #[test]
 fn npy_files_hold_every_frame_and_the_side_file_describes_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("new/vis.npy").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new/vis.npy").display().to_string();
     record(&path, 3, true).unwrap();
     let (header, data) = load(Path::new(&path));
     assert_eq!((header.descr.as_str(), header.shape), ("<i4", vec![3, 3, 2, 2]));
     let value = |n: usize| i32::from_le_bytes(data[4 * n..][..4].try_into().unwrap());
     assert!((0..36).all(|n| value(n) == (n % 12 + n / 12 * 100) as i32));
-    let (header, data) = load(&folder.path().join("new/vis.timestamp.npy"));
+    let (header, data) = load(&directory.path().join("new/vis.timestamp.npy"));
     assert_eq!(header.shape, [3]);
     assert_eq!(data.iter().step_by(8).copied().collect::<Vec<_>>(), [80, 88, 96]);
-    let (header, data) = load(&folder.path().join("new/vis.validity.npy"));
+    let (header, data) = load(&directory.path().join("new/vis.validity.npy"));
     assert_eq!(header.shape, [3, 2]);
     assert_eq!(data.iter().step_by(4).copied().collect::<Vec<_>>(), [9, 0, 9, 1, 9, 2]);
-    let (_, data) = load(&folder.path().join("new/vis.saturated.npy"));
+    let (_, data) = load(&directory.path().join("new/vis.saturated.npy"));
     let values: Vec<f64> =
         data.chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect();
     assert!(values[0].is_nan());
@@ -99,8 +99,8 @@ fn npy_files_hold_every_frame_and_the_side_file_describes_them() {
 
 #[test]
 fn npz_archive_holds_the_same_arrays_and_leaves_no_parts() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("vis.npz").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("vis.npz").display().to_string();
     record(&path, 2, true).unwrap();
     let mut zip = zip::ZipArchive::new(File::open(&path).unwrap()).unwrap();
     let mut names: Vec<String> = zip.file_names().map(|name| name.unwrap().into_owned()).collect();
@@ -109,13 +109,13 @@ fn npz_archive_holds_the_same_arrays_and_leaves_no_parts() {
     let rest = ["recording.json", "saturated.npy", "sequence.npy", "timestamp.npy", "validity.npy"];
     assert_eq!(names, [&arrays[..], &rest].concat());
     assert_eq!(zip.by_name("data.npy").unwrap().size(), 512 + 2 * 48);
-    assert!(!folder.path().join("vis.npz.parts").exists());
+    assert!(!directory.path().join("vis.npz.parts").exists());
 }
 
 #[test]
 fn incomplete_stream_is_readable_and_marked_incomplete() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("vis.npy").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("vis.npy").display().to_string();
     record(&path, 2, false).unwrap();
     assert_eq!(load(Path::new(&path)).0.shape[0], 2);
     assert_eq!(side(&path)["complete"], false);
@@ -123,8 +123,8 @@ fn incomplete_stream_is_readable_and_marked_incomplete() {
 
 #[test]
 fn side_file_has_flowgraph_of_first_frame() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("vis.npy").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("vis.npy").display().to_string();
     let env = Env { flowgraph: FlowgraphText::plain("built", ""), ..Env::detached("out") };
     let stated = |config_id| {
         let text = FlowgraphText::plain("in force", "a: 1");
@@ -140,9 +140,9 @@ fn side_file_has_flowgraph_of_first_frame() {
 
 #[test]
 fn file_sink_path_that_exists_gets_a_number() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for name in ["vis.npy", "vis.npz"] {
-        let path = folder.path().join(name).display().to_string();
+        let path = directory.path().join(name).display().to_string();
         let numbered = path.replace("vis.", "vis_2.");
         record(&path, 3, true).unwrap();
         let before = (fs::read(&path).unwrap(), side(&path));
@@ -171,8 +171,8 @@ fn file_sink_path_that_exists_gets_a_number() {
 
 #[test]
 fn file_sink_simultaneous_sinks_get_a_file_each() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("vis.npz").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("vis.npz").display().to_string();
     std::thread::scope(|scope| {
         for frames in 0..8 {
             let path = path.as_str();
@@ -188,8 +188,8 @@ fn file_sink_simultaneous_sinks_get_a_file_each() {
 
 #[test]
 fn file_sink_rejects_a_pipe() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pipe.npy");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pipe.npy");
     let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
     assert!(made.success());
     let error = record(&path.display().to_string(), 1, true).unwrap_err().to_string();
@@ -198,13 +198,13 @@ fn file_sink_rejects_a_pipe() {
 
 #[test]
 fn arrays_that_cannot_be_assembled_stay_and_are_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("vis.npz");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("vis.npz");
     let side_file = SideFile { block: String::new(), ..SideFile::of(&port()) };
     let recording = RecordingWriter::create(&path.as_path().into(), &port(), side_file).unwrap();
     // A directory takes the name while the stream runs.
     fs::create_dir(&path).unwrap();
     let error = recording.close(true).unwrap_err().to_string();
     assert!(error.contains("vis.npz.parts"), "{error}");
-    assert!(folder.path().join("vis.npz.parts/data.npy").exists());
+    assert!(directory.path().join("vis.npz.parts/data.npy").exists());
 }

@@ -102,7 +102,7 @@ pub struct Arrays<'a> {
     side: &'a SideFile,
     /// `None`: each array is a file of its own.
     archive: Option<Archive>,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl<'a> Arrays<'a> {
@@ -114,8 +114,8 @@ impl<'a> Arrays<'a> {
         let is_whole = is_archive(path) && !is_in_parts;
         let archive = if is_whole { Some(Archive::open(path)?) } else { None };
         let beside = || path.path().parent().map(Path::to_path_buf).unwrap_or_default();
-        let folder = if is_in_parts { parts } else { beside() };
-        Ok(Self { path, side, archive, folder })
+        let directory = if is_in_parts { parts } else { beside() };
+        Ok(Self { path, side, archive, directory })
     }
 
     /// Returns the location of the array `name`.
@@ -140,7 +140,7 @@ impl<'a> Arrays<'a> {
         }
         // Only the name: a side file must not select other directories.
         let only = Path::new(file_name).file_name().unwrap_or_default();
-        let path = self.path.with(self.folder.join(only).display().to_string());
+        let path = self.path.with(self.directory.join(only).display().to_string());
         let opened = path.open().and_then(|file| Ok((file.metadata()?.len(), file)));
         let (end, file) = opened.map_err(|error| {
             let (of, why) = (self.path, reason(&error));

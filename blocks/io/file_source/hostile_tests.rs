@@ -15,10 +15,10 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 /// Returns a directory with the recording `a.{extension}`.
 fn recorded(extension: &str) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(format!("a.{extension}"));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(format!("a.{extension}"));
     record(&path.display().to_string(), Dtype::Ci8);
-    (folder, path)
+    (directory, path)
 }
 
 /// Returns the error about the recording at `path`; `None` if it can be played.
@@ -89,17 +89,17 @@ fn describe(path: &Path, description: &str) {
 
 #[test]
 fn recording_json_with_a_wrong_value_is_rejected_by_its_key() {
-    let (_folder, path) = recorded("npy");
+    let (_directory, path) = recorded("npy");
     let side = format!("{}.json", path.display());
     let good: Value = serde_json::from_str(&fs::read_to_string(&side).unwrap()).unwrap();
-    let mut refused = 0;
+    let mut rejected = 0;
     for pointer in pointers(&good) {
         for wrong in wrong_values() {
             let mut bad = good.clone();
             let before = std::mem::replace(bad.pointer_mut(&pointer).unwrap(), wrong.clone());
             fs::write(&side, bad.to_string()).unwrap();
             let said = said(&path);
-            refused += usize::from(said.is_some());
+            rejected += usize::from(said.is_some());
             let is_other_kind = kind_of(&before) != kind_of(&wrong);
             let may_be_null = before.is_null() || wrong.is_null();
             if is_other_kind && !may_be_null {
@@ -110,12 +110,12 @@ fn recording_json_with_a_wrong_value_is_rejected_by_its_key() {
             }
         }
     }
-    assert!(refused > 200, "{refused}");
+    assert!(rejected > 200, "{rejected}");
 }
 
 #[test]
 fn recording_json_without_a_key_is_rejected_by_its_key() {
-    let (_folder, path) = recorded("npz");
+    let (_directory, path) = recorded("npz");
     let file = fs::read(&path).unwrap();
     let inside = side_text(&path);
     let good: Value = serde_json::from_str(&inside).unwrap();
@@ -145,7 +145,7 @@ fn side_text(path: &Path) -> String {
 
 #[test]
 fn archive_with_too_many_members_is_rejected() {
-    let (_folder, path) = recorded("npz");
+    let (_directory, path) = recorded("npz");
     let mut new = ZipWriter::new(fs::File::create(&path).unwrap());
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
     for n in 0..70_000 {
@@ -162,7 +162,7 @@ fn archive_with_too_many_members_is_rejected() {
 
 #[test]
 fn archive_without_description_is_rejected() {
-    let (_folder, path) = recorded("npz");
+    let (_directory, path) = recorded("npz");
     fs::remove_file(format!("{}.json", path.display())).unwrap();
     let mut new = ZipWriter::new(fs::File::create(&path).unwrap());
     new.start_file("arr_0.npy", SimpleFileOptions::default()).unwrap();
@@ -172,7 +172,7 @@ fn archive_without_description_is_rejected() {
 
 #[test]
 fn compressed_member_is_rejected() {
-    let (_folder, path) = recorded("npz");
+    let (_directory, path) = recorded("npz");
     // The method of compression of the last member, in its header and in the directory.
     let mut bytes = fs::read(&path).unwrap();
     for (mark, method) in [(b"PK\x03\x04", 8), (b"PK\x01\x02", 10)] {
@@ -187,8 +187,8 @@ fn compressed_member_is_rejected() {
 #[test]
 fn pipe_instead_of_a_file_is_rejected() {
     for (extension, name) in [("npy", "a.npy"), ("npy", "a.npy.json"), ("npz", "a.npz")] {
-        let (folder, path) = recorded(extension);
-        let pipe = folder.path().join(name);
+        let (directory, path) = recorded(extension);
+        let pipe = directory.path().join(name);
         fs::remove_file(&pipe).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let said = said(&path).unwrap();
@@ -247,7 +247,7 @@ proptest! {
 
     #[test]
     fn recording_json_with_edits_is_played_or_rejected_by_name(edits in edits()) {
-        let (_folder, path) = recorded("npz");
+        let (_directory, path) = recorded("npz");
         let text = side_text(&path);
         describe(&path, &String::from_utf8_lossy(&edited(text.as_bytes(), edits, usize::MAX)));
         said(&path);
@@ -255,7 +255,7 @@ proptest! {
 
     #[test]
     fn archive_with_edits_is_played_or_rejected_by_name(edits in edits(), alone: bool) {
-        let (_folder, path) = recorded("npz");
+        let (_directory, path) = recorded("npz");
         if alone {
             fs::remove_file(format!("{}.json", path.display())).unwrap();
         }
@@ -266,7 +266,7 @@ proptest! {
 
     #[test]
     fn array_header_with_edits_is_played_or_rejected_by_name(edits in edits(), array in 0..7usize) {
-        let (_folder, path) = recorded("npy");
+        let (_directory, path) = recorded("npy");
         let names = ["", ".sequence", ".timestamp", ".config_id", ".validity", ".saturated", ".checksum"];
         let array = path.with_extension(format!("{}.npy", names[array]).trim_start_matches('.'));
         let bytes = edited(&fs::read(&array).unwrap(), edits, 128);

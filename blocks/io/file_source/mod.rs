@@ -7,14 +7,14 @@ mod player;
 
 use crate::common::axes;
 use crate::common::nyquist::{self, MAX_NYQUIST_ZONE};
-use crate::io::pace::{default_catch_up, refuse_catch_up};
+use crate::io::pace::{default_catch_up, reject_catch_up};
 use crate::util::null_source::{AxisParameter, BandParameter, NullSource, Pattern};
 use fxgraph::access::ReadPath;
 use fxgraph::diagnostic::codes;
 use fxgraph::kind::{slow_digitiser, unlikely_band};
 use fxgraph::{
     At, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
-    Refusal, Time, npy,
+    Rejection, Time, npy,
 };
 use fxgraph_formats::codes::{Codes, Encoding, First};
 use player::Recording;
@@ -149,16 +149,17 @@ impl Raw {
     }
 
     /// Diagnostic for packed numbers that cannot be those of `port`.
-    fn refuse_packing(&self, port: &PortType, is_array: bool) -> Option<Refusal> {
+    fn reject_packing(&self, port: &PortType, is_array: bool) -> Option<Rejection> {
         let packed = self.packed?;
-        let refuse = |at, message: String, help: &str| {
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(at), message);
-            Some(refusal.help(help))
+        let reject = |at, message: String, help: &str| {
+            let rejection =
+                Rejection::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(at), message);
+            Some(rejection.help(help))
         };
         if packed.codes().is_none() {
             let message =
                 format!("`bits` of packed numbers must be 1, 2 or 4, got {}", packed.bits);
-            return refuse(
+            return reject(
                 "raw.packed.bits",
                 message,
                 "for other widths give a `dtype` such as i10p",
@@ -167,7 +168,7 @@ impl Raw {
         if !matches!(port.dtype, Dtype::I8 | Dtype::Ci8) || is_array {
             let message =
                 format!("packed numbers become `i8` or `ci8` of a plain file, got {}", port.dtype);
-            return refuse(
+            return reject(
                 "raw.packed",
                 message,
                 "set `dtype: i8` or `dtype: ci8`, and not a .npy file",
@@ -176,21 +177,21 @@ impl Raw {
         let count = port.frame_bytes();
         if !count.is_multiple_of(8) {
             let message = format!("a frame must have a multiple of 8 packed numbers, got {count}");
-            return refuse("raw.axes", message, "make the frame longer or shorter");
+            return reject("raw.axes", message, "make the frame longer or shorter");
         }
         None
     }
 
     /// Returns the type of the stream in the file at `path`, with the checks of `null_source`, which has the
     /// same parameters.
-    fn port(&self, path: &ReadPath) -> Result<PortType, Vec<Refusal>> {
-        let header = plain::header(path, self).map_err(FileSource::refuse)?;
+    fn port(&self, path: &ReadPath) -> Result<PortType, Vec<Rejection>> {
+        let header = plain::header(path, self).map_err(FileSource::reject)?;
         let of_header = || header.as_ref().map(|header| npy::dtype(&header.descr));
         let dtype =
             self.dtype.clone().map(Ok).or_else(|| Some(of_header()?.map(|d| d.to_string())));
         let missing = || Err("`raw` needs `dtype`: only a .npy file contains its dtype".to_owned());
         let dtype =
-            dtype.unwrap_or_else(missing).map_err(|why| vec![Refusal::parameter("raw", why)])?;
+            dtype.unwrap_or_else(missing).map_err(|why| vec![Rejection::parameter("raw", why)])?;
         let like = NullSource {
             dtype,
             axes: self.axes.clone(),
@@ -216,11 +217,11 @@ impl Raw {
             At::Parameter("adc_sample_rate_hz") => At::Parameter("raw.adc_sample_rate_hz"),
             _ => At::Parameter("raw"),
         };
-        let mut port = like.output().map_err(|refusals| {
-            refusals.into_iter().map(|r| Refusal { at: inner(&r.at), ..r }).collect::<Vec<_>>()
+        let mut port = like.output().map_err(|rejections| {
+            rejections.into_iter().map(|r| Rejection { at: inner(&r.at), ..r }).collect::<Vec<_>>()
         })?;
-        if let Some(refusal) = self.refuse_packing(&port, header.is_some()) {
-            return Err(vec![refusal]);
+        if let Some(rejection) = self.reject_packing(&port, header.is_some()) {
+            return Err(vec![rejection]);
         }
         if let Some(zone) = self.nyquist_zone {
             let is_real = !port.dtype.is_complex() && port.axis_len("channel").is_none();
@@ -228,14 +229,14 @@ impl Raw {
                 let message = format!(
                     "`nyquist_zone` must be from 1 to {MAX_NYQUIST_ZONE}, for real samples without `band`, got {zone}"
                 );
-                let refusal = Refusal::parameter("raw.nyquist_zone", message);
-                return Err(vec![refusal.help("omit it, and give `band` with its `sideband`")]);
+                let rejection = Rejection::parameter("raw.nyquist_zone", message);
+                return Err(vec![rejection.help("omit it, and give `band` with its `sideband`")]);
             }
             port.band = nyquist::band(zone, self.adc_sample_rate_hz, None);
         }
         if let Some(header) = header {
             plain::frames(&header, &port)
-                .map_err(|why| FileSource::refuse(format!("cannot use {path}: {why}")))?;
+                .map_err(|why| FileSource::reject(format!("cannot use {path}: {why}")))?;
         }
         Ok(port)
     }
@@ -243,7 +244,7 @@ impl Raw {
 
 impl FileSource {
     /// Returns the type of the stream in the file.
-    fn port(&self) -> Result<PortType, Vec<Refusal>> {
+    fn port(&self) -> Result<PortType, Vec<Rejection>> {
         let path = &self.path;
         if let Some(raw) = &self.raw {
             return raw.port(path);
@@ -256,18 +257,18 @@ impl FileSource {
         let (side, place) = side.map_err(|why| {
             let help = "set `raw` to describe a file that is not a recording";
             let is_other = why.contains("is not a recording");
-            let refusal = Refusal::parameter("path", why);
-            vec![if is_other { refusal.help(help) } else { refusal }]
+            let rejection = Rejection::parameter("path", why);
+            vec![if is_other { rejection.help(help) } else { rejection }]
         })?;
         let port = side.port(axes::known);
-        let port = port.map_err(|why| Self::refuse(format!("{place} is wrong: {why}")))?;
+        let port = port.map_err(|why| Self::reject(format!("{place} is wrong: {why}")))?;
         // Checked before memory is allocated for frames that are not in the file.
-        Recording::open(path, &side, &port).map_err(Self::refuse)?;
+        Recording::open(path, &side, &port).map_err(Self::reject)?;
         Ok(port)
     }
 
-    fn refuse(message: String) -> Vec<Refusal> {
-        vec![Refusal::parameter("path", message)]
+    fn reject(message: String) -> Vec<Rejection> {
+        vec![Rejection::parameter("path", message)]
     }
 }
 
@@ -279,13 +280,13 @@ impl KindSpec for FileSource {
 
     /// Reads the description from the file, the only source of a recording's type.
     fn ports(&self, _inputs: &[PortType]) -> Checked<()> {
-        match refuse_catch_up(self.catch_up) {
+        match reject_catch_up(self.catch_up) {
             None => Ok(((), vec![self.port()?])),
-            Some(refusal) => Err(vec![refusal]),
+            Some(rejection) => Err(vec![rejection]),
         }
     }
 
-    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+    fn warnings(block: &Configured<Self>) -> Vec<Rejection> {
         let has_samples = block.ports.outputs[0].axes.iter().any(|axis| axis.name == "sample");
         let raw = block.parameters.raw.as_ref().filter(|_| has_samples);
         let rate =

@@ -63,7 +63,7 @@ pub fn play(source: &FileSource) -> Result<(PortType, Vec<Arc<Frame>>), String> 
 }
 
 fn play_in(source: &FileSource, env: &Env) -> Result<(PortType, Vec<Arc<Frame>>), String> {
-    let first = |refusals: Vec<Refusal>| refusals[0].message.clone();
+    let first = |rejections: Vec<Rejection>| rejections[0].message.clone();
     let ports = Ports { inputs: vec![], outputs: source.outputs(&[]).map_err(first)? };
     let block = source.build(&ports.inputs, env).unwrap();
     let mut harness = Harness::new(block, &ports, 8).unwrap();
@@ -78,10 +78,10 @@ fn play_in(source: &FileSource, env: &Env) -> Result<(PortType, Vec<Arc<Frame>>)
 
 #[test]
 fn every_dtype_is_played_bit_for_bit_from_both_formats() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for dtype in [Dtype::Packed(10)].into_iter().chain(Dtype::WHOLE_BYTES) {
         for extension in ["npy", "npz"] {
-            let path = folder.path().join(format!("a.{extension}")).display().to_string();
+            let path = directory.path().join(format!("a.{extension}")).display().to_string();
             record(&path, dtype);
             let (played, frames) = play(&source(&path)).unwrap();
             assert_eq!(played, port(dtype));
@@ -100,8 +100,8 @@ fn every_dtype_is_played_bit_for_bit_from_both_formats() {
 
 #[test]
 fn plain_data_is_played_as_whole_frames() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("plain.bin");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("plain.bin");
     fs::write(&path, (0..45u8).collect::<Vec<_>>()).unwrap();
     let raw = serde_json::json!({
         "dtype": "i10p", "axes": [{"name": "sample", "len": 8}], "samples_per_frame": 8,
@@ -128,8 +128,8 @@ fn play_array(
     bytes: u8,
     raw: serde_json::Value,
 ) -> Result<(PortType, Vec<Arc<Frame>>), String> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.npy");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.npy");
     let data: Vec<u8> = (0..bytes).collect();
     fs::write(&path, [npy::header(descr, shape, 0), data].concat()).unwrap();
     let raw = Some(serde_json::from_value(raw).unwrap());
@@ -152,18 +152,18 @@ fn numpy_array_is_cut_into_frames_along_its_first_axis() {
         let expected = (0..frames).map(|n| (80 + 4 * n, 16 * n as u8));
         assert!(seen.eq(expected), "{shape:?}");
     }
-    let refused =
+    let rejected =
         |descr: &str, shape: &[u64], raw| play_array(descr, shape, 48, raw).err().unwrap();
-    let said = refused("<i2", &[3, 2, 4], raw.clone());
+    let said = rejected("<i2", &[3, 2, 4], raw.clone());
     assert!(
         said.ends_with("x.npy: its shape is [3, 2, 4], expected [n, 4, 2] or [n, 2]"),
         "{said}"
     );
-    let said = refused(">f8", &[6], raw.clone());
+    let said = rejected(">f8", &[6], raw.clone());
     assert!(said.contains("NumPy type `>f8` is not supported"), "{said}");
     let mut complex = raw.clone();
     complex["dtype"] = "cf32".into();
-    let said = refused("<i2", &[6, 2], complex.clone());
+    let said = rejected("<i2", &[6, 2], complex.clone());
     assert!(said.ends_with("its dtype is <i2, expected <c8 for `cf32`"), "{said}");
     // Real and imaginary parts along the last axis.
     complex["dtype"] = "ci16".into();
@@ -172,8 +172,8 @@ fn numpy_array_is_cut_into_frames_along_its_first_axis() {
 
 #[test]
 fn truncated_numpy_array_is_played_with_a_warning() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.npy");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.npy");
     fs::write(&path, [npy::header("|i1", &[40], 0), vec![0; 19]].concat()).unwrap();
     let raw = serde_json::json!({
         "axes": [{"name": "sample", "len": 4}], "samples_per_frame": 4, "adc_sample_rate_hz": 8,
@@ -212,8 +212,8 @@ fn band_of_plain_data_is_that_of_raw() {
     let port = raw(stated).outputs(&[]).unwrap().remove(0);
     assert_eq!(port.band.map(|band| (band.centre_hz, band.bandwidth_hz)), Some((1.284e9, 856e6)));
     let empty = serde_json::json!({"channels": 0, "centre_hz": 1.284e9, "bandwidth_hz": 856e6});
-    let refusals = raw(empty).outputs(&[]).unwrap_err();
-    assert_eq!(refusals[0].at, At::Parameter("raw.band"));
+    let rejections = raw(empty).outputs(&[]).unwrap_err();
+    assert_eq!(rejections[0].at, At::Parameter("raw.band"));
     let sideband = |width: f64, sideband: &str| {
         let band = serde_json::json!({
             "channels": 1, "centre_hz": 1.284e9, "bandwidth_hz": width, "sideband": sideband,
@@ -241,22 +241,22 @@ fn nyquist_zone_of_plain_data_gives_its_band() {
     assert_eq!(band(2), Some(Band::signed(1, 0, 6e8, -4e8)));
     assert_eq!((band(1), band(3)), (None, Some(Band::signed(1, 0, 1e9, 4e8))));
     for source in [raw(0, "i10p"), raw(2, "ci8")] {
-        let refusals = source.outputs(&[]).unwrap_err();
-        assert_eq!(refusals[0].at, At::Parameter("raw.nyquist_zone"));
+        let rejections = source.outputs(&[]).unwrap_err();
+        assert_eq!(rejections[0].at, At::Parameter("raw.nyquist_zone"));
     }
 }
 
 #[test]
 fn inconsistent_files_are_rejected_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.npy");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.npy");
     let name = path.display().to_string();
     assert!(play(&source(&name)).err().unwrap().contains("a.npy: there is no such file"));
     fs::write(&path, "").unwrap();
     let alone = play(&source(&name)).err().unwrap();
     assert!(alone.contains("is not a recording") && alone.contains("a.npy.json"), "{alone}");
     record(&name, Dtype::Ci8);
-    let refused = |change: &dyn Fn()| {
+    let rejected = |change: &dyn Fn()| {
         change();
         let error = play(&source(&name)).err().unwrap();
         assert!(error.contains("a.npy"), "{error}");
@@ -264,30 +264,32 @@ fn inconsistent_files_are_rejected_by_name() {
         error
     };
     let cut = || fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(70).unwrap();
-    assert!(refused(&cut).contains("within its header"));
-    assert!(refused(&|| fs::write(&path, "hello").unwrap()).contains("within its header"));
-    let side = folder.path().join("a.npy.json");
+    assert!(rejected(&cut).contains("within its header"));
+    assert!(rejected(&|| fs::write(&path, "hello").unwrap()).contains("within its header"));
+    let side = directory.path().join("a.npy.json");
     let edit = |from: &str, to: &str| {
         let text = fs::read_to_string(&side).unwrap();
         assert!(text.contains(from));
         fs::write(&side, text.replace(from, to)).unwrap();
     };
-    assert!(refused(&|| edit("\"len\": 24", "\"len\": 25")).contains("shape"));
+    assert!(rejected(&|| edit("\"len\": 24", "\"len\": 25")).contains("shape"));
     assert!(
-        refused(&|| edit("\"len\": 24", "\"len\": 18446744073709551615"))
+        rejected(&|| edit("\"len\": 24", "\"len\": 18446744073709551615"))
             .contains("must have 1 to")
     );
-    assert!(refused(&|| edit("\"ci8\"", "\"ci32\"")).contains("its dtype is |i1, expected <i4"));
-    assert!(refused(&|| edit("\"channel\"", "\"hat\"")).contains("no axis `hat`"));
-    assert!(refused(&|| edit("{", "[")).contains("a.npy.json is wrong: expected `,` or `]` (line"));
+    assert!(rejected(&|| edit("\"ci8\"", "\"ci32\"")).contains("its dtype is |i1, expected <i4"));
+    assert!(rejected(&|| edit("\"channel\"", "\"hat\"")).contains("no axis `hat`"));
+    assert!(
+        rejected(&|| edit("{", "[")).contains("a.npy.json is wrong: expected `,` or `]` (line")
+    );
     assert!(play(&source("no/such.bin")).err().unwrap().contains("is not a recording"));
 }
 
 #[test]
 fn truncated_recording_plays_complete_frames_and_counts_the_others() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (extension, bytes_per_frame) in [("npy", 96), ("npz", 96)] {
-        let path = folder.path().join(format!("a.{extension}"));
+        let path = directory.path().join(format!("a.{extension}"));
         let name = path.display().to_string();
         let mut seen = Vec::new();
         record(&name, Dtype::Ci8);
@@ -299,7 +301,7 @@ fn truncated_recording_plays_complete_frames_and_counts_the_others() {
         let end = end.unwrap() + 4 + bytes_per_frame - 48;
         if extension == "npz" {
             // Without the side file: the archive contains its description.
-            fs::remove_file(folder.path().join("a.npz.json")).unwrap();
+            fs::remove_file(directory.path().join("a.npz.json")).unwrap();
         }
         for cut in [0, 1, 96, 97, 3 * 96] {
             fs::write(&path, &whole[..end - cut]).unwrap();
@@ -323,13 +325,13 @@ fn truncated_recording_plays_complete_frames_and_counts_the_others() {
 
 #[test]
 fn damage_in_any_array_of_a_frame_is_detected() {
-    let folder = tempfile::tempdir().unwrap();
-    let name = folder.path().join("a.npy").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let name = directory.path().join("a.npy").display().to_string();
     for array in
         ["", "sequence.", "timestamp.", "config_id.", "validity.", "saturated.", "checksum."]
     {
         record(&name, Dtype::Ci8);
-        let path = folder.path().join(format!("a.{array}npy"));
+        let path = directory.path().join(format!("a.{array}npy"));
         let mut bytes = fs::read(&path).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         fs::write(&path, bytes).unwrap();
@@ -340,24 +342,24 @@ fn damage_in_any_array_of_a_frame_is_detected() {
 
 #[test]
 fn archive_that_was_never_assembled_is_played_from_its_parts() {
-    let folder = tempfile::tempdir().unwrap();
-    let name = folder.path().join("a.npz").display().to_string();
-    record(&folder.path().join("b.npy").display().to_string(), Dtype::Ci8);
+    let directory = tempfile::tempdir().unwrap();
+    let name = directory.path().join("a.npz").display().to_string();
+    record(&directory.path().join("b.npy").display().to_string(), Dtype::Ci8);
     record(&name, Dtype::Ci8);
     fs::remove_file(&name).unwrap();
     fs::create_dir(format!("{name}.parts")).unwrap();
     for array in ["sequence", "timestamp", "config_id", "validity", "saturated", "checksum"] {
-        let from = folder.path().join(format!("b.{array}.npy"));
+        let from = directory.path().join(format!("b.{array}.npy"));
         fs::rename(from, format!("{name}.parts/{array}.npy")).unwrap();
     }
-    fs::rename(folder.path().join("b.npy"), format!("{name}.parts/data.npy")).unwrap();
+    fs::rename(directory.path().join("b.npy"), format!("{name}.parts/data.npy")).unwrap();
     assert_eq!(play(&source(&name)).unwrap().1.len(), 3);
 }
 
 #[test]
 fn recordings_without_checksums_are_played() {
-    let folder = tempfile::tempdir().unwrap();
-    let name = folder.path().join("a.npy").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let name = directory.path().join("a.npy").display().to_string();
     record(&name, Dtype::Ci8);
     let side = format!("{name}.json");
     let mut text: serde_json::Value =
@@ -371,8 +373,8 @@ fn recordings_without_checksums_are_played() {
 
 #[test]
 fn real_time_pace_follows_the_timestamps() {
-    let folder = tempfile::tempdir().unwrap();
-    let name = folder.path().join("a.npy").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let name = directory.path().join("a.npy").display().to_string();
     record(&name, Dtype::Ci8);
     // 16 samples at 200 Hz.
     let side = format!("{name}.json");
@@ -387,8 +389,8 @@ fn real_time_pace_follows_the_timestamps() {
 
 #[test]
 fn rest_of_plain_data_is_counted_and_a_file_shorter_than_a_frame_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.bin");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.bin");
     let raw = serde_json::json!({
         "dtype": "i16", "axes": [{"name": "sample", "len": 16}], "samples_per_frame": 16, "header_bytes": 4,
     });
@@ -411,8 +413,8 @@ fn rest_of_plain_data_is_counted_and_a_file_shorter_than_a_frame_says_so() {
 
 #[test]
 fn packed_numbers_become_bytes() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.bin").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.bin").display().to_string();
     fs::write(&path, [0b11_10_01_00, 0b00_01_10_11, 0, 0xff]).unwrap();
     let play_packed = |dtype: &str, packed: serde_json::Value| {
         let raw = serde_json::json!({

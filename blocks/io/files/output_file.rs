@@ -2,7 +2,7 @@
 
 use fxgraph::access::WrittenPath;
 use fxgraph::files::{Files, check_not_removed, note_recorded, reason};
-use fxgraph::recording::{PLACEHOLDER, try_folder, try_path};
+use fxgraph::recording::{PLACEHOLDER, try_directory, try_path};
 use fxgraph::runtime::{BlockEvents, EventKind};
 use fxgraph::{BlockError, Env, Summary};
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 /// Checks before the start that a file can be written at `path`, without changing existing files.
 pub fn try_to_write(path: &WrittenPath, overwrites: bool) -> Result<(), BlockError> {
-    if path.contains(PLACEHOLDER) { try_folder(path) } else { try_path(path, overwrites) }
+    if path.contains(PLACEHOLDER) { try_directory(path) } else { try_path(path, overwrites) }
 }
 
 /// Describes why a file with another name than `path` is written, for a sink that `overwrites`.
@@ -84,12 +84,12 @@ pub struct OutputFile {
 
 impl OutputFile {
     /// Creates the file at `path`. An existing file stays, and the first free name of `x_2.fil`, `x_3.fil`, ... is used;
-    /// a name is also taken if there is a file with the same name and the extension `companion`. With `overwrites` a
+    /// a name is also taken if there is a file with the same name and the extension `beside`. With `overwrites` a
     /// file at `path` that this process has not recorded is truncated.
     pub fn create(
         path: &WrittenPath,
         overwrites: bool,
-        companion: Option<&str>,
+        beside: Option<&str>,
     ) -> Result<Self, BlockError> {
         let (files, path) = (path.files(), path.path());
         files.make_directories_to(path).map_err(cannot_write(path))?;
@@ -110,7 +110,7 @@ impl OutputFile {
                 let file = files.open_to_write(&name).map_err(cannot_write(&name))?;
                 return opened(file, name);
             }
-            if companion.is_some_and(|other| files.is_taken(&name.with_extension(other))) {
+            if beside.is_some_and(|other| files.is_taken(&name.with_extension(other))) {
                 continue;
             }
             match files.create_new(&name) {
@@ -269,8 +269,8 @@ mod tests {
 
     #[test]
     fn existing_file_keeps_its_name_unless_overwritten() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("new/a.b.raw");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/a.b.raw");
         let env = Env::detached("out");
         let mut report = Report::new(&env);
         let mut open =
@@ -281,7 +281,7 @@ mod tests {
         assert!(second.path.ends_with("a.b_2.raw"));
         assert!(env.summary.get().contains("a.b_2.raw"), "{}", env.summary.get());
         second.replace(0, b"S").unwrap();
-        let read = |name: &str| std::fs::read(folder.path().join("new").join(name)).unwrap();
+        let read = |name: &str| std::fs::read(directory.path().join("new").join(name)).unwrap();
         assert_eq!((read("a.b.raw"), read("a.b_2.raw")), (b"first".to_vec(), b"Second".to_vec()));
         // Both are of this process.
         open(true).append(b"third").unwrap();
@@ -294,8 +294,8 @@ mod tests {
 
     #[test]
     fn full_disk_is_an_error_with_the_path() {
-        let folder = tempfile::tempdir().unwrap();
-        let full = folder.path().join("full.vdif");
+        let directory = tempfile::tempdir().unwrap();
+        let full = directory.path().join("full.vdif");
         std::os::unix::fs::symlink("/dev/full", &full).unwrap();
         let mut report = Report::new(&Env::detached("out"));
         let mut file = OutputFile::open(&full.as_path().into(), false, &mut report).unwrap();
@@ -306,8 +306,8 @@ mod tests {
 
     #[test]
     fn removed_file_is_an_error_with_the_path() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.raw");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.raw");
         let mut report = Report::new(&Env::detached("out"));
         let mut file = OutputFile::open(&path.as_path().into(), false, &mut report).unwrap();
         file.append(b"first").unwrap();
@@ -321,8 +321,8 @@ mod tests {
 
     #[test]
     fn append_after_a_partial_write_continues_without_a_hole() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.raw");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.raw");
         let mut report = Report::new(&Env::detached("out"));
         let mut file = OutputFile::open(&path.as_path().into(), false, &mut report).unwrap();
         file.append(b"first").unwrap();
@@ -336,8 +336,8 @@ mod tests {
 
     #[test]
     fn file_without_room_for_its_header_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.raw");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.raw");
         let mut report = Report::new(&Env::detached("out"));
         let mut begin =
             || OutputFile::begin(&path.as_path().into(), false, &mut report, b"header").map(drop);
@@ -351,10 +351,10 @@ mod tests {
 
     #[test]
     fn taken_names_are_in_the_error() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let name = |n| if n == 1 { "a.raw".to_owned() } else { format!("a_{n}.raw") };
-        (1..=MOST_NAMESAKES).for_each(|n| drop(File::create(folder.path().join(name(n)))));
-        let path = folder.path().join("a.raw");
+        (1..=MOST_NAMESAKES).for_each(|n| drop(File::create(directory.path().join(name(n)))));
+        let path = directory.path().join("a.raw");
         let said = OutputFile::create(&path.as_path().into(), false, None).err().unwrap();
         let said = said.to_string();
         assert!(said.starts_with("all names from ") && said.contains("a.raw to "), "{said}");

@@ -3,7 +3,7 @@
 use fxgraph::access::WrittenPath;
 use fxgraph::kind::Rounded;
 use fxgraph::recording::PLACEHOLDER;
-use fxgraph::{At, Clock, Env, Parameters, Refusal};
+use fxgraph::{At, Clock, Env, Parameters, Rejection};
 
 /// Default of `max_gap_seconds`.
 pub const MAX_GAP_SECONDS: f64 = 10.0;
@@ -29,8 +29,8 @@ pub struct FileParameters {
 
 impl FileParameters {
     /// Diagnostics, for files whose names end in one of `extensions`, or in anything; `example` is a name.
-    pub fn refusals(&self, extensions: &[&str], example: &str) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
+    pub fn rejections(&self, extensions: &[&str], example: &str) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
         let is_name = self.path.path().file_name().is_some() && !self.path.ends_with('/');
         let stem = extensions
             .iter()
@@ -45,8 +45,9 @@ impl FileParameters {
                 format!(" ending in {}", endings.join(" or "))
             };
             let message = format!("`path` must be a file name{ending}, got `{}`", self.path);
-            refusals.push(
-                Refusal::parameter("path", message).help(format!("write a name such as {example}")),
+            rejections.push(
+                Rejection::parameter("path", message)
+                    .help(format!("write a name such as {example}")),
             );
         }
         let limits = [
@@ -56,12 +57,12 @@ impl FileParameters {
         for (name, is_given) in limits {
             if is_given && !self.path.contains(PLACEHOLDER) {
                 let message = format!("`path` must contain {{timestamp}} with `{name}`");
-                let refusal = Refusal::parameter("path", message);
-                refusals
-                    .push(refusal.note(At::Parameter(name), "several files are requested here"));
+                let rejection = Rejection::parameter("path", message);
+                rejections
+                    .push(rejection.note(At::Parameter(name), "several files are requested here"));
             }
         }
-        refusals
+        rejections
     }
 
     /// Frames per file, if they are limited.
@@ -86,7 +87,7 @@ impl FileParameters {
 
     /// These parameters, with a relative path beginning in the output directory of `env`.
     pub fn of(&self, env: &Env) -> Self {
-        Self { path: self.path.begin_at(&env.output_folder), ..self.clone() }
+        Self { path: self.path.begin_at(&env.output_directory), ..self.clone() }
     }
 
     /// File whose first step is at `timestamp`.

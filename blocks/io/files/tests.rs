@@ -133,12 +133,12 @@ impl Tested {
     /// frame n are n + 1. Returns whether each of them could be written.
     fn write(
         &self,
-        folder: &Path,
+        directory: &Path,
         parameters: &Value,
         frames: &[(u64, Option<usize>)],
         env: &Env,
     ) -> Vec<bool> {
-        let mut harness = self.harness(&self.path(folder, "x"), parameters, env);
+        let mut harness = self.harness(&self.path(directory, "x"), parameters, env);
         Harness::block_on(harness.start()).unwrap();
         let mut results = Vec::new();
         for (n, (time, room)) in frames.iter().enumerate() {
@@ -158,18 +158,18 @@ impl Tested {
     }
 
     /// The file `name` to write.
-    fn path(&self, folder: &Path, name: &str) -> std::path::PathBuf {
-        folder.join(format!("{name}.{}", self.extensions[0]))
+    fn path(&self, directory: &Path, name: &str) -> std::path::PathBuf {
+        directory.join(format!("{name}.{}", self.extensions[0]))
     }
 
     /// The data of the file `name`.
-    fn data(&self, folder: &Path, name: &str) -> std::path::PathBuf {
-        folder.join(format!("{name}.{}", self.extensions[1]))
+    fn data(&self, directory: &Path, name: &str) -> std::path::PathBuf {
+        directory.join(format!("{name}.{}", self.extensions[1]))
     }
 
     /// Values of the frames in the file `name`, each of which has four equal steps.
-    fn frames(&self, folder: &Path, name: &str) -> Vec<u8> {
-        let bytes = fs::read(self.data(folder, name)).unwrap();
+    fn frames(&self, directory: &Path, name: &str) -> Vec<u8> {
+        let bytes = fs::read(self.data(directory, name)).unwrap();
         let steps = (self.read)(&bytes);
         let (frames, rest) = steps.as_chunks::<STEPS>();
         assert!(rest.is_empty(), "{} {name}", self.kind);
@@ -178,8 +178,8 @@ impl Tested {
     }
 
     /// Number of files with data.
-    fn files(&self, folder: &Path) -> usize {
-        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    fn files(&self, directory: &Path) -> usize {
+        let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
         let is_data = |path: &std::path::PathBuf| {
             let name = path.file_name().unwrap().to_str().unwrap();
             name.ends_with(self.extensions[1]) && name.matches('.').count() == 1
@@ -199,10 +199,10 @@ fn at(times: &[u64]) -> Vec<(u64, Option<usize>)> {
 
 /// Writes frames at `times` with the format; returns the directory and the environment.
 fn written(format: &Tested, parameters: &Value, times: &[u64]) -> (tempfile::TempDir, Env) {
-    let (folder, env) = (tempfile::tempdir().unwrap(), Env::detached("out"));
-    let results = format.write(folder.path(), parameters, &at(times), &env);
+    let (directory, env) = (tempfile::tempdir().unwrap(), Env::detached("out"));
+    let results = format.write(directory.path(), parameters, &at(times), &env);
     assert!(results.iter().all(|written| *written), "{}", format.kind);
-    (folder, env)
+    (directory, env)
 }
 
 /// `parameters` of a format that fills gaps, with this limit.
@@ -214,10 +214,10 @@ fn limited(format: &Tested, seconds: f64) -> Value {
 #[test]
 fn short_gap_is_filled_or_stated() {
     for format in formats() {
-        let (folder, env) = written(&format, &json!({}), &[2, 3, 5, 6]);
+        let (directory, env) = written(&format, &json!({}), &[2, 3, 5, 6]);
         let fills = matches!(format.times, OfFile | OfUnits);
         let expected: &[u8] = if fills { &[1, 2, 0, 3, 4] } else { &[1, 2, 3, 4] };
-        assert_eq!(format.frames(folder.path(), "x"), expected, "{}", format.kind);
+        assert_eq!(format.frames(directory.path(), "x"), expected, "{}", format.kind);
         let counts =
             ["steps_written", "steps_missing", "steps_left_out"].map(|name| count(&env, name));
         let expected = match format.times {
@@ -233,24 +233,24 @@ fn short_gap_is_filled_or_stated() {
 fn long_gap_begins_a_file_or_is_left_out() {
     for format in formats() {
         // A gap of 2 frames, 8 ms.
-        let (folder, env) = written(&format, &limited(&format, 0.007), &[0, 1, 4, 5]);
+        let (directory, env) = written(&format, &limited(&format, 0.007), &[0, 1, 4, 5]);
         let is_new = format.times == OfFile;
         assert_eq!(count(&env, "files_written"), 1 + u64::from(is_new), "{}", format.kind);
         if is_new {
-            assert_eq!(format.frames(folder.path(), "x"), [1, 2]);
-            assert_eq!(format.frames(folder.path(), "x_2"), [3, 4]);
+            assert_eq!(format.frames(directory.path(), "x"), [1, 2]);
+            assert_eq!(format.frames(directory.path(), "x_2"), [3, 4]);
             assert!(
                 env.summary.get().contains("continues after 0.008000 s"),
                 "{}",
                 env.summary.get()
             );
         } else {
-            assert_eq!(format.frames(folder.path(), "x"), [1, 2, 3, 4], "{}", format.kind);
+            assert_eq!(format.frames(directory.path(), "x"), [1, 2, 3, 4], "{}", format.kind);
         }
         let left_out = if format.times == OfFrames { 0 } else { 8 };
         assert_eq!(count(&env, "steps_left_out"), left_out, "{}", format.kind);
         // One that equals the limit is filled.
-        let (_folder, env) = written(&format, &limited(&format, 0.008), &[0, 1, 4, 5]);
+        let (_directory, env) = written(&format, &limited(&format, 0.008), &[0, 1, 4, 5]);
         let fills = matches!(format.times, OfFile | OfUnits);
         assert_eq!(count(&env, "steps_missing"), if fills { 8 } else { 0 }, "{}", format.kind);
     }
@@ -259,8 +259,8 @@ fn long_gap_begins_a_file_or_is_left_out() {
 #[test]
 fn frames_without_data_are_a_gap() {
     for format in formats() {
-        let (folder, env) = (tempfile::tempdir().unwrap(), Env::detached("out"));
-        let mut harness = format.harness(&format.path(folder.path(), "x"), &json!({}), &env);
+        let (directory, env) = (tempfile::tempdir().unwrap(), Env::detached("out"));
+        let mut harness = format.harness(&format.path(directory.path(), "x"), &json!({}), &env);
         for (n, is_valid) in [0, 1, 0, 1, 0].into_iter().enumerate() {
             assert!(harness.send(0, |frame| {
                 frame.header_mut().timestamp = (n * STEPS) as u64;
@@ -275,21 +275,21 @@ fn frames_without_data_are_a_gap() {
             Stated => &[2, 4],
             OfFrames => &[1, 2, 3, 4, 5],
         };
-        assert_eq!(format.frames(folder.path(), "x"), expected, "{}", format.kind);
+        assert_eq!(format.frames(directory.path(), "x"), expected, "{}", format.kind);
     }
 }
 
 #[test]
 fn repeated_frames_are_dropped_and_a_restarted_sender_begins_a_file() {
     for format in formats() {
-        let (folder, env) =
+        let (directory, env) =
             written(&format, &json!({}), &[100_000, 100_001, 100_001, 100_000, 100_002, 0, 1]);
         if format.times == OfFrames {
-            assert_eq!(format.frames(folder.path(), "x"), [1, 2, 3, 4, 5, 6, 7]);
+            assert_eq!(format.frames(directory.path(), "x"), [1, 2, 3, 4, 5, 6, 7]);
             continue;
         }
-        assert_eq!(format.frames(folder.path(), "x"), [1, 2, 5], "{}", format.kind);
-        assert_eq!(format.frames(folder.path(), "x_2"), [6, 7], "{}", format.kind);
+        assert_eq!(format.frames(directory.path(), "x"), [1, 2, 5], "{}", format.kind);
+        assert_eq!(format.frames(directory.path(), "x_2"), [6, 7], "{}", format.kind);
         assert_eq!(count(&env, "steps_repeated"), 8, "{}", format.kind);
         assert!(
             env.summary.get().contains("the stream went back by 400.012"),
@@ -302,8 +302,8 @@ fn repeated_frames_are_dropped_and_a_restarted_sender_begins_a_file() {
 #[test]
 fn frame_that_overlaps_the_file_continues_it() {
     for format in formats().iter().filter(|format| format.times != OfFrames) {
-        let (folder, env) = (tempfile::tempdir().unwrap(), Env::detached("out"));
-        let mut harness = format.harness(&format.path(folder.path(), "x"), &json!({}), &env);
+        let (directory, env) = (tempfile::tempdir().unwrap(), Env::detached("out"));
+        let mut harness = format.harness(&format.path(directory.path(), "x"), &json!({}), &env);
         for (n, timestamp) in [0, 2, 6].into_iter().enumerate() {
             assert!(harness.send(0, |frame| {
                 frame.header_mut().timestamp = timestamp;
@@ -315,7 +315,7 @@ fn frame_that_overlaps_the_file_continues_it() {
         harness.end(0);
         Harness::block_on(harness.run()).unwrap();
         Harness::block_on(harness.finish()).unwrap();
-        let steps = (format.read)(&fs::read(format.data(folder.path(), "x")).unwrap());
+        let steps = (format.read)(&fs::read(format.data(directory.path(), "x")).unwrap());
         assert_eq!(steps[..8], [1, 1, 1, 1, 2, 2, 3, 3], "{}", format.kind);
         assert_eq!(count(&env, "steps_repeated"), 2, "{}", format.kind);
     }
@@ -325,31 +325,31 @@ fn frame_that_overlaps_the_file_continues_it() {
 fn what_cannot_be_written_is_missing() {
     // Files of `file_sink` are written by another crate.
     for format in formats().iter().filter(|format| format.times != OfFrames) {
-        let (folder, env) = (tempfile::tempdir().unwrap(), Env::detached("out"));
+        let (directory, env) = (tempfile::tempdir().unwrap(), Env::detached("out"));
         let frames = [(0, None), (1, Some(3)), (2, Some(0)), (3, None)];
-        let results = format.write(folder.path(), &json!({}), &frames, &env);
+        let results = format.write(directory.path(), &json!({}), &frames, &env);
         assert_eq!(results, [true, false, false, true], "{}", format.kind);
         // Units and captures state their times.
         let expected: &[u8] = if format.times == OfFile { &[1, 0, 0, 4] } else { &[1, 4] };
-        assert_eq!(format.frames(folder.path(), "x"), expected, "{}", format.kind);
+        assert_eq!(format.frames(directory.path(), "x"), expected, "{}", format.kind);
         assert_eq!(count(&env, "steps_dropped"), 8, "{}", format.kind);
-        assert_eq!(format.files(folder.path()), 1, "{}", format.kind);
+        assert_eq!(format.files(directory.path()), 1, "{}", format.kind);
     }
 }
 
 #[test]
 fn full_disk_and_impossible_directory_are_named_in_the_error() {
     for format in formats() {
-        let folder = tempfile::tempdir().unwrap();
-        let (env, data) = (Env::detached("out"), format.data(folder.path(), "full"));
+        let directory = tempfile::tempdir().unwrap();
+        let (env, data) = (Env::detached("out"), format.data(directory.path(), "full"));
         symlink("/dev/full", &data).unwrap();
-        let mut harness = format.harness(&format.path(folder.path(), "full"), &json!({}), &env);
+        let mut harness = format.harness(&format.path(directory.path(), "full"), &json!({}), &env);
         assert!(harness.send(0, |frame| frame.header_mut().validity.fill(1)));
         let said = Harness::block_on(harness.run()).unwrap_err().to_string();
         assert!(said.ends_with(&format!("{}: No space left on device", data.display())), "{said}");
-        fs::write(folder.path().join("file"), "").unwrap();
+        fs::write(directory.path().join("file"), "").unwrap();
         let mut harness =
-            format.harness(&format.path(&folder.path().join("file"), "x"), &json!({}), &env);
+            format.harness(&format.path(&directory.path().join("file"), "x"), &json!({}), &env);
         let said = Harness::block_on(harness.start()).unwrap_err().to_string();
         assert!(said.contains("/file"), "{said}");
     }
@@ -360,8 +360,8 @@ fn files_end_after_frames_or_seconds_and_are_named_by_their_first_timestamp() {
     for format in formats() {
         // 7 ms are rounded up to 2 frames of 4 ms.
         for limit in [json!({"frames_per_file": 2}), json!({"seconds_per_file": 0.007})] {
-            let (folder, env) = (tempfile::tempdir().unwrap(), Env::detached("out"));
-            let path = format.path(folder.path(), "{timestamp}");
+            let (directory, env) = (tempfile::tempdir().unwrap(), Env::detached("out"));
+            let path = format.path(directory.path(), "{timestamp}");
             let mut harness = format.harness(&path, &limit, &env);
             for n in 0..5 {
                 // The last frame of each file arrives twice.
@@ -380,22 +380,22 @@ fn files_end_after_frames_or_seconds_and_are_named_by_their_first_timestamp() {
             harness.end(0);
             Harness::block_on(harness.run()).unwrap();
             Harness::block_on(harness.finish()).unwrap();
-            let frames = ["0", "8", "16"].map(|name| format.frames(folder.path(), name));
+            let frames = ["0", "8", "16"].map(|name| format.frames(directory.path(), name));
             assert_eq!(frames, [vec![1, 2], vec![3, 4], vec![5]], "{}", format.kind);
-            assert_eq!(format.files(folder.path()), 3, "{}", format.kind);
+            assert_eq!(format.files(directory.path()), 3, "{}", format.kind);
         }
-        let refused = |parameters: Value| {
+        let rejected = |parameters: Value| {
             let mut all = format.parameters.clone();
             all.as_object_mut().unwrap().extend(parameters.as_object().unwrap().clone());
-            let refusals = connected(format.kind, "cpu", &all, &[format.port()]).err().unwrap();
-            refusals[0].message.clone()
+            let rejections = connected(format.kind, "cpu", &all, &[format.port()]).err().unwrap();
+            rejections[0].message.clone()
         };
         let path = format.path(Path::new(""), "x");
         for limit in ["frames_per_file", "seconds_per_file"] {
-            let said = refused(json!({"path": path, limit: 1}));
+            let said = rejected(json!({"path": path, limit: 1}));
             assert_eq!(said, format!("`path` must contain {{timestamp}} with `{limit}`"));
         }
-        let said = refused(json!({"path": "out/"}));
+        let said = rejected(json!({"path": "out/"}));
         assert!(said.starts_with("`path` must be a file name"), "{said}");
     }
 }
@@ -403,8 +403,8 @@ fn files_end_after_frames_or_seconds_and_are_named_by_their_first_timestamp() {
 #[test]
 fn frames_after_the_last_one_are_not_written() {
     for format in formats() {
-        let (folder, env) = written(&format, &json!({"max_frames": 2}), &[0, 1, 2, 3]);
-        assert_eq!(format.frames(folder.path(), "x"), [1, 2], "{}", format.kind);
+        let (directory, env) = written(&format, &json!({"max_frames": 2}), &[0, 1, 2, 3]);
+        assert_eq!(format.frames(directory.path(), "x"), [1, 2], "{}", format.kind);
         let counts = ["steps_written", "frames_beyond_limit"].map(|name| count(&env, name));
         assert_eq!(counts, [2 * format.steps(), 2], "{}", format.kind);
     }
@@ -413,30 +413,30 @@ fn frames_after_the_last_one_are_not_written() {
 #[test]
 fn existing_file_stays_unless_it_is_overwritten_and_of_another_process() {
     for format in formats() {
-        let (folder, env) = written(&format, &json!({}), &[0]);
+        let (directory, env) = written(&format, &json!({}), &[0]);
         let write = |parameters: Value, times: &[u64]| {
-            format.write(folder.path(), &parameters, &at(times), &env);
+            format.write(directory.path(), &parameters, &at(times), &env);
         };
         write(json!({}), &[0, 1]);
         write(json!({"overwrite": true}), &[0, 1, 2]);
-        let frames = |name: &str| format.frames(folder.path(), name).len();
+        let frames = |name: &str| format.frames(directory.path(), name).len();
         assert_eq!(["x", "x_2", "x_3"].map(frames), [1, 2, 3], "{}", format.kind);
         assert!(env.summary.get().contains("recorded by this process"), "{}", env.summary.get());
         // A run that fails to start, or gets no data, changes nothing.
-        of_another_process(&format.data(folder.path(), "x"));
+        of_another_process(&format.data(directory.path(), "x"));
         write(json!({"overwrite": true}), &[]);
         assert_eq!(frames("x"), 1, "{}", format.kind);
         write(json!({"overwrite": true}), &[0, 1, 2, 3]);
         assert_eq!(["x", "x_2", "x_3"].map(frames), [4, 2, 3], "{}", format.kind);
-        assert_eq!(format.files(folder.path()), 3, "{}", format.kind);
+        assert_eq!(format.files(directory.path()), 3, "{}", format.kind);
     }
 }
 
 #[test]
 fn stream_without_frames_leaves_no_file() {
     for format in formats() {
-        let (folder, env) = written(&format, &json!({}), &[]);
-        assert_eq!(format.files(folder.path()), 0, "{}", format.kind);
+        let (directory, env) = written(&format, &json!({}), &[]);
+        assert_eq!(format.files(directory.path()), 0, "{}", format.kind);
         assert_eq!(env.summary.get(), "no file written: no data arrived\n", "{}", format.kind);
     }
 }
@@ -445,8 +445,8 @@ fn stream_without_frames_leaves_no_file() {
 fn gap_larger_than_one_call_may_write_is_filled_completely() {
     for format in formats().iter().filter(|format| format.times == OfFile) {
         let most = 2_000_000;
-        let (folder, _) = written(format, &json!({"max_gap_seconds": 86400}), &[0, most]);
-        let frames = format.frames(folder.path(), "x");
+        let (directory, _) = written(format, &json!({"max_gap_seconds": 86400}), &[0, most]);
+        let frames = format.frames(directory.path(), "x");
         assert_eq!((frames.len() as u64, frames[most as usize]), (most + 1, 2), "{}", format.kind);
         assert!(frames[1..most as usize].iter().all(|value| *value == 0), "{}", format.kind);
     }

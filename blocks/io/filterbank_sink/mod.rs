@@ -11,7 +11,7 @@ use crate::io::files::{FileParameters, FileSink};
 use fxgraph::kind::Rounded;
 use fxgraph::{
     Checked, Configured, Implementation, Implementations, Kind, KindSpec, PerBase, PortType,
-    Refusal, Resources, TimedSink,
+    Rejection, Resources, TimedSink,
 };
 use fxgraph_formats::filterbank::{Header, Quantiser, declination, right_ascension};
 use schemars::JsonSchema;
@@ -77,12 +77,12 @@ impl FilterbankSink {
     }
 
     /// Right ascension and declination as in a header.
-    fn position(&self, refusals: &mut Vec<Refusal>) -> [f64; 2] {
-        let mut read = |parameter, text: &Option<String>, read: fn(&str) -> Option<f64>, form| {
+    fn position(&self, rejections: &mut Vec<Rejection>) -> [f64; 2] {
+        let mut read = |parameter, text: &Option<String>, read: fn(&str) -> Option<f64>, rule| {
             let Some(text) = text else { return 0.0 };
             read(text).unwrap_or_else(|| {
-                let message = format!("`{parameter}` must be {form}, got `{text}`");
-                refusals.push(Refusal::parameter(parameter, message));
+                let message = format!("`{parameter}` must be {rule}, got `{text}`");
+                rejections.push(Rejection::parameter(parameter, message));
                 0.0
             })
         };
@@ -109,18 +109,18 @@ impl KindSpec for FilterbankSink {
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
-        let mut refusals = self.files.refusals(&["fil"], "x.fil");
+        let mut rejections = self.files.rejections(&["fil"], "x.fil");
         if ![8, 16, 32].contains(&self.bits) {
             let message = format!("`bits` must be 8, 16 or 32, got {}", self.bits);
-            refusals.push(Refusal::parameter("bits", message));
+            rejections.push(Rejection::parameter("bits", message));
         }
         for (name, value) in [("scale", self.scale), ("offset", self.offset)] {
             if !value.is_finite() {
                 let message = format!("`{name}` must be finite, got {value}");
-                refusals.push(Refusal::parameter(name, message));
+                rejections.push(Rejection::parameter(name, message));
             }
         }
-        let [src_raj, src_dej] = self.position(&mut refusals);
+        let [src_raj, src_dej] = self.position(&mut rejections);
         let header = Header {
             source_name: self.source_name.clone(),
             telescope_id: self.telescope_id,
@@ -132,10 +132,10 @@ impl KindSpec for FilterbankSink {
         };
         match Shape::new(&inputs[0], header) {
             Ok(shape) => {
-                refusals.extend(self.refuse_beams(&shape));
-                if refusals.is_empty() { Ok((shape, vec![])) } else { Err(refusals) }
+                rejections.extend(self.reject_beams(&shape));
+                if rejections.is_empty() { Ok((shape, vec![])) } else { Err(rejections) }
             }
-            Err(of_input) => Err(refusals.into_iter().chain(of_input).collect()),
+            Err(of_input) => Err(rejections.into_iter().chain(of_input).collect()),
         }
     }
 
@@ -157,7 +157,7 @@ impl KindSpec for FilterbankSink {
 }
 
 impl FilterbankSink {
-    fn refuse_beams(&self, shape: &Shape) -> Option<Refusal> {
+    fn reject_beams(&self, shape: &Shape) -> Option<Rejection> {
         let beams = shape.beams.len();
         let of_files = shape.file_axis.as_ref().map(|axis| axis.name);
         for axis in FILE_AXES {
@@ -166,13 +166,13 @@ impl FilterbankSink {
             if of_files == Some(axis) && beams > 1 && !is_there {
                 let message = format!("`path` must contain {placeholder} for {beams} {axis}s");
                 let help = format!("write a name such as {axis}_{placeholder}.fil");
-                return Some(Refusal::parameter("path", message).help(help));
+                return Some(Rejection::parameter("path", message).help(help));
             }
             if of_files != Some(axis) && is_there {
                 let message = format!(
                     "`path` must not contain {placeholder}, because the input has no axis `{axis}`"
                 );
-                return Some(Refusal::parameter("path", message));
+                return Some(Rejection::parameter("path", message));
             }
         }
         None

@@ -4,7 +4,7 @@ use super::MOST_BEAMS;
 use crate::io::validity_counts::{Place, places};
 use bytemuck::AnyBitPattern;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Axis, Clock, Dtype, Frame, NotOnHost, PortType, Refusal};
+use fxgraph::{At, Axis, Clock, Dtype, Frame, NotOnHost, PortType, Rejection};
 use fxgraph_formats::filterbank::Header;
 use half::f16;
 
@@ -73,16 +73,16 @@ pub(super) fn placeholder(axis: &str) -> String {
     format!("{{{axis}}}")
 }
 
-fn refuse_axes(message: impl Into<String>) -> Vec<Refusal> {
-    vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(HELP)]
+fn reject_axes(message: impl Into<String>) -> Vec<Rejection> {
+    vec![Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(HELP)]
 }
 
 impl Shape {
     /// Layout of `input`; `header` has everything that does not follow from the input.
-    pub fn new(input: &PortType, header: Header) -> Result<Self, Vec<Refusal>> {
+    pub fn new(input: &PortType, header: Header) -> Result<Self, Vec<Rejection>> {
         if !DTYPES.contains(&input.dtype) {
             let message = format!("`filterbank_sink` writes real numbers, got `{input}`");
-            return Err(vec![Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(HELP)]);
+            return Err(vec![Rejection::new(codes::INPUT_DTYPE, At::Input(0), message).help(HELP)]);
         }
         let is_known = |name: &str| {
             ["spectrum", "channel", "product", "pol", "beam", "antenna"].contains(&name)
@@ -92,12 +92,12 @@ impl Shape {
             .iter()
             .any(|names| names.iter().all(|name| len(name).is_some()));
         if len("channel").is_none() || is_double || !input.axes.iter().all(|a| is_known(a.name)) {
-            return Err(refuse_axes(format!(
+            return Err(reject_axes(format!(
                 "`filterbank_sink` cannot read the axes of `{input}`"
             )));
         }
         let places = places(input, "spectrum").map_err(|why| {
-            refuse_axes(format!("`filterbank_sink` cannot read the validity of the input: {why}"))
+            reject_axes(format!("`filterbank_sink` cannot read the validity of the input: {why}"))
         })?;
         let offsets = |names: &[&str]| {
             let axis = input.axes.iter().position(|axis| names.contains(&axis.name));
@@ -113,7 +113,7 @@ impl Shape {
                 "the input must have at most {MOST_BEAMS} beams or antennas, got {}",
                 beams.len()
             );
-            return Err(refuse_axes(message));
+            return Err(reject_axes(message));
         }
         let clock = &input.clock;
         let samples = clock.samples_per_frame;
@@ -122,14 +122,14 @@ impl Shape {
                 "the {samples} ADC samples of a frame must be a multiple of its {} spectra",
                 spectra.len()
             );
-            return Err(vec![Refusal::new(codes::RATE, At::Input(0), message)]);
+            return Err(vec![Rejection::new(codes::RATE, At::Input(0), message)]);
         }
         let step = samples / spectra.len() as u64;
         let Some(band) = input.band else {
             let message = "the channels of the input have no known frequencies";
             let help =
                 "set the centre frequency in the block upstream, such as `centre_hz` of `pfb`";
-            return Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
+            return Err(vec![Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
         };
         let distinct = [&beams, &products, &channels].into_iter().fold(vec![0], |known, axis| {
             let add = |(_, count)| known.iter().map(move |before| before + count);
@@ -153,7 +153,7 @@ impl Shape {
         // Widths that are not supported are reported for the parameter.
         let checked = Header { nbits: 32, ..header.clone() };
         checked.check().map_err(|why| {
-            refuse_axes(format!("`filterbank_sink` cannot write `{input}`: {why}"))
+            reject_axes(format!("`filterbank_sink` cannot write `{input}`: {why}"))
         })?;
         Ok(Self {
             spectra,

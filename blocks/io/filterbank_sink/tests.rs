@@ -100,8 +100,8 @@ fn times(path: &Path) -> (Header, Vec<f32>) {
 
 #[test]
 fn file_has_the_means_and_the_header_of_the_stream() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("new/x.fil");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new/x.fil");
     let named = FilterbankSink {
         source_name: "B0531+21".to_owned(),
         right_ascension: Some("05:34:31.97".to_owned()),
@@ -137,8 +137,8 @@ fn file_has_the_means_and_the_header_of_the_stream() {
 
 #[test]
 fn missing_spectra_are_filled_so_that_time_does_not_shift() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.fil");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.fil");
     let raw = FilterbankSink { normalise: false, ..sink(&path) };
     // The first valid spectrum is number 1, frames 8 to 15 do not arrive, a frame is repeated, and the last spectra are
     // missing.
@@ -157,8 +157,8 @@ fn missing_spectra_are_filled_so_that_time_does_not_shift() {
 
 #[test]
 fn missing_data_gets_the_mean_of_the_latest_frame() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.fil");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.fil");
     let raw = FilterbankSink { normalise: false, fill: Fill::Mean, ..sink(&path) };
     drop(write(&raw, &port(), &[(0, &[4, 0, 4, 0]), (4, &[0, 0, 4, 4])]).unwrap());
     // No mean is known for the first gap; then that of spectra 0 and 2.
@@ -167,8 +167,8 @@ fn missing_data_gets_the_mean_of_the_latest_frame() {
 
 #[test]
 fn value_that_is_not_finite_is_no_mean() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.fil");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.fil");
     let raw = FilterbankSink { normalise: false, fill: Fill::Mean, ..sink(&path) };
     drop(write(&raw, &port(), &[(NAN_TIME - 1, &[4, 4, 0, 0]), (NAN_TIME + 3, &[4; 4])]).unwrap());
     let filled = times(&path).1[2..4].to_vec();
@@ -177,12 +177,12 @@ fn value_that_is_not_finite_is_no_mean() {
 
 #[test]
 fn spectra_that_one_beam_cannot_write_are_missing_in_all() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let axes =
         vec![Axis::new("spectrum", SPECTRA), Axis::new("channel", CHANNELS), Axis::new("beam", 2)];
     let ports = Ports { inputs: vec![PortType { axes, ..port() }], outputs: vec![] };
     let env = Env::detached("out");
-    let sink = sink(&folder.path().join("{beam}_{timestamp}.fil"));
+    let sink = sink(&directory.path().join("{beam}_{timestamp}.fil"));
     let mut harness = Harness::new(sink.build(&ports.inputs, &env).unwrap(), &ports, 1).unwrap();
     // Frame 1: beam 0 can be written, beam 1 in part.
     for (n, room) in [None, Some(60), None].into_iter().enumerate() {
@@ -197,7 +197,7 @@ fn spectra_that_one_beam_cannot_write_are_missing_in_all() {
     }
     Harness::block_on(harness.finish()).unwrap();
     for beam in 0..2 {
-        let (_, data) = load(&folder.path().join(format!("{beam}_0.fil")));
+        let (_, data) = load(&directory.path().join(format!("{beam}_0.fil")));
         let spectra: Vec<f32> = data.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
         let frame = |value| [value; SPECTRA * CHANNELS];
         assert_eq!(spectra, [frame(1.0), frame(0.0), frame(3.0)].concat());
@@ -206,24 +206,24 @@ fn spectra_that_one_beam_cannot_write_are_missing_in_all() {
 
 #[test]
 fn beam_without_room_for_its_header_leaves_no_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let axes =
         vec![Axis::new("spectrum", SPECTRA), Axis::new("channel", CHANNELS), Axis::new("beam", 2)];
     let ports = Ports { inputs: vec![PortType { axes, ..port() }], outputs: vec![] };
-    let sink = sink(&folder.path().join("{beam}.fil"));
+    let sink = sink(&directory.path().join("{beam}.fil"));
     let block = sink.build(&ports.inputs, &Env::detached("out")).unwrap();
     let mut harness = Harness::new(block, &ports, 1).unwrap();
     assert!(harness.send(0, |frame| frame.header_mut().validity.fill(4)));
     full_disk::leave(Some(300));
     assert!(Harness::block_on(harness.run()).is_err());
     full_disk::leave(None);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn channels_that_are_missing_are_filled() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.fil");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.fil");
     let axes = vec![Axis::new("spectrum", SPECTRA), Axis::new("channel", CHANNELS)];
     let port = PortType { validity: ValidityType { axes, full: 4 }, ..port() };
     let raw = FilterbankSink { normalise: false, ..sink(&path) };
@@ -234,9 +234,9 @@ fn channels_that_are_missing_are_filled() {
 
 #[test]
 fn integers_are_scaled_rounded_and_clipped() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (bits, largest) in [(8, 255_u16), (16, 65535)] {
-        let path = folder.path().join(format!("x{bits}.fil"));
+        let path = directory.path().join(format!("x{bits}.fil"));
         let scale = if bits == 8 { 1.0 } else { 256.0 };
         let small = FilterbankSink { normalise: false, bits, scale, offset: -1.0, ..sink(&path) };
         let counters = write(&small, &port(), &[(0, &[4; 4])]).unwrap();
@@ -259,15 +259,15 @@ fn integers_are_scaled_rounded_and_clipped() {
 
 #[test]
 fn beams_have_a_file_each() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("{beam}/x.fil");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("{beam}/x.fil");
     let axes =
         vec![Axis::new("spectrum", SPECTRA), Axis::new("channel", CHANNELS), Axis::new("beam", 2)];
     let port = PortType { axes, ..port() };
     let raw = FilterbankSink { normalise: false, ..sink(&path) };
     drop(write(&raw, &port, &[(0, &[4; 4])]).unwrap());
     for beam in 0..2 {
-        let (header, data) = load(&folder.path().join(format!("{beam}/x.fil")));
+        let (header, data) = load(&directory.path().join(format!("{beam}/x.fil")));
         assert_eq!((header.nifs, header.nbeams, header.ibeam), (1, 2, beam + 1));
         let values: Vec<f32> = data.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
         // The payload counts 0, 1, 2, 10, 11, 12, 100, ...: element channel * 2 + beam.
@@ -281,8 +281,8 @@ fn beams_have_a_file_each() {
 
 #[test]
 fn antennas_have_a_file_each_with_their_number() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("{antenna}_{timestamp}.fil");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("{antenna}_{timestamp}.fil");
     let antenna = Axis::labelled("antenna", ["7", "3"]);
     let axes =
         vec![antenna.clone(), Axis::new("spectrum", SPECTRA), Axis::new("channel", CHANNELS)];
@@ -292,7 +292,7 @@ fn antennas_have_a_file_each_with_their_number() {
     // The payload counts 0, 1, 2, 10, 11, 12, 100, ...: antenna 3 begins with element 12.
     drop(write(&sink(&path), &port, &[(0, &[4, 4, 4, 4, 1, 1, 0, 1])]).unwrap());
     let values = |antenna: u32| {
-        let (header, data) = load(&folder.path().join(format!("{antenna}_1000.fil")));
+        let (header, data) = load(&directory.path().join(format!("{antenna}_1000.fil")));
         assert_eq!((header.nifs, header.nbeams, header.ibeam), (1, 0, 0));
         let values = data.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b));
         values.collect::<Vec<f32>>()
@@ -349,13 +349,13 @@ fn parameters_out_of_range_are_rejected() {
 
 #[test]
 fn scale_whose_steps_exceed_the_noise_warns() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     // A band with a shape, and noise with a standard deviation of 4 in each spectrum.
     let mut random = fxgraph_dsp::random::Random::new(8);
     let mut value = |n: usize| (1000.0 + 100.0 * n as f64 + 4.0 * random.normal_pair()[0]) as f32;
     let spectra: Vec<f32> = (0..24_000).map(|n| value(n % 6)).collect();
     let run = |scale: f32, validity: [u32; 4]| {
-        let path = folder.path().join(format!("x{scale}{}.fil", validity[1]));
+        let path = directory.path().join(format!("x{scale}{}.fil", validity[1]));
         let sink = FilterbankSink { normalise: false, bits: 16, scale, offset: 0.5, ..sink(&path) };
         let ports = Ports { inputs: vec![port()], outputs: vec![] };
         let (env, events) = (Env::detached("fil"), Arc::new(Events::default()));

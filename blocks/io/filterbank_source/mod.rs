@@ -7,12 +7,12 @@ mod tests;
 
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::io::file_source::Pace;
-use crate::io::pace::{default_catch_up, refuse_catch_up};
+use crate::io::pace::{default_catch_up, reject_catch_up};
 use fxgraph::access::ReadPath;
 use fxgraph::files::reason;
 use fxgraph::{
     Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources, Time, ValidityType,
+    PortType, Rejection, Resources, Time, ValidityType,
 };
 use fxgraph_formats::filterbank::Header;
 use std::fs::File;
@@ -96,15 +96,15 @@ impl KindSpec for FilterbankSource {
 
     /// Reads the header of the file, the only source of the stream's type.
     fn ports(&self, _inputs: &[PortType]) -> Checked<Content> {
-        if let Some(refusal) = refuse_catch_up(self.catch_up) {
-            return Err(vec![refusal]);
+        if let Some(rejection) = reject_catch_up(self.catch_up) {
+            return Err(vec![rejection]);
         }
-        let refuse = |message: String| vec![Refusal::parameter("path", message)];
-        let (_, content) = open(&self.path).map_err(refuse)?;
+        let reject = |message: String| vec![Rejection::parameter("path", message)];
+        let (_, content) = open(&self.path).map_err(reject)?;
         let port = self
             .port(&content.header)
             .and_then(|port| port.impossible().map_or(Ok(port), Err))
-            .map_err(|why| refuse(format!("cannot use {}: {why}", self.path)))?;
+            .map_err(|why| reject(format!("cannot use {}: {why}", self.path)))?;
         Ok((content, vec![port]))
     }
 

@@ -32,7 +32,7 @@ type Played = (PortType, Vec<Arc<Frame>>, String, Vec<u64>);
 
 /// Plays all frames, or returns the error; also returns the text of warnings, and the counters.
 fn play(source: &FilterbankSource) -> Result<Played, String> {
-    let first = |refusals: Vec<Refusal>| refusals[0].message.clone();
+    let first = |rejections: Vec<Rejection>| rejections[0].message.clone();
     let env = Env::detached("in");
     let ports = Ports { inputs: vec![], outputs: source.outputs(&[]).map_err(first)? };
     let block = source.build(&[], &env).unwrap();
@@ -47,17 +47,17 @@ fn play(source: &FilterbankSource) -> Result<Played, String> {
     Ok((ports.outputs[0].clone(), frames, env.summary.get(), counters))
 }
 
-fn file(folder: &Path, header: &Header, spectra: &[u8]) -> std::path::PathBuf {
-    let path = folder.join("x.fil");
+fn file(directory: &Path, header: &Header, spectra: &[u8]) -> std::path::PathBuf {
+    let path = directory.join("x.fil");
     fs::write(&path, [&header.to_bytes(), spectra].concat()).unwrap();
     path
 }
 
 #[test]
 fn stream_has_the_times_frequencies_and_values_of_the_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let bytes: Vec<u8> = (0..48).collect();
-    let path = file(folder.path(), &header(), &bytes);
+    let path = file(directory.path(), &header(), &bytes);
     let (port, frames, warning, counters) = play(&source(&path, 4)).unwrap();
     assert_eq!(port.to_string(), "f32 [spectrum 4][product 2][channel 4] @ 1 kS/s / 4");
     // Noon of MJD 60000 is 2023-02-25T12:00:00Z.
@@ -80,13 +80,13 @@ fn stream_has_the_times_frequencies_and_values_of_the_file() {
 
 #[test]
 fn truncated_file_is_played_with_a_warning() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = file(folder.path(), &header(), &[7; 21]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), &header(), &[7; 21]);
     let (_, frames, warning, counters) = play(&source(&path, 1)).unwrap();
     assert_eq!(frames.len(), 2);
     assert!(warning.contains("5 bytes after the 2 complete spectra"), "{warning}");
     assert_eq!(counters, [2, 0]);
-    let path = file(folder.path(), &Header { nsamples: Some(10), ..header() }, &[7; 21]);
+    let path = file(directory.path(), &Header { nsamples: Some(10), ..header() }, &[7; 21]);
     let (_, _, warning, counters) = play(&source(&path, 1)).unwrap();
     assert!(warning.contains("the last 8 of 10 spectra are missing"), "{warning}");
     assert_eq!(counters, [2, 8]);
@@ -94,31 +94,31 @@ fn truncated_file_is_played_with_a_warning() {
 
 #[test]
 fn file_that_cannot_be_played_is_named_in_the_error() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let error = |path: &Path| play(&source(path, 1 << 20)).map(|_| ()).unwrap_err();
-    let none = folder.path().join("none.fil");
+    let none = directory.path().join("none.fil");
     assert!(error(&none).contains("cannot read") && error(&none).contains("none.fil"));
-    assert!(error(folder.path()).contains("not a regular file"));
-    let path = folder.path().join("x.fil");
+    assert!(error(directory.path()).contains("not a regular file"));
+    let path = directory.path().join("x.fil");
     fs::write(&path, "text").unwrap();
     assert!(error(&path).ends_with("x.fil: it does not begin with HEADER_START"));
-    let path = file(folder.path(), &Header { nchans: 1 << 20, ..header() }, &[]);
+    let path = file(directory.path(), &Header { nchans: 1 << 20, ..header() }, &[]);
     assert!(error(&path).contains("lower `spectra_per_frame`"), "{}", error(&path));
-    let path = file(folder.path(), &Header { tstart_mjd: 1e300, ..header() }, &[]);
+    let path = file(directory.path(), &Header { tstart_mjd: 1e300, ..header() }, &[]);
     assert!(error(&path).contains("`tstart` must be a modified Julian date"));
-    let path = file(folder.path(), &Header { tsamp_seconds: 1e-310, ..header() }, &[]);
+    let path = file(directory.path(), &Header { tsamp_seconds: 1e-310, ..header() }, &[]);
     let small = play(&source(&path, 1)).map(|_| ()).unwrap_err();
     assert!(small.contains("ADC sample rate must be positive and finite"), "{small}");
 }
 
 #[test]
 fn file_that_changes_after_the_check_is_rejected_at_the_start() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = file(folder.path(), &header(), &[7; 16]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), &header(), &[7; 16]);
     let source = source(&path, 1);
     let ports = Ports { inputs: vec![], outputs: source.outputs(&[]).unwrap() };
     let block = source.build(&[], &Env::detached("in")).unwrap();
-    file(folder.path(), &Header { nchans: 8, ..header() }, &[7; 16]);
+    file(directory.path(), &Header { nchans: 8, ..header() }, &[7; 16]);
     let mut harness = Harness::new(block, &ports, 1).unwrap();
     let error = Harness::block_on(harness.start()).unwrap_err().to_string();
     assert!(error.ends_with("x.fil has changed since it was checked"), "{error}");
@@ -126,13 +126,13 @@ fn file_that_changes_after_the_check_is_rejected_at_the_start() {
 
 #[test]
 fn file_of_the_sink_is_played_and_written_again_unchanged() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for bits in [8, 16, 32] {
         let first = Header { nbits: bits, nifs: 1, src_raj: 0.0, ..header() };
         let bytes: Vec<u8> = (0..4 * bits / 8 * 10).map(|n| (n % 64) as u8).collect();
-        let path = file(folder.path(), &first, &bytes);
+        let path = file(directory.path(), &first, &bytes);
         let (port, frames, ..) = play(&source(&path, 5)).unwrap();
-        let again = folder.path().join(format!("again{bits}.fil"));
+        let again = directory.path().join(format!("again{bits}.fil"));
         let parameters = serde_json::json!({"path": again, "bits": bits});
         let sink: FilterbankSink = serde_json::from_value(parameters).unwrap();
         let ports = Ports { inputs: vec![port], outputs: vec![] };
@@ -161,14 +161,14 @@ proptest! {
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         end in any::<prop::sample::Index>(), spectra in 1..20_usize,
     ) {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let mut bytes = [header().to_bytes(), vec![9; 100]].concat();
         for (at, byte) in changes {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
         bytes.truncate(end.index(bytes.len() + 1));
-        let path = folder.path().join("x.fil");
+        let path = directory.path().join("x.fil");
         fs::write(&path, bytes).unwrap();
         let source = source(&path, spectra);
         // Large frames only take time.

@@ -10,7 +10,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::kind::Rounded;
 use fxgraph::{
     At, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PerBase, PortType, Refusal, Resources, Time, TimedSink,
+    PerBase, PortType, Rejection, Resources, Time, TimedSink,
 };
 
 /// Largest block in bytes: 4 GiB.
@@ -76,12 +76,12 @@ impl Shape {
 }
 
 impl GuppiSink {
-    fn shape(&self, input: &PortType) -> Result<Shape, Box<Refusal>> {
+    fn shape(&self, input: &PortType) -> Result<Shape, Box<Rejection>> {
         if input.dtype != Dtype::Ci8 {
             let message = format!("`guppi_sink` cannot read {} voltages", input.dtype);
             let help = "set `bits: 8` in `postproc` or `f_engine`, or insert a `convert` to ci8";
             return Err(Box::new(
-                Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(help),
+                Rejection::new(codes::INPUT_DTYPE, At::Input(0), message).help(help),
             ));
         }
         let axes: Vec<_> = input.axes.iter().map(|axis| (axis.name, axis.len)).collect();
@@ -95,13 +95,13 @@ impl GuppiSink {
                 let help = "connect the output of `postproc` or `f_engine` with `layout: standard`: \
                             [heap][channel][spectrum][pol], or with [antenna] after [heap]";
                 return Err(Box::new(
-                    Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
+                    Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
                 ));
             }
         };
         if pols > 2 {
             let message = format!("GUPPI raw has 1 or 2 polarisations, the input has {pols}");
-            return Err(Box::new(Refusal::new(
+            return Err(Box::new(Rejection::new(
                 codes::INPUT_AXIS,
                 At::InputAxis(0, "pol"),
                 message,
@@ -111,7 +111,7 @@ impl GuppiSink {
             let message = "the input has no frequencies for OBSFREQ and OBSBW";
             let help = "set `band` at the source, for example `band` of `null_source`";
             return Err(Box::new(
-                Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
+                Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
             ));
         };
         let mut strides = [0; 2];
@@ -124,7 +124,7 @@ impl GuppiSink {
                     let message = format!("`guppi_sink` cannot read validity along `{name}`");
                     let help = "use validity axes [heap], or [heap][antenna]";
                     return Err(Box::new(
-                        Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
+                        Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help),
                     ));
                 }
             }
@@ -135,7 +135,7 @@ impl GuppiSink {
             let message = format!(
                 "a frame of {heaps} heaps must have a multiple of {heaps} ADC samples, got {samples}"
             );
-            return Err(Box::new(Refusal::new(codes::RATE, At::Input(0), message)));
+            return Err(Box::new(Rejection::new(codes::RATE, At::Input(0), message)));
         }
         let width_hz = band.step_hz();
         let shape = Shape {
@@ -157,7 +157,9 @@ impl GuppiSink {
                 shape.block_heaps,
                 shape.antennas * shape.heap_bytes()
             );
-            return Err(Box::new(Refusal::parameter("heaps_per_block", message).help("lower it")));
+            return Err(Box::new(
+                Rejection::parameter("heaps_per_block", message).help("lower it"),
+            ));
         }
         Ok(shape)
     }
@@ -183,11 +185,11 @@ impl KindSpec for GuppiSink {
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
-        let refusals = self.files.refusals(&[], "out.0000.raw");
-        if !refusals.is_empty() {
-            return Err(refusals);
+        let rejections = self.files.rejections(&[], "out.0000.raw");
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
-        let shape = self.shape(&inputs[0]).map_err(|refusal| vec![*refusal])?;
+        let shape = self.shape(&inputs[0]).map_err(|rejection| vec![*rejection])?;
         Ok((shape, vec![]))
     }
 

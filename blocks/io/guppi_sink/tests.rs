@@ -76,8 +76,8 @@ fn count(env: &Env, name: &str) -> u64 {
 
 #[test]
 fn guppi_sink_puts_channels_first_and_states_band_and_time() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.raw");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.raw");
     // 1.00002 s after the sync time.
     let frames = [(1_200_024, &[1, 1][..], 0), (1_200_072, &[1, 1], 100)];
     let env = Env::detached("out");
@@ -100,8 +100,8 @@ fn guppi_sink_puts_channels_first_and_states_band_and_time() {
 
 #[test]
 fn missing_heaps_are_zeros_and_counted_in_the_headers() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.raw");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.raw");
     let json = serde_json::json!({"heaps_per_block": 4, "max_gap_seconds": 0.0002});
     let whole = &[1, 1, 1, 1][..];
     let frames = [
@@ -124,7 +124,7 @@ fn missing_heaps_are_zeros_and_counted_in_the_headers() {
     let block = &blocks[0].1;
     assert!(block[3 * 64..][..16].iter().all(|byte| *byte == 0));
     assert!(block[3 * 64..][16..64].iter().chain(&block[..64]).all(|byte| *byte != 0));
-    assert_eq!(self::blocks(&folder.path().join("a_2.raw")).len(), 1);
+    assert_eq!(self::blocks(&directory.path().join("a_2.raw")).len(), 1);
     // With 2 heaps at the end of each file.
     assert_eq!(count(&env, "steps_missing"), 1 + 4 + 2 + 2 + 2);
     assert_eq!(count(&env, "steps_left_out"), 12);
@@ -133,8 +133,8 @@ fn missing_heaps_are_zeros_and_counted_in_the_headers() {
 
 #[test]
 fn blocks_after_a_failed_write_keep_their_times() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.raw");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.raw");
     // Blocks of 3 heaps from frames of 2.
     let sink = sink(&path, serde_json::json!({"heaps_per_block": 3}));
     let (port, env) = (port(1), Env::detached("out"));

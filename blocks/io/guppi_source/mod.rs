@@ -8,13 +8,13 @@ mod tests;
 
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::io::file_source::Pace;
-use crate::io::pace::{default_catch_up, refuse_catch_up};
+use crate::io::pace::{default_catch_up, reject_catch_up};
 use crate::io::played_file::{band, contradicts_itself};
 use blocks::{Blocks, Found};
 use fxgraph::access::ReadPath;
 use fxgraph::{
     Axis, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Sideband, ValidityType,
+    PortType, Rejection, Sideband, ValidityType,
 };
 use fxgraph_formats::guppi::{Header, TwoBit};
 use schemars::JsonSchema;
@@ -79,8 +79,8 @@ pub struct Shape {
 }
 
 impl GuppiSource {
-    fn shape(&self) -> Result<Shape, Box<Refusal>> {
-        let at_path = |why: String| Box::new(Refusal::parameter("path", why));
+    fn shape(&self) -> Result<Shape, Box<Rejection>> {
+        let at_path = |why: String| Box::new(Rejection::parameter("path", why));
         let mut blocks = Blocks::open(&self.path).map_err(at_path)?;
         let header = match blocks.next().map_err(at_path)? {
             Found::Block(block) => block.header,
@@ -99,7 +99,7 @@ impl GuppiSource {
                 None => "set `two_bit: breakthrough` or `two_bit: puppi`".to_owned(),
                 Some(_) => format!("omit it; the file has {} bits", header.bits),
             };
-            return Err(Box::new(Refusal::parameter("two_bit", message).help(help)));
+            return Err(Box::new(Rejection::parameter("two_bit", message).help(help)));
         }
         let of_block = header.spectra() - header.overlap as u64;
         // Whole heaps of the overlap, too, so that the last one can be played.
@@ -114,21 +114,21 @@ impl GuppiSource {
                 "`spectra_per_heap` must divide the {of_block} spectra of a block, got {spectra}"
             );
             let help = format!("set a divisor such as {}", usual.unwrap_or(of_block));
-            return Err(Box::new(Refusal::parameter("spectra_per_heap", message).help(help)));
+            return Err(Box::new(Rejection::parameter("spectra_per_heap", message).help(help)));
         }
         if !(spectra * header.unit_bits()).is_multiple_of(8) {
             let message = format!(
                 "a heap of {} bits for each number must have whole bytes, got {spectra} spectra",
                 header.bits
             );
-            let refusal = Refusal::parameter("spectra_per_heap", message);
-            return Err(Box::new(refusal.help("set an even number that divides the block")));
+            let rejection = Rejection::parameter("spectra_per_heap", message);
+            return Err(Box::new(rejection.help("set an even number that divides the block")));
         }
         let step = 2 * header.channels as u64;
         Ok(Shape { header, spectra, step })
     }
 
-    fn port(&self, shape: &Shape) -> Result<PortType, Box<Refusal>> {
+    fn port(&self, shape: &Shape) -> Result<PortType, Box<Rejection>> {
         let header = &shape.header;
         let dtype = match header.bits {
             16 => Dtype::Ci16,
@@ -139,8 +139,8 @@ impl GuppiSource {
         let bytes = numbers.checked_mul(shape.spectra * dtype.bits() as u64 / 8);
         if bytes.is_none_or(|bytes| bytes > MAX_FRAME_BYTES as u64) {
             let message = "a frame of the output must have at most 4 GiB";
-            let refusal = Refusal::parameter("spectra_per_heap", message);
-            return Err(Box::new(refusal.help("set a divisor of the spectra of a block")));
+            let rejection = Rejection::parameter("spectra_per_heap", message);
+            return Err(Box::new(rejection.help("set a divisor of the spectra of a block")));
         }
         let heap = Axis::new("heap", 1);
         let antenna = (header.antennas > 1).then(|| Axis::new("antenna", header.antennas));
@@ -180,15 +180,15 @@ impl KindSpec for GuppiSource {
 
     /// Reads the shape from the first header of the file.
     fn ports(&self, _inputs: &[PortType]) -> Checked<Shape> {
-        if let Some(refusal) = refuse_catch_up(self.catch_up) {
-            return Err(vec![refusal]);
+        if let Some(rejection) = reject_catch_up(self.catch_up) {
+            return Err(vec![rejection]);
         }
-        let shape = self.shape().map_err(|refusal| vec![*refusal])?;
-        let port = self.port(&shape).map_err(|refusal| vec![*refusal])?;
+        let shape = self.shape().map_err(|rejection| vec![*rejection])?;
+        let port = self.port(&shape).map_err(|rejection| vec![*rejection])?;
         Ok((shape, vec![port]))
     }
 
-    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+    fn warnings(block: &Configured<Self>) -> Vec<Rejection> {
         let path = &block.parameters.path;
         let contradictions = block.shape.header.contradictions.iter();
         contradictions.map(|text| contradicts_itself(path, text)).collect()

@@ -41,13 +41,13 @@ fn block(first_spectrum: u64, first: u8, change: impl Fn(&mut Header)) -> Vec<u8
 type Played = Result<(PortType, Vec<Arc<Frame>>, Env), String>;
 
 fn play(bytes: &[u8], json: serde_json::Value) -> Played {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.raw");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.raw");
     std::fs::write(&path, bytes).unwrap();
     let mut all = serde_json::json!({ "path": path });
     all.as_object_mut().unwrap().extend(json.as_object().unwrap().clone());
     let source: GuppiSource = fxgraph::kind::read(&all).unwrap();
-    let outputs = source.outputs(&[]).map_err(|refusals| refusals[0].message.clone())?;
+    let outputs = source.outputs(&[]).map_err(|rejections| rejections[0].message.clone())?;
     let ports = Ports { inputs: vec![], outputs };
     let env = Env::detached("in");
     let mut harness = Harness::new(source.build(&[], &env).unwrap(), &ports, 64).unwrap();
@@ -184,8 +184,8 @@ fn numbers_of_two_four_and_sixteen_bits_are_played() {
 #[test]
 fn header_that_contradicts_itself_is_a_warning() {
     let bytes = block(0, 0, |header| header.spectrum_seconds = 2e-3);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.raw");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.raw");
     std::fs::write(&path, bytes).unwrap();
     let source: GuppiSource = fxgraph::kind::read(&serde_json::json!({ "path": path })).unwrap();
     let block = Configured::new(source, &[]).unwrap();

@@ -38,7 +38,7 @@ impl Sink {
         let inner = port.axis_len(&parameters.columns).unwrap_or(1) as u64;
         let columns_per_frame = parameters.columns_per_frame(port) as u64;
         Self {
-            path: parameters.path.begin_at(&env.output_folder),
+            path: parameters.path.begin_at(&env.output_directory),
             elements: Elements::new(port),
             is_complex: port.dtype.is_complex(),
             axes: [place(&parameters.rows), place(&parameters.columns)],

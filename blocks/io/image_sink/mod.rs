@@ -10,7 +10,7 @@ use crate::io::files::output_file::with_suffix;
 use fxgraph::access::WrittenPath;
 use fxgraph::{
     Checked, Configured, Implementation, Implementations, Kind, KindSpec, PerBase, PortType,
-    Refusal, Resources, TimedSink,
+    Rejection, Resources, TimedSink,
 };
 use picture::Picture;
 
@@ -70,26 +70,26 @@ impl ImageSink {
 }
 
 impl ImageSink {
-    fn refusals(&self, input: &PortType) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
-        let mut refuse = |parameter, message: String, help: String| {
-            refusals.push(Refusal::parameter(parameter, message).help(help));
+    fn rejections(&self, input: &PortType) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
+        let mut reject = |parameter, message: String, help: String| {
+            rejections.push(Rejection::parameter(parameter, message).help(help));
         };
         let stem = self.path.strip_suffix(".png");
         if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
             let message = format!("`path` must be a file name ending in .png, got `{}`", self.path);
-            refuse("path", message, "write a name such as image.png".to_owned());
+            reject("path", message, "write a name such as image.png".to_owned());
         }
         let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
         for (parameter, name) in [("rows", &self.rows), ("columns", &self.columns)] {
             if !names.contains(&name.as_str()) {
                 let message = format!("the input has no axis `{name}`");
-                refuse(parameter, message, format!("use one of {}", names.join(", ")));
+                reject(parameter, message, format!("use one of {}", names.join(", ")));
             }
         }
         if self.rows == self.columns {
             let message = "`rows` and `columns` must be different axes".to_owned();
-            refuse(
+            reject(
                 "columns",
                 message,
                 "use, for example, `rows: channel`, `columns: spectrum`".to_owned(),
@@ -106,15 +106,15 @@ impl ImageSink {
                 self.row_pixels, self.column_pixels
             );
             let help = "lower `max_columns`, `row_pixels` or `column_pixels`".to_owned();
-            refuse("max_columns", message, help);
+            reject("max_columns", message, help);
         } else if self.is_time() && self.columns_per_frame(input) > columns {
             let of_frame = self.columns_per_frame(input);
             let message = format!(
                 "`max_columns` must be at least the columns of a frame ({of_frame}), got {columns}"
             );
-            refuse("max_columns", message, format!("set `max_columns: {of_frame}` or more"));
+            reject("max_columns", message, format!("set `max_columns: {of_frame}` or more"));
         }
-        refusals
+        rejections
     }
 }
 
@@ -134,8 +134,8 @@ impl KindSpec for ImageSink {
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<()> {
-        let refusals = self.refusals(&inputs[0]);
-        if refusals.is_empty() { Ok(((), vec![])) } else { Err(refusals) }
+        let rejections = self.rejections(&inputs[0]);
+        if rejections.is_empty() { Ok(((), vec![])) } else { Err(rejections) }
     }
 
     fn cannot_restart(&self) -> Option<&'static str> {

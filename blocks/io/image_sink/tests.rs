@@ -39,8 +39,8 @@ fn read(path: &Path) -> (usize, usize, Vec<[u8; 3]>) {
 
 #[test]
 fn brightest_pixel_has_its_position_and_gaps_are_grey() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("new/picture.png");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new/picture.png");
     let parameters = json!({"path": path, "rows": "beam", "columns": "spectrum", "row_pixels": 2});
     let mut with_gap = frame(1000, None);
     with_gap.validity = vec![1, 0];
@@ -105,8 +105,8 @@ fn values_without_decibels_are_dark() {
         ),
         (f32::NAN, "all dark: no value is above 0\n"),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("dark.png");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("dark.png");
         let parameters = json!({"path": path, "rows": "beam", "columns": "spectrum"});
         let mut dark = frame(0, None);
         dark.payload = value.to_le_bytes().repeat(24);
@@ -124,8 +124,8 @@ fn values_without_decibels_are_dark() {
 
 #[test]
 fn spectra_of_heaps_follow_each_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("heaps.png");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("heaps.png");
     let parameters = json!({"path": path, "rows": "pol", "columns": "spectrum"});
     let port = PortType {
         axes: vec![Axis::new("heap", 3), Axis::new("pol", 2), Axis::new("spectrum", 4)],
@@ -150,18 +150,18 @@ fn spectra_of_heaps_follow_each_other() {
 
 #[test]
 fn image_sink_rejects_invalid_parameters() {
-    let refused = |parameters| {
-        let refusals = KindSpec::outputs(&kind::<ImageSink>(parameters), &[port()]).unwrap_err();
-        refusals.iter().map(|refusal| refusal.message.clone()).collect::<Vec<_>>().join("; ")
+    let rejected = |parameters| {
+        let rejections = KindSpec::outputs(&kind::<ImageSink>(parameters), &[port()]).unwrap_err();
+        rejections.iter().map(|rejection| rejection.message.clone()).collect::<Vec<_>>().join("; ")
     };
-    let text = refused(json!({"path": "a.jpg", "rows": "beam", "columns": "time"}));
+    let text = rejected(json!({"path": "a.jpg", "rows": "beam", "columns": "time"}));
     assert_eq!(
         text,
         "`path` must be a file name ending in .png, got `a.jpg`; the input has no axis `time`"
     );
-    let text = refused(json!({"path": "a.png", "rows": "beam", "columns": "beam"}));
+    let text = rejected(json!({"path": "a.png", "rows": "beam", "columns": "beam"}));
     assert_eq!(text, "`rows` and `columns` must be different axes");
     let text =
-        refused(json!({"path": "a.png", "rows": "beam", "columns": "spectrum", "max_columns": 1}));
+        rejected(json!({"path": "a.png", "rows": "beam", "columns": "spectrum", "max_columns": 1}));
     assert_eq!(text, "`max_columns` must be at least the columns of a frame (2), got 1");
 }

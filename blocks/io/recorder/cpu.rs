@@ -1,6 +1,6 @@
 //! The block: passes frames to the recorder.
 
-use fxgraph::recording::{Recorder, RecorderOptions, SideFile, try_folder};
+use fxgraph::recording::{Recorder, RecorderOptions, SideFile, try_directory};
 use fxgraph::{Block, BlockError, Env, Io, Next, PortType};
 
 /// The running block.
@@ -14,14 +14,14 @@ pub struct Sink {
 impl Sink {
     /// Creates a sink for `port`.
     pub fn new(mut options: RecorderOptions, port: &PortType, env: &Env) -> Self {
-        options.path = options.path.begin_at(&env.output_folder);
+        options.path = options.path.begin_at(&env.output_directory);
         Self { options, port: port.clone(), env: env.clone(), recorder: None }
     }
 }
 
 impl Block for Sink {
     fn start(&mut self) -> Result<(), BlockError> {
-        try_folder(&self.options.path)?;
+        try_directory(&self.options.path)?;
         self.recorder = Some(Recorder::start(
             (&self.env.name, ""),
             &self.port,

@@ -23,8 +23,8 @@ impl KindSpec for Recorder {
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<()> {
-        let refusals = self.options.refusals(&inputs[0]);
-        if refusals.is_empty() { Ok(((), vec![])) } else { Err(refusals) }
+        let rejections = self.options.rejections(&inputs[0]);
+        if rejections.is_empty() { Ok(((), vec![])) } else { Err(rejections) }
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

@@ -20,9 +20,9 @@ fn port() -> PortType {
     }
 }
 
-fn options(folder: &Path, trigger: Trigger) -> RecorderOptions {
+fn options(directory: &Path, trigger: Trigger) -> RecorderOptions {
     serde_json::from_value(serde_json::json!({
-        "path": folder.join("new/r_{timestamp}.npz").display().to_string(),
+        "path": directory.join("new/r_{timestamp}.npz").display().to_string(),
         "before_seconds": 0.024,
         "after_seconds": 0.016,
     }))
@@ -82,12 +82,12 @@ fn play(path: &Path) -> Vec<Arc<Frame>> {
 
 #[test]
 fn frames_around_missing_data_are_recorded_bit_for_bit() {
-    let folder = tempfile::tempdir().unwrap();
-    let (env, done) = run(options(folder.path(), Trigger::Missing), 30);
+    let directory = tempfile::tempdir().unwrap();
+    let (env, done) = run(options(directory.path(), Trigger::Missing), 30);
     done.unwrap();
     let status = env.recorders.get::<StreamRecorder>("recorder").unwrap().status();
     assert_eq!((status.state, status.frames_written), (RecorderState::Ended, 5));
-    let frames = play(&folder.path().join("new/r_64.npz"));
+    let frames = play(&directory.path().join("new/r_64.npz"));
     assert_eq!(frames.len(), 5);
     for (n, frame) in (8u64..).zip(&frames) {
         assert_eq!(frame.header().timestamp, 8 * n);
@@ -99,8 +99,8 @@ fn frames_around_missing_data_are_recorded_bit_for_bit() {
 
 #[test]
 fn unwritable_directory_is_named_before_the_start() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
     let (_, done) = run(options(&file, Trigger::Start), 0);
     assert!(done.unwrap_err().to_string().contains("/file"));
@@ -108,9 +108,9 @@ fn unwritable_directory_is_named_before_the_start() {
 
 #[test]
 fn recorder_at_its_limit_closes_its_files_and_the_flowgraph_continues() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let limited =
-        RecorderOptions { max_total_bytes: Some(20), ..options(folder.path(), Trigger::Start) };
+        RecorderOptions { max_total_bytes: Some(20), ..options(directory.path(), Trigger::Start) };
     let (env, done) = run(limited, 30);
     done.unwrap();
     let status = env.recorders.get::<StreamRecorder>("recorder").unwrap().status();
@@ -121,12 +121,12 @@ fn recorder_at_its_limit_closes_its_files_and_the_flowgraph_continues() {
 
 #[test]
 fn recorder_counts_existing_files_and_keeps_disk_space_free() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("new")).unwrap();
-    std::fs::write(folder.path().join("new/r_1.npz"), [0; 100]).unwrap();
-    std::fs::write(folder.path().join("new/other"), vec![0; 100_000]).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("new")).unwrap();
+    std::fs::write(directory.path().join("new/r_1.npz"), [0; 100]).unwrap();
+    std::fs::write(directory.path().join("new/other"), vec![0; 100_000]).unwrap();
     let with = |max_total_bytes, min_free_bytes| {
-        let options = options(folder.path(), Trigger::Start);
+        let options = options(directory.path(), Trigger::Start);
         let (env, done) = run(RecorderOptions { max_total_bytes, min_free_bytes, ..options }, 30);
         done.unwrap();
         env.recorders.get::<StreamRecorder>("recorder").unwrap().status().frames_written

@@ -50,13 +50,13 @@ impl KindSpec for SigmfSink {
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
-        let mut refusals = self.files.refusals(&[META], "x.sigmf-meta");
+        let mut rejections = self.files.rejections(&[META], "x.sigmf-meta");
         match Shape::new(&inputs[0]) {
-            Ok(shape) if refusals.is_empty() => Ok((shape, vec![])),
-            Ok(_) => Err(refusals),
-            Err(refusal) => {
-                refusals.push(*refusal);
-                Err(refusals)
+            Ok(shape) if rejections.is_empty() => Ok((shape, vec![])),
+            Ok(_) => Err(rejections),
+            Err(rejection) => {
+                rejections.push(*rejection);
+                Err(rejections)
             }
         }
     }

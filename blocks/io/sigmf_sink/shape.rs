@@ -2,7 +2,7 @@
 
 use crate::io::validity_counts::{Place, places};
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Band, Clock, Dtype, PortType, Refusal};
+use fxgraph::{At, Band, Clock, Dtype, PortType, Rejection};
 use fxgraph_formats::sigmf::{Datatype, Number};
 
 /// Layout of the input, and of a recording.
@@ -42,14 +42,14 @@ const CHANNELS: [&str; 3] = ["antenna", "pol", "beam"];
 
 impl Shape {
     /// Layout of `input`.
-    pub fn new(input: &PortType) -> Result<Self, Box<Refusal>> {
-        let refuse = |code, message: String, help: &str| {
-            Box::new(Refusal::new(code, At::Input(0), message).help(help))
+    pub fn new(input: &PortType) -> Result<Self, Box<Rejection>> {
+        let reject = |code, message: String, help: &str| {
+            Box::new(Rejection::new(code, At::Input(0), message).help(help))
         };
         let help = "use `convert` to make `ci8`, `ci16` or `cf32` of other types";
         let datatype = datatype(input.dtype).ok_or_else(|| {
             let message = format!("SigMF has no samples of type `{}`", input.dtype);
-            refuse(codes::INPUT_DTYPE, message, help)
+            reject(codes::INPUT_DTYPE, message, help)
         })?;
         let help =
             "connect samples: [sample], or [pol][sample] or [antenna][sample] for several channels";
@@ -58,11 +58,11 @@ impl Shape {
         let axis = axis.filter(|_| input.axes.iter().all(|axis| is_known(axis.name)));
         let axis = axis.ok_or_else(|| {
             let message = format!("`sigmf_sink` cannot read the axes of `{input}`");
-            refuse(codes::INPUT_AXIS, message, help)
+            reject(codes::INPUT_AXIS, message, help)
         })?;
         let places = places(input, "sample").map_err(|why| {
             let message = format!("`sigmf_sink` cannot read the validity of the input: {why}");
-            refuse(codes::INPUT_AXIS, message, "set the validity axes in the block upstream")
+            reject(codes::INPUT_AXIS, message, "set the validity axes in the block upstream")
         })?;
         let mut channels = vec![(0, 0)];
         let mut channel_axes = Vec::new();
@@ -81,7 +81,7 @@ impl Shape {
             let message = format!(
                 "the {per_frame} ADC samples of a frame must be a multiple of its {samples} samples"
             );
-            return Err(refuse(codes::RATE, message, "change the length of the frames upstream"));
+            return Err(reject(codes::RATE, message, "change the length of the frames upstream"));
         }
         Ok(Self {
             datatype,

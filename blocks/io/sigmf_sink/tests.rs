@@ -87,8 +87,8 @@ fn interleaved(n: usize) -> Vec<u8> {
 
 #[test]
 fn recording_has_samples_and_description() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("new/x.sigmf-meta");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new/x.sigmf-meta");
     let all: &[u32] = &[1; 4];
     let counters = write(&sink(&path), &port(), &[(320, all), (336, all)], true).unwrap();
     assert_eq!(counters, [16, 0, 0, 0, 0]);
@@ -115,8 +115,8 @@ fn recording_has_samples_and_description() {
 
 #[test]
 fn gaps_begin_captures_and_missing_samples_are_annotated() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.sigmf-meta");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.sigmf-meta");
     let all: &[u32] = &[1; 4];
     let frames: [(u64, &[u32]); 7] = [
         (0, &[0; 4]),
@@ -150,7 +150,7 @@ fn gaps_begin_captures_and_missing_samples_are_annotated() {
 
 #[test]
 fn every_type_of_samples_keeps_its_bytes() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (dtype, name) in [
         (Dtype::Ci8, "ci8"),
         (Dtype::Ci16, "ci16_le"),
@@ -164,7 +164,7 @@ fn every_type_of_samples_keeps_its_bytes() {
         (Dtype::F32, "rf32_le"),
         (Dtype::F64, "rf64_le"),
     ] {
-        let path = folder.path().join(format!("{name}.sigmf-meta"));
+        let path = directory.path().join(format!("{name}.sigmf-meta"));
         let validity = ValidityType::flags(vec![]);
         let port = PortType {
             dtype,
@@ -183,8 +183,8 @@ fn every_type_of_samples_keeps_its_bytes() {
 
 #[test]
 fn samples_after_a_failed_write_are_a_capture_with_their_time() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.sigmf-meta");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.sigmf-meta");
     let ports = Ports { inputs: vec![port()], outputs: vec![] };
     let env = Env::detached("out");
     let block = sink(&path).build(&ports.inputs, &env).unwrap();
@@ -213,13 +213,13 @@ fn samples_after_a_failed_write_are_a_capture_with_their_time() {
 
 #[test]
 fn many_gaps_begin_another_recording() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.sigmf-meta");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.sigmf-meta");
     let all: &[u32] = &[1; 4];
     let frames: Vec<(u64, &[u32])> = (0..1001).map(|n| (32 * n, all)).collect();
     write(&sink(&path), &port(), &frames, true).unwrap();
     assert_eq!(meta(&path)["captures"].as_array().unwrap().len(), 1000);
-    assert_eq!(data(&folder.path().join("x_2.sigmf-meta")).len(), 32);
+    assert_eq!(data(&directory.path().join("x_2.sigmf-meta")).len(), 32);
 }
 
 #[test]

@@ -8,14 +8,14 @@ mod tests;
 
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::io::file_source::Pace;
-use crate::io::pace::{default_catch_up, refuse_catch_up};
+use crate::io::pace::{default_catch_up, reject_catch_up};
 use crate::io::played_file::contradicts_itself;
 use fxgraph::access::ReadPath;
 use fxgraph::files::reason;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{
     Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources, Sideband, Time, ValidityType,
+    PortType, Rejection, Resources, Sideband, Time, ValidityType,
 };
 use fxgraph_formats::sigmf::{Archive, Datatype, Layout, MAX_BYTES, Meta, Number};
 use grid::Grid;
@@ -255,25 +255,25 @@ impl KindSpec for SigmfSource {
 
     /// Reads the description, the only source of the stream's type.
     fn ports(&self, _inputs: &[PortType]) -> Checked<Content> {
-        let mut refusals = Vec::from_iter(refuse_catch_up(self.catch_up));
+        let mut rejections = Vec::from_iter(reject_catch_up(self.catch_up));
         if !self.samples_per_frame.is_multiple_of(self.heaps_per_frame) {
             let message = format!(
                 "`heaps_per_frame` must divide the {} samples of a frame, got {}",
                 self.samples_per_frame, self.heaps_per_frame
             );
-            refusals.push(Refusal::parameter("heaps_per_frame", message));
+            rejections.push(Rejection::parameter("heaps_per_frame", message));
         }
-        if !refusals.is_empty() {
-            return Err(refusals);
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
-        let refuse = |message: String| vec![Refusal::parameter("path", message)];
-        let (_, content) = self.open().map_err(refuse)?;
+        let reject = |message: String| vec![Rejection::parameter("path", message)];
+        let (_, content) = self.open().map_err(reject)?;
         let port = self.port(&content);
-        let port = port.map_err(|why| refuse(format!("cannot use {}: {why}", self.path)))?;
+        let port = port.map_err(|why| reject(format!("cannot use {}: {why}", self.path)))?;
         Ok((content, vec![port]))
     }
 
-    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+    fn warnings(block: &Configured<Self>) -> Vec<Rejection> {
         let path = &block.parameters.path;
         let contradictions = block.shape.layout.contradictions.iter();
         contradictions.map(|text| contradicts_itself(path, text)).collect()

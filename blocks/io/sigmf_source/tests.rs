@@ -19,7 +19,7 @@ fn source(path: &Path, others: Value) -> SigmfSource {
 
 /// Writes a recording; `global` has the keys other than version and sample rate.
 fn recording(
-    folder: &Path,
+    directory: &Path,
     global: Value,
     captures: Value,
     annotations: Value,
@@ -28,9 +28,9 @@ fn recording(
     let mut all = json!({"core:version": "1.2.0", "core:sample_rate": 1e6});
     all.as_object_mut().unwrap().extend(global.as_object().unwrap().clone());
     let meta = json!({"global": all, "captures": captures, "annotations": annotations});
-    let path = folder.join("x.sigmf-meta");
+    let path = directory.join("x.sigmf-meta");
     fs::write(&path, meta.to_string()).unwrap();
-    fs::write(folder.join("x.sigmf-data"), data).unwrap();
+    fs::write(directory.join("x.sigmf-data"), data).unwrap();
     path
 }
 
@@ -39,7 +39,7 @@ type Played = (PortType, Vec<Arc<Frame>>, String, Vec<u64>);
 
 /// Plays all frames, or returns the error; also returns the text of warnings, and the counters.
 fn play(source: &SigmfSource) -> Result<Played, String> {
-    let first = |refusals: Vec<Refusal>| refusals[0].message.clone();
+    let first = |rejections: Vec<Rejection>| rejections[0].message.clone();
     let env = Env::detached("in");
     let ports = Ports { inputs: vec![], outputs: source.outputs(&[]).map_err(first)? };
     let block = source.build(&[], &env).unwrap();
@@ -61,12 +61,17 @@ fn flags(frames: &[Arc<Frame>]) -> Vec<(u64, Vec<u32>)> {
 
 #[test]
 fn stream_has_clock_band_and_samples_of_the_recording() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let captures = json!([{
         "core:sample_start": 0, "core:frequency": 1.5e9, "core:datetime": "2023-11-14T22:13:20.5Z"
     }]);
-    let path =
-        recording(folder.path(), json!({"core:datatype": "cu8"}), captures, json!([]), &[130; 20]);
+    let path = recording(
+        directory.path(),
+        json!({"core:datatype": "cu8"}),
+        captures,
+        json!([]),
+        &[130; 20],
+    );
     let (port, frames, warning, counters) = play(&source(&path, json!({}))).unwrap();
     assert_eq!(port.to_string(), "ci8 [sample 8] @ 1 MS/s / 8");
     assert_eq!(port.clock.sync_time.to_unix_f64(), 1_700_000_000.5);
@@ -81,7 +86,7 @@ fn stream_has_clock_band_and_samples_of_the_recording() {
     let two = play(&source(&path, json!({"adc_samples_per_sample": 2, "frames": 1}))).unwrap();
     assert_eq!((two.0.to_string().as_str(), two.1.len()), ("ci8 [sample 8] @ 2 MS/s / 16", 1));
     let real = recording(
-        folder.path(),
+        directory.path(),
         json!({"core:datatype": "ri16_be"}),
         json!([{"core:sample_start": 0, "core:frequency": 1e9}]),
         json!([]),
@@ -95,7 +100,7 @@ fn stream_has_clock_band_and_samples_of_the_recording() {
 
 #[test]
 fn channels_are_separated_and_gaps_are_flagged() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let captures = json!([
         {"core:sample_start": 0, "core:global_index": 100}, {"core:sample_start": 8, "core:global_index": 110},
         {"core:sample_start": 12, "core:global_index": 200},
@@ -104,7 +109,7 @@ fn channels_are_separated_and_gaps_are_flagged() {
         json!([{"core:sample_start": 1, "core:sample_count": 1, "core:label": "missing"}]);
     let bytes: Vec<u8> = (0..64).collect();
     let global = json!({"core:datatype": "ri8", "core:num_channels": 4});
-    let path = recording(folder.path(), global, captures, annotations, &bytes);
+    let path = recording(directory.path(), global, captures, annotations, &bytes);
     let (port, frames, ..) = play(&source(&path, json!({"channel_axis": "antenna"}))).unwrap();
     assert_eq!(port.to_string(), "i8 [antenna 4][sample 8] @ 1 MS/s / 8");
     // Samples 101, 108 and 109, 114 to 115 and 204 on are missing.
@@ -121,15 +126,15 @@ fn channels_are_separated_and_gaps_are_flagged() {
 
 #[test]
 fn truncated_recording_is_played_with_a_warning() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let global = json!({"core:datatype": "ci16_le", "fxgraph:samples": 8});
-    let path = recording(folder.path(), global, json!([]), json!([]), &[1; 18]);
+    let path = recording(directory.path(), global, json!([]), json!([]), &[1; 18]);
     let (_, frames, warning, counters) = play(&source(&path, json!({}))).unwrap();
     assert_eq!(flags(&frames), [(0, vec![1, 0])]);
     assert!(warning.contains("x.sigmf-data is truncated: the last 4 samples"), "{warning}");
     assert_eq!(counters, [1, 4]);
     let path = recording(
-        folder.path(),
+        directory.path(),
         json!({"core:datatype": "ci16_le"}),
         json!([]),
         json!([]),
@@ -141,11 +146,11 @@ fn truncated_recording_is_played_with_a_warning() {
 
 #[test]
 fn recording_that_cannot_be_played_is_named_in_the_error() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let error = |path: &Path| play(&source(path, json!({}))).map(|_| ()).unwrap_err();
-    assert!(error(&folder.path().join("none.sigmf-meta")).contains("cannot read"));
-    assert!(error(&folder.path().join("none.sigmf")).contains("cannot read"));
-    let path = folder.path().join("x.sigmf-meta");
+    assert!(error(&directory.path().join("none.sigmf-meta")).contains("cannot read"));
+    assert!(error(&directory.path().join("none.sigmf")).contains("cannot read"));
+    let path = directory.path().join("x.sigmf-meta");
     fs::write(&path, "{}").unwrap();
     assert!(error(&path).contains("it is not SigMF metadata"), "{}", error(&path));
     fs::write(
@@ -155,20 +160,21 @@ fn recording_that_cannot_be_played_is_named_in_the_error() {
     .unwrap();
     assert!(error(&path).contains("x.sigmf-data"), "{}", error(&path));
     let path =
-        recording(folder.path(), json!({"core:datatype": "cu16_le"}), json!([]), json!([]), &[]);
+        recording(directory.path(), json!({"core:datatype": "cu16_le"}), json!([]), json!([]), &[]);
     assert!(error(&path).contains("cu16_le are not supported"));
     let far = json!([{"core:sample_start": 0, "core:global_index": 1_u64 << 60}]);
     let twice = json!({"core:datatype": "ci8", "fxgraph:adc_samples_per_sample": 1 << 20});
-    let path = recording(folder.path(), twice, far, json!([]), &[]);
+    let path = recording(directory.path(), twice, far, json!([]), &[]);
     assert!(error(&path).contains("which no timestamp has"), "{}", error(&path));
-    let path = recording(folder.path(), json!({"core:datatype": "ci8"}), json!([]), json!([]), &[]);
-    let refusals = source(&path, json!({"heaps_per_frame": 3})).outputs(&[]).unwrap_err();
-    assert!(refusals[0].message.contains("`heaps_per_frame` must divide"));
+    let path =
+        recording(directory.path(), json!({"core:datatype": "ci8"}), json!([]), json!([]), &[]);
+    let rejections = source(&path, json!({"heaps_per_frame": 3})).outputs(&[]).unwrap_err();
+    assert!(rejections[0].message.contains("`heaps_per_frame` must divide"));
 }
 
 #[test]
 fn recording_of_the_sink_is_played_with_its_clock_and_flags() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let captures = json!([
         {"core:sample_start": 0, "core:global_index": 40, "core:frequency": 1e8},
         {"core:sample_start": 16, "core:global_index": 64, "core:frequency": 1e8},
@@ -180,14 +186,14 @@ fn recording_of_the_sink_is_played_with_its_clock_and_flags() {
         "core:datatype": "ci8", "core:num_channels": 2, "fxgraph:sync_time_seconds": 1_700_000_000.125,
         "fxgraph:adc_sample_rate_hz": 3e6, "fxgraph:adc_samples_per_sample": 3, "fxgraph:bandwidth_hz": -5e5,
     });
-    let path = recording(folder.path(), global, captures, annotations, &bytes);
+    let path = recording(directory.path(), global, captures, annotations, &bytes);
     let (port, frames, ..) = play(&source(&path, json!({}))).unwrap();
     assert_eq!(
         (port.clock.adc_sample_rate_hz, port.clock.sync_time.to_unix_f64()),
         (3e6, 1_700_000_000.125)
     );
     assert_eq!(flags(&frames), [(120, vec![1, 0]), (144, vec![1, 1]), (192, vec![1, 1])]);
-    let again = folder.path().join("again.sigmf-meta");
+    let again = directory.path().join("again.sigmf-meta");
     let sink: SigmfSink = serde_json::from_value(json!({"path": again})).unwrap();
     let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
     let block = sink.build(&ports.inputs, &Env::detached("out")).unwrap();
@@ -213,7 +219,7 @@ proptest! {
         notes in proptest::collection::vec((0..50_u64, 0..50_u64), 0..4),
         channels in 1..4_u64, bytes in 0..300_usize, heaps in prop_oneof![Just(1), Just(4), Just(8)],
     ) {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let mut captures = captures;
         captures.sort_unstable();
         let captures: Vec<Value> = captures.iter().map(|(start, index, header)| {
@@ -227,7 +233,7 @@ proptest! {
             "core:sample_start": start, "core:sample_count": count, "core:label": "missing",
         })).collect();
         let global = json!({"core:datatype": "ri16_le", "core:num_channels": channels});
-        let path = recording(folder.path(), global, json!(captures), json!(notes), &vec![1; bytes]);
+        let path = recording(directory.path(), global, json!(captures), json!(notes), &vec![1; bytes]);
         match play(&source(&path, json!({"heaps_per_frame": heaps}))) {
             Ok((_, frames, ..)) => {
                 let of_heap = 8 / heaps as usize;
@@ -247,15 +253,15 @@ proptest! {
 
 #[test]
 fn archive_is_played_like_its_files() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let bytes: Vec<u8> = (0..40).collect();
     let captures = json!([{"core:sample_start": 0, "core:header_bytes": 4}]);
     let path =
-        recording(folder.path(), json!({"core:datatype": "ri8"}), captures, json!([]), &bytes);
-    let archive = folder.path().join("x.sigmf");
+        recording(directory.path(), json!({"core:datatype": "ri8"}), captures, json!([]), &bytes);
+    let archive = directory.path().join("x.sigmf");
     let names = ["x.sigmf-meta", "x.sigmf-data"];
     let mut tar = std::process::Command::new("tar");
-    let tar = tar.arg("-C").arg(folder.path()).arg("-cf").arg(&archive).args(names).status();
+    let tar = tar.arg("-C").arg(directory.path()).arg("-cf").arg(&archive).args(names).status();
     assert!(tar.unwrap().success());
     let (expected, frames, ..) = play(&source(&path, json!({}))).unwrap();
     let (port, others, ..) = play(&source(&archive, json!({}))).unwrap();
@@ -277,12 +283,12 @@ fn archive_is_played_like_its_files() {
 
 #[test]
 fn samples_are_compared_with_their_checksum() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     // From sha512sum: the eight bytes `abcdefgh`.
     let sum = "a3a8c81bc97c2560010d7389bc88aac974a104e0e2381220c6e084c4dccd1d2d17d4f86db31c2a851dc80e6681d74733c55dcd03dd96f6062cdda12a291ae6ce";
     let global = |sum: &str| json!({"core:datatype": "ri8", "core:sha512": sum});
     let of = |sum: &str, json| {
-        let path = recording(folder.path(), global(sum), json!([]), json!([]), b"abcdefgh");
+        let path = recording(directory.path(), global(sum), json!([]), json!([]), b"abcdefgh");
         play(&source(&path, json)).map(|played| played.1.len())
     };
     assert_eq!(of(sum, json!({})), Ok(1));
@@ -296,13 +302,13 @@ fn samples_are_compared_with_their_checksum() {
 
 #[test]
 fn gap_by_the_times_alone_is_a_gap_of_the_stream() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let captures = json!([
         {"core:sample_start": 0, "core:datetime": "2023-11-14T22:13:20.000000Z"},
         {"core:sample_start": 8, "core:datetime": "2023-11-14T22:13:20.000032Z"},
     ]);
     let global = json!({"core:datatype": "ri8"});
-    let path = recording(folder.path(), global, captures, json!([]), &[1; 16]);
+    let path = recording(directory.path(), global, captures, json!([]), &[1; 16]);
     let (_, frames, ..) = play(&source(&path, json!({}))).unwrap();
     assert_eq!(flags(&frames), [(0, vec![1, 1]), (32, vec![1, 1])]);
 }

@@ -1,6 +1,6 @@
 //! `a.b.c.d+N:port` and `name:port`.
 
-use fxgraph::{BlockError, Refusal};
+use fxgraph::{BlockError, Rejection};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::sync::Arc;
 
@@ -168,21 +168,21 @@ pub fn sources(texts: &[String]) -> Result<Arc<[Ipv4Addr]>, BlockError> {
 }
 
 /// Diagnostics of the parameter `sources` of a receiver whose parameter `of` has multicast groups only if `are_groups`.
-pub fn refuse_sources(
+pub fn reject_sources(
     texts: &[String],
     (of, are_groups): (&str, bool),
-) -> impl Iterator<Item = Refusal> {
+) -> impl Iterator<Item = Rejection> {
     let is_host = |text: &&String| {
         text.parse::<Ipv4Addr>().is_ok_and(|ip| !ip.is_multicast() && !ip.is_unspecified())
     };
     let wrong = texts.iter().find(|text| !is_host(text)).map(|text| {
         let message = format!("`sources` must be IPv4 addresses of senders, got `{text}`");
-        Refusal::parameter("sources", message).help("give addresses such as [10.0.0.1]")
+        Rejection::parameter("sources", message).help("give addresses such as [10.0.0.1]")
     });
     let no_group = (!texts.is_empty() && !are_groups).then(|| {
         let message = format!("`sources` needs multicast groups in `{of}`");
         let help = "remove `sources`: a unicast address receives the packets of all senders";
-        Refusal::parameter("sources", message).help(help)
+        Rejection::parameter("sources", message).help(help)
     });
     wrong.into_iter().chain(no_group)
 }

@@ -9,7 +9,7 @@ mod share;
 mod threads;
 
 use crate::common::axes;
-use crate::io::pace::refuse_catch_up;
+use crate::io::pace::reject_catch_up;
 use crate::io::spead::address::{self, Address};
 use crate::io::spead::descriptor::Elements;
 use crate::io::spead::packet::VALUE_BITS;
@@ -17,7 +17,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::kind::Chosen;
 use fxgraph::{
     At, BlockError, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    LiveKind, PortType, Refusal, Resources,
+    LiveKind, PortType, Rejection, Resources,
 };
 use heaps::{Heaps, Stream};
 use means::Means;
@@ -104,27 +104,27 @@ pub struct SpeadSink {
     pub minimum_fraction: Option<f64>,
 }
 
-fn parameter(name: &'static str, message: impl Into<String>, help: impl Into<String>) -> Refusal {
-    Refusal::parameter(name, message).help(help)
+fn parameter(name: &'static str, message: impl Into<String>, help: impl Into<String>) -> Rejection {
+    Rejection::parameter(name, message).help(help)
 }
 
 impl SpeadSink {
-    fn check(&self) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
+    fn check(&self) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
         if self.destinations.is_empty() {
             let help = "give addresses such as [239.10.0.0+7:7148]";
-            refusals.push(parameter("destinations", "`destinations` must not be empty", help));
+            rejections.push(parameter("destinations", "`destinations` must not be empty", help));
         }
         let addresses = self.destinations.iter().map(|text| address::parse(text));
         let addresses: Vec<_> = addresses.collect();
         for error in addresses.iter().filter_map(|a| a.as_ref().err()) {
             let help = "give addresses such as 239.10.0.0+7:7148, which is 8 groups";
-            refusals.push(parameter("destinations", error.to_string(), help));
+            rejections.push(parameter("destinations", error.to_string(), help));
         }
         let mut groups = addresses.iter().filter_map(|a| a.as_ref().ok().map(Address::count));
         let first = groups.next();
         if self.stream == StreamName::BEngine && groups.any(|n| Some(n) != first) {
-            refusals.push(parameter(
+            rejections.push(parameter(
                 "destinations",
                 "all beams must have the same number of groups",
                 "give one entry per beam with equal numbers of groups, such as [239.1.0.0+3:7148, \
@@ -136,29 +136,29 @@ impl SpeadSink {
             let message =
                 format!("`packet_payload_bytes` must be between 64 and 65000, got {bytes}");
             let help = format!("the nearest valid value is {}", bytes.clamp(64, 65_000));
-            refusals.push(parameter("packet_payload_bytes", message, help));
+            rejections.push(parameter("packet_payload_bytes", message, help));
         }
         if !(self.rate == 0.0 || (0.1..=1000.0).contains(&self.rate)) {
             let message = format!("`rate` must be 0 or between 0.1 and 1000, got {}", self.rate);
             let help = "1.1 is the default; 0 sends as fast as possible";
-            refusals.push(parameter("rate", message, help));
+            rejections.push(parameter("rate", message, help));
         }
-        refusals.extend(self.catch_up.and_then(refuse_catch_up));
+        rejections.extend(self.catch_up.and_then(reject_catch_up));
         if !(0.01..=1e6).contains(&self.descriptor_seconds) {
             let message = format!(
                 "`descriptor_seconds` must be between 0.01 and 1e6, got {}",
                 self.descriptor_seconds
             );
-            refusals.push(parameter("descriptor_seconds", message, "5 is the default"));
+            rejections.push(parameter("descriptor_seconds", message, "5 is the default"));
         }
         if self.digitiser_id >= 1 << 48 {
             let message = format!("`digitiser_id` must be below 2^48, got {}", self.digitiser_id);
-            refusals.push(parameter("digitiser_id", message, "give an identifier such as 4"));
+            rejections.push(parameter("digitiser_id", message, "give an identifier such as 4"));
         }
         if self.n_antennas == 0 || self.n_antennas > 1 << 20 {
             let message =
                 format!("`n_antennas` must be between 1 and {}, got {}", 1 << 20, self.n_antennas);
-            refusals.push(parameter("n_antennas", message, "give the number of F-engines"));
+            rejections.push(parameter("n_antennas", message, "give the number of F-engines"));
         } else if self.stream == StreamName::FEngine && self.feng_id >= self.n_antennas {
             let message = format!(
                 "`feng_id` must be less than `n_antennas` ({}), got {}",
@@ -168,30 +168,30 @@ impl SpeadSink {
                 "give at most {}, or raise `n_antennas` to the number of F-engines",
                 self.n_antennas - 1
             );
-            refusals.push(parameter("feng_id", message, help));
+            rejections.push(parameter("feng_id", message, help));
         }
         if self.partial_dumps.is_some()
             && !matches!(self.stream, StreamName::XEngine | StreamName::BEngine)
         {
             let message = "only `x_engine` and `b_engine` streams have partial dumps";
-            refusals.push(parameter("partial_dumps", message, "leave `partial_dumps` out"));
+            rejections.push(parameter("partial_dumps", message, "leave `partial_dumps` out"));
         }
         if let Some(fraction) = self.minimum_fraction {
             if self.partial_dumps != Some(PartialDumps::Scale) {
                 let message = "`minimum_fraction` requires `partial_dumps: scale`";
                 let help = "leave `minimum_fraction` out, or set `partial_dumps: scale`";
-                refusals.push(parameter("minimum_fraction", message, help));
+                rejections.push(parameter("minimum_fraction", message, help));
             } else if !(fraction > 0.0 && fraction <= 1.0) {
                 let message =
                     format!("`minimum_fraction` must be above 0 and at most 1, got {fraction}");
-                refusals.push(parameter("minimum_fraction", message, "0.5 is the default"));
+                rejections.push(parameter("minimum_fraction", message, "0.5 is the default"));
             }
         }
-        refusals
+        rejections
     }
 
-    fn heaps(&self, input: &PortType) -> Result<Heaps, Vec<Refusal>> {
-        let mut refusals = self.check();
+    fn heaps(&self, input: &PortType) -> Result<Heaps, Vec<Rejection>> {
+        let mut rejections = self.check();
         let wanted: (&[&str], &[Dtype]) = match self.stream {
             StreamName::Digitiser => (&["sample"], &[]),
             StreamName::FEngine => {
@@ -200,13 +200,13 @@ impl SpeadSink {
             StreamName::XEngine => (&["channel", "baseline", "product"], &[Dtype::Ci32]),
             StreamName::BEngine => (&["heap", "beam", "channel", "spectrum"], &[Dtype::Ci8]),
         };
-        refusals.extend(self.refuse_dtype(input, wanted.1));
-        refusals.extend(self.refuse_axes(input, wanted.0));
-        if !refusals.is_empty() {
-            return Err(refusals);
+        rejections.extend(self.reject_dtype(input, wanted.1));
+        rejections.extend(self.reject_axes(input, wanted.0));
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
-        if let Some(refusal) = self.refuse_units(input) {
-            return Err(vec![refusal]);
+        if let Some(rejection) = self.reject_units(input) {
+            return Err(vec![rejection]);
         }
         if let Some(band) = input.band.filter(|band| band.channels as u64 >> VALUE_BITS != 0) {
             let message = format!(
@@ -214,7 +214,7 @@ impl SpeadSink {
                 band.channels
             );
             return Err(vec![
-                Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "channel"), message)
+                Rejection::new(codes::INPUT_AXIS, At::InputAxis(0, "channel"), message)
                     .help("check the band of the block upstream"),
             ]);
         }
@@ -226,7 +226,7 @@ impl SpeadSink {
                 self.destinations.len()
             );
             return Err(vec![
-                Refusal::parameter("destinations", message)
+                Rejection::parameter("destinations", message)
                     .note(At::InputAxis(0, "beam"), "the beam axis comes from here")
                     .help("give one destination per beam"),
             ]);
@@ -241,7 +241,7 @@ impl SpeadSink {
                 format!("{channels} channels cannot be divided equally among {groups} groups");
             let nearest = (1..=groups).rev().find(|n| channels.is_multiple_of(*n)).unwrap_or(1);
             return Err(vec![
-                Refusal::new(codes::INPUT_AXIS, At::Parameter("destinations"), message)
+                Rejection::new(codes::INPUT_AXIS, At::Parameter("destinations"), message)
                     .note(At::InputAxis(0, "channel"), "the channel axis comes from here")
                     .help(format!("use {nearest} groups, the largest number below that fits")),
             ]);
@@ -281,7 +281,7 @@ impl SpeadSink {
     }
 
     /// Diagnostic for units of validity that the stream cannot carry.
-    fn refuse_units(&self, input: &PortType) -> Option<Refusal> {
+    fn reject_units(&self, input: &PortType) -> Option<Rejection> {
         if self.counts_per_channel(input) > 0 {
             let message = "`partial_dumps` must be set, because the input counts the heaps of each visibility";
             let help = "set `partial_dumps: scale`; `flag` flags every visibility that lacks a single heap, also one \
@@ -296,14 +296,14 @@ impl SpeadSink {
             StreamName::FEngine | StreamName::BEngine => "heap",
         };
         let wanted = (unit, input.axis_len(unit).unwrap_or(0));
-        let refusal = axes::refuse_validity(0, input, &[wanted])?;
+        let rejection = axes::reject_validity(0, input, &[wanted])?;
         let has_channels = input.validity.axes.iter().any(|axis| axis.name == "channel");
         Some(match self.stream {
-            StreamName::FEngine if has_channels => refusal.help(
+            StreamName::FEngine if has_channels => rejection.help(
                 "packets have no flags of channels: send the output of the F-engine, and insert \
                  `spectral_kurtosis` after the `spead_source` of the X-engine",
             ),
-            _ => refusal,
+            _ => rejection,
         })
     }
 
@@ -318,7 +318,7 @@ impl SpeadSink {
         }
     }
 
-    fn digitiser_heaps(&self, input: &PortType, groups: usize) -> Result<Heaps, Vec<Refusal>> {
+    fn digitiser_heaps(&self, input: &PortType, groups: usize) -> Result<Heaps, Vec<Rejection>> {
         let samples = input.elements();
         let per_heap = self.samples_per_heap;
         let whole = per_heap > 0 && per_heap.is_multiple_of(8);
@@ -358,7 +358,7 @@ impl SpeadSink {
         Partial::new(policy, self.minimum_fraction, flags, input.validity.full)
     }
 
-    fn refuse_dtype(&self, input: &PortType, wanted: &[Dtype]) -> Option<Refusal> {
+    fn reject_dtype(&self, input: &PortType, wanted: &[Dtype]) -> Option<Rejection> {
         let fits = match (self.stream, input.dtype) {
             (StreamName::Digitiser, Dtype::Packed(2..=16)) => true,
             (_, dtype) => wanted.contains(&dtype),
@@ -367,12 +367,12 @@ impl SpeadSink {
         let names = if names.is_empty() { "packed samples".to_owned() } else { names.join(" or ") };
         (!fits).then(|| {
             let message = format!("the input must carry {names}, got `{}`", input.dtype);
-            Refusal::new(codes::INPUT_DTYPE, At::Input(0), message)
+            Rejection::new(codes::INPUT_DTYPE, At::Input(0), message)
                 .help("check `stream` and the block upstream")
         })
     }
 
-    fn refuse_axes(&self, input: &PortType, wanted: &[&str]) -> Option<Refusal> {
+    fn reject_axes(&self, input: &PortType, wanted: &[&str]) -> Option<Rejection> {
         let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
         // The K-major layout has the last two the other way round.
         let swapped = ["heap", "channel", "pol", "spectrum"];
@@ -384,7 +384,7 @@ impl SpeadSink {
                 wanted.join("]["),
                 names.join("][")
             );
-            Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
+            Rejection::new(codes::INPUT_AXIS, At::Input(0), message)
                 .help("check `stream` and the block upstream")
         })
     }

@@ -263,9 +263,9 @@ fn spead_sink_rejects_minimum_fraction_out_of_range_or_without_scale() {
         let mut parameters = json!({"stream": "x_engine", "destinations": ["127.0.0.1:9"]});
         parameters.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
         let parameters: SpeadSink = serde_json::from_value(parameters).unwrap();
-        let refusals = KindSpec::outputs(&parameters, std::slice::from_ref(&input)).unwrap_err();
-        assert_eq!(refusals.len(), 1, "{wrong}");
-        assert_eq!(refusals[0].at, At::Parameter("minimum_fraction"));
+        let rejections = KindSpec::outputs(&parameters, std::slice::from_ref(&input)).unwrap_err();
+        assert_eq!(rejections.len(), 1, "{wrong}");
+        assert_eq!(rejections[0].at, At::Parameter("minimum_fraction"));
     }
 }
 
@@ -353,9 +353,9 @@ fn counts_of_visibilities_need_a_chosen_policy() {
     let (input, _) = counted(&[8; 4], 8, &axes, Dtype::Ci32);
     let parameters = json!({"stream": "x_engine", "destinations": ["127.0.0.1:9"]});
     let parameters: SpeadSink = serde_json::from_value(parameters).unwrap();
-    let refusal = &parameters.heaps(&input).unwrap_err()[0];
-    assert!(refusal.message.contains("`partial_dumps` must be set"));
-    assert!(refusal.help.as_ref().unwrap().contains("scale"));
+    let rejection = &parameters.heaps(&input).unwrap_err()[0];
+    assert!(rejection.message.contains("`partial_dumps` must be set"));
+    assert!(rejection.help.as_ref().unwrap().contains("scale"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn f_engine_input(channels: usize) -> PortType {
     }
 }
 
-fn refusals(parameters: &serde_json::Value, input: &PortType) -> Vec<Refusal> {
+fn rejections(parameters: &serde_json::Value, input: &PortType) -> Vec<Rejection> {
     let parameters: SpeadSink = serde_json::from_value(parameters.clone()).unwrap();
     KindSpec::outputs(&parameters, std::slice::from_ref(input)).unwrap_err()
 }
@@ -25,7 +25,7 @@ fn refusals(parameters: &serde_json::Value, input: &PortType) -> Vec<Refusal> {
 #[test]
 fn spead_sink_rejects_unequal_groups_with_a_number_that_fits() {
     let parameters = json!({"stream": "f_engine", "destinations": ["239.1.1.0+6:7148"]});
-    let all = refusals(&parameters, &f_engine_input(64));
+    let all = rejections(&parameters, &f_engine_input(64));
     assert_eq!(all[0].code, codes::INPUT_AXIS);
     assert_eq!(all[0].message, "64 channels cannot be divided equally among 7 groups");
     let help = "use 4 groups, the largest number below that fits";
@@ -35,7 +35,8 @@ fn spead_sink_rejects_unequal_groups_with_a_number_that_fits() {
 #[test]
 fn spead_sink_rejects_frames_of_another_stream() {
     let parameters = json!({"stream": "x_engine", "destinations": ["239.1.1.0:7148"]});
-    let codes: Vec<_> = refusals(&parameters, &f_engine_input(64)).iter().map(|r| r.code).collect();
+    let codes: Vec<_> =
+        rejections(&parameters, &f_engine_input(64)).iter().map(|r| r.code).collect();
     assert_eq!(codes, [codes::INPUT_DTYPE, codes::INPUT_AXIS]);
 }
 
@@ -45,7 +46,7 @@ fn bad_parameters_are_all_reported_at_once() {
         "stream": "f_engine", "destinations": ["nowhere"], "packet_payload_bytes": 0,
         "rate": -1.0, "catch_up": 0.9, "descriptor_seconds": 0.0, "feng_id": 4, "n_antennas": 4,
     });
-    let all = refusals(&parameters, &f_engine_input(64));
+    let all = rejections(&parameters, &f_engine_input(64));
     let at: Vec<_> = all.iter().map(|r| r.at.clone()).collect();
     let expected = [
         "destinations",
@@ -63,7 +64,7 @@ fn spead_sink_rejects_validity_that_does_not_fit_the_heaps() {
     let parameters = json!({"stream": "f_engine", "destinations": ["239.1.1.0:7148"]});
     let mut input = f_engine_input(64);
     input.validity = ValidityType::flags(vec![]);
-    let all = refusals(&parameters, &input);
+    let all = rejections(&parameters, &input);
     assert_eq!(all[0].message, "the input's validity must be [heap 2], got one flag");
 }
 
@@ -346,7 +347,7 @@ fn send_heaps_of_one_packet(threads: usize) {
 fn threads_are_at_most_the_heaps_of_a_frame() {
     let parameters =
         json!({"stream": "f_engine", "destinations": ["239.1.1.0:7148"], "threads": 3});
-    let all = refusals(&parameters, &f_engine_input(64));
+    let all = rejections(&parameters, &f_engine_input(64));
     assert_eq!(
         all[0].message,
         "`threads` must be at most the number of heaps of a frame (2), got 3"

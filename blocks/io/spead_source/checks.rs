@@ -6,7 +6,7 @@ use crate::common::antenna_numbers::default_numbers;
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::common::flagged_antennas;
 use crate::io::spead::address::{self, Address};
-use fxgraph::{Dtype, Refusal};
+use fxgraph::{Dtype, Rejection};
 
 /// Largest number of antennas.
 const MOST_ANTENNAS: usize = 4096;
@@ -14,7 +14,7 @@ const MAX_HEAP_BYTES: usize = 1 << 30;
 
 /// Collects diagnostics about the parameters.
 #[derive(Default)]
-struct Problems(Vec<Refusal>);
+struct Problems(Vec<Rejection>);
 
 impl Problems {
     fn add(
@@ -23,7 +23,7 @@ impl Problems {
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        self.0.push(Refusal::parameter(parameter, message).help(help));
+        self.0.push(Rejection::parameter(parameter, message).help(help));
     }
 
     fn within(&mut self, parameter: &'static str, value: usize, range: (usize, usize)) -> bool {
@@ -57,7 +57,7 @@ impl SpeadSource {
         }
         let are_groups = address::parse_all(&self.addresses)
             .is_ok_and(|all| all.iter().all(Address::is_multicast));
-        problems.0.extend(address::refuse_sources(&self.sources, ("addresses", are_groups)));
+        problems.0.extend(address::reject_sources(&self.sources, ("addresses", are_groups)));
         if !self.sources.is_empty() && (self.pcap.is_some() || self.receive == Receive::AfXdp) {
             let message = "`sources` needs `receive: socket` and no `pcap`";
             let help = "remove `sources`, or receive from sockets: only these drop the packets of other senders";
@@ -69,7 +69,7 @@ impl SpeadSource {
         }
         let antennas = if self.stream == StreamName::FEngine { self.antennas } else { 0 };
         let numbers = default_numbers(antennas.min(MOST_ANTENNAS));
-        problems.0.extend(flagged_antennas::refusal(&self.flagged_antennas, &numbers));
+        problems.0.extend(flagged_antennas::rejection(&self.flagged_antennas, &numbers));
         let rate = self.adc_sample_rate_hz;
         if !(rate.is_finite() && rate > 0.0) {
             let message = format!("`adc_sample_rate_hz` must be positive and finite, got {rate}");
@@ -148,7 +148,7 @@ impl SpeadSource {
     }
 
     /// Returns the layout of heaps in frames.
-    pub(super) fn layout(&self) -> Result<Layout, Vec<Refusal>> {
+    pub(super) fn layout(&self) -> Result<Layout, Vec<Rejection>> {
         let mut problems = Problems::default();
         self.check_common(&mut problems);
         let heap = match self.stream {

@@ -23,7 +23,7 @@ use fxgraph::access::ReadPath;
 use fxgraph::kind::{Chosen, slow_digitiser, unlikely_band};
 use fxgraph::{
     Axis, Band, BlockError, Checked, Clock, Configured, Dtype, FrameSizes, Implementation,
-    Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, Time, ValidityType,
+    Implementations, Kind, KindSpec, LiveKind, PortType, Rejection, Resources, Time, ValidityType,
 };
 use layout::{Layout, Stream};
 use means::Means;
@@ -258,7 +258,7 @@ impl KindSpec for SpeadSource {
         self.layout().map(|layout| (layout, vec![self.port(&layout)]))
     }
 
-    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+    fn warnings(block: &Configured<Self>) -> Vec<Rejection> {
         let rate = slow_digitiser("adc_sample_rate_hz", block.parameters.adc_sample_rate_hz);
         let band = unlikely_band("bandwidth_hz", &block.ports.outputs[0]);
         rate.into_iter().chain(band).collect()

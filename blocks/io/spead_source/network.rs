@@ -350,7 +350,7 @@ impl Notes {
         match outcome {
             Outcome::Accepted => self.is_alive = true,
             Outcome::Held { is_likely } => self.is_alive |= is_likely,
-            Outcome::Refused | Outcome::Stop => {}
+            Outcome::Rejected | Outcome::Stop => {}
             Outcome::Restarted { samples } => self.restarted = Some(samples),
         }
     }

@@ -37,7 +37,7 @@ pub struct Senders {
     seats: Vec<Seat>,
     seats_per_part: usize,
     stops: Counter,
-    refused_stops: Counter,
+    rejected_stops: Counter,
 }
 
 impl Senders {
@@ -49,7 +49,7 @@ impl Senders {
             seats: vec![free; parts.max(1) * seats_per_part.max(1)],
             seats_per_part: seats_per_part.max(1),
             stops: counters.count("heaps_stop", "stop heaps from senders of the stream"),
-            refused_stops: counters.count(
+            rejected_stops: counters.count(
                 "heaps_stop_refused",
                 "stop heaps ignored because their address sends no accepted data; find their sender",
             ),
@@ -135,7 +135,7 @@ impl Senders {
             known = true;
             seat.stopped.get_or_insert(now);
         }
-        (if known { &self.stops } else { &self.refused_stops }).add(1);
+        (if known { &self.stops } else { &self.rejected_stops }).add(1);
         is_new
     }
 
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn stop_after_a_few_foreign_packets_is_refused() {
+    fn stop_after_a_few_foreign_packets_is_rejected() {
         let mut senders = Senders::new(1, 1, &Counters::default());
         let now = Instant::now();
         (0..1000).for_each(|_| _ = senders.data(0, address(1), now, false));

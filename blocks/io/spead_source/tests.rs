@@ -403,11 +403,11 @@ fn bad_parameters_are_all_reported_at_once_with_help() {
     let parameters = source(serde_json::json!({
         "addresses": ["239.1.1.1"], "bits": 11, "adc_sample_rate_hz": 0.0, "pol": 2,
     }));
-    let refusals = KindSpec::outputs(&parameters, &[]).unwrap_err();
-    let at: Vec<_> = refusals.iter().map(|r| r.at.clone()).collect();
+    let rejections = KindSpec::outputs(&parameters, &[]).unwrap_err();
+    let at: Vec<_> = rejections.iter().map(|r| r.at.clone()).collect();
     let expected = ["addresses", "adc_sample_rate_hz", "bits", "pol"];
     assert_eq!(at, expected.map(At::Parameter));
-    assert!(refusals.iter().all(|r| r.help.is_some()));
+    assert!(rejections.iter().all(|r| r.help.is_some()));
 }
 
 #[test]
@@ -512,8 +512,8 @@ fn flagged_antennas_are_missing_from_the_heap_at_the_effective_timestamp() {
 #[test]
 fn spead_source_rejects_flags_of_antennas_that_do_not_exist() {
     let parameters = source(serde_json::json!({"pcap": "x", "flagged_antennas": [0]}));
-    let refusals = KindSpec::outputs(&parameters, &[]).unwrap_err();
-    assert_eq!(refusals[0].at, At::Parameter("flagged_antennas"));
+    let rejections = KindSpec::outputs(&parameters, &[]).unwrap_err();
+    assert_eq!(rejections[0].at, At::Parameter("flagged_antennas"));
 }
 
 #[test]

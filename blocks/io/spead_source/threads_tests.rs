@@ -386,10 +386,10 @@ fn threads_that_cannot_divide_the_stream_are_rejected() {
     let rejected = |extra: serde_json::Value| {
         let mut parameters = digitiser();
         parameters.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        KindSpec::outputs(&source(parameters), &[]).err().map(|refusals| {
-            assert_eq!(refusals.len(), 1);
-            assert_eq!(refusals[0].at, At::Parameter("threads"));
-            refusals[0].message.clone()
+        KindSpec::outputs(&source(parameters), &[]).err().map(|rejections| {
+            assert_eq!(rejections.len(), 1);
+            assert_eq!(rejections[0].at, At::Parameter("threads"));
+            rejections[0].message.clone()
         })
     };
     let groups = serde_json::json!({"addresses": ["239.1.1.0+1:7148"], "threads": 2});

@@ -2,14 +2,14 @@
 
 mod cpu;
 
-use crate::io::pace::{default_catch_up, refuse_catch_up};
+use crate::io::pace::{default_catch_up, reject_catch_up};
 use crate::io::spead::address;
 use crate::io::spead_sink::pace::Pace;
 use crate::io::stream::Described;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, BlockError, Checked, Configured, Implementation, Implementations, Kind, KindSpec, LiveKind,
-    PortType, Refusal, Resources,
+    PortType, Rejection, Resources,
 };
 
 /// Parameters of `stream_sink`.
@@ -45,37 +45,37 @@ pub struct StreamSink {
 }
 
 impl StreamSink {
-    fn described(&self, input: &PortType) -> Result<Described, Vec<Refusal>> {
-        let mut refusals = Vec::new();
+    fn described(&self, input: &PortType) -> Result<Described, Vec<Rejection>> {
+        let mut rejections = Vec::new();
         let help = "give one address, such as 239.10.0.0:7148";
         match address::parse(&self.destination) {
             Err(error) => {
-                refusals.push(Refusal::parameter("destination", error.to_string()).help(help));
+                rejections.push(Rejection::parameter("destination", error.to_string()).help(help));
             }
             Ok(all) if all.count() > 1 => {
                 let message =
                     format!("`destination` must be one address, got {} groups", all.count());
-                refusals.push(Refusal::parameter("destination", message).help(help));
+                rejections.push(Rejection::parameter("destination", message).help(help));
             }
             Ok(_) => {}
         }
         if !(self.rate == 0.0 || (0.1..=1000.0).contains(&self.rate)) {
             let message = format!("`rate` must be 0 or between 0.1 and 1000, got {}", self.rate);
             let help = "1.1 is the default; 0 sends as fast as possible";
-            refusals.push(Refusal::parameter("rate", message).help(help));
+            rejections.push(Rejection::parameter("rate", message).help(help));
         }
-        refusals.extend(refuse_catch_up(self.catch_up));
+        rejections.extend(reject_catch_up(self.catch_up));
         let described = Described::new(input).map_err(|why| {
             let message = format!("the stream cannot be described: {why}");
-            Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
+            Rejection::new(codes::INPUT_AXIS, At::Input(0), message)
                 .help("send the output of another block")
         });
         match described {
-            Ok(described) if refusals.is_empty() => Ok(described),
-            Ok(_) => Err(refusals),
-            Err(refusal) => {
-                refusals.push(refusal);
-                Err(refusals)
+            Ok(described) if rejections.is_empty() => Ok(described),
+            Ok(_) => Err(rejections),
+            Err(rejection) => {
+                rejections.push(rejection);
+                Err(rejections)
             }
         }
     }

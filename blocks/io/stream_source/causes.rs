@@ -18,7 +18,7 @@ pub struct Causes {
     pub time_jumps: Counter,
     pub resyncs: Counter,
     pub stops: Counter,
-    pub stops_refused: Counter,
+    pub stops_rejected: Counter,
     pub not_spead: Counter,
     pub flavour: Counter,
     pub truncated: Counter,
@@ -80,7 +80,7 @@ impl Causes {
             ),
             resyncs: count("resyncs", "other runs of the sender; look for a restart of it"),
             stops: count("heaps_stop", "stop heaps of the sender"),
-            stops_refused: count(
+            stops_rejected: count(
                 "heaps_stop_refused",
                 "stop heaps ignored because their address does not send the stream",
             ),

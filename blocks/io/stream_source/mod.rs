@@ -10,7 +10,7 @@ use crate::io::spead::address;
 use crate::io::stream::Described;
 use fxgraph::recording::StreamType;
 use fxgraph::{
-    Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortType, Refusal,
+    Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortType, Rejection,
     Resources,
 };
 use schemars::JsonSchema;
@@ -71,26 +71,28 @@ pub struct StreamSource {
 }
 
 impl StreamSource {
-    fn described(&self) -> Result<Described, Vec<Refusal>> {
-        let mut refusals = Vec::new();
+    fn described(&self) -> Result<Described, Vec<Rejection>> {
+        let mut rejections = Vec::new();
         let help = "give one address, such as 239.10.0.0:7148";
         match address::parse(&self.source) {
-            Err(error) => refusals.push(Refusal::parameter("source", error.to_string()).help(help)),
+            Err(error) => {
+                rejections.push(Rejection::parameter("source", error.to_string()).help(help))
+            }
             Ok(all) if all.count() > 1 => {
                 let message = format!("`source` must be one address, got {} groups", all.count());
-                refusals.push(Refusal::parameter("source", message).help(help));
+                rejections.push(Rejection::parameter("source", message).help(help));
             }
             Ok(_) => {}
         }
         let is_group = address::parse(&self.source).is_ok_and(|address| address.is_multicast());
-        refusals.extend(address::refuse_sources(&self.sources, ("source", is_group)));
+        rejections.extend(address::reject_sources(&self.sources, ("source", is_group)));
         if let Some(idle) = self.finish_after_seconds
             && !(idle > 0.0 && idle <= 1e9)
         {
             let message =
                 format!("`finish_after_seconds` must be above 0 and at most 1e9, got {idle}");
-            refusals.push(
-                Refusal::parameter("finish_after_seconds", message)
+            rejections.push(
+                Rejection::parameter("finish_after_seconds", message)
                     .help("give seconds, such as 10"),
             );
         }
@@ -99,7 +101,7 @@ impl StreamSource {
             let message =
                 format!("`receive_buffer_bytes` must be between 4096 and {}, got {bytes}", 1 << 30);
             let help = format!("the nearest valid value is {}", bytes.clamp(4096, 1 << 30));
-            refusals.push(Refusal::parameter("receive_buffer_bytes", message).help(help));
+            rejections.push(Rejection::parameter("receive_buffer_bytes", message).help(help));
         }
         let port = self.r#type.port(axes::known);
         let port = port.and_then(|port| match port.impossible() {
@@ -110,14 +112,14 @@ impl StreamSource {
             None => Ok(port),
         });
         match port.and_then(|port| Described::new(&port)) {
-            Ok(described) if refusals.is_empty() => return Ok(described),
+            Ok(described) if rejections.is_empty() => return Ok(described),
             Ok(_) => {}
-            Err(why) => refusals.push(
-                Refusal::parameter("type", why)
+            Err(why) => rejections.push(
+                Rejection::parameter("type", why)
                     .help("give the type of the sender's input, which `fxgraph plan` shows"),
             ),
         }
-        Err(refusals)
+        Err(rejections)
     }
 
     /// Returns the number of heaps in the window.

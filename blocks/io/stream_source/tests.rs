@@ -368,7 +368,7 @@ fn restarted_sender_is_followed_and_data_of_its_old_run_are_dropped() {
     bench.receive(&before, SENDER);
     bench.receive(&second[..4], OTHER);
     let old: Vec<Vec<u8>> = before.iter().filter(|packet| is_data(packet)).cloned().collect();
-    assert!(bench.receive(&old, SENDER).iter().all(|outcome| *outcome == Outcome::Refused));
+    assert!(bench.receive(&old, SENDER).iter().all(|outcome| *outcome == Outcome::Rejected));
     bench.receive(&second[4..], OTHER);
     bench.receive(&third, SENDER);
     bench.end();
@@ -661,14 +661,14 @@ fn stream_over_a_socket_arrives_whole_and_ends_with_its_stop_heap() {
 #[test]
 fn parameters_that_cannot_be_are_rejected() {
     let kind = serde_json::to_value(StreamType::of(&voltages())).unwrap();
-    let refused = |change: &dyn Fn(&mut serde_json::Value)| {
+    let rejected = |change: &dyn Fn(&mut serde_json::Value)| {
         let mut all = json!({"source": "127.0.0.1:7148", "type": kind});
         change(&mut all);
         let source: StreamSource = fxgraph::kind::read(&all).unwrap();
-        source.outputs(&[]).map_err(|refusals| refusals[0].message.clone()).err()
+        source.outputs(&[]).map_err(|rejections| rejections[0].message.clone()).err()
     };
-    assert_eq!(refused(&|_| ()), None);
-    let said = |change: &dyn Fn(&mut serde_json::Value)| refused(change).unwrap();
+    assert_eq!(rejected(&|_| ()), None);
+    let said = |change: &dyn Fn(&mut serde_json::Value)| rejected(change).unwrap();
     assert!(said(&|all| all["source"] = json!("239.1.1.1+1:7148")).contains("got 2 groups"));
     assert!(said(&|all| all["source"] = json!("nowhere")).contains("no valid port"));
     assert!(said(&|all| all["type"]["dtype"] = json!("f8")).contains("`f8`"));

@@ -16,7 +16,7 @@ use fxgraph::kind::Rounded;
 use fxgraph::time::EarthOrientations;
 use fxgraph::{
     Checked, Configured, Implementation, Implementations, Kind, KindSpec, PerBase, PortType,
-    Refusal, Resources, TimedSink,
+    Rejection, Resources, TimedSink,
 };
 use fxgraph_formats::uvh5;
 use ports::Layout;
@@ -253,12 +253,12 @@ impl KindSpec for Uvh5Sink {
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Layout> {
-        let mut refusals: Vec<Refusal> = Vec::new();
-        self.check(&mut refusals);
-        let layout = self.layout(inputs, &mut refusals);
+        let mut rejections: Vec<Rejection> = Vec::new();
+        self.check(&mut rejections);
+        let layout = self.layout(inputs, &mut rejections);
         match layout {
-            Some(layout) if refusals.is_empty() => Ok((layout, vec![])),
-            _ => Err(refusals),
+            Some(layout) if rejections.is_empty() => Ok((layout, vec![])),
+            _ => Err(rejections),
         }
     }
 

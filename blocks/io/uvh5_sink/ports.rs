@@ -1,10 +1,10 @@
 //! Checks of parameters and inputs.
 
 use super::Uvh5Sink;
-use crate::common::axes::refuse_means;
+use crate::common::axes::reject_means;
 use crate::common::visibilities::pairs;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Dtype, PortType, Refusal};
+use fxgraph::{At, Dtype, PortType, Rejection};
 use fxgraph_dsp::stefcal::antennas_of;
 use fxgraph_formats::uvh5::arrange::Counts;
 use fxgraph_formats::uvh5::{self, Shape};
@@ -44,43 +44,43 @@ pub struct InputLayout {
 
 impl Uvh5Sink {
     /// Checks the parameters.
-    pub(super) fn check(&self, refusals: &mut Vec<Refusal>) {
+    pub(super) fn check(&self, rejections: &mut Vec<Rejection>) {
         if let Err(message) = self.orientations() {
             let help = "give a file such as finals2000A.all of the IERS";
-            refusals.push(Refusal::parameter("earth_orientation_file", message).help(help));
+            rejections.push(Rejection::parameter("earth_orientation_file", message).help(help));
         }
-        refusals.extend(self.files.refusals(&["uvh5"], "visibilities.uvh5"));
-        self.check_telescope(refusals);
-        self.check_antennas(refusals);
+        rejections.extend(self.files.rejections(&["uvh5"], "visibilities.uvh5"));
+        self.check_telescope(rejections);
+        self.check_antennas(rejections);
         let feeds: Vec<uvh5::Feed> = self.feeds.iter().copied().map(Into::into).collect();
         if !feeds.is_empty() && uvh5::polarisations(&feeds).is_none() {
             let message = "`feeds` must be x and y, or r and l, each once, or one of them";
-            refusals.push(Refusal::parameter("feeds", message).help("write `[x, y]`"));
+            rejections.push(Rejection::parameter("feeds", message).help("write `[x, y]`"));
         }
         if let Some(angle) =
             self.feed_angles_degrees.iter().find(|angle| !is_within(**angle, 360.0))
         {
             let message = format!("`feed_angles_degrees` must be within +-360, got {angle}");
-            refusals.push(Refusal::parameter("feed_angles_degrees", message));
+            rejections.push(Rejection::parameter("feed_angles_degrees", message));
         }
         if let Some(centre) = &self.phase_centre {
             let (ra, dec) = (centre.right_ascension_degrees, centre.declination_degrees);
-            let mut refuse = |message: String| {
-                refusals.push(Refusal::parameter("phase_centre", message));
+            let mut reject = |message: String| {
+                rejections.push(Rejection::parameter("phase_centre", message));
             };
             if !(0.0..360.0).contains(&ra) {
-                refuse(format!("`right_ascension_degrees` must be from 0 to 360, got {ra}"));
+                reject(format!("`right_ascension_degrees` must be from 0 to 360, got {ra}"));
             }
             if !(-90.0..=90.0).contains(&dec) {
-                refuse(format!("`declination_degrees` must be within +-90, got {dec}"));
+                reject(format!("`declination_degrees` must be within +-90, got {dec}"));
             }
             if centre.name.is_empty() || centre.name == "unprojected" {
-                refuse(format!("the name of `phase_centre` must not be `{}`", centre.name));
+                reject(format!("the name of `phase_centre` must not be `{}`", centre.name));
             }
         }
     }
 
-    fn check_telescope(&self, refusals: &mut Vec<Refusal>) {
+    fn check_telescope(&self, rejections: &mut Vec<Rejection>) {
         let telescope = &self.telescope;
         for (name, value, most) in [
             ("latitude_degrees", telescope.latitude_degrees, 90.0),
@@ -89,7 +89,7 @@ impl Uvh5Sink {
         ] {
             if !is_within(value, most) {
                 let message = format!("`{name}` must be within +-{most}, got {value}");
-                refusals.push(Refusal::parameter("telescope", message));
+                rejections.push(Rejection::parameter("telescope", message));
             }
         }
         let centre = self.phase_centre.as_ref();
@@ -105,32 +105,32 @@ impl Uvh5Sink {
                 let message =
                     format!("names in `{parameter}` must be printable ASCII, got {text:?}");
                 let help = "use letters without accents: UVFITS and Miriad files have no others";
-                refusals.push(Refusal::parameter(parameter, message).help(help));
+                rejections.push(Rejection::parameter(parameter, message).help(help));
             }
         }
         if telescope.name.is_empty() {
             let message = "the telescope must have a name";
             let help = "write for example `name: laboratory`";
-            refusals.push(Refusal::parameter("telescope", message).help(help));
+            rejections.push(Rejection::parameter("telescope", message).help(help));
         }
     }
 
-    fn check_antennas(&self, refusals: &mut Vec<Refusal>) {
+    fn check_antennas(&self, rejections: &mut Vec<Rejection>) {
         let lists = [
             ("antennas", self.antennas.is_empty()),
             ("antennas_enu_metres", self.antennas_enu_metres.is_empty()),
         ];
         match lists {
-            [(_, true), (_, true)] => refusals.push(
-                Refusal::new(
+            [(_, true), (_, true)] => rejections.push(
+                Rejection::new(
                     codes::PARAMETER_OUT_OF_RANGE,
                     At::Block,
                     "the antennas have no positions",
                 )
                 .help("set `antennas_enu_metres`, for example `[[0, 0, 0], [31, 5, 0]]`"),
             ),
-            [(_, false), (_, false)] => refusals.push(
-                Refusal::parameter(
+            [(_, false), (_, false)] => rejections.push(
+                Rejection::parameter(
                     "antennas",
                     "`antennas` and `antennas_enu_metres` exclude each other",
                 )
@@ -145,36 +145,36 @@ impl Uvh5Sink {
             let message =
                 format!("positions in `{parameter}` must be within 10000 km, got {value} m");
             let help = "give positions in metres, for example `[31, 5, 0]`";
-            refusals.push(Refusal::parameter(parameter, message).help(help));
+            rejections.push(Rejection::parameter(parameter, message).help(help));
         }
         let diameters = all.iter().filter_map(|antenna| antenna.diameter_metres);
         for diameter in diameters.filter(|d| !(d.is_finite() && *d > 0.0)).take(1) {
             let message = format!("`diameter_metres` must be positive and finite, got {diameter}");
-            refusals.push(Refusal::parameter("antennas", message));
+            rejections.push(Rejection::parameter("antennas", message));
         }
         let mut names: Vec<&String> = all.iter().filter_map(|a| a.name.as_ref()).collect();
         names.sort_unstable();
         if let Some([twice, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             let message = format!("the names in `antennas` must differ, got `{twice}` twice");
-            refusals.push(Refusal::parameter("antennas", message));
+            rejections.push(Rejection::parameter("antennas", message));
         }
         if names.iter().any(|name| name.is_empty()) {
             let message = "the names in `antennas` must not be empty";
-            refusals.push(Refusal::parameter("antennas", message).help("omit `name`"));
+            rejections.push(Rejection::parameter("antennas", message).help("omit `name`"));
         }
         let mut numbers = self.antenna_numbers();
         numbers.sort_unstable();
         if let Some([twice, _]) = numbers.array_windows().find(|[a, b]| a == b) {
             let message = format!("the numbers in `antennas` must differ, got {twice} twice");
             let help = "give each antenna a `number`, or omit all of them";
-            refusals.push(Refusal::parameter("antennas", message).help(help));
+            rejections.push(Rejection::parameter("antennas", message).help(help));
         }
         if let Some(number) = self.antennas.iter().filter_map(|antenna| antenna.number).max()
             && number > MAX_NUMBER
         {
             let message =
                 format!("`number` of an antenna must be at most {MAX_NUMBER}, got {number}");
-            refusals.push(Refusal::parameter("antennas", message));
+            rejections.push(Rejection::parameter("antennas", message));
         }
     }
 
@@ -182,20 +182,20 @@ impl Uvh5Sink {
     pub(super) fn layout(
         &self,
         inputs: &[PortType],
-        refusals: &mut Vec<Refusal>,
+        rejections: &mut Vec<Rejection>,
     ) -> Option<Layout> {
-        let before = refusals.len();
+        let before = rejections.len();
         for (n, input) in inputs.iter().enumerate() {
-            check_input(n, input, refusals);
+            check_input(n, input, rejections);
         }
-        if refusals.len() > before {
+        if rejections.len() > before {
             return None;
         }
         let first = &inputs[0];
         for (n, input) in inputs.iter().enumerate().skip(1) {
-            check_alike(n, input, first, refusals);
+            check_alike(n, input, first, rejections);
         }
-        let baselines = self.baselines(first, refusals);
+        let baselines = self.baselines(first, rejections);
         let pols = first.axes[2].len.isqrt();
         for (name, len) in
             [("feeds", self.feeds.len()), ("feed_angles_degrees", self.feed_angles_degrees.len())]
@@ -204,8 +204,8 @@ impl Uvh5Sink {
                 let message = format!(
                     "`{name}` must have an entry for each polarisation of the input, {pols}, got {len}"
                 );
-                refusals.push(
-                    Refusal::parameter(name, message)
+                rejections.push(
+                    Rejection::parameter(name, message)
                         .note(At::InputAxis(0, "product"), "polarisations are set here"),
                 );
             }
@@ -222,13 +222,13 @@ impl Uvh5Sink {
                     pair[0],
                     pair[1]
                 );
-                refusals.push(
-                    Refusal::new(codes::INPUTS_DIFFER, At::Input(pair[1]), message)
+                rejections.push(
+                    Rejection::new(codes::INPUTS_DIFFER, At::Input(pair[1]), message)
                         .help("connect correlators of different channels"),
                 );
             }
         }
-        if refusals.len() > before {
+        if rejections.len() > before {
             return None;
         }
         let mut channels = 0_usize;
@@ -242,18 +242,22 @@ impl Uvh5Sink {
         }
         let Some(shape) = Shape::new(baselines.len(), channels, pols * pols) else {
             let message = "a channel of a dump must have less than 4 GiB";
-            refusals.push(Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "baseline"), message));
+            rejections.push(Rejection::new(
+                codes::INPUT_AXIS,
+                At::InputAxis(0, "baseline"),
+                message,
+            ));
             return None;
         };
         Some(Layout { shape, inputs: layouts, baselines, pols })
     }
 
     /// Places of the antennas of each baseline of a checked input.
-    fn baselines(&self, input: &PortType, refusals: &mut Vec<Refusal>) -> Vec<(usize, usize)> {
+    fn baselines(&self, input: &PortType, rejections: &mut Vec<Rejection>) -> Vec<(usize, usize)> {
         let parameter = if self.antennas.is_empty() { "antennas_enu_metres" } else { "antennas" };
-        let mut refuse = |message: String, help: String| {
-            refusals.push(
-                Refusal::parameter(parameter, message)
+        let mut reject = |message: String, help: String| {
+            rejections.push(
+                Rejection::parameter(parameter, message)
                     .note(At::InputAxis(0, "baseline"), "baselines are set here")
                     .help(help),
             );
@@ -267,7 +271,7 @@ impl Uvh5Sink {
                 "`{parameter}` must have the antennas of the {} baselines, got {antennas}",
                 axis.len
             );
-            refuse(message, format!("give {wanted} positions"));
+            reject(message, format!("give {wanted} positions"));
         }
         if all.is_some_and(|wanted| wanted != antennas) {
             return Vec::new();
@@ -284,7 +288,7 @@ impl Uvh5Sink {
                 (Err(number), _) | (_, Err(number)) => {
                     let message = format!("`{parameter}` must have antenna {number} of the input");
                     let help = "give each antenna in `antennas` its `number`, as in `antenna_numbers` of `antenna_stack`";
-                    refuse(message, help.to_owned());
+                    reject(message, help.to_owned());
                     break;
                 }
             }
@@ -309,11 +313,11 @@ fn counts_of(input: &PortType) -> Option<Counts> {
     Counts::new(&axes?, [0, 1, 2].map(|axis| input.axes[axis].len))
 }
 
-fn check_input(n: usize, input: &PortType, refusals: &mut Vec<Refusal>) {
+fn check_input(n: usize, input: &PortType, rejections: &mut Vec<Rejection>) {
     let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
     if names != AXES || ![1, 4].contains(&input.axes[2].len) {
-        refusals.push(
-            Refusal::new(codes::INPUT_AXIS, At::Input(n), "the input must be visibilities")
+        rejections.push(
+            Rejection::new(codes::INPUT_AXIS, At::Input(n), "the input must be visibilities")
                 .label(format!("this is {input}"))
                 .help("connect a `correlator`: [channel][baseline][product]"),
         );
@@ -321,17 +325,17 @@ fn check_input(n: usize, input: &PortType, refusals: &mut Vec<Refusal>) {
     }
     if !matches!(input.dtype, Dtype::Ci32 | Dtype::Cf32) {
         let message = format!("the input must be ci32 or cf32, got {}", input.dtype);
-        refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(n), message));
+        rejections.push(Rejection::new(codes::INPUT_DTYPE, At::Input(n), message));
     }
     if pairs(input).is_none() {
         let message = format!(
             "the baselines must be all pairs of antennas, autocorrelations included, or have labels, got {}",
             input.axes[1].len
         );
-        refusals.push(Refusal::new(codes::INPUT_AXIS, At::InputAxis(n, "baseline"), message));
+        rejections.push(Rejection::new(codes::INPUT_AXIS, At::InputAxis(n, "baseline"), message));
     }
-    if let Some(refusal) = refuse_means(n, input) {
-        refusals.push(refusal);
+    if let Some(rejection) = reject_means(n, input) {
+        rejections.push(rejection);
     } else if counts_of(input).is_none() {
         let axes = input.validity.axes.iter();
         let found: Vec<String> = axes.map(|axis| format!("[{} {}]", axis.name, axis.len)).collect();
@@ -339,11 +343,11 @@ fn check_input(n: usize, input: &PortType, refusals: &mut Vec<Refusal>) {
         let message = format!(
             "the axes of the validity must be among channel, baseline and product, got {found}"
         );
-        refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(n), message));
+        rejections.push(Rejection::new(codes::INPUT_AXIS, At::Input(n), message));
     }
     match input.band {
-        None => refusals.push(
-            Refusal::new(
+        None => rejections.push(
+            Rejection::new(
                 codes::INPUT_AXIS,
                 At::Input(n),
                 "the input has no band, so its frequencies are not known",
@@ -354,18 +358,18 @@ fn check_input(n: usize, input: &PortType, refusals: &mut Vec<Refusal>) {
             let width = band.step_hz().abs();
             if !width.is_normal() {
                 let message = format!("the width of a channel must be positive, got {width} Hz");
-                refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(n), message));
+                rejections.push(Rejection::new(codes::INPUT_AXIS, At::Input(n), message));
             }
         }
     }
     let seconds = 1.0 / input.clock.frames_per_second();
     if !seconds.is_normal() {
         let message = format!("the length of a dump must be positive and finite, got {seconds} s");
-        refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(n), message));
+        rejections.push(Rejection::new(codes::INPUT_AXIS, At::Input(n), message));
     }
 }
 
-fn check_alike(n: usize, input: &PortType, first: &PortType, refusals: &mut Vec<Refusal>) {
+fn check_alike(n: usize, input: &PortType, first: &PortType, rejections: &mut Vec<Rejection>) {
     let band = |port: &PortType| {
         port.band.map(|band| {
             let width = band.signed_bandwidth_hz();
@@ -379,8 +383,8 @@ fn check_alike(n: usize, input: &PortType, first: &PortType, refusals: &mut Vec<
         && band(input) == band(first);
     if !is_alike {
         let message = format!("input {n} has other baselines, dumps or another band than input 0");
-        refusals.push(
-            Refusal::new(codes::INPUTS_DIFFER, At::Input(n), message)
+        rejections.push(
+            Rejection::new(codes::INPUTS_DIFFER, At::Input(n), message)
                 .label(format!("this is {input}"))
                 .note(At::Input(0), format!("this is {first}"))
                 .help("connect correlators of one band with dumps of equal length, or use a sink for each"),

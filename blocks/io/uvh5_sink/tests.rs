@@ -54,16 +54,16 @@ fn overwriting(path: &str) -> Uvh5Sink {
 }
 
 /// Messages of the diagnostics of a changed sink or input.
-fn refused(change: impl FnOnce(&mut Uvh5Sink, &mut Vec<PortType>)) -> String {
+fn rejected(change: impl FnOnce(&mut Uvh5Sink, &mut Vec<PortType>)) -> String {
     let (mut sink, mut inputs) = (sink("a.uvh5"), vec![port(0), port(4)]);
     change(&mut sink, &mut inputs);
-    let refusals = sink.outputs(&inputs).err().unwrap_or_default();
-    refusals.iter().map(|refusal| refusal.message.as_str()).collect::<Vec<_>>().join("; ")
+    let rejections = sink.outputs(&inputs).err().unwrap_or_default();
+    rejections.iter().map(|rejection| rejection.message.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 #[test]
 fn invalid_parameters_are_rejected() {
-    assert_eq!(refused(|_, _| ()), "");
+    assert_eq!(rejected(|_, _| ()), "");
     type Change = fn(&mut Uvh5Sink);
     let cases: [(Change, &str); 18] = [
         (|s| s.files.path = "a.h5".into(), "`path` must be a file name ending in .uvh5"),
@@ -95,7 +95,7 @@ fn invalid_parameters_are_rejected() {
         ),
     ];
     for (change, expected) in cases {
-        let found = refused(|sink, _| change(sink));
+        let found = rejected(|sink, _| change(sink));
         assert!(found.contains(expected), "{expected}\n{found}");
     }
     let named = |name: &str| Antenna {
@@ -103,7 +103,7 @@ fn invalid_parameters_are_rejected() {
         diameter_metres: Some(-1.0),
         ..Antenna::default()
     };
-    let found = refused(|sink, _| {
+    let found = rejected(|sink, _| {
         sink.antennas_enu_metres.clear();
         sink.antennas = vec![named("m0"), named("m0")];
     });
@@ -121,9 +121,9 @@ fn antenna_numbers_follow_each_other_unless_they_are_given() {
     assert_eq!(sink.antenna_numbers(), [5, 7, 7]);
     let mut inputs = vec![port(0), port(4)];
     inputs.iter_mut().for_each(|input| input.axes[1].len = 6);
-    let found = refused(|to, of| (*to, *of) = (sink, inputs));
+    let found = rejected(|to, of| (*to, *of) = (sink, inputs));
     assert!(found.contains("the numbers in `antennas` must differ, got 7 twice"), "{found}");
-    let found = refused(|sink, _| sink.first_antenna_number = 1_000_000);
+    let found = rejected(|sink, _| sink.first_antenna_number = 1_000_000);
     assert_eq!(found, "");
 }
 
@@ -140,7 +140,9 @@ fn antennas_of_labels_are_found_by_number_or_place() {
     numbered.antennas_enu_metres.clear();
     let baselines = |sink: &Uvh5Sink, labels: &[&str]| {
         let found = sink.ports(&[labelled(labels)]);
-        found.map(|(layout, _)| layout.baselines).map_err(|refusals| refusals[0].message.clone())
+        found
+            .map(|(layout, _)| layout.baselines)
+            .map_err(|rejections| rejections[0].message.clone())
     };
     // Antenna 7 has no data.
     assert_eq!(baselines(&numbered, &["4-4", "4-9", "9-9"]).unwrap(), [(1, 1), (1, 0), (0, 0)]);
@@ -159,16 +161,16 @@ fn one_polarisation_has_one_feed() {
         input.axes[2].len = 1;
         let (feeds, feed_angles_degrees) = (feeds.to_vec(), angles.to_vec());
         let sink = Uvh5Sink { feeds, feed_angles_degrees, ..sink("a.uvh5") };
-        let found = sink.outputs(&[input]).map_err(|refusals| refusals[0].message.clone());
+        let found = sink.outputs(&[input]).map_err(|rejections| rejections[0].message.clone());
         found.map(|_| (sink.feeds(1), sink.feed_angles_degrees(&sink.feeds(1))))
     };
     assert_eq!(one(&[], &[]).unwrap(), (vec![Feed::X], vec![90.0]));
     assert_eq!(one(&[Feed::Y], &[]).unwrap(), (vec![Feed::Y], vec![0.0]));
     assert_eq!(one(&[Feed::L], &[45.0]).unwrap(), (vec![Feed::L], vec![45.0]));
-    let refused = one(&[Feed::X, Feed::Y], &[]).unwrap_err();
-    assert_eq!(refused, "`feeds` must have an entry for each polarisation of the input, 1, got 2");
-    let refused = one(&[Feed::X], &[90.0, 0.0]).unwrap_err();
-    assert!(refused.starts_with("`feed_angles_degrees` must have an entry"), "{refused}");
+    let rejected = one(&[Feed::X, Feed::Y], &[]).unwrap_err();
+    assert_eq!(rejected, "`feeds` must have an entry for each polarisation of the input, 1, got 2");
+    let rejected = one(&[Feed::X], &[90.0, 0.0]).unwrap_err();
+    assert!(rejected.starts_with("`feed_angles_degrees` must have an entry"), "{rejected}");
     let two = sink("a.uvh5");
     assert_eq!(two.feed_angles_degrees(&[Feed::Y, Feed::X]), [0.0, 90.0]);
 }
@@ -199,13 +201,13 @@ fn inputs_that_do_not_fit_are_rejected() {
         (|p| p[1] = port(3), "channel 3 of the band is in inputs 0 and 1"),
     ];
     for (change, expected) in cases {
-        let found = refused(|_, inputs| change(inputs));
+        let found = rejected(|_, inputs| change(inputs));
         assert!(found.contains(expected), "{expected}\n{found}");
     }
     // Counts of channels, and of products.
     let axes = [Axis::new("channel", 2), Axis::new("baseline", 3), Axis::new("product", 4)];
-    assert_eq!(refused(|_, inputs| inputs[0].validity.axes = axes.to_vec()), "");
-    assert_eq!(refused(|_, inputs| inputs[0].validity.axes = vec![]), "");
+    assert_eq!(rejected(|_, inputs| inputs[0].validity.axes = axes.to_vec()), "");
+    assert_eq!(rejected(|_, inputs| inputs[0].validity.axes = vec![]), "");
 }
 
 /// A running sink of two channel blocks.
@@ -251,8 +253,8 @@ impl Bench {
 
 #[test]
 fn silent_input_is_flagged_after_the_wait_and_waited_for_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.uvh5").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.uvh5").display().to_string();
     let mut bench = Bench::new(sink(&path));
     let step = |bench: &mut Bench| Harness::block_on(bench.harness.run()).unwrap();
     bench.send(0, 0);
@@ -286,8 +288,8 @@ fn write(sink: Uvh5Sink, dumps: u64) -> Result<impl Fn(&str) -> u64, BlockError>
 
 #[test]
 fn existing_file_is_kept_unless_overwritten() {
-    let folder = tempfile::tempdir().unwrap();
-    let name = |name: &str| folder.path().join(name).display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let name = |name: &str| directory.path().join(name).display().to_string();
     let path = name("new/a.uvh5");
     drop(write(sink(&path), 2).unwrap());
     let before = std::fs::read(&path).unwrap();
@@ -309,8 +311,8 @@ fn existing_file_is_kept_unless_overwritten() {
 
 #[test]
 fn restarted_sender_begins_a_file_and_repeated_dumps_are_dropped() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut sink = sink(&folder.path().join("a.uvh5").display().to_string());
+    let directory = tempfile::tempdir().unwrap();
+    let mut sink = sink(&directory.path().join("a.uvh5").display().to_string());
     sink.files.max_frames = Some(4);
     let mut bench = Bench::new(sink);
     // Dump 20000 is 20 s after the first one.
@@ -322,32 +324,32 @@ fn restarted_sender_begins_a_file_and_repeated_dumps_are_dropped() {
     let counters = bench.end().unwrap();
     let names = ["files_written", "steps_written", "dumps_late", "frames_beyond_limit"];
     assert_eq!(names.map(counters), [2, 4, 2, 1]);
-    assert!(folder.path().join("a_2.uvh5").exists());
+    assert!(directory.path().join("a_2.uvh5").exists());
 }
 
 #[test]
 fn files_are_named_by_their_first_timestamp() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("v_{timestamp}.uvh5").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("v_{timestamp}.uvh5").display().to_string();
     let mut sink = Uvh5Sink { commit_seconds: 0.0, ..sink(&path) };
     (sink.files.frames_per_file, sink.files.seconds_per_file) = (Some(3), Some(0.0015));
     // A dump takes 1 ms, so 1.5 ms are two dumps.
     let counters = write(sink, 5).unwrap();
     assert_eq!(counters("files_written"), 3);
     for timestamp in [0, 2000, 4000] {
-        assert!(folder.path().join(format!("v_{timestamp}.uvh5")).exists());
+        assert!(directory.path().join(format!("v_{timestamp}.uvh5")).exists());
     }
 }
 
 #[test]
 fn full_disk_and_impossible_directory_are_named_in_the_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let full = folder.path().join("full.uvh5");
+    let directory = tempfile::tempdir().unwrap();
+    let full = directory.path().join("full.uvh5");
     std::os::unix::fs::symlink("/dev/full", &full).unwrap();
     let sink_of = |path: &Path| overwriting(&path.display().to_string());
     let error = write(sink_of(&full), 2).err().unwrap().to_string();
     assert!(error.contains("full.uvh5: "), "{error}");
-    let file = folder.path().join("file");
+    let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
     let inputs = vec![port(0), port(4)];
     let block = sink_of(&file.join("a.uvh5")).build(&inputs, &Env::detached("out")).unwrap();
@@ -358,8 +360,8 @@ fn full_disk_and_impossible_directory_are_named_in_the_error() {
 
 #[test]
 fn file_that_is_removed_while_it_is_written_is_named_in_the_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("new").join("a.uvh5");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new").join("a.uvh5");
     let sink = Uvh5Sink { commit_seconds: 0.0, ..sink(&path.display().to_string()) };
     let mut bench = Bench::new(sink);
     let send = |bench: &mut Bench, dump| {

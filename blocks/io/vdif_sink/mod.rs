@@ -12,7 +12,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::kind::Rounded;
 use fxgraph::{
     At, Checked, Clock, Configured, Implementation, Implementations, Kind, KindSpec, PerBase,
-    PortType, Refusal, Resources, Time, TimedSink,
+    PortType, Rejection, Resources, Time, TimedSink,
 };
 use fxgraph_formats::vdif::{
     Grid, Header, MAX_FRAME_BYTES, epoch_of, frames_per_second, is_width, payload_sizes, station,
@@ -50,7 +50,7 @@ pub struct VdifSink {
     #[param(default)]
     pub channels: bool,
     /// Form of the headers. By default `edv1` if it can express the sample rate, otherwise `edv0`.
-    pub header: Option<HeaderForm>,
+    pub header: Option<HeaderKind>,
     /// RMS of the input, of each part of complex samples. By default it is measured.
     pub rms: Option<f32>,
     /// Time constant in seconds with which the measured RMS follows the input. By default the RMS of the first frame
@@ -70,7 +70,7 @@ pub struct VdifSink {
 /// Form of the headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum HeaderForm {
+pub enum HeaderKind {
     /// 32 bytes, extended data version 1 with the sample rate.
     Edv1,
     /// 32 bytes without extended data.
@@ -106,21 +106,21 @@ impl Layout {
 
 impl VdifSink {
     /// Diagnostics of the parameters by themselves.
-    fn parameter_refusals(&self) -> Vec<Refusal> {
-        let mut refusals = self.files.refusals(&[], "out.vdif");
-        let mut refuse = |name, message: String, help: &str| {
-            refusals.push(Refusal::parameter(name, message).help(help));
+    fn parameter_rejections(&self) -> Vec<Rejection> {
+        let mut rejections = self.files.rejections(&[], "out.vdif");
+        let mut reject = |name, message: String, help: &str| {
+            rejections.push(Rejection::parameter(name, message).help(help));
         };
         if !is_width(self.bits) {
             let message = format!("`bits` must be 1, 2, 4, 8 or 16, got {}", self.bits);
-            refuse("bits", message, "omit it for 2 bits");
+            reject("bits", message, "omit it for 2 bits");
         }
         if station(&self.station).is_none() {
             let message = format!(
                 "`station` must be two characters or a number up to 65535, got `{}`",
                 self.station
             );
-            refuse("station", message, "write a name such as `station: Mk`");
+            reject("station", message, "write a name such as `station: Mk`");
         }
         let is_positive = |value: f64| value > 0.0 && value.is_finite();
         for (name, value) in [
@@ -130,25 +130,25 @@ impl VdifSink {
         ] {
             if let Some(value) = value.filter(|value| !is_positive(*value)) {
                 let message = format!("`{name}` must be positive and finite, got {value}");
-                refuse(name, message, "give a number such as 0.5");
+                reject(name, message, "give a number such as 0.5");
             }
         }
         if self.scale.is_some() && self.bits <= 2 {
             let message = format!("`scale` needs 4, 8 or 16 `bits`, got {}", self.bits);
-            refuse("scale", message, "set `rms`: thresholds of 1 and 2 bits are relative to it");
+            reject("scale", message, "set `rms`: thresholds of 1 and 2 bits are relative to it");
         }
         let given = [self.rms.is_some(), self.scale.is_some(), self.tracking_seconds.is_some()];
         if given.into_iter().filter(|is_given| *is_given).count() > 1 {
             let message =
                 "at most one of `rms`, `scale` and `tracking_seconds` may be given".to_owned();
             let name = if self.scale.is_some() { "scale" } else { "tracking_seconds" };
-            refuse(name, message, "omit `tracking_seconds` if the level is known");
+            reject(name, message, "omit `tracking_seconds` if the level is known");
         }
-        refusals
+        rejections
     }
 
     /// Samples per second of `input`, if they are a whole number.
-    fn rate_hz(input: &PortType, rows: &Rows) -> Result<u64, Box<Refusal>> {
+    fn rate_hz(input: &PortType, rows: &Rows) -> Result<u64, Box<Rejection>> {
         let clock = &input.clock;
         let rate = clock.adc_sample_rate_hz * rows.samples as f64 / clock.samples_per_frame as f64;
         if rate.fract() == 0.0 && (1.0..1e12).contains(&rate) {
@@ -159,11 +159,11 @@ impl VdifSink {
         );
         let help = "VDIF has a whole number of frames per second; insert a resampler, or choose another \
                     decimation";
-        Err(Box::new(Refusal::new(codes::RATE, At::Input(0), message).help(help)))
+        Err(Box::new(Rejection::new(codes::RATE, At::Input(0), message).help(help)))
     }
 
     /// Payload of a frame in bytes.
-    fn payload(&self, rate_hz: u64, sample_bits: u64) -> Result<u32, Box<Refusal>> {
+    fn payload(&self, rate_hz: u64, sample_bits: u64) -> Result<u32, Box<Rejection>> {
         let listed = payload_sizes(rate_hz, sample_bits, MAX_LISTED_BYTES);
         let Some(bytes) = self.payload_bytes else {
             let usual = listed.iter().rev().find(|bytes| **bytes <= MAX_DEFAULT_BYTES);
@@ -174,7 +174,7 @@ impl VdifSink {
                 );
                 let help = "set `payload_bytes` for a larger payload, or use a sample rate with more \
                             factors of two and five";
-                Box::new(Refusal::new(codes::RATE, At::Input(0), message).help(help))
+                Box::new(Rejection::new(codes::RATE, At::Input(0), message).help(help))
             });
         };
         if bytes <= MAX_FRAME_BYTES - 32 && frames_per_second(rate_hz, sample_bits, bytes).is_some()
@@ -195,46 +195,46 @@ impl VdifSink {
         } else {
             format!("use one of {}", near.join(", "))
         };
-        Err(Box::new(Refusal::parameter("payload_bytes", message).help(help)))
+        Err(Box::new(Rejection::parameter("payload_bytes", message).help(help)))
     }
 
     /// Extended words of the headers; `None` for a legacy header.
-    fn extended(&self, rate_hz: u64, is_complex: bool) -> Result<Option<[u32; 4]>, Box<Refusal>> {
+    fn extended(&self, rate_hz: u64, is_complex: bool) -> Result<Option<[u32; 4]>, Box<Rejection>> {
         let edv1 = Header::edv1(rate_hz, is_complex, "");
         match self.header {
-            Some(HeaderForm::Legacy) => Ok(None),
-            Some(HeaderForm::Edv0) => Ok(Some([0; 4])),
+            Some(HeaderKind::Legacy) => Ok(None),
+            Some(HeaderKind::Edv0) => Ok(Some([0; 4])),
             None => Ok(Some(edv1.unwrap_or_default())),
-            Some(HeaderForm::Edv1) => edv1.map(Some).ok_or_else(|| {
+            Some(HeaderKind::Edv1) => edv1.map(Some).ok_or_else(|| {
                 let unit = if is_complex { "1000" } else { "2000" };
                 let message = format!(
                     "`edv1` needs a sample rate that is a multiple of {unit} Hz, got {rate_hz} Hz"
                 );
-                Box::new(Refusal::parameter("header", message).help("set `header: edv0`"))
+                Box::new(Rejection::parameter("header", message).help("set `header: edv0`"))
             }),
         }
     }
 
     /// Number of threads for `rows` rows.
-    fn threads(&self, rows: usize) -> Result<usize, Box<Refusal>> {
+    fn threads(&self, rows: usize) -> Result<usize, Box<Rejection>> {
         let threads = if self.channels { 1 } else { rows };
         if self.channels && !rows.is_power_of_two() {
             let message =
                 format!("the number of channels must be a power of two, the input has {rows} rows");
             let help = "omit `channels` for a thread for each of them";
-            return Err(Box::new(Refusal::parameter("channels", message).help(help)));
+            return Err(Box::new(Rejection::parameter("channels", message).help(help)));
         }
         if self.channels && rows > 1 << 16 || usize::from(self.first_thread) + threads > THREADS {
             let first = self.first_thread;
             let message =
                 format!("threads must be below 1024, got {threads} threads from {first} on");
             let help = "lower `first_thread`, or set `channels: true`";
-            return Err(Box::new(Refusal::parameter("first_thread", message).help(help)));
+            return Err(Box::new(Rejection::parameter("first_thread", message).help(help)));
         }
         Ok(threads)
     }
 
-    fn layout(&self, input: &PortType) -> Result<Layout, Box<Refusal>> {
+    fn layout(&self, input: &PortType) -> Result<Layout, Box<Rejection>> {
         let rows = Rows::of(Self::NAME, input)?;
         let is_complex = input.dtype.is_complex();
         let rate_hz = Self::rate_hz(input, &rows)?;
@@ -251,7 +251,7 @@ impl VdifSink {
                 "VDIF needs times from 2000 to 2031, the time of timestamp 0 is {sync_time}"
             );
             let help = "set `sync_time_seconds` here or at the source, for example 1.8e9";
-            return Err(Box::new(Refusal::parameter("sync_time_seconds", message).help(help)));
+            return Err(Box::new(Rejection::parameter("sync_time_seconds", message).help(help)));
         };
         let header = Header {
             is_invalid: false,
@@ -298,14 +298,14 @@ impl KindSpec for VdifSink {
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Layout> {
-        let mut refusals = self.parameter_refusals();
-        if refusals.is_empty() {
+        let mut rejections = self.parameter_rejections();
+        if rejections.is_empty() {
             match self.layout(&inputs[0]) {
                 Ok(layout) => return Ok((layout, vec![])),
-                Err(refusal) => refusals.push(*refusal),
+                Err(rejection) => rejections.push(*rejection),
             }
         }
-        Err(refusals)
+        Err(rejections)
     }
 
     fn rounded(block: &Configured<Self>) -> Vec<Rounded> {

@@ -80,8 +80,8 @@ fn counting(pols: usize, first: usize) -> Vec<u8> {
 
 #[test]
 fn vdif_sink_starts_at_a_frame_and_numbers_frames_within_seconds() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.vdif");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.vdif");
     let sink = sink(&path, serde_json::json!({"bits": 8, "payload_bytes": 8, "station": "Fx"}));
     // 48 samples, the first one 6 samples before a UTC second.
     let sent = (0..3).map(|n| (63_988 + 32 * n, vec![1; 4], counting(2, 16 * n as usize)));
@@ -107,8 +107,8 @@ fn vdif_sink_starts_at_a_frame_and_numbers_frames_within_seconds() {
 
 #[test]
 fn missing_samples_make_invalid_frames_without_a_gap() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.vdif");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.vdif");
     let json = serde_json::json!({"bits": 8, "payload_bytes": 8, "max_gap_seconds": 0.003});
     let sink = sink(&path, json);
     let env = Env::detached("out");
@@ -138,8 +138,8 @@ fn missing_samples_make_invalid_frames_without_a_gap() {
 
 #[test]
 fn gap_within_a_frame_keeps_the_frame_after_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.vdif");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.vdif");
     let json = serde_json::json!({"bits": 8, "payload_bytes": 40, "max_gap_seconds": 0});
     let sent = [(0, 0), (40, 20), (72, 36)].map(|(t, n)| (t, vec![1; 4], counting(2, n)));
     let env = Env::detached("out");
@@ -151,7 +151,7 @@ fn gap_within_a_frame_keeps_the_frame_after_it() {
 
 #[test]
 fn level_is_measured_held_tracked_or_given() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let port = port(Dtype::F32, 1);
     // Square waves of amplitude 3, then 12: an rms of 3 and 12.
     let wave = |amplitude: f32| {
@@ -159,7 +159,7 @@ fn level_is_measured_held_tracked_or_given() {
         values.flat_map(f32::to_ne_bytes).collect::<Vec<u8>>()
     };
     let codes = |name: &str, json: serde_json::Value| {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         let sent = vec![(0, vec![1; 2], wave(3.0)), (32, vec![1; 2], wave(12.0))];
         run(&sink(&path, json), &port, sent, &Env::detached("out")).unwrap();
         let frames = frames(&path);
@@ -178,7 +178,7 @@ fn level_is_measured_held_tracked_or_given() {
     // 2 bits: an amplitude equal to the rms is above the threshold, half of it is below.
     let two = |rms: f64| serde_json::json!({"bits": 2, "payload_bytes": 16, "rms": rms});
     let bits = |name: &str, rms| {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         let sent = (0..4).map(|n| (32 * n, vec![1; 2], wave(3.0))).collect();
         run(&sink(&path, two(rms)), &port, sent, &Env::detached("out")).unwrap();
         frames(&path)[0].1[..2].to_vec()
@@ -189,8 +189,8 @@ fn level_is_measured_held_tracked_or_given() {
 
 #[test]
 fn polarisations_are_channels_of_one_thread_on_request() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.vdif");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.vdif");
     let json = serde_json::json!({
         "bits": 8, "payload_bytes": 16, "channels": true, "first_thread": 5, "header": "legacy",
     });
@@ -206,9 +206,9 @@ fn polarisations_are_channels_of_one_thread_on_request() {
 
 #[test]
 fn sample_between_the_grid_points_is_reported() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let sink = sink(
-        &folder.path().join("a.vdif"),
+        &directory.path().join("a.vdif"),
         serde_json::json!({"payload_bytes": 8, "overwrite": true}),
     );
     let env = Env::detached("out");
@@ -225,13 +225,13 @@ fn sample_between_the_grid_points_is_reported() {
 
 #[test]
 fn vdif_sink_rejects_impossible_files() {
-    let refused = |json: serde_json::Value, change: fn(&mut PortType)| {
+    let rejected = |json: serde_json::Value, change: fn(&mut PortType)| {
         let mut port = port(Dtype::F32, 3);
         change(&mut port);
-        let refusals = sink(Path::new("a.vdif"), json).outputs(&[port]).unwrap_err();
-        format!("{} ({})", refusals[0].message, refusals[0].help.clone().unwrap_or_default())
+        let rejections = sink(Path::new("a.vdif"), json).outputs(&[port]).unwrap_err();
+        format!("{} ({})", rejections[0].message, rejections[0].help.clone().unwrap_or_default())
     };
-    let said = |json| refused(json, |_| {});
+    let said = |json| rejected(json, |_| {});
     assert!(
         said(serde_json::json!({"bits": 3})).contains("`bits` must be 1, 2, 4, 8 or 16, got 3")
     );
@@ -243,25 +243,25 @@ fn vdif_sink_rejects_impossible_files() {
     assert!(said(serde_json::json!({"first_thread": 1022})).contains("threads must be below 1024"));
     let payload = said(serde_json::json!({"payload_bytes": 24}));
     assert!(payload.contains("got 24 (use one of 8, 16, 32, 40, 64, 80)"), "{payload}");
-    let rate = refused(serde_json::json!({}), |port| port.clock.adc_sample_rate_hz = 1999.0);
+    let rate = rejected(serde_json::json!({}), |port| port.clock.adc_sample_rate_hz = 1999.0);
     assert!(rate.contains("got 999.5 samples per second"), "{rate}");
-    let header = refused(serde_json::json!({"header": "edv1", "bits": 8}), |port| {
+    let header = rejected(serde_json::json!({"header": "edv1", "bits": 8}), |port| {
         port.clock.adc_sample_rate_hz = 16_016.0;
     });
     assert!(
         header.contains("`edv1` needs a sample rate that is a multiple of 2000 Hz"),
         "{header}"
     );
-    let sync = refused(serde_json::json!({}), |port| port.clock.sync_time = Time::default());
+    let sync = rejected(serde_json::json!({}), |port| port.clock.sync_time = Time::default());
     assert!(sync.contains("times from 2000 to 2031"), "{sync}");
-    assert!(refused(serde_json::json!({}), |port| port.dtype = Dtype::F64).contains("f64"));
+    assert!(rejected(serde_json::json!({}), |port| port.dtype = Dtype::F64).contains("f64"));
     let nowhere = sink(Path::new("out/"), serde_json::json!({}));
     assert!(nowhere.outputs(&[port(Dtype::F32, 1)]).unwrap_err()[0].message.contains("`path`"));
 }
 
 #[test]
 fn level_below_half_a_step_warns_and_the_right_one_does_not() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut random = fxgraph_dsp::random::Random::new(3);
     // Two polarisations with a standard deviation of 10 and of 2000.
     let frame = |n: u64, random: &mut fxgraph_dsp::random::Random| {
@@ -286,7 +286,7 @@ fn level_below_half_a_step_warns_and_the_right_one_does_not() {
         json.as_object_mut().unwrap().extend(parameters.as_object().unwrap().clone());
         let (env, events) = (Env::detached("vdif"), Arc::new(Events::default()));
         env.events.redirect(Some((Arc::clone(&events), "vdif".to_owned())));
-        let sink = sink(&folder.path().join(format!("{number}.vdif")), json);
+        let sink = sink(&directory.path().join(format!("{number}.vdif")), json);
         run(&sink, &port(Dtype::F32, 2), sent.clone(), &env).unwrap();
         let texts: Vec<String> = events.since(0).iter().map(|event| event.text.clone()).collect();
         let is_expected = match warned {

@@ -7,7 +7,7 @@ mod tests;
 
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::io::file_source::Pace;
-use crate::io::pace::{default_catch_up, refuse_catch_up};
+use crate::io::pace::{default_catch_up, reject_catch_up};
 use crate::util::null_source::BandParameter;
 use fxgraph::access::ReadPath;
 use fxgraph::diagnostic::codes;
@@ -15,7 +15,7 @@ use fxgraph::files::reason;
 use fxgraph::kind::unlikely_band;
 use fxgraph::{
     At, Axis, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources, ValidityType,
+    PortType, Rejection, Resources, ValidityType,
 };
 use fxgraph_formats::vdif::{Header, Reader, Step, epoch_time, flip_encoding, middle_fraction};
 use schemars::JsonSchema;
@@ -186,13 +186,13 @@ impl VdifSource {
     }
 
     /// Returns the samples per second.
-    fn rate_hz(&self, header: &Header) -> Result<u64, Box<Refusal>> {
-        let refuse = |message: String, help: &str| {
-            Err(Box::new(Refusal::parameter("sample_rate_hz", message).help(help)))
+    fn rate_hz(&self, header: &Header) -> Result<u64, Box<Rejection>> {
+        let reject = |message: String, help: &str| {
+            Err(Box::new(Rejection::parameter("sample_rate_hz", message).help(help)))
         };
         let Some(rate) = self.sample_rate_hz.or(header.sample_rate_hz().map(|hz| hz as f64)) else {
             let message = format!("the headers of {} do not give the sample rate", self.path);
-            return refuse(message, "set `sample_rate_hz`, for example 32.0e6");
+            return reject(message, "set `sample_rate_hz`, for example 32.0e6");
         };
         let samples = header.samples() as f64;
         if !(1.0..=MAX_RATE_HZ).contains(&rate) || rate % samples != 0.0 {
@@ -200,13 +200,13 @@ impl VdifSource {
                 "the sample rate must be a multiple of the {samples} samples of a VDIF frame, up to 10^11 \
                  Hz, got {rate} Hz"
             );
-            return refuse(message, "set `sample_rate_hz` to the samples of a channel per second");
+            return reject(message, "set `sample_rate_hz` to the samples of a channel per second");
         }
         Ok(rate as u64)
     }
 
-    fn format(&self) -> Result<Format, Box<Refusal>> {
-        let at_path = |why: String| Box::new(Refusal::parameter("path", why));
+    fn format(&self) -> Result<Format, Box<Rejection>> {
+        let at_path = |why: String| Box::new(Rejection::parameter("path", why));
         let mut reader = self.open().map_err(at_path)?;
         let header = *reader.template();
         let rate_hz = self.rate_hz(&header)?;
@@ -221,7 +221,7 @@ impl VdifSource {
             let message =
                 format!("`threads` must be different numbers up to 1023, got {threads:?}");
             return Err(Box::new(
-                Refusal::parameter("threads", message).help("omit it for all threads"),
+                Rejection::parameter("threads", message).help("omit it for all threads"),
             ));
         }
         if threads.is_empty() {
@@ -229,7 +229,7 @@ impl VdifSource {
         }
         if self.dtype == Number::I8 && header.bits > 8 {
             let message = format!("`i8` cannot hold samples of {} bits", header.bits);
-            return Err(Box::new(Refusal::parameter("dtype", message).help("set `dtype: i16`")));
+            return Err(Box::new(Rejection::parameter("dtype", message).help("set `dtype: i16`")));
         }
         let samples = header.samples();
         // Samples of all rows: frames of many channels stay small, too.
@@ -240,7 +240,7 @@ impl VdifSource {
         Ok(Format { header, threads, frames_per_second, vdif_frames, middle_fraction })
     }
 
-    fn port(&self, format: &Format) -> Result<PortType, Box<Refusal>> {
+    fn port(&self, format: &Format) -> Result<PortType, Box<Rejection>> {
         let samples = format.header.samples().saturating_mul(format.vdif_frames);
         let is_complex = format.header.is_complex;
         let dtype = match (self.dtype, is_complex) {
@@ -255,8 +255,8 @@ impl VdifSource {
         let bytes = samples.checked_mul(rows).and_then(|count| count.checked_mul(dtype.bits() / 8));
         if bytes.is_none_or(|bytes| bytes > MAX_FRAME_BYTES) {
             let message = "a frame of the output must have at most 4 GiB";
-            let refusal = Refusal::parameter("vdif_frames", message);
-            return Err(Box::new(refusal.help("lower `vdif_frames`, or select `threads`")));
+            let rejection = Rejection::parameter("vdif_frames", message);
+            return Err(Box::new(rejection.help("lower `vdif_frames`, or select `threads`")));
         }
         let sample = Axis::new("sample", samples).from_parameter("vdif_frames");
         let units = |name| Axis::new(name, format.vdif_frames).from_parameter("vdif_frames");
@@ -275,7 +275,7 @@ impl VdifSource {
         let band_channels = if format.is_channelised() { channels } else { 1 };
         let band = self.band.map(|band| band.band(band_channels)).transpose().map_err(|why| {
             let help = format!("set `channels: {band_channels}` in `band`");
-            Box::new(Refusal::parameter("band", why).help(help))
+            Box::new(Rejection::parameter("band", why).help(help))
         })?;
         let per_second = format.frames_per_second * format.ticks();
         Ok(PortType {
@@ -300,15 +300,15 @@ impl KindSpec for VdifSource {
 
     /// Reads the format from the first frames of the file.
     fn ports(&self, _inputs: &[PortType]) -> Checked<Format> {
-        if let Some(refusal) = refuse_catch_up(self.catch_up) {
-            return Err(vec![refusal]);
+        if let Some(rejection) = reject_catch_up(self.catch_up) {
+            return Err(vec![rejection]);
         }
-        let format = self.format().map_err(|refusal| vec![*refusal])?;
-        let port = self.port(&format).map_err(|refusal| vec![*refusal])?;
+        let format = self.format().map_err(|rejection| vec![*rejection])?;
+        let port = self.port(&format).map_err(|rejection| vec![*rejection])?;
         Ok((format, vec![port]))
     }
 
-    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+    fn warnings(block: &Configured<Self>) -> Vec<Rejection> {
         let fraction = block.shape.middle_fraction.filter(|fraction| *fraction < LEAST_MIDDLE);
         let (is, other) = match block.parameters.encoding {
             Encoding::OffsetBinary => ("offset binary", "twos_complement"),
@@ -321,7 +321,7 @@ impl KindSpec for VdifSource {
                 block.parameters.path,
                 100.0 * fraction
             );
-            Refusal::new(codes::IMPLAUSIBLE, At::Parameter("path"), message)
+            Rejection::new(codes::IMPLAUSIBLE, At::Parameter("path"), message)
                 .label("few small values")
                 .help(format!("set `encoding: {other}` if the recorder writes that"))
         };
@@ -332,7 +332,7 @@ impl KindSpec for VdifSource {
         let rates = given.zip(of_headers).filter(is_other);
         let rate = rates.map(|(given, of_headers)| {
             let message = format!("the headers of {path} say {of_headers} Hz, not {given} Hz");
-            Refusal::new(codes::IMPLAUSIBLE, At::Parameter("sample_rate_hz"), message)
+            Rejection::new(codes::IMPLAUSIBLE, At::Parameter("sample_rate_hz"), message)
                 .label("differs from the headers")
                 .help("omit `sample_rate_hz` to use the rate of the headers")
         });

@@ -60,11 +60,11 @@ impl Played {
 
 /// Plays the file with these bytes.
 fn play(bytes: &[u8], json: serde_json::Value) -> Result<Played, String> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.vdif");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.vdif");
     std::fs::write(&path, bytes).unwrap();
     let source = source(&path, json);
-    let outputs = source.outputs(&[]).map_err(|refusals| refusals[0].message.clone())?;
+    let outputs = source.outputs(&[]).map_err(|rejections| rejections[0].message.clone())?;
     let ports = Ports { inputs: vec![], outputs };
     let env = Env::detached("in");
     let mut harness = Harness::new(source.build(&[], &env).unwrap(), &ports, 64).unwrap();
@@ -231,8 +231,8 @@ fn twos_complement_is_read_if_given_and_suspected_if_not() {
         }
         bytes.extend(one);
     }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.vdif");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.vdif");
     std::fs::write(&path, &bytes).unwrap();
     let warnings = |encoding: &str| {
         let json = serde_json::json!({"sample_rate_hz": 1024e3, "encoding": encoding});
@@ -272,8 +272,8 @@ fn vdif_source_rejects_unknown_rates_and_other_files() {
     assert!(said(&good[..39], serde_json::json!({})).contains("no complete VDIF frame"));
     assert!(said(&good, serde_json::json!({"threads": [1, 1]})).contains("`threads` must be"));
     let source = source(Path::new("no/such.vdif"), serde_json::json!({}));
-    let refusals = source.outputs(&[]).unwrap_err();
-    assert_eq!(refusals[0].message, "cannot read no/such.vdif: there is no such file");
+    let rejections = source.outputs(&[]).unwrap_err();
+    assert_eq!(rejections[0].message, "cannot read no/such.vdif: there is no such file");
 }
 
 #[test]

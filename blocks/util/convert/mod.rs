@@ -17,7 +17,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
     At, Band, Checked, Configured, Counter, Counters, Dtype, Implementation, Implementations, Kind,
-    KindSpec, Mapped, PortType, Refusal, Resources,
+    KindSpec, Mapped, PortType, Rejection, Resources,
 };
 use numbers::{converter, is_double, parts};
 
@@ -60,7 +60,7 @@ fn convertible(of_parts: usize) -> String {
 
 impl Convert {
     /// Returns the output type, and the conversion.
-    fn conversion(&self, input: Dtype) -> Result<(Dtype, numbers::Convert), Box<Refusal>> {
+    fn conversion(&self, input: Dtype) -> Result<(Dtype, numbers::Convert), Box<Rejection>> {
         let Some(from) = parts(input) else {
             let message = format!("`{input}` cannot be converted");
             let help = format!(
@@ -68,21 +68,21 @@ impl Convert {
                 convertible(1),
                 convertible(2)
             );
-            let refusal = Refusal::new(codes::INPUT_DTYPE, At::Input(0), message);
-            return Err(Box::new(refusal.help(help)));
+            let rejection = Rejection::new(codes::INPUT_DTYPE, At::Input(0), message);
+            return Err(Box::new(rejection.help(help)));
         };
         let is_possible = |dtype: &Dtype| parts(*dtype).is_some_and(|to| to >= from);
         let to = self.dtype.parse::<Dtype>().ok().filter(is_possible);
         let conversion = |to| Some((to, converter(input, to)?));
         to.and_then(conversion).ok_or_else(|| {
             let message = format!("`{input}` cannot be converted to `{}`", self.dtype);
-            let refusal = Refusal::parameter("dtype", message)
+            let rejection = Rejection::parameter("dtype", message)
                 .note(At::Input(0), format!("the input is `{input}`"))
                 .help(match from {
                     1 => format!("use one of {}, {}", convertible(1), convertible(2)),
                     _ => format!("use one of {}", convertible(from)),
                 });
-            Box::new(refusal)
+            Box::new(rejection)
         })
     }
 
@@ -92,22 +92,22 @@ impl Convert {
     }
 
     /// Diagnostic for a stream whose type the output cannot describe.
-    fn refuse_meaning(&self, input: &PortType, dtype: Dtype) -> Option<Refusal> {
+    fn reject_meaning(&self, input: &PortType, dtype: Dtype) -> Option<Rejection> {
         let is_complex = input.dtype.is_complex();
         let has = |name: &str| input.axis_len(name).is_some();
         if self.conjugate && !is_complex {
             let message = format!("`conjugate` needs complex elements, got {}", input.dtype);
-            return Some(Refusal::parameter("conjugate", message).help("omit it"));
+            return Some(Rejection::parameter("conjugate", message).help("omit it"));
         }
         if self.conjugate && input.band.is_some() && !are_samples(input) {
             let message = "`conjugate` needs samples: conjugated channels would keep the order of their frequencies";
-            let refusal = Refusal::parameter("conjugate", message);
-            return Some(refusal.help("conjugate the samples before `pfb`"));
+            let rejection = Rejection::parameter("conjugate", message);
+            return Some(rejection.help("conjugate the samples before `pfb`"));
         }
         if !is_complex && dtype.is_complex() && has("spectrum") && has("sample") {
             let message = "filtered samples of real spectra cannot become complex";
-            let refusal = Refusal::new(codes::INPUT_AXIS, At::Input(0), message);
-            return Some(refusal.help("insert the `convert` before `pfb`"));
+            let rejection = Rejection::new(codes::INPUT_AXIS, At::Input(0), message);
+            return Some(rejection.help("insert the `convert` before `pfb`"));
         }
         None
     }
@@ -128,7 +128,7 @@ impl Convert {
         Some(Band { sideband, ..band })
     }
 
-    fn check_scale(&self, is_double: bool) -> Option<Refusal> {
+    fn check_scale(&self, is_double: bool) -> Option<Rejection> {
         // As used in the calculation.
         let scale = if is_double { self.scale } else { f64::from(self.scale as f32) };
         (!scale.is_finite() || scale == 0.0).then(|| {
@@ -137,7 +137,7 @@ impl Convert {
                 "`scale` must be finite and not 0 in {precision} precision, got {}",
                 self.scale
             );
-            Refusal::parameter("scale", message).help("give a factor such as 0.5")
+            Rejection::parameter("scale", message).help("give a factor such as 0.5")
         })
     }
 }
@@ -162,20 +162,21 @@ impl KindSpec for Convert {
     ];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<numbers::Convert> {
-        let mut refusals = Vec::new();
+        let mut rejections = Vec::new();
         let input = &inputs[0];
-        let conversion = self.conversion(input.dtype).map_err(|refusal| refusals.push(*refusal));
+        let conversion =
+            self.conversion(input.dtype).map_err(|rejection| rejections.push(*rejection));
         let double = conversion.is_ok_and(|(dtype, _)| is_double(input.dtype, dtype));
-        refusals.extend(self.check_scale(double));
+        rejections.extend(self.check_scale(double));
         if let Ok((dtype, _)) = conversion {
-            refusals.extend(self.refuse_meaning(input, dtype));
+            rejections.extend(self.reject_meaning(input, dtype));
         }
         match conversion {
-            Ok((dtype, convert)) if refusals.is_empty() => {
+            Ok((dtype, convert)) if rejections.is_empty() => {
                 let band = self.band(input, dtype);
                 Ok((convert, vec![PortType { dtype, band, ..input.clone() }]))
             }
-            _ => Err(refusals),
+            _ => Err(rejections),
         }
     }
 

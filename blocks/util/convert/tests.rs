@@ -250,9 +250,9 @@ fn wave_on_the_sky_keeps_its_frequency_in_complex_and_conjugated_samples() {
 fn convert_rejects_conjugates_of_channels_and_of_real_numbers() {
     let conjugate = |input: &PortType| {
         let kind = Convert { conjugate: true, ..kind(Dtype::Cf32, 1.0, 1) };
-        let refusals = kind.outputs(std::slice::from_ref(input)).unwrap_err();
-        assert_eq!(refusals.len(), 1);
-        refusals[0].message.clone()
+        let rejections = kind.outputs(std::slice::from_ref(input)).unwrap_err();
+        assert_eq!(rejections.len(), 1);
+        rejections[0].message.clone()
     };
     assert_eq!(conjugate(&port(Dtype::F32, 8)), "`conjugate` needs complex elements, got f32");
     let mut channels = port(Dtype::Cf32, 8);
@@ -261,28 +261,28 @@ fn convert_rejects_conjugates_of_channels_and_of_real_numbers() {
     assert!(conjugate(&channels).contains("`conjugate` needs samples"));
     let mut filtered = port(Dtype::F32, 8);
     filtered.axes.insert(1, Axis::new("spectrum", 2));
-    let refusals = kind(Dtype::Cf32, 1.0, 1).outputs(&[filtered]).unwrap_err();
-    assert_eq!(refusals[0].message, "filtered samples of real spectra cannot become complex");
+    let rejections = kind(Dtype::Cf32, 1.0, 1).outputs(&[filtered]).unwrap_err();
+    assert_eq!(rejections[0].message, "filtered samples of real spectra cannot become complex");
 }
 
 #[test]
 fn convert_rejects_invalid_types_and_lists_valid_ones() {
-    let refused = |from, to: &str, scale| {
+    let rejected = |from, to: &str, scale| {
         let kind = Convert { dtype: to.to_owned(), scale, conjugate: false, threads: 1 };
         kind.outputs(&[port(from, 8)]).unwrap_err()
     };
     let complex = "use one of ci4, ci8, ci16, ci32, cf16, cf32, cf64";
     for to in ["f32", "i64", "i10p", "nothing"] {
-        let refusals = refused(Dtype::Ci8, to, 1.0);
-        assert_eq!(refusals.len(), 1);
-        assert_eq!(refusals[0].message, format!("`ci8` cannot be converted to `{to}`"));
-        assert_eq!(refusals[0].help.as_deref(), Some(complex));
+        let rejections = rejected(Dtype::Ci8, to, 1.0);
+        assert_eq!(rejections.len(), 1);
+        assert_eq!(rejections[0].message, format!("`ci8` cannot be converted to `{to}`"));
+        assert_eq!(rejections[0].help.as_deref(), Some(complex));
     }
     for from in [Dtype::Packed(10), Dtype::I64] {
-        assert_eq!(refused(from, "f32", 1.0)[0].code, codes::INPUT_DTYPE);
+        assert_eq!(rejected(from, "f32", 1.0)[0].code, codes::INPUT_DTYPE);
     }
     for scale in [0.0, f64::NAN, 1e-60, 1e60] {
-        assert_eq!(refused(Dtype::Ci8, "cf16", scale).len(), 1);
+        assert_eq!(rejected(Dtype::Ci8, "cf16", scale).len(), 1);
     }
     assert!(kind(Dtype::F64, 1e60, 1).outputs(&[port(Dtype::I32, 8)]).is_ok());
 }

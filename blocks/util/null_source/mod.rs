@@ -11,7 +11,7 @@ use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
     Axis, Band, Checked, Clock, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
-    Refusal, Sideband, Time, ValidityType,
+    Rejection, Sideband, Time, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -120,26 +120,26 @@ pub enum Pattern {
     Untouched,
 }
 
-/// Reads a list of axes; adds diagnostics to `refusals`.
+/// Reads a list of axes; adds diagnostics to `rejections`.
 fn read_axes(
     list: &[AxisParameter],
     parameter: &'static str,
-    refusals: &mut Vec<Refusal>,
+    rejections: &mut Vec<Rejection>,
 ) -> Vec<Axis> {
     let mut out: Vec<Axis> = Vec::new();
     for axis in list {
-        let refuse = |message: String| Refusal::parameter(parameter, message);
+        let reject = |message: String| Rejection::parameter(parameter, message);
         match axes::known(&axis.name) {
-            None => refusals.push(
-                refuse(format!("unknown axis `{}`", axis.name))
+            None => rejections.push(
+                reject(format!("unknown axis `{}`", axis.name))
                     .help(format!("use one of {}", axes::NAMES.join(", "))),
             ),
             Some(name) if out.iter().any(|other| other.name == name) => {
-                refusals.push(refuse(format!("duplicate axis `{name}`")));
+                rejections.push(reject(format!("duplicate axis `{name}`")));
             }
             Some(name) if axis.len == 0 => {
                 let message = format!("`len` of axis `{name}` must be at least 1, got 0");
-                refusals.push(refuse(message).help("give a length such as 1024"));
+                rejections.push(reject(message).help("give a length such as 1024"));
             }
             Some(name) => out.push(Axis::new(name, axis.len).from_parameter(parameter)),
         }
@@ -166,8 +166,8 @@ fn checked_elements(axes: &[Axis], limit: usize) -> Option<usize> {
 }
 
 impl NullSource {
-    pub(crate) fn output(&self) -> Result<PortType, Vec<Refusal>> {
-        let mut refusals = Vec::new();
+    pub(crate) fn output(&self) -> Result<PortType, Vec<Rejection>> {
+        let mut rejections = Vec::new();
         let dtype = self.dtype.parse::<Dtype>().unwrap_or_else(|unknown| {
             let names = Dtype::WHOLE_BYTES.map(|dtype| dtype.to_string()).join(", ");
             let help = if self.dtype.starts_with("cu") {
@@ -176,36 +176,37 @@ impl NullSource {
             } else {
                 format!("use one of i10p (packed, 2 to 16 bits), {names}")
             };
-            refusals.push(Refusal::parameter("dtype", unknown.to_string()).help(help));
+            rejections.push(Rejection::parameter("dtype", unknown.to_string()).help(help));
             Dtype::U8
         });
-        let axes = read_axes(&self.axes, "axes", &mut refusals);
-        let validity_axes = read_axes(&self.validity_axes, "validity_axes", &mut refusals);
+        let axes = read_axes(&self.axes, "axes", &mut rejections);
+        let validity_axes = read_axes(&self.validity_axes, "validity_axes", &mut rejections);
         if checked_elements(&axes, axes::MAX_FRAME_BYTES * 8 / dtype.bits()).is_none() {
-            refusals.push(Refusal::parameter("axes", "a frame must have at most 4 GiB"));
+            rejections.push(Rejection::parameter("axes", "a frame must have at most 4 GiB"));
         }
         if checked_elements(&validity_axes, 1 << 24).is_none() {
             let message = "a frame must have at most 16777216 validity flags";
-            refusals.push(Refusal::parameter("validity_axes", message));
+            rejections.push(Rejection::parameter("validity_axes", message));
         }
         if self.validity_full == 0 {
             let message = "`validity_full` must be at least 1, got 0";
-            refusals.push(Refusal::parameter("validity_full", message));
+            rejections.push(Rejection::parameter("validity_full", message));
         }
         if self.missing_every == Some(0) {
-            refusals.push(
-                Refusal::parameter("missing_every", "`missing_every` must be at least 1, got 0")
+            rejections.push(
+                Rejection::parameter("missing_every", "`missing_every` must be at least 1, got 0")
                     .help("1 flags all units as missing; omit `missing_every` for none"),
             );
         }
         if self.samples_per_frame == 0 {
             let message = "`samples_per_frame` must be at least 1, got 0";
-            refusals.push(
-                Refusal::parameter("samples_per_frame", message).help("give a length such as 4096"),
+            rejections.push(
+                Rejection::parameter("samples_per_frame", message)
+                    .help("give a length such as 4096"),
             );
         }
         if !(self.adc_sample_rate_hz > 0.0 && self.adc_sample_rate_hz.is_finite()) {
-            refusals.push(Refusal::parameter(
+            rejections.push(Rejection::parameter(
                 "adc_sample_rate_hz",
                 format!(
                     "`adc_sample_rate_hz` must be positive and finite, got {}",
@@ -218,11 +219,11 @@ impl NullSource {
         let band = band.unwrap_or_else(|why| {
             let help = "give finite frequencies, and let `first_channel` plus the length of the axis be at most \
                         `channels`";
-            refusals.push(Refusal::parameter("band", why).help(help));
+            rejections.push(Rejection::parameter("band", why).help(help));
             None
         });
-        if !refusals.is_empty() {
-            return Err(refusals);
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
         Ok(PortType {
             dtype,
@@ -391,12 +392,12 @@ mod tests {
                     "dtype": "u8", "axes": [{"name": "channel", "len": 4}], "samples_per_frame": 8,
                 }))
             };
-            source.outputs(&[]).map_err(|refusals| refusals[0].message.clone())
+            source.outputs(&[]).map_err(|rejections| rejections[0].message.clone())
         };
         assert!(band(8, 4, 1e8).is_ok());
         for first_channel in [5, usize::MAX] {
-            let refused = band(8, first_channel, 1e8).unwrap_err();
-            assert_eq!(refused, "the channel axis must be within the band of 8 channels");
+            let rejected = band(8, first_channel, 1e8).unwrap_err();
+            assert_eq!(rejected, "the channel axis must be within the band of 8 channels");
         }
         assert!(band(0, 0, 1e8).is_err() && band(8, 0, f64::INFINITY).is_err());
     }

@@ -2,7 +2,7 @@
 
 use super::program::Program;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, BlockError, Refusal};
+use fxgraph::{At, BlockError, Rejection};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl Fault {
     }
 
     /// The diagnostic for a fault before the start of the flowgraph.
-    pub fn refusal(self, program: &Program) -> Refusal {
+    pub fn rejection(self, program: &Program) -> Rejection {
         let (name, class) = (&program.name, &program.class);
         let code = program.parameter();
         match self {
@@ -89,7 +89,7 @@ impl Fault {
                 } else {
                     "set `python` to the interpreter of an environment with NumPy".to_owned()
                 };
-                Refusal::parameter("python", message).label("this interpreter").help(help)
+                Rejection::parameter("python", message).label("this interpreter").help(help)
             }
             Self::Raised(Raised { message, parameter: Some(parameter), .. }) => {
                 let at = match parameter.as_str() {
@@ -97,7 +97,7 @@ impl Fault {
                     "" => At::Parameter("values"),
                     name => At::Value(format!("values.{name}")),
                 };
-                Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message)
+                Rejection::new(codes::PARAMETER_OUT_OF_RANGE, at, message)
             }
             Self::Raised(Raised { place, message, line, .. }) => {
                 let at = line.map_or_else(|| name.clone(), |line| format!("{name}, line {line}"));
@@ -107,15 +107,15 @@ impl Fault {
                     place => format!("`{place}` of `{class}` failed"),
                 };
                 let quoted = line.and_then(|line| Some((line, program.line(line)?)));
-                let refusal = Refusal::parameter(code, format!("{step} ({at}): {message}"));
+                let rejection = Rejection::parameter(code, format!("{step} ({at}): {message}"));
                 match quoted.filter(|(_, text)| !text.is_empty()) {
-                    Some((line, text)) => refusal.help(format!("correct line {line}: `{text}`")),
-                    None => refusal,
+                    Some((line, text)) => rejection.help(format!("correct line {line}: `{text}`")),
+                    None => rejection,
                 }
             }
             Self::NoInterpreter(why) => {
                 let message = format!("cannot start `{}`: {why}", program.python);
-                Refusal::parameter("python", message)
+                Rejection::parameter("python", message)
                     .label("this interpreter")
                     .help("set `python` to the interpreter of an environment with NumPy: `python: venv/bin/python`")
             }
@@ -126,15 +126,15 @@ impl Fault {
                 } else {
                     format!("; its last line: {last}")
                 };
-                Refusal::parameter(code, format!("the process of `{class}` ended: {how}{said}"))
+                Rejection::parameter(code, format!("the process of `{class}` ended: {how}{said}"))
             }
             Self::Hung { after, .. } => {
                 let seconds = after.as_secs();
                 let message =
                     format!("`{name}` must be imported within {seconds} s, got no answer");
-                Refusal::parameter(code, message)
+                Rejection::parameter(code, message)
             }
-            Self::System(why) => Refusal::parameter(code, why),
+            Self::System(why) => Rejection::parameter(code, why),
         }
     }
 }

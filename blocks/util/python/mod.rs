@@ -21,7 +21,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::examples::Benchmark;
 use fxgraph::{
     At, BlockError, Checked, Configured, DeviceName, Implementation, Implementations, Kind,
-    KindSpec, LiveKind, PortType, Refusal, Resources,
+    KindSpec, LiveKind, PortType, Rejection, Resources,
 };
 use memory::JOBS;
 use program::Program;
@@ -108,11 +108,11 @@ impl KindSpec for Python {
     fn ports(&self, inputs: &[PortType]) -> Checked<Described> {
         let program = Program::read(self)?;
         let hello = ask::hello(&program, &self.values.0, inputs)
-            .map_err(|fault| vec![fault.refusal(&program)])?;
+            .map_err(|fault| vec![fault.rejection(&program)])?;
         let output = hello.output.as_ref().map(|output| output.port(&inputs[0])).transpose();
         let output = output.map_err(|why| {
             let message = format!("`ports` of `{}` must return a valid port: {why}", self.class);
-            vec![Refusal::new(
+            vec![Rejection::new(
                 codes::PARAMETER_OUT_OF_RANGE,
                 At::Parameter(program.parameter()),
                 message,

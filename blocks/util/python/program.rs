@@ -3,7 +3,7 @@
 use super::{FILE_LIMIT_BYTES, Python};
 use fxgraph::access::ExecutedPath;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Refusal};
+use fxgraph::{At, Rejection};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,12 +30,12 @@ pub struct Program {
 
 impl Program {
     /// Reads the program of a block with these `parameters`.
-    pub fn read(parameters: &Python) -> Result<Self, Vec<Refusal>> {
+    pub fn read(parameters: &Python) -> Result<Self, Vec<Rejection>> {
         let (name, directory, text) = match (&parameters.file, &parameters.code) {
             (Some(file), None) => {
                 let text = text_of(file).map_err(|why| {
                     let message = format!("cannot read `{}`: {why}", &**file);
-                    vec![Refusal::parameter("file", message)]
+                    vec![Rejection::parameter("file", message)]
                 })?;
                 let whole = Path::new(&**file).canonicalize().unwrap_or_default();
                 (file.to_string(), whole.parent().map(Path::to_owned), text)
@@ -43,14 +43,14 @@ impl Program {
             (None, Some(code)) => (INLINE.to_owned(), None, code.to_string()),
             (Some(_), Some(_)) => {
                 let message = "`file` and `code` must not be given together";
-                let refusal = Refusal::parameter("code", message);
-                return Err(vec![refusal.help("remove one of them")]);
+                let rejection = Rejection::parameter("code", message);
+                return Err(vec![rejection.help("remove one of them")]);
             }
             (None, None) => {
                 let message = "`python` needs the parameter `file` or `code`";
                 let help = "name the file with the class: `file: my_block.py`";
-                let refusal = Refusal::new(codes::MISSING_KEY, At::Block, message);
-                return Err(vec![refusal.label("no code").help(help)]);
+                let rejection = Rejection::new(codes::MISSING_KEY, At::Block, message);
+                return Err(vec![rejection.label("no code").help(help)]);
             }
         };
         Ok(Self {

@@ -6,7 +6,7 @@ use crate::tests::chain::{self, Plain};
 use fxgraph::edge::Harness;
 use fxgraph::frame::Annotations;
 use fxgraph::{
-    At, Axis, Block, Clock, Configured, Counters, Dtype, Env, KindSpec, Next, PortType, Refusal,
+    At, Axis, Block, Clock, Configured, Counters, Dtype, Env, KindSpec, Next, PortType, Rejection,
     ValidityType,
 };
 use rustix::process::{Signal, kill_process};
@@ -73,7 +73,7 @@ fn frames(count: u64) -> Vec<Plain> {
 }
 
 /// Diagnostics of the block.
-fn refusals(block: &Python) -> Vec<Refusal> {
+fn rejections(block: &Python) -> Vec<Rejection> {
     block.outputs(&[port()]).unwrap_err()
 }
 
@@ -518,7 +518,7 @@ fn wrong_programs_are_rejected_before_the_start() {
     let sigma = format!("sigma: Annotated[float, Range(1, 20), live] = 5.0\nname: str\n{work}");
     let sigma = sigma.replace("name: str\n", "");
     let check = |block: &Python, at: At, expected: &str| {
-        let all = refusals(block);
+        let all = rejections(block);
         assert_eq!(all.len(), 1);
         assert!(all[0].message.contains(expected), "{}", all[0].message);
         assert_eq!(all[0].at, at, "{}", all[0].message);

@@ -15,7 +15,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
     At, Checked, Configured, Implementation, Implementations, Kind, KindSpec, Mapped, PortType,
-    Refusal, Resources,
+    Rejection, Resources,
 };
 use fxgraph_dsp::permutation::{self, Permutation};
 
@@ -67,11 +67,11 @@ impl Layout {
     }
 
     /// Returns a diagnostic if no kernel can permute the frame.
-    fn refusal(&self, input: &PortType) -> Option<Refusal> {
+    fn rejection(&self, input: &PortType) -> Option<Rejection> {
         self.kernel().is_none().then(|| {
             let message = "frames on a GPU must have fewer than 2^32 elements";
-            let refusal = Refusal::new(codes::IMPLEMENTATION, At::Input(0), message);
-            refusal.label(format!("this is {input}"))
+            let rejection = Rejection::new(codes::IMPLEMENTATION, At::Input(0), message);
+            rejection.label(format!("this is {input}"))
         })
     }
 
@@ -93,13 +93,14 @@ fn order(from: &[fxgraph::Axis], to: &[fxgraph::Axis]) -> Vec<usize> {
 }
 
 impl Transpose {
-    fn refusals(&self, input: &PortType) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
+    fn rejections(&self, input: &PortType) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
         if !input.dtype.bits().is_multiple_of(8) {
             let message =
                 format!("elements must be whole bytes, got packed samples `{}`", input.dtype);
-            let refusal = Refusal::new(codes::INPUT_DTYPE, At::Input(0), message);
-            refusals.push(refusal.help("insert a block that unpacks the samples, such as `pfb`"));
+            let rejection = Rejection::new(codes::INPUT_DTYPE, At::Input(0), message);
+            rejections
+                .push(rejection.help("insert a block that unpacks the samples, such as `pfb`"));
         }
         let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
         let mut wanted: Vec<&str> = self.axes.iter().map(String::as_str).collect();
@@ -111,12 +112,12 @@ impl Transpose {
                 "`axes` must list each axis of the input once, got [{}]",
                 self.axes.join("][")
             );
-            let refusal = Refusal::parameter("axes", message)
+            let rejection = Rejection::parameter("axes", message)
                 .note(At::Input(0), format!("the input is {input}"));
             let help = format!("give a permutation of [{}]", names.join(", "));
-            refusals.push(refusal.help(help));
+            rejections.push(rejection.help(help));
         }
-        refusals
+        rejections
     }
 }
 
@@ -145,15 +146,15 @@ impl KindSpec for Transpose {
                 })
             },
         )
-        .check(|block, _| Vec::from_iter(block.shape.refusal(&block.ports.inputs[0])))
+        .check(|block, _| Vec::from_iter(block.shape.rejection(&block.ports.inputs[0])))
         .tunable(|block| block.shape.kernel().map(|kernel| kernel.tunable)),
     ];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Layout> {
         let input = &inputs[0];
-        let refusals = self.refusals(input);
-        if !refusals.is_empty() {
-            return Err(refusals);
+        let rejections = self.rejections(input);
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
         let mut output = input.clone();
         output.axes = reordered(&input.axes, &self.axes);

@@ -128,12 +128,12 @@ fn validity_is_permuted_with_the_payload() {
 #[test]
 fn transpose_rejects_packed_samples_and_wrong_axes() {
     let packed = port(Dtype::Packed(10), &[8], &[]);
-    let refusals = to_order(&[0], 1).outputs(&[packed]).unwrap_err();
-    assert_eq!(refusals[0].code, codes::INPUT_DTYPE);
+    let rejections = to_order(&[0], 1).outputs(&[packed]).unwrap_err();
+    assert_eq!(rejections[0].code, codes::INPUT_DTYPE);
     let input = port(Dtype::I8, &[2, 3], &[]);
     for order in [vec![0], vec![0, 0], vec![0, 2], vec![0, 1, 1]] {
-        let refusals = to_order(&order, 1).outputs(std::slice::from_ref(&input)).unwrap_err();
-        assert_eq!(refusals.len(), 1, "{order:?}");
+        let rejections = to_order(&order, 1).outputs(std::slice::from_ref(&input)).unwrap_err();
+        assert_eq!(rejections.len(), 1, "{order:?}");
     }
 }
 

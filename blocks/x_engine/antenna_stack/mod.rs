@@ -13,7 +13,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::examples::Case;
 use fxgraph::{
     At, Axis, BlockError, Checked, Configured, Counters, Dtype, Implementation, Implementations,
-    Kind, KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
+    Kind, KindSpec, LiveKind, PortType, Rejection, Resources, ValidityType,
 };
 use matching::Heaps;
 
@@ -74,28 +74,29 @@ impl AntennaStack {
         flagged_antennas::mask(&self.flagged_antennas, &self.numbers(inputs))
     }
 
-    fn check_numbers(&self, inputs: usize, refusals: &mut Vec<Refusal>) {
+    fn check_numbers(&self, inputs: usize, rejections: &mut Vec<Rejection>) {
         let numbers = &self.antenna_numbers;
-        let mut refuse = |message| refusals.push(Refusal::parameter("antenna_numbers", message));
+        let mut reject =
+            |message| rejections.push(Rejection::parameter("antenna_numbers", message));
         if !numbers.is_empty() && numbers.len() != inputs {
             let len = numbers.len();
-            refuse(format!(
+            reject(format!(
                 "`antenna_numbers` must have {inputs} numbers, one for each input, got {len}"
             ));
         }
         if let Some(number) = numbers.iter().find(|number| **number > MAX_NUMBER) {
-            refuse(format!("`antenna_numbers` must be at most {MAX_NUMBER}, got {number}"));
+            reject(format!("`antenna_numbers` must be at most {MAX_NUMBER}, got {number}"));
         }
         let mut sorted = numbers.clone();
         sorted.sort_unstable();
         if let Some([twice, _]) = sorted.array_windows().find(|[a, b]| a == b) {
-            refuse(format!("`antenna_numbers` must differ, got {twice} twice"));
+            reject(format!("`antenna_numbers` must differ, got {twice} twice"));
         }
     }
 
-    fn check_channels(&self, all: usize, refusals: &mut Vec<Refusal>) {
-        let refuse = |parameter, message: String| {
-            Refusal::parameter(parameter, message)
+    fn check_channels(&self, all: usize, rejections: &mut Vec<Rejection>) {
+        let reject = |parameter, message: String| {
+            Rejection::parameter(parameter, message)
                 .note(At::InputAxis(0, "channel"), format!("the {all} channels are set here"))
         };
         if self.first_channel >= all {
@@ -103,7 +104,7 @@ impl AntennaStack {
             let message =
                 format!("`first_channel` must be at most {last}, got {}", self.first_channel);
             let help = "omit it to start with channel 0";
-            refusals.push(refuse("first_channel", message).help(help));
+            rejections.push(reject("first_channel", message).help(help));
             return;
         }
         let most = all - self.first_channel;
@@ -113,28 +114,30 @@ impl AntennaStack {
                 "`channels` must be between 1 and {most} from channel {} on, got {channels}",
                 self.first_channel
             );
-            refusals.push(refuse("channels", message).help("omit it to select all of them"));
+            rejections.push(reject("channels", message).help("omit it to select all of them"));
         }
     }
 }
 
-fn check_first(input: &PortType, refusals: &mut Vec<Refusal>) {
+fn check_first(input: &PortType, rejections: &mut Vec<Rejection>) {
     let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
     let known = [["heap", "channel", "spectrum", "pol"], ["heap", "channel", "pol", "spectrum"]];
     if known.iter().any(|known| names == known) {
-        refusals.extend(
-            Units::of_port(0, input, &[("heap", input.axes[0].len)]).err().map(|refusal| *refusal),
+        rejections.extend(
+            Units::of_port(0, input, &[("heap", input.axes[0].len)])
+                .err()
+                .map(|rejection| *rejection),
         );
     } else {
-        refusals.push(
-            Refusal::new(codes::INPUT_AXIS, At::Input(0), "the input must be F-engine heaps")
+        rejections.push(
+            Rejection::new(codes::INPUT_AXIS, At::Input(0), "the input must be F-engine heaps")
                 .label(format!("this is {input}"))
                 .help("connect a `postproc`: [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum]"),
         );
     }
     if !matches!(input.dtype, Dtype::Ci8 | Dtype::Ci4 | Dtype::Cf16) {
-        refusals.push(
-            Refusal::new(
+        rejections.push(
+            Rejection::new(
                 codes::INPUT_DTYPE,
                 At::Input(0),
                 format!("the input must be ci8, ci4 or cf16, got {}", input.dtype),
@@ -175,31 +178,33 @@ impl KindSpec for AntennaStack {
     ];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Heaps> {
-        let mut refusals = Vec::new();
+        let mut rejections = Vec::new();
         let first = &inputs[0];
-        check_first(first, &mut refusals);
+        check_first(first, &mut rejections);
         for (n, input) in inputs.iter().enumerate().skip(1) {
             // The filters of one antenna may be swapped before those of the others.
             let mut like = input.clone();
             like.clock.filter_delay_samples = first.clock.filter_delay_samples;
             if like != *first {
                 let message = format!("antenna {n} has a different stream type from antenna 0");
-                refusals.push(
-                    Refusal::new(codes::INPUTS_DIFFER, At::Input(n), message)
+                rejections.push(
+                    Rejection::new(codes::INPUTS_DIFFER, At::Input(n), message)
                         .label(format!("this is {input}"))
                         .note(At::Input(0), format!("this is {first}"))
                         .help("use the same channels, rate, layout and band for all antennas"),
                 );
             }
         }
-        self.check_numbers(inputs.len(), &mut refusals);
-        refusals
-            .extend(flagged_antennas::refusal(&self.flagged_antennas, &self.numbers(inputs.len())));
+        self.check_numbers(inputs.len(), &mut rejections);
+        rejections.extend(flagged_antennas::rejection(
+            &self.flagged_antennas,
+            &self.numbers(inputs.len()),
+        ));
         if let Some(all) = first.axis_len("channel") {
-            self.check_channels(all, &mut refusals);
+            self.check_channels(all, &mut rejections);
         }
-        if !refusals.is_empty() {
-            return Err(refusals);
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
         let heap = first.axes[0].clone();
         let labels = self.antenna_numbers.iter().map(u32::to_string).collect();

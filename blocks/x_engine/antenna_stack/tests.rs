@@ -284,14 +284,15 @@ fn stack_rejects_different_inputs_and_missing_channels() {
     other.clock.samples_per_frame = 96;
     let parameters =
         AntennaStack { first_channel: 2, channels: Some(usize::MAX), ..AntennaStack::default() };
-    let codes_of = |refusals: Vec<Refusal>| refusals.iter().map(|r| r.code).collect::<Vec<_>>();
-    let refused = codes_of(parameters.outputs(&[port(), other]).unwrap_err());
-    assert_eq!(refused, [codes::INPUTS_DIFFER, codes::PARAMETER_OUT_OF_RANGE]);
+    let codes_of =
+        |rejections: Vec<Rejection>| rejections.iter().map(|r| r.code).collect::<Vec<_>>();
+    let rejected = codes_of(parameters.outputs(&[port(), other]).unwrap_err());
+    assert_eq!(rejected, [codes::INPUTS_DIFFER, codes::PARAMETER_OUT_OF_RANGE]);
     let mut digitiser = port();
     digitiser.axes = vec![Axis::new("sample", 8)];
     digitiser.dtype = Dtype::Packed(10);
-    let refused = codes_of(AntennaStack::default().outputs(&[digitiser]).unwrap_err());
-    assert_eq!(refused, [codes::INPUT_AXIS, codes::INPUT_DTYPE]);
+    let rejected = codes_of(AntennaStack::default().outputs(&[digitiser]).unwrap_err());
+    assert_eq!(rejected, [codes::INPUT_AXIS, codes::INPUT_DTYPE]);
 }
 
 #[test]
@@ -300,7 +301,7 @@ fn numbers_of_antennas_are_labels_of_antennas_and_baselines() {
         let parameters =
             AntennaStack { antenna_numbers: numbers.to_vec(), ..AntennaStack::default() };
         let found = parameters.outputs(&[port(), port(), port()]);
-        found.map_err(|refusals| refusals.into_iter().map(|r| r.message).collect::<Vec<_>>())
+        found.map_err(|rejections| rejections.into_iter().map(|r| r.message).collect::<Vec<_>>())
     };
     let numbered = stack(&[12, 3, 7]).unwrap().remove(0);
     assert_eq!(numbered.axes[1].labels, ["12", "3", "7"]);
@@ -406,12 +407,12 @@ fn flagged_antennas_are_those_with_the_numbers() {
     assert_eq!(of(vec![7, 12]).flagged(3), [true, false, true]);
     let inputs = [port(), port(), port()];
     of(vec![3]).outputs(&inputs).unwrap();
-    let refusals = of(vec![7, 1]).outputs(&inputs).unwrap_err();
+    let rejections = of(vec![7, 1]).outputs(&inputs).unwrap_err();
     assert_eq!(
-        refusals[0].message,
+        rejections[0].message,
         "`flagged_antennas` must name antennas of the array by their numbers, got 1"
     );
-    assert_eq!(refusals[0].help.as_deref(), Some("use the numbers 12, 3, 7"));
+    assert_eq!(rejections[0].help.as_deref(), Some("use the numbers 12, 3, 7"));
     // A live update.
     let [new, old] = [of(vec![3]), of(vec![])].map(|kind| Configured::new(kind, &inputs).unwrap());
     let mask = LiveKind::live_value(&new, AntennaStackLive::FlaggedAntennas, &old).unwrap();
@@ -421,9 +422,9 @@ fn flagged_antennas_are_those_with_the_numbers() {
 #[test]
 fn stack_rejects_flags_of_antennas_that_do_not_exist() {
     let parameters = AntennaStack { flagged_antennas: vec![0, 2], ..AntennaStack::default() };
-    let refusals = parameters.outputs(&[port(), port()]).unwrap_err();
+    let rejections = parameters.outputs(&[port(), port()]).unwrap_err();
     assert_eq!(
-        refusals[0].message,
+        rejections[0].message,
         "`flagged_antennas` must name antennas of the array by their numbers, got 2"
     );
 }

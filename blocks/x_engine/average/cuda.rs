@@ -9,7 +9,7 @@ use fxgraph::cuda::{
     DeviceArray, Grid, Kernel, Needs, Pipeline, Program, ProgramSource, Source, frame_address,
 };
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next, Refusal};
+use fxgraph::{At, Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next, Rejection};
 use std::sync::Arc;
 
 /// Threads per block, one for each real number of the output.
@@ -43,10 +43,10 @@ fn blocks(shape: &Shape, averages: usize) -> usize {
 }
 
 /// Diagnostic for frames that exceed the largest grid.
-pub(super) fn refusal(shape: &Shape) -> Option<Refusal> {
+pub(super) fn rejection(shape: &Shape) -> Option<Rejection> {
     (blocks(shape, shape.spectra_out()) > i32::MAX as usize).then(|| {
         let message = "an output frame must have fewer than 2^39 numbers";
-        Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "channel"), message)
+        Rejection::new(codes::IMPLEMENTATION, At::InputAxis(0, "channel"), message)
     })
 }
 

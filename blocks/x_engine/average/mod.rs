@@ -15,7 +15,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::examples::Case;
 use fxgraph::{
     At, Checked, Configured, DeviceName, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources,
+    PortType, Rejection, Resources,
 };
 use schemars::JsonSchema;
 use selection::Selection;
@@ -72,7 +72,7 @@ impl KindSpec for Average {
         Implementation::<Self>::cuda("cuda", "one kernel launch for each frame", |block, env| {
             Ok(Box::new(cuda::Cuda::new(&block.shape, env)?))
         })
-        .check(|block, _| Vec::from_iter(cuda::refusal(&block.shape)))
+        .check(|block, _| Vec::from_iter(cuda::rejection(&block.shape)))
         .device_bytes(|block| cuda::device_bytes(&block.shape))
         .programs(cuda::PROGRAMS),
     ];
@@ -83,31 +83,31 @@ impl KindSpec for Average {
             let message = format!("`average` cannot read `{input}`");
             let help = "connect a `correlator` (ci32 or cf32 [channel][baseline][product]) or a `detect` (f32 \
                         [spectrum][product][channel])";
-            vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]
+            vec![Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]
         })?;
-        let mut refusals = Vec::new();
-        refusals.extend(axes.refuse_validity(input));
-        refusals.extend(axes.refuse_factors(self, input));
+        let mut rejections = Vec::new();
+        rejections.extend(axes.reject_validity(input));
+        rejections.extend(axes.reject_factors(self, input));
         let all = || (0..axes.lengths[shape::BASELINE] as u32).collect();
         let smearing = self.smearing.as_ref();
         let baselines = smearing.map(|smearing| smearing.select(self.dumps, &axes, input));
         let mut baselines: Vec<u32> =
             baselines.unwrap_or_else(|| Ok(all())).unwrap_or_else(|more| {
-                refusals.extend(more);
+                rejections.extend(more);
                 Vec::new()
             });
         if let Some(selection) = &self.baselines {
             match selection.select(input) {
                 Ok(selected) => baselines.retain(|baseline| selected[*baseline as usize]),
-                Err(more) => refusals.extend(more),
+                Err(more) => rejections.extend(more),
             }
-            if refusals.is_empty() && baselines.is_empty() {
+            if rejections.is_empty() && baselines.is_empty() {
                 let message = "`baselines` and `smearing` select no baseline together";
-                refusals.push(Refusal::parameter("baselines", message));
+                rejections.push(Rejection::parameter("baselines", message));
             }
         }
-        if !refusals.is_empty() {
-            return Err(refusals);
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
         let shape = Shape::new(self, &axes, baselines, input);
         let output = shape.output(input);

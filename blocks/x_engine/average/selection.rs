@@ -2,7 +2,7 @@
 
 use crate::common::visibilities::pairs;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, PortType, Refusal};
+use fxgraph::{At, PortType, Rejection};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -24,19 +24,19 @@ pub struct Selection {
 
 impl Selection {
     /// Whether each baseline of `port` is selected, or all errors.
-    pub(super) fn select(&self, port: &PortType) -> Result<Vec<bool>, Vec<Refusal>> {
+    pub(super) fn select(&self, port: &PortType) -> Result<Vec<bool>, Vec<Rejection>> {
         let Some(all) = pairs(port) else {
             let message = "`baselines` needs visibilities whose antennas are known";
             return Err(vec![
-                Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
+                Rejection::new(codes::INPUT_AXIS, At::Input(0), message)
                     .help("connect a `correlator`, or omit `baselines`"),
             ]);
         };
         let is_pair = |[a, b]: [u32; 2], pair: &(u32, u32)| *pair == (a, b) || *pair == (b, a);
-        let mut refusals = Vec::new();
-        let mut refuse = |name, message: String| {
-            refusals.push(
-                Refusal::parameter(name, message)
+        let mut rejections = Vec::new();
+        let mut reject = |name, message: String| {
+            rejections.push(
+                Rejection::parameter(name, message)
                     .note(At::InputAxis(0, "baseline"), "baselines are set here"),
             );
         };
@@ -44,14 +44,14 @@ impl Selection {
             self.pairs.iter().find(|wanted| !all.iter().any(|pair| is_pair(**wanted, pair)))
         {
             let message = format!("`pairs` must be baselines of the input, got [{a}, {b}]");
-            refuse("baselines.pairs", message);
+            reject("baselines.pairs", message);
         }
         let mut antennas = self.antennas.iter();
         if let Some(antenna) =
             antennas.find(|antenna| !all.iter().any(|(a, b)| a == *antenna || b == *antenna))
         {
             let message = format!("`antennas` must be antennas of the input, got {antenna}");
-            refuse("baselines.antennas", message);
+            reject("baselines.antennas", message);
         }
         let is_selected = |pair: &(u32, u32)| {
             let (a, b) = pair;
@@ -60,12 +60,12 @@ impl Selection {
                 || self.pairs.iter().any(|wanted| is_pair(*wanted, pair))
         };
         let selected: Vec<bool> = all.iter().map(is_selected).collect();
-        if refusals.is_empty() && !selected.contains(&true) {
+        if rejections.is_empty() && !selected.contains(&true) {
             let message = "`baselines` must select a baseline of the input, got none";
             let help =
                 "set `pairs`, `antennas` or `autocorrelations`, for example `{pairs: [[0, 1]]}`";
-            refusals.push(Refusal::parameter("baselines", message).help(help));
+            rejections.push(Rejection::parameter("baselines", message).help(help));
         }
-        if refusals.is_empty() { Ok(selected) } else { Err(refusals) }
+        if rejections.is_empty() { Ok(selected) } else { Err(rejections) }
     }
 }

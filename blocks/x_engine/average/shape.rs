@@ -1,10 +1,10 @@
 //! Axes of input and output, and their validity.
 
 use super::{Average, Values, is_known};
-use crate::common::axes::{MEAN, refuse_means};
+use crate::common::axes::{MEAN, reject_means};
 use crate::common::visibilities::{label, pairs};
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Axis, Band, Clock, Dtype, PortType, Refusal, ValidityType};
+use fxgraph::{At, Axis, Band, Clock, Dtype, PortType, Rejection, ValidityType};
 
 /// Index of the spectra of a frame in lists of five axes; visibilities have one.
 pub(super) const SPECTRUM: usize = 0;
@@ -56,9 +56,9 @@ impl Axes {
     }
 
     /// Diagnostic for means, and for validity axes that are not different axes of the payload.
-    pub(super) fn refuse_validity(&self, port: &PortType) -> Option<Refusal> {
-        if let Some(refusal) = refuse_means(0, port) {
-            return Some(refusal);
+    pub(super) fn reject_validity(&self, port: &PortType) -> Option<Rejection> {
+        if let Some(rejection) = reject_means(0, port) {
+            return Some(rejection);
         }
         let axes = &port.validity.axes;
         let is_fine = axes.iter().enumerate().all(|(n, axis)| {
@@ -73,21 +73,21 @@ impl Axes {
             let message = format!(
                 "the axes of the input's validity must be those of its payload, got {found}"
             );
-            Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
+            Rejection::new(codes::INPUT_AXIS, At::Input(0), message)
         })
     }
 
     /// Diagnostics for averages that do not fit the input.
-    pub(super) fn refuse_factors(&self, block: &Average, port: &PortType) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
+    pub(super) fn reject_factors(&self, block: &Average, port: &PortType) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
         let [spectra, _, channels, ..] = self.lengths;
         if !channels.is_multiple_of(block.channels) {
             let message = format!(
                 "`channels` must divide the {channels} channels of the input, got {}",
                 block.channels
             );
-            refusals.push(
-                Refusal::parameter("channels", message)
+            rejections.push(
+                Rejection::parameter("channels", message)
                     .note(At::InputAxis(0, "channel"), "channels are set here"),
             );
         }
@@ -96,19 +96,23 @@ impl Axes {
                 "`dumps` must divide or be a multiple of the {spectra} spectra of a frame, got {}",
                 block.dumps
             );
-            refusals.push(Refusal::parameter("dumps", message));
+            rejections.push(Rejection::parameter("dumps", message));
         }
         let samples = port.clock.samples_per_frame;
         if !samples.is_multiple_of(spectra as u64) {
             let message = format!(
                 "the {samples} ADC samples of a frame must be a multiple of its {spectra} spectra"
             );
-            refusals.push(Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "spectrum"), message));
+            rejections.push(Rejection::new(
+                codes::INPUT_AXIS,
+                At::InputAxis(0, "spectrum"),
+                message,
+            ));
         }
         let of_average = (samples / spectra as u64).checked_mul(block.dumps as u64);
         if of_average.is_none_or(|samples| samples >= MOST_SAMPLES) || samples >= MOST_SAMPLES {
             let message = "an average must take fewer than 2^60 ADC samples";
-            refusals.push(Refusal::parameter("dumps", message).help("use fewer dumps"));
+            rejections.push(Rejection::parameter("dumps", message).help("use fewer dumps"));
         }
         let values = block.dumps.checked_mul(block.channels);
         let is_many = values.is_none_or(|values| u32::try_from(values).is_err());
@@ -117,9 +121,10 @@ impl Axes {
                 "the validity count of {} dumps of {} channels must be less than 2^32",
                 block.dumps, block.channels
             );
-            refusals.push(Refusal::parameter("dumps", message).help("use fewer dumps or channels"));
+            rejections
+                .push(Rejection::parameter("dumps", message).help("use fewer dumps or channels"));
         }
-        refusals
+        rejections
     }
 }
 

@@ -3,7 +3,7 @@
 use super::shape::{Axes, BASELINE, CHANNEL, antennas_of};
 use crate::common::visibilities;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, PortType, Refusal};
+use fxgraph::{At, PortType, Rejection};
 use fxgraph_dsp::geometry::SPEED_OF_LIGHT;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -31,37 +31,38 @@ pub struct Smearing {
 }
 
 impl Smearing {
-    fn check(&self, dumps: usize, refusals: &mut Vec<Refusal>) {
-        let mut refuse = |path, message: String| refusals.push(Refusal::parameter(path, message));
+    fn check(&self, dumps: usize, rejections: &mut Vec<Rejection>) {
+        let mut reject =
+            |path, message: String| rejections.push(Rejection::parameter(path, message));
         let most = self.most_dumps;
         if !most.is_power_of_two() || most > super::MAX_FACTOR {
             let message = format!(
                 "`most_dumps` must be a power of two from 1 to {}, got {most}",
                 super::MAX_FACTOR
             );
-            refuse("smearing.most_dumps", message);
+            reject("smearing.most_dumps", message);
         }
         if !dumps.is_power_of_two() || dumps > most {
             let message = format!(
                 "`dumps` must be a power of two up to `most_dumps`, {most}, with `smearing`, got {dumps}"
             );
-            refuse("dumps", message);
+            reject("dumps", message);
         }
         let field = self.field_of_view_degrees;
         if !(field > 0.0 && field <= 180.0) {
             let message =
                 format!("`field_of_view_degrees` must be above 0 and at most 180, got {field}");
-            refuse("smearing.field_of_view_degrees", message);
+            reject("smearing.field_of_view_degrees", message);
         }
         let most = self.max_decorrelation;
         if !(most > 0.0 && most < 1.0) {
             let message = format!("`max_decorrelation` must be between 0 and 1, got {most}");
-            refuse("smearing.max_decorrelation", message);
+            reject("smearing.max_decorrelation", message);
         }
         let metres = self.antennas_enu_metres.iter().flatten();
         if let Some(far) = metres.into_iter().find(|v| !v.is_finite() || v.abs() > MAX_METRES) {
             let message = format!("`antennas_enu_metres` must be within 10000 km, got {far}");
-            refuse("smearing.antennas_enu_metres", message);
+            reject("smearing.antennas_enu_metres", message);
         }
     }
 
@@ -71,15 +72,15 @@ impl Smearing {
         dumps: usize,
         axes: &Axes,
         port: &PortType,
-    ) -> Result<Vec<u32>, Vec<Refusal>> {
-        let mut refusals = Vec::new();
-        self.check(dumps, &mut refusals);
+    ) -> Result<Vec<u32>, Vec<Rejection>> {
+        let mut rejections = Vec::new();
+        self.check(dumps, &mut rejections);
         let baselines = axes.lengths[BASELINE];
         let antennas = visibilities::antennas(port).map_or(0, |numbers| numbers.len());
         if antennas == 0 {
             let message = "`smearing` needs visibilities of all pairs of antennas";
-            refusals.push(
-                Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
+            rejections.push(
+                Rejection::new(codes::INPUT_AXIS, At::Input(0), message)
                     .help("connect a `correlator`, or omit `smearing`"),
             );
         }
@@ -88,21 +89,21 @@ impl Smearing {
             let message = format!(
                 "`antennas_enu_metres` must have {antennas} positions for {baselines} baselines, got {placed}"
             );
-            refusals.push(
-                Refusal::parameter("smearing.antennas_enu_metres", message)
+            rejections.push(
+                Rejection::parameter("smearing.antennas_enu_metres", message)
                     .note(At::InputAxis(0, "baseline"), "baselines are set here"),
             );
         }
         let Some(band) = port.band else {
             let message = "`smearing` needs an input with a band";
-            refusals.push(
-                Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
+            rejections.push(
+                Rejection::new(codes::INPUT_AXIS, At::Input(0), message)
                     .help("set `band` of the source"),
             );
-            return Err(refusals);
+            return Err(rejections);
         };
-        if !refusals.is_empty() {
-            return Err(refusals);
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
         let ends = [0, axes.lengths[CHANNEL] - 1].map(|channel| band.channel_hz(channel).abs());
         let highest_hz = ends[0].max(ends[1]);
@@ -118,7 +119,7 @@ impl Smearing {
             let all: Vec<String> = all.iter().map(usize::to_string).collect();
             let message = format!("`smearing` allows no baseline to average over {dumps} dumps");
             let help = format!("use one of {}", all.join(", "));
-            return Err(vec![Refusal::parameter("dumps", message).help(help)]);
+            return Err(vec![Rejection::parameter("dumps", message).help(help)]);
         }
         Ok(selected)
     }

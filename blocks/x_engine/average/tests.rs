@@ -318,9 +318,9 @@ fn every_baseline_is_in_the_output_of_one_number_of_dumps() {
     seen.sort_unstable();
     assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
     let kind = Average { dumps: 8, smearing: Some(smearing(16)), ..MEAN };
-    let refusals = kind.outputs(&[input]).unwrap_err();
-    assert_eq!(refusals[0].message, "`smearing` allows no baseline to average over 8 dumps");
-    assert_eq!(refusals[0].help.as_deref(), Some("use one of 1, 2, 16"));
+    let rejections = kind.outputs(&[input]).unwrap_err();
+    assert_eq!(rejections[0].message, "`smearing` allows no baseline to average over 8 dumps");
+    assert_eq!(rejections[0].help.as_deref(), Some("use one of 1, 2, 16"));
 }
 
 #[test]
@@ -361,9 +361,9 @@ fn selected_baselines_have_values_counts_and_times_of_all() {
             assert_eq!(floats(frame), expected.collect::<Vec<f32>>());
         }
     }
-    let refused = |selection| kind(selection).outputs(std::slice::from_ref(&input)).unwrap_err();
+    let rejected = |selection| kind(selection).outputs(std::slice::from_ref(&input)).unwrap_err();
     let messages =
-        |selection| refused(selection).into_iter().map(|r| r.message).collect::<Vec<_>>();
+        |selection| rejected(selection).into_iter().map(|r| r.message).collect::<Vec<_>>();
     assert_eq!(
         messages(select(&[[4, 5]], &[0], true)),
         [
@@ -404,8 +404,8 @@ fn channel_of_average_has_mean_frequency_of_its_channels() {
 fn average_rejects_streams_and_factors_that_do_not_fit() {
     let payload = [("channel", 6), ("baseline", 3), ("product", 4)];
     let messages = |kind: &Average, input: &PortType| {
-        let refusals = kind.outputs(std::slice::from_ref(input)).unwrap_err();
-        refusals.into_iter().map(|refusal| refusal.message).collect::<Vec<_>>()
+        let rejections = kind.outputs(std::slice::from_ref(input)).unwrap_err();
+        rejections.into_iter().map(|rejection| rejection.message).collect::<Vec<_>>()
     };
     let input = port(Dtype::Ci32, &payload, &[("baseline", 3)]);
     let kind = Average { channels: 4, ..MEAN };

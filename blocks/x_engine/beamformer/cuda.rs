@@ -8,12 +8,12 @@ use crate::common::dither::Dither;
 use crate::common::gpu::{self, Table};
 use crate::common::stacked::Stacked;
 use crate::common::units::{self, Units};
-use crate::common::versions::{Versions, refuse_many};
+use crate::common::versions::{Versions, reject_many};
 use fxgraph::cuda::driver::sys::CUstream;
 use fxgraph::cuda::{Arg, CudaError, Device, GpuJob, GpuMap, Properties};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::{Change, Changes};
-use fxgraph::{At, BlockError, Dtype, Header, Refusal};
+use fxgraph::{At, BlockError, Dtype, Header, Rejection};
 use fxgraph_dsp::dither;
 use num_complex::Complex32;
 use std::ops::Range;
@@ -143,31 +143,31 @@ pub(super) fn device_bytes(parameters: &Beamformer, shape: &Stacked) -> usize {
 }
 
 /// Diagnostic if the weights exceed the range of the kernels.
-fn refuse_weights(parameters: &Beamformer) -> Option<Refusal> {
+fn reject_weights(parameters: &Beamformer) -> Option<Rejection> {
     let too_large = |beam: &Beam| {
         let weights = beam.weights.values().iter();
         weights.map(|weight| (weight * beam.gain).abs()).any(|size| size > f64::from(f32::MAX))
     };
     let beam = parameters.beams.iter().position(too_large)?;
     let message = format!("weights times gain of beam {beam} exceed the range of single precision");
-    Some(Refusal::new(codes::IMPLEMENTATION, At::Parameter("beams"), message))
+    Some(Rejection::new(codes::IMPLEMENTATION, At::Parameter("beams"), message))
 }
 
 /// Diagnostics if the kernel `implementation`, or the best one, cannot form these beams, on `gpu` if there is one.
-pub(super) fn refusals(
+pub(super) fn rejections(
     parameters: &Beamformer,
     shape: &Stacked,
     gpu: Option<&Properties>,
     implementation: Option<Implementation>,
-) -> Vec<Refusal> {
+) -> Vec<Rejection> {
     let best = || Implementation::best([shape.pols, shape.antennas, shape.spectra], gpu);
     let of_implementation = match implementation.unwrap_or_else(best) {
-        Implementation::Hopper => hopper::refuse(shape, gpu),
+        Implementation::Hopper => hopper::reject(shape, gpu),
         Implementation::TensorCore => {
-            gpu.and_then(|gpu| tensor_core::refuse_antennas(parameters, shape, gpu))
+            gpu.and_then(|gpu| tensor_core::reject_antennas(parameters, shape, gpu))
         }
     };
-    refuse_weights(parameters).into_iter().chain(of_implementation).collect()
+    reject_weights(parameters).into_iter().chain(of_implementation).collect()
 }
 
 impl Cuda {
@@ -310,7 +310,7 @@ impl GpuMap for Cuda {
         if weights.is_some_and(|weights| weights.table.iter().any(is_too_large)) {
             return Err(BlockError::new("weights times gain exceed the range of single precision"));
         }
-        refuse_many(&["beams"], &self.changes, &change)?;
+        reject_many(&["beams"], &self.changes, &change)?;
         self.changes.offer(change)
     }
 }

@@ -10,7 +10,7 @@ use crate::common::gpu;
 use crate::common::stacked::Stacked;
 use fxgraph::cuda::{CudaError, Device, Grid, Kernel, Properties};
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, BlockError, Dtype, Refusal};
+use fxgraph::{At, BlockError, Dtype, Rejection};
 use num_complex::Complex32;
 use std::sync::Arc;
 
@@ -55,26 +55,26 @@ pub(super) fn most_weight_words(parameters: &Beamformer, shape: &Stacked) -> usi
 }
 
 /// Diagnostic for an unsupported input, or a GPU without the instructions.
-pub(super) fn refuse(shape: &Stacked, gpu: Option<&Properties>) -> Option<Refusal> {
+pub(super) fn reject(shape: &Stacked, gpu: Option<&Properties>) -> Option<Rejection> {
     if shape.pols != 2 {
         let message = format!("`hopper` needs 2 polarisations, got {}", shape.pols);
         let help = "set `implementation: tensor_core`, or `cuda`, which selects it";
         let at = At::InputAxis(0, "pol");
-        return Some(Refusal::new(codes::IMPLEMENTATION, at, message).help(help));
+        return Some(Rejection::new(codes::IMPLEMENTATION, at, message).help(help));
     }
     if shape.antennas > MOST_ANTENNAS {
         let message =
             format!("`hopper` sums at most {MOST_ANTENNAS} antennas, got {}", shape.antennas);
         let help = "set `implementation: tensor_core`, or `cuda`, which selects it";
         let at = At::InputAxis(0, "antenna");
-        return Some(Refusal::new(codes::IMPLEMENTATION, at, message).help(help));
+        return Some(Rejection::new(codes::IMPLEMENTATION, at, message).help(help));
     }
     let Properties { name, capability: (major, minor), .. } =
         gpu.filter(|gpu| gpu.capability != CAPABILITY)?;
     let message =
         format!("`hopper` needs a GPU of compute capability 9.0, {name} has {major}.{minor}");
     let help = "set `implementation: cuda`, which selects the kernel for the installed GPU";
-    Some(Refusal::new(codes::IMPLEMENTATION, At::Implementation, message).help(help))
+    Some(Rejection::new(codes::IMPLEMENTATION, At::Implementation, message).help(help))
 }
 
 /// Division of the beams into groups, whose weights are in shared memory at a time, and of shared memory.

@@ -22,7 +22,7 @@ use fxgraph::examples::{Benchmark, Case};
 use fxgraph::kind::Build;
 use fxgraph::{
     At, Axis, Band, Block, BlockError, Checked, Clock, Configured, Counter, Dtype, Env, Header,
-    Implementation, Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources,
+    Implementation, Implementations, Kind, KindSpec, LiveKind, PortType, Rejection, Resources,
     ValidityType,
 };
 use fxgraph_dsp::geometry::Direction;
@@ -160,21 +160,21 @@ const MOST_BEAMS: usize = 1 << 12;
 const MOST_BYTES: usize = 1 << 36;
 
 impl Beamformer {
-    fn beam_refusals(&self, shape: Option<&Stacked>, band: Option<&Band>) -> Vec<Refusal> {
+    fn beam_rejections(&self, shape: Option<&Stacked>, band: Option<&Band>) -> Vec<Rejection> {
         let antennas = shape.map(|shape| shape.antennas);
         let pols = shape.map_or(2, |shape| shape.pols);
-        let mut refusals = Vec::new();
-        let mut refuse = |message: String, help: String| {
-            refusals.push(Refusal::parameter("beams", message).help(help));
+        let mut rejections = Vec::new();
+        let mut reject = |message: String, help: String| {
+            rejections.push(Rejection::parameter("beams", message).help(help));
         };
         if self.antennas_enu_metres.iter().flatten().any(|v| !v.is_finite() || v.abs() > 1e7) {
             let message = "`antennas_enu_metres` must be within 10000 km".to_owned();
-            refuse(message, "give positions in metres, for example `[31, 5, 0]`".to_owned());
+            reject(message, "give positions in metres, for example `[31, 5, 0]`".to_owned());
         }
         if self.beams.is_empty() || self.beams.len() > MOST_BEAMS {
             let message =
                 format!("`beams` must have 1 to {MOST_BEAMS} entries, got {}", self.beams.len());
-            refuse(message, "add for example `{pol: 0}`".to_owned());
+            reject(message, "add for example `{pol: 0}`".to_owned());
         }
         for (m, beam) in self.beams.iter().enumerate() {
             if beam.pol >= pols {
@@ -183,11 +183,11 @@ impl Beamformer {
                     _ => ("0 or 1", "set `pol: 0` or `pol: 1`"),
                 };
                 let message = format!("`pol` of beam {m} must be {known}, got {}", beam.pol);
-                refuse(message, help.to_owned());
+                reject(message, help.to_owned());
             }
             if !beam.gain.is_finite() {
                 let message = format!("`gain` of beam {m} must be finite, got {}", beam.gain);
-                refuse(message, "omit it for the default of 1".to_owned());
+                reject(message, "omit it for the default of 1".to_owned());
             }
             let lists = [
                 ("weights", &beam.weights),
@@ -197,7 +197,7 @@ impl Beamformer {
             for (name, list) in lists {
                 if list.values().iter().any(|value| value.is_nan() || value.abs() > 1e30) {
                     let message = format!("`{name}` of beam {m} must be within +-1e30");
-                    refuse(message, "use finite numbers, for example 1.0".to_owned());
+                    reject(message, "use finite numbers, for example 1.0".to_owned());
                 }
                 if let (PerAntenna::Each(values), Some(antennas)) = (list, antennas)
                     && values.len() != antennas
@@ -206,7 +206,7 @@ impl Beamformer {
                     let message = format!(
                         "`{name}` of beam {m} must have {antennas} numbers, one for each antenna, got {count}"
                     );
-                    refuse(message, "give one number for all antennas, or one for each".to_owned());
+                    reject(message, "give one number for all antennas, or one for each".to_owned());
                 }
             }
             if let Some(direction) = beam.towards {
@@ -214,7 +214,7 @@ impl Beamformer {
                     let message = format!(
                         "azimuth of beam {m} must be finite, and elevation from -90 to 90 degrees"
                     );
-                    refuse(message, "give azimuth and elevation in degrees".to_owned());
+                    reject(message, "give azimuth and elevation in degrees".to_owned());
                 }
                 let placed = self.antennas_enu_metres.len();
                 if let Some(antennas) = antennas
@@ -223,23 +223,23 @@ impl Beamformer {
                     let message = format!(
                         "beam {m} has `towards`, but {placed} of {antennas} antennas have positions"
                     );
-                    refuse(message, "set `antennas_enu_metres` for every antenna".to_owned());
+                    reject(message, "set `antennas_enu_metres` for every antenna".to_owned());
                 }
             }
             let delayed = beam.towards.is_some()
                 || beam.delays_seconds.values().iter().any(|&delay| delay != 0.0);
             if antennas.is_some() && delayed && band.is_none() {
                 let message = format!("beam {m} has delays, but the input has no band");
-                refuse(message, "use `phases_radians`, or a source that sets the band".to_owned());
+                reject(message, "use `phases_radians`, or a source that sets the band".to_owned());
             }
         }
-        refusals
+        rejections
     }
 
-    fn output(&self, input: &PortType) -> Result<(Stacked, PortType), Vec<Refusal>> {
-        let mut refusals = Vec::new();
-        let shape = Stacked::of_port(input, DTYPES).map_err(|more| refusals.extend(more)).ok();
-        refusals.extend(self.beam_refusals(shape.as_ref(), input.band.as_ref()));
+    fn output(&self, input: &PortType) -> Result<(Stacked, PortType), Vec<Rejection>> {
+        let mut rejections = Vec::new();
+        let shape = Stacked::of_port(input, DTYPES).map_err(|more| rejections.extend(more)).ok();
+        rejections.extend(self.beam_rejections(shape.as_ref(), input.band.as_ref()));
         if let Some(shape) = shape {
             let beams = self.beams.len();
             let cells = beams.checked_mul(shape.channels);
@@ -249,14 +249,14 @@ impl Beamformer {
             if [table, frame].iter().any(|bytes| bytes.is_none_or(|bytes| bytes > MOST_BYTES)) {
                 let message =
                     format!("{beams} beams of {} channels take more than 64 GiB", shape.channels);
-                refusals.push(
-                    Refusal::parameter("beams", message)
+                rejections.push(
+                    Rejection::parameter("beams", message)
                         .note(At::InputAxis(0, "channel"), "channels are set here")
                         .help("split the channels or the beams among several beamformers"),
                 );
             }
         }
-        let (Some(shape), true) = (shape, refusals.is_empty()) else { return Err(refusals) };
+        let (Some(shape), true) = (shape, rejections.is_empty()) else { return Err(rejections) };
         let axis = |name| input.axes.iter().find(|axis| axis.name == name).cloned();
         let beam = Axis::new("beam", self.beams.len()).from_parameter("beams");
         let counted = match shape.units {
@@ -455,7 +455,7 @@ impl KindSpec for Beamformer {
             "`hopper` on a GPU of compute capability 9.0, otherwise `tensor_core`",
             |block, env| gpu_block(block, None, env),
         )
-        .check(|block, gpu| cuda::refusals(&block.parameters, &block.shape, gpu, None))
+        .check(|block, gpu| cuda::rejections(&block.parameters, &block.shape, gpu, None))
         .tunable(|block| Some(tensor_core::tunable(&block.parameters, &block.shape))),
         cuda(
             "hopper",
@@ -463,7 +463,7 @@ impl KindSpec for Beamformer {
             |block, env| gpu_block(block, Some(Implementation::Hopper), env),
         )
         .check(|block, gpu| {
-            cuda::refusals(&block.parameters, &block.shape, gpu, Some(Implementation::Hopper))
+            cuda::rejections(&block.parameters, &block.shape, gpu, Some(Implementation::Hopper))
         }),
         cuda(
             "tensor_core",
@@ -471,7 +471,7 @@ impl KindSpec for Beamformer {
             |block, env| gpu_block(block, Some(Implementation::TensorCore), env),
         )
         .check(|block, gpu| {
-            cuda::refusals(&block.parameters, &block.shape, gpu, Some(Implementation::TensorCore))
+            cuda::rejections(&block.parameters, &block.shape, gpu, Some(Implementation::TensorCore))
         })
         .tunable(|block| Some(tensor_core::tunable(&block.parameters, &block.shape))),
     ];

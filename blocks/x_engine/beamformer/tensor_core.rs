@@ -9,7 +9,7 @@ use crate::common::gpu;
 use crate::common::stacked::Stacked;
 use fxgraph::cuda::{CudaError, Device, Grid, Kernel, Properties, Tunable};
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, BlockError, Refusal};
+use fxgraph::{At, BlockError, Rejection};
 use num_complex::Complex32;
 use std::sync::Arc;
 
@@ -51,11 +51,11 @@ fn tiles(parameters: &Beamformer, shape: &Stacked, gpu: &Properties) -> Option<T
 }
 
 /// Diagnostic if the weights of all antennas do not fit in shared memory.
-pub(super) fn refuse_antennas(
+pub(super) fn reject_antennas(
     parameters: &Beamformer,
     shape: &Stacked,
     gpu: &Properties,
-) -> Option<Refusal> {
+) -> Option<Rejection> {
     if tiles(parameters, shape, gpu).is_some() {
         return None;
     }
@@ -63,7 +63,7 @@ pub(super) fn refuse_antennas(
         "the weights of {} antennas do not fit in the shared memory of {}",
         shape.antennas, gpu.name
     );
-    Some(Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "antenna"), message))
+    Some(Rejection::new(codes::IMPLEMENTATION, At::InputAxis(0, "antenna"), message))
 }
 
 /// `kernels/x_engine/beamformer.cu`.

@@ -273,9 +273,9 @@ fn beamformer_rejects_all_bad_beams_at_once() {
         // The input of this test has no band.
         Beam { delays_seconds: each(5), ..beam(1) },
     ]);
-    let refusals = kind.outputs(std::slice::from_ref(&input)).unwrap_err();
-    assert_eq!(refusals.len(), 5, "{refusals:?}");
-    assert!(refusals.iter().any(|r| r.message.contains("one for each antenna, got 4")));
+    let rejections = kind.outputs(std::slice::from_ref(&input)).unwrap_err();
+    assert_eq!(rejections.len(), 5, "{rejections:?}");
+    assert!(rejections.iter().any(|r| r.message.contains("one for each antenna, got 4")));
     assert_eq!(plain(vec![]).outputs(&[input]).unwrap_err().len(), 1);
 }
 

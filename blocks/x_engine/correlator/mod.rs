@@ -40,7 +40,7 @@ use fxgraph::kind::Build;
 use fxgraph::kind::Rounded;
 use fxgraph::{
     At, Axis, Block, BlockError, Checked, Clock, Configured, Dtype, Env, Implementation,
-    Implementations, Kind, KindSpec, PortType, Refusal, Resources, ValidityType,
+    Implementations, Kind, KindSpec, PortType, Rejection, Resources, ValidityType,
 };
 use fxgraph_dsp::correlator::Kernel;
 use fxgraph_dsp::simd;
@@ -80,7 +80,7 @@ impl Correlator {
     ///
     /// # Errors
     /// If the length of a dump is not set, is set twice, or is out of range.
-    fn heaps_per_dump(&self, shape: &Stacked, clock: &Clock) -> Result<u64, Box<Refusal>> {
+    fn heaps_per_dump(&self, shape: &Stacked, clock: &Clock) -> Result<u64, Box<Rejection>> {
         let spectra = shape.spectra as u64;
         let whole = |at, heaps: u64, message: String, help: String| {
             let fits = heaps
@@ -106,9 +106,9 @@ impl Correlator {
                         "`spectra_per_dump` must be a multiple of the {spectra} spectra per heap, got {wanted}"
                     );
                     let note = "spectra per heap are set here".to_owned();
-                    let mut refusal = out_of_range(at, message, help);
-                    refusal.notes.push((At::InputAxis(0, "spectrum"), note));
-                    return Err(refusal);
+                    let mut rejection = out_of_range(at, message, help);
+                    rejection.notes.push((At::InputAxis(0, "spectrum"), note));
+                    return Err(rejection);
                 }
                 let message = format!("`spectra_per_dump` is out of range, got {wanted}");
                 let help = format!("use at least {spectra}, the spectra of one heap");
@@ -140,13 +140,13 @@ impl Correlator {
         }
     }
 
-    fn output(&self, input: &PortType) -> Result<(Stacked, PortType), Vec<Refusal>> {
-        let mut refusals = Vec::new();
+    fn output(&self, input: &PortType) -> Result<(Stacked, PortType), Vec<Rejection>> {
+        let mut rejections = Vec::new();
         let shape = match Stacked::of_port(input, DTYPES) {
             Ok(shape) => shape,
             Err(more) => {
-                refusals.extend(more);
-                return Err(refusals);
+                rejections.extend(more);
+                return Err(rejections);
             }
         };
         let products = shape.antennas.checked_mul(shape.antennas + 1).map(|n| n / 2);
@@ -157,15 +157,16 @@ impl Correlator {
                 "a dump of {} antennas and {} channels takes more than 64 GiB",
                 shape.antennas, shape.channels
             );
-            refusals.push(
-                Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "antenna"), message)
+            rejections.push(
+                Rejection::new(codes::INPUT_AXIS, At::InputAxis(0, "antenna"), message)
                     .note(At::InputAxis(0, "channel"), "channels are set here")
                     .help("split the channels among several correlators"),
             );
         }
-        let heaps =
-            self.heaps_per_dump(&shape, &input.clock).map_err(|refusal| refusals.push(*refusal));
-        let (Ok(heaps), true) = (heaps, refusals.is_empty()) else { return Err(refusals) };
+        let heaps = self
+            .heaps_per_dump(&shape, &input.clock)
+            .map_err(|rejection| rejections.push(*rejection));
+        let (Ok(heaps), true) = (heaps, rejections.is_empty()) else { return Err(rejections) };
         let channel = input.axes.iter().find(|axis| axis.name == "channel").cloned();
         let antenna = input.axes.iter().find(|axis| axis.name == "antenna");
         let names = antenna.map_or(&[][..], |antenna| &antenna.labels);
@@ -199,8 +200,8 @@ impl Correlator {
     }
 }
 
-fn out_of_range(at: At, message: impl Into<String>, help: impl Into<String>) -> Box<Refusal> {
-    Box::new(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help))
+fn out_of_range(at: At, message: impl Into<String>, help: impl Into<String>) -> Box<Rejection> {
+    Box::new(Rejection::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help))
 }
 
 /// Complex multiply-accumulates per heap of all antennas.
@@ -221,9 +222,9 @@ impl KindSpec for Correlator {
             gpu_block(block, |_, _| Implementation::Hopper, env)
         })
         .check(|block, gpu| {
-            let mut refusals = refuse_size(block, gpu);
-            refusals.extend(products::refuse_hopper(block.shape.dtype, gpu));
-            refusals
+            let mut rejections = reject_size(block, gpu);
+            rejections.extend(products::reject_hopper(block.shape.dtype, gpu));
+            rejections
         }),
         cuda("tensor_core", "any GPU of compute capability 8.0 or later", |block, env| {
             gpu_block(block, |_, _| Implementation::TensorCore, env)
@@ -295,13 +296,13 @@ const fn cuda(
     summary: &'static str,
     build: Build<Correlator>,
 ) -> Implementation<Correlator> {
-    Implementation::cuda(name, summary, build).check(refuse_size).device_bytes(|block| {
+    Implementation::cuda(name, summary, build).check(reject_size).device_bytes(|block| {
         Sums::bytes(&block.shape, spectra_per_dump(&block.shape, &block.ports.outputs[0].clock))
     })
 }
 
-fn refuse_size(block: &Configured<Correlator>, _: Option<&Properties>) -> Vec<Refusal> {
-    Vec::from_iter(sums::refuse_size(&block.shape))
+fn reject_size(block: &Configured<Correlator>, _: Option<&Properties>) -> Vec<Rejection> {
+    Vec::from_iter(sums::reject_size(&block.shape))
 }
 
 /// Creates a block with the kernel that `implementation` selects for a type of voltages and a compute capability.

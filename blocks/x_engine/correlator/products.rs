@@ -8,7 +8,7 @@ use crate::common::gpu;
 use fxgraph::cuda::driver::sys::CUstream;
 use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Grid, Kernel, Properties};
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Dtype, Refusal};
+use fxgraph::{At, Dtype, Rejection};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ const HOPPER: (usize, usize) = (9, 0);
 
 /// Kernels of the GPU implementations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Implementation {
+pub(super) enum Architecture {
     /// Warpgroup matrix instructions and the tensor memory accelerator (TMA).
     Hopper,
     /// Matrix instructions of warps.
     TensorCore,
 }
 
-impl Implementation {
+impl Architecture {
     /// Returns the faster kernel for voltages of `dtype` on a GPU of this compute capability.
     pub(super) fn best(dtype: Dtype, capability: (usize, usize)) -> Self {
         match (dtype, capability) {
@@ -36,19 +36,19 @@ impl Implementation {
 }
 
 /// Diagnostic for `hopper` with unsupported voltages, or on a GPU without its instructions.
-pub(super) fn refuse_hopper(dtype: Dtype, gpu: Option<&Properties>) -> Option<Refusal> {
-    let refuse = |message: String, help: &str| {
-        Some(Refusal::new(codes::IMPLEMENTATION, At::Implementation, message).help(help))
+pub(super) fn reject_hopper(dtype: Dtype, gpu: Option<&Properties>) -> Option<Rejection> {
+    let reject = |message: String, help: &str| {
+        Some(Rejection::new(codes::IMPLEMENTATION, At::Implementation, message).help(help))
     };
     if dtype == Dtype::Cf16 {
         let help = "set `implementation: tensor_core`, or `cuda`, which selects it";
-        return refuse(format!("`hopper` needs 8-bit or 4-bit integers, got `{dtype}`"), help);
+        return reject(format!("`hopper` needs 8-bit or 4-bit integers, got `{dtype}`"), help);
     }
     let Properties { name, capability: (major, minor), .. } =
         gpu.filter(|gpu| gpu.capability != HOPPER)?;
     let message =
         format!("`hopper` needs a GPU of compute capability 9.0, {name} has {major}.{minor}");
-    refuse(message, "set `implementation: cuda`, which selects the kernel for the installed GPU")
+    reject(message, "set `implementation: cuda`, which selects the kernel for the installed GPU")
 }
 
 /// Sizes of the visibilities in device memory: `[channel][row][column][re, im]`, lower triangle used.
@@ -128,10 +128,10 @@ mod tensor_core {
 }
 
 impl Geometry {
-    fn new(implementation: Implementation, rows: usize, gpu: &Properties) -> Self {
-        match implementation {
-            Implementation::Hopper => Self::hopper(rows, gpu),
-            Implementation::TensorCore => Self::tensor_core(rows, gpu),
+    fn new(architecture: Architecture, rows: usize, gpu: &Properties) -> Self {
+        match architecture {
+            Architecture::Hopper => Self::hopper(rows, gpu),
+            Architecture::TensorCore => Self::tensor_core(rows, gpu),
         }
     }
 
@@ -190,14 +190,14 @@ impl Geometry {
     /// Launches for the rows of tiles, for samples whose polarisations alternate or not.
     fn launches(
         &self,
-        implementation: Implementation,
+        architecture: Architecture,
         rows: usize,
         sample_bits: usize,
         alternating: bool,
     ) -> Vec<Launch> {
         let tiles = rows.div_ceil(self.tile_rows);
         let stages = ("STAGES", self.stages.to_string());
-        if implementation == Implementation::TensorCore {
+        if architecture == Architecture::TensorCore {
             let bits = ("SAMPLE_BITS", sample_bits.to_string());
             let defines = vec![bits, ("TILE_ROWS", self.tile_rows.to_string()), stages];
             let diagonal_percent = tensor_core::DIAGONAL_PERCENT;
@@ -245,7 +245,7 @@ struct Part {
 
 /// Kernels of one implementation, with their work lists.
 pub(super) struct Products {
-    implementation: Implementation,
+    architecture: Architecture,
     sizes: Sizes,
     geometry: Geometry,
     parts: Vec<Part>,
@@ -260,16 +260,16 @@ impl Products {
     /// `alternating` polarisations.
     pub(super) fn new(
         device: &Arc<Device>,
-        implementation: Implementation,
+        architecture: Architecture,
         sizes: Sizes,
         stages: usize,
         alternating: bool,
     ) -> Result<Self, CudaError> {
         let gpu = device.properties();
-        let geometry = Geometry::new(implementation, sizes.rows(), gpu);
-        let source = match implementation {
-            Implementation::Hopper => "correlator_hopper.cu",
-            Implementation::TensorCore => "correlator_tensor_core.cu",
+        let geometry = Geometry::new(architecture, sizes.rows(), gpu);
+        let source = match architecture {
+            Architecture::Hopper => "correlator_hopper.cu",
+            Architecture::TensorCore => "correlator_tensor_core.cu",
         };
         let part = |launch: Launch| {
             let kernel = gpu::program(device, source, launch.defines)?
@@ -277,7 +277,7 @@ impl Products {
             let resident = kernel.blocks_per_multiprocessor(geometry.threads)?.max(1);
             let schedule = Schedule::new(&Load {
                 channels: sizes.channels,
-                staggered: implementation == Implementation::Hopper
+                staggered: architecture == Architecture::Hopper
                     && launch.rows.len() >= hopper::STAGGERED_TILES,
                 rows: launch.rows,
                 stages,
@@ -293,17 +293,17 @@ impl Products {
         };
         let parts = |alternating| {
             let launches =
-                geometry.launches(implementation, sizes.rows(), sizes.sample_bits, alternating);
+                geometry.launches(architecture, sizes.rows(), sizes.sample_bits, alternating);
             launches.into_iter().map(part).collect::<Result<_, CudaError>>()
         };
         let own = parts(false)?;
         let alternating = if alternating { parts(true)? } else { Vec::new() };
-        Ok(Self { implementation, sizes, geometry, parts: own, alternating, listed: stages })
+        Ok(Self { architecture, sizes, geometry, parts: own, alternating, listed: stages })
     }
 
     /// The kernels' form.
-    pub(super) fn implementation(&self) -> Implementation {
-        self.implementation
+    pub(super) fn architecture(&self) -> Architecture {
+        self.architecture
     }
 
     /// Queues the products of `stages` of `rows`. They are added to the visibilities at `visibilities`. For integers,
@@ -322,9 +322,9 @@ impl Products {
         real_parts: u64,
     ) -> Result<(), CudaError> {
         let int = |n: usize| n as i32;
-        let maps = match self.implementation {
-            Implementation::Hopper => Some(self.maps(rows, visibilities)?),
-            Implementation::TensorCore => None,
+        let maps = match self.architecture {
+            Architecture::Hopper => Some(self.maps(rows, visibilities)?),
+            Architecture::TensorCore => None,
         };
         let [pol, antenna, channel, run] = rows.strides.map(|bytes| Arg::from(bytes as i64));
         let tensors: &[Arg<'_>] = match &maps {
@@ -423,7 +423,7 @@ mod tests {
             (81, 128, false, 5),
             (512, 128, false, 5),
         ] {
-            let geometry = Geometry::new(Implementation::Hopper, 2 * antennas, &gpu);
+            let geometry = Geometry::new(Architecture::Hopper, 2 * antennas, &gpu);
             let found = (geometry.tile_rows, geometry.single, geometry.stages);
             assert_eq!(found, (tile_rows, single, stages), "{antennas}");
             assert!(geometry.shared_bytes <= gpu.shared_bytes_per_block);
@@ -440,8 +440,8 @@ mod tests {
             (197, vec![(0..3, "4"), (3..4, "1")]),
         ] {
             let rows = 2 * antennas;
-            let geometry = Geometry::new(Implementation::Hopper, rows, &gpu);
-            let launches = geometry.launches(Implementation::Hopper, rows, 8, false);
+            let geometry = Geometry::new(Architecture::Hopper, rows, &gpu);
+            let launches = geometry.launches(Architecture::Hopper, rows, 8, false);
             let found: Vec<_> =
                 launches.iter().map(|l| (l.rows.clone(), l.defines[1].1.as_str())).collect();
             assert_eq!(found, expected, "{antennas}");
@@ -456,7 +456,7 @@ mod tests {
         {
             let gpu = gpu(per_block, per_multiprocessor);
             for antennas in [1, 8, 32, 33, 48, 64, 80, 128, 200, 256, 512] {
-                let geometry = Geometry::new(Implementation::TensorCore, 2 * antennas, &gpu);
+                let geometry = Geometry::new(Architecture::TensorCore, 2 * antennas, &gpu);
                 assert!(geometry.stages >= 2 && geometry.shared_bytes <= per_block);
                 assert!([64, 96, 128].contains(&geometry.tile_rows));
             }
@@ -466,30 +466,29 @@ mod tests {
     #[test]
     fn tensor_core_selects_tiles_with_least_padding() {
         let gpu = gpu(232_448, 233_472);
-        let tile = |antennas: usize| {
-            Geometry::new(Implementation::TensorCore, 2 * antennas, &gpu).tile_rows
-        };
+        let tile =
+            |antennas: usize| Geometry::new(Architecture::TensorCore, 2 * antennas, &gpu).tile_rows;
         assert_eq!([3, 32, 48, 64, 80, 256, 512].map(tile), [64, 64, 96, 128, 96, 128, 128]);
     }
 
     #[test]
     fn best_kernel_depends_on_gpu_and_voltages() {
-        assert_eq!(Implementation::best(Dtype::Ci8, (9, 0)), Implementation::Hopper);
-        assert_eq!(Implementation::best(Dtype::Ci8, (12, 0)), Implementation::TensorCore);
-        assert_eq!(Implementation::best(Dtype::Cf16, (9, 0)), Implementation::TensorCore);
+        assert_eq!(Architecture::best(Dtype::Ci8, (9, 0)), Architecture::Hopper);
+        assert_eq!(Architecture::best(Dtype::Ci8, (12, 0)), Architecture::TensorCore);
+        assert_eq!(Architecture::best(Dtype::Cf16, (9, 0)), Architecture::TensorCore);
     }
 
     #[test]
     fn hopper_rejects_other_gpus_and_half_precision() {
         let [hopper, other] =
             [(9, 0), (12, 0)].map(|capability| Properties { capability, ..gpu(232_448, 233_472) });
-        assert!(refuse_hopper(Dtype::Ci4, Some(&hopper)).is_none());
-        let refusal = refuse_hopper(Dtype::Ci8, Some(&other)).unwrap();
-        assert_eq!(refusal.at, At::Implementation);
-        assert!(refusal.message.contains("12.0"));
+        assert!(reject_hopper(Dtype::Ci4, Some(&hopper)).is_none());
+        let rejection = reject_hopper(Dtype::Ci8, Some(&other)).unwrap();
+        assert_eq!(rejection.at, At::Implementation);
+        assert!(rejection.message.contains("12.0"));
         for gpu in [None, Some(&hopper)] {
-            let refusal = refuse_hopper(Dtype::Cf16, gpu).unwrap();
-            assert!(refusal.help.unwrap().contains("tensor_core"));
+            let rejection = reject_hopper(Dtype::Cf16, gpu).unwrap();
+            assert!(rejection.help.unwrap().contains("tensor_core"));
         }
     }
 }

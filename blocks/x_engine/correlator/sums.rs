@@ -10,7 +10,7 @@ use crate::common::stacked::Stacked;
 use crate::common::units::Units;
 use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Pinned, Pipeline};
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, BlockError, Dtype, Refusal};
+use fxgraph::{At, BlockError, Dtype, Rejection};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const CHANNELS_AT_ONCE: usize = 4;
 const MOST_BLOCKS_Y: usize = 65_535;
 
 /// Diagnostic for sizes that exceed the 32-bit indices of the kernels.
-pub(super) fn refuse_size(shape: &Stacked) -> Option<Refusal> {
+pub(super) fn reject_size(shape: &Stacked) -> Option<Rejection> {
     let counted = [
         2 * shape.spectra,
         shape.channels.saturating_mul(shape.antennas),
@@ -37,8 +37,11 @@ pub(super) fn refuse_size(shape: &Stacked) -> Option<Refusal> {
     let message = format!(
         "{antennas} antennas, {channels} channels and {spectra} spectra exceed the 32-bit indices of the kernels"
     );
-    let refusal = Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "channel"), message);
-    Some(refusal.help("split the channels among several correlators, or use `implementation: cpu`"))
+    let rejection = Rejection::new(codes::IMPLEMENTATION, At::InputAxis(0, "channel"), message);
+    Some(
+        rejection
+            .help("split the channels among several correlators, or use `implementation: cpu`"),
+    )
 }
 
 /// Sums of one dump, with their kernels and tables.

@@ -416,19 +416,19 @@ fn dump_after_failed_work_has_zero_counts_and_next_dump_is_complete() {
     assert_eq!(count(&counters, "dumps_incomplete"), 1);
 }
 
-fn refused(kind: &Correlator, input: &PortType) -> Vec<Refusal> {
+fn rejected(kind: &Correlator, input: &PortType) -> Vec<Rejection> {
     kind.outputs(std::slice::from_ref(input)).unwrap_err()
 }
 
 #[test]
 fn correlator_rejects_dump_of_partial_heaps_with_nearest_lengths() {
     let kind = Correlator { spectra_per_dump: Some(40), ..Default::default() };
-    let refusals = refused(&kind, &port(&SHAPE));
-    assert_eq!(refusals.len(), 1);
-    assert_eq!(refusals[0].help.as_deref(), Some("use 32 or 48, the nearest multiples"));
+    let rejections = rejected(&kind, &port(&SHAPE));
+    assert_eq!(rejections.len(), 1);
+    assert_eq!(rejections[0].help.as_deref(), Some("use 32 or 48, the nearest multiples"));
     let kind = Correlator { spectra_per_dump: Some(5), ..Default::default() };
-    let refusals = refused(&kind, &port(&SHAPE));
-    assert_eq!(refusals[0].help.as_deref(), Some("use 16, the shortest dump"));
+    let rejections = rejected(&kind, &port(&SHAPE));
+    assert_eq!(rejections[0].help.as_deref(), Some("use 16, the shortest dump"));
 }
 
 #[test]
@@ -444,7 +444,7 @@ fn correlator_rejects_invalid_dump_lengths() {
         Correlator { dump_seconds: Some(f64::NAN), ..none.clone() },
         Correlator { dump_seconds: Some(1e300), ..none.clone() },
     ] {
-        assert_eq!(refused(&kind, &input).len(), 1, "{kind:?}");
+        assert_eq!(rejected(&kind, &input).len(), 1, "{kind:?}");
     }
 }
 
@@ -455,9 +455,9 @@ fn correlator_reports_all_diagnostics_of_an_input_at_once() {
     input.dtype = Dtype::Cf32;
     input.axes[4].len = 3;
     input.clock.samples_per_frame = 31;
-    assert_eq!(refused(&kind, &input).len(), 3);
+    assert_eq!(rejected(&kind, &input).len(), 3);
     input.axes.swap(1, 2);
-    assert!(refused(&kind, &input).iter().any(|r| r.message.contains("[heap][channel]")));
+    assert!(rejected(&kind, &input).iter().any(|r| r.message.contains("[heap][channel]")));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::common::{axes, visibilities};
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
-    Refusal, Resources,
+    Rejection, Resources,
 };
 use fxgraph_dsp::geometry::Direction;
 
@@ -39,15 +39,15 @@ pub struct FringeCheck {
 }
 
 impl FringeCheck {
-    fn check_parameters(&self, refusals: &mut Vec<Refusal>) {
+    fn check_parameters(&self, rejections: &mut Vec<Rejection>) {
         let antennas = self.antennas_enu_metres.len();
         for (parameter, values) in [
             ("applied_delays_seconds", &self.applied_delays_seconds),
             ("applied_phases_radians", &self.applied_phases_radians),
         ] {
             if !values.is_empty() && values.len() != antennas {
-                refusals.push(
-                    Refusal::parameter(
+                rejections.push(
+                    Rejection::parameter(
                         parameter,
                         format!(
                             "`{parameter}` must have {antennas} values, one for each antenna, got {}",
@@ -59,7 +59,7 @@ impl FringeCheck {
             }
             if let Some(value) = values.iter().find(|value| !value.is_finite()) {
                 let message = format!("`{parameter}` must be finite, got {value}");
-                refusals.push(Refusal::parameter(parameter, message));
+                rejections.push(Rejection::parameter(parameter, message));
             }
         }
         let applied =
@@ -67,32 +67,32 @@ impl FringeCheck {
         if self.tracked && applied {
             let message =
                 "`tracked` excludes `applied_delays_seconds` and `applied_phases_radians`";
-            refusals.push(
-                Refusal::parameter("tracked", message)
+            rejections.push(
+                Rejection::parameter("tracked", message)
                     .help("omit `tracked`, or omit the applied values"),
             );
         }
         if self.antennas_enu_metres.iter().flatten().any(|v| !v.is_finite() || v.abs() > 1e7) {
             let message = "`antennas_enu_metres` must be within 10000 km";
-            refusals.push(
-                Refusal::parameter("antennas_enu_metres", message)
+            rejections.push(
+                Rejection::parameter("antennas_enu_metres", message)
                     .help("give positions in metres, for example `[31, 5, 0]`"),
             );
         }
         if !self.source.is_valid() {
             let message =
                 "azimuth of `source` must be finite, and elevation from -90 to 90 degrees";
-            refusals.push(Refusal::parameter("source", message));
+            rejections.push(Rejection::parameter("source", message));
         }
         if let Some(most) = self.max_phase_error_degrees.filter(|most| most.is_nan() || *most < 0.0)
         {
             let message = format!("`max_phase_error_degrees` must be at least 0, got {most}");
-            refusals.push(Refusal::parameter("max_phase_error_degrees", message));
+            rejections.push(Rejection::parameter("max_phase_error_degrees", message));
         }
         if let Some(most) = self.max_delay_error_seconds.filter(|most| most.is_nan() || *most < 0.0)
         {
             let message = format!("`max_delay_error_seconds` must be at least 0, got {most}");
-            refusals.push(Refusal::parameter("max_delay_error_seconds", message));
+            rejections.push(Rejection::parameter("max_delay_error_seconds", message));
         }
     }
 }
@@ -108,14 +108,14 @@ impl KindSpec for FringeCheck {
     })];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Vec<u32>> {
-        let mut refusals = Vec::new();
-        self.check_parameters(&mut refusals);
+        let mut rejections = Vec::new();
+        self.check_parameters(&mut rejections);
         let input = &inputs[0];
         let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
         let mut found = None;
         if names != ["channel", "baseline", "product"] || ![1, 4].contains(&input.axes[2].len) {
-            refusals.push(
-                Refusal::new(codes::INPUT_AXIS, At::Input(0), "the input must be visibilities")
+            rejections.push(
+                Rejection::new(codes::INPUT_AXIS, At::Input(0), "the input must be visibilities")
                     .label(format!("this is {input}"))
                     .help("connect a `correlator`: [channel][baseline][product]"),
             );
@@ -123,38 +123,38 @@ impl KindSpec for FringeCheck {
             let placed = self.antennas_enu_metres.len();
             let baselines = input.axes[1].len;
             if input.validity.axes != input.axes {
-                refusals.extend(axes::refuse_validity(0, input, &[("baseline", baselines)]));
+                rejections.extend(axes::reject_validity(0, input, &[("baseline", baselines)]));
             }
             found = visibilities::antennas(input);
             if found.is_none() {
                 let message = "the baselines of the input must be all pairs of antennas";
-                refusals.push(
-                    Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "baseline"), message)
+                rejections.push(
+                    Rejection::new(codes::INPUT_AXIS, At::InputAxis(0, "baseline"), message)
                         .help("connect a `correlator`, without a selection of baselines"),
                 );
             } else if found.as_ref().is_some_and(|numbers| numbers.len() > placed) {
                 let message = format!(
                     "`antennas_enu_metres` has {placed} positions, too few for {baselines} baselines"
                 );
-                refusals.push(
-                    Refusal::parameter("antennas_enu_metres", message)
+                rejections.push(
+                    Rejection::parameter("antennas_enu_metres", message)
                         .note(At::InputAxis(0, "baseline"), "baselines are set here"),
                 );
             }
         }
         if input.dtype != Dtype::Ci32 {
             let message = format!("the input must be ci32, got {}", input.dtype);
-            refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(0), message));
+            rejections.push(Rejection::new(codes::INPUT_DTYPE, At::Input(0), message));
         }
         if input.band.is_none() {
-            refusals.push(
-                Refusal::new(codes::INPUT_AXIS, At::Input(0), "the input has no band")
+            rejections.push(
+                Rejection::new(codes::INPUT_AXIS, At::Input(0), "the input has no band")
                     .help("insert a `pfb`, or set `band` of the source"),
             );
         }
         match found {
-            Some(numbers) if refusals.is_empty() => Ok((numbers, vec![])),
-            _ => Err(refusals),
+            Some(numbers) if rejections.is_empty() => Ok((numbers, vec![])),
+            _ => Err(rejections),
         }
     }
 

@@ -186,8 +186,8 @@ fn one_polarisation_has_the_phases_of_two_and_numbers_of_antennas_are_shown() {
     assert!(summary.contains("largest deviation 0.00 degrees"), "{summary}");
     assert!(["5-2 ", "5-9 ", "2-9 "].iter().all(|pair| summary.contains(pair)), "{summary}");
     one.axes[1] = Axis::labelled("baseline", (0..6).map(|n| format!("{n}-{n}")));
-    let refused = parameters().outputs(&[one]).unwrap_err();
-    assert_eq!(refused[0].message, "the baselines of the input must be all pairs of antennas");
+    let rejected = parameters().outputs(&[one]).unwrap_err();
+    assert_eq!(rejected[0].message, "the baselines of the input must be all pairs of antennas");
 }
 
 #[test]

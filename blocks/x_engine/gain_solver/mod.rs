@@ -17,7 +17,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::live_updates::Target;
 use fxgraph::{
     At, Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind,
-    KindSpec, PortType, Refusal, Resources, ValidityType,
+    KindSpec, PortType, Rejection, Resources, ValidityType,
 };
 use fxgraph_dsp::geometry::Direction;
 use schemars::JsonSchema;
@@ -128,11 +128,11 @@ impl GainSolver {
             .unwrap_or_default()
     }
 
-    fn check_antennas(&self, numbers: &[u32], refusals: &mut Vec<Refusal>) {
+    fn check_antennas(&self, numbers: &[u32], rejections: &mut Vec<Rejection>) {
         let antennas = numbers.len();
         let note = (At::InputAxis(0, "baseline"), "baselines are set here");
-        let mut refuse = |name, message: String| {
-            refusals.push(Refusal::parameter(name, message).note(note.0.clone(), note.1));
+        let mut reject = |name, message: String| {
+            rejections.push(Rejection::parameter(name, message).note(note.0.clone(), note.1));
         };
         let targets = self.targets_of(antennas);
         if targets.len() != antennas {
@@ -140,62 +140,62 @@ impl GainSolver {
                 "`targets` must have {antennas} blocks, one for each antenna, got {}",
                 targets.len()
             );
-            refuse("targets", message);
+            reject("targets", message);
         } else if let Some((n, name)) =
             targets.iter().enumerate().find(|(n, name)| targets[..*n].contains(name))
         {
             let message =
                 format!("`targets` must be different blocks, got `{name}` again as number {n}");
-            refuse("targets", message);
+            reject("targets", message);
         }
         if self.min_antennas > antennas {
             let message = format!(
                 "`min_antennas` must be at most the number of antennas, {antennas}, got {}",
                 self.min_antennas
             );
-            refuse("min_antennas", message);
+            reject("min_antennas", message);
         }
         if self.source.is_some() && self.antennas_enu_metres.len() < antennas {
             let message = format!(
                 "`antennas_enu_metres` must have {antennas} positions, got {}",
                 self.antennas_enu_metres.len()
             );
-            refuse("antennas_enu_metres", message);
+            reject("antennas_enu_metres", message);
         }
         if self.antennas_enu_metres.iter().flatten().any(|v| !v.is_finite() || v.abs() > 1e7) {
             let message = "`antennas_enu_metres` must be within 10000 km".to_owned();
-            refuse("antennas_enu_metres", message);
+            reject("antennas_enu_metres", message);
         }
         if self.source.is_some_and(|source| !source.is_valid()) {
             let message =
                 "azimuth of `source` must be finite, and elevation from -90 to 90 degrees";
-            refusals.push(Refusal::parameter("source", message));
+            rejections.push(Rejection::parameter("source", message));
         }
         let reference = self.reference_antenna.as_slice();
-        let refusal = antenna_numbers::refusal("reference_antenna", reference, numbers);
-        refusals.extend(refusal.map(|refusal| refusal.note(note.0.clone(), note.1)));
+        let rejection = antenna_numbers::rejection("reference_antenna", reference, numbers);
+        rejections.extend(rejection.map(|rejection| rejection.note(note.0.clone(), note.1)));
     }
 
-    fn check_channels(&self, input: &PortType, channels: usize, refusals: &mut Vec<Refusal>) {
+    fn check_channels(&self, input: &PortType, channels: usize, rejections: &mut Vec<Rejection>) {
         let of_group = self.channels.unwrap_or(channels);
         if !channels.is_multiple_of(of_group) {
             let message = format!(
                 "`channels` must divide the {channels} channels of the input, got {of_group}"
             );
-            refusals.push(Refusal::parameter("channels", message));
+            rejections.push(Rejection::parameter("channels", message));
         }
         let is_part = input.band.is_some_and(|band| band.channels != channels);
         if is_part && of_group != channels {
             let message = "`channels` must be all channels of an input that has a part of the band";
-            refusals.push(
-                Refusal::parameter("channels", message)
+            rejections.push(
+                Rejection::parameter("channels", message)
                     .help("omit `channels`, or correlate the whole band"),
             );
         }
         if input.band.is_none() {
             let message = "the input must have a band: the noise of visibilities follows from the width of a channel";
-            refusals.push(
-                Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
+            rejections.push(
+                Rejection::new(codes::INPUT_AXIS, At::Input(0), message)
                     .help("set `band` of the source"),
             );
         }
@@ -219,26 +219,26 @@ impl KindSpec for GainSolver {
         else {
             let message = format!("`gain_solver` cannot read `{input}`");
             let help = "connect a `correlator`: ci32 or cf32 [channel][baseline][product]";
-            return Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
+            return Err(vec![Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
         };
         let Some(numbers) = visibilities::antennas(input) else {
             let message = format!("{baselines} baselines are not those of all pairs of antennas");
             let at = At::InputAxis(0, "baseline");
-            return Err(vec![Refusal::new(codes::INPUT_AXIS, at, message)]);
+            return Err(vec![Rejection::new(codes::INPUT_AXIS, at, message)]);
         };
-        let mut refusals = Vec::new();
+        let mut rejections = Vec::new();
         let antennas = numbers.len();
-        self.check_antennas(&numbers, &mut refusals);
-        self.check_channels(input, channels, &mut refusals);
-        refusals.extend(sums::refuse_validity(input));
+        self.check_antennas(&numbers, &mut rejections);
+        self.check_channels(input, channels, &mut rejections);
+        rejections.extend(sums::reject_validity(input));
         let samples = input.clock.samples_per_frame.checked_mul(self.dumps as u64);
         let samples = samples.filter(|samples| *samples < 1 << 60);
         if samples.is_none() {
             let message = "a solution must take fewer than 2^60 ADC samples";
-            refusals.push(Refusal::parameter("dumps", message).help("use fewer dumps"));
+            rejections.push(Rejection::parameter("dumps", message).help("use fewer dumps"));
         }
-        let Some(samples_per_frame) = samples.filter(|_| refusals.is_empty()) else {
-            return Err(refusals);
+        let Some(samples_per_frame) = samples.filter(|_| rejections.is_empty()) else {
+            return Err(rejections);
         };
         let shape = Shape::new(self, input, antennas);
         let pol = Axis::labelled("pol", ["0", "1"].iter().take(products.isqrt()).copied());

@@ -138,8 +138,8 @@ fn antennas_are_named_by_their_numbers() {
         ..parameters()
     };
     let solver = GainSolver { reference_antenna: Some(1), ..kind.clone() };
-    let refusals = solver.outputs(std::slice::from_ref(&input)).unwrap_err();
-    assert_eq!(refusals[0].help.as_deref(), Some("use the numbers 12, 3, 5, 8"));
+    let rejections = solver.outputs(std::slice::from_ref(&input)).unwrap_err();
+    assert_eq!(rejections[0].help.as_deref(), Some("use the numbers 12, 3, 5, 8"));
     let outputs = kind.outputs(std::slice::from_ref(&input)).unwrap();
     assert_eq!(outputs[0].axes[0].labels, ["12", "3", "5", "8"]);
     let mut bench = Bench::of(input, 2, &kind, dead_3);

@@ -1,10 +1,10 @@
 //! Sums of visibilities over dumps and groups of channels.
 
 use super::GainSolver;
-use crate::common::axes::refuse_means;
+use crate::common::axes::reject_means;
 use crate::common::visibilities::parallel;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Band, BlockError, Dtype, Frame, PortType, Refusal};
+use fxgraph::{At, Band, BlockError, Dtype, Frame, PortType, Rejection};
 use num_complex::{Complex32, Complex64};
 
 /// Sizes of input and solutions.
@@ -25,9 +25,9 @@ pub struct Shape {
 }
 
 /// Diagnostic for means, and for validity axes that are not different axes of the payload.
-pub(super) fn refuse_validity(port: &PortType) -> Option<Refusal> {
-    if let Some(refusal) = refuse_means(0, port) {
-        return Some(refusal);
+pub(super) fn reject_validity(port: &PortType) -> Option<Rejection> {
+    if let Some(rejection) = reject_means(0, port) {
+        return Some(rejection);
     }
     let axes = &port.validity.axes;
     let is_fine = axes.iter().enumerate().all(|(n, axis)| {
@@ -35,7 +35,7 @@ pub(super) fn refuse_validity(port: &PortType) -> Option<Refusal> {
     });
     (!is_fine).then(|| {
         let message = "the axes of the input's validity must be those of its payload";
-        Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
+        Rejection::new(codes::INPUT_AXIS, At::Input(0), message)
             .help("connect a `correlator`, whose validity is [baseline]")
     })
 }

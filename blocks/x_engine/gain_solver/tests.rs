@@ -281,8 +281,8 @@ fn selected_baselines_are_rejected() {
     let mut selected = input();
     // As many as all pairs of 4 antennas.
     selected.axes[1] = Axis::labelled("baseline", (0..10).map(|n| format!("{n}-{n}")));
-    let refused = parameters().outputs(&[selected]).unwrap_err();
-    assert!(refused[0].message.contains("not those of all pairs"), "{}", refused[0].message);
+    let rejected = parameters().outputs(&[selected]).unwrap_err();
+    assert!(rejected[0].message.contains("not those of all pairs"), "{}", rejected[0].message);
 }
 
 #[test]
@@ -429,7 +429,7 @@ fn run_fails_at_its_end_if_the_last_errors_are_too_large() {
 }
 
 #[test]
-fn settings_keep_their_form_where_they_can() {
+fn settings_keep_their_spelling_where_they_can() {
     let twice = [Complex64::new(2.0, 0.0), Complex64::I];
     let corrected = |value: Option<Value>, of_group| {
         Settings::read(value).and_then(|settings| settings.corrected(&twice, 2, of_group))
@@ -450,8 +450,8 @@ fn settings_keep_their_form_where_they_can() {
 #[test]
 fn gain_solver_rejects_targets_and_antennas_that_do_not_fit() {
     let messages = |kind: GainSolver| {
-        let refusals = kind.outputs(&[input()]).unwrap_err();
-        refusals.into_iter().map(|refusal| refusal.message).collect::<Vec<_>>()
+        let rejections = kind.outputs(&[input()]).unwrap_err();
+        rejections.into_iter().map(|rejection| rejection.message).collect::<Vec<_>>()
     };
     let targets = ["a", "b", "a"].map(str::to_owned).to_vec();
     assert_eq!(

@@ -8,9 +8,9 @@ mod spread;
 mod state;
 
 use crate::BUILD;
-use crate::failure::{Failure, judge, refuse_none};
+use crate::failure::{Failure, judge, reject_none};
 use crate::flowgraph::{self, Target};
-use crate::kernel_folder;
+use crate::kernel_directory;
 use crate::signals::Signals;
 use crate::table::{Align, Table, width};
 use crate::terminal::{Paint, Terminal};
@@ -73,7 +73,7 @@ pub struct Bench {
     time: Duration,
 
     /// Directory with edited GPU kernels, which replace the built-in ones of the same file name
-    #[arg(long, value_name = "DIR", value_parser = kernel_folder::parse)]
+    #[arg(long, value_name = "DIR", value_parser = kernel_directory::parse)]
     kernels: Option<PathBuf>,
 
     /// Writes JSON
@@ -119,7 +119,7 @@ impl Bench {
         };
         let chosen: Vec<Benchmark> =
             registry.iter().flat_map(|kind| (kind.benchmarks)(device)).filter(is_chosen).collect();
-        refuse_none(chosen.len(), "benchmark", self.only.as_deref())?;
+        reject_none(chosen.len(), "benchmark", self.only.as_deref())?;
         let peaks = Peaks::measure(device).map_err(Failure::failed)?;
         let machine = peaks.machine();
         let state = State::read(device);
@@ -167,7 +167,7 @@ impl Bench {
     /// Measures the blocks of a flowgraph of the user.
     fn flowgraph(&self, target: &Target, terminal: &mut Terminal) -> Result<(), Failure> {
         let mut plan = flowgraph::plan(target, Severity::Error, terminal)?;
-        plan.kernel_folder.clone_from(&self.kernels);
+        plan.kernel_directory.clone_from(&self.kernels);
         let loads = loads::run(&plan, self.time).map_err(Failure::failed)?;
         let devices = plan.memory().devices();
         let device = devices.last().copied().unwrap_or(DeviceName::Cpu);
@@ -207,7 +207,7 @@ impl Bench {
         signals: &Signals,
     ) -> Result<Runs, String> {
         let mut plan = plan(&benchmark.flowgraph, registry)?;
-        plan.kernel_folder.clone_from(&self.kernels);
+        plan.kernel_directory.clone_from(&self.kernels);
         let run = || measure_plan(&plan, benchmark.blocks, self.time);
         Runs::measure(self.runs, || signals.look() > 0, run)
     }

@@ -127,8 +127,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn written(folder: &Path, name: &str, descr: &str, shape: &[u64], data: &[u8]) -> String {
-        let path = folder.join(name);
+    fn written(directory: &Path, name: &str, descr: &str, shape: &[u64], data: &[u8]) -> String {
+        let path = directory.join(name);
         fs::write(&path, [&npy::header(descr, shape, 0)[..], data].concat()).unwrap();
         path.to_str().unwrap().to_owned()
     }
@@ -139,13 +139,13 @@ mod tests {
 
     #[test]
     fn arrays_of_different_dtypes_are_compared() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let integers = [1_i16, -2, 300, 4, 5, 6].iter().flat_map(|n| n.to_le_bytes());
         let a = integers.collect::<Vec<u8>>();
         let floats = [1.0_f32, -2.0, 300.0, 4.0, 8.0, 2.0].iter().flat_map(|n| n.to_le_bytes());
         let b = floats.collect::<Vec<u8>>();
-        let a = written(folder.path(), "a.npy", "<i2", &[2, 3], &a);
-        let b = written(folder.path(), "b.npy", "<f4", &[2, 3], &b);
+        let a = written(directory.path(), "a.npy", "<i2", &[2, 3], &a);
+        let b = written(directory.path(), "b.npy", "<f4", &[2, 3], &b);
         let report = compared(&a, &b, false).unwrap();
         let values = report.difference.values;
         assert_eq!((values.values, values.values_different), (6, 2));
@@ -158,17 +158,17 @@ mod tests {
 
     #[test]
     fn arrays_rejects_other_shapes_short_files_and_text() {
-        let folder = tempfile::tempdir().unwrap();
-        let a = written(folder.path(), "a.npy", "<f4", &[2], &[0; 8]);
-        let longer = written(folder.path(), "longer.npy", "<f4", &[1, 2], &[0; 8]);
-        let refused = |b: &str| compared(&a, b, false).unwrap_err();
-        assert!(refused(&longer).contains("shapes of the arrays must be equal"));
-        let cut = written(folder.path(), "cut.npy", "<f4", &[2], &[0; 7]);
-        assert!(refused(&cut).contains("too short for 2 values"));
-        let huge = written(folder.path(), "huge.npy", "<f4", &[u64::MAX, 2], &[0; 8]);
-        assert!(refused(&huge).contains("too short"));
-        let text = written(folder.path(), "text.npy", "<U4", &[2], &[0; 32]);
-        assert!(refused(&text).contains("type `<U4`"));
-        assert!(refused("nowhere.npy").contains("cannot read `nowhere.npy`"));
+        let directory = tempfile::tempdir().unwrap();
+        let a = written(directory.path(), "a.npy", "<f4", &[2], &[0; 8]);
+        let longer = written(directory.path(), "longer.npy", "<f4", &[1, 2], &[0; 8]);
+        let rejected = |b: &str| compared(&a, b, false).unwrap_err();
+        assert!(rejected(&longer).contains("shapes of the arrays must be equal"));
+        let cut = written(directory.path(), "cut.npy", "<f4", &[2], &[0; 7]);
+        assert!(rejected(&cut).contains("too short for 2 values"));
+        let huge = written(directory.path(), "huge.npy", "<f4", &[u64::MAX, 2], &[0; 8]);
+        assert!(rejected(&huge).contains("too short"));
+        let text = written(directory.path(), "text.npy", "<U4", &[2], &[0; 32]);
+        assert!(rejected(&text).contains("type `<U4`"));
+        assert!(rejected("nowhere.npy").contains("cannot read `nowhere.npy`"));
     }
 }

@@ -171,11 +171,11 @@ impl Compare {
                 live::shadow(&client, block, &variant, limits, self.save.is_some(), terminal)?
             }
         };
-        if let (Some(folder), Some(pair)) = (&self.save, pair) {
-            save(folder, &pair)?;
+        if let (Some(directory), Some(pair)) = (&self.save, pair) {
+            save(directory, &pair)?;
             terminal.note(&format!(
                 "saved the first pair of frames that differs in {}",
-                folder.display()
+                directory.display()
             ));
         }
         let written = if self.json {
@@ -193,14 +193,14 @@ fn saved(first: &First) -> live::Pair {
     [0, 1].map(|side| npy::array(&first.port, &first.payloads[side]))
 }
 
-fn save(folder: &Path, pair: &live::Pair) -> Result<(), Failure> {
+fn save(directory: &Path, pair: &live::Pair) -> Result<(), Failure> {
     let write = || {
-        std::fs::create_dir_all(folder)?;
-        std::fs::write(folder.join("a.npy"), &pair[0])?;
-        std::fs::write(folder.join("b.npy"), &pair[1])
+        std::fs::create_dir_all(directory)?;
+        std::fs::write(directory.join("a.npy"), &pair[0])?;
+        std::fs::write(directory.join("b.npy"), &pair[1])
     };
     write().map_err(|error| {
-        Failure::because(&format!("cannot save the frames in {}", folder.display()), &error)
+        Failure::because(&format!("cannot save the frames in {}", directory.display()), &error)
     })
 }
 

@@ -98,7 +98,7 @@ fn compare(
     let outputs = tempfile::tempdir().map_err(|error| {
         Failure::because("cannot create a temporary directory for the flowgraph's files", &error)
     })?;
-    outputs.path().clone_into(&mut plan.output_folder);
+    outputs.path().clone_into(&mut plan.output_directory);
     let ports = plan.blocks[a].ports.outputs.iter();
     let pairings: Vec<Arc<Pairing>> =
         ports.map(|port| Pairing::new(port, limits.stops_at_difference)).collect();

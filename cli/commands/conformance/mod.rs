@@ -6,9 +6,9 @@ mod run;
 mod steady;
 
 use crate::BUILD;
-use crate::failure::{Failure, judge, refuse_none};
+use crate::failure::{Failure, judge, reject_none};
 use crate::flowgraph;
-use crate::kernel_folder;
+use crate::kernel_directory;
 use crate::signals::Signals;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
@@ -57,7 +57,7 @@ struct Settings {
     timeout: Duration,
 
     /// Directory with edited GPU kernels, which replace the built-in ones of the same file name
-    #[arg(long, value_name = "DIR", value_parser = kernel_folder::parse)]
+    #[arg(long, value_name = "DIR", value_parser = kernel_directory::parse)]
     kernels: Option<PathBuf>,
 }
 
@@ -141,7 +141,7 @@ impl Conformance {
             |trial: &Trial| self.only.as_ref().is_none_or(|only| trial.name().contains(only));
         let chosen: Vec<(usize, &Trial)> =
             all.iter().enumerate().filter(|(_, trial)| is_chosen(trial)).collect();
-        refuse_none(chosen.len(), "case", self.only.as_deref())?;
+        reject_none(chosen.len(), "case", self.only.as_deref())?;
         let signals = Signals::count()?;
         let outcomes = self.run_all(&chosen, &signals);
         let bad = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();

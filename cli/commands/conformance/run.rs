@@ -21,7 +21,7 @@ pub fn apart(number: usize, device: DeviceName, settings: &Settings) -> Result<S
     let mut child = Command::new(program)
         .args(["conformance", "--device", &device.to_string(), "--case", &number.to_string()])
         .args(["--timeout", &format!("{}s", timeout.as_secs().max(1))])
-        .args(kernels.iter().flat_map(|folder| [OsStr::new("--kernels"), folder.as_os_str()]))
+        .args(kernels.iter().flat_map(|directory| [OsStr::new("--kernels"), directory.as_os_str()]))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -66,7 +66,7 @@ fn read(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
 /// Returns the plan of a flowgraph with the edited kernels.
 pub fn plan(flowgraph: &str, registry: &Registry, settings: &Settings) -> Result<Plan, String> {
     let mut plan = bench::plan(flowgraph, registry)?;
-    plan.kernel_folder.clone_from(&settings.kernels);
+    plan.kernel_directory.clone_from(&settings.kernels);
     Ok(plan)
 }
 
@@ -75,7 +75,7 @@ pub fn changing(mut plan: Plan, case: &Case, registry: &Registry) -> Result<Plan
     for (at, parameters) in &case.changes {
         let request = json!({ "cpu": parameters, "gpu": parameters }).to_string();
         let changed = plan.with_change(registry, &request, *at);
-        plan = changed.map_err(|refused| bench::messages(&refused.problems))?;
+        plan = changed.map_err(|rejected| bench::messages(&rejected.problems))?;
     }
     Ok(plan)
 }

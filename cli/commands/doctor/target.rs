@@ -245,7 +245,7 @@ fn directories(plan: &Plan) -> Vec<Check> {
     for block in &plan.blocks {
         for path in &block.resources.writes {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let directory = plan.output_folder.join(parent.unwrap_or(Path::new(".")));
+            let directory = plan.output_directory.join(parent.unwrap_or(Path::new(".")));
             users.entry(directory).or_default().insert(&block.name);
         }
     }
@@ -294,9 +294,9 @@ mod tests {
 
     #[test]
     fn flowgraph_that_fits_the_machine_has_no_problem() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let path = folder.path().join("results").join("out.npy");
+        let path = directory.path().join("results").join("out.npy");
         let checks = checks(&plan(free, "127.0.0.1", path.to_str().unwrap()), 64);
         let bad: Vec<&str> =
             checks.iter().filter(|c| c.state == State::Problem).map(|c| &*c.found).collect();

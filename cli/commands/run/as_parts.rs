@@ -69,7 +69,7 @@ impl AsParts {
             let message = format!("`{}` has no `hosts`, so it has no parts", plan.name);
             return Err(Failure::failed(message));
         }
-        self.serve.refuse_for_fleet()?;
+        self.serve.reject_for_fleet()?;
         let server = self.serve.bind(terminal)?;
         let cannot = |what: &str, error: &std::io::Error| Failure::because(what, error);
         try_loopback().map_err(|error| {
@@ -83,14 +83,14 @@ impl AsParts {
         let port = port.map_err(|error| cannot("cannot find a free UDP port", &error))?.port();
         let parts = parts(plan, Some(Loopback { port }))?;
         let temporary;
-        let folder = if let Some(folder) = &self.output {
-            folder.as_path()
+        let directory = if let Some(directory) = &self.output {
+            directory.as_path()
         } else {
             temporary = tempfile::tempdir()
                 .map_err(|error| cannot("cannot create a temporary directory", &error))?;
             temporary.path()
         };
-        let files = write(&parts, folder)?;
+        let files = write(&parts, directory)?;
         let (lines, from_parts) = channel();
         let mut run = Run {
             options: self,
@@ -118,11 +118,11 @@ impl AsParts {
             run.wait_until(0..run.parts.len(), "built", |part| part.is_in(&["prepared"]));
         let described = prepared.and_then(|()| {
             let addresses = run.parts.iter().map(|part| (part.name(), part.address()));
-            processes::write(plan, &parts, &levels, &addresses.collect(), folder)
+            processes::write(plan, &parts, &levels, &addresses.collect(), directory)
         });
         let _serving = described.as_ref().ok().and(server).map(|server| {
             let url = server.url();
-            let serving = server.serve_fleet(plan.name.clone(), find(folder));
+            let serving = server.serve_fleet(plan.name.clone(), find(directory));
             terminal.note(&format!("serving {url}"));
             serving
         });
@@ -141,14 +141,14 @@ fn try_loopback() -> std::io::Result<()> {
     TcpStream::connect_timeout(&server.local_addr()?, LOOPBACK).map(drop)
 }
 
-/// Writes the flowgraph of each part to `folder`.
-fn write(parts: &[HostPart], folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+/// Writes the flowgraph of each part to `directory`.
+fn write(parts: &[HostPart], directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     let cannot = |path: &Path, error: &std::io::Error| {
         Failure::because(&format!("cannot write `{}`", path.display()), error)
     };
-    fs::create_dir_all(folder).map_err(|error| cannot(folder, &error))?;
+    fs::create_dir_all(directory).map_err(|error| cannot(directory, &error))?;
     let file = |HostPart { part, .. }: &HostPart| {
-        let path = folder.join(format!("{}.yaml", part.file_name()));
+        let path = directory.join(format!("{}.yaml", part.file_name()));
         fs::write(&path, &part.yaml).map_err(|error| cannot(&path, &error))?;
         Ok(path)
     };

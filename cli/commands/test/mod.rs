@@ -134,7 +134,7 @@ impl Test {
         let outputs = tempfile::tempdir().map_err(|error| {
             format!("cannot create a temporary directory for the test's files: {error}")
         })?;
-        outputs.path().clone_into(&mut plan.output_folder);
+        outputs.path().clone_into(&mut plan.output_directory);
         let Some(spec) = plan.tests.iter().find(|spec| spec.name == test.name).cloned() else {
             return Err(format!("the parameters of the test `{}` change its name", test.name));
         };
@@ -142,10 +142,11 @@ impl Test {
         if !problems.is_empty() {
             return Err(shown(&problems, &sources, terminal));
         }
-        let folder = plan.folder.clone();
+        let directory = plan.directory.clone();
         let others = spec.alongside.iter().map(|other| {
-            let (mut plan, _) = self::plan(&folder.join(&other.flowgraph), &other.set, terminal)?;
-            outputs.path().clone_into(&mut plan.output_folder);
+            let (mut plan, _) =
+                self::plan(&directory.join(&other.flowgraph), &other.set, terminal)?;
+            outputs.path().clone_into(&mut plan.output_directory);
             Ok((other.flowgraph.display().to_string(), plan))
         });
         let others = others.collect::<Result<_, String>>()?;

@@ -5,7 +5,7 @@ mod cpu;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
-    Refusal, Resources,
+    Rejection, Resources,
 };
 
 /// Parameters of `my_block`.
@@ -34,7 +34,7 @@ impl KindSpec for MyBlock {
         let input = &inputs[0];
         if input.dtype != Dtype::F32 {
             let message = format!("`my_block` needs `f32` samples, got `{}`", input.dtype);
-            return Err(vec![Refusal::new(codes::INPUT_DTYPE, At::Input(0), message)]);
+            return Err(vec![Rejection::new(codes::INPUT_DTYPE, At::Input(0), message)]);
         }
         Ok(((), vec![input.clone()]))
     }

@@ -7,7 +7,7 @@ mod tests;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, BlockError, Checked, Configured, Dtype, Implementation, Implementations, Kind,
-    KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
+    KindSpec, LiveKind, PortType, Rejection, Resources, ValidityType,
 };
 
 /// Parameters of `my_block`.
@@ -36,7 +36,7 @@ impl KindSpec for MyBlock {
         let input = &inputs[0];
         if input.dtype != Dtype::F32 {
             let message = format!("`my_block` needs `f32` samples, got `{}`", input.dtype);
-            return Err(vec![Refusal::new(codes::INPUT_DTYPE, At::Input(0), message)]);
+            return Err(vec![Rejection::new(codes::INPUT_DTYPE, At::Input(0), message)]);
         }
         let power = PortType {
             axes: vec![Axis::new("power", 1)],

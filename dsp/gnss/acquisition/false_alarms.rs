@@ -174,8 +174,8 @@ fn false_alarms_have_the_stated_probability() {
     let most = std::env::var("FXGRAPH_SEARCHES").ok().and_then(|text| text.parse().ok());
     let most: u64 = most.unwrap_or(100_000);
     let codes: Vec<usize> = unused_codes().collect();
-    let recording = std::env::var("FXGRAPH_RECORDINGS").map(|folder| {
-        std::fs::read(format!("{folder}/gnss_l1_4msps_iq.i8")).expect("the recording exists")
+    let recording = std::env::var("FXGRAPH_RECORDINGS").map(|directory| {
+        std::fs::read(format!("{directory}/gnss_l1_4msps_iq.i8")).expect("the recording exists")
     });
     let recording = recording.unwrap_or_default();
     let carrier = Some((1.0, 123_456.7));

@@ -1,6 +1,6 @@
 //! Parameters of a block together with its ports.
 
-use super::{KindSpec, Ports, Refusal};
+use super::{KindSpec, Ports, Rejection};
 use crate::diagnostic::Span;
 use crate::port::PortType;
 use crate::tree::{Node, ReadError, Reader};
@@ -21,7 +21,7 @@ pub struct Configured<K: KindSpec> {
 
 impl<K: KindSpec> Configured<K> {
     /// Connects a block with these parameters to `inputs`.
-    pub fn new(parameters: K, inputs: &[PortType]) -> Result<Self, Vec<Refusal>> {
+    pub fn new(parameters: K, inputs: &[PortType]) -> Result<Self, Vec<Rejection>> {
         let (shape, outputs) = parameters.ports(inputs)?;
         Ok(Self { parameters, shape, ports: Ports { inputs: inputs.to_vec(), outputs } })
     }

@@ -34,7 +34,7 @@ pub struct Env {
     /// Texts of the flowgraph by `config_id`.
     pub texts: FlowgraphTexts,
     /// Directory for relative paths of files that the block writes.
-    pub output_folder: PathBuf,
+    pub output_directory: PathBuf,
     /// Registry where a recorder registers itself, so that clients can list and trigger it.
     pub recorders: Recorders,
     /// Intervals that the block drops if it is a live source that does not keep up.
@@ -58,7 +58,7 @@ impl Env {
             wake: Waker::default(),
             flowgraph: FlowgraphText::default(),
             texts: FlowgraphTexts::default(),
-            output_folder: PathBuf::new(),
+            output_directory: PathBuf::new(),
             recorders: Recorders::default(),
             overload: Overload::default(),
             timelines: Timelines::default(),

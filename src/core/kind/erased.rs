@@ -2,7 +2,7 @@
 //! the next one, so that nothing is computed twice and the shape stays typed.
 
 use super::{
-    Chosen, Configured, Effect, Env, FrameSizes, Implementation, KindSpec, Ports, Refusal,
+    Chosen, Configured, Effect, Env, FrameSizes, Implementation, KindSpec, Ports, Rejection,
     Resources, Rounded, parameters,
 };
 use crate::block::Block;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// A block's parameters, for one of its implementations.
 pub trait AnyParameters: Send + Sync {
     /// Connects the block to `inputs`.
-    fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Refusal>>;
+    fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Rejection>>;
     /// See [`KindSpec::cannot_restart`].
     fn cannot_restart(&self) -> Option<&'static str>;
     /// See [`KindSpec::frame_sizes`].
@@ -29,9 +29,9 @@ pub trait AnyConfigured: Any + Send + Sync {
     /// Types of inputs and outputs.
     fn ports(&self) -> &Ports;
     /// Connects the same parameters to other inputs.
-    fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Refusal>>;
+    fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Rejection>>;
     /// See [`Implementation::check`].
-    fn check(&self, _gpu: Option<&gpu::Properties>) -> Vec<Refusal> {
+    fn check(&self, _gpu: Option<&gpu::Properties>) -> Vec<Rejection> {
         Vec::new()
     }
     /// See [`KindSpec::resources`].
@@ -45,7 +45,7 @@ pub trait AnyConfigured: Any + Send + Sync {
         Vec::new()
     }
     /// See [`KindSpec::warnings`]; includes the warnings about rounded values.
-    fn warnings(&self) -> Vec<Refusal> {
+    fn warnings(&self) -> Vec<Rejection> {
         Vec::new()
     }
     /// See [`KindSpec::content`].
@@ -117,7 +117,7 @@ struct OfKind<K: KindSpec> {
 }
 
 impl<K: KindSpec> AnyParameters for OfKind<K> {
-    fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Refusal>> {
+    fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Rejection>> {
         let block = Configured::new(self.parameters.clone(), inputs)?;
         Ok(Arc::new(Connected { block, implementation: self.implementation }))
     }
@@ -141,12 +141,12 @@ impl<K: KindSpec> AnyConfigured for Connected<K> {
         &self.block.ports
     }
 
-    fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Refusal>> {
+    fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Rejection>> {
         let block = Configured::new(self.block.parameters.clone(), inputs)?;
         Ok(Arc::new(Self { block, implementation: self.implementation }))
     }
 
-    fn check(&self, gpu: Option<&gpu::Properties>) -> Vec<Refusal> {
+    fn check(&self, gpu: Option<&gpu::Properties>) -> Vec<Rejection> {
         self.implementation.check.map_or(Vec::new(), |check| check(&self.block, gpu))
     }
 
@@ -162,7 +162,7 @@ impl<K: KindSpec> AnyConfigured for Connected<K> {
         K::chosen(&self.block)
     }
 
-    fn warnings(&self) -> Vec<Refusal> {
+    fn warnings(&self) -> Vec<Rejection> {
         let rounded = self.rounded().iter().filter_map(Rounded::warning).collect();
         [rounded, K::warnings(&self.block)].concat()
     }

@@ -1,6 +1,6 @@
 //! Implementations of a kind, each with its constructor.
 
-use super::{Configured, Env, KindSpec, Refusal};
+use super::{Configured, Env, KindSpec, Rejection};
 use crate::block::Block;
 use crate::error::BlockError;
 use crate::gpu::{self, ProgramSource};
@@ -34,7 +34,7 @@ pub const CPU: ImplementationInfo =
 /// Builds a block, ready to start; it does no I/O.
 pub type Build<K> = fn(&Configured<K>, &Env) -> Result<Box<dyn Block>, BlockError>;
 /// Returns errors for parameters and inputs that only the reference implementation supports.
-type Check<K> = fn(&Configured<K>, Option<&gpu::Properties>) -> Vec<Refusal>;
+type Check<K> = fn(&Configured<K>, Option<&gpu::Properties>) -> Vec<Rejection>;
 /// Returns the kernel with several launch configurations, if any.
 type Tunable<K> = fn(&Configured<K>) -> Option<gpu::Tunable>;
 

@@ -12,8 +12,8 @@ mod implementation;
 mod parameters;
 mod plausible;
 mod ports;
-mod refusal;
 mod registry;
+mod rejection;
 #[cfg(test)]
 mod tests;
 
@@ -30,8 +30,8 @@ pub use parameters::{
 };
 pub use plausible::{Rounded, four_digits, slow_digitiser, unlikely_band};
 pub use ports::{PortNames, PortPool, Ports, Resources};
-pub use refusal::{At, Refusal};
 pub use registry::{KindEntry, Read, Registry};
+pub use rejection::{At, Rejection};
 #[doc(hidden)]
 pub use serde;
 #[doc(hidden)]
@@ -93,7 +93,7 @@ pub struct Effect {
 }
 
 /// Shape and types of the outputs, or all errors.
-pub type Checked<S> = Result<(S, Vec<PortType>), Vec<Refusal>>;
+pub type Checked<S> = Result<(S, Vec<PortType>), Vec<Rejection>>;
 
 /// Properties of a kind that its author writes, in addition to the parameters.
 #[diagnostic::on_unimplemented(
@@ -134,7 +134,7 @@ pub trait KindSpec: Kind {
     }
 
     /// Warnings about values that are possible and probably not meant, with the code `E0307`.
-    fn warnings(_block: &Configured<Self>) -> Vec<Refusal> {
+    fn warnings(_block: &Configured<Self>) -> Vec<Rejection> {
         Vec::new()
     }
 
@@ -151,18 +151,18 @@ pub trait KindSpec: Kind {
     }
 
     /// Returns the types of the outputs for the types of the inputs.
-    fn outputs(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn outputs(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Rejection>> {
         self.ports(inputs).map(|(_, outputs)| outputs)
     }
 
     /// Builds a block with these parameters in the reference implementation, for tests and benchmarks.
     fn build(&self, inputs: &[PortType], env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let refused = |refusals: Vec<Refusal>| {
-            let messages = refusals.into_iter().map(|refusal| refusal.message);
+        let rejected = |rejections: Vec<Rejection>| {
+            let messages = rejections.into_iter().map(|rejection| rejection.message);
             BlockError::new(messages.collect::<Vec<_>>().join("; "))
         };
         let parameters = erased::with_implementation(self, CPU.name);
-        parameters.connect(inputs).map_err(refused)?.build(env)
+        parameters.connect(inputs).map_err(rejected)?.build(env)
     }
 
     /// Flowgraphs that compare the implementations on `device` with the reference.

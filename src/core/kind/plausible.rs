@@ -1,6 +1,6 @@
 //! Values that are possible and probably not meant.
 
-use super::refusal::{At, Refusal};
+use super::rejection::{At, Rejection};
 use crate::diagnostic::codes;
 use crate::port::PortType;
 
@@ -29,14 +29,14 @@ pub struct Rounded {
 impl Rounded {
     /// Warning, if the value in use differs by more than 10 % from the given one.
     #[must_use]
-    pub fn warning(&self) -> Option<Refusal> {
+    pub fn warning(&self) -> Option<Rejection> {
         let Self { parameter, unit, given, used, step } = *self;
         let is_near = (used - given).abs() <= MAX_DIFFERENCE * given.abs();
         let [given, used, step] = [given, used, step].map(four_digits);
         (!is_near).then(|| {
             let message =
                 format!("`{parameter}` of {given} {unit} is rounded to {used} {unit}, the nearest possible value");
-            Refusal::new(codes::IMPLAUSIBLE, At::Parameter(parameter), message)
+            Rejection::new(codes::IMPLAUSIBLE, At::Parameter(parameter), message)
                 .label(format!("becomes {used}"))
                 .help(format!("give a multiple of {step} {unit}, or make this step smaller upstream"))
         })
@@ -56,11 +56,11 @@ pub fn four_digits(value: f64) -> String {
 
 /// Warning about the sample rate of a digitiser that was probably given in MHz or GHz.
 #[must_use]
-pub fn slow_digitiser(parameter: &'static str, rate_hz: f64) -> Option<Refusal> {
+pub fn slow_digitiser(parameter: &'static str, rate_hz: f64) -> Option<Rejection> {
     (rate_hz > 0.0 && rate_hz < LEAST_RATE_HZ).then(|| {
         let message =
             format!("`{parameter}` is {rate_hz} Hz, which is slow for a digitiser: is it in MHz?");
-        Refusal::new(codes::IMPLAUSIBLE, At::Parameter(parameter), message)
+        Rejection::new(codes::IMPLAUSIBLE, At::Parameter(parameter), message)
             .label("in Hz")
             .help(format!("for {rate_hz} MHz write {:e}", rate_hz * 1e6))
     })
@@ -69,7 +69,7 @@ pub fn slow_digitiser(parameter: &'static str, rate_hz: f64) -> Option<Refusal> 
 /// Warning about a band of samples that is wider than their rate allows, or so narrow that its width was probably given
 /// in kHz or MHz. `parameter` sets the band of `port`.
 #[must_use]
-pub fn unlikely_band(parameter: &'static str, port: &PortType) -> Option<Refusal> {
+pub fn unlikely_band(parameter: &'static str, port: &PortType) -> Option<Rejection> {
     let band = port.band.filter(|band| band.channels == 1)?;
     let sample = port.axes.iter().find(|axis| axis.name == "sample")?;
     let clock = &port.clock;
@@ -81,7 +81,7 @@ pub fn unlikely_band(parameter: &'static str, port: &PortType) -> Option<Refusal
     (!is_likely).then(|| {
         let message =
             format!("the band has {width} Hz, but the rate of its samples allows {widest} Hz");
-        Refusal::new(codes::IMPLAUSIBLE, At::Parameter(parameter), message)
+        Rejection::new(codes::IMPLAUSIBLE, At::Parameter(parameter), message)
             .label("does not fit the sample rate")
             .help(format!("give the width in Hz, such as {widest}"))
     })

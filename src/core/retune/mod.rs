@@ -308,11 +308,11 @@ mod tests {
         for _ in 0..MAX_QUEUED {
             changes.offer(change(&moment, "gain", 1)).unwrap();
         }
-        let refused = changes.offer(change(&moment, "gain", 1)).unwrap_err();
-        assert_eq!(refused.to_string(), "256 scheduled values are pending; the limit is 256");
+        let rejected = changes.offer(change(&moment, "gain", 1)).unwrap_err();
+        assert_eq!(rejected.to_string(), "256 scheduled values are pending; the limit is 256");
         let other = Undecided::new().when().change(vec![("gain", Box::new("loud"))]);
-        let refused = Changes::<i32>::default().offer(other).unwrap_err();
-        assert_eq!(refused.to_string(), "`gain` is not one of its live parameters");
+        let rejected = Changes::<i32>::default().offer(other).unwrap_err();
+        assert_eq!(rejected.to_string(), "`gain` is not one of its live parameters");
     }
 
     #[test]

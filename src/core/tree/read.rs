@@ -66,10 +66,10 @@ impl<'a> Reader<'a> {
                 let located = SeqDeserializer::<_, ReadError>::new(located.into_iter());
                 self.done(visitor.visit_seq(located))
             }
-            Err(refused) => {
+            Err(rejected) => {
                 let mut error =
-                    ReadError::new(Problem::Forbidden, refused.message, "file not allowed");
-                error.help = Some(refused.help.to_owned());
+                    ReadError::new(Problem::Forbidden, rejected.message, "file not allowed");
+                error.help = Some(rejected.help.to_owned());
                 Err(error.at(self.node.span))
             }
         }

@@ -2,7 +2,7 @@
 
 use super::{SINK, SOURCE, Stream, receiver, sender, sink_parameters, source_parameters};
 use crate::Plan;
-use crate::check::{configure, refusal};
+use crate::check::{configure, rejection};
 use fxgraph_core::diagnostic::{Diagnostic, codes};
 use fxgraph_core::kind::{AnyConfigured, CPU, Registry};
 use fxgraph_core::port::PortType;
@@ -69,8 +69,8 @@ fn end(
     let node = Node::of_json(parameters, span);
     let access = &fxgraph_core::access::ANY;
     let read = configure(entry, CPU.name, &node, span, access)?;
-    read.connect(inputs).map_err(|refusals| {
-        let found = refusals.into_iter().map(|each| refusal(each, &stream.output, |_| span));
+    read.connect(inputs).map_err(|rejections| {
+        let found = rejections.into_iter().map(|each| rejection(each, &stream.output, |_| span));
         let explained = found.map(|problem| Diagnostic {
             code: codes::CUT,
             message: format!(

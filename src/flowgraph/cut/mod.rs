@@ -178,15 +178,15 @@ impl Plan {
                     continue;
                 }
             };
-            let refuse = |message: String| {
+            let reject = |message: String| {
                 Diagnostic::error(codes::HOSTS, tap.span, message).label("has a group here")
             };
             if !cut.contains_key(&output) {
                 let message = format!("`{}` is not read on another host", tap.text);
-                problems.push(refuse(message).help("remove its group"));
+                problems.push(reject(message).help("remove its group"));
             } else if let Some((_, first)) = pinned.insert(output, (*address, tap.span)) {
                 let message = format!("`{}` has two groups", tap.text);
-                problems.push(refuse(message).note(first, "first here"));
+                problems.push(reject(message).note(first, "first here"));
             }
         }
         let taken: HashSet<Ipv4Addr> = network.groups.iter().map(|(_, address)| *address).collect();

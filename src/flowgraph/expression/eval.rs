@@ -113,7 +113,7 @@ fn binary(
     use Scalar::{Bool, Float, Int, List, Text};
     let zero = || Problem::new(divisor, "division by 0");
     let wide = || Problem::new(at, "the result does not fit in 64 bits");
-    let refused = || {
+    let rejected = || {
         let (left, right) = (left.sort(), right.sort());
         Problem::new(at, format!("`{symbol}` cannot be applied to {left} and {right}"))
     };
@@ -144,11 +144,13 @@ fn binary(
                 "<=" => Bool(a <= b),
                 ">" => Bool(a > b),
                 ">=" => Bool(a >= b),
-                _ => return Err(refused()),
+                _ => return Err(rejected()),
             })
         }
         (Int(_) | Float(_), Int(_) | Float(_)) => {
-            let (Some(a), Some(b)) = (left.number(), right.number()) else { return Err(refused()) };
+            let (Some(a), Some(b)) = (left.number(), right.number()) else {
+                return Err(rejected());
+            };
             Ok(match symbol {
                 "+" => Float(a + b),
                 "-" => Float(a - b),
@@ -162,19 +164,19 @@ fn binary(
                 "<=" => Bool(a <= b),
                 ">" => Bool(a > b),
                 ">=" => Bool(a >= b),
-                _ => return Err(refused()),
+                _ => return Err(rejected()),
             })
         }
         (Text(a), Text(b)) => match symbol {
             "+" => Ok(Text(format!("{a}{b}"))),
             "<" => Ok(Bool(a < b)),
             ">" => Ok(Bool(a > b)),
-            _ => Err(refused()),
+            _ => Err(rejected()),
         },
         (List(a), List(b)) if symbol == "+" && a.len() + b.len() <= MAX_TEXT => {
             Ok(List(a.iter().chain(b).cloned().collect()))
         }
-        _ => Err(refused()),
+        _ => Err(rejected()),
     }
 }
 

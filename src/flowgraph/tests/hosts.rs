@@ -10,7 +10,7 @@ use fxgraph_core::error::BlockError;
 use fxgraph_core::live_updates::Target;
 use fxgraph_core::{
     Checked, Configured, Env, Implementation, Implementations, Kind, KindEntry, KindSpec, PortType,
-    Refusal, Registry, Resources,
+    Registry, Rejection, Resources,
 };
 use fxgraph_recording::StreamType;
 use std::fmt::Write as _;
@@ -53,7 +53,7 @@ impl KindSpec for StreamSink {
         if inputs[0].elements() <= 64 {
             return Ok(((), vec![]));
         }
-        Err(vec![Refusal::parameter("destination", "frames must have at most 64 elements")])
+        Err(vec![Rejection::parameter("destination", "frames must have at most 64 elements")])
     }
 }
 
@@ -80,7 +80,7 @@ impl KindSpec for StreamSource {
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(none)];
 
     fn ports(&self, _: &[PortType]) -> Checked<()> {
-        let port = self.r#type.port(axis).map_err(|why| vec![Refusal::parameter("type", why)])?;
+        let port = self.r#type.port(axis).map_err(|why| vec![Rejection::parameter("type", why)])?;
         Ok(((), vec![port]))
     }
 }

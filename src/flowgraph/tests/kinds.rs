@@ -6,7 +6,7 @@ use fxgraph_core::error::BlockError;
 use fxgraph_core::kind::{Chosen, Rounded};
 use fxgraph_core::{
     At, Axis, Checked, Clock, Configured, Dtype, Env, FrameSizes, Implementation, Implementations,
-    Kind, KindEntry, KindSpec, LiveKind, PortPool, PortType, Refusal, Registry, Resources,
+    Kind, KindEntry, KindSpec, LiveKind, PortPool, PortType, Registry, Rejection, Resources,
     ValidityType,
 };
 use schemars::JsonSchema;
@@ -80,12 +80,13 @@ impl KindSpec for Source {
 
     fn ports(&self, _: &[PortType]) -> Checked<()> {
         if self.channels == 0 {
-            let refusal = Refusal::parameter("channels", "`channels` must be at least 1, got 0");
-            return Err(vec![refusal.label("at least 1")]);
+            let rejection =
+                Rejection::parameter("channels", "`channels` must be at least 1, got 0");
+            return Err(vec![rejection.label("at least 1")]);
         }
         if self.level < 0.0 {
             let message = format!("`level` must be at least 0, got {}", self.level);
-            return Err(vec![Refusal::parameter("level", message)]);
+            return Err(vec![Rejection::parameter("level", message)]);
         }
         Ok(((), vec![port(self.channels), port(self.channels)]))
     }
@@ -214,7 +215,7 @@ impl KindSpec for Turner {
                 }
                 let at = At::InputAxis(0, "channel");
                 let message = "`quicker` turns up to 16 channels";
-                vec![Refusal::new(codes::IMPLEMENTATION, at, message)]
+                vec![Rejection::new(codes::IMPLEMENTATION, at, message)]
             })
             .device_bytes(|_| 70),
     ];
@@ -249,19 +250,19 @@ impl KindSpec for Filter {
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(nothing)];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<()> {
-        let mut refusals = Vec::new();
+        let mut rejections = Vec::new();
         if !self.taps.is_power_of_two() {
             let message = format!("`filter` needs a power of two of taps, not {}", self.taps);
             let near = self.taps.next_power_of_two();
-            refusals.push(
-                Refusal::parameter("taps", message)
+            rejections.push(
+                Rejection::parameter("taps", message)
                     .help(format!("{} and {near} are the nearest", near / 2)),
             );
         }
         let channels = inputs[0].axis_len("channel").unwrap_or(0);
         if !channels.is_multiple_of(8) {
-            refusals.push(
-                Refusal::new(
+            rejections.push(
+                Rejection::new(
                     codes::INPUT_AXIS,
                     At::Input(0),
                     "`filter` needs a channel count divisible by 8",
@@ -270,7 +271,7 @@ impl KindSpec for Filter {
                 .help("992 and 1000 are the nearest"),
             );
         }
-        if refusals.is_empty() { Ok(((), vec![inputs[0].clone()])) } else { Err(refusals) }
+        if rejections.is_empty() { Ok(((), vec![inputs[0].clone()])) } else { Err(rejections) }
     }
 
     fn resources(_: &Configured<Self>) -> Resources {
@@ -313,12 +314,12 @@ impl KindSpec for Join {
     fn ports(&self, inputs: &[PortType]) -> Checked<()> {
         if inputs.len() == 3 {
             let message = "three streams do not join to whole frames";
-            return Err(vec![Refusal::new(codes::RATE, At::Block, message)]);
+            return Err(vec![Rejection::new(codes::RATE, At::Block, message)]);
         }
         match inputs.iter().position(|port| *port != inputs[0]) {
             None => Ok(((), vec![inputs[0].clone()])),
             Some(other) => Err(vec![
-                Refusal::new(codes::INPUTS_DIFFER, At::Input(other), "inputs of `join` differ")
+                Rejection::new(codes::INPUTS_DIFFER, At::Input(other), "inputs of `join` differ")
                     .label("other than the first")
                     .note(At::Input(0), "the first"),
             ]),
@@ -344,7 +345,7 @@ impl KindSpec for Sink {
         if bits == 16 {
             return Ok(((), vec![]));
         }
-        Err(vec![Refusal::new(codes::INPUT_DTYPE, At::Input(0), "`sink` takes ci8 only")])
+        Err(vec![Rejection::new(codes::INPUT_DTYPE, At::Input(0), "`sink` takes ci8 only")])
     }
 }
 

@@ -310,15 +310,15 @@ fn rejected_update_of_parameters_too_long_to_quote_changes_nothing() {
 
 #[test]
 fn load_rejects_files_that_include_each_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let main = folder.path().join("main.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let main = directory.path().join("main.yaml");
     std::fs::write(&main, "flowgraph: g\ninclude: [part.yaml]\nblocks: {s: {kind: source}}\n")
         .unwrap();
-    std::fs::write(folder.path().join("part.yaml"), "include: [main.yaml]\n").unwrap();
+    std::fs::write(directory.path().join("part.yaml"), "include: [main.yaml]\n").unwrap();
     let loaded = crate::load(&main, &[], &registry());
     let problems = loaded.result.err().unwrap();
     let text = render_all(&problems, &loaded.sources, Style::Plain);
-    let place = folder.path().to_string_lossy().into_owned();
+    let place = directory.path().to_string_lossy().into_owned();
     insta::assert_snapshot!("E0104", text.replace(&place, "DIRECTORY"));
 }
 

@@ -284,8 +284,8 @@ blocks:
 
 #[test]
 fn include_adds_templates_and_parameters() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
     file(
         "part.yaml",
         "parameters: {n: 3}\ntemplates: {t: {blocks: {s: {kind: source}}, outputs: {o: s}}}",
@@ -296,7 +296,7 @@ fn include_adds_templates_and_parameters() {
         "flowgraph: g\ninclude: [part.yaml, other.yaml]\nblocks:\n  a: {template: t}\n  \
          b: {kind: sink, input: a, queue: '${m}'}\n",
     );
-    let loaded = crate::load(&folder.path().join("main.yaml"), &[], &registry());
+    let loaded = crate::load(&directory.path().join("main.yaml"), &[], &registry());
     let plan = loaded.result.unwrap();
     assert_eq!(plan.blocks[1].queue_frames(0), 4);
     assert_eq!(loaded.sources.iter().count(), 3);

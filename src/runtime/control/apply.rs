@@ -261,7 +261,7 @@ impl Control {
         let Way::Held { ends_first } = change.way else { return Ok(()) };
         let left = deadline.saturating_duration_since(Instant::now());
         let limit = change.usual_limit().min(left);
-        let free = self.refuse_shadowed(&change.block);
+        let free = self.reject_shadowed(&change.block);
         free.and_then(|()| self.replace(change, ends_first, limit)).map_err(|source| {
             UpdateError::Swap { block: change.block.clone(), source, interim: None }
         })

@@ -4,7 +4,7 @@ use super::{Control, Current};
 use crate::Handle;
 use fxgraph_core::device::DeviceName;
 use fxgraph_flowgraph::request::Request;
-use fxgraph_flowgraph::{Changed, Client, Plan, PlannedBlock, Refused};
+use fxgraph_flowgraph::{Changed, Client, Plan, PlannedBlock, Rejected};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ impl Way {
 
 impl Control {
     /// Checks a change of `block`, see [`Plan::change`], without making it.
-    pub fn change(&self, block: &str, request: impl Into<Request>) -> Result<Change, Refused> {
+    pub fn change(&self, block: &str, request: impl Into<Request>) -> Result<Change, Rejected> {
         self.change_by(Client::Any, block, request)
     }
 
@@ -105,7 +105,7 @@ impl Control {
         client: Client,
         block: &str,
         request: impl Into<Request>,
-    ) -> Result<Change, Refused> {
+    ) -> Result<Change, Rejected> {
         let Current { plan, run, .. } = self.0.current();
         self.change_of(plan, run, client, block, request.into())
     }
@@ -118,11 +118,11 @@ impl Control {
         client: Client,
         block: &str,
         request: Request,
-    ) -> Result<Change, Refused> {
+    ) -> Result<Change, Rejected> {
         let own_parameters = request.names_in("parameters");
         let Changed { sources, result } =
             before.for_client(client).change(block, request, self.registry());
-        let after = result.map_err(|problems| Refused { sources, problems })?;
+        let after = result.map_err(|problems| Rejected { sources, problems })?;
         let after = after.with_access_after(&before, client, self.registry());
         // The block exists: `Plan::change` has checked that.
         let index = before.block(block).unwrap_or_default();

@@ -37,7 +37,7 @@ mod update;
 pub use apply::{Applied, Interim, UpdateError, Updated};
 pub use change::{Change, Difference, Way};
 pub use fxgraph_core::edge::TapFrame;
-pub use fxgraph_flowgraph::{Refused, Replaced};
+pub use fxgraph_flowgraph::{Rejected, Replaced};
 pub use lifecycle::{NotPrepared, NotStartable, Wanted};
 pub use record::RecordError;
 pub use retune::{Prepared, RetuneError, Retuned};
@@ -51,7 +51,7 @@ pub use update::{BlockUpdate, Step, Update};
 use crate::{BlockStats, Failure, Handle, RunState, Stall};
 use fxgraph_core::access::ClientFiles;
 use fxgraph_core::event::{Event, EventKind};
-use fxgraph_core::kind::{Refusal, Registry};
+use fxgraph_core::kind::{Registry, Rejection};
 use fxgraph_core::port::Clock;
 use fxgraph_flowgraph::{Plan, ScheduledValue};
 use in_force::Newest;
@@ -147,7 +147,7 @@ fn tell_warnings(run: &Handle, before: &Plan, after: &Plan) {
             continue;
         }
         let known: Vec<_> = old.map(|old| old.warnings()).unwrap_or_default();
-        for Refusal { message, help, .. } in block.configured.warnings() {
+        for Rejection { message, help, .. } in block.configured.warnings() {
             if known.iter().all(|known| known.message != message) {
                 let help = help.map(|help| format!("; {help}")).unwrap_or_default();
                 run.tell(EventKind::Warning, Some(&block.name), format!("{message}{help}"));

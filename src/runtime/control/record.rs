@@ -7,12 +7,12 @@ use fxgraph_core::error::BlockError;
 use fxgraph_core::error::with_causes;
 use fxgraph_core::event::EventKind;
 use fxgraph_core::files::Files;
-use fxgraph_core::kind::Refusal;
+use fxgraph_core::kind::Rejection;
 use fxgraph_core::port::PortType;
 use fxgraph_flowgraph::request::{self, Request};
-use fxgraph_flowgraph::{Plan, Refused};
+use fxgraph_flowgraph::{Plan, Rejected};
 use fxgraph_recording::{
-    Budget, PLACEHOLDER, Recorder, RecorderOptions, RecorderStatus, SideFile, try_folder,
+    Budget, PLACEHOLDER, Recorder, RecorderOptions, RecorderStatus, SideFile, try_directory,
     used_bytes,
 };
 use std::fs;
@@ -39,7 +39,7 @@ const TELL: Duration = Duration::from_secs(1);
 
 /// Directory of the requested recordings.
 pub(super) struct Place {
-    folder: PathBuf,
+    directory: PathBuf,
     /// Access to files in the directory; symbolic links cannot lead out of it.
     files: Files,
     budget: Arc<Budget>,
@@ -52,7 +52,7 @@ pub(super) struct Place {
 pub enum RecordError {
     /// The program has no directory for recordings.
     #[error("recording is disabled: the program has no directory for recordings")]
-    NoFolder,
+    NoDirectory,
     /// The largest number of recorders is running.
     #[error("{MOST} recorders are running, the maximum; end one of them first")]
     TooMany,
@@ -64,10 +64,10 @@ pub enum RecordError {
     Name(String),
     /// The request cannot be parsed, or does not suit the output.
     #[error("{}", .0.problems.first().map_or("invalid request", |first| &first.message))]
-    Request(Refused),
+    Request(Rejected),
     /// The options do not suit the output.
     #[error("{}", .0.first().map_or("invalid recording options", |first| &first.message))]
-    Refused(Vec<Refusal>),
+    Rejected(Vec<Rejection>),
     /// The frames of the recorder do not fit into memory.
     #[error(
         "the recorder needs {needed} bytes of memory for frames, but only {allowed} bytes are left for \
@@ -100,27 +100,27 @@ pub enum RecordError {
 }
 
 impl Control {
-    /// Enables recordings on request. Files are written to `folder`, which is created, up to `most_bytes` including
+    /// Enables recordings on request. Files are written to `directory`, which is created, up to `most_bytes` including
     /// the files already in it, and while `left_free_bytes` of its disk stay free. Only the first call has an effect.
     ///
     /// # Errors
     /// If the directory cannot be created, written or read.
     pub fn allow_recordings(
         &self,
-        folder: &Path,
+        directory: &Path,
         most_bytes: u64,
         left_free_bytes: u64,
     ) -> Result<(), BlockError> {
-        try_folder(&folder.join("x").as_path().into())?;
+        try_directory(&directory.join("x").as_path().into())?;
         let cannot = |error: io::Error| {
-            BlockError::new(format!("cannot read {}", folder.display())).because(error)
+            BlockError::new(format!("cannot read {}", directory.display())).because(error)
         };
-        let files = Files::below(folder).map_err(cannot)?;
-        let used = used_bytes(folder, "").map_err(cannot)?;
-        let budget = Arc::new(Budget::new(folder, most_bytes, used, left_free_bytes));
+        let files = Files::below(directory).map_err(cannot)?;
+        let used = used_bytes(directory, "").map_err(cannot)?;
+        let budget = Arc::new(Budget::new(directory, most_bytes, used, left_free_bytes));
         // A second call has no effect.
-        let (folder, beginning) = (folder.to_owned(), Mutex::default());
-        let _ = self.0.recordings.set(Place { folder, files, budget, beginning });
+        let (directory, beginning) = (directory.to_owned(), Mutex::default());
+        let _ = self.0.recordings.set(Place { directory, files, budget, beginning });
         Ok(())
     }
 
@@ -137,8 +137,8 @@ impl Control {
         let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
         let stem: String = output.chars().map(plain).take(MOST_LETTERS / 2).collect();
         let defaults = format!("path: \"{stem}_{PLACEHOLDER}.npz\"");
-        let refusals = |options: &RecorderOptions| options.refusals(port);
-        request::read(request, &defaults, refusals).map_err(RecordError::Request)
+        let rejections = |options: &RecorderOptions| options.rejections(port);
+        request::read(request, &defaults, rejections).map_err(RecordError::Request)
     }
 
     /// Starts a recorder of `output`, a block's output such as `f[0].fft.output`, from its next frame on. The path
@@ -153,16 +153,16 @@ impl Control {
         mut options: RecorderOptions,
         limit: Duration,
     ) -> Result<RecorderStatus, RecordError> {
-        let place = self.0.recordings.get().ok_or(RecordError::NoFolder)?;
+        let place = self.0.recordings.get().ok_or(RecordError::NoDirectory)?;
         let plan = self.plan_in_force();
         let (block, index) = Self::find_output(&plan, output)?;
         let port = plan.blocks[block].ports.outputs[index].clone();
         if !is_file_name(&options.path) {
             return Err(RecordError::Name(options.path.to_string()));
         }
-        let refusals = options.refusals(&port);
-        if !refusals.is_empty() {
-            return Err(RecordError::Refused(refusals));
+        let rejections = options.rejections(&port);
+        if !rejections.is_empty() {
+            return Err(RecordError::Rejected(rejections));
         }
         place.budget.begin(port.frame_bytes() as u64).map_err(RecordError::Room)?;
         admit(&plan, &options, &port)?;
@@ -172,7 +172,7 @@ impl Control {
         // Checked again, because other recorders may have started meanwhile.
         let _alone = place.beginning.lock().unwrap_or_else(PoisonError::into_inner);
         admit(&plan, &options, &port)?;
-        let path = place.folder.join(options.path.path()).display().to_string();
+        let path = place.directory.join(options.path.path()).display().to_string();
         options.path = WrittenPath::new(place.files.clone(), path);
         options.budget = Some(Arc::clone(&place.budget));
         let blank = SideFile { block: tap.output().to_owned(), ..SideFile::of(&port) };

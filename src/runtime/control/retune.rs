@@ -13,7 +13,7 @@ use fxgraph_core::kind::Effect;
 use fxgraph_core::port::Clock;
 use fxgraph_core::retune::{LiveValue, MAX_TIMESTAMP, Undecided, When};
 use fxgraph_flowgraph::request::Request;
-use fxgraph_flowgraph::{Plan, PlannedBlock, Refused, Replaced};
+use fxgraph_flowgraph::{Plan, PlannedBlock, Rejected, Replaced};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ pub struct Prepared {
 pub enum RetuneError {
     /// The values are invalid, or the parameters are not live.
     #[error("{}", .0.problems.first().map_or("invalid values", |first| &first.message))]
-    Refused(Refused),
+    Rejected(Rejected),
     /// A block rejected its values.
     #[error("`{block}` rejected its new values: {}", with_causes(.source))]
     Block {
@@ -244,15 +244,16 @@ impl Control {
         (when, at): (&When, Option<u64>),
         deadline: Instant,
     ) -> Result<Offered, RetuneError> {
-        let retuned = plan.retune(&self.0.registry, request, when).map_err(RetuneError::Refused)?;
+        let retuned =
+            plan.retune(&self.0.registry, request, when).map_err(RetuneError::Rejected)?;
         let named: Vec<&PlannedBlock> = retuned
             .blocks
             .iter()
             .filter_map(|(name, _)| plan.blocks.get(plan.block(name)?))
             .collect();
         if let Some(problem) = beyond(at).or_else(|| clocks_differ(&named)) {
-            let refused = Refused { sources: Sources::default(), problems: vec![problem] };
-            return Err(RetuneError::Refused(refused));
+            let rejected = Rejected { sources: Sources::default(), problems: vec![problem] };
+            return Err(RetuneError::Rejected(rejected));
         }
         // Before the offers, so that all frames with new values carry the new configuration number. Frames of blocks
         // without changes carry it too.
@@ -365,8 +366,8 @@ fn beyond(at: Option<u64>) -> Option<Diagnostic> {
 /// Decides the effective timestamp `at` of a prepared update.
 fn exactly(moment: Undecided, at: u64) -> Result<(), RetuneError> {
     if let Some(problem) = beyond(Some(at)) {
-        let refused = Refused { sources: Sources::default(), problems: vec![problem] };
-        return Err(RetuneError::Refused(refused));
+        let rejected = Rejected { sources: Sources::default(), problems: vec![problem] };
+        return Err(RetuneError::Rejected(rejected));
     }
     moment.decide_exactly(at).map_err(|begun| RetuneError::Passed { at, begun })
 }

@@ -69,8 +69,8 @@ impl Shadowed {
         }
         let when = When::at(at);
         let retuned = self.plan.retune(registry, &json!({ &block.name: led }), &when);
-        let Retuned { plan, blocks } = retuned.map_err(|refused| {
-            refused.problems.into_iter().next().map_or(String::new(), |first| first.message)
+        let Retuned { plan, blocks } = retuned.map_err(|rejected| {
+            rejected.problems.into_iter().next().map_or(String::new(), |first| first.message)
         })?;
         // One that has ended keeps the parameters that it had.
         let offer = |(name, values)| self.shadow.offer(when.change(values)).then_some(name);
@@ -101,14 +101,14 @@ impl Control {
         if !Arc::ptr_eq(&self.plan(), &change.before) {
             return Err(SwapError::Outdated);
         }
-        self.refuse_shadowed(&change.block)?;
+        self.reject_shadowed(&change.block)?;
         let block = &change.after.blocks[change.index];
-        let refuse = |why: &str| Err(SwapError::NoShadow(format!("`{}` {why}", change.block)));
+        let reject = |why: &str| Err(SwapError::NoShadow(format!("`{}` {why}", change.block)));
         if block.inputs.is_empty() || block.ports.outputs.is_empty() {
-            return refuse("cannot have a shadow: it needs inputs and outputs");
+            return reject("cannot have a shadow: it needs inputs and outputs");
         }
         if let Way::Restart(why) = &change.way {
-            return refuse(&format!("cannot have this shadow: {why}"));
+            return reject(&format!("cannot have this shadow: {why}"));
         }
         self.check_memory(change)?;
         let index = change.index;
@@ -163,7 +163,7 @@ impl Control {
     }
 
     /// Rejects a swap or another shadow of a block that has a shadow.
-    pub(super) fn refuse_shadowed(&self, block: &str) -> Result<(), SwapError> {
+    pub(super) fn reject_shadowed(&self, block: &str) -> Result<(), SwapError> {
         let is_shadowed = self.locked_shadows().iter().any(|known| known.report.block == block);
         if is_shadowed { Err(SwapError::Shadowed(block.to_owned())) } else { Ok(()) }
     }

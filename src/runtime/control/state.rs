@@ -294,7 +294,7 @@ impl Control {
                 self.0.run().tell(EventKind::Restored, None, named(values));
                 Vec::new()
             }
-            (Err(error @ (RetuneError::Refused(_) | RetuneError::Block { .. })), [value]) => {
+            (Err(error @ (RetuneError::Rejected(_) | RetuneError::Block { .. })), [value]) => {
                 self.drop_restored(value, &with_causes(&error));
                 Vec::new()
             }

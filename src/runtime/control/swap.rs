@@ -95,7 +95,7 @@ impl Control {
         if !Arc::ptr_eq(&self.plan(), &change.before) {
             return Err(SwapError::Outdated);
         }
-        self.refuse_shadowed(&change.block)?;
+        self.reject_shadowed(&change.block)?;
         let made = match &change.way {
             Way::Nothing => return Ok(()),
             Way::Retune => {
@@ -197,7 +197,7 @@ impl Control {
         let mut sent = Vec::new();
         for &change in changes {
             let send = || {
-                self.refuse_shadowed(&change.block)?;
+                self.reject_shadowed(&change.block)?;
                 let lent = self.lend(change, PlannedBlock::lent_frames, |_| 0)?;
                 Ok((change.send(moment.when(), deadline, may_hold_up)?, lent))
             };

@@ -15,7 +15,7 @@ use fxgraph_core::error::with_causes;
 use fxgraph_core::frame::{Frame, OutOfMemory, Pool, Storage};
 use fxgraph_core::port::PortType;
 use fxgraph_cuda::Readout;
-use fxgraph_flowgraph::{self as flowgraph, BuildError, Plan, Refused};
+use fxgraph_flowgraph::{self as flowgraph, BuildError, Plan, Rejected};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,7 @@ pub enum Tapped {
 pub enum TapError {
     /// The output does not exist.
     #[error("{}", .0.problems.first().map_or("invalid probe", |first| &first.message))]
-    Refused(Refused),
+    Rejected(Rejected),
     /// The block did not answer.
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
@@ -139,7 +139,7 @@ impl Control {
         plan.find(&named).map_err(|mut problem| {
             // The request is not from a file, so the diagnostic has no position.
             problem.span = None;
-            TapError::Refused(Refused { sources: Sources::default(), problems: vec![problem] })
+            TapError::Rejected(Rejected { sources: Sources::default(), problems: vec![problem] })
         })
     }
 

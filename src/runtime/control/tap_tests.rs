@@ -300,15 +300,15 @@ fn probe_decimates_frames() {
 #[test]
 fn probe_rejects_unknown_outputs() {
     let (control, running) = start(None);
-    let refused = |output| {
+    let rejected = |output| {
         let error = control.tap(output, TapOptions::default(), LIMIT).err().unwrap();
-        let TapError::Refused(refused) = &error else { panic!("{error}") };
-        (error.to_string(), refused.problems[0].help.join("; "))
+        let TapError::Rejected(rejected) = &error else { panic!("{error}") };
+        (error.to_string(), rejected.problems[0].help.join("; "))
     };
-    assert_eq!(refused("d").0, "there is no block `d`");
-    let (text, help) = refused("a.outptu");
+    assert_eq!(rejected("d").0, "there is no block `d`");
+    let (text, help) = rejected("a.outptu");
     assert_eq!(text, "`a` has no output `outptu`");
     assert_eq!(help, "did you mean `output`?");
-    assert_eq!(refused("c").0, "`c` has no outputs");
+    assert_eq!(rejected("c").0, "`c` has no outputs");
     finish(&control, running);
 }

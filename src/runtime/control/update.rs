@@ -7,7 +7,7 @@ use fxgraph_core::port::Clock;
 use fxgraph_core::retune::Undecided;
 use fxgraph_flowgraph::request::Request;
 use fxgraph_flowgraph::{
-    Client, Loaded, Plan, PlannedBlock, Refused, ScheduledValue, Setting, load_with,
+    Client, Loaded, Plan, PlannedBlock, Rejected, ScheduledValue, Setting, load_with,
 };
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
@@ -128,7 +128,7 @@ impl Control {
     /// Reads and checks a whole flowgraph (YAML or JSON), and returns the update to it without making it.
     /// `set` gives its parameters as at a start. Includes are searched in the directory of the running
     /// flowgraph's file.
-    pub fn update(&self, text: &str, set: &[Setting]) -> Result<Update, Refused> {
+    pub fn update(&self, text: &str, set: &[Setting]) -> Result<Update, Rejected> {
         self.update_by(Client::Any, text, set)
     }
 
@@ -138,11 +138,12 @@ impl Control {
         client: Client,
         text: &str,
         set: &[Setting],
-    ) -> Result<Update, Refused> {
+    ) -> Result<Update, Rejected> {
         let before = self.plan();
-        let (ground, name) = ((&*before.folder, &before.access_of(client)), Path::new("flowgraph"));
+        let (ground, name) =
+            ((&*before.directory, &before.access_of(client)), Path::new("flowgraph"));
         let Loaded { sources, result, .. } = load_with(ground, name, text, set, self.registry());
-        let after = result.map_err(|problems| Refused { sources, problems })?;
+        let after = result.map_err(|problems| Rejected { sources, problems })?;
         Ok(self.update_to(after, client))
     }
 
@@ -170,8 +171,8 @@ impl Control {
         let before = Arc::clone(&current.plan);
         let (in_force, scheduled) = current.in_force(self.registry());
         let mut after = after.with_access_after(&before, client, self.registry());
-        after.output_folder.clone_from(&before.output_folder);
-        after.kernel_folder.clone_from(&before.kernel_folder);
+        after.output_directory.clone_from(&before.output_directory);
+        after.kernel_directory.clone_from(&before.kernel_directory);
         after.tuning = Arc::clone(&before.tuning);
         after.texts.clone_from(&before.texts);
         after.recorders.clone_from(&before.recorders);
@@ -237,7 +238,7 @@ impl Control {
                 Ok(Change { way: Way::Restart(why), .. }) => Step::Restart(why),
                 Ok(Change { way: Way::Retune, .. }) => Step::Retune,
                 Ok(change) => Step::Swap(change.way),
-                Err(Refused { problems, .. }) => Step::Restart(
+                Err(Rejected { problems, .. }) => Step::Restart(
                     problems.into_iter().next().map_or(String::new(), |problem| problem.message),
                 ),
             }

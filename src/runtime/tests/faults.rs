@@ -276,21 +276,21 @@ fn fault_11_start_rejects_an_edge_without_exactly_one_writer_and_reader() {
         net.add("out", &[a, b], 0, Seen::default().sink());
         net
     };
-    let refused = |net: Net| start(net.assembly(), ONE_WORKER).err().unwrap().to_string();
+    let rejected = |net: Net| start(net.assembly(), ONE_WORKER).err().unwrap().to_string();
 
     let mut net = build();
     net.parts[2].inputs[1] = Arc::clone(&net.parts[2].inputs[0]);
     let shared = "`out` cannot be connected: input 1 shares its edge with another input";
-    assert_eq!(refused(net), shared);
+    assert_eq!(rejected(net), shared);
     let mut net = build();
     let edge = Arc::clone(&net.parts[2].inputs[0]);
     net.parts[1].outputs[0].edges.push(edge);
     let unread = "`b` cannot be connected: output 0 writes an edge without another reader";
-    assert_eq!(refused(net), unread);
+    assert_eq!(rejected(net), unread);
     let mut net = build();
     net.parts[1].outputs[0].edges.clear();
-    assert_eq!(refused(net), "`out` cannot be connected: no block writes input 1");
+    assert_eq!(rejected(net), "`out` cannot be connected: no block writes input 1");
     let mut net = build();
     net.parts[1].name = "a".to_owned();
-    assert_eq!(refused(net), "`a` cannot be connected: another block has the same name");
+    assert_eq!(rejected(net), "`a` cannot be connected: another block has the same name");
 }

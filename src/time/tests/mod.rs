@@ -242,7 +242,7 @@ fn north_angle_turns_the_map() {
 
 proptest! {
     #[test]
-    fn instants_survive_every_form(
+    fn instants_survive_every_notation(
         seconds in -62_135_596_800_i64..253_402_300_800, picoseconds in 0..SECOND_PICOSECONDS,
     ) {
         let time = Time::from_unix(seconds, picoseconds).unwrap();

@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "inside their heaps")]
-    fn write_beyond_the_payload_is_refused() {
+    fn write_beyond_the_payload_is_rejected() {
         let (mut writers, mut frame) = (Writers::new(1), filling());
         write(&mut frame, &mut writers, 60..68, &[0; 8]);
     }

@@ -39,7 +39,7 @@ pub enum Outcome {
         is_likely: bool,
     },
     /// The packet was rejected; a counter has the cause.
-    Refused,
+    Rejected,
     /// The packet was a stop heap.
     Stop,
     /// The sender was restarted, and the options say that the stream ends then.
@@ -255,7 +255,7 @@ impl Window {
             Ok(packet) => packet,
             Err(why) => {
                 self.causes.malformed(why).add(1);
-                return Outcome::Refused;
+                return Outcome::Rejected;
             }
         };
         let place = match self.layout.place(&packet, |wire| self.timeline.unwrap(wire)) {
@@ -265,7 +265,7 @@ impl Window {
         if packet.payload.is_empty() {
             // Without payload, the packet must not count as evidence for its timestamp.
             self.causes.length.add(1);
-            return Outcome::Refused;
+            return Outcome::Rejected;
         }
         let Some(verdict) = self.admit(place, sender) else {
             return self.hold(&packet, place, (datagram, sender), frames);
@@ -321,7 +321,7 @@ impl Window {
         } else {
             self.causes.foreign(why).add(1);
         }
-        Outcome::Refused
+        Outcome::Rejected
     }
 
     /// Copies a packet to the position given by `verdict`.
@@ -340,7 +340,7 @@ impl Window {
             } else {
                 self.causes.future.add(1);
             }
-            return Outcome::Refused;
+            return Outcome::Rejected;
         };
         let (heap, part) = (self.layout.heap_bytes, self.part(place));
         let Entry::Open(open) = &mut self.entries[index] else {
@@ -354,7 +354,7 @@ impl Window {
             if self.senders.has_seat(part, other) || !self.senders.has_seat(part, sender) {
                 self.causes.conflicting.add(1);
                 self.not_new(place, sender);
-                return Outcome::Refused;
+                return Outcome::Rejected;
             }
             self.causes.replaced.add(1);
             open.whole -= usize::from(slot.whole);
@@ -393,7 +393,7 @@ impl Window {
             }
             Arrival::TooManyPieces => self.causes.pieces.add(1),
         }
-        Outcome::Refused
+        Outcome::Rejected
     }
 
     /// Returns the time since data were last accepted; `None` for a file.

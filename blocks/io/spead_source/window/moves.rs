@@ -23,7 +23,7 @@ impl Window {
         };
         match decided {
             Some((index, how)) => self.adopt(index, how, frames),
-            None => Outcome::Refused,
+            None => Outcome::Rejected,
         }
     }
 

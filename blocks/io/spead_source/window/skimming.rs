@@ -35,7 +35,7 @@ impl Window {
             Ok((packet, _)) => packet,
             Err(why) => {
                 self.causes.malformed(why).add(1);
-                return Outcome::Refused;
+                return Outcome::Rejected;
             }
         };
         let place = match self.layout.place(&packet, |wire| self.timeline.unwrap(wire)) {
@@ -46,7 +46,7 @@ impl Window {
         let Some(index) = self.enter(verdict, frames) else {
             let is_late = verdict == Verdict::Late;
             (if is_late { &self.causes.late } else { &self.causes.future }).add(1);
-            return Outcome::Refused;
+            return Outcome::Rejected;
         };
         if matches!(self.entries[index], Entry::Dropped) {
             self.accepted(place, sender);
@@ -54,7 +54,7 @@ impl Window {
         }
         // The frame lacks this packet, and shows that the dropped frames are over.
         self.newest_of_batch = self.newest_of_batch.max(Some(place.timestamp));
-        Outcome::Refused
+        Outcome::Rejected
     }
 
     /// Whether the newest heap of the last batch was dropped, and the next frames are, too, and no earlier frame is open:

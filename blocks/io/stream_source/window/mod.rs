@@ -55,7 +55,7 @@ pub enum Outcome {
     /// The packet belongs to the stream.
     Accepted,
     /// The packet was rejected, or belongs to no run of the stream yet.
-    Refused,
+    Rejected,
     /// The sender of the stream has stopped.
     Stopped,
 }
@@ -83,9 +83,9 @@ pub struct Window {
     /// Check of another text that describes the type.
     other_check: Option<u64>,
     /// Check of the last type that was rejected with a warning.
-    refused_check: Option<u64>,
+    rejected_check: Option<u64>,
     /// Sender of another type, if its heaps have no check.
-    refused_sender: Option<SocketAddrV4>,
+    rejected_sender: Option<SocketAddrV4>,
     /// Sender of a description of the type.
     described_by: Option<SocketAddrV4>,
     /// Timestamp of the last frame sent to the flowgraph.
@@ -124,8 +124,8 @@ impl Window {
             over: Vec::new(),
             stopped: None,
             other_check: None,
-            refused_check: None,
-            refused_sender: None,
+            rejected_check: None,
+            rejected_sender: None,
             described_by: None,
             last: None,
             offset: 0,
@@ -145,7 +145,7 @@ impl Window {
             Ok(packet) => packet,
             Err(why) => {
                 self.causes.malformed(why);
-                return Outcome::Refused;
+                return Outcome::Rejected;
             }
         };
         if packet.value(item::STREAM_CONTROL) == Some(item::STREAM_STOP) {
@@ -159,11 +159,11 @@ impl Window {
             }
             found => found,
         };
-        let Some(index) = found else { return Outcome::Refused };
+        let Some(index) = found else { return Outcome::Rejected };
         let heap = &mut self.open[index];
         if heap.len() as u64 != packet.heap_length {
             self.causes.foreign.add(1);
-            return Outcome::Refused;
+            return Outcome::Rejected;
         }
         match heap.add(&packet) {
             Arrival::New => heap.heard = now,
@@ -176,7 +176,7 @@ impl Window {
                 self.hold_stop(now);
             }
             self.consider(index, now, frames);
-            return Outcome::Refused;
+            return Outcome::Rejected;
         }
         if let Some(run) = &mut self.run {
             run.heard = now;
@@ -308,7 +308,7 @@ impl Window {
         let check = packet.value(item::TYPE_CHECK);
         let is_type = match check {
             Some(check) => check == self.described.check || Some(check) == self.other_check,
-            None => self.refused_sender != Some(sender),
+            None => self.rejected_sender != Some(sender),
         };
         let has_type = packet.pointers().any(|pointer| pointer.id == item::TYPE);
         let place = place(packet, self.samples(), self.sender_timestamp());
@@ -332,14 +332,14 @@ impl Window {
             && !self.is_silent(now)
         {
             let is_late = run.id == place.run && run.next.is_some_and(|next| place.sequence < next);
-            let refusal = if is_late && run.was_whole(place.sequence) {
+            let rejection = if is_late && run.was_whole(place.sequence) {
                 Some(&self.causes.duplicate)
             } else if is_late {
                 Some(&self.causes.late)
             } else {
                 self.over.contains(&place.run).then_some(&self.causes.other_run)
             };
-            if let Some(cause) = refusal {
+            if let Some(cause) = rejection {
                 cause.add(1);
                 if run.sender != sender {
                     self.second_sender.note(run.sender, sender, now, &self.env.events);
@@ -456,16 +456,16 @@ impl Window {
         match self.described.difference(text) {
             None => {
                 self.described_by = Some(sender);
-                self.refused_sender = self.refused_sender.filter(|refused| *refused != sender);
+                self.rejected_sender = self.rejected_sender.filter(|rejected| *rejected != sender);
                 if check != self.described.check {
                     self.other_check = Some(check);
                 }
             }
             Some(why) => {
                 self.open[index].place = None;
-                self.refused_sender = Some(sender);
-                if self.refused_check != Some(check) {
-                    self.refused_check = Some(check);
+                self.rejected_sender = Some(sender);
+                if self.rejected_check != Some(check) {
+                    self.rejected_check = Some(check);
                     self.env.events.add(
                         EventKind::Warning,
                         format!(

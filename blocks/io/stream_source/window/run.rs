@@ -170,8 +170,8 @@ impl Window {
         };
         let is_run = self.run.as_ref().is_none_or(|known| number(known).is_some());
         if !is_known || !is_run {
-            self.causes.stops_refused.add(1);
-            return Outcome::Refused;
+            self.causes.stops_rejected.add(1);
+            return Outcome::Rejected;
         }
         self.causes.stops.add(1);
         if let Some(run) = &mut self.run {

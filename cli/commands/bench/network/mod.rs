@@ -163,7 +163,7 @@ impl Options {
         }
         let (addresses, batch) = Addresses::open(&self.interface)?;
         let mut plan = self.plan(rate, device, &addresses, terminal)?;
-        plan.kernel_folder = kernels.cloned();
+        plan.kernel_directory = kernels.cloned();
         let layout = Layout::of(&plan).map_err(Failure::failed)?;
         trial::run(&plan, layout, device, (addresses, batch), self.times(), signals)
     }

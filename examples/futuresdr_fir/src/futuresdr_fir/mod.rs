@@ -6,7 +6,7 @@ mod tests;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Block, BlockError, Checked, Configured, Dtype, Env, Implementation, Implementations, Kind,
-    KindSpec, PortType, Ports, Refusal, Resources,
+    KindSpec, PortType, Ports, Rejection, Resources,
 };
 use fxgraph_futuresdr::futuresdr::blocks::{Fir, FirBuilder};
 use fxgraph_futuresdr::futuresdr::futuredsp::{
@@ -80,10 +80,10 @@ impl KindSpec for FuturesdrFir {
 
     fn ports(&self, inputs: &[PortType]) -> Checked<()> {
         let input = &inputs[0];
-        let mut refusals = Vec::new();
+        let mut rejections = Vec::new();
         if self.taps.is_multiple_of(2) {
             let message = format!("`taps` must be odd, got {}", self.taps);
-            refusals.push(Refusal::parameter("taps", message));
+            rejections.push(Rejection::parameter("taps", message));
         }
         let half_hz = sample_rate_hz(input) / 2.0;
         if !(self.cutoff_hz > 0.0 && self.cutoff_hz < half_hz) {
@@ -91,15 +91,15 @@ impl KindSpec for FuturesdrFir {
                 "`cutoff_hz` must be greater than 0 and less than {half_hz}, got {}",
                 self.cutoff_hz
             );
-            refusals.push(Refusal::parameter("cutoff_hz", message));
+            rejections.push(Rejection::parameter("cutoff_hz", message));
         }
         if ![Dtype::F32, Dtype::Cf32].contains(&input.dtype) {
             let message = format!("`futuresdr_fir` needs f32 or cf32 samples, got `{input}`");
             let help = "insert a `convert` or a `ddc` before this block";
-            refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(help));
+            rejections.push(Rejection::new(codes::INPUT_DTYPE, At::Input(0), message).help(help));
         }
-        if !refusals.is_empty() {
-            return Err(refusals);
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
         Ok(((), vec![self.timing().output(input, input.dtype, self.samples_per_frame)?]))
     }

@@ -10,7 +10,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
     At, Axis, BlockError, Checked, Configured, DeviceName, Dtype, Implementation, Implementations,
-    Kind, KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
+    Kind, KindSpec, LiveKind, PortType, Rejection, Resources, ValidityType,
 };
 
 /// Smallest number of spectra of a frame for a meaningful kurtosis.
@@ -69,19 +69,19 @@ impl KindSpec for KurtosisFlagger {
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
         let input = &inputs[0];
-        let mut refusals = Vec::new();
+        let mut rejections = Vec::new();
         if !(self.sigmas > 0.0 && self.sigmas.is_finite()) {
             let message = format!("`sigmas` must be greater than 0, got {}", self.sigmas);
-            refusals.push(Refusal::parameter("sigmas", message));
+            rejections.push(Rejection::parameter("sigmas", message));
         }
         let shape = Shape::of(input);
         if shape.is_none() {
             let message = format!("`kurtosis_flagger` cannot read `{input}`");
             let help =
                 "connect cf32 [pol][spectrum][channel] with at least 4 spectra, such as an `fft`";
-            refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+            rejections.push(Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
         }
-        let Some(shape) = shape.filter(|_| refusals.is_empty()) else { return Err(refusals) };
+        let Some(shape) = shape.filter(|_| rejections.is_empty()) else { return Err(rejections) };
         let kurtosis = PortType {
             dtype: Dtype::F32,
             axes: vec![Axis::new("pol", shape.pols), Axis::new("channel", shape.channels)],

@@ -297,10 +297,10 @@ fn flowgraph_as_in_force_with_another_block_keeps_scheduled_values() {
 
 #[test]
 fn recordings_state_the_values_in_force_at_their_first_frame() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let bench = Bench::start("recorded_values");
     let control = bench.control.clone();
-    control.allow_recordings(folder.path(), 1 << 20, 0).unwrap();
+    control.allow_recordings(directory.path(), 1 << 20, 0).unwrap();
     let at = bench.newest() + 2 * AHEAD;
     bench.schedule(5, at);
     control.retune("g: {level: 7}", None, LIMIT).unwrap();
@@ -323,7 +323,7 @@ fn recordings_state_the_values_in_force_at_their_first_frame() {
     bench.end(at + 50);
     control.finish_recordings();
     for (path, id, level, first) in [("before", ids[0], 1, at - 5), ("after", ids[1], 5, at)] {
-        let side = fs::read_to_string(folder.path().join(format!("{path}.npy.json"))).unwrap();
+        let side = fs::read_to_string(directory.path().join(format!("{path}.npy.json"))).unwrap();
         let side = SideFile::read(&side).unwrap();
         assert_eq!(side.first_timestamp, Some(first));
         assert_eq!(side.config_hash[..16], format!("{id:016x}"));

@@ -9,7 +9,7 @@ use fxgraph_core::live_updates::{Answer, Requester, Target};
 use fxgraph_core::retune::{Change, Changes, Timed};
 use fxgraph_core::{
     At, Axis, Checked, Clock, Configured, Counter, Dtype, Env, Implementation, Implementations,
-    Kind, KindEntry, KindSpec, LiveKind, PortType, Refusal, Registry, Resources, ValidityType,
+    Kind, KindEntry, KindSpec, LiveKind, PortType, Registry, Rejection, Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -384,11 +384,11 @@ impl KindSpec for Constant {
         Ok(((), vec![port(1)]))
     }
 
-    fn warnings(block: &Configured<Self>) -> Vec<Refusal> {
+    fn warnings(block: &Configured<Self>) -> Vec<Rejection> {
         let Constant { level, .. } = block.parameters;
         let warning = || {
             let message = format!("a level of {level} is high");
-            Refusal::new(codes::IMPLAUSIBLE, At::Parameter("level"), message).help("lower it")
+            Rejection::new(codes::IMPLAUSIBLE, At::Parameter("level"), message).help("lower it")
         };
         (level > 1_000_000).then(warning).into_iter().collect()
     }

@@ -127,8 +127,8 @@ fn change_reports_method_and_differences_without_making_it() {
         "`ticks` has no inputs: its stream would begin again: stop the flowgraph and start it with \
          the change"
     );
-    let Err(refused) = control.change("f", "parameters: {width: 2}") else { panic!("accepted") };
-    assert_eq!(refused.problems[0].code, "E0401");
+    let Err(rejected) = control.change("f", "parameters: {width: 2}") else { panic!("accepted") };
+    assert_eq!(rejected.problems[0].code, "E0401");
     assert_eq!(control.plan().blocks[1].implementation, "cpu", "no change was made");
     stop(&control, running);
 }

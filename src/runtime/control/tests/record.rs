@@ -67,12 +67,12 @@ fn assert_same(recorded: &Recorded, rows: &[Row]) {
 
 #[test]
 fn recording_around_a_request_does_not_affect_the_flowgraph() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (control, running) = start("recorded", 4);
     let options = || around(Trigger::Request);
-    let refused = control.record("f", options(), LIMIT).unwrap_err();
-    assert!(matches!(refused, RecordError::NoFolder));
-    control.allow_recordings(&folder.path().join("new"), 1 << 20, 0).unwrap();
+    let rejected = control.record("f", options(), LIMIT).unwrap_err();
+    assert!(matches!(rejected, RecordError::NoDirectory));
+    control.allow_recordings(&directory.path().join("new"), 1 << 20, 0).unwrap();
     let status = control.record("f", options(), LIMIT).unwrap();
     assert_eq!((status.name.as_str(), status.output.as_str()), ("1", "f.output"));
     has_before(&control, "1");
@@ -81,7 +81,7 @@ fn recording_around_a_request_does_not_affect_the_flowgraph() {
     flow(&control);
     let recorded = first(&control, "1");
     assert_eq!((recorded.frames, recorded.lost), (8, 0));
-    assert!(recorded.path.starts_with(folder.path().join("new")));
+    assert!(recorded.path.starts_with(directory.path().join("new")));
     // A second recorder, until the end of the run.
     let long = control.recorder_options("s.output", "{}").unwrap();
     assert_eq!(control.record("s.output", long, LIMIT).unwrap().name, "2");
@@ -108,9 +108,9 @@ fn recording_around_a_request_does_not_affect_the_flowgraph() {
 
 #[test]
 fn recording_of_an_event_includes_frames_before_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (control, running) = start("eventful", 4);
-    control.allow_recordings(folder.path(), 1 << 20, 0).unwrap();
+    control.allow_recordings(directory.path(), 1 << 20, 0).unwrap();
     let kinds = vec![EventKind::Swapped];
     let trigger = Trigger::Events(EventTrigger { kinds, blocks: None });
     control.record("s", around(trigger), LIMIT).unwrap();
@@ -126,19 +126,19 @@ fn recording_of_an_event_includes_frames_before_it() {
 
 #[test]
 fn record_rejects_invalid_requests() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (control, running) = start("unrecorded", 4);
-    control.allow_recordings(folder.path(), 1 << 20, 0).unwrap();
-    let refused = |output: &str, change: fn(&mut RecorderOptions)| {
+    control.allow_recordings(directory.path(), 1 << 20, 0).unwrap();
+    let rejected = |output: &str, change: fn(&mut RecorderOptions)| {
         let mut options = around(Trigger::Request);
         change(&mut options);
         control.record(output, options, LIMIT).unwrap_err().to_string()
     };
-    assert_eq!(refused("x", |_| {}), "there is no block `x`");
-    assert!(refused("f", |o| o.path = "../x.npz".into()).contains("is not a valid file name"));
-    assert!(refused("f", |o| o.path = "x.txt".into()).contains("not a NumPy file name"));
-    assert!(refused("f", |o| o.before_seconds = 1e6).contains("bytes of memory for frames"));
-    assert!(refused("f", |o| o.before_seconds = 1e300).contains("do not fit"));
+    assert_eq!(rejected("x", |_| {}), "there is no block `x`");
+    assert!(rejected("f", |o| o.path = "../x.npz".into()).contains("is not a valid file name"));
+    assert!(rejected("f", |o| o.path = "x.txt".into()).contains("not a NumPy file name"));
+    assert!(rejected("f", |o| o.before_seconds = 1e6).contains("bytes of memory for frames"));
+    assert!(rejected("f", |o| o.before_seconds = 1e300).contains("do not fit"));
     for (request, code) in [
         ("[]", "E0108"),
         ("{", "E0101"),
@@ -147,18 +147,18 @@ fn record_rejects_invalid_requests() {
         ("trigger: {events: {kinds: [recorded]}}", "E0108"),
         ("{path: x.txt, after_seconds: -1}", "E0201"),
     ] {
-        let Err(RecordError::Request(refused)) = control.recorder_options("f", request) else {
+        let Err(RecordError::Request(rejected)) = control.recorder_options("f", request) else {
             panic!("{request} is accepted")
         };
-        assert_eq!(refused.problems[0].code, code, "{:?}", refused.problems);
+        assert_eq!(rejected.problems[0].code, code, "{:?}", rejected.problems);
     }
     for _ in 0..16 {
         control.record("f", around(Trigger::Request), LIMIT).unwrap();
     }
-    assert!(refused("f", |_| {}).contains("16 recorders are running"));
+    assert!(rejected("f", |_| {}).contains("16 recorders are running"));
     control.delete_recorder("3").unwrap();
     control.record("f", around(Trigger::Request), LIMIT).unwrap();
     stop(&control, running);
     control.finish_recordings();
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was triggered");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "nothing was triggered");
 }

@@ -136,9 +136,9 @@ blocks:
 fn panic_of_a_live_value_is_a_diagnostic_and_does_not_block_other_changes() {
     let (control, running) = start_level("unlucky", NEVER);
     flow(&control);
-    let refused = control.retune(&format!("f: {{level: {}}}", kinds::UNLUCKY), None, LIMIT);
-    let Err(RetuneError::Refused(refused)) = refused else { panic!("{refused:?}") };
-    assert!(refused.problems[0].message.contains("no such level"), "{:?}", refused.problems);
+    let rejected = control.retune(&format!("f: {{level: {}}}", kinds::UNLUCKY), None, LIMIT);
+    let Err(RetuneError::Rejected(rejected)) = rejected else { panic!("{rejected:?}") };
+    assert!(rejected.problems[0].message.contains("no such level"), "{:?}", rejected.problems);
     swap(&control, "f", "parameters: {level: 4}").unwrap();
     assert_eq!(stop(&control, running).failures, []);
 }
@@ -174,8 +174,8 @@ blocks:
     let later = |number: i64| NEVER / 2 + number as u64;
     let accepted = (20..).take_while(|n| match retune(*n, Some(later(*n))) {
         Ok(_) => true,
-        Err(RetuneError::Refused(refused)) => {
-            let message = &refused.problems[0].message;
+        Err(RetuneError::Rejected(rejected)) => {
+            let message = &rejected.problems[0].message;
             assert!(message.contains("bytes of parameters are scheduled already"), "{message}");
             false
         }
@@ -347,9 +347,9 @@ fn prepared_retune_applies_exactly_at_its_timestamp_or_not_at_all() {
         "{passed:?}"
     );
     let far = control.retune_prepared("f: {level: 3}", LIMIT, |_| Some(u64::MAX));
-    assert!(matches!(far, Err(RetuneError::Refused(_))), "{far:?}");
+    assert!(matches!(far, Err(RetuneError::Rejected(_))), "{far:?}");
     let unknown = control.retune_prepared("f: {level: x}", LIMIT, |_| panic!("it is rejected"));
-    assert!(matches!(unknown, Err(RetuneError::Refused(_))), "{unknown:?}");
+    assert!(matches!(unknown, Err(RetuneError::Rejected(_))), "{unknown:?}");
     assert_eq!(level(&control), 1);
     let made = control.retune_prepared("f: {level: 4}", LIMIT, |prepared| {
         Some(prepared.newest_timestamp.unwrap() + 500)

@@ -84,8 +84,8 @@ fn slow_or_failed_shadow_does_not_affect_the_flowgraph() {
     shadow(&control, "parameters: {flaw: slow}", false);
     let busy = control.change("f", "implementation: running").ok().unwrap();
     let limit = busy.usual_limit();
-    for refused in [control.shadow(&busy, false), control.swap(&busy, limit, true)] {
-        assert!(matches!(refused, Err(SwapError::Shadowed(block)) if block == "f"));
+    for rejected in [control.shadow(&busy, false), control.swap(&busy, limit, true)] {
+        assert!(matches!(rejected, Err(SwapError::Shadowed(block)) if block == "f"));
     }
     let seen = wait(&control, |compared| compared.frames_dropped > 0);
     assert_eq!(seen.compared.difference.frames_different, 0);

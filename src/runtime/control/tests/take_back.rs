@@ -144,8 +144,8 @@ fn take_back_with_too_many_scheduled_values_changes_nothing() {
         bench.set(*level, Some(*from));
     }
     let before = bench.control.plan();
-    let refused = bench.control.take_back(&replaced, LIMIT);
-    assert!(matches!(refused, Err(RetuneError::Refused(_))), "{refused:?}");
+    let rejected = bench.control.take_back(&replaced, LIMIT);
+    assert!(matches!(rejected, Err(RetuneError::Rejected(_))), "{rejected:?}");
     assert_eq!(bench.control.plan().config_id(), before.config_id());
     assert!(bench.newest() < at, "the machine is too slow for the test");
     let Bench { name, control, running } = bench;

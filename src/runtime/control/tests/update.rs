@@ -37,7 +37,7 @@ fn begin(name: &str) -> (Control, Running) {
 fn update(control: &Control, text: &str) -> Update {
     match control.update(text, &[]) {
         Ok(update) => update,
-        Err(refused) => panic!("{:?}", refused.problems),
+        Err(rejected) => panic!("{:?}", rejected.problems),
     }
 }
 
@@ -296,11 +296,11 @@ fn written_text_is_kept_while_it_describes_the_running_flowgraph() {
 
 #[test]
 fn includes_are_searched_in_the_directory_of_the_running_file() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("more.yaml"), "parameters: {level: 1}\n").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("more.yaml"), "parameters: {level: 1}\n").unwrap();
     let text = format!("include: [more.yaml]\n{}", text("beside", 1, TOTAL, TOTAL, ""));
     let text = text.replace("level: 1", "level: \"${level}\"");
-    let file = folder.path().join("g.yaml");
+    let file = directory.path().join("g.yaml");
     let plan = load_text(&file, &text, &[], &registry()).result.ok().unwrap();
     assert_eq!(plan.written_yaml(), Some(&*text));
     let set = [fxgraph_flowgraph::Setting::typed("level", "2")];

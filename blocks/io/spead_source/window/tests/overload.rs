@@ -132,7 +132,7 @@ fn stop_heap_among_heads_is_seen() {
     let goes_on =
         side.window.skim(heads.into_iter(), &mut side.desk, |outcome| outcomes.push(outcome));
     assert!(goes_on);
-    assert_eq!(outcomes, [Outcome::Accepted, Outcome::Refused, Outcome::Stop]);
+    assert_eq!(outcomes, [Outcome::Accepted, Outcome::Rejected, Outcome::Stop]);
     assert_eq!(count(&side.counters, "packets_not_spead"), 1);
 }
 
@@ -154,8 +154,8 @@ fn malformed_and_long_heads_are_counted_by_cause_while_frames_are_dropped() {
     assert!(side.window.skim(heads, &mut side.desk, |outcome| outcomes.push(outcome)));
     let [truncated, length] = ["packets_truncated", "packets_wrong_length"];
     assert_eq!((count(&side.counters, truncated), count(&side.counters, length)), (2, 1));
-    let refused = Outcome::Refused;
-    assert_eq!(outcomes, [refused, refused, refused, Outcome::Accepted]);
+    let rejected = Outcome::Rejected;
+    assert_eq!(outcomes, [rejected, rejected, rejected, Outcome::Accepted]);
 }
 
 #[test]

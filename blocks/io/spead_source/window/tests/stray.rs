@@ -72,7 +72,7 @@ fn packets_without_payload_are_no_evidence_of_the_stream() {
     let mut live = Live::new(4);
     for number in 4_000_000..4_000_100 {
         let empty = packet(number, 0, &[], &sample_items(number));
-        assert_eq!(live.window.datagram(&empty, FROM, &mut live.desk), Outcome::Refused);
+        assert_eq!(live.window.datagram(&empty, FROM, &mut live.desk), Outcome::Rejected);
     }
     live.stream(0..100);
     assert_eq!(live.handed_on(), (0..100).collect::<Vec<_>>());

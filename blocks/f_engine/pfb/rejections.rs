@@ -2,26 +2,26 @@
 
 use super::{MAX_CHANNELS, MAX_DELAY_SAMPLES, MAX_TAPS, Pfb};
 use crate::common::axes::MAX_FRAME_BYTES;
-use crate::common::delay::{MaxRates, refuse_disorder, refuse_piece};
+use crate::common::delay::{MaxRates, reject_disorder, reject_piece};
 use crate::common::spectra::{MIN_CHANNELS, can_be_channels, nearest_channels};
 use crate::f_engine::samples::input::is_complex;
 use crate::f_engine::samples::schedule::ticks;
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::MAX_TIMESTAMP;
-use fxgraph::{At, PortType, Refusal};
+use fxgraph::{At, PortType, Rejection};
 
 /// Widest pass band of the filter, in channels.
 const MAX_CUTOFF_CHANNELS: usize = 64;
 
 impl Pfb {
     /// Diagnostics that do not depend on the inputs.
-    pub(super) fn parameter_refusals(&self) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
-        let mut refuse = |name, message: String, help: String| {
-            refusals.push(Refusal::parameter(name, message).help(help));
+    pub(super) fn parameter_rejections(&self) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
+        let mut reject = |name, message: String, help: String| {
+            rejections.push(Rejection::parameter(name, message).help(help));
         };
         if !can_be_channels(self.channels) || self.channels > MAX_CHANNELS {
-            refuse(
+            reject(
                 "channels",
                 format!(
                     "`channels` must be an even number from {MIN_CHANNELS} to {MAX_CHANNELS} with the prime factors 2, 3 and \
@@ -32,7 +32,7 @@ impl Pfb {
             );
         }
         if !(1..=MAX_TAPS).contains(&self.taps) {
-            refuse(
+            reject(
                 "taps",
                 format!("`taps` must be between 1 and {MAX_TAPS}, got {}", self.taps),
                 "omit it for the default of 16".to_owned(),
@@ -40,7 +40,7 @@ impl Pfb {
         }
         let most_channels = self.channels.clamp(1, MAX_CUTOFF_CHANNELS);
         if !(0.0..=most_channels as f64).contains(&self.w_cutoff) {
-            refuse(
+            reject(
                 "w_cutoff",
                 format!("`w_cutoff` must be between 0 and {most_channels}, got {}", self.w_cutoff),
                 "omit it for the default of 1".to_owned(),
@@ -49,7 +49,7 @@ impl Pfb {
         // Each series has a multiple of 4 channels, as the last step of the transform needs.
         let most = 1 << (self.channels / 4).max(1).trailing_zeros().min(4);
         if !self.unzip.is_power_of_two() || self.unzip > most {
-            refuse(
+            reject(
                 "unzip",
                 format!(
                     "`unzip` must be a power of two up to {most} with {} channels, got {}",
@@ -65,60 +65,60 @@ impl Pfb {
         ] {
             if !(limit >= 0.0 && limit.is_finite()) {
                 let message = format!("`{name}` must be finite and at least 0, got {limit}");
-                refuse(name, message, "omit it for the default limit".to_owned());
+                reject(name, message, "omit it for the default limit".to_owned());
             }
         }
         if let Some(hz) = self.centre_hz.filter(|hz| !hz.is_finite()) {
-            refuse(
+            reject(
                 "centre_hz",
                 format!("`centre_hz` must be finite, got {hz}"),
                 "omit it for a quarter of the sample rate".to_owned(),
             );
         }
-        refusals
+        rejections
     }
 
     /// Diagnostics for parameters that complex samples do not allow.
-    pub(super) fn baseband_refusals(&self, input: &PortType) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
-        let mut refuse = |name, message: &str, help: &str| {
-            refusals.push(Refusal::parameter(name, message).help(help));
+    pub(super) fn baseband_rejections(&self, input: &PortType) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
+        let mut reject = |name, message: &str, help: &str| {
+            rejections.push(Rejection::parameter(name, message).help(help));
         };
         if is_complex(input) && self.unzip != 1 {
-            refuse(
+            reject(
                 "unzip",
                 "`unzip` must be 1 for complex samples",
                 "omit `unzip`: a complex transform needs no step to a real one",
             );
         }
         if is_complex(input) && self.centre_hz(input).is_none() {
-            refuse(
+            reject(
                 "centre_hz",
                 "complex input has no known centre frequency",
                 "set `centre_hz` to the sky frequency at 0 Hz of the input",
             );
         }
         if self.nyquist_zone.is_some() && (is_complex(input) || input.band.is_some()) {
-            refuse(
+            reject(
                 "nyquist_zone",
                 "`nyquist_zone` needs real samples whose source states no band",
                 "omit it: the band of the input has the sideband",
             );
         }
-        refusals
+        rejections
     }
 
     /// Diagnostic for polarisations of different bands, unless `centre_hz` is set.
-    pub(super) fn band_refusals(&self, inputs: &[PortType]) -> Vec<Refusal> {
+    pub(super) fn band_rejections(&self, inputs: &[PortType]) -> Vec<Rejection> {
         let sideband = inputs[0].sideband();
         if let Some(other) = inputs.iter().position(|input| input.sideband() != sideband) {
             let message = "one polarisation has the upper sideband and the other one the lower";
-            let refusal = Refusal::new(codes::INPUTS_DIFFER, At::Input(other), message);
-            return vec![refusal.help("give both sources the same band")];
+            let rejection = Rejection::new(codes::INPUTS_DIFFER, At::Input(other), message);
+            return vec![rejection.help("give both sources the same band")];
         }
         let is_other = |input: &PortType| input.band != inputs[0].band;
         let other = inputs.iter().position(is_other).filter(|_| self.centre_hz.is_none());
-        let refuse = |other: usize| {
+        let reject = |other: usize| {
             let centre = |input: usize| match inputs[input].band {
                 Some(band) => format!("{} Hz", band.centre_hz),
                 None => "an unknown frequency".to_owned(),
@@ -128,14 +128,14 @@ impl Pfb {
                 centre(0),
                 centre(other)
             );
-            Refusal::new(codes::INPUTS_DIFFER, At::Input(other), message)
+            Rejection::new(codes::INPUTS_DIFFER, At::Input(other), message)
                 .help("give both `ddc` the same `centre_hz`, or set `centre_hz` here")
         };
-        other.map(refuse).into_iter().collect()
+        other.map(reject).into_iter().collect()
     }
 
     /// Diagnostics for the number of spectra of a frame.
-    pub(super) fn frame_refusals(&self, inputs: &[PortType]) -> Vec<Refusal> {
+    pub(super) fn frame_rejections(&self, inputs: &[PortType]) -> Vec<Rejection> {
         let (pols, input) = (inputs.len(), &inputs[0]);
         let spectrum_bytes = self.spectrum_bytes() * pols.max(1);
         let most = MAX_FRAME_BYTES / spectrum_bytes;
@@ -145,22 +145,22 @@ impl Pfb {
                 "`spectra_per_frame` must be between 1 and {most} with {} channels, got {spectra}",
                 self.channels
             );
-            let refusal = Refusal::parameter("spectra_per_frame", message);
-            return vec![refusal.help("omit it for frames of about 1 MiB")];
+            let rejection = Rejection::parameter("spectra_per_frame", message);
+            return vec![rejection.help("omit it for frames of about 1 MiB")];
         }
         let apart = (self.step(input) as u64).saturating_mul(ticks(input) as u64);
         if spectra as u64 > MAX_TIMESTAMP / apart {
             let message = format!(
                 "a frame of {spectra} spectra, {apart} ticks apart, exceeds the range of timestamps"
             );
-            return vec![Refusal::new(codes::RATE, At::Input(0), message)];
+            return vec![Rejection::new(codes::RATE, At::Input(0), message)];
         }
         Vec::new()
     }
 
     /// Diagnostics for delay models that do not fit the inputs.
-    pub(super) fn delay_refusals(&self, inputs: &[PortType]) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
+    pub(super) fn delay_rejections(&self, inputs: &[PortType]) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
         if !self.delays.is_empty() && self.delays.len() != inputs.len() {
             let message = format!(
                 "`delays` must have one list for each of the {} inputs, got {} lists",
@@ -168,7 +168,7 @@ impl Pfb {
                 self.delays.len()
             );
             let help = "write one list of pieces for each input, `[]` for no delay";
-            refusals.push(Refusal::parameter("delays", message).help(help));
+            rejections.push(Rejection::parameter("delays", message).help(help));
         }
         let rate_hz = inputs[0].clock.adc_sample_rate_hz;
         let max = self.max_delay_seconds();
@@ -176,15 +176,15 @@ impl Pfb {
             let most = MAX_DELAY_SAMPLES / rate_hz;
             let message = format!("`max_delay_seconds` must be between 0 and {most:e}, got {max}");
             let help = "omit it for the default limit";
-            refusals.push(Refusal::parameter("max_delay_seconds", message).help(help));
+            rejections.push(Rejection::parameter("max_delay_seconds", message).help(help));
         }
         for pieces in &self.delays {
-            refusals.extend(refuse_disorder("delays", pieces));
+            rejections.extend(reject_disorder("delays", pieces));
             let rates = self.rates();
-            refusals
-                .extend(pieces.iter().flat_map(|p| refuse_piece(p, "delays", rate_hz, max, rates)));
+            rejections
+                .extend(pieces.iter().flat_map(|p| reject_piece(p, "delays", rate_hz, max, rates)));
         }
-        refusals
+        rejections
     }
 }
 

@@ -16,8 +16,8 @@ const PERIOD: Duration = Duration::from_millis(500);
 
 /// Parses the path of an existing directory.
 pub fn parse(text: &str) -> Result<PathBuf, String> {
-    let folder = PathBuf::from(text);
-    if folder.is_dir() { Ok(folder) } else { Err("no such directory".to_owned()) }
+    let directory = PathBuf::from(text);
+    if directory.is_dir() { Ok(directory) } else { Err("no such directory".to_owned()) }
 }
 
 /// Thread that watches a directory until this is dropped.
@@ -35,9 +35,9 @@ impl Drop for Watch {
     }
 }
 
-/// Recompiles changed kernels in `folder` for the devices of the flowgraph. A kernel that does not compile
+/// Recompiles changed kernels in `directory` for the devices of the flowgraph. A kernel that does not compile
 /// is reported, and the previous one stays in use.
-pub fn watch(folder: PathBuf, control: &Control) -> Watch {
+pub fn watch(directory: PathBuf, control: &Control) -> Watch {
     let control = control.clone();
     let devices: Vec<Arc<Device>> = control
         .plan()
@@ -50,10 +50,10 @@ pub fn watch(folder: PathBuf, control: &Control) -> Watch {
         })
         .collect();
     let (stop, stopped) = channel();
-    let mut known = times(&folder);
+    let mut known = times(&directory);
     let thread = std::thread::spawn(move || {
         while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-            let now = times(&folder);
+            let now = times(&directory);
             let changed = now.iter().filter(|(file, time)| known.get(*file) != Some(*time));
             let changed: Vec<&str> = changed.map(|(file, _)| file.as_str()).collect();
             if !changed.is_empty() {
@@ -89,11 +89,11 @@ fn reload(program: &Program, control: &Control) {
     }
 }
 
-/// Time of the last change of each source in `folder` and its subdirectories.
-fn times(folder: &Path) -> HashMap<String, SystemTime> {
-    let list = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let inner = list(folder).flat_map(|entry| list(&entry.path()));
-    list(folder)
+/// Time of the last change of each source in `directory` and its subdirectories.
+fn times(directory: &Path) -> HashMap<String, SystemTime> {
+    let list = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let inner = list(directory).flat_map(|entry| list(&entry.path()));
+    list(directory)
         .chain(inner)
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;

@@ -3,7 +3,7 @@
 use super::{HEAP_SAMPLES, Resampler};
 use crate::common::axes::MAX_FRAME_BYTES;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Dtype, PortType, Refusal};
+use fxgraph::{At, Dtype, PortType, Rejection};
 use fxgraph_dsp::resample::fraction;
 
 /// Largest number of weights of the filter.
@@ -34,16 +34,16 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 /// Returns ADC samples between input samples, or the problems of the input.
-fn step(input: &PortType, row: Option<usize>) -> Result<u64, Vec<Refusal>> {
+fn step(input: &PortType, row: Option<usize>) -> Result<u64, Vec<Rejection>> {
     let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
     let is_known = matches!(names.as_slice(), ["sample"] | [_, "sample"]);
     if !is_known || !matches!(input.dtype, Dtype::F32 | Dtype::Cf32) {
         let message = format!("`resampler` cannot read `{input}`");
         let help = "connect f32 or cf32 samples, [sample] or [beam][sample]: those of `synthesiser`, `ddc` or \
                     `convert`";
-        return Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
+        return Err(vec![Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
     }
-    let mut refusals = Vec::new();
+    let mut rejections = Vec::new();
     let (rows, samples) = match input.axes.as_slice() {
         [row, sample] => (row.len, sample.len),
         axes => (1, axes[0].len),
@@ -60,7 +60,7 @@ fn step(input: &PortType, row: Option<usize>) -> Result<u64, Vec<Refusal>> {
         );
         let help =
             "set the validity axes in the block upstream, such as `validity_axes` of `null_source`";
-        refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+        rejections.push(Rejection::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
     }
     let per_frame = input.clock.samples_per_frame;
     if !per_frame.is_multiple_of(samples as u64) {
@@ -68,44 +68,44 @@ fn step(input: &PortType, row: Option<usize>) -> Result<u64, Vec<Refusal>> {
             "a sample of the input must take a whole number of ADC samples, got {samples} samples in {per_frame}"
         );
         let help = "resample once only: connect the samples before the first `resampler`";
-        refusals.push(Refusal::new(codes::RATE, At::Input(0), message).help(help));
+        rejections.push(Rejection::new(codes::RATE, At::Input(0), message).help(help));
     }
     if let Some(row) = row.filter(|row| *row >= rows) {
         let message =
             format!("`row` must be less than {rows}, the number of rows of the input, got {row}");
-        refusals.push(Refusal::parameter("row", message).help("omit it for all rows"));
+        rejections.push(Rejection::parameter("row", message).help("omit it for all rows"));
     }
-    if refusals.is_empty() { Ok(per_frame / samples as u64) } else { Err(refusals) }
+    if rejections.is_empty() { Ok(per_frame / samples as u64) } else { Err(rejections) }
 }
 
 impl Resampler {
     /// Returns the timing of the stream, or all problems.
-    pub(super) fn timing(&self, input: &PortType) -> Result<Timing, Vec<Refusal>> {
+    pub(super) fn timing(&self, input: &PortType) -> Result<Timing, Vec<Rejection>> {
         let step = step(input, self.row)?;
         let input_rate_hz = input.clock.adc_sample_rate_hz / step as f64;
-        let refusals = self.band_refusals(input, input_rate_hz);
-        if !refusals.is_empty() {
-            return Err(refusals);
+        let rejections = self.band_rejections(input, input_rate_hz);
+        if !rejections.is_empty() {
+            return Err(rejections);
         }
-        let one = |refusal: Box<Refusal>| vec![*refusal];
+        let one = |rejection: Box<Rejection>| vec![*rejection];
         let ratio = self.ratio(input, step).map_err(one)?;
         let timing = self.frame(input, step, input_rate_hz, ratio).map_err(one)?;
-        match self.size_refusal(input, &timing) {
-            Some(refusal) => Err(vec![refusal]),
+        match self.size_rejection(input, &timing) {
+            Some(rejection) => Err(vec![rejection]),
             None => Ok(timing),
         }
     }
 
     /// Diagnostics for a band that is not within that of the input.
-    fn band_refusals(&self, input: &PortType, rate_hz: f64) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
-        let mut refuse = |name, message: String, help: String| {
-            refusals.push(Refusal::parameter(name, message).help(help));
+    fn band_rejections(&self, input: &PortType, rate_hz: f64) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
+        let mut reject = |name, message: String, help: String| {
+            rejections.push(Rejection::parameter(name, message).help(help));
         };
         let band = Self::input_band(input, rate_hz);
         let width_hz = band.bandwidth_hz;
         if !(self.bandwidth_hz > 0.0 && self.bandwidth_hz <= width_hz) {
-            refuse(
+            reject(
                 "bandwidth_hz",
                 format!(
                     "`bandwidth_hz` must be positive and at most the {width_hz} Hz of the input, got {}",
@@ -113,14 +113,14 @@ impl Resampler {
                 ),
                 format!("set for example `bandwidth_hz: {}`", width_hz / 2.0),
             );
-            return refusals;
+            return rejections;
         }
         let most_hz = (width_hz - self.bandwidth_hz) / 2.0;
         let from_centre_hz = self.centre_hz.map_or(0.0, |hz| hz - band.centre_hz);
         let is_within = from_centre_hz.abs() <= most_hz + ROUNDING * rate_hz;
         // NaN is not within.
         if !is_within {
-            refuse(
+            reject(
                 "centre_hz",
                 format!(
                     "a band of {} Hz around {} Hz is not within the {width_hz} Hz around {} Hz of the input",
@@ -136,7 +136,7 @@ impl Resampler {
             );
         }
         if !(0.01..=0.99).contains(&self.pass()) {
-            refuse(
+            reject(
                 "pass_bandwidth_hz",
                 format!(
                     "`pass_bandwidth_hz` must be from 1 % to 99 % of the band, got {} of {} Hz",
@@ -148,13 +148,13 @@ impl Resampler {
         }
         if !self.stop_band_db.is_finite() {
             let message = format!("`stop_band_db` must be finite, got {}", self.stop_band_db);
-            refuse("stop_band_db", message, "omit it for the default of 80".to_owned());
+            reject("stop_band_db", message, "omit it for the default of 80".to_owned());
         }
-        refusals
+        rejections
     }
 
     /// ADC samples p that take q output samples, as a reduced fraction.
-    fn ratio(&self, input: &PortType, step: u64) -> Result<(u64, u64), Box<Refusal>> {
+    fn ratio(&self, input: &PortType, step: u64) -> Result<(u64, u64), Box<Rejection>> {
         let adc_hz = input.clock.adc_sample_rate_hz;
         fraction(adc_hz, self.rate_hz(), MAX_RATIO)
             .filter(|(_, q)| q.checked_mul(step).is_some())
@@ -166,7 +166,7 @@ impl Resampler {
                 );
                 let nearest = self.bandwidth_hz.round().max(1.0);
                 let help = format!("set a whole number of Hz such as `bandwidth_hz: {nearest}`");
-                Box::new(Refusal::parameter("bandwidth_hz", message).help(help))
+                Box::new(Rejection::parameter("bandwidth_hz", message).help(help))
             })
     }
 
@@ -177,7 +177,7 @@ impl Resampler {
         step: u64,
         input_rate_hz: f64,
         (p, q): (u64, u64),
-    ) -> Result<Timing, Box<Refusal>> {
+    ) -> Result<Timing, Box<Rejection>> {
         let heap = HEAP_SAMPLES as u64;
         let unit = heap / gcd(heap, q) * q;
         let samples = self.samples_per_frame.map_or_else(
@@ -208,13 +208,13 @@ impl Resampler {
                      that take {p} ADC samples, got {samples}"
                 );
                 let help = format!("set for example `samples_per_frame: {nearest}`");
-                Err(Box::new(Refusal::parameter("samples_per_frame", message).help(help)))
+                Err(Box::new(Rejection::parameter("samples_per_frame", message).help(help)))
             }
         }
     }
 
     /// Diagnostic for a filter or a frame that is too large.
-    fn size_refusal(&self, input: &PortType, timing: &Timing) -> Option<Refusal> {
+    fn size_rejection(&self, input: &PortType, timing: &Timing) -> Option<Rejection> {
         if timing.down / timing.up > MAX_DECIMATION {
             let message = format!(
                 "the output rate must be at least 1/{MAX_DECIMATION} of the input's {} Hz, got {} Hz",
@@ -222,7 +222,7 @@ impl Resampler {
                 self.rate_hz()
             );
             return Some(
-                Refusal::parameter("bandwidth_hz", message).help("decimate with `ddc` before"),
+                Rejection::parameter("bandwidth_hz", message).help("decimate with `ddc` before"),
             );
         }
         let taps = self.design(input, timing).taps();
@@ -234,7 +234,7 @@ impl Resampler {
             );
             let help = "choose a rate with a simpler ratio to that of the input, a narrower pass band, or decimate \
                         with `ddc` before";
-            return Some(Refusal::parameter("bandwidth_hz", message).help(help));
+            return Some(Rejection::parameter("bandwidth_hz", message).help(help));
         }
         let rows = input.elements() / input.axis_len("sample").unwrap_or(1).max(1);
         let bytes = timing.samples.checked_mul(8).and_then(|bytes| bytes.checked_mul(rows));
@@ -243,7 +243,7 @@ impl Resampler {
                 "a frame of the output must have at most {MAX_FRAME_BYTES} bytes, got {} samples of {rows} rows",
                 timing.samples
             );
-            Refusal::parameter("samples_per_frame", message).help("set a smaller number")
+            Rejection::parameter("samples_per_frame", message).help("set a smaller number")
         })
     }
 }

@@ -24,7 +24,7 @@ pub enum At {
 /// `code` is one of the codes in [`crate::diagnostic::codes`]. Texts are lower case and never name a Rust type. The
 /// message has subject, rule and value: "`gain` must be finite, got NaN".
 #[derive(Clone, Debug)]
-pub struct Refusal {
+pub struct Rejection {
     /// Stable code, for example `E0203`.
     pub code: &'static str,
     /// The error in one line.
@@ -39,7 +39,7 @@ pub struct Refusal {
     pub help: Option<String>,
 }
 
-impl Refusal {
+impl Rejection {
     /// An error at `at`.
     pub fn new(code: &'static str, at: At, message: impl Into<String>) -> Self {
         Self {

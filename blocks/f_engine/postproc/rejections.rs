@@ -5,25 +5,25 @@ use crate::common::axes;
 use crate::common::spectra::{MIN_CHANNELS, Shape, can_be_channels};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::MAX_TIMESTAMP;
-use fxgraph::{At, PortType, Refusal};
+use fxgraph::{At, PortType, Rejection};
 use num_complex::Complex32;
 
 impl Postproc {
     /// Diagnostics that do not depend on the input.
-    pub(super) fn parameter_refusals(&self) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
-        let mut refuse = |name, message: String, help: String| {
-            refusals.push(Refusal::parameter(name, message).help(help));
+    pub(super) fn parameter_rejections(&self) -> Vec<Rejection> {
+        let mut rejections = Vec::new();
+        let mut reject = |name, message: String, help: String| {
+            rejections.push(Rejection::parameter(name, message).help(help));
         };
         if ![4, 8].contains(&self.bits) {
-            refuse(
+            reject(
                 "bits",
                 format!("`bits` must be 8 or 4, got {}", self.bits),
                 "omit it for the default of 8".to_owned(),
             );
         }
         if !(1..=MAX_SPECTRA_PER_HEAP).contains(&self.spectra_per_heap) {
-            refuse(
+            reject(
                 "spectra_per_heap",
                 format!(
                     "`spectra_per_heap` must be between 1 and {MAX_SPECTRA_PER_HEAP}, got {}",
@@ -33,7 +33,7 @@ impl Postproc {
             );
         }
         if self.heaps_per_frame == 0 {
-            refuse(
+            reject(
                 "heaps_per_frame",
                 "`heaps_per_frame` must be at least 1, got 0".to_owned(),
                 "omit it for the default of 1".to_owned(),
@@ -41,19 +41,19 @@ impl Postproc {
         }
         let is_finite = |gain: &Complex32| gain.re.is_finite() && gain.im.is_finite();
         if let Some(gain) = self.gains.values().into_iter().find(|gain| !is_finite(gain)) {
-            refuse(
+            reject(
                 "gains",
                 format!("`gains` must be finite in single precision, got {gain}"),
                 "set for example `gains: 0.5`".to_owned(),
             );
         }
-        refusals
+        rejections
     }
 
     /// Diagnostics for the shape of the input's spectra.
-    pub(super) fn shape_refusals(&self, input: &PortType, shape: Shape) -> Vec<Refusal> {
+    pub(super) fn shape_rejections(&self, input: &PortType, shape: Shape) -> Vec<Rejection> {
         let units = [("pol", shape.pols), ("spectrum", shape.spectra)];
-        let mut refusals = Vec::from_iter(axes::refuse_validity(0, input, &units));
+        let mut rejections = Vec::from_iter(axes::reject_validity(0, input, &units));
         let Shape { pols, channels, pitch, step, .. } = shape;
         let is_known =
             can_be_channels(pitch) && channels >= MIN_CHANNELS && channels.is_multiple_of(2);
@@ -65,7 +65,7 @@ impl Postproc {
             let at =
                 self.channels.map_or(At::InputAxis(0, "channel"), |_| At::Parameter("channels"));
             let help = "set `channels` of the `pfb` upstream, for example to 1024";
-            refusals.push(Refusal::new(codes::INPUT_AXIS, at, message).help(help));
+            rejections.push(Rejection::new(codes::INPUT_AXIS, at, message).help(help));
         } else if channels > pitch || (channels < pitch && shape.unzip > 1) {
             let (message, help) = if channels > pitch {
                 let message =
@@ -75,7 +75,7 @@ impl Postproc {
                 let message = format!("`channels` must be {pitch} for an unzipped input");
                 (message, "omit `channels`, or omit `unzip` of `pfb`")
             };
-            refusals.push(Refusal::parameter("channels", message).help(help));
+            rejections.push(Rejection::parameter("channels", message).help(help));
         } else if step == 0
             || step % (2 * pitch) != 0
             || input.clock.samples_per_frame != (shape.spectra * step) as u64
@@ -84,27 +84,27 @@ impl Postproc {
                 "the step between spectra of {pitch} channels must be a multiple of {} samples, got {step}",
                 2 * pitch
             );
-            refusals.push(Refusal::new(codes::RATE, At::Input(0), message));
+            rejections.push(Rejection::new(codes::RATE, At::Input(0), message));
         }
-        refusals
+        rejections
     }
 
     /// Diagnostic for the size of an output frame, given a valid shape and valid parameters.
-    pub(super) fn refuse_frames(&self, shape: Shape) -> Option<Refusal> {
-        let refuse = |name, message: String, help: String| {
-            Some(Refusal::parameter(name, message).help(help))
+    pub(super) fn reject_frames(&self, shape: Shape) -> Option<Rejection> {
+        let reject = |name, message: String, help: String| {
+            Some(Rejection::parameter(name, message).help(help))
         };
         let spectrum_bytes = 2 * shape.channels * shape.pols;
         let heap_bytes = spectrum_bytes * self.spectra_per_heap;
         if heap_bytes > axes::MAX_FRAME_BYTES {
-            return refuse(
+            return reject(
                 "spectra_per_heap",
                 format!("heaps of {} spectra take more than 4 GiB", self.spectra_per_heap),
                 format!("use at most {}", axes::MAX_FRAME_BYTES / spectrum_bytes),
             );
         }
         if self.heaps_per_frame > axes::MAX_FRAME_BYTES / heap_bytes {
-            return refuse(
+            return reject(
                 "heaps_per_frame",
                 format!("frames of {} heaps take more than 4 GiB", self.heaps_per_frame),
                 format!("use at most {}", axes::MAX_FRAME_BYTES / heap_bytes),
@@ -116,23 +116,23 @@ impl Postproc {
             let message = format!(
                 "a frame of {spectra} spectra, {step} samples apart, exceeds the range of timestamps"
             );
-            Refusal::new(codes::RATE, At::Input(0), message)
+            Rejection::new(codes::RATE, At::Input(0), message)
         })
     }
 
     /// Diagnostics for gains of a wrong number of polarisations or channels.
-    pub(super) fn gain_refusals(&self, shape: Shape) -> Vec<Refusal> {
+    pub(super) fn gain_rejections(&self, shape: Shape) -> Vec<Rejection> {
         let Shape { pols, channels, .. } = shape;
-        let mut refusals = Vec::new();
+        let mut rejections = Vec::new();
         if let Gains::PerPol(gains) = &self.gains {
             let wrong = |gains: &PolGains| match gains {
                 PolGains::One(_) => None,
                 PolGains::PerChannel(gains) => Some(gains.len()).filter(|len| *len != channels),
             };
-            let refuse =
-                |message: String, help: String| Refusal::parameter("gains", message).help(help);
+            let reject =
+                |message: String, help: String| Rejection::parameter("gains", message).help(help);
             if gains.len() != pols {
-                refusals.push(refuse(
+                rejections.push(reject(
                     format!(
                         "`gains` must have one entry for each of {pols} polarisations, got {}",
                         gains.len()
@@ -141,7 +141,7 @@ impl Postproc {
                 ));
             }
             if let Some(len) = gains.iter().find_map(wrong) {
-                refusals.push(refuse(
+                rejections.push(reject(
                     format!(
                         "`gains` must have one entry for each of {channels} channels, got {len}"
                     ),
@@ -149,6 +149,6 @@ impl Postproc {
                 ));
             }
         }
-        refusals
+        rejections
     }
 }
