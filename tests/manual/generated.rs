@@ -304,14 +304,16 @@ fn rest() -> String {
     );
     let of_flowgraph = operations(&description);
     page.push_str(&overview_of(&of_flowgraph));
+    page.push_str(&common_answers(&of_flowgraph));
     let deployment = directory.path().join("deployment");
     let deployment = deployment.to_str().unwrap();
     output(&["deploy", "example:19_hosts", "--engine", "systemd", "-o", deployment]);
     let fleet = Program::serving(directory.path(), &["fleet", deployment]);
     let description = fleet.get("/api/v1/openapi.json").json();
     let of_fleet = operations(&description);
-    let details = |operations: &[Operation]| -> String { operations.iter().map(detail).collect() };
-    page + &details(&of_flowgraph)
+    let common = common(&of_flowgraph);
+    let details: String = of_flowgraph.iter().map(|each| detail(each, &common)).collect();
+    page + &details
         + &fleet_section(text(&description["info"]["description"]), &of_flowgraph, &of_fleet)
 }
 
@@ -343,8 +345,48 @@ fn overview_of(operations: &[Operation]) -> String {
     table
 }
 
-/// Section of a request.
-fn detail(Operation { request, document }: &Operation) -> String {
+/// Rows of the answers to a request: status, meaning and body.
+fn answers(document: &Value) -> Vec<String> {
+    let answers = document["responses"].as_object().unwrap().iter();
+    let row = |(status, answer): (&String, &Value)| {
+        let (meaning, media) = (cell(text(&answer["description"])), media(&answer["content"]));
+        format!("| {status} | {meaning} | {media} |\n")
+    };
+    answers.map(row).collect()
+}
+
+/// Answers that most requests have alike.
+fn common(operations: &[Operation]) -> Vec<String> {
+    let mut counts = BTreeMap::<String, usize>::new();
+    for row in operations.iter().flat_map(|each| answers(&each.document)) {
+        *counts.entry(row).or_default() += 1;
+    }
+    counts.retain(|_, count| *count > operations.len() / 2);
+    counts.into_keys().collect()
+}
+
+/// Section of the answers that most requests have alike.
+fn common_answers(operations: &[Operation]) -> String {
+    let rows = common(operations);
+    assert!(rows.len() > 4, "{rows:?}");
+    let mut text = "\n## Answers to most requests\n\nThe sections below do not repeat them.\n".to_owned();
+    text.push_str("\n| status | meaning | body |\n|---|---|---|\n");
+    text.push_str(&rows.concat());
+    let lacks = |row: &String| -> Vec<String> {
+        let without = operations.iter().filter(|each| !answers(&each.document).contains(row));
+        without.map(|each| format!("`{}`", each.request)).collect()
+    };
+    for row in &rows {
+        let (status, without) = (&row[2..5], lacks(row));
+        if !without.is_empty() {
+            let _ = write!(text, "\nNo {status}: {}.\n", without.join(", "));
+        }
+    }
+    text
+}
+
+/// Section of a request, without the answers `common` to most.
+fn detail(Operation { request, document }: &Operation, common: &[String]) -> String {
     let (summary, anchor) = (text(&document["summary"]), text(&document["operationId"]));
     let mut details = format!("\n## {anchor}\n\n`{request}`: {summary}.\n");
     if let Some(more) = document["description"].as_str() {
@@ -353,10 +395,7 @@ fn detail(Operation { request, document }: &Operation) -> String {
     parameters(document, &mut details);
     body(&document["requestBody"], &mut details);
     details.push_str("\n| status | meaning | body |\n|---|---|---|\n");
-    for (status, answer) in document["responses"].as_object().unwrap() {
-        let (meaning, media) = (cell(text(&answer["description"])), media(&answer["content"]));
-        let _ = writeln!(details, "| {status} | {meaning} | {media} |");
-    }
+    details.extend(answers(document).into_iter().filter(|row| !common.contains(row)));
     details
 }
 
@@ -390,7 +429,8 @@ fn fleet_section(about: &str, of_flowgraph: &[Operation], of_fleet: &[Operation]
         .map(|each| format!("- `{}`\n", each.request))
         .collect();
     let _ = write!(page, "\nRequests that a fleet does not answer:\n\n{}", missing.concat());
-    page + &own.iter().map(detail).collect::<String>()
+    let common = common(of_flowgraph);
+    page + &own.iter().map(|each| detail(each, &common)).collect::<String>()
 }
 
 fn parameters(operation: &Value, page: &mut String) {
