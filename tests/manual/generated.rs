@@ -223,28 +223,76 @@ fn with_links(line: &str, kinds: &[Value]) -> String {
 fn commands() -> String {
     let overview = output(&["help"]);
     let mut page = format!(
-        "# Commands\n\n{NOTE}\nEvery command of the program, as `fxgraph help COMMAND` shows it.\n\n```text\n{}\n```\n",
+        "# Commands\n\n{NOTE}\nEvery command of the program, as `fxgraph help COMMAND` shows it, without the options \
+         that all commands have.\n\n```text\n{}\n```\n",
         overview.trim_end()
     );
-    let listed = overview.split_once("Commands:\n").unwrap().1.split_once("\n\n").unwrap().0;
-    let names = listed.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    for name in names.map(|line| line.split_whitespace().next().unwrap()) {
-        if name == "help" {
-            continue;
-        }
-        let help = output(&["help", name]);
-        let _ = write!(page, "\n## {name}\n\n```text\n{}\n```\n", help.trim_end());
-        let Some((_, below)) = help.split_once("\nCommands:\n") else { continue };
-        let below = below.split_once("\n\n").map_or(below, |(list, _)| list);
-        let inner = below.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-        for inner in inner.map(|line| line.split_whitespace().next().unwrap()) {
-            if inner != "help" {
-                let help = output(&["help", name, inner]);
-                let _ = write!(page, "\n### {name} {inner}\n\n```text\n{}\n```\n", help.trim_end());
-            }
+    let mut helps = Vec::new();
+    for name in commands_in(&overview) {
+        let help = output(&["help", &name]);
+        let inner = help.contains("\nCommands:\n").then(|| commands_in(&help)).unwrap_or_default();
+        helps.push((format!("## {name}"), help));
+        for inner in inner {
+            let help = output(&["help", &name, &inner]);
+            helps.push((format!("### {name} {inner}"), help));
         }
     }
+    let mut counts = BTreeMap::<String, usize>::new();
+    for option in helps.iter().flat_map(|(_, help)| entries(help)) {
+        *counts.entry(words(&option)).or_default() += 1;
+    }
+    let is_common = |entry: &str| {
+        entry.trim_start().starts_with('-') && counts[&words(entry)] > helps.len() / 2
+    };
+    let mut sections = BTreeMap::<String, String>::new();
+    for (heading, help) in &helps {
+        let own: String = entries(help).into_iter().filter(|entry| !is_common(entry)).collect();
+        let mut own = own.replace("\n\nOptions:\n\n", "\n\n");
+        while own.contains("\n\n\n") {
+            own = own.replace("\n\n\n", "\n\n");
+        }
+        let name = heading.trim_start_matches(['#', ' ']);
+        let paragraphs = own.split("\n\n").map(|paragraph| {
+            // Options that several commands share are described at the first one.
+            let first = sections.entry(words(paragraph)).or_insert_with(|| name.to_owned());
+            match paragraph.split_once(":\n") {
+                Some((title @ ("Connection" | "Serving"), _)) if first != name => format!("{title}: as of `fxgraph {first}`"),
+                _ => paragraph.to_owned(),
+            }
+        });
+        let text = paragraphs.collect::<Vec<_>>().join("\n\n");
+        let text = text.trim_end();
+        let text = text.strip_suffix("\n\nOptions:").unwrap_or(text);
+        let _ = write!(page, "\n{heading}\n\n```text\n{text}\n```\n");
+    }
     page
+}
+
+/// Names of the commands that a help text lists.
+fn commands_in(help: &str) -> Vec<String> {
+    let listed = help.split_once("Commands:\n").unwrap().1;
+    let listed = listed.split_once("\n\n").map_or(listed, |(list, _)| list);
+    let names = listed.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names = names.map(|line| line.split_whitespace().next().unwrap().to_owned());
+    names.filter(|name| name != "help").collect()
+}
+
+/// Options of a help text, each with its lines, and the lines between them.
+fn entries(help: &str) -> Vec<String> {
+    let mut entries = vec![String::new()];
+    for line in help.split_inclusive('\n') {
+        let is_start = line.trim_start().starts_with('-') && line.starts_with("  ");
+        if is_start || !line.starts_with("   ") {
+            entries.push(String::new());
+        }
+        entries.last_mut().unwrap().push_str(line);
+    }
+    entries
+}
+
+/// `text` with one space between words: lines break elsewhere in other help texts.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn errors() -> String {
