@@ -12,7 +12,7 @@ pub fn power(samples: &[i16], limit: i16, instructions: InstructionSet) -> (u64,
         // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx2 => unsafe { x86::avx2(samples, limit) },
-        // SAFETY: as above.
+        // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx512 => unsafe { x86::avx512(samples, limit) },
     }

@@ -61,13 +61,14 @@ pub fn add_antennas<'a>(
 ) {
     scratch.sums.fill(0.0);
     for (antenna, row) in rows {
-        // SAFETY: `available` lists an implementation only if the CPU supports it.
         match instructions {
             InstructionSet::Portable => add(layout, row, antenna, weights, pols, scratch),
+            // SAFETY: an implementation is chosen only if the CPU supports it.
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx2 => unsafe {
                 x86::add_avx2(layout, row, antenna, weights, pols, scratch)
             },
+            // SAFETY: an implementation is chosen only if the CPU supports it.
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx512 => unsafe {
                 x86::add_avx512(layout, row, antenna, weights, pols, scratch);
@@ -93,8 +94,10 @@ pub fn quantise_beam(
     // SAFETY: as above.
     match instructions {
         InstructionSet::Portable => quantise(dither_key, scratch, beam, output, dither::fill),
+        // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx2 => unsafe { x86::quantise_avx2(dither_key, scratch, beam, output) },
+        // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx512 => unsafe {
             x86::quantise_avx512(dither_key, scratch, beam, output)

@@ -30,7 +30,7 @@ pub fn filter<X: Copy>(
         // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx2 => unsafe { x86::avx2(samples, part, x, g, subsampling, out) },
-        // SAFETY: as above.
+        // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx512 => unsafe { x86::avx512(samples, part, x, g, subsampling, out) },
     }

@@ -44,7 +44,7 @@ impl Tables {
 
     /// Counts the saturated samples of as many whole vectors as there are; returns the number of samples and the count.
     pub(super) fn saturated(&self, packed: &[u8]) -> (usize, u64) {
-        // SAFETY: as above.
+        // SAFETY: the tables exist only if the CPU has AVX2.
         unsafe { saturated(self, packed) }
     }
 }

@@ -98,7 +98,7 @@ impl Fir {
             // SAFETY: an implementation is chosen only if the CPU supports it.
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx2 => unsafe { self.run_avx2(samples, out, scratch) },
-            // SAFETY: as above.
+            // SAFETY: an implementation is chosen only if the CPU supports it.
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx512 => unsafe { self.run_avx512(samples, out, scratch) },
         }

@@ -28,7 +28,7 @@ impl Fir {
         out: &mut [f32],
         scratch: &mut Scratch,
     ) {
-        // SAFETY: as above.
+        // SAFETY: the CPU has the features of this method; `run_with` makes tasks with slices of the right lengths.
         self.run_with(samples, out, scratch, |mut task| unsafe { avx512(&mut task) });
     }
 }

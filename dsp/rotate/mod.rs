@@ -97,7 +97,7 @@ pub fn rotate(
         // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx2 => unsafe { x86::avx2(spectrum, turn, gains, out) },
-        // SAFETY: as above.
+        // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx512 => unsafe { x86::avx512(spectrum, turn, gains, out) },
     }

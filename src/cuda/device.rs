@@ -126,7 +126,7 @@ pub fn properties(ordinal: usize) -> Result<Properties, CudaError> {
             size(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         ),
         multiprocessors: size(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-        // SAFETY: as above.
+        // SAFETY: `device` is a device of the initialised driver.
         memory_bytes: unsafe { result::device::total_mem(device) }.map_err(&failed)?,
         shared_bytes_per_block: size(
             Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,

@@ -97,9 +97,9 @@ pub trait Driver {
 pub(super) struct Stream(pub(super) sys::CUstream);
 struct Event(sys::CUevent);
 
-// SAFETY: handles that any thread may use.
+// SAFETY: a stream is a handle that any thread may use.
 unsafe impl Send for Stream {}
-// SAFETY: as above.
+// SAFETY: an event is a handle that any thread may use.
 unsafe impl Send for Event {}
 
 impl Stream {
@@ -135,7 +135,7 @@ impl Drop for Stream {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: as above.
+        // SAFETY: owned, destroyed once; the owner has selected the device.
         let _ = unsafe { result::event::destroy(self.0) };
     }
 }

@@ -164,7 +164,7 @@ struct Function(sys::CUfunction);
 
 // SAFETY: a function is a handle that any thread may use.
 unsafe impl Send for Function {}
-// SAFETY: as above.
+// SAFETY: launches do not change the function.
 unsafe impl Sync for Function {}
 
 /// A kernel of a program, ready to launch.

@@ -221,7 +221,7 @@ pub(super) struct HostMemory {
 
 // SAFETY: the type owns its memory, which only unsafe code reads or writes.
 unsafe impl Send for HostMemory {}
-// SAFETY: as above.
+// SAFETY: safe code neither reads nor writes the memory.
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
@@ -346,7 +346,7 @@ impl<T: Pod> Pinned<T> {
         if !self.is_over(self.fetched.max(self.sent)) {
             return Err(InUse);
         }
-        // SAFETY: as above, borrowed alone, and no copy reads them either.
+        // SAFETY: initialised elements of the owned memory, borrowed alone; no copy reads or writes them.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.memory.memory.as_ptr().cast(), self.len) })
     }
 

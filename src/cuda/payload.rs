@@ -24,7 +24,7 @@ impl HostBuffer for PinnedPayload {
     }
     fn words_mut(&mut self) -> &mut [u128] {
         let words = self.0.len() / size_of::<u128>();
-        // SAFETY: as above, and the frame is borrowed exclusively: no job owns it.
+        // SAFETY: whole words of memory that `self` owns; the frame is borrowed exclusively, so no job owns it.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr(), words) }
     }
 }

@@ -375,7 +375,8 @@ impl<J, D: Driver> Pipeline<J, D> {
         let bytes = self.copied(host, array, &(0..array.len()))?;
         let number = self.lend(host, array)?;
         host.fetched_with(&self.progress, number);
-        // SAFETY: as above; the host cannot access the elements meanwhile.
+        // SAFETY: both have these elements; the CUDA pipeline keeps them until the copy is made, and the host cannot
+        // access them meanwhile.
         unsafe { self.copy(host.address(), array.address(), bytes) }
     }
 

@@ -112,7 +112,7 @@ impl Fake {
             Op::Copy { to, from, bytes } => unsafe {
                 std::ptr::copy_nonoverlapping(memory(from), memory(to), bytes);
             },
-            // SAFETY: as above.
+            // SAFETY: the CUDA pipeline keeps the memory valid until it is cleared; Miri reports it if not.
             Op::Clear { address, bytes } => unsafe { memory(address).write_bytes(0, bytes) },
             Op::Record(slot, mark, number) => {
                 self.0.events.borrow_mut()[slot][mark as usize].passed = number;

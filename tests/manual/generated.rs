@@ -256,7 +256,9 @@ fn commands() -> String {
             // Options that several commands share are described at the first one.
             let first = sections.entry(words(paragraph)).or_insert_with(|| name.to_owned());
             match paragraph.split_once(":\n") {
-                Some((title @ ("Connection" | "Serving"), _)) if first != name => format!("{title}: as of `fxgraph {first}`"),
+                Some((title @ ("Connection" | "Serving"), _)) if first != name => {
+                    format!("{title}: as of `fxgraph {first}`")
+                }
                 _ => paragraph.to_owned(),
             }
         });
@@ -417,7 +419,8 @@ fn common(operations: &[Operation]) -> Vec<String> {
 fn common_answers(operations: &[Operation]) -> String {
     let rows = common(operations);
     assert!(rows.len() > 4, "{rows:?}");
-    let mut text = "\n## Answers to most requests\n\nThe sections below do not repeat them.\n".to_owned();
+    let mut text =
+        "\n## Answers to most requests\n\nThe sections below do not repeat them.\n".to_owned();
     text.push_str("\n| status | meaning | body |\n|---|---|---|\n");
     text.push_str(&rows.concat());
     let lacks = |row: &String| -> Vec<String> {

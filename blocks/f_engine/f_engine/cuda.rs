@@ -315,7 +315,7 @@ impl TwoPass {
             ];
             if past > first {
                 let kernel = self.program.kernels.finish.of(stretch.differ);
-                // SAFETY: as above.
+                // SAFETY: the arguments match the kernel; the job holds both frames and the tables.
                 unsafe { kernel.launch(pipeline.stream(), grid, &arguments) }?;
             }
             done = end;

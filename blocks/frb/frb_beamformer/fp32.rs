@@ -182,7 +182,8 @@ impl Implementation for Fp32 {
         if let Some(Times { kernel, grid, roots, .. }) = &mut self.times {
             let arguments =
                 [between.into(), job.to.into(), roots.address().into(), job.units.into()];
-            // SAFETY: as above; jobs are in order on the stream, so the beams belong to this job.
+            // SAFETY: the arguments match the kernel. Tables live as long as the block, and jobs are in order on the
+            // stream, so the beams belong to this job.
             unsafe { kernel.launch(pipeline.stream(), *grid, &arguments) }?;
         }
         Ok(())

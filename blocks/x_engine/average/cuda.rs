@@ -174,7 +174,8 @@ impl Cuda {
             values.into(),
             (averages as i64).into(),
         ];
-        // SAFETY: as above.
+        // SAFETY: the arguments match the kernel; sums and counts live as long as the block, and the job holds the frame
+        // of `values`.
         unsafe { self.output.launch(self.pipeline.stream(), grid, &arguments) }?;
         self.pipeline.submit()?;
         Ok(true)

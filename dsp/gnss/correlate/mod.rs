@@ -99,6 +99,7 @@ pub fn write_code(
     }
     match instructions {
         // SAFETY: `available` lists an implementation only if the CPU supports it.
+        // SAFETY: an implementation is chosen only if the CPU supports it.
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx2 | InstructionSet::Avx512 if step <= ENTRY => unsafe {
             x86::look_up(entries, fraction, step, &mut out[..len.next_multiple_of(x86::AT_ONCE)]);
@@ -183,13 +184,14 @@ impl Correlator {
         for (antenna, sums) in sums.chunks_exact_mut(self.taps).enumerate() {
             let (re, im) = planes.parts(antenna, range.clone());
             let piece = Piece { re, im, rotors };
-            // SAFETY: `available` lists an implementation only if the CPU supports it.
             match self.instructions {
                 InstructionSet::Portable => piece.sum(&self.codes, &mut self.sums),
+                // SAFETY: an implementation is chosen only if the CPU supports it.
                 #[cfg(target_arch = "x86_64")]
                 InstructionSet::Avx2 => unsafe {
                     x86::avx2::sum(&piece, &self.codes, &mut self.sums)
                 },
+                // SAFETY: an implementation is chosen only if the CPU supports it.
                 #[cfg(target_arch = "x86_64")]
                 InstructionSet::Avx512 => unsafe {
                     x86::avx512::sum(&piece, &self.codes, &mut self.sums)

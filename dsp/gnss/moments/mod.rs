@@ -111,12 +111,12 @@ impl Moments {
         rotors: &Rotors,
     ) {
         self.len = samples.0.len();
-        // SAFETY: `available` lists an implementation only if the CPU supports it.
         match instructions {
             InstructionSet::Portable => {
                 self.mix(samples, rotors);
                 self.sum_up();
             }
+            // SAFETY: an implementation is chosen only if the CPU supports it.
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx2 | InstructionSet::Avx512 => unsafe {
                 x86::mix(self, samples, rotors);
@@ -264,12 +264,13 @@ impl EdgeCorrelator {
         self.edges.find(self.instructions, replica, nco.code_step, first.len, codes);
         let turn = self.phasors.at(nco.carrier) * replica.scale();
         for (moments, sums) in moments.iter().zip(sums.chunks_exact_mut(self.taps)) {
-            // SAFETY: `available` lists an implementation only if the CPU supports it.
             match self.instructions {
                 InstructionSet::Portable => self.sum(moments, weights),
+                // SAFETY: an implementation is chosen only if the CPU supports it.
                 #[cfg(target_arch = "x86_64")]
                 InstructionSet::Avx2 => unsafe { x86::sum(self, moments, weights) },
                 // SAFETY: likewise.
+                // SAFETY: an implementation is chosen only if the CPU supports it.
                 #[cfg(target_arch = "x86_64")]
                 InstructionSet::Avx512 => unsafe { x86::sum_avx512(self, moments, weights) },
             }

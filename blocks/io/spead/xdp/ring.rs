@@ -13,7 +13,7 @@ pub struct Mapping {
 
 // SAFETY: the memory belongs to the process, not to a thread. Access is unsafe or atomic.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: shared references give no access to the memory but by unsafe or atomic operations.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
