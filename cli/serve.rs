@@ -57,7 +57,7 @@ pub struct Serve {
 
     /// Disk space that recordings keep free
     #[arg(
-        long, alias = "recordings-leave", value_name = "GB", requires = "recordings",
+        long, value_name = "GB", requires = "recordings",
         default_value = "1", value_parser = parse_gigabytes
     )]
     recordings_min_free: u64,

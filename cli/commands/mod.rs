@@ -39,7 +39,6 @@ use crate::terminal::Terminal;
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     Run(run::Run),
-    #[command(alias = "check")]
     Validate(validate::Validate),
     Test(test::Test),
     Plan(plan::Plan),

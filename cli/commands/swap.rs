@@ -29,7 +29,7 @@ pub struct Swap {
     dry_run: bool,
 
     /// Lets the flowgraph wait for the new block (for files, not for live data)
-    #[arg(long, alias = "may-hold-up")]
+    #[arg(long)]
     allow_stall: bool,
 
     /// Writes the answer as JSON

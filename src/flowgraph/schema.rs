@@ -260,8 +260,8 @@ fn test() -> Json {
         })
     };
     let near = object(
-        &["tolerance"],
-        json!({ "close_to": number, "value": number, "tolerance": number,
+        &["value", "tolerance"],
+        json!({ "value": number, "tolerance": number,
             "at": { "type": "object", "additionalProperties": whole } }),
     );
     let checks = json!({

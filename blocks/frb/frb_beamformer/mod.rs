@@ -297,7 +297,7 @@ impl KindSpec for FrbBeamformer {
         .device_bytes(|block| cuda::device_bytes(&block.shape, Method::TensorCore)),
         Implementation::<Self>::cuda(
             Method::Fp32.name(),
-            "in single precision, for comparison",
+            "in single precision, for arrays of other sizes",
             |block, env| cuda::block(block, Method::Fp32, env),
         )
         .check(|block, _| fp32::rejections(&block.shape))

@@ -63,8 +63,7 @@ struct RawPeak {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawNear {
-    #[serde(alias = "value")]
-    close_to: f64,
+    value: f64,
     tolerance: f64,
     #[serde(default)]
     at: BTreeMap<String, u64>,
@@ -222,7 +221,7 @@ fn expect(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<Expect> {
     };
     let span_of = |key: &str| node.entry(key).map_or(node.span, |(_, value)| value.span);
     let tap = Tap { text: raw.tap, span: span_of("tap") };
-    let near = |near: RawNear| (near.at.into_iter().collect(), near.close_to, near.tolerance);
+    let near = |near: RawNear| (near.at.into_iter().collect(), near.value, near.tolerance);
     let validity = raw.validity.map(|validity| match validity {
         RawValidity::Word(word) if word == "full" => Some((1.0, 0.0)),
         RawValidity::Word(word) if word == "none" => Some((0.0, 0.0)),

@@ -392,7 +392,7 @@ fn ledger_of_files_that_cannot_be_read() {
             "flowgraph: g\ntemplates: {t: {outputs: {o: \"${1}\"}}}\nblocks: {u: {template: t}, o: {kind: sink, input: u}}\n".to_owned(),
         ),
         ("no blocks", "flowgraph: g\nblocks: {}\n".to_owned()),
-        ("unending tolerance", format!("flowgraph: g\n{blocks}\ntests: [{{name: t, expect: [{{tap: s, mean: {{close_to: 0, tolerance: 1e999}}}}]}}]\n")),
+        ("unending tolerance", format!("flowgraph: g\n{blocks}\ntests: [{{name: t, expect: [{{tap: s, mean: {{value: 0, tolerance: 1e999}}}}]}}]\n")),
     ] {
         let loaded = load_text("example.yaml", &text, &[], &registry());
         let _ = writeln!(ledger, "{what}");
