@@ -3,6 +3,7 @@
 
 mod dada;
 mod filterbank;
+mod gnss_sdr;
 mod guppi;
 mod killed;
 mod pcapng;

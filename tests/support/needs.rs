@@ -64,6 +64,11 @@ pub fn wsclean() -> bool {
     is_met(program("wsclean"))
 }
 
+/// Debian's package `gnss-sdr`.
+pub fn gnss_sdr() -> bool {
+    is_met(program("gnss-sdr"))
+}
+
 /// Debian's package `prometheus`.
 pub fn promtool() -> bool {
     is_met(program("promtool"))
