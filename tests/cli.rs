@@ -1,5 +1,7 @@
 //! The program as used by people and scripts: exit codes, stdout, stderr and signals.
 
+mod implausible;
+
 use crate::support::{http, needs, python};
 use http::Program;
 use std::io::{Read, Write};

@@ -192,3 +192,30 @@ fn array_in_a_body_or_a_file_sets_gains_and_errors_state_its_shape() {
     assert_eq!(again.status, 200, "{again:?}");
     super::stop(program);
 }
+
+#[test]
+fn answer_to_a_delay_model_states_each_piece_as_it_is_understood() {
+    let directory = tempfile::tempdir().unwrap();
+    let sync = "sync_time_seconds: 1790000000, adc_sample_rate_hz: 1000000";
+    let flowgraph = SPECTRA.replace("adc_sample_rate_hz: 1000000", sync);
+    let program = Program::running(directory.path(), &flowgraph, &[]);
+    program.wait("running");
+    let pieces = json!([[
+        {"delay_seconds": 2e-6, "rate": 1e-9},
+        {"start_samples": 90_000_000, "delay_seconds": 2.1e-6, "rate": 1e-9},
+    ]]);
+    let answer = patch(&program, "/api/v1/blocks", &json!({"f": {"delays": pieces}}).to_string());
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let answer = answer.json();
+    let from = answer["effective_timestamp"].as_u64().unwrap();
+    let understood = answer["understood"]["f"]["delays"][0].as_array().unwrap().clone();
+    assert_eq!(understood.len(), 2, "{answer}");
+    // The first piece begins at timestamp 0, and is in force from the update on.
+    assert_eq!(understood[0]["start_samples"], 0);
+    assert_eq!(understood[0]["start_utc"], "2026-09-21T14:13:20Z");
+    assert_eq!(understood[0]["in_force_from"], from);
+    assert_eq!(understood[1]["start_samples"], 90_000_000);
+    assert_eq!(understood[1]["start_utc"], "2026-09-21T14:14:50Z");
+    assert_eq!(understood[1]["in_force_from_utc"], "2026-09-21T14:14:50Z");
+    assert!(understood.iter().all(|piece| piece["has_expired"] == false), "{answer}");
+}
