@@ -66,7 +66,7 @@ pub fn add_antennas<'a>(
             // SAFETY: an implementation is chosen only if the CPU supports it.
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx2 => unsafe {
-                x86::add_avx2(layout, row, antenna, weights, pols, scratch)
+                x86::add_avx2(layout, row, antenna, weights, pols, scratch);
             },
             // SAFETY: an implementation is chosen only if the CPU supports it.
             #[cfg(target_arch = "x86_64")]
@@ -91,7 +91,6 @@ pub fn quantise_beam(
     beam: usize,
     output: &mut [[i8; 2]],
 ) -> u64 {
-    // SAFETY: as above.
     match instructions {
         InstructionSet::Portable => quantise(dither_key, scratch, beam, output, dither::fill),
         // SAFETY: an implementation is chosen only if the CPU supports it.

@@ -32,10 +32,12 @@ pub(super) fn spread(
     offsets: &mut [[i32; 2]],
 ) {
     // SAFETY: `Kernel::available` lists an implementation only if the CPU supports it.
-    match kernel {
-        Kernel::Portable => portable(kernel, stage, pairs, words, offsets),
-        Kernel::Avx2 => unsafe { spread_words(stage, pairs, words) },
-        Kernel::Vnni256 | Kernel::Vnni512 => unsafe { spread_bytes(stage, pairs, words, offsets) },
+    unsafe {
+        match kernel {
+            Kernel::Portable => portable(kernel, stage, pairs, words, offsets),
+            Kernel::Avx2 => spread_words(stage, pairs, words),
+            Kernel::Vnni256 | Kernel::Vnni512 => spread_bytes(stage, pairs, words, offsets),
+        }
     }
 }
 

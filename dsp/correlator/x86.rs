@@ -28,11 +28,13 @@ pub(super) fn tile(
 ) {
     // SAFETY: `Kernel::available` lists an implementation only if the CPU supports it; the caller has
     // checked the lengths on which the loads and stores rely.
-    match kernel {
-        Kernel::Portable => portable(row, column_re, column_im, sums),
-        Kernel::Avx2 => unsafe { avx2(row, column_re, column_im, sums) },
-        Kernel::Vnni256 => unsafe { vnni256(row, column_re, column_im, sums) },
-        Kernel::Vnni512 => unsafe { vnni512(row, column_re, column_im, sums) },
+    unsafe {
+        match kernel {
+            Kernel::Portable => portable(row, column_re, column_im, sums),
+            Kernel::Avx2 => avx2(row, column_re, column_im, sums),
+            Kernel::Vnni256 => vnni256(row, column_re, column_im, sums),
+            Kernel::Vnni512 => vnni512(row, column_re, column_im, sums),
+        }
     }
 }
 

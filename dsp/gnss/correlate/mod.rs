@@ -189,12 +189,12 @@ impl Correlator {
                 // SAFETY: an implementation is chosen only if the CPU supports it.
                 #[cfg(target_arch = "x86_64")]
                 InstructionSet::Avx2 => unsafe {
-                    x86::avx2::sum(&piece, &self.codes, &mut self.sums)
+                    x86::avx2::sum(&piece, &self.codes, &mut self.sums);
                 },
                 // SAFETY: an implementation is chosen only if the CPU supports it.
                 #[cfg(target_arch = "x86_64")]
                 InstructionSet::Avx512 => unsafe {
-                    x86::avx512::sum(&piece, &self.codes, &mut self.sums)
+                    x86::avx512::sum(&piece, &self.codes, &mut self.sums);
                 },
             }
             for (sum, [re, im]) in sums.iter_mut().zip(&self.sums) {
