@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Kernels of an implementation, and their encoding of the weights.
-pub(super) trait Implementation: Send {
+pub(super) trait MethodKernels: Send {
     /// Encodes the weights of feeds with these `gains` in `words`, with the implementation's number of words per
     /// weight.
     fn write(&self, stages: &Stages, gains: &Gains, words: &mut [u32]) -> Scaling;
@@ -130,7 +130,7 @@ pub(super) fn device_bytes(stages: &Stages, method: Method) -> usize {
 /// The running block.
 pub(super) struct Cuda {
     stages: Stages,
-    implementation: Box<dyn Implementation>,
+    kernels: Box<dyn MethodKernels>,
     weights: DeviceWeights,
     changes: Changes<Gains>,
     /// Validity `[time][frequency]` of the input frame, for each job in flight.
@@ -158,15 +158,15 @@ impl Cuda {
         (env, device): (&Env, &Arc<Device>),
     ) -> Result<Self, BlockError> {
         let mut words = vec![0; method.weight_words() * weights_len(&stages)];
-        let implementation: Box<dyn Implementation> = match method {
+        let kernels: Box<dyn MethodKernels> = match method {
             Method::Fp32 => Box::new(Fp32::new(&stages, device)?),
             method => Box::new(Matrix::new(&stages, gains, method, device)?),
         };
-        let scaling = implementation.write(&stages, gains, &mut words);
+        let scaling = kernels.write(&stages, gains, &mut words);
         Ok(Self {
             units: Table::new(device, stages.sizes.units.iter().product())?,
             weights: DeviceWeights::new(device, &words, scaling)?,
-            implementation,
+            kernels,
             stages,
             changes: Changes::default(),
             transforms_missing: super::transforms_missing(&env.counters),
@@ -176,12 +176,12 @@ impl Cuda {
 
 impl GpuMap for Cuda {
     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
-        let Self { stages, implementation, weights, .. } = self;
+        let Self { stages, kernels, weights, .. } = self;
         let GpuJob { pipeline, slot, header, from, to } = job;
         let (sizes, timestamp) = (stages.sizes, header.timestamp);
         let samples = sizes.samples_per_spectrum * sizes.spectra as u64;
         for (from, gains) in self.changes.begin(timestamp, samples) {
-            weights.set(from, |words| implementation.write(stages, &gains, words));
+            weights.set(from, |words| kernels.write(stages, &gains, words));
         }
         weights.advance(timestamp);
         self.units.host_mut(slot)?.copy_from_slice(&header.validity);
@@ -191,7 +191,7 @@ impl GpuMap for Cuda {
         pipeline.work()?;
         let job = Job { from, to, units: self.units.address(slot), weights, timestamp, sizes };
         // SAFETY: the job owns the frames, and no other job in flight uses its slot.
-        unsafe { implementation.launch(pipeline, &job) }
+        unsafe { kernels.launch(pipeline, &job) }
     }
 
     fn validity(&mut self, input: &[u32], output: &mut [u32]) {

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // launches on memory that the caller guarantees
 
 use super::Stages;
-use super::cuda::{Implementation, Job, defines, rejection};
+use super::cuda::{Job, MethodKernels, defines, rejection};
 use super::gains::Gains;
 use super::sizes::Sizes;
 use super::weights::{Scaling, Stretch, weights};
@@ -151,7 +151,7 @@ impl Fp32 {
     }
 }
 
-impl Implementation for Fp32 {
+impl MethodKernels for Fp32 {
     fn write(&self, stages: &Stages, gains: &Gains, words: &mut [u32]) -> Scaling {
         let parts: &mut [Complex32] = bytemuck::cast_slice_mut(words);
         parts.iter_mut().zip(weights(stages, gains)).for_each(|(to, weight)| *to = weight);

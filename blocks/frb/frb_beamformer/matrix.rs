@@ -1,7 +1,7 @@
 //! The implementations `radix8` and `tensor_core`: matrix instructions in half precision.
 #![allow(unsafe_code)] // launches on memory that the caller guarantees
 
-use super::cuda::{Implementation, Job, Method, defines, rejection};
+use super::cuda::{Job, Method, MethodKernels, defines, rejection};
 use super::gains::Gains;
 use super::intensities::{self, IntensityKernels};
 use super::phases::{self, FEEDS, POINTS, packed_half2};
@@ -194,7 +194,7 @@ impl Matrix {
     }
 }
 
-impl Implementation for Matrix {
+impl MethodKernels for Matrix {
     fn write(&self, stages: &Stages, gains: &Gains, words: &mut [u32]) -> Scaling {
         let all = || weights(stages, gains);
         let largest = all().map(|weight| f64::from(weight.norm())).fold(0.0, f64::max);

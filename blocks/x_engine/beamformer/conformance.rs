@@ -1,6 +1,6 @@
 //! Cases that compare the GPU implementation with the reference.
 
-use super::cuda::Implementation;
+use super::cuda::Architecture;
 use fxgraph::examples::{Case, Tolerance};
 use fxgraph::{DeviceName, cuda};
 use serde_json::{Value, json};
@@ -64,9 +64,9 @@ fn selected(device: DeviceName, [_, antennas, _, spectra]: Shape) -> &'static st
         DeviceName::Cuda(ordinal) => cuda::properties(ordinal).ok(),
         DeviceName::Cpu => None,
     };
-    match Implementation::best([2, antennas, spectra], gpu.as_ref()) {
-        Implementation::Hopper => "hopper",
-        Implementation::TensorCore => "tensor_core",
+    match Architecture::best([2, antennas, spectra], gpu.as_ref()) {
+        Architecture::Hopper => "hopper",
+        Architecture::TensorCore => "tensor_core",
     }
 }
 

@@ -24,14 +24,14 @@ pub(super) const HEAP_HEAD: usize = 4;
 
 /// Kernels of the GPU implementations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Implementation {
+pub(super) enum Architecture {
     /// Integers on warpgroup matrix instructions.
     Hopper,
     /// Half precision on matrix instructions of warps.
     TensorCore,
 }
 
-impl Implementation {
+impl Architecture {
     /// Returns the kernel for a stream with these polarisations, antennas and spectra per heap, on this GPU.
     pub(super) fn best([pols, antennas, spectra]: [usize; 3], gpu: Option<&Properties>) -> Self {
         let has_hopper = gpu.is_some_and(|gpu| gpu.capability == hopper::CAPABILITY);
@@ -153,42 +153,42 @@ fn reject_weights(parameters: &Beamformer) -> Option<Rejection> {
     Some(Rejection::new(codes::IMPLEMENTATION, At::Parameter("beams"), message))
 }
 
-/// Diagnostics if the kernel `implementation`, or the best one, cannot form these beams, on `gpu` if there is one.
+/// Diagnostics if the kernel `architecture`, or the best one, cannot form these beams, on `gpu` if there is one.
 pub(super) fn rejections(
     parameters: &Beamformer,
     shape: &Stacked,
     gpu: Option<&Properties>,
-    implementation: Option<Implementation>,
+    architecture: Option<Architecture>,
 ) -> Vec<Rejection> {
-    let best = || Implementation::best([shape.pols, shape.antennas, shape.spectra], gpu);
-    let of_implementation = match implementation.unwrap_or_else(best) {
-        Implementation::Hopper => hopper::reject(shape, gpu),
-        Implementation::TensorCore => {
+    let best = || Architecture::best([shape.pols, shape.antennas, shape.spectra], gpu);
+    let of_architecture = match architecture.unwrap_or_else(best) {
+        Architecture::Hopper => hopper::reject(shape, gpu),
+        Architecture::TensorCore => {
             gpu.and_then(|gpu| tensor_core::reject_antennas(parameters, shape, gpu))
         }
     };
-    reject_weights(parameters).into_iter().chain(of_implementation).collect()
+    reject_weights(parameters).into_iter().chain(of_architecture).collect()
 }
 
 impl Cuda {
-    /// Creates the block with the kernel `implementation`, or the best one.
+    /// Creates the block with the kernel `architecture`, or the best one.
     pub(super) fn new(
         parameters: &Beamformer,
         shape: Stacked,
         weights: &Weights,
         first_channel: usize,
-        implementation: Option<Implementation>,
+        architecture: Option<Architecture>,
         (counts, device): (Counts, &Arc<Device>),
     ) -> Result<Self, BlockError> {
         let best = || {
-            Implementation::best(
+            Architecture::best(
                 [shape.pols, shape.antennas, shape.spectra],
                 Some(device.properties()),
             )
         };
-        let kernels: Box<dyn Kernels> = match implementation.unwrap_or_else(best) {
-            Implementation::Hopper => Box::new(Hopper::new(parameters, shape, device)?),
-            Implementation::TensorCore => Box::new(TensorCore::new(parameters, shape, device)?),
+        let kernels: Box<dyn Kernels> = match architecture.unwrap_or_else(best) {
+            Architecture::Hopper => Box::new(Hopper::new(parameters, shape, device)?),
+            Architecture::TensorCore => Box::new(TensorCore::new(parameters, shape, device)?),
         };
         let mut table = vec![0; kernels.weight_words()];
         kernels.write_weights(&mut table, weights);
@@ -332,17 +332,17 @@ mod tests {
         };
         let [ampere, hopper, blackwell] = [(8, 0), (9, 0), (10, 0)].map(gpu);
         for (antennas, spectra, gpu, best) in [
-            (80, 256, Some(&hopper), Implementation::Hopper),
-            (256, 32, Some(&hopper), Implementation::Hopper),
-            (257, 256, Some(&hopper), Implementation::TensorCore),
-            (80, 31, Some(&hopper), Implementation::TensorCore),
-            (80, 256, Some(&ampere), Implementation::TensorCore),
-            (80, 256, Some(&blackwell), Implementation::TensorCore),
-            (80, 256, None, Implementation::TensorCore),
+            (80, 256, Some(&hopper), Architecture::Hopper),
+            (256, 32, Some(&hopper), Architecture::Hopper),
+            (257, 256, Some(&hopper), Architecture::TensorCore),
+            (80, 31, Some(&hopper), Architecture::TensorCore),
+            (80, 256, Some(&ampere), Architecture::TensorCore),
+            (80, 256, Some(&blackwell), Architecture::TensorCore),
+            (80, 256, None, Architecture::TensorCore),
         ] {
-            let found = Implementation::best([2, antennas, spectra], gpu);
+            let found = Architecture::best([2, antennas, spectra], gpu);
             assert_eq!(found, best, "{antennas} antennas, {spectra} spectra");
         }
-        assert_eq!(Implementation::best([1, 80, 256], Some(&hopper)), Implementation::TensorCore);
+        assert_eq!(Architecture::best([1, 80, 256], Some(&hopper)), Architecture::TensorCore);
     }
 }

@@ -15,7 +15,7 @@ use crate::common::output_level::{MEASURED_SPECTRA, OutputLevels};
 use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::common::stacked::Stacked;
 use crate::common::units::Units;
-use cuda::{Cuda, Implementation};
+use cuda::{Architecture, Cuda};
 use fxgraph::DeviceName;
 use fxgraph::cuda::GpuMapped;
 use fxgraph::examples::{Benchmark, Case};
@@ -426,17 +426,17 @@ const fn cuda(
         .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.shape))
 }
 
-/// Creates a block with the kernel `implementation`, or the best one.
+/// Creates a block with the kernel for `architecture`, or the best one.
 fn gpu_block(
     block: &Configured<Beamformer>,
-    implementation: Option<Implementation>,
+    architecture: Option<Architecture>,
     env: &Env,
 ) -> Result<Box<dyn Block>, BlockError> {
     let Configured { parameters, shape, .. } = block;
     let (weights, first) = (weights(block), first_channel(block));
     GpuMapped::build(env, |pipeline| {
         let counts = Counts::new(block, env);
-        Cuda::new(parameters, *shape, &weights, first, implementation, (counts, pipeline.device()))
+        Cuda::new(parameters, *shape, &weights, first, architecture, (counts, pipeline.device()))
     })
 }
 
@@ -460,18 +460,18 @@ impl KindSpec for Beamformer {
         cuda(
             "hopper",
             "integers on warpgroup matrix instructions: compute capability 9.0",
-            |block, env| gpu_block(block, Some(Implementation::Hopper), env),
+            |block, env| gpu_block(block, Some(Architecture::Hopper), env),
         )
         .check(|block, gpu| {
-            cuda::rejections(&block.parameters, &block.shape, gpu, Some(Implementation::Hopper))
+            cuda::rejections(&block.parameters, &block.shape, gpu, Some(Architecture::Hopper))
         }),
         cuda(
             "tensor_core",
             "any GPU, with each weight as the sum of two half-precision numbers",
-            |block, env| gpu_block(block, Some(Implementation::TensorCore), env),
+            |block, env| gpu_block(block, Some(Architecture::TensorCore), env),
         )
         .check(|block, gpu| {
-            cuda::rejections(&block.parameters, &block.shape, gpu, Some(Implementation::TensorCore))
+            cuda::rejections(&block.parameters, &block.shape, gpu, Some(Architecture::TensorCore))
         })
         .tunable(|block| Some(tensor_core::tunable(&block.parameters, &block.shape))),
     ];

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // work on frames and tables that jobs own
 
 use super::dumps::Dumps;
-use super::products::Implementation;
+use super::products::Architecture;
 use super::sums::Sums;
 use crate::common::stacked::Stacked;
 use crate::common::units::Units;
@@ -66,14 +66,14 @@ impl Cuda {
         shape: Stacked,
         spectra_per_dump: u64,
         dumps: Dumps,
-        implementation: fn(Dtype, (usize, usize)) -> Implementation,
+        architecture: fn(Dtype, (usize, usize)) -> Architecture,
         env: &Env,
     ) -> Result<Self, BlockError> {
         let pipeline = Pipeline::new(env)?;
         let device = pipeline.device();
-        let implementation = implementation(shape.dtype, device.properties().capability);
-        tracing::info!(block = env.name, ?implementation, "dumps of {spectra_per_dump} spectra");
-        let sums = Sums::new(device, implementation, shape, spectra_per_dump)?;
+        let architecture = architecture(shape.dtype, device.properties().capability);
+        tracing::info!(block = env.name, ?architecture, "dumps of {spectra_per_dump} spectra");
+        let sums = Sums::new(device, architecture, shape, spectra_per_dump)?;
         let tables =
             (0..IN_FLIGHT).map(|_| Tables::new(device, &shape)).collect::<Result<_, _>>()?;
         Ok(Self { shape, dumps, frame: None, tables, sums, pipeline })

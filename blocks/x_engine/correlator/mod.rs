@@ -44,7 +44,7 @@ use fxgraph::{
 };
 use fxgraph_dsp::correlator::Kernel;
 use fxgraph_dsp::simd;
-use products::Implementation;
+use products::Architecture;
 use sums::Sums;
 
 /// Parameters of the block `correlator`.
@@ -216,10 +216,10 @@ impl KindSpec for Correlator {
         cuda(
             "cuda",
             "the faster of `hopper` and `tensor_core` on the installed GPU",
-            |block, env| gpu_block(block, Implementation::best, env),
+            |block, env| gpu_block(block, Architecture::best, env),
         ),
         cuda("hopper", "warpgroup matrix instructions: compute capability 9.0", |block, env| {
-            gpu_block(block, |_, _| Implementation::Hopper, env)
+            gpu_block(block, |_, _| Architecture::Hopper, env)
         })
         .check(|block, gpu| {
             let mut rejections = reject_size(block, gpu);
@@ -227,7 +227,7 @@ impl KindSpec for Correlator {
             rejections
         }),
         cuda("tensor_core", "any GPU of compute capability 8.0 or later", |block, env| {
-            gpu_block(block, |_, _| Implementation::TensorCore, env)
+            gpu_block(block, |_, _| Architecture::TensorCore, env)
         }),
     ];
 
@@ -305,16 +305,16 @@ fn reject_size(block: &Configured<Correlator>, _: Option<&Properties>) -> Vec<Re
     Vec::from_iter(sums::reject_size(&block.shape))
 }
 
-/// Creates a block with the kernel that `implementation` selects for a type of voltages and a compute capability.
+/// Creates a block with the kernel that `architecture` selects for a type of voltages and a compute capability.
 fn gpu_block(
     block: &Configured<Correlator>,
-    implementation: fn(Dtype, (usize, usize)) -> Implementation,
+    architecture: fn(Dtype, (usize, usize)) -> Architecture,
     env: &Env,
 ) -> Result<Box<dyn Block>, BlockError> {
     let clock = &block.ports.outputs[0].clock;
     let dumps = Dumps::new(block.shape, clock.samples_per_frame, &env.counters);
     let spectra = spectra_per_dump(&block.shape, clock);
-    Ok(Box::new(Cuda::new(block.shape, spectra, dumps, implementation, env)?))
+    Ok(Box::new(Cuda::new(block.shape, spectra, dumps, architecture, env)?))
 }
 
 /// Spectra per dump for the clock of the output.

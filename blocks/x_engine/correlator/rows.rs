@@ -1,7 +1,7 @@
 //! Samples in device memory as the GPU kernels read them: rows of (antenna, polarisation), in stages of 128 bytes. With
 //! one polarisation the rows of two antennas are those of one antenna with two.
 
-use super::products::Implementation;
+use super::products::Architecture;
 use super::sum_bound::SAMPLES_IN_32_BITS;
 use crate::common::stacked::Stacked;
 use fxgraph::Dtype;
@@ -75,10 +75,10 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Rows of a frame at `address`, where each heap is a run; `None` if the kernels of `implementation` cannot read them
+    /// Rows of a frame at `address`, where each heap is a run; `None` if the kernels of `architecture` cannot read them
     /// directly, or only inefficiently.
     pub(super) fn of_frame(
-        implementation: Implementation,
+        architecture: Architecture,
         shape: &Stacked,
         address: u64,
     ) -> Option<Self> {
@@ -88,7 +88,7 @@ impl Rows {
         if shape.dtype == Dtype::Ci4
             || !run_bytes.is_multiple_of(unit)
             || !shape.inputs().is_multiple_of(2)
-            || alternating && implementation != Implementation::Hopper
+            || alternating && architecture != Architecture::Hopper
         {
             return None;
         }
@@ -180,7 +180,7 @@ mod tests {
             k_major in any::<bool>(),
         ) {
             let shape = Stacked { heaps, spectra: 8 * spectra, dtype, k_major, ..SHAPE };
-            let Some(rows) = Rows::of_frame(Implementation::Hopper, &shape, 0) else { return Ok(()) };
+            let Some(rows) = Rows::of_frame(Architecture::Hopper, &shape, 0) else { return Ok(()) };
             let mut next = 0;
             for piece in pieces(&shape, 0..heaps) {
                 let stages = rows.stages(&shape, &piece);
@@ -195,7 +195,7 @@ mod tests {
     fn rows_of_a_frame_address_its_samples() {
         for (k_major, sample_bytes) in [(true, 2), (false, 4)] {
             let shape = Stacked { k_major, ..SHAPE };
-            let rows = Rows::of_frame(Implementation::Hopper, &shape, 0).unwrap();
+            let rows = Rows::of_frame(Architecture::Hopper, &shape, 0).unwrap();
             let payload: Vec<u8> = (0..shape.frame_bytes()).map(|i| (i % 251) as u8).collect();
             let [pol, antenna, channel, run] = rows.strides;
             for (heap, a, c, p) in [(0, 0, 0, 1), (3, 2, 1, 0), (1, 2, 0, 1)] {
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn rows_of_antennas_with_one_polarisation_are_those_of_pairs() {
         let shape = Stacked { antennas: 4, pols: 1, ..SHAPE };
-        let rows = Rows::of_frame(Implementation::TensorCore, &shape, 0).unwrap();
+        let rows = Rows::of_frame(Architecture::TensorCore, &shape, 0).unwrap();
         let payload: Vec<u8> = (0..shape.frame_bytes()).map(|i| (i % 251) as u8).collect();
         let [pol, pair, channel, run] = rows.strides;
         for (heap, a, c) in [(0, 0, 0), (3, 2, 1), (1, 3, 1)] {
@@ -222,15 +222,15 @@ mod tests {
         assert_eq!((rows.alternating, rows.run_bytes), (false, 512));
         // An odd number of rows has no frame, but space where the rows are joined.
         let odd = Stacked { antennas: 3, ..shape };
-        assert_eq!(Rows::of_frame(Implementation::TensorCore, &odd, 0), None);
+        assert_eq!(Rows::of_frame(Architecture::TensorCore, &odd, 0), None);
         assert_eq!(Rows::joined(&odd, 0, 5).strides[3], 4 * 128);
     }
 
     #[test]
     fn rows_of_frame_rejects_unsupported_shapes() {
         let alternating = Stacked { k_major: false, ..SHAPE };
-        assert!(Rows::of_frame(Implementation::TensorCore, &SHAPE, 0).is_some());
-        assert!(Rows::of_frame(Implementation::TensorCore, &alternating, 0).is_none());
+        assert!(Rows::of_frame(Architecture::TensorCore, &SHAPE, 0).is_some());
+        assert!(Rows::of_frame(Architecture::TensorCore, &alternating, 0).is_none());
         for (shape, readable) in [
             (SHAPE, true),
             (alternating, true),
@@ -247,7 +247,7 @@ mod tests {
             (Stacked { spectra: 16, ..SHAPE }, false),
             (Stacked { spectra: 48, ..SHAPE }, true),
         ] {
-            let rows = Rows::of_frame(Implementation::Hopper, &shape, 0);
+            let rows = Rows::of_frame(Architecture::Hopper, &shape, 0);
             assert_eq!(rows.is_some(), readable, "{shape:?}");
         }
     }

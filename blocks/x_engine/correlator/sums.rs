@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // launches
 
 use super::cuda::missing_flags;
-use super::products::{Implementation, Products, Sizes};
+use super::products::{Architecture, Products, Sizes};
 use super::rows::{Piece, Rows, STAGE_BYTES, longest_piece, pieces, stage_samples};
 use super::wide_sums::Whole;
 use crate::common::gpu;
@@ -129,14 +129,14 @@ impl Sums {
     /// Creates sums of 0.
     pub(super) fn new(
         device: &Arc<Device>,
-        implementation: Implementation,
+        architecture: Architecture,
         shape: Stacked,
         spectra_per_dump: u64,
     ) -> Result<Self, BlockError> {
         let lengths = Lengths::new(&shape);
         // Short heaps take more stages if read from the frame than if joined.
         let whole = Piece { heap: 0, first: 0, samples: longest_piece(&shape) };
-        let of_frame = Rows::of_frame(implementation, &shape, 0);
+        let of_frame = Rows::of_frame(architecture, &shape, 0);
         let alternating = of_frame.is_some_and(|rows| rows.alternating);
         let stages = of_frame.map_or(0, |rows| rows.stages(&shape, &whole).len());
         let stages = stages.max(joined_stages(&shape));
@@ -158,7 +158,7 @@ impl Sums {
         };
         Ok(Self {
             shape,
-            products: Products::new(device, implementation, sizes(&shape), stages, alternating)?,
+            products: Products::new(device, architecture, sizes(&shape), stages, alternating)?,
             rows: gpu::program(device, "correlator_rows.cu", layout)?.kernel("rows", 0)?,
             visibilities: DeviceArray::zeros(device, lengths.visibilities)?,
             joined: DeviceArray::new(device, lengths.joined)?,
@@ -184,7 +184,7 @@ impl Sums {
         if let Some(valid) = valid {
             pipeline.send(valid, &self.valid, 0..heaps.len() * self.shape.antennas)?;
         }
-        let of_frame = Rows::of_frame(self.products.implementation(), &self.shape, payload);
+        let of_frame = Rows::of_frame(self.products.architecture(), &self.shape, payload);
         let in_place = of_frame.filter(|_| !some_missing);
         for piece in pieces(&self.shape, heaps.clone()) {
             let visibilities = self.visibilities.address();
