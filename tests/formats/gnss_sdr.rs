@@ -49,7 +49,7 @@ fn found(directory: &Path, file: &str, bandwidth_hz: f64) -> BTreeMap<u64, [f64;
     rows.map(row).collect()
 }
 
-/// What gnss-sdr finds.
+/// Returns the satellites that gnss-sdr tracks, and all that it found.
 fn of_gnss_sdr(directory: &Path, arguments: &[&str]) -> (Vec<u64>, Value) {
     let found: Value = serde_json::from_str(&script(directory, "gnss_sdr.py", arguments)).unwrap();
     let tracked = found["tracked"].as_array().unwrap();

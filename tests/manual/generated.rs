@@ -230,7 +230,7 @@ fn commands() -> String {
     let mut helps = Vec::new();
     for name in commands_in(&overview) {
         let help = output(&["help", &name]);
-        let inner = help.contains("\nCommands:\n").then(|| commands_in(&help)).unwrap_or_default();
+        let inner = if help.contains("\nCommands:\n") { commands_in(&help) } else { Vec::new() };
         helps.push((format!("## {name}"), help));
         for inner in inner {
             let help = output(&["help", &name, &inner]);

@@ -274,9 +274,9 @@ impl Cuda {
             number(in_turn),
         ];
         let make_values = self.make_values.of(stretch.differ);
+        let grid = self.tiles.grid(piece, in_turn);
         // SAFETY: the arguments match the kernel. The job owns the input. The output belongs to the job or to
         // the block, which passes it on only after the CUDA pipeline has finished with it.
-        let grid = self.tiles.grid(piece, in_turn);
         let queued = unsafe { make_values.launch(self.pipeline.stream(), grid, &arguments) };
         Ok(queued?)
     }

@@ -213,9 +213,11 @@ impl MethodKernels for Matrix {
         job: &Job<'_>,
     ) -> Result<(), BlockError> {
         // SAFETY: guaranteed by the caller; tables live as long as the block.
-        match &mut self.kernels {
-            Kernels::Voltages(kernels) => unsafe { kernels.launch(pipeline, job, &self.tables) },
-            Kernels::Intensities(kernels) => unsafe { kernels.launch(pipeline, job, &self.tables) },
+        unsafe {
+            match &mut self.kernels {
+                Kernels::Voltages(kernels) => kernels.launch(pipeline, job, &self.tables),
+                Kernels::Intensities(kernels) => kernels.launch(pipeline, job, &self.tables),
+            }
         }
     }
 }

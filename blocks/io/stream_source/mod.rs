@@ -76,7 +76,7 @@ impl StreamSource {
         let help = "give one address, such as 239.10.0.0:7148";
         match address::parse(&self.source) {
             Err(error) => {
-                rejections.push(Rejection::parameter("source", error.to_string()).help(help))
+                rejections.push(Rejection::parameter("source", error.to_string()).help(help));
             }
             Ok(all) if all.count() > 1 => {
                 let message = format!("`source` must be one address, got {} groups", all.count());
