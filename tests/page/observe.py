@@ -158,7 +158,7 @@ def swap_parameter_out_of_range_is_not_sent(page):
     assert not changes.end()
 
 
-def refusal_of_the_server_stands_at_its_input(page):
+def rejection_of_the_server_stands_at_its_input(page):
     channels = page.get_by_label("channels", exact=True)
     channels.fill("7")
     page.get_by_role("button", name="Try").click()
@@ -375,7 +375,7 @@ with browser() as chromium:
     live_parameter_below_its_minimum_is_not_sent(page)
     swap_form_follows_the_schema(page)
     swap_parameter_out_of_range_is_not_sent(page)
-    refusal_of_the_server_stands_at_its_input(page)
+    rejection_of_the_server_stands_at_its_input(page)
     a_block_is_swapped(page)
     the_request_can_be_edited(page)
     a_block_is_compared_with_its_shadow(page)

@@ -1,14 +1,14 @@
 // The body of a request as JSON, generated from a form or edited by the user.
 
 import { h } from "./dom.js";
-import { refusalOf } from "./request.js";
+import { rejectionOf } from "./request.js";
 
 /// Folded editor for the body of the request `line`, like `PATCH /api/v1/blocks/f`. `onEdit(isEdited)` is called when the user starts
 /// to edit, and when the form is used again.
 /// - `element`, `isEdited()`
 /// - `show(text)`: updates the text from the form
 /// - `text()`: the text to send; `null` after showing that it is not JSON
-/// - `refusal(title, problem)`: elements with links to lines of the text
+/// - `rejection(title, problem)`: elements with links to lines of the text
 export function editor(id, line, onEdit) {
   const text = h("textarea", { id, class: "mono", rows: 2, spellcheck: "false", wrap: "off", "aria-describedby": `${id}-note ${id}-problem` });
   const note = h("p", { class: "note", id: `${id}-note` });
@@ -58,10 +58,10 @@ export function editor(id, line, onEdit) {
         return null;
       }
     },
-    refusal(title, error) {
+    rejection(title, error) {
       details.open = true;
       text.setAttribute("aria-invalid", "true");
-      return refusalOf(title, error, text);
+      return rejectionOf(title, error, text);
     },
   };
 }

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { confirm } from "./dialog.js";
 import { h, morph } from "./dom.js";
 import * as format from "./format.js";
-import { refusal } from "./request.js";
+import { rejection } from "./request.js";
 
 export class Recorders {
   #recorders = [];
@@ -39,7 +39,7 @@ export class Recorders {
         this.show(this.#recorders.filter((one) => one.name !== name));
       } else this.add(await api.post(`${path}/${action}`));
     } catch (error) {
-      morph(this.said, refusal("The request failed:", error));
+      morph(this.said, rejection("The request failed:", error));
     } finally {
       button.disabled = false;
     }

@@ -46,10 +46,10 @@ export const listed = (title, problems) => [
 ];
 
 /// A problem as elements below `title`.
-export const refusal = (title, problem) => listed(title, reasons(problem));
+export const rejection = (title, problem) => listed(title, reasons(problem));
 
 /// A problem with the content of the text area `text`: each diagnostic links to its line.
-export const refusalOf = (title, problem, text) => [
+export const rejectionOf = (title, problem, text) => [
   h("p", { class: "problem" }, title),
   h("ul", { class: "problem" }, reasons(problem).map(({ text: reason, place }) => h("li", {},
     isOfRequest(place) ? [h("button", { type: "button", class: "link", onclick: () => select(text, place) }, `line ${place.line}`), " "] : "", reason))),

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { h, morph } from "./dom.js";
 import * as format from "./format.js";
-import { refusal } from "./request.js";
+import { rejection } from "./request.js";
 import { variant } from "./variant.js";
 
 /// Creates the form for `page`, a block from the REST API, with its `shadow` or `null`: `{ element, show(page) }`.
@@ -46,7 +46,7 @@ export async function shadow(page) {
     }
   }
 
-  const send = () => asked(start, (error) => form.refusal("The shadow was not started:", error), async () => {
+  const send = () => asked(start, (error) => form.rejection("The shadow was not started:", error), async () => {
     const body = await form.body();
     if (body === null) return;
     const query = new URLSearchParams({ stop_at_first_difference: ends.checked });
@@ -54,7 +54,7 @@ export async function shadow(page) {
     stop.focus();
   });
 
-  const end = () => asked(stop, (error) => refusal("The shadow was not stopped:", error), async () => {
+  const end = () => asked(stop, (error) => rejection("The shadow was not stopped:", error), async () => {
     const last = await api.remove(`${api.block(page.name)}/shadow`);
     show({ ...page, shadow: null });
     morph(outcome, [h("h3", {}, "The last shadow"), verdict(last)]);
@@ -108,6 +108,6 @@ async function saveClicked(name, { target }, outcome) {
   try {
     await api.download(`${api.block(name)}/shadow/first_difference/${side}`, `${name}.${side}`);
   } catch (error) {
-    morph(outcome, refusal("The frame was not saved:", error));
+    morph(outcome, rejection("The frame was not saved:", error));
   }
 }

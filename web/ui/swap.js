@@ -25,7 +25,7 @@ export async function swap(page, scope) {
       if (!isDry) await form.take({ ...page, ...(await api.ask(api.block(page.name))) }, true);
     } catch (error) {
       outcome.replaceChildren();
-      say(form.refusal(failure(error, isDry, scope.names()), error));
+      say(form.rejection(failure(error, isDry, scope.names()), error));
       // The marked input has the focus.
       document.activeElement.scrollIntoView({ block: "nearest" });
     } finally {

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { h, morph } from "./dom.js";
 import * as format from "./format.js";
-import { refusalOf } from "./request.js";
+import { rejectionOf } from "./request.js";
 
 const ROWS = 14;
 
@@ -46,7 +46,7 @@ export function update(flowgraph) {
       if (isDry && text.value === sent) offer(answer);
     } catch (error) {
       text.setAttribute("aria-invalid", "");
-      outcome.replaceChildren(...refusalOf(isDry ? "The update is not possible:" : "The update failed:", error, text));
+      outcome.replaceChildren(...rejectionOf(isDry ? "The update is not possible:" : "The update failed:", error, text));
     } finally {
       outcome.scrollIntoView({ block: "nearest" });
       check.disabled = false;

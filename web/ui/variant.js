@@ -25,7 +25,7 @@ const familyOf = (device) => device.split(":")[0];
 /// `hasPolicy` tells whether `on_fault` can be changed. `prefix` is the prefix of the ids of its inputs.
 /// - `elements`
 /// - `body()`: the JSON to send; `{}` without changes, `null` after showing errors
-/// - `refusal(title, problem)`: elements for errors without an input; the others are shown at their inputs
+/// - `rejection(title, problem)`: elements for errors without an input; the others are shown at their inputs
 /// - `take(page)`: updates the form from the running block
 export async function variant(page, prefix, line, hasPolicy = false) {
   const hasPorts = ({ inputs, outputs }) => fits(inputs, page.inputs.length) && fits(outputs, page.outputs.length);
@@ -114,8 +114,8 @@ export async function variant(page, prefix, line, hasPolicy = false) {
       show();
       return request.text();
     },
-    refusal(title, error) {
-      if (request.isEdited()) return request.refusal(title, error);
+    rejection(title, error) {
+      if (request.isEdited()) return request.rejection(title, error);
       const problems = told(error, paths).map(({ path, ...one }) => ({ ...one, name: path.at(-1) }));
       const rest = place([...picked(), ...parameters.fields], problems);
       return listed(rest.length > 0 ? title : `${title} see the marked inputs.`, rest);
