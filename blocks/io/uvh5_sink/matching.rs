@@ -14,8 +14,9 @@ pub struct Matching {
     /// Dumps that were at the front of the inputs.
     fronts: Vec<Option<u64>>,
     step: u64,
-    /// Longest way back of repeated dumps, in ADC samples.
+    /// Longest way back of repeated dumps, in ADC samples, and inputs whose latest dump is further back.
     max_back: u64,
+    is_back: Vec<bool>,
     /// Time after the last dump; `None` before the first.
     next: Option<u64>,
     missing: Counter,
@@ -32,6 +33,7 @@ impl Matching {
             fronts: vec![None; inputs],
             step,
             max_back: step.max((MAX_GAP_SECONDS * clock.adc_sample_rate_hz) as u64),
+            is_back: vec![false; inputs],
             next: None,
             missing: counters.loss(
                 "input_dumps_missing",
@@ -75,31 +77,36 @@ impl Matching {
 
     /// Looks at the front of each input; drops dumps of earlier times.
     fn look(&mut self, inputs: &mut [Input]) {
-        let is_back = |input: &mut Input, next: u64| {
-            let time = input.peek().map(|frame| frame.header().timestamp);
-            time.map_or(input.ended(), |time| next.saturating_sub(time) > self.max_back)
-        };
-        // The senders of all inputs have begun again.
-        if self.next.is_some_and(|next| inputs.iter_mut().all(|input| is_back(input, next))) {
+        while inputs
+            .iter_mut()
+            .enumerate()
+            .fold(false, |any, (n, input)| self.drops(n, input) || any)
+        {}
+    }
+
+    /// Looks at the front of input `n`, and returns whether it has dropped a dump.
+    fn drops(&mut self, n: usize, input: &mut Input) -> bool {
+        self.is_back[n] |= input.ended();
+        if self.fronts[n].is_some() {
+            return false;
+        }
+        let Some(time) = input.peek().map(|frame| frame.header().timestamp) else { return false };
+        // The input sends again, late or not: wait for its next dump.
+        self.given_up[n] = false;
+        self.patience.renew();
+        let back = self.next.map_or(0, |next| next.saturating_sub(time));
+        self.is_back[n] = back > self.max_back;
+        if self.is_back.iter().all(|is_back| *is_back) {
+            // The senders of all inputs have begun again.
             self.next = None;
+            self.is_back.fill(false);
+        } else if back > 0 {
+            self.late.add(1);
+            input.pop();
+            return true;
         }
-        for ((front, given_up), input) in self.fronts.iter_mut().zip(&mut self.given_up).zip(inputs)
-        {
-            while front.is_none()
-                && let Some(frame) = input.peek()
-            {
-                let time = frame.header().timestamp;
-                // The input sends again, late or not: wait for its next dump.
-                *given_up = false;
-                self.patience.renew();
-                if self.next.is_some_and(|next| time < next) {
-                    self.late.add(1);
-                    input.pop();
-                } else {
-                    *front = Some(time);
-                }
-            }
-        }
+        self.fronts[n] = Some(time);
+        false
     }
 
     /// Waits for the inputs without a dump, and gives them up afterwards.

@@ -323,7 +323,8 @@ fn restarted_sender_begins_a_file_and_repeated_dumps_are_dropped() {
     }
     let counters = bench.end().unwrap();
     let names = ["files_written", "steps_written", "dumps_late", "frames_beyond_limit"];
-    assert_eq!(names.map(counters), [2, 4, 2, 1]);
+    // The first dump of input 0 does not yet tell that all senders have begun again.
+    assert_eq!(names.map(counters), [2, 4, 3, 1]);
     assert!(directory.path().join("a_2.uvh5").exists());
 }
 
