@@ -148,8 +148,9 @@ fn cannot_listen(address: SocketAddrV4, error: &io::Error) -> String {
 #[cfg_attr(not(any(feature = "xdp", test)), expect(dead_code))]
 pub(super) fn reserve(address: SocketAddrV4, interface: u32) -> Result<Socket, BlockError> {
     let open = || {
-        let socket = bind(address, false)?;
+        let socket = create(address, false)?;
         let _ = socket.set_recv_buffer_size(0);
+        bind(&socket, address)?;
         if address.ip().is_multicast() {
             let interface = InterfaceIndexOrAddress::Index(interface);
             socket.join_multicast_v4_n(address.ip(), &interface)?;
@@ -159,8 +160,8 @@ pub(super) fn reserve(address: SocketAddrV4, interface: u32) -> Result<Socket, B
     open().map_err(|error| BlockError::new(cannot_listen(address, &error)).because(error))
 }
 
-/// Binds `address`. `is_shared`: further sockets get the same address.
-fn bind(address: SocketAddrV4, is_shared: bool) -> io::Result<Socket> {
+/// Creates a socket for `address`, without binding it. `is_shared`: further sockets get the same address.
+fn create(address: SocketAddrV4, is_shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_port(is_shared)?;
     if address.ip().is_multicast() {
@@ -168,8 +169,11 @@ fn bind(address: SocketAddrV4, is_shared: bool) -> io::Result<Socket> {
         socket.set_reuse_address(true)?;
         socket.set_multicast_all_v4(false)?;
     }
-    once_released(libc::EADDRINUSE, || socket.bind(&address.into()))?;
     Ok(socket)
+}
+
+fn bind(socket: &Socket, address: SocketAddrV4) -> io::Result<()> {
+    once_released(libc::EADDRINUSE, || socket.bind(&address.into()))
 }
 
 /// Tries again while `taken`, an error of the system, says that a socket which this program closed is still open: the
@@ -192,13 +196,15 @@ fn open_one(
     listening: &Listening,
     is_shared: bool,
 ) -> io::Result<Listener> {
-    let socket = bind(address, is_shared)?;
-    let join = || Membership::join(&socket, *address.ip(), interface, &listening.sources);
-    let membership = address.ip().is_multicast().then(join).transpose()?;
+    let socket = create(address, is_shared)?;
+    // Before packets can arrive, of which the kernel's default buffer holds few.
     set_receive_buffer(&socket, listening.buffer_bytes);
     // Without these two options packets still arrive, at a higher cost and without the drop count.
     let _ = set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
     let _ = set_option(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+    bind(&socket, address)?;
+    let join = || Membership::join(&socket, *address.ip(), interface, &listening.sources);
+    let membership = address.ip().is_multicast().then(join).transpose()?;
     Ok(Listener { socket, membership })
 }
 
