@@ -91,7 +91,7 @@ pub fn check_file(target: &Target) -> Result<(), Failure> {
 type Stamp = (i64, i64, u64, u64);
 
 /// Files of a flowgraph.
-struct Files {
+pub struct Files {
     paths: Vec<PathBuf>,
     /// Stamps of the files when they were read.
     applied: Vec<Option<Stamp>>,
@@ -102,14 +102,16 @@ struct Files {
 }
 
 impl Files {
-    fn new(target: &Target, sources: &Sources) -> Self {
+    /// The files in `sources`, as they are now.
+    pub fn new(target: &Target, sources: &Sources) -> Self {
         let mut files = Self { paths: Vec::new(), applied: Vec::new(), seen: Vec::new(), alike: 0 };
         files.are_those_of(target, sources);
         files.note();
         files
     }
 
-    fn are_those_of(&mut self, target: &Target, sources: &Sources) {
+    /// Takes the files in `sources`, without a look at them.
+    pub fn are_those_of(&mut self, target: &Target, sources: &Sources) {
         self.paths = sources.iter().map(|source| source.path.clone()).collect();
         // A file that cannot be read is no source.
         if self.paths.is_empty() {
@@ -126,14 +128,14 @@ impl Files {
     }
 
     /// Notes the files as read.
-    fn note(&mut self) {
+    pub fn note(&mut self) {
         self.applied = self.stamps();
         self.seen.clone_from(&self.applied);
     }
 
     /// Whether the files differ from those that were read, and are as they were at the last look. An editor may remove a
     /// file before it writes the new one: a missing file counts after several looks.
-    fn have_changed(&mut self) -> bool {
+    pub fn have_changed(&mut self) -> bool {
         let now = self.stamps();
         self.alike = if now == self.seen { self.alike + 1 } else { 0 };
         let looks = if now.iter().all(Option::is_some) { 1 } else { MISSING };

@@ -2,12 +2,18 @@
 //!
 //! A thread writes the file whenever live values change, so that neither clients nor blocks wait for the disk. The file
 //! is replaced as a whole: it has the values before a change or those after it.
+//!
+//! Values belong to those of the flowgraph file that they replaced. Once the file was edited and the flowgraph has its
+//! values, by SIGHUP, `fxgraph apply` or live updates, later values belong to those of the edited file.
 
 use crate::client::with_help;
 use crate::ending::within;
 use crate::failure::Failure;
+use crate::flowgraph::{Target, load_here};
+use crate::reload::Files;
 use crate::terminal::Terminal;
 use fxgraph::Control;
+use fxgraph::diagnostic::{Severity, Sources};
 use fxgraph::files::read_regular;
 use fxgraph::flowgraph::{MAX_STATE_BYTES, Plan, RestoredPlan, State};
 use fxgraph::runtime::with_causes;
@@ -50,12 +56,24 @@ impl Kept {
         Ok(Self { file, authored, restored })
     }
 
-    /// Keeps the live values of `control` in the file until the result is dropped.
-    pub fn keep(self, control: &Control, terminal: &Terminal) -> Keeper {
+    /// Keeps the live values of `control`, whose flowgraph file is that of `target` with its `sources`, in the file until the
+    /// result is dropped.
+    pub fn keep(
+        self,
+        (target, sources): (&Target, &Sources),
+        control: &Control,
+        terminal: &Terminal,
+    ) -> Keeper {
         let has_dropped = |(restored, _): &(RestoredPlan, State)| !restored.dropped.is_empty();
         let is_copied = self.restored.as_ref().is_some_and(has_dropped);
         control.keep_live_values(self.authored, self.restored);
-        Keeper::start(self.file, is_copied, control, terminal)
+        let edited = Edited {
+            target: target.clone(),
+            files: Files::new(target, sources),
+            plan: None,
+            looked: Instant::now(),
+        };
+        Keeper::start(self.file, is_copied, edited, control, terminal)
     }
 }
 
@@ -176,7 +194,13 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    fn start(file: StateFile, is_copied: bool, control: &Control, terminal: &Terminal) -> Self {
+    fn start(
+        file: StateFile,
+        is_copied: bool,
+        edited: Edited,
+        control: &Control,
+        terminal: &Terminal,
+    ) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let (end, ended) = mpsc::channel();
         let keeping = Keeping {
@@ -185,6 +209,7 @@ impl Keeper {
             is_over: Arc::clone(&is_over),
             written: None,
             is_copied,
+            edited,
         };
         thread::spawn(move || {
             keeping.keep();
@@ -205,6 +230,33 @@ impl Drop for Keeper {
     }
 }
 
+/// The flowgraph file, which somebody may edit.
+struct Edited {
+    target: Target,
+    files: Files,
+    /// The flowgraph of the edited file, until the values of the run are those of the file.
+    plan: Option<Plan>,
+    looked: Instant,
+}
+
+impl Edited {
+    /// Reads the file if it was edited, and takes its values for those that live values replace once the flowgraph of
+    /// `control` has them. At most once a second.
+    fn look(&mut self, control: &Control) {
+        if self.looked.elapsed() < PAUSE {
+            return;
+        }
+        self.looked = Instant::now();
+        if self.files.have_changed() {
+            let loaded = load_here(&self.target.file, &self.target.set, Severity::Error);
+            self.files.are_those_of(&self.target, &loaded.sources);
+            self.files.note();
+            self.plan = loaded.result.ok();
+        }
+        self.plan = self.plan.take().filter(|plan| !control.note_if_applied(plan));
+    }
+}
+
 struct Keeping {
     file: StateFile,
     control: Control,
@@ -213,6 +265,7 @@ struct Keeping {
     written: Option<State>,
     /// Whether the file as it was at the start has another name, too.
     is_copied: bool,
+    edited: Edited,
 }
 
 impl Keeping {
@@ -242,8 +295,8 @@ impl Keeping {
             let left = if awaits { left.min(LOOK) } else { left };
             // Taking effect is no change of the flowgraph.
             let has_scheduled = !is_behind && self.has_scheduled();
-            let left = if has_scheduled { left.min(PAUSE) } else { left };
-            let changes = self.control.wait_changed(seen, left);
+            self.edited.look(&self.control);
+            let changes = self.control.wait_changed(seen, left.min(PAUSE));
             is_behind |= changes != seen || has_scheduled && !awaits && self.is_outdated();
             seen = changes;
         }

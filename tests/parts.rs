@@ -257,12 +257,29 @@ fn hangup_applies_the_edited_file_to_all_parts_or_to_none() {
     fs::write(&file, "flowgraph: [").unwrap();
     signal("-HUP", program.id());
     until(&mut stderr, "was not applied");
+    let kept = || fs::read_to_string(directory.path().join("live.json.a_0")).unwrap_or_default();
+    let began = Instant::now();
+    while !kept().contains("\"values\":[]") {
+        assert!(
+            began.elapsed() < Duration::from_mins(1),
+            "values of the file are kept: {}",
+            kept()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
     signal("-INT", program.id());
     let mut said = String::new();
     stderr.read_to_string(&mut said).unwrap();
     assert!(program.wait().unwrap().success(), "{said}");
-    let kept = |part: &str| fs::read_to_string(directory.path().join(format!("live.json.{part}")));
-    assert!(kept("a_0").or_else(|_| kept("a")).unwrap().contains("wgn(0.2)"));
+    // The edited file has the value, so that it is no live value any more: the next file has the last word.
+    assert!(!kept().contains("wgn(0.2)"), "{}", kept());
+    let (mut program, _stderr, _, said) = pair_with(directory.path(), &["--state", "live.json"]);
+    let address = said.split("a: runs at http://").nth(1).unwrap().split(':').take(2);
+    let address = address.collect::<Vec<_>>().join(":").parse().unwrap();
+    let source = http::request(address, "GET", "/api/v1/blocks/source", &[], b"").json();
+    assert_eq!(source["parameters"]["signals"], "wgn(0.1)");
+    program.kill().unwrap();
+    program.wait().unwrap();
 }
 
 fn signal(name: &str, process: u32) {

@@ -145,7 +145,7 @@ impl Run {
         let control = runs.control().clone();
         let _watched = self.kernels.map(|directory| kernel_directory::watch(directory, &control));
         self.serve.allow_recordings(&control)?;
-        let _keeper = state.map(|kept| kept.keep(&control, terminal));
+        let _keeper = state.map(|kept| kept.keep((&self.target, &sources), &control, terminal));
         let _reload =
             Reload::start(&self.target, &sources, self.watch, (&control, &signals), terminal);
         let _serving = match server {

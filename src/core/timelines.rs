@@ -11,7 +11,7 @@ use crate::retune::MAX_TIMESTAMP;
 use crate::time_base::TimeBase;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
 /// Largest difference of two streams of one timeline, in seconds: the packets wait in buffers for less, and sync times
@@ -75,6 +75,19 @@ struct State {
     newest: AtomicU64,
     /// Timelines, the one with the newest base last.
     known: Mutex<VecDeque<Timeline>>,
+    /// Streams that other flowgraphs send.
+    received: Mutex<Vec<Weak<Mutex<Option<Place>>>>>,
+}
+
+/// Place of a stream that another flowgraph sends, whose timestamps are whole, until this is dropped.
+#[derive(Debug, Default)]
+pub struct Received(Arc<Mutex<Option<Place>>>);
+
+impl Received {
+    /// Publishes the present place; `None` of a stream that does not run in real time.
+    pub fn set(&self, place: Option<Place>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = place;
+    }
 }
 
 impl Timelines {
@@ -106,10 +119,25 @@ impl Timelines {
         Self::find_in(&self.known(), place, least)
     }
 
-    /// Newest places of all timelines.
+    /// Adds a stream that another flowgraph sends. No source follows its time base: its frames have theirs.
+    #[must_use]
+    pub fn receive(&self) -> Received {
+        let received = Received::default();
+        let mut all = self.0.received.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(&received.0));
+        received
+    }
+
+    /// Newest places of all timelines, and of the streams that other flowgraphs send.
     #[must_use]
     pub fn places(&self) -> Vec<Place> {
-        self.known().iter().map(|timeline| timeline.place).collect()
+        let received = self.0.received.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = |received: &Weak<Mutex<Option<Place>>>| {
+            *received.upgrade()?.lock().unwrap_or_else(PoisonError::into_inner)
+        };
+        let of_timelines = self.known().iter().map(|timeline| timeline.place).collect::<Vec<_>>();
+        of_timelines.into_iter().chain(received.iter().filter_map(place)).collect()
     }
 
     fn find_in(known: &VecDeque<Timeline>, place: &Place, least: u64) -> Option<(TimeBase, u64)> {
@@ -195,6 +223,21 @@ mod tests {
         assert!(timelines.find(&other, 0).is_none());
         let other = Place { sync_time: Some(Time::unix(1)), ..place(2_000_000, later) };
         assert!(timelines.find(&other, 0).is_none());
+    }
+
+    #[test]
+    fn received_stream_has_a_place_until_it_ends_and_is_no_timeline() {
+        let (timelines, start) = (Timelines::default(), Instant::now());
+        let received = timelines.receive();
+        assert!(timelines.places().is_empty());
+        received.set(Some(place(5_000_000, start)));
+        assert_eq!(timelines.places()[0].timestamp, 5_000_000);
+        assert!(timelines.find(&place(5_000_000, start), 0).is_none());
+        received.set(None);
+        assert!(timelines.places().is_empty());
+        received.set(Some(place(6_000_000, start)));
+        drop(received);
+        assert!(timelines.places().is_empty());
     }
 
     #[test]

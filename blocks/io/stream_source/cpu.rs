@@ -176,6 +176,7 @@ impl Receiving {
             self.kernel_drops.add(received.kernel_drops);
             let now = frames.now();
             self.window.tick(now, &mut frames);
+            self.window.publish_place(Instant::now());
             if self.window.stopped(now).is_some_and(|time| time >= AFTER_STOP) {
                 if self.on_stop == OnStop::Finish {
                     return Ok(format!("stop heap from {}", self.sender()));

@@ -96,6 +96,7 @@ impl AsParts {
             options: self,
             target,
             port,
+            directory,
             signals,
             terminal,
             from_parts,
@@ -170,6 +171,8 @@ struct Run<'a> {
     target: &'a Target,
     /// Port of the groups on the loopback interface.
     port: u16,
+    /// Directory of the flowgraphs of the parts.
+    directory: &'a Path,
     signals: Signals,
     terminal: &'a Terminal,
     from_parts: Receiver<(usize, String)>,
@@ -308,7 +311,13 @@ impl Run<'_> {
     fn reload(&self) {
         let (name, loopback) = (self.target.file.display(), Loopback { port: self.port });
         match reload_parts::reload(self.target, loopback, &self.parts, self.terminal) {
-            Ok(text) => self.terminal.note(&format!("applied `{name}`: {text}")),
+            Ok((text, parts)) => {
+                self.terminal.note(&format!("applied `{name}`: {text}"));
+                // Live values of a part belong to the values of its file.
+                if let Err(failure) = write(&parts, self.directory) {
+                    self.terminal.warning(&failure.first_line());
+                }
+            }
             Err(NotApplied { why, left }) if left.is_empty() => {
                 let why = why.trim_end();
                 let text = format!("`{name}` was not applied: the parts continue unchanged\n{why}");

@@ -43,13 +43,14 @@ impl From<String> for NotApplied {
     }
 }
 
-/// Applies the file of `target` to the parts `children`, which use the port of `loopback`; returns what was done.
+/// Applies the file of `target` to the parts `children`, which use the port of `loopback`; returns what was done, and the
+/// parts as the file has them.
 pub fn reload(
     target: &Target,
     loopback: Loopback,
     children: &[Child],
     terminal: &Terminal,
-) -> Result<String, NotApplied> {
+) -> Result<(String, Vec<HostPart>), NotApplied> {
     let hosts = read(target, loopback, terminal)?;
     let same_names = hosts.len() == children.len();
     let pairs = hosts.iter().map(|host| {
@@ -72,7 +73,7 @@ pub fn reload(
         return Err(rejected.join("\n").into());
     }
     if changed.is_empty() {
-        return Ok("no block differs".to_owned());
+        return Ok(("no block differs".to_owned(), hosts));
     }
     let names: Vec<String> =
         changed.iter().map(|part| format!("`{}`", part.child.name())).collect();
@@ -81,10 +82,10 @@ pub fn reload(
     if ways.all(is_live)
         && let Some(at) = set_at_once(&changed)?
     {
-        return Ok(format!("changed parts {names} from timestamp {at} on"));
+        return Ok((format!("changed parts {names} from timestamp {at} on"), hosts));
     }
     apply(&changed)?;
-    Ok(format!("changed parts {names}, one after the other"))
+    Ok((format!("changed parts {names}, one after the other"), hosts))
 }
 
 /// Whether a block is changed in this way by a live update, or not at all.

@@ -168,6 +168,18 @@ impl Control {
         self.0.kept.note_change();
     }
 
+    /// Notes `authored` like [`note_authored`](Self::note_authored), if the flowgraph has its live values; returns whether it
+    /// has.
+    pub fn note_if_applied(&self, authored: &Plan) -> bool {
+        let (plan, scheduled) = self.in_force_and_scheduled();
+        let is_applied = authored.name == plan.name
+            && plan.live_settings(authored, &scheduled, self.registry()).is_empty();
+        if is_applied {
+            self.note_authored(authored.clone());
+        }
+        is_applied
+    }
+
     /// Waits up to `timeout` for a change after the number `seen`; returns the number of the newest one.
     #[must_use]
     pub fn wait_changed(&self, seen: u64, timeout: Duration) -> u64 {

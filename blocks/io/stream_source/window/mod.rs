@@ -1,7 +1,8 @@
 //! From packets to frames: heaps are assembled and put in order; `frames` makes frames of them, `run` follows the runs
-//! of the sender.
+//! of the sender, `place` tells where the stream is.
 
 mod frames;
+mod place;
 mod run;
 
 use super::causes::Causes;
@@ -16,6 +17,7 @@ use fxgraph::elements::Elements;
 use fxgraph::recording::Checksum;
 use fxgraph::runtime::EventKind;
 use fxgraph::{Env, TimeBase};
+use place::Pace;
 use run::{Run, Stopped};
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
@@ -94,6 +96,7 @@ pub struct Window {
     offset: u64,
     /// Time base of the last frame.
     base: TimeBase,
+    pace: Pace,
 }
 
 impl Window {
@@ -117,6 +120,7 @@ impl Window {
             options,
             causes: Causes::new(&env.counters),
             second_sender: SecondSender::new(&env.counters, frame_seconds),
+            pace: Pace::new(env.timelines.receive()),
             env: env.clone(),
             open: Vec::with_capacity(heaps(options.window)),
             unused: Vec::with_capacity(heaps(options.window)),
