@@ -419,21 +419,11 @@ fn common(operations: &[Operation]) -> Vec<String> {
 fn common_answers(operations: &[Operation]) -> String {
     let rows = common(operations);
     assert!(rows.len() > 4, "{rows:?}");
-    let mut text =
-        "\n## Answers to most requests\n\nThe sections below do not repeat them.\n".to_owned();
-    text.push_str("\n| status | meaning | body |\n|---|---|---|\n");
-    text.push_str(&rows.concat());
-    let lacks = |row: &String| -> Vec<String> {
-        let without = operations.iter().filter(|each| !answers(&each.document).contains(row));
-        without.map(|each| format!("`{}`", each.request)).collect()
-    };
-    for row in &rows {
-        let (status, without) = (&row[2..5], lacks(row));
-        if !without.is_empty() {
-            let _ = write!(text, "\nNo {status}: {}.\n", without.join(", "));
-        }
-    }
-    text
+    format!(
+        "\n## Answers to most requests\n\nThe sections below do not repeat them. A status that a section has, too, means \
+         there what the section says.\n\n| status | meaning | body |\n|---|---|---|\n{}",
+        rows.concat()
+    )
 }
 
 /// Section of a request, without the answers `common` to most.
