@@ -128,7 +128,7 @@ fn plan_shows_hosts_and_streams() {
     let shown = run(&["plan", flowgraph], directory.path());
     assert!(shown.status.success(), "{}", text(&shown.stderr));
     let shown = text(&shown.stdout);
-    assert!(shown.contains("239.214.0.3:7148"), "{shown}");
+    assert!(shown.contains("239.102.0.3:7148"), "{shown}");
     assert!(shown.contains("f[3].postproc.output"), "{shown}");
     let shown = run(&["plan", "--json", flowgraph], directory.path());
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();

@@ -357,6 +357,11 @@ fn client_files_are_limited_to_their_directory() {
     let made = patch(&program, "", &sink("new/a.npy"));
     assert_eq!(made.status, 200, "{made:?}");
     let written = home.join("files/new/a.npy");
+    let began = Instant::now();
+    while !written.is_file() {
+        assert!(began.elapsed() < Duration::from_secs(30), "a file begins with the first frame");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let back = serde_json::json!({"kind": "null_sink"});
     assert_eq!(patch(&program, "", &back).status, 200);
     assert!(written.is_file() && written.with_extension("npy.json").is_file());

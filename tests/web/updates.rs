@@ -198,6 +198,8 @@ fn answer_to_a_delay_model_states_each_piece_as_it_is_understood() {
     let directory = tempfile::tempdir().unwrap();
     let sync = "sync_time_seconds: 1790000000, adc_sample_rate_hz: 1000000";
     let flowgraph = SPECTRA.replace("adc_sample_rate_hz: 1000000", sync);
+    let delays = "spectra_per_frame: 64, max_delay_seconds: 1.0e-5}";
+    let flowgraph = flowgraph.replace("spectra_per_frame: 64}", delays);
     let program = Program::running(directory.path(), &flowgraph, &[]);
     program.wait("running");
     let pieces = json!([[
