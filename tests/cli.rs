@@ -2,7 +2,7 @@
 
 mod implausible;
 
-use crate::support::{http, needs, python};
+use crate::support::{http, needs, programs, python};
 use http::Program;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -428,13 +428,11 @@ fn validate_reads_standard_input() {
 
 #[test]
 fn signal_during_the_check_ends_the_program_in_order() {
-    use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     // The check asks the process of a block in Python for its output.
     let script = format!("#!/bin/sh\n: > '{}'\nexec sleep 60\n", path("asked").display());
-    std::fs::write(path("slow"), script).unwrap();
-    std::fs::set_permissions(path("slow"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    programs::write(&path("slow"), &script);
     let block = format!(
         "  f: {{kind: python, input: source, parameters: {{file: f.py, class: F, python: '{}'}}}}\n",
         path("slow").display()

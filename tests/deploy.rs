@@ -1,6 +1,6 @@
 //! Files that `fxgraph deploy` writes.
 
-use crate::support::{needs, python};
+use crate::support::{needs, programs, python};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -170,8 +170,7 @@ tar*) tar -C \"$root\" -x ;;
 *) echo \"$1 $2\" >>\"$TARGETS/log\" ;;
 esac
 ";
-    fs::write(path("ssh"), ssh).unwrap();
-    fs::set_permissions(path("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+    programs::write(&path("ssh"), ssh);
     let run = |program: &str, arguments: &[&str]| {
         let search = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
         let mut command = Command::new(program);
@@ -286,8 +285,7 @@ fn submit_hands_the_directory_to_kubectl_and_reports_its_failure() {
     let kubectl = directory.path().join("kubectl");
     let submit = |script: Option<&str>| {
         if let Some(script) = script {
-            fs::write(&kubectl, format!("#!/bin/sh\n{script}\n")).unwrap();
-            fs::set_permissions(&kubectl, fs::Permissions::from_mode(0o755)).unwrap();
+            programs::write(&kubectl, &format!("#!/bin/sh\n{script}\n"));
         }
         let output = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
             .args([

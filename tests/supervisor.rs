@@ -1,7 +1,9 @@
 //! The supervisor of an array under Slurm, while one command of Slurm after the other fails once.
+
+use crate::support::programs;
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -43,8 +45,8 @@ impl Site {
     fn deploy(&self, directory: &str, parts: &str) {
         let script = self.path(directory).join("array.sh");
         fs::create_dir_all(self.path(directory).join("parts")).unwrap();
-        fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/array.sh"), &script).unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/array.sh");
+        programs::write(&script, &fs::read_to_string(text).unwrap());
         fs::write(self.path(directory).join("parts.sh"), parts).unwrap();
         fs::write(self.path(directory).join("token"), "0123456789abcdef\n").unwrap();
     }
@@ -222,8 +224,7 @@ fn state_file_of_a_takeover_is_not_kept_and_that_of_other_parts_goes_along() {
 
     // A takeover ends the old process, whose sinks are disabled.
     let program = site.path("bin/takeover");
-    fs::write(&program, "#!/bin/sh\ngrep -l ' 7001 ' \"$FAKE\"/steps/* | xargs rm\n").unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    programs::write(&program, "#!/bin/sh\ngrep -l ' 7001 ' \"$FAKE\"/steps/* | xargs rm\n");
     site.deploy("new", &PARTS.replace("program='true'", "program='takeover'"));
     fs::create_dir(site.path("new/state")).unwrap();
     for part in ["a", "b"] {

@@ -4,5 +4,6 @@ pub mod dumps;
 pub mod heaps;
 pub mod http;
 pub mod needs;
+pub mod programs;
 pub mod python;
 pub mod stops;
