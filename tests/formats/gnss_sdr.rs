@@ -42,8 +42,10 @@ fn found(directory: &Path, file: &str, bandwidth_hz: f64) -> BTreeMap<u64, [f64;
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
     let rows = printed.lines().filter_map(|line| line.trim_start().strip_prefix('G'));
+    // A satellite that was found and never locked has no values.
+    let value = |text: &str| if text == "-" { f64::NAN } else { text.parse().unwrap() };
     let row = |row: &str| {
-        let values: Vec<f64> = row.split_whitespace().map(|value| value.parse().unwrap()).collect();
+        let values: Vec<f64> = row.split_whitespace().map(value).collect();
         (values[0] as u64, [values[1], values[2]])
     };
     rows.map(row).collect()
